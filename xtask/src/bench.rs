@@ -1,15 +1,18 @@
 //! `./x bench shim` and [`./x bench sctp`](sctp).
 //!
-//! [`linkemu`]: how exact the link emulator is. [`router`]: packets a second of our own router. [`streams`]: connections that share an association, against plain TCP and
-//! against associations of their own.
-//! `shim`: one bulk TCP stream through the shim, against the same stream as plain TCP and against
-//! usrsctp, on the same link in one run, with the link's offloads and without (there also where programs' TCP has bbr), and on a slow link;
-//! then connect latency through the shim against plain TCP. `connect`: that alone, [`unnamed`] (also by itself) and [`fallback`]. [`race`]: SCTP first, beside both at once. [`many`] (`connections`): a daemon with
-//! many connections. [`uplinks`]: processor time at the rates of uplinks, and keystrokes.
-//! [`sip`]: our SIP proxy beside Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`] (`sip-page`): its page.
+//! [`linkemu`]: accuracy of the link emulator. [`router`]: packets per second through our own router.
+//! [`streams`]: connections that share an association, compared with plain TCP and with separate associations.
+//! `shim`: one bulk TCP stream through the shim, compared with plain TCP and with usrsctp, on the same link in
+//! one run, with the link's offloads and without (there also with bbr as the programs' TCP control), and on a
+//! slow link; then connect latency through the shim compared with plain TCP. `connect`: that alone, [`unnamed`]
+//! (also by itself) and [`fallback`]. [`race`]: SCTP first, compared with both at once. [`many`]
+//! (`connections`): a daemon with many connections. [`uplinks`]: processor time at the rates of uplinks, and
+//! keystrokes.
+//! [`sip`]: our SIP proxy compared with Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`]
+//! (`sip-page`): its page.
 //!
-//! Absolute figures of a shared machine say little: compare the ratios, which come from one run. The exit
-//! status is 0 only when all goals that are printed are met.
+//! Absolute figures from a shared machine mean little: compare the ratios, which come from one run. The exit
+//! status is 0 only when all printed goals are met.
 
 mod bulk;
 mod fallback;
@@ -33,17 +36,18 @@ use std::process::Command;
 use testbed::Lab;
 use testbed::pair::Tools;
 
-/// How much longer a connect to a server that was learned to have no SCTP may take than plain TCP, in microseconds.
+/// Limit on the extra time of a connect to a server learned to have no SCTP, compared with plain TCP, in
+/// microseconds.
 const LEARNED_GOAL_US: f64 = 100.0;
-/// The same for one that rides SCTP.
+/// Limit on the extra time of a connect over SCTP, compared with plain TCP, in microseconds.
 const SHIM_GOAL_US: f64 = 150.0;
-/// How much longer a connect that no rule names may take beside a daemon than without one.
+/// Limit on the time of a connect without a matching rule, as a multiple of the time without a daemon.
 const UNNAMED_GOAL_RATIO: f64 = 1.25;
-/// How much processor time of the daemon it may cost, in microseconds.
+/// Limit on the daemon's processor time for it, in microseconds.
 const UNNAMED_GOAL_CPU_US: f64 = 1.0;
-/// How many first contacts may fall back where a link loses ten percent each way, in percent.
+/// Limit on fallbacks of first contacts over a link that loses ten percent each way, in percent.
 const LOSSY_GOAL_PERCENT: f64 = 0.5;
-/// How much longer than the race timer the first connect to a host that drops SCTP may take, in milliseconds.
+/// Limit on the time of the first connect to a host that drops SCTP, beyond the race timer, in milliseconds.
 const SILENT_GOAL_MS: f64 = 5.0;
 
 /// `./x bench`.
@@ -77,7 +81,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     }
 }
 
-/// Whether the words behind a benchmark's name ask for its short form.
+/// Reports whether the arguments after a benchmark's name request its short form.
 fn is_quick(words: &[String]) -> Result<bool> {
     match words {
         [] => Ok(false),
@@ -86,7 +90,7 @@ fn is_quick(words: &[String]) -> Result<bool> {
     }
 }
 
-/// Runs a benchmark in a lab that is cleared up afterwards; `work` says whether all goals are met.
+/// Runs a benchmark in a lab, and cleans the lab up afterwards; `work` returns whether all goals are met.
 fn in_lab(name: &str, work: impl FnOnce(&Lab) -> Result<bool>) -> Result<Outcome> {
     ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench {name}`");
     let lab = Lab::new()?;
@@ -127,7 +131,7 @@ fn shim(lab: &Lab) -> Result<bool> {
     Ok(is_good)
 }
 
-/// What the figures depend on: commit, kernel, processors.
+/// Returns the context of the figures: commit, kernel, processors.
 fn machine() -> String {
     let said = |program: &str, args: &[&str]| {
         let text = output(Command::new(program).args(args).current_dir(crate::tools::root()));

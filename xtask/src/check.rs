@@ -1,5 +1,5 @@
-//! `./x check`: formatting, lints, layers, module docs, unsafe, compliance tables, names on the page of the papers, licences. Prints
-//! a line per part; every part runs even when one before it is wrong.
+//! `./x check`: formatting, lints, layers, module docs, unsafe, compliance tables, names on the page of the
+//! papers, licences. Prints a line per part; every part runs even after a fault in an earlier one.
 
 use crate::tally::Tally;
 use crate::tools::{cargo, has, succeeds};
@@ -13,7 +13,7 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome> {
     Ok(if tally.failed == 0 { Outcome::Good } else { Outcome::Bad })
 }
 
-/// Runs every part and counts them.
+/// Runs every part and counts the results.
 pub(crate) fn all() -> Result<Tally> {
     let mut tally = Tally::default();
     tally += part("layers", || Ok(layers::run(&[])? == Outcome::Good))?;

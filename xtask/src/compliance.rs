@@ -1,8 +1,9 @@
-//! `./x compliance`: what the RFCs demand, beside where the code obeys and which test shows it.
+//! `./x compliance`: the requirements of RFCs, with the code that implements them and the tests that show it.
 //!
-//! Joins two things: the requirements in `docs/compliance/rfc*.toml` (one line each, in our own words), and the citations
-//! in the sources (`//= rfc9260#5.1-6`). Writes `docs/compliance.md` and a table for each RFC; with `--check` it writes
-//! nothing and says what is wrong. It cannot judge whether a citation is true: that is for the reader of the code.
+//! Joins two sources: the requirements in `docs/compliance/rfc*.toml` (one line each, in our own words), and
+//! the citations in the code (`//= rfc9260#5.1-6`). Writes `docs/compliance.md` and a table for each RFC; with
+//! `--check` it writes nothing and reports faults. It cannot judge whether a citation is true; readers of the
+//! code must.
 //! Begin with [`data::Document`] and [`citations::Citation`].
 
 mod citations;
@@ -19,13 +20,13 @@ use purposes::Purposes;
 use std::fs;
 use std::path::Path;
 
-/// Where the requirements lie.
+/// The folder of requirements.
 const FOLDER: &str = "docs/compliance";
 
-/// The test purposes that are a second checklist.
+/// The test purposes, a second checklist.
 const PURPOSES: &str = "docs/compliance/etsi-ts-102-369.toml";
 
-/// Everything that was read.
+/// All parsed input.
 struct Compliance {
     documents: Vec<Document>,
     sources: Sources,
@@ -65,7 +66,7 @@ impl Compliance {
         })
     }
 
-    /// One sentence for each thing that is wrong.
+    /// Returns one sentence for each fault.
     fn faults(&self) -> Vec<String> {
         let citations = &self.sources.citations;
         let mut faults: Vec<String> = citations.iter().filter_map(|c| self.dangling(c)).collect();
@@ -77,7 +78,7 @@ impl Compliance {
         faults
     }
 
-    /// A citation of something that no list has.
+    /// Returns the fault of a citation without a matching list entry.
     fn dangling(&self, citation: &Citation) -> Option<String> {
         let document = self.documents.iter().find(|d| d.rfc == citation.rfc)?;
         let known = document.requirements.contains_key(&citation.id);
@@ -98,7 +99,7 @@ impl Compliance {
         reports
     }
 
-    /// Reports that are not what they would be if written now.
+    /// Returns the reports that differ from a fresh one.
     fn stale(&self) -> Result<Vec<String>> {
         let mut stale = Vec::new();
         for (path, text) in self.reports() {
@@ -110,7 +111,7 @@ impl Compliance {
     }
 }
 
-/// All `rfc*.toml` of a folder, in the order of their numbers.
+/// Reads all `rfc*.toml` of a folder, sorted by number.
 fn documents(folder: &Path) -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
@@ -121,7 +122,7 @@ fn documents(folder: &Path) -> Result<Vec<Document>> {
             documents.push(Document::parse(&text).with_context(|| format!("in {}", path.display()))?);
         }
     }
-    // The protocol itself first.
+    // The core protocol first.
     documents.sort_by_key(|d| (d.rfc != 9260, d.rfc));
     Ok(documents)
 }

@@ -2,7 +2,7 @@
 //! Ends with a table; the exit status is 0 only when every verdict is right.
 //!
 //! Verdicts come from outside: hashes of files, exit statuses, the servers' logs, and `tshark` on captures of
-//! both links. Nothing is judged by the daemon's own counters but what `explain` and `shimrules -L` show.
+//! both links. The daemon's own counters are judged only in the output of `explain` and `shimrules -L`.
 //! Begin with [`STEPS`].
 
 mod refusals;
@@ -22,7 +22,7 @@ use world::World;
 /// A step runs programs and adds rows; an error becomes a wrong row.
 type Step = fn(&mut World) -> Result<Vec<Row>>;
 
-/// The steps in order: number, what the user is told, function.
+/// The steps in order: number, description for the user, function.
 const STEPS: &[(&str, &str, Step)] = &[
     ("1", "curl of 64 MiB from nginx, IPv4 and IPv6", transfers::curl_from_nginx),
     ("2", "ssh, and scp of 64 MiB both ways", transfers::ssh_and_scp),
@@ -32,7 +32,7 @@ const STEPS: &[(&str, &str, Step)] = &[
     ("6", "shimrules lists the rules and their hits", rules::listed),
 ];
 
-/// Hosts cannot be made: the engines are shown in virtual time, and the rest is named.
+/// Without root there are no hosts: shows the engines in virtual time, and lists the rest.
 fn without_root() -> Result<Outcome> {
     println!("demo: making hosts needs root: run `sudo ./x demo` to see");
     STEPS.iter().for_each(|(number, what, _)| println!("  {number}. {what}"));
@@ -72,7 +72,7 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome> {
     Ok(if wrong == 0 { Outcome::Good } else { Outcome::Bad })
 }
 
-/// A step's rows; a step that broke off becomes one wrong row.
+/// Returns a step's rows; an aborted step becomes one wrong row.
 fn judged(number: &'static str, what: &str, rows: Result<Vec<Row>>) -> Vec<Row> {
     rows.unwrap_or_else(|error| {
         let row = Row::broken(number, what, &error);

@@ -1,4 +1,5 @@
-//! `./x doctor`: what this host lacks for the project's commands, and how to get it. Changes nothing.
+//! `./x doctor`: the missing prerequisites of the project's commands on this host, and how to get them. Changes
+//! nothing.
 
 use crate::Outcome;
 use crate::tools::{has, output, root};
@@ -6,13 +7,13 @@ use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
 
-/// A thing the host has or lacks.
+/// A prerequisite that the host has or lacks.
 struct Finding {
     what: &'static str,
     is_there: bool,
-    /// False when everything works without it, only less well.
+    /// False if everything works without it, only less well.
     is_needed: bool,
-    /// What to do when it is not.
+    /// Remedy if it is missing.
     remedy: &'static str,
 }
 
@@ -73,7 +74,7 @@ fn findings() -> Vec<Finding> {
     ]
 }
 
-/// True when a netfilter part is built in, loaded, or can be loaded as a module.
+/// Returns true if a netfilter part is built in, loaded, or loadable as a module.
 fn kernel_has(module: &str) -> bool {
     let probe = match module {
         "nf_tables" => "/proc/sys/net/netfilter",

@@ -1,8 +1,9 @@
-//! `./x fuzz`: coverage-guided fuzzing of the engine with cargo-fuzz and the nightly compiler, for as long as asked.
+//! `./x fuzz`: coverage-guided fuzzing of the engine with cargo-fuzz and the nightly compiler, for a given
+//! time.
 //!
-//! What is found new goes to a directory of its own beside the builds; `./x fuzz keep` moves the best of it into
-//! `fuzz/corpus`, which the plain tests of `crates/fuzzing` replay. An input that fails is written to `fuzz/artifacts`, and
-//! the exit status is bad. One job, at low priority. Begin with [`run`].
+//! New inputs go to a separate directory next to the builds; `./x fuzz keep` moves the best of them into
+//! `fuzz/corpus`, which the plain tests of `crates/fuzzing` replay. A failing input is written to
+//! `fuzz/artifacts`, and the exit status is bad. One job, at low priority. Begin with [`run`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,16 +17,16 @@ use crate::tools::{has, output, root, succeeds};
 /// The targets: the names of `fuzzing::TARGETS`.
 const TARGETS: &[&str] = &["packet", "endpoint", "pair", "operations", "trunk", "sip"];
 
-/// The version of cargo-fuzz that is installed where there is none.
+/// The version of cargo-fuzz to install if there is none.
 const CARGO_FUZZ: &str = "0.13.2";
 
-/// Seconds for each target, unless others are asked for.
+/// Default seconds for each target.
 const SECONDS: &str = "60";
 
 /// Longest input, in bytes.
 const INPUT_MAX: u32 = 1500;
 
-/// Inputs kept of each target.
+/// Maximum inputs kept for each target.
 const KEPT_MAX: usize = 100;
 
 /// `./x fuzz [TARGET ...] [SECONDS]`, or `./x fuzz keep`.
@@ -57,26 +58,26 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The inputs that are committed.
+/// Returns the directory of committed inputs.
 fn kept(target: &str) -> PathBuf {
     root().join("fuzz/corpus").join(target)
 }
 
-/// Where builds, tools and new inputs lie: beside the builds of the sources.
+/// Returns the directory of builds, tools and new inputs, next to the builds of the sources.
 fn scratch() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot tell where this program lies")?;
     let target = exe.parent().and_then(Path::parent).context("this program lies nowhere")?;
     Ok(target.join("fuzz"))
 }
 
-/// The inputs found here.
+/// Returns the directory of inputs found here.
 fn found(target: &str) -> Result<PathBuf> {
     let dir = scratch()?.join("found").join(target);
     fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     Ok(dir)
 }
 
-/// Installs cargo-fuzz beside the builds if there is none.
+/// Installs cargo-fuzz next to the builds if there is none.
 fn install() -> Result<()> {
     let toolchains = output(Command::new("rustup").args(["toolchain", "list"]))?;
     if !toolchains.lines().any(|line| line.starts_with("nightly")) {
@@ -94,8 +95,8 @@ fn install() -> Result<()> {
     Ok(())
 }
 
-/// A target with these directories of inputs, the first of which gets what is new. No sanitizer: the engine has no unsafe
-/// code, and its assertions are the oracle.
+/// Returns the command for a target with these directories of inputs; the first one receives new inputs. No
+/// sanitizer: the engine has no unsafe code, and its assertions are the oracle.
 fn cargo_fuzz(target: &str, inputs: &[&Path]) -> Result<Command> {
     let scratch = scratch()?;
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -108,7 +109,8 @@ fn cargo_fuzz(target: &str, inputs: &[&Path]) -> Result<Command> {
     Ok(command)
 }
 
-/// Chooses anew what is committed: inputs that together reach what all reach, of these the longest, which tell most.
+/// Selects the committed inputs anew: a set with the coverage of all, preferring the longest, which are the
+/// most informative.
 fn keep(target: &str) -> Result<()> {
     let (kept, found) = (kept(target), found(target)?);
     let chosen = scratch()?.join("chosen").join(target);

@@ -1,5 +1,5 @@
-//! `./x lab`: the published experiments, by `sctpify-lab` and all it measures, built optimised. In `./x test` their quick forms,
-//! by the programs built for tests.
+//! `./x lab`: the published experiments, with `sctpify-lab` and all measured programs, built optimised. `./x
+//! test` runs their quick forms, with the programs built for tests.
 
 use crate::skipped::Skipped;
 use crate::tally::Tally;
@@ -10,11 +10,11 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 const PROGRAM: &str = "sctpify-lab";
-/// The exit status that says that an expectation was missed. On a busy machine one may be: tests only see that all of it
+/// Exit status for a missed expectation, which can happen on a busy machine: tests only check that everything
 /// works and that the negative controls hold.
 const MISSED: i32 = 3;
 
-/// `./x lab WORDS`: becomes `sctpify-lab WORDS`.
+/// `./x lab WORDS`: executes `sctpify-lab WORDS`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let measures = words.first().is_some_and(|word| word == "run");
     let dir = if measures { optimised::lab_and_programs()? } else { optimised::lab()? };

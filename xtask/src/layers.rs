@@ -1,7 +1,7 @@
-//! Which crate lies in which layer, and the check that dependencies point down only.
+//! The layer of each crate, and the check that dependencies point only downwards.
 //!
-//! Judges normal and build dependencies as `cargo metadata` reports them; a dev-dependency may point up
-//! (an engine's tests may use the simulator). Begin with [`LAYERS`].
+//! Judges normal and build dependencies from `cargo metadata`; a dev-dependency may point upwards (an engine's
+//! tests may use the simulator). Begin with [`LAYERS`].
 
 use crate::Outcome;
 use crate::tools::{cargo, output};
@@ -39,8 +39,8 @@ const LAYERS: &[(&str, u8)] = &[
     ("xtask", 5),
 ];
 
-/// The only edges allowed within a layer, each with its reason in the name of the two crates: wire's types
-/// are made of base's, the control socket speaks of rules, the manual pages of all programs are written by one, and a bridge has frames.
+/// The only edges allowed within a layer. Reasons: wire's types use base's, the control socket transports
+/// rules, one program writes the manual pages of all, and a bridge handles frames.
 const SAME_LAYER: &[(&str, &str)] =
     &[("wire", "base"), ("control", "rules"), ("cli", "linkemu"), ("cli", "router"), ("bridge", "netio")];
 
@@ -54,7 +54,7 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome> {
     Ok(if faults.is_empty() { Outcome::Good } else { Outcome::Bad })
 }
 
-/// (crate, crate it depends on) for all that lie in this workspace; a crate alone comes with itself.
+/// Returns (crate, crate it depends on) for all crates of this workspace, plus each crate paired with itself.
 fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
     let mut edges = Vec::new();
     for package in metadata["packages"].as_array().context("cargo metadata without packages")? {
@@ -71,7 +71,7 @@ fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
     Ok(edges)
 }
 
-/// One sentence for each edge that the table forbids.
+/// Returns one sentence for each forbidden edge.
 fn faults(edges: &[(String, String)]) -> Vec<String> {
     edges.iter().filter_map(|(from, to)| fault(from, to)).collect()
 }

@@ -1,7 +1,7 @@
 //! The project's commands, run through the `./x` wrapper: test, check, demo, bench, doctor.
 //!
-//! Wires programs together and judges their outcome; contains no protocol. Begin with [`COMMANDS`]: one
-//! row a command.
+//! Runs other programs and judges their results; contains no protocol. Begin with [`COMMANDS`]: one row per
+//! command.
 
 #![forbid(unsafe_code)]
 
@@ -27,15 +27,15 @@ mod transparency;
 
 use std::process::ExitCode;
 
-/// What a command is given (the words after its name) and what it answers.
+/// Runs a command with the arguments after its name.
 type Command = fn(&[String]) -> anyhow::Result<Outcome>;
 
-/// Whether a command's judgement was good; decides the exit status.
+/// The judgement of a command; decides the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// All that was judged is right: exit status 0.
+    /// Everything judged is right: exit status 0.
     Good,
-    /// Something judged is wrong, and has been printed: exit status 1.
+    /// Something judged is wrong, and was printed: exit status 1.
     Bad,
 }
 
@@ -112,7 +112,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `./x man`: the programs know their own pages.
+/// `./x man`: the programs generate their own pages.
 fn man(_: &[String]) -> anyhow::Result<Outcome> {
     let tellers = [("cli", "sctpify", "man"), ("sipproxy", "sctpify-sip", "--man")];
     for (package, program, question) in tellers {

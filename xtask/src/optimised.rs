@@ -1,4 +1,4 @@
-//! The programs that demo and bench show: built optimised, as a user would install them.
+//! The programs of demo and bench: built optimised, as a user would install them.
 
 use crate::tools::{cargo, succeeds};
 use anyhow::{Context, Result, ensure};
@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use testbed::Programs;
 use testbed::pair::Tools;
 
-/// Builds `sctpifyd`, `sctpify` and `shimrules`. SCTPIFY_BIN_DIR names a directory of others to take instead.
+/// Builds `sctpifyd`, `sctpify` and `shimrules`. SCTPIFY_BIN_DIR names a directory with other ones to use
+/// instead.
 pub(crate) fn daemon_and_commands() -> Result<Programs> {
     if std::env::var_os("SCTPIFY_BIN_DIR").is_some() {
         return Programs::find();
@@ -14,7 +15,7 @@ pub(crate) fn daemon_and_commands() -> Result<Programs> {
     Programs::in_dir(&built(&["sctpifyd", "cli"])?)
 }
 
-/// Builds the link emulator, or takes that of SCTPIFY_BIN_DIR; gives its path.
+/// Builds the link emulator, or uses that in SCTPIFY_BIN_DIR; returns its path.
 pub(crate) fn linkemu() -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {
         return Ok(PathBuf::from(dir).join("linkemu"));
@@ -22,7 +23,7 @@ pub(crate) fn linkemu() -> Result<PathBuf> {
     Ok(built(&["linkemu"])?.join("linkemu"))
 }
 
-/// Builds `sctpify-router`, or takes that of SCTPIFY_BIN_DIR; gives its path.
+/// Builds `sctpify-router`, or uses that in SCTPIFY_BIN_DIR; returns its path.
 pub(crate) fn router() -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {
         return Ok(PathBuf::from(dir).join("sctpify-router"));
@@ -30,17 +31,17 @@ pub(crate) fn router() -> Result<PathBuf> {
     Ok(built(&["router"])?.join("sctpify-router"))
 }
 
-/// Builds the program that sends and receives in bulk; gives its path.
+/// Builds the program that sends and receives in bulk; returns its path.
 pub(crate) fn bulk() -> Result<PathBuf> {
     Ok(built(&["testbed"])?.join("bulk"))
 }
 
-/// Builds all that a pair of hosts needs.
+/// Builds everything that a pair of hosts needs.
 pub(crate) fn tools() -> Result<Tools> {
     Ok(Tools { programs: daemon_and_commands()?, bulk: bulk()?, linkemu: linkemu()? })
 }
 
-/// Builds the SIP programs, beside those that a pair of hosts needs.
+/// Builds the SIP programs, in addition to those for a pair of hosts.
 pub(crate) fn sip_tools() -> Result<Tools> {
     if std::env::var_os("SCTPIFY_BIN_DIR").is_some() {
         return Tools::find();
@@ -49,27 +50,27 @@ pub(crate) fn sip_tools() -> Result<Tools> {
     tools()
 }
 
-/// Builds the lab; gives the directory it is in.
+/// Builds the lab; returns its directory.
 pub(crate) fn lab() -> Result<PathBuf> {
     built(&["lab"])
 }
 
-/// Builds the lab and all that it measures; gives the directory they are in.
+/// Builds the lab and all measured programs; returns their directory.
 pub(crate) fn lab_and_programs() -> Result<PathBuf> {
     built(&["lab", "sctpifyd", "cli", "linkemu", "testbed", "peer", "router", "sipproxy"])
 }
 
-/// Builds the plain SCTP program on our stack; gives its path.
+/// Builds the plain SCTP program on our stack; returns its path.
 pub(crate) fn peer() -> Result<PathBuf> {
     Ok(built(&["peer"])?.join("peer"))
 }
 
-/// Builds the program that measures others' engines beside ours; gives its path.
+/// Builds the program that measures our engine and others; returns its path.
 pub(crate) fn rivals() -> Result<PathBuf> {
     Ok(built(&["rivals"])?.join("rivals"))
 }
 
-/// Builds the programs of some packages; gives the directory they are in, beside that of this program.
+/// Builds the programs of some packages; returns their directory, next to this program's.
 fn built(packages: &[&str]) -> Result<PathBuf> {
     println!("building {} (the first time takes minutes)", packages.join(" and "));
     let mut command = cargo(&["build", "--quiet", "--release", "--bins"]);
@@ -78,7 +79,7 @@ fn built(packages: &[&str]) -> Result<PathBuf> {
     directory()
 }
 
-/// The directory of optimised programs.
+/// Returns the directory of optimised programs.
 pub(crate) fn directory() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot tell where this program lies")?;
     let target = exe.parent().and_then(|dir| dir.parent()).context("this program lies nowhere")?;

@@ -1,8 +1,9 @@
-//! `docs/papers.md`, the page that says what became of each item of the papers: every name on it has to lead somewhere.
+//! `docs/papers.md` documents the fate of each item of the papers: every name on the page must exist.
 //!
-//! Reads the page and the sources as text and builds nothing. A name that is in none of the page's forms is not looked at; `::` in a
-//! code span is always a test, so that a slip in a test's form is found, too. What the page says of a test is for its readers to judge.
-//! Begin with [`page::Page::parse`] for the forms and [`names::fault`] for what they are compared with.
+//! Parses the page and the sources as text and builds nothing. Only names in one of the page's forms are
+//! checked; `::` in a code span always means a test, which exposes typos in a test's form. Readers must judge
+//! the page's statements about a test. Begin with [`page::Page::parse`] for the forms and [`names::fault`] for
+//! the checks.
 
 mod names;
 mod page;
@@ -13,10 +14,10 @@ use page::Page;
 use std::fs;
 use std::path::Path;
 
-/// From the workspace's root.
+/// Path from the workspace's root.
 const PAGE: &str = "docs/papers.md";
 
-/// The faults of the page, with their lines; prints how many items have which verdict.
+/// Returns the faults of the page, with their lines; prints the number of items for each verdict.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let root = root();
     let text = fs::read_to_string(root.join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;
@@ -25,7 +26,7 @@ pub(crate) fn faults() -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// The summary of a page of this text, and one sentence for each thing that is wrong with it.
+/// Returns the summary of a page with this text, and one sentence for each fault.
 fn judge(root: &Path, text: &str) -> (String, Vec<String>) {
     let page = Page::parse(text);
     let mut faults = page.faults.clone();
@@ -42,7 +43,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// A workspace with a test, an experiment, a setting and two documents.
+    /// Creates a workspace with a test, an experiment, a setting and two documents.
     fn workspace() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

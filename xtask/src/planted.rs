@@ -1,8 +1,8 @@
 //! `./x planted`: bugs planted one at a time into a scratch copy of the sources, which the engine's tests must catch.
 //!
-//! Each bug is a patch of `tests/planted`, so that the code that ships has no trace of it. One table: bug, first failing
-//! test. Bad when a bug survives. A bug that does not apply, does not build or makes a test hang is an error, for nothing is
-//! proven then. Begin with [`run`].
+//! Each bug is a patch in `tests/planted`, so the shipped code has no trace of it. Prints one table: bug, first
+//! failing test. Bad when a bug survives. A bug that does not apply, does not build or makes a test hang is an
+//! error, because it proves nothing. Begin with [`run`].
 
 mod patch;
 mod tree;
@@ -20,7 +20,7 @@ use crate::tools::root;
 /// Longest run of the engine's tests on one bug.
 const RUN_MAX: Duration = Duration::from_mins(3);
 
-/// Fewest bugs: fewer prove too little.
+/// Minimum number of bugs: fewer prove too little.
 const BUGS_MIN: usize = 10;
 
 /// `./x planted`: all bugs, or those whose file name contains one of the words.
@@ -44,7 +44,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(if survivors == 0 { Outcome::Good } else { Outcome::Bad })
 }
 
-/// The tests that the patch names come first; if the bug gets past them, all the others.
+/// Runs the tests that the patch names first; if the bug survives them, all the others.
 fn judge(tree: &Tree, patch: &Patch) -> Result<Verdict> {
     let planted = tree.plant(patch)?;
     let filters: Vec<&str> = patch.filters.iter().map(String::as_str).collect();
@@ -55,7 +55,7 @@ fn judge(tree: &Tree, patch: &Patch) -> Result<Verdict> {
     Ok(verdict)
 }
 
-/// Whether every patch still applies, for `./x check`; builds nothing.
+/// Checks that every patch still applies, for `./x check`; builds nothing.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let patches = patches()?;
     let mut faults: Vec<String> = Vec::new();
@@ -79,7 +79,7 @@ fn patches() -> Result<Vec<Patch>> {
     paths.iter().map(|path| Patch::read(path)).collect()
 }
 
-/// Where the copy of the sources and its builds lie: beside the builds of the sources themselves.
+/// Returns the directory of the sources' copy and its builds, next to the builds of the sources themselves.
 fn scratch() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot tell where this program lies")?;
     let target = exe.parent().and_then(Path::parent).context("this program lies nowhere")?;

@@ -1,4 +1,5 @@
-//! `./x seeds`: further seeds of the engine's random worlds. The tests play the same ones each time; here they are others.
+//! `./x seeds`: further seeds of the engine's random worlds. The tests always use the same ones; this command
+//! uses others.
 
 use crate::Outcome;
 use crate::tools::{cargo, succeeds};
@@ -13,7 +14,7 @@ const WORLDS: [&str; 4] = [
     "partial::bad_links_deliver_a_part",
 ];
 
-/// Plays them, one world after the other. Whatever fails is printed with the command that plays it again.
+/// Runs them, one world after the other. Prints each failure with the command that reproduces it.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let number = |word: &String| word.parse::<u64>().with_context(|| format!("{word:?} is no number"));
     let (count, first) = match words {
@@ -34,7 +35,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A first seed that was hardly ever played: the microseconds of the clock.
+/// Returns a first seed that was hardly ever used: the microseconds of the clock.
 #[allow(clippy::disallowed_methods, reason = "a program that wants a number which nobody has chosen")]
 fn fresh() -> Result<u64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;

@@ -1,6 +1,7 @@
-//! Rules about source text that no lint covers: module docs, where `unsafe` may stand, who forbids it.
+//! Rules about source text that no lint covers: module docs, allowed places of `unsafe`, and crates that forbid
+//! it.
 //!
-//! Looks at lines, not at syntax trees: a string over several lines that has the word in it is taken for code.
+//! Works on lines, not on syntax trees: a multi-line string with the word in it counts as code.
 
 use crate::tools::root;
 use anyhow::{Context, Result};
@@ -8,12 +9,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates that make system calls, the only ones where `unsafe` may stand.
+/// Crates that make system calls, the only ones that may contain `unsafe`.
 const UNSAFE_CRATES: &[&str] = &["netio", "intercept"];
-/// How many lines above an `unsafe` its `SAFETY:` comment may begin.
+/// Maximum lines between an `unsafe` and the start of its `SAFETY:` comment above.
 const SAFETY_LINES_MAX: usize = 8;
 
-/// Every module opens with `//!`.
+/// Checks that every module starts with `//!`.
 pub(crate) fn module_docs() -> Result<Vec<String>> {
     judge(|path, text| {
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -25,7 +26,8 @@ pub(crate) fn module_docs() -> Result<Vec<String>> {
     })
 }
 
-/// `unsafe` only in the crates named, each with its reason; every other crate forbids it.
+/// Checks that `unsafe` occurs only in the named crates, each with its reason, and that every other crate
+/// forbids it.
 pub(crate) fn unsafe_code() -> Result<Vec<String>> {
     judge(|path, text| {
         if UNSAFE_CRATES.iter().any(|name| path.starts_with(&format!("crates/{name}/"))) {
@@ -56,7 +58,7 @@ fn without_reason(path: &str, text: &str) -> Vec<String> {
     bare.map(|n| format!("{path}:{}: unsafe without a SAFETY: line", n + 1)).collect()
 }
 
-/// True when the word `unsafe` stands in the code of a line, outside of strings and comments.
+/// Returns true if the word `unsafe` occurs in the code of a line, outside strings and comments.
 fn has_unsafe(line: &str) -> bool {
     let outside_strings: String =
         line.replace("\\\"", "").split('"').step_by(2).collect::<Vec<_>>().join("\"");
@@ -65,7 +67,7 @@ fn has_unsafe(line: &str) -> bool {
     code.split(|c: char| !is_name(c)).any(|word| word == "unsafe")
 }
 
-/// Applies a rule to every Rust file of the workspace, in the order of their names.
+/// Applies a rule to every Rust file of the workspace, sorted by name.
 fn judge(rule: impl Fn(&str, &str) -> Vec<String>) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     each_file(|path, text| {
@@ -75,7 +77,7 @@ fn judge(rule: impl Fn(&str, &str) -> Vec<String>) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Reads every Rust file of the workspace, in the order of their names, and hands over its path and text.
+/// Reads every Rust file of the workspace, sorted by name, and passes on its path and text.
 pub(crate) fn each_file(mut take: impl FnMut(&str, &str) -> Result<()>) -> Result<()> {
     let root = root();
     let mut files = Vec::new();
@@ -91,7 +93,7 @@ pub(crate) fn each_file(mut take: impl FnMut(&str, &str) -> Result<()>) -> Resul
     Ok(())
 }
 
-/// The name of the function that a line declares.
+/// Returns the name of the function that a line declares.
 pub(crate) fn function(line: &str) -> Option<&str> {
     let at = if line.starts_with("fn ") { 3 } else { line.find(" fn ")? + 4 };
     let is_comment = line.starts_with("//");
@@ -99,7 +101,8 @@ pub(crate) fn function(line: &str) -> Option<&str> {
     (!is_comment && !name.is_empty()).then_some(name)
 }
 
-/// Names of the tests of a file: functions below `#[test]` or an attribute whose path ends so, as `#[tokio::test]`.
+/// Returns the names of a file's tests: functions below `#[test]` or an attribute whose path ends with it, such
+/// as `#[tokio::test]`.
 pub(crate) fn tests(text: &str) -> BTreeSet<&str> {
     let mut tests = BTreeSet::new();
     let mut is_marked = false;

@@ -15,19 +15,19 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// One judgement.
+    /// Counts one judgement.
     pub(crate) fn of(good: bool) -> Self {
         Self { passed: u64::from(good), failed: u64::from(!good), skipped: 0 }
     }
 
-    /// So many of those that count as passed were not run.
+    /// Recounts `count` passed ones as skipped.
     pub(crate) fn skip(&mut self, count: u64) {
         let count = count.min(self.passed);
         self.passed -= count;
         self.skipped += count;
     }
 
-    /// Reads cargo's `test result:` line; `None` for any other line.
+    /// Parses cargo's `test result:` line; `None` for any other line.
     pub(crate) fn from_cargo_line(line: &str) -> Option<Self> {
         let counts = line.trim().strip_prefix("test result: ")?;
         let number = |label: &str| {

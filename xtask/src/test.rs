@@ -1,10 +1,11 @@
-//! `./x test`: the checks; the engine's instruction counts; every test of the workspace; then the tests that need root and make
-//! network namespaces (those marked `#[ignore]` in the sources), some of others' suites ([`transparency`]), and the lab's
-//! experiments in their quick form ([`lab`]). What these need is installed meanwhile ([`packages`]). Each part begins with a line
-//! that tells the time so far. Ends with one line of counts over all parts.
+//! `./x test`: the checks; the engine's instruction counts; every test of the workspace; then the tests that
+//! need root and create network namespaces (marked `#[ignore]` in the sources), some third-party suites
+//! ([`transparency`]), and the lab's experiments in their quick form ([`lab`]). Their packages are installed
+//! meanwhile ([`packages`]). Each part starts with a line that reports the time so far. Ends with one line of
+//! counts over all parts.
 //!
-//! Namespace tests run two at a time: they mostly wait, and more of them would be late for one another. Those that fail are
-//! run a second time ([`again`]).
+//! Namespace tests run two at a time: they mostly wait, and more of them would delay one another. Failed ones
+//! are run a second time ([`again`]).
 
 mod again;
 mod packages;

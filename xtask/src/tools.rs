@@ -1,29 +1,29 @@
-//! Running other programs, and where the project lies. No judgement here: callers look at the status.
+//! Runs other programs, and locates the project. Callers judge the status.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The workspace's root directory.
+/// Returns the workspace's root directory.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// The cargo that built us, to be run in the workspace's root.
+/// Returns a command of the cargo that built this program, in the workspace's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root()).stdin(Stdio::null());
     command
 }
 
-/// Runs to the end with our own output; true when it exited with 0.
+/// Runs to the end with our own output; returns true for exit status 0.
 pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     Ok(status.success())
 }
 
-/// Standard output of a program that must succeed.
+/// Returns the standard output of a program that must succeed.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -33,7 +33,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// True when a command of this name is in PATH.
+/// Returns true if a command of this name is in PATH.
 pub(crate) fn has(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())

@@ -1,10 +1,11 @@
-//! `./x test --transparency`: others' test suites, once over plain TCP and once with every connection forced over SCTP, must
-//! come to the same result, test by test.
+//! `./x test --transparency`: third-party test suites, once over plain TCP and once with every connection
+//! forced over SCTP, must have the same result, test by test.
 //!
-//! Two kinds of world. Suites that speak to 127.0.0.1 run in a namespace whose one daemon carries connections of the host to
-//! itself (setting `loopback`), so that each crosses it twice; suites of programs and servers run between two hosts with a
-//! daemon each. Control and trial differ in the daemons alone. That the connections rode SCTP is proven by the daemons' own
-//! counters. What differs must stand in `tests/transparency/exceptions.toml` with its reason, and what stands there must differ.
+//! There are two kinds of worlds. Suites that talk to 127.0.0.1 run in a namespace whose one daemon carries the
+//! host's connections to itself (setting `loopback`), so each crosses it twice; suites of programs and servers
+//! run between two hosts with a daemon each. Control and trial differ only in the daemons. The daemons' own
+//! counters prove that the connections used SCTP. Each difference must be in
+//! `tests/transparency/exceptions.toml` with its reason, and each entry there must be a difference.
 //!
 //! Begin with [`suites::SUITES`], then [`judge`].
 
@@ -26,7 +27,8 @@ use suites::{SUITES, Suite};
 use testbed::Programs;
 use testbed::process::now;
 
-/// Suites that `./x test` runs at once, as it does namespace tests. Theirs are servers and clients that wait for one another.
+/// Number of suites that `./x test` runs at once, as for namespace tests. They consist of servers and clients
+/// that wait for each other.
 const QUICK_AT_ONCE: usize = 2;
 
 /// `./x test --transparency [SUITE ...]`: all suites, or those whose names contain one of the words.
@@ -43,13 +45,13 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(if tally.failed == 0 { Outcome::Good } else { Outcome::Bad })
 }
 
-/// The quick suites, for `./x test`, with the programs built beside this one.
+/// Runs the quick suites, for `./x test`, with the programs built next to this one.
 pub(crate) fn quick() -> Result<Tally> {
     let chosen: Vec<&Suite> = SUITES.iter().filter(|suite| suite.is_quick).collect();
     judged(&chosen, &Programs::find()?, QUICK_AT_ONCE)
 }
 
-/// Runs these suites, so many of them at once, the first ones first.
+/// Runs these suites, `at_once` of them concurrently, in order.
 fn judged(chosen: &[&Suite], programs: &Programs, at_once: usize) -> Result<Tally> {
     let exceptions = Exceptions::read()?;
     let left = Mutex::new(chosen.iter());
@@ -71,7 +73,7 @@ fn judged(chosen: &[&Suite], programs: &Programs, at_once: usize) -> Result<Tall
     })
 }
 
-/// Judges a suite and tells all of it at its end.
+/// Judges a suite, and prints everything about it at its end.
 fn told(suite: &Suite, programs: &Programs, exceptions: &Exceptions) -> Tally {
     if let Some(missing) = suite.missing() {
         println!("skipped {}: there is no {missing} here (scripts/setup.sh)", suite.name);
@@ -88,7 +90,7 @@ fn told(suite: &Suite, programs: &Programs, exceptions: &Exceptions) -> Tally {
     Tally::of(faults.is_empty())
 }
 
-/// Runs a suite twice and says what is wrong; what else is to be told goes to `told`.
+/// Runs a suite twice and returns the faults; other messages go to `told`.
 fn judge(
     suite: &Suite,
     programs: &Programs,
@@ -115,7 +117,7 @@ fn passed(results: &Results) -> usize {
     results.values().filter(|verdict| **verdict == Verdict::Passed).count()
 }
 
-/// Tests that came to different ends without an exception, and exceptions without a difference.
+/// Returns tests with different ends without an exception, and exceptions without a difference.
 fn differences(
     suite: &Suite,
     control: &Results,

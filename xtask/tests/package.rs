@@ -1,7 +1,7 @@
-//! The Debian package that `./x deb` makes, unpacked and looked at by the tools that will meet it.
+//! The Debian package of `./x deb`, unpacked and inspected with the tools that will process it.
 //!
-//! Needs `sctpifyd`, `sctpify`, `shimrules`, `linkemu`, `sctpify-sip` and `sctpify-ua` built beside this test (`./x test` does) or in SCTPIFY_BIN_DIR, and the
-//! packages that scripts/packages.txt names.
+//! Needs `sctpifyd`, `sctpify`, `shimrules`, `linkemu`, `sctpify-sip` and `sctpify-ua` built next to this test
+//! (`./x test` does this) or in SCTPIFY_BIN_DIR, and the packages in scripts/packages.txt.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use testbed::Programs;
 
-/// Made and unpacked once.
+/// Built and unpacked once.
 static PACKAGE: LazyLock<Package> = LazyLock::new(Package::make);
 
 struct Package {
@@ -38,7 +38,7 @@ impl Package {
     }
 }
 
-/// What a command prints that must succeed.
+/// Returns the output of a command that must succeed.
 fn good(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {output:?}");
@@ -88,7 +88,7 @@ fn programs_pages_and_documents_lie_where_debian_has_them_and_lintian_finds_no_f
 #[ignore = "needs the programs built, and Debian's tools"]
 fn completions_load_in_bash_zsh_and_fish() {
     let package = &*PACKAGE;
-    // A program, a command of it, the beginning of a word, and what it becomes.
+    // A program, its subcommand, the start of a word, and its completion.
     for (program, command, begin, whole) in [
         ("sctpify", "", "cap", "capture"),
         ("sctpify-sip", "", "conn", "connections"),
@@ -129,7 +129,7 @@ fn systemd_takes_the_units_and_finds_their_exposure_low() {
     judged("sctpify-sip.service", "25");
 }
 
-/// The text of a unit in which systemd finds no fault, and no more exposure than this, in tenths.
+/// Returns the text of a unit without systemd faults, and with at most this exposure, in tenths.
 fn judged(name: &str, exposure_tenths_max: &str) -> String {
     let package = &*PACKAGE;
     let text = fs::read_to_string(package.path("usr/lib/systemd/system").join(name)).unwrap();

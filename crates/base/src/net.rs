@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// What carries SCTP packets over IP.
+/// Encapsulation of SCTP packets: IP or UDP (RFC 6951).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Carrier {
     /// IP protocol 132, as native SCTP peers use it.
@@ -22,7 +22,7 @@ pub struct Route {
     pub local: IpAddr,
     /// The peer's address, of the same family.
     pub remote: IpAddr,
-    /// What carries the packets.
+    /// Encapsulation of the packets.
     pub carrier: Carrier,
 }
 

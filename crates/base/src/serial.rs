@@ -30,7 +30,7 @@ macro_rules! serial_number {
                 Self(self.0.wrapping_add(n))
             }
 
-            /// Whether this number comes later than `other`.
+            /// Reports whether this number comes later than `other`.
             //= rfc9260#1.6-2 1.6-5
             //= rfc5061#3-1 3-2
             //= rfc9260#1.6-2 1.6-5
@@ -38,22 +38,22 @@ macro_rules! serial_number {
                 (self.0.wrapping_sub(other.0) as $signed) > 0
             }
 
-            /// Whether this number is `other` or later.
+            /// Reports whether this number is `other` or later.
             pub const fn is_at_or_after(self, other: Self) -> bool {
                 (self.0.wrapping_sub(other.0) as $signed) >= 0
             }
 
-            /// Whether this number comes before `other`.
+            /// Reports whether this number comes before `other`.
             pub const fn is_before(self, other: Self) -> bool {
                 other.is_after(self)
             }
 
-            /// Whether this number is `other` or earlier.
+            /// Reports whether this number is `other` or earlier.
             pub const fn is_at_or_before(self, other: Self) -> bool {
                 other.is_at_or_after(self)
             }
 
-            /// How far `later` lies ahead of this number, modulo the number space.
+            /// Returns the distance from this number to `later`, modulo the number space.
             pub const fn distance_to(self, later: Self) -> $int {
                 later.0.wrapping_sub(self.0)
             }

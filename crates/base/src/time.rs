@@ -41,7 +41,7 @@ impl Time {
         self.0 / 1_000_000
     }
 
-    /// How long after `earlier` this is; zero if it is not after.
+    /// Returns the time since `earlier`; zero if this is not after it.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with interfaces: what, where, and what to do about it.
+//! Errors of interfaces: their subject, their place and a remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ pub enum BridgeError {
     /// No place of an interface.
     #[error("`{text}` is no interface: say INTERFACE or NAMESPACE:INTERFACE")]
     Place {
-        /// What was said.
+        /// The text.
         text: String,
     },
     /// A network namespace that cannot be entered.
@@ -19,7 +19,7 @@ pub enum BridgeError {
     Namespace {
         /// Where it was looked for.
         path: PathBuf,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
     /// An interface that cannot be used.
@@ -27,9 +27,9 @@ pub enum BridgeError {
     Interface {
         /// Which.
         place: String,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
-        /// What to do.
+        /// A remedy.
         hint: &'static str,
     },
     /// An interface that is down.
@@ -49,9 +49,9 @@ pub enum BridgeError {
     /// The kernel refused something else.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
 }

@@ -1,6 +1,6 @@
-//! What programs that pass packets from one interface to another share.
+//! Shared parts of programs that pass packets from one interface to another.
 //!
-//! Interfaces are [`Place`]s, perhaps in other network namespaces, each taken by one program alone ([`Claim`]). What a host left
+//! Interfaces are [`Place`]s, perhaps in other network namespaces, each taken by one program alone ([`Claim`]). Work that a host left
 //! whole is cut into packets ([`finish`]), [`packet`] finds the packet in a frame, [`checksum`] mends what a change breaks.
 //! An [`Outbox`] sends frames by the batch, [`Naps`] sleep until a packet is due, to a few microseconds, by [`clock`]. Decides nothing of what becomes of a packet.
 

@@ -17,21 +17,21 @@ use nix::sys::time::TimeSpec;
 use crate::clock;
 use crate::error::BridgeError;
 
-/// How long before its time it wakes.
+/// Margin by which it wakes before its time.
 const EARLY: Duration = Duration::from_micros(200);
 /// Looking at the clock takes so much of each window at most.
 const LOOKING_MAX: Duration = Duration::from_millis(2);
 const WINDOW: Duration = Duration::from_millis(10);
-/// From so many packets in a window on a link is very busy (30,000 a second), and rests this long between turns. What comes
-/// meanwhile has the kernel's time stamp.
+/// From so many packets in a window on a link is very busy (30,000 a second), and rests this long between turns. Packets that come
+/// meanwhile have the kernel's time stamp.
 const BUSY_PACKETS: usize = 300;
 const REST: Duration = Duration::from_micros(50);
-/// How long it sleeps at most.
+/// Limit on one sleep.
 const NAP_MAX: Duration = Duration::from_millis(100);
 /// Shorter naps are not worth while.
 const NAP_MIN: Duration = Duration::from_micros(5);
 
-/// What is waited for, and how much of the window has gone by looking at the clock.
+/// The awaited time, and the part of the window spent on looking at the clock.
 #[derive(Debug, Default)]
 pub struct Naps {
     window_ends: Time,

@@ -1,4 +1,4 @@
-//! What a frame carries: where its IP packet is, and the few fields of it that a link needs to read or change.
+//! Parser of frames: the place of the IP packet, and the few fields of it that a link reads or changes.
 //!
 //! Refuses nothing: what is no IP packet is one of kind [`Kind::Other`]. Begin at [`Layout::of`].
 
@@ -15,7 +15,7 @@ pub const V6_LEN: usize = 40;
 /// Bytes of an IPv4 header without options.
 const V4_LEN: usize = 20;
 
-/// What is in a frame.
+/// Contents of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// An IPv4 packet.
@@ -31,7 +31,7 @@ pub enum Kind {
 pub struct Layout {
     /// The first byte behind Ethernet's header.
     pub at: usize,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Bytes of the packet, without what Ethernet pads.
     pub length: usize,

@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::session::{ANSWER_TIMEOUT, Session, unexpected};
 use crate::{CliError, show};
 
-/// How long Ctrl-C may take to be noticed.
+/// Interval of the check for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Bytes read at once at most.
 const READ_BYTES: usize = 1 << 16;

@@ -1,4 +1,4 @@
-//! What each command of `sctpify` does.
+//! Implementation of each command of `sctpify`.
 
 use std::collections::BTreeSet;
 use std::io;

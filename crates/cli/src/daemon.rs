@@ -16,11 +16,11 @@ use crate::{CliError, UpArgs, show};
 
 /// Between two looks at whether the daemon is there, or gone.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long a daemon may take to start.
+/// Limit on a daemon's start.
 const START_LIMIT: Duration = Duration::from_secs(15);
-/// How long a daemon may take to stop.
+/// Limit on a daemon's stop.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
-/// How much of the log of a daemon that did not start is shown.
+/// Lines shown of the log of a daemon that did not start.
 const LOG_LINES: usize = 20;
 
 const DAEMON: &str = "sctpifyd";
@@ -193,7 +193,7 @@ fn supervisor_of(pid: u32) -> Option<u32> {
     is_daemon.then_some(parent)
 }
 
-/// Whether the process runs; one that has ended and waits to be collected does not.
+/// Reports whether the process runs; one that has ended and waits to be collected does not.
 fn is_alive(pid: u32) -> bool {
     let state = stat(pid).and_then(|s| state_and_parent(&s));
     state.is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))

@@ -1,4 +1,4 @@
-//! What this host lacks for sctpify, found without a daemon; and what the daemon itself finds.
+//! Requirements of sctpify that this host lacks, found without a daemon; and the daemon's own findings.
 
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
@@ -27,7 +27,7 @@ pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliErr
             report.checks.retain(|ours| found.checks.iter().all(|theirs| theirs.name != ours.name));
             report.checks.extend(found.checks);
             if let Some(peer) = peer {
-                // What the daemon has seen counts for more than what addresses look like.
+                // The daemon's observations count for more than the form of addresses.
                 let is_known = report.checks.iter().any(|check| check.name == NAT);
                 report.checks.extend(nat(peer).filter(|_| !is_known));
                 report.checks.extend(way_to(session, peer));
@@ -62,7 +62,7 @@ fn way_to(session: Session<'_>, peer: IpAddr) -> Vec<Check> {
     probe::checks(peer, port, ANY_SCTP_PORT)
 }
 
-/// What the addresses at both ends say of a NAT between; none if this host has no way to the peer.
+/// Checks for a NAT by the addresses at both ends; none if this host has no route to the peer.
 fn nat(peer: IpAddr) -> Option<Check> {
     let any: IpAddr = if peer.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
@@ -80,7 +80,7 @@ fn nat_between(ours: IpAddr, peer: IpAddr) -> Check {
     Check::bad(NAT, Level::Warning, found, remedy)
 }
 
-/// Whether the address means nothing outside of its own network: RFC 1918, 6598, 3927, 4193, 4291.
+/// Reports whether the address means nothing outside of its own network: RFC 1918, 6598, 3927, 4193, 4291.
 fn is_private(address: IpAddr) -> bool {
     const SHARED: (u32, u32) = (0x6440_0000, 0xffc0_0000);
     match address.to_canonical() {

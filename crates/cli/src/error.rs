@@ -1,4 +1,4 @@
-//! How a command ends.
+//! Outcome of a command.
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;

@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::session::{ANSWER_TIMEOUT, Session, unexpected};
 use crate::{CliError, show};
 
-/// How long Ctrl-C may take to be noticed.
+/// Interval of the check for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Asks for the listener, and holds it until a signal comes; that the daemon ends it is an error.

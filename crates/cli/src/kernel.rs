@@ -1,4 +1,4 @@
-//! What the running kernel has of what the shim needs.
+//! Features of the running kernel that the shim needs.
 
 use std::fs;
 use std::io::Read;
@@ -83,7 +83,7 @@ const DELIVERY: Feature = Feature {
     ]],
 };
 
-/// How a kernel has a part or a feature; later ones are worse.
+/// Availability of a kernel's part or feature; later ones are worse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Presence {
     Present,
@@ -92,7 +92,7 @@ enum Presence {
     Absent,
 }
 
-/// What is known of a kernel.
+/// Known facts of a kernel.
 #[derive(Default)]
 struct Kernel {
     release: String,

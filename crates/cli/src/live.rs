@@ -1,4 +1,4 @@
-//! What goes on, again and again: `watch` as lines of JSON, `top` on the terminal.
+//! Repeated status: `watch` as lines of JSON, `top` on the terminal.
 //!
 //! `top` needs no more of the terminal than what every one has: another screen, the cursor's home, clearing. It ends with
 //! `q` or Ctrl-C and leaves the screen as it was.
@@ -21,7 +21,7 @@ use crate::session::{Session, unexpected};
 use crate::table::{Align, Table, bytes, millis, seconds};
 use crate::{CliError, show};
 
-/// How long the end of `top` may take to be noticed.
+/// Interval of the check for the end of `top`.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The other screen without cursor, and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
@@ -35,7 +35,7 @@ const CONTINUED: &str = "    ";
 /// A terminal that does not tell its size.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
-/// How often to look, and how many times.
+/// Interval and number of the reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rhythm {
     pub(crate) interval_ms: u64,
@@ -124,7 +124,7 @@ impl Keys {
         Some(Keys { input, before })
     }
 
-    /// Whether `q` is among the keys that were pressed.
+    /// Reports whether `q` is among the keys that were pressed.
     fn has_quit(&self) -> bool {
         let mut pressed = [0; 64];
         let mut ready = [PollFd::new(self.input.as_fd(), PollFlags::POLLIN)];

@@ -19,7 +19,7 @@ use wire::{
     VerificationTag,
 };
 
-/// How long an answer may take, and how often is asked.
+/// Limit on an answer, and the number of attempts.
 const PATIENCE: Duration = Duration::from_millis(700);
 const TRIES: usize = 3;
 /// Room for the largest packet.
@@ -37,14 +37,14 @@ const SCTP: i32 = 132;
 /// Packets looked at for the answer to one INIT: a raw socket gets those of all associations with the peer.
 const STRANGERS_MAX: usize = 64;
 
-/// What carries the INIT.
+/// Encapsulation of the INIT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Over {
     Udp,
     Ip,
 }
 
-/// What came back.
+/// The answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Answer {
     /// SCTP, with the addresses that it offers besides.
@@ -76,7 +76,7 @@ pub(crate) fn checks(peer: IpAddr, udp_port: u16, sctp_port: u16) -> Vec<Check> 
     checks
 }
 
-/// What the peer offers to a daemon that wants to share an association: all its addresses, where it does so.
+/// Checks the peer's offer to a daemon that wants to share an association: all its addresses, where it does so.
 fn advertised(to: SocketAddr) -> Option<Check> {
     let question =
         Question { sctp_port: TRUNK_PORT, padding: FOR_ADDRESSES, adaptation: Some(TRUNK_ADAPTATION) };
@@ -140,7 +140,7 @@ fn size(answer: &Answer) -> Check {
     }
 }
 
-/// What an INIT asks for.
+/// Request of an INIT.
 #[derive(Clone, Copy)]
 struct Question {
     sctp_port: u16,
@@ -230,7 +230,7 @@ fn write_init(buffer: &mut [u8], tag: u32, question: Question) -> usize {
     writer.finish()
 }
 
-/// What a packet says, if it is an answer to the INIT with this tag.
+/// Parses a packet, if it is an answer to the INIT with this tag.
 fn read(bytes: &[u8], tag: u32) -> Option<Answer> {
     let header = CommonHeader::peek(bytes)?;
     if header.tag != VerificationTag(tag) && header.tag != VerificationTag(0) {

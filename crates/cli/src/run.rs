@@ -28,13 +28,13 @@ use crate::daemon::{end_of, find_daemon, look_until};
 use crate::session::Session;
 use crate::{CliError, RunArgs};
 
-/// How long the daemon may take to start.
+/// Limit on the daemon's start.
 const START_LIMIT: Duration = Duration::from_secs(15);
 /// Between two looks at whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How long the daemon may take to tell its peers that all is over.
+/// Limit on the daemon's shutdown of its associations.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
-/// What a shell says of a command that was ended by a signal.
+/// Exit status base that a shell uses for a command ended by a signal.
 const SIGNAL_BASE: i32 = 128;
 
 /// Runs a command; its exit status is ours.
@@ -79,7 +79,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What stays is one small directory in a place for such.
+        // At worst one small directory stays in the runtime directory.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
@@ -96,7 +96,7 @@ fn enter_user_namespace(inner_uid: u32, uid: u32, inner_gid: u32, gid: u32) -> R
     write("gid_map", format!("{inner_gid} {gid} 1"))
 }
 
-/// What to do where the system forbids them.
+/// Returns the error with a remedy where the system forbids them.
 fn no_user_namespaces(errno: Errno) -> CliError {
     let remedy = match errno {
         Errno::ENOSPC => "raise the limit: sysctl user.max_user_namespaces=10000",

@@ -8,7 +8,7 @@ use control::{Client, ErrorCode, Refusal, Request, Response, write_response};
 
 use crate::CliError;
 
-/// How long the daemon may take for an answer.
+/// Limit on the daemon's answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the daemon is, and how its answers are printed.

@@ -288,7 +288,7 @@ pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: boo
     show_learned(out, report)
 }
 
-/// What a rule says.
+/// Formats a rule's policy.
 fn policy_cell(row: &RuleRow) -> String {
     let policy = if row.rule.require { "require".to_owned() } else { row.policy.to_string() };
     let own = if row.rule.own { ", own" } else { "" };

@@ -162,7 +162,7 @@ fn associations(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
     section(out, "Associations (`sctpify paths` shows their paths)", &table)
 }
 
-/// Whose an association is.
+/// Formats the users of an association.
 fn users(shared_by: Option<u64>) -> String {
     match shared_by {
         None => "one connection".to_owned(),
@@ -297,7 +297,7 @@ fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
     e.notes.iter().try_for_each(|note| writeln!(out, "  note: {note}"))
 }
 
-/// What keeps its connections from sending more: `; limited by: network 2, application 1; 120000 bytes wait`.
+/// Formats the limits of its connections: `; limited by: network 2, application 1; 120000 bytes wait`.
 fn limits(e: &Explanation) -> String {
     let by: Vec<String> =
         e.limited_by.iter().map(|(limit, count)| format!("{} {count}", limit.word())).collect();
@@ -457,12 +457,12 @@ pub(crate) fn path(local: Option<IpAddr>, remote: IpAddr) -> String {
     format!("{local} → {remote}")
 }
 
-/// How long ago a time since 1970 was: `5 s ago`.
+/// Formats the age of a time since 1970: `5 s ago`.
 pub(crate) fn ago_unix(then_ms: u64) -> String {
     ago(unix_ms_now(), then_ms)
 }
 
-/// How long ago a time since 1970 was: `5 s`.
+/// Formats the age of a time since 1970: `5 s`.
 pub(crate) fn age(then_ms: u64) -> String {
     seconds(unix_ms_now().saturating_sub(then_ms) / 1000)
 }

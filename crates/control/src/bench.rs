@@ -1,11 +1,11 @@
-//! What `sctpify bench` measured.
+//! Results of `sctpify bench`.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a connection is meant to ride.
+/// The intended transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
@@ -44,11 +44,11 @@ pub struct BenchReport {
 /// The figures of one way.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BenchRow {
-    /// What its connections were meant to ride.
+    /// The intended transport of its connections.
     pub way: Way,
-    /// What the last of them rode, by the daemon's word.
+    /// The transport of the last one, as reported by the daemon.
     pub rode: String,
-    /// How long the first connect took, in microseconds.
+    /// Duration of the first connect, in microseconds.
     pub first_connect_us: u64,
     /// The median of the later ones, in microseconds.
     pub connect_us: u64,

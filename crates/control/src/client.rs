@@ -36,7 +36,7 @@ pub enum ClientError {
     TimedOut {
         /// The control socket.
         path: PathBuf,
-        /// How long it was waited for.
+        /// The timeout.
         timeout: Duration,
     },
     /// The daemon closed the connection.
@@ -50,13 +50,13 @@ pub enum ClientError {
     Answer {
         /// The control socket.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         error: FrameError,
     },
 }
 
 impl ClientError {
-    /// Whether no daemon runs there.
+    /// Reports whether no daemon runs there.
     pub fn is_no_daemon(&self) -> bool {
         matches!(self, ClientError::NoDaemon { .. })
     }
@@ -86,7 +86,7 @@ impl Client {
         answer.ok_or_else(|| ClientError::Closed { path: self.path.clone() })
     }
 
-    /// What follows the answer to a request that is the last ([`Request::is_last`]). Reading gives up after `patience` with
+    /// Reads on after the answer to a last request ([`Request::is_last`]). Reading gives up after `patience` with
     /// `WouldBlock`, and may be tried again.
     ///
     /// # Errors

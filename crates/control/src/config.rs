@@ -5,13 +5,13 @@ use std::fmt::Write;
 use rules::{Kind, SETTINGS, Setting, SettingError, Settings, find_setting};
 use toml_edit::{Document, DocumentMut, Item, Value};
 
-/// What is wrong with a configuration file, and where.
+/// A fault in a configuration file, and its place.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}{problem}", .line.map(|l| format!("line {l}: ")).unwrap_or_default())]
 pub struct ConfigError {
     /// The line, from 1; none if the problem is not in the file.
     pub line: Option<usize>,
-    /// What is wrong there.
+    /// The fault there.
     pub problem: String,
 }
 

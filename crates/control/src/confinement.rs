@@ -1,4 +1,4 @@
-//! What the daemon's worker has given up since it was set up.
+//! Privileges that the daemon's worker has given up since its set-up.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The rights that the worker keeps, one field for each means of confinement.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Confinement {
-    /// Whose process it is: not root's.
+    /// The user of the process, who is not root.
     #[serde(default)]
     pub user: Measure,
     /// Capabilities given up, and no way to new ones.
@@ -36,7 +36,7 @@ impl Confinement {
 pub enum Measure {
     /// It is.
     InForce {
-        /// What is left to the worker.
+        /// Privileges that the worker keeps.
         left: String,
     },
     /// A setting turned it off.

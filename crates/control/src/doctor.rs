@@ -1,4 +1,4 @@
-//! What a host lacks, and how to get it.
+//! Report of `doctor`: missing requirements of a host, and remedies.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub struct DoctorReport {
     pub checks: Vec<Check>,
 }
 
-/// How well a thing is.
+/// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
@@ -24,13 +24,13 @@ pub enum Level {
 /// One thing that was looked at.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Check {
-    /// What was looked at, in a word or two.
+    /// Name of the check, in a word or two.
     pub name: String,
-    /// How well it is.
+    /// Its severity.
     pub level: Level,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: Option<String>,
 }
 

@@ -17,7 +17,7 @@ use crate::{ConfigError, default_config_text, parse_config, set_in_config};
 const RULES_HEAD: &str = "# Rules of sctpifyd, written by it: change them with shimrules(8), or edit this file while the daemon\n\
                           # is stopped or before `sctpify reload`. Comments are not kept.\n";
 
-/// What is wrong with a file.
+/// Errors of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be read or written.
@@ -25,7 +25,7 @@ pub enum FileError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What failed.
+        /// The error.
         error: io::Error,
     },
     /// The configuration is wrong.
@@ -33,7 +33,7 @@ pub enum FileError {
     Config {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The fault, and its place.
         error: ConfigError,
     },
     /// A rule is wrong.
@@ -43,7 +43,7 @@ pub enum FileError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong there.
+        /// The fault there.
         error: LineError,
     },
 }

@@ -36,7 +36,7 @@ pub enum FrameError {
         "the line speaks schema {found}, this program speaks schema {SCHEMA}: use sctpify and sctpifyd of the same version"
     )]
     Schema {
-        /// What the line says; `null` if it says nothing.
+        /// The line's contents; `null` if it has none.
         found: Value,
     },
 }
@@ -155,8 +155,8 @@ pub fn serve(stream: &UnixStream, mut answer: impl FnMut(Request) -> Response) -
     }
 }
 
-/// Whether the other end of a connection has gone away; waits for that as long as the stream's read timeout. What it has said
-/// meanwhile is thrown away.
+/// Reports whether the other end of a connection has gone away; waits for that as long as the stream's read timeout. Its earlier bytes
+/// meanwhile are thrown away.
 pub fn has_hung_up(mut stream: &UnixStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(length) => length == 0,

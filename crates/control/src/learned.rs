@@ -1,7 +1,7 @@
-//! What was learned of destinations: as rows for people and scripts, and as a file that outlives the daemon.
+//! Capability cache of destinations: as rows for people and scripts, and as a file that outlives the daemon.
 //!
 //! The file has a head line with its version, then one JSON object a line. A line that cannot be read is left out and told
-//! of; a file of another version, or longer than [`MAX_FILE_BYTES`], is not read at all. What is lost is learned again.
+//! of; a file of another version, or longer than [`MAX_FILE_BYTES`], is not read at all. A lost entry is learned again.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -18,17 +18,17 @@ const HEAD: &str = "sctpify learned table, version 1";
 /// The longest file that is read, in bytes: a full table takes a quarter of it.
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
-/// What was learned of one destination, as it stands now.
+/// The capability cache's current entry for one destination.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LearnedRow {
-    /// What becomes of connections to it.
+    /// Treatment of connections to it.
     pub state: LearnedState,
     /// The destination and all that is known of it.
     #[serde(flatten)]
     pub entry: LearnedEntry,
 }
 
-/// What becomes of connections to a learned destination.
+/// Treatment of connections to a destination in the capability cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LearnedState {
@@ -100,7 +100,7 @@ pub fn parse_learned(text: &str) -> (LearnedTable, Option<String>) {
     }
     let problem =
         first_bad.map(|line| format!("{bad} lines make no sense and are left out, the first is {line}"));
-    // What was read is what the file says.
+    // The table as read equals the file.
     table.take_changed();
     (table, problem)
 }

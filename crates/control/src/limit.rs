@@ -1,8 +1,8 @@
-//! What keeps a flow from sending more: the word that routers and the daemon share.
+//! Limit on a flow's sending: the terms that routers and the daemon share.
 
 use serde::{Deserialize, Serialize};
 
-/// What keeps a flow from sending more.
+/// The limit on a flow's sending.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitedBy {

@@ -1,6 +1,6 @@
 //! Lists that are told part by part, as pages show them: what is searched, where a part begins, how long it is.
 //!
-//! Whoever lists does little else meanwhile, so a part is found by looking at [`LOOKED_AT_MAX`] entries at most, and tells where the next one
+//! A program does little else while it lists, so a part is found by looking at [`LOOKED_AT_MAX`] entries at most, and tells where the next one
 //! begins. A whole list is put together of such parts by whoever wants it ([`Part::piece`]). Texts of a part are cut at [`TEXT_MAX`] bytes:
 //! strangers may have written them. Begin with [`Part::take`].
 
@@ -34,10 +34,10 @@ pub struct Part {
     pub is_piece: bool,
 }
 
-/// What was taken of a list.
+/// A page of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Taken<T> {
-    /// What is wanted.
+    /// The rows.
     pub rows: Vec<T>,
     /// Of a whole list, the rows beyond [`LISTED_MAX`].
     pub left_out: usize,
@@ -46,7 +46,7 @@ pub struct Taken<T> {
 }
 
 impl Part {
-    /// What a query asks for: `?search=TEXT&count=NUMBER&after=NEXT`.
+    /// Parses a query: `?search=TEXT&count=NUMBER&after=NEXT`.
     ///
     /// # Errors
     /// When the count is no number, with what would be right.
@@ -57,7 +57,7 @@ impl Part {
         Ok(Part { search: request.value("search"), after: request.value("after"), count, is_piece: false })
     }
 
-    /// Whether all of the list is wanted.
+    /// Reports whether all of the list is wanted.
     pub fn is_whole(&self) -> bool {
         self.count.is_none()
     }

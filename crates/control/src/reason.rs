@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 pub enum FallbackReason {
     /// The peer did not answer before the race timer ended.
     NoSctpAnswer {
-        /// How long the connection waited, in milliseconds.
+        /// Time that the connection waited, in milliseconds.
         waited_ms: u64,
     },
     /// The peer answered none of the INITs (setting `init_rtx_max`).
     InitUnanswered {
-        /// How many INITs were sent on each carrier.
+        /// Number of INITs sent on each encapsulation.
         inits: u32,
     },
     /// An ICMP message, or this host's own routing, said that the peer cannot be reached by SCTP.
     IcmpUnreachable {
-        /// What it said: "port unreachable", "host unreachable".
+        /// Its message: "port unreachable", "host unreachable".
         message: String,
     },
     /// The peer answered with an ABORT: nothing listens there for SCTP, or it refuses.
@@ -50,7 +50,7 @@ pub enum FallbackReason {
     DisabledGlobally,
     /// The destination was learned to have no SCTP.
     Learned {
-        /// What the last attempt or probe came to.
+        /// Outcome of the last attempt or probe.
         failure: Failure,
     },
     /// The destination is this host itself.
@@ -71,14 +71,14 @@ pub enum FallbackReason {
     },
     /// The association came up and failed before the connection could use it.
     AssociationFailed {
-        /// How it failed.
+        /// The failure.
         cause: String,
     },
     /// A key is shared with the destination, and the handshake did not prove it.
     KeyNotProved {
         /// For whom this host has the key: a prefix, or "all hosts".
         key_for: String,
-        /// What came instead.
+        /// The fault found.
         found: KeyFault,
     },
     /// A rule requires SCTP, so the connection failed.
@@ -95,12 +95,12 @@ pub enum FallbackReason {
     DaemonStopping,
     /// Something on this host failed.
     LocalError {
-        /// What failed.
+        /// The error.
         error: String,
     },
 }
 
-/// How a handshake shows that two hosts do not have the same key.
+/// Evidence in a handshake that two hosts do not have the same key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyFault {
@@ -141,7 +141,7 @@ impl FallbackReason {
         })
     }
 
-    /// Whether this host's own rules and settings are the reason, before anything is tried.
+    /// Reports whether this host's own rules and settings are the reason, before anything is tried.
     pub fn is_of_rules(&self) -> bool {
         use FallbackReason as R;
         matches!(self, R::LocalRule { .. } | R::DefaultPolicy { .. } | R::DisabledGlobally)

@@ -1,4 +1,4 @@
-//! What can be asked of the daemon.
+//! Requests to the daemon.
 
 use std::net::IpAddr;
 
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// What is going on; answered by [`crate::Response::Status`].
+    /// The status; answered by [`crate::Response::Status`].
     Status,
     /// The paths of all associations; answered by [`crate::Response::Paths`].
     Paths,
-    /// What would happen to a connection to this address; answered by [`crate::Response::Explanation`].
+    /// The decision on a connection to this address; answered by [`crate::Response::Explanation`].
     Explain {
         /// The destination.
         address: IpAddr,
@@ -37,18 +37,18 @@ pub enum Request {
     },
     /// Adds a rule, now and in the rules file; answered by [`crate::Response::Done`].
     RulesAdd {
-        /// Whom it is for.
+        /// Its chain.
         chain: Chain,
-        /// What it says.
+        /// Its policy.
         policy: Policy,
         /// The rule.
         rule: Rule,
     },
     /// Takes a rule out; answered by [`crate::Response::Done`].
     RulesDelete {
-        /// Whom it is for.
+        /// Its chain.
         chain: Chain,
-        /// What it says.
+        /// Its policy.
         policy: Policy,
         /// Which one.
         which: RuleSelector,
@@ -91,7 +91,7 @@ pub enum Request {
     /// Leaves new connections to TCP from now on, so that the daemon can be stopped once the live ones are over; answered by
     /// [`crate::Response::Done`].
     Drain,
-    /// What passes through the daemon's carriers from now on. Answered by [`crate::Response::Done`]; what follows that on the
+    /// A capture of the daemon's carriers from now on. Answered by [`crate::Response::Done`]; the data after that on the
     /// connection is a pcapng file, until the time is over or the asker hangs up.
     Capture {
         /// How long, in seconds.
@@ -106,7 +106,7 @@ pub enum Request {
         /// Its TCP port.
         port: u16,
     },
-    /// What the daemon finds lacking; answered by [`crate::Response::Doctor`].
+    /// The daemon's findings; answered by [`crate::Response::Doctor`].
     Doctor {
         /// Look at the way to this peer too.
         peer: Option<IpAddr>,
@@ -124,7 +124,7 @@ pub enum RuleSelector {
 }
 
 impl Request {
-    /// Whether the request changes nothing, so that it can be allowed to more users than those that do.
+    /// Reports whether the request changes nothing, so that it can be allowed to more users than those that do.
     pub fn is_read_only(&self) -> bool {
         match self {
             Request::Status | Request::Paths | Request::Explain { .. } | Request::Settings => true,
@@ -137,7 +137,7 @@ impl Request {
         }
     }
 
-    /// Whether what follows the answer on the connection is no more answers.
+    /// Reports whether what follows the answer on the connection is no more answers.
     pub fn is_last(&self) -> bool {
         matches!(self, Request::Capture { .. } | Request::Expose { .. })
     }

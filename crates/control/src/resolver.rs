@@ -1,4 +1,4 @@
-//! What the resolver's configuration says of name servers, as far as a command in an enclosed namespace needs it.
+//! Parser of the resolver's configuration: name servers, as far as a command in an enclosed namespace needs them.
 
 use std::net::{IpAddr, Ipv4Addr};
 

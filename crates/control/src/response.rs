@@ -1,4 +1,4 @@
-//! What the daemon answers.
+//! Answers of the daemon.
 
 use rules::{Chain, Policy, Rule, RuleMatch, Rulebook, Tally, UnixMs};
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ use crate::{
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "snake_case")]
 pub enum Response {
-    /// What is going on.
+    /// The status.
     Status(Box<Status>),
     /// The paths of all associations.
     Paths(PathsReport),
-    /// What would happen to a connection.
+    /// The decision on a connection.
     Explanation(Box<Explanation>),
     /// Settings, one or all.
     Settings(SettingsReport),
@@ -23,9 +23,9 @@ pub enum Response {
     Rules(RulesReport),
     /// The default policy of a chain.
     DefaultPolicy(DefaultPolicy),
-    /// What is lacking.
+    /// The report of `doctor`.
     Doctor(DoctorReport),
-    /// What was measured. The commands print this with `--json`; a daemon never says it.
+    /// Measurements. The commands print this with `--json`; a daemon never sends it.
     Bench(BenchReport),
     /// It is done.
     Done(Done),
@@ -43,7 +43,7 @@ pub struct RulesReport {
     /// Whether automatic configuration is on (setting `learn`).
     #[serde(default)]
     pub learning: bool,
-    /// What was learned of destinations, by address; they belong to the chain remote.
+    /// The capability cache, by address; its entries belong to the chain remote.
     #[serde(default)]
     pub learned: Vec<LearnedRow>,
 }
@@ -68,7 +68,7 @@ pub struct DefaultPolicy {
     pub chain: Chain,
     /// Its default policy.
     pub policy: Policy,
-    /// How many decisions fell to it since the daemon started.
+    /// Number of decisions by it since the daemon started.
     pub hits: u64,
 }
 
@@ -82,15 +82,15 @@ impl DefaultPolicy {
 /// One rule and where it stands.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RuleRow {
-    /// Whom it is for.
+    /// Its chain.
     pub chain: Chain,
-    /// What it says.
+    /// Its policy.
     pub policy: Policy,
     /// Its place in the chain, from 1.
     pub number: usize,
-    /// How many decisions it made since the daemon started.
+    /// Number of its decisions since the daemon started.
     pub hits: u64,
-    /// What became of the connections it decided about.
+    /// Outcomes of the connections that it decided on.
     #[serde(default)]
     pub tally: Tally,
     /// The rule.
@@ -105,15 +105,15 @@ impl RuleRow {
     }
 }
 
-/// What an order did.
+/// Result of a command.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Done {
     /// One sentence for people, such as "rule 3 of remote-enable added".
     pub message: String,
-    /// What adding a rule did.
+    /// Result of adding a rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<Added>,
-    /// How many rules were taken out.
+    /// Number of rules removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<usize>,
     /// Which settings wait for a restart of the daemon, after files were read again.
@@ -128,7 +128,7 @@ impl Done {
     }
 }
 
-/// What adding a rule did, with its number from 1.
+/// Result of adding a rule, with its number from 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Added {
@@ -153,9 +153,9 @@ impl From<rules::Added> for Added {
 /// Why an order was not carried out.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Refusal {
-    /// What kind of reason.
+    /// Kind of error.
     pub code: ErrorCode,
-    /// What is wrong and what to do, for people.
+    /// The error and a remedy, for people.
     pub message: String,
 }
 

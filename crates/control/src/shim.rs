@@ -34,7 +34,7 @@ pub enum ShimState {
     Native,
 }
 
-/// What leads from one shim state to the next.
+/// Transition from one shim state to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShimStep {
     /// The daemon looks at it.

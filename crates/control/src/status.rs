@@ -1,4 +1,4 @@
-//! What the daemon shows of itself: connections, associations, paths, listeners, fallbacks.
+//! Status of the daemon: connections, associations, paths, listeners, fallbacks.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Confinement, FallbackReason, PendingChange, ShimState};
 
-/// What is going on.
+/// The status.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// The daemon's version.
@@ -26,7 +26,7 @@ pub struct Status {
     pub connections: Vec<Connection>,
     /// Associations with peers.
     pub associations: Vec<Association>,
-    /// What carries SCTP packets.
+    /// Encapsulations of SCTP packets.
     #[serde(default)]
     pub carriers: Vec<OpenCarrier>,
     /// Listeners of this host that TCP reaches from elsewhere; SCTP does those in state LISTEN.
@@ -39,7 +39,7 @@ pub struct Status {
     /// Whether new connections are left to TCP because the daemon is to be stopped.
     #[serde(default)]
     pub draining: bool,
-    /// What the daemon has given up since it was set up.
+    /// Privileges that the daemon has given up since its set-up.
     #[serde(default)]
     pub confinement: Confinement,
     /// Settings whose configured value waits for a restart.
@@ -104,7 +104,7 @@ pub enum Role {
     Server,
 }
 
-/// What a connection rides on.
+/// Transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Via {
     /// SCTP in UDP (RFC 6951).
@@ -131,7 +131,7 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// Its shim state.
     pub state: ShimState,
-    /// What it rides on.
+    /// Its transport.
     pub carrier: Via,
     /// Why it rides on TCP, if it does.
     pub fallback: Option<FallbackReason>,
@@ -217,7 +217,7 @@ pub struct Path {
     pub local: Option<IpAddr>,
     /// The peer's address.
     pub remote: IpAddr,
-    /// What carries its packets.
+    /// Encapsulation of its packets.
     pub carrier: Via,
     /// The peer's UDP port, if the carrier is UDP.
     pub udp_port: Option<u16>,

@@ -1,6 +1,6 @@
-//! The same scenarios with our engine and with those of others, in virtual time.
+//! The same scenarios with our engine and with others, in virtual time.
 //!
-//! Has no code of its own: everything is in `tests/differential`, so that the other engines stay dev-dependencies. What
-//! they do otherwise than ours is listed in `docs/differences.md`.
+//! The library itself is empty: everything is in `tests/differential`, so that the other engines stay
+//! dev-dependencies. `docs/differences.md` lists their differences from ours.
 
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
-//! A hostile peer: chunks of any content, under the right ports, tag and checksum, into an association that is up, and
-//! beside it into the endpoint that listens.
+//! A hostile peer: chunks of any content, with the right ports, tag and checksum, into an established
+//! association, and also into the listening endpoint.
 //!
-//! Nothing can be promised of what is delivered. But nothing may panic, stall, or hold more than its limits. TSNs in the
-//! input count from the right ones, so that short inputs mean something. Begin at [`run`].
+//! No promise covers the delivered data. But nothing may panic, stall, or exceed its limits. TSNs in the input
+//! are relative to the correct ones, which makes short inputs meaningful. Begin at [`run`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,39 +15,39 @@ use wire::{ChecksumMode, Chunk, Packet, VerificationTag};
 use crate::input::Input;
 use crate::side::{PORTS, Side, address, config};
 
-/// Steps of one story.
+/// Maximum steps of one run.
 const STEPS_MAX: usize = 200;
 
-/// Longest chunk value of an input.
+/// Maximum length of a chunk value in an input.
 const VALUE_MAX: usize = 300;
 
 /// Types of chunks that begin with a TSN or a cumulative TSN of the peer's data.
 const COUNTED_BY_PEER: [u8; 4] = [0, 64, 192, 194];
-/// Those that begin with a cumulative TSN of our data.
+/// Types of chunks that begin with a cumulative TSN of our data.
 const COUNTED_BY_US: [u8; 2] = [3, 7];
 
 const TYPES: [u8; 24] =
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 64, 128, 130, 132, 192, 193, 194, 63];
 
-/// The engine under attack and what the attacker knows.
+/// The engine under attack, and the attacker's knowledge.
 struct Attack {
     side: Side,
     now: Time,
     id: AssociationId,
     config: AssociationConfig,
     peer: IpAddr,
-    /// The peer's port, and that of the engine.
+    /// The peer's port, and the engine's port.
     ports: (u16, u16),
     tag: VerificationTag,
-    /// What TSNs of the peer and of the engine count from.
+    /// Base of the TSNs of the peer and of the engine.
     tsns: (u32, u32),
-    /// The last cookie that the engine gave out.
+    /// The engine's latest cookie.
     cookie: Vec<u8>,
-    /// What the engine answered to those it does not know: bytes in and out.
+    /// Bytes from unknown senders, and bytes of the engine's answers to them.
     strangers: (usize, usize),
 }
 
-/// Plays the input.
+/// Runs the input.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let mut attack = Attack::begin(&mut input);
@@ -60,7 +60,7 @@ pub fn run(data: &[u8]) {
     attack.wait(Duration::from_secs(100));
 }
 
-/// Packets go to and fro until nobody has more to say.
+/// Exchanges packets until neither side has more to send.
 fn exchange(a: &mut Side, b: &mut Side, now: Time, mut look: impl FnMut(usize, &[u8])) {
     loop {
         let (from_a, from_b) = (std::mem::take(&mut a.sent), std::mem::take(&mut b.sent));
@@ -79,7 +79,7 @@ fn exchange(a: &mut Side, b: &mut Side, now: Time, mut look: impl FnMut(usize, &
 }
 
 impl Attack {
-    /// Sets up an association with an honest peer, whose place the attacker then takes.
+    /// Sets up an association with an honest peer, which the attacker then replaces.
     fn begin(input: &mut Input<'_>) -> Attack {
         let config = config(input);
         let opens = input.flag();
@@ -135,7 +135,7 @@ impl Attack {
         self.listen();
     }
 
-    /// Up to three chunks.
+    /// Returns one to three chunks.
     fn chunks(&self, input: &mut Input<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         for _ in 0..=input.below(3) {
@@ -151,7 +151,7 @@ impl Attack {
         out
     }
 
-    /// A TSN at the front of a chunk counts from where TSNs began.
+    /// Makes a TSN at the front of a chunk relative to the initial TSN.
     fn count(&self, kind: u8, value: &mut [u8]) {
         let base = match kind {
             _ if COUNTED_BY_PEER.contains(&kind) => self.tsns.0,
@@ -159,7 +159,7 @@ impl Attack {
             _ => return,
         };
         if let Some(place) = value.first_chunk_mut::<4>() {
-            // Mostly small numbers: the first byte would make all others far away.
+            // Mostly small numbers: the first byte would put all others far away.
             let offset = u32::from_be_bytes(*place);
             let offset = if place[0] < 0xf0 { offset & 0xffff } else { offset };
             *place = base.wrapping_add(offset).to_be_bytes();
@@ -182,7 +182,7 @@ impl Attack {
         self.side.arrive(self.now, route, &packet);
     }
 
-    /// The cookie comes back, perhaps changed.
+    /// Sends the cookie back, possibly modified.
     fn echo_cookie(&mut self, input: &mut Input<'_>) {
         let mut cookie = self.cookie.clone();
         let place = usize::from(input.word());
@@ -195,7 +195,7 @@ impl Attack {
         self.send(self.peer, self.ports, tag, &chunks);
     }
 
-    /// What the engine says is not answered, but the attacker reads it.
+    /// Reads the engine's packets for the attacker, without answering them.
     fn listen(&mut self) {
         for (route, bytes) in std::mem::take(&mut self.side.sent) {
             if route.remote != self.peer {
@@ -222,7 +222,7 @@ impl Attack {
         _ = self.side.endpoint.send(self.now, self.id, stream, Ppid(1), message, options);
     }
 
-    /// Time passes, from timer to timer.
+    /// Advances time, from timer to timer.
     fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
         for _ in 0..1000 {
@@ -238,7 +238,7 @@ impl Attack {
     }
 }
 
-/// A chunk of any content; its length is right if `honest`, and else what its first octets say.
+/// Appends a chunk of any content; its length is correct if `honest`, otherwise the value's first octet.
 fn put_chunk(out: &mut Vec<u8>, kind: u8, flags: u8, value: &[u8], honest: bool) {
     let length = if honest { 4 + value.len() } else { value.first().map_or(0, |b| usize::from(*b)) };
     let length = u16::try_from(length).unwrap_or(u16::MAX);
@@ -248,7 +248,7 @@ fn put_chunk(out: &mut Vec<u8>, kind: u8, flags: u8, value: &[u8], honest: bool)
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// An INIT with parameters of any content.
+/// Returns an INIT with parameters of any content.
 fn init(input: &mut Input<'_>) -> Vec<u8> {
     let mut value = vec![1, 1, 1, 1, 0, 1, 0, 0, 0, 16, 0, 16, 0, 0, 0, 9];
     if input.flag() {

@@ -1,4 +1,4 @@
-//! A string of bytes, read from its front; where it ends, zeros follow.
+//! A string of bytes, read from its front; zeros follow its end.
 
 /// The rest of an input.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ impl<'a> Input<'a> {
         u16::from_be_bytes([self.byte(), self.byte()])
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub(crate) fn below(&mut self, end: u8) -> u8 {
         self.byte() % end
     }
@@ -32,12 +32,12 @@ impl<'a> Input<'a> {
         self.byte() & 1 == 1
     }
 
-    /// One of some.
+    /// Returns one element of `from`.
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[usize::from(self.byte()) % from.len()]
     }
 
-    /// As many bytes, or as many as there are.
+    /// Returns `length` bytes, or all remaining ones if fewer.
     pub(crate) fn bytes(&mut self, length: usize) -> &'a [u8] {
         let (head, rest) = self.0.split_at(length.min(self.0.len()));
         self.0 = rest;

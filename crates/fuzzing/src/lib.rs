@@ -1,11 +1,12 @@
-//! What the fuzzers do with a string of bytes.
+//! The fuzz targets.
 //!
-//! Each target is a function that reads its input as a story (what comes, what is lost, what the program calls), plays it
-//! with engines in virtual time, and panics where something is wrong. It lies here and not beside the fuzzer so that the
-//! committed inputs are replayed by plain tests. The targets: [`packet`] (reading and writing packets), [`endpoint`] (a
-//! hostile peer), [`pair`] (an honest pair over a bad network: everything arrives once and in order), [`operations`] (calls
-//! in any order), [`trunk`] (a hostile peer of a relay), [`sip`](mod@sip) (SIP from
-//! strangers). [`torture`] changes known messages where no fuzzer chooses the bytes. Refuses nothing: every byte string means something. Begin at [`TARGETS`].
+//! Each target is a function that interprets its input as a script (arrivals, losses, calls of the program),
+//! runs it with engines in virtual time, and panics on a fault. The code is here and not with the fuzzer, so
+//! that plain tests can replay the committed inputs. The targets: [`packet`] (parsing and writing packets),
+//! [`endpoint`] (a hostile peer), [`pair`] (an honest pair over a bad network: everything arrives once and in
+//! order), [`operations`] (calls in any order), [`trunk`] (a hostile peer of a relay), [`sip`](mod@sip) (SIP
+//! from strangers). [`torture`] mutates known messages without a fuzzer. Every byte string is a valid input.
+//! Begin at [`TARGETS`].
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +20,7 @@ pub mod sip;
 pub mod torture;
 pub mod trunk;
 
-/// What a target does with an input.
+/// Runs a target with an input.
 pub type Target = fn(&[u8]);
 
 /// The targets by name; each has a directory of this name in `fuzz/corpus`.

@@ -1,7 +1,7 @@
-//! Calls of the engine's API in any order, between two engines over a network that loses what the input says.
+//! Calls of the engine's API in any order, between two engines over a network with the losses in the input.
 //!
-//! Calls may be refused, never harm: nothing panics or stalls, an id of nobody is harmless, what is received was sent, and
-//! after everything was released nothing is left. Begin at [`run`].
+//! Calls may fail but never harm: nothing panics or stalls, an unknown id is harmless, received data was sent,
+//! and after everything is released nothing is left. Begin at [`run`].
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -17,29 +17,29 @@ use sctp::{
 use crate::input::Input;
 use crate::side::{PORTS, SCHEDULERS, Side, address, config, reconfigure};
 
-/// Steps of one story.
+/// Maximum steps of one run.
 const STEPS_MAX: usize = 400;
 
-/// Associations that one side opens at most.
+/// Maximum associations that one side opens.
 const ASSOCIATIONS_MAX: usize = 8;
 
 struct Story {
     sides: [Side; 2],
-    /// What is under way to each side.
+    /// Packets in flight to each side.
     under_way: [VecDeque<(Route, Vec<u8>)>; 2],
-    /// Every id ever seen, those of the other side among them: some are of nobody.
+    /// Every id ever seen, including the other side's: some belong to no association.
     ids: Vec<AssociationId>,
     now: Time,
     config: AssociationConfig,
     opened: usize,
 }
 
-/// Plays the input.
+/// Runs the input.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let config = config(&mut input);
     let mut sides = [Side::new(1, &config), Side::new(2, &config)];
-    // With a second path each, that schedulers have a choice.
+    // With a second path each, to give schedulers a choice.
     sides.iter_mut().zip([4, 5]).for_each(|(side, last)| side.addresses.push(address(last)));
     let under_way = [VecDeque::new(), VecDeque::new()];
     let now = Time::from_millis(1);
@@ -94,7 +94,7 @@ impl Story {
         }
     }
 
-    /// Takes what both sides have said.
+    /// Collects the packets and events of both sides.
     fn settle(&mut self) {
         for side in 0..2 {
             self.sides[side].settle(self.now);
@@ -112,7 +112,7 @@ impl Story {
         }
     }
 
-    /// Some packets arrive at `side`.
+    /// Delivers some packets to `side`.
     fn carry(&mut self, side: usize, packets: usize) {
         for _ in 0..packets {
             let Some((route, packet)) = self.under_way[side].pop_front() else { break };
@@ -164,7 +164,7 @@ impl Story {
         };
         let stream = StreamId(u16::from(input.byte() & 0x9f));
         let options = SendOptions { unordered: input.flag(), reliability };
-        // Every byte says how long its message is.
+        // Every byte encodes the length of its message.
         let message = Bytes::from(vec![fill(length); length]);
         _ = self.sides[side].endpoint.send(self.now, id, stream, Ppid(0), message, options);
     }
@@ -233,7 +233,7 @@ impl Story {
         };
     }
 
-    /// ICMP about the next packet under way from `side`.
+    /// Reports an ICMP error about the next packet in flight from `side`.
     fn path_error(&mut self, side: usize, input: &mut Input<'_>) {
         let Some((route, packet)) = self.under_way[1 - side].front() else { return };
         let error = match input.below(6) {
@@ -248,7 +248,7 @@ impl Story {
         self.sides[side].endpoint.handle_path_error(self.now, route, error, quoted);
     }
 
-    /// Looking changes nothing.
+    /// Calls the getters, which must not change anything.
     fn look(&mut self, side: usize, input: &mut Input<'_>) {
         let Some(id) = self.id(input) else { return };
         let endpoint = &self.sides[side].endpoint;
@@ -258,7 +258,7 @@ impl Story {
         assert!(known || (endpoint.info(id).is_none() && endpoint.fragment_size(id) == 0));
     }
 
-    /// Everything is released: nothing is left, and no timer runs.
+    /// Releases everything: nothing may be left, and no timer may run.
     fn finish(&mut self) {
         self.wait(Duration::from_secs(1));
         for side in &mut self.sides {

@@ -1,12 +1,12 @@
-//! Reading and writing packets: no bytes panic, every walk ends, and what can be read is the same after it was written and
-//! read again.
+//! Parsing and writing packets: no bytes cause a panic, every iteration ends, and a parsed packet is the same
+//! after writing and parsing it again.
 
 use wire::{COMMON_HEADER_LEN, ChecksumMode, Chunk, CommonHeader, Packet, PacketWriter, VerificationTag};
 
 const HEADER: CommonHeader =
     CommonHeader { source_port: 7, destination_port: 9, tag: VerificationTag(0xfeed_f00d) };
 
-/// The input is the chunks of a packet.
+/// Treats the input as the chunks of a packet.
 pub fn run(data: &[u8]) {
     let bytes = [&[0; COMMON_HEADER_LEN][..], data].concat();
     _ = Packet::parse(data, ChecksumMode::Verify);
@@ -14,7 +14,7 @@ pub fn run(data: &[u8]) {
     let chunks: Vec<_> = packet.chunks().collect();
     assert!(chunks.len() <= data.len() / 4 + 1, "each chunk takes four octets or more");
     for chunk in chunks {
-        // Looks at every list inside.
+        // Visits every list inside.
         let shown = format!("{chunk:?}");
         assert!(!shown.is_empty());
         if let Ok(chunk) = chunk {

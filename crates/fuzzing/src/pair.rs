@@ -1,7 +1,7 @@
-//! An honest pair over a network that loses, repeats, delays and damages packets as the input says.
+//! An honest pair over a network that loses, duplicates, delays and damages packets according to the input.
 //!
-//! What was handed over arrives once, in the order of its stream, and both sides end in peace; of messages that may be
-//! given up, some may be missing. Begin at [`run`].
+//! Sent messages arrive once, in the order of their stream, and both sides shut down gracefully; messages that
+//! may be abandoned can be missing. Begin at [`run`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,18 +19,18 @@ use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, LinkId, Outgoin
 use crate::input::Input;
 use crate::side::{MULTIPATHS, SCHEDULERS, WILLING, extensions, reconfigure};
 
-/// Steps of one story.
+/// Maximum steps of one run.
 const STEPS_MAX: usize = 300;
 
-/// Packets that one story may lose: fewer than would end an association.
+/// Maximum packets lost in one run: fewer than would end an association.
 const LOSSES_MAX: usize = 100;
 
-/// Time for everything to arrive once nothing is lost any more.
+/// Time for everything to arrive once losses have stopped.
 const PATIENCE: Duration = Duration::from_hours(2);
 
 const LENGTHS: [usize; 8] = [4, 9, 100, 1400, 1452, 3000, 9000, 30_000];
 
-/// The input, read by the story and by the network in turn.
+/// The input, read alternately by the script and by the network.
 type Story = Rc<RefCell<Vec<u8>>>;
 
 struct Pair {
@@ -41,7 +41,7 @@ struct Pair {
     sent: [Vec<Outgoing>; 2],
 }
 
-/// Plays the input.
+/// Runs the input.
 pub fn run(data: &[u8]) {
     let mut head = Input::new(data);
     let mut pair = Pair::new(&mut head);
@@ -62,7 +62,7 @@ fn next(story: &Story) -> Option<u8> {
     story.borrow_mut().pop()
 }
 
-/// What becomes of each packet, by the next byte of the input.
+/// Decides the fate of each packet from the next byte of the input.
 fn bad_network(story: &Story) -> impl FnMut(&Record) -> Fate + use<> {
     let story = Rc::clone(story);
     let mut losses = 0;
@@ -93,7 +93,7 @@ fn config(input: &mut Input<'_>) -> AssociationConfig {
             rto_max: Duration::from_secs(2),
             sack_delay: Duration::from_millis(40),
             heartbeat_interval: Duration::from_secs(3),
-            // Losses are counted by the network: no number of them is to end the association.
+            // The network limits the losses, so no number of retransmissions may end the association.
             association_max_retrans: u8::MAX,
             shutdown_guard: PATIENCE,
             ..Timing::default()
@@ -148,7 +148,7 @@ impl Pair {
         pair
     }
 
-    /// Lets the handshake go through.
+    /// Completes the handshake.
     fn open(&mut self) {
         let hosts = self.hosts;
         let up = |w: &World, h: HostId| {
@@ -191,7 +191,7 @@ impl Pair {
         }
     }
 
-    /// A message is to be sent.
+    /// Queues a message to send.
     fn hand_over(&mut self, side: usize, argument: u8, unordered: bool) {
         let stream = u16::from(argument >> 3 & 7);
         let length = LENGTHS[usize::from(argument & 7)];
@@ -233,7 +233,7 @@ impl Pair {
         talks.values_mut().for_each(|talk| talk.reading = reading);
     }
 
-    /// Commands that the engine may refuse.
+    /// Issues address commands, which the engine may refuse.
     fn change_addresses(&mut self, side: usize, argument: u8) {
         let address = self.world.host(self.hosts[side]).addresses.last().copied();
         let Some(address) = address.filter(|_| self.links.len() > 1) else { return };
@@ -248,7 +248,7 @@ impl Pair {
         });
     }
 
-    /// The network is good now: everything arrives, and the association ends.
+    /// Repairs the network: everything must arrive, and the association must end.
     fn finish(&mut self) {
         self.read(0, 0);
         self.read(1, 0);
@@ -267,7 +267,7 @@ impl Pair {
         }
     }
 
-    /// What `side` received is what the other one handed over.
+    /// Asserts that `side` received what the other one sent.
     fn judge(&self, side: usize) {
         let talks = &self.world.host(self.hosts[side]).app.conversations;
         assert_eq!(talks.len(), 1, "associations of one host");

@@ -1,7 +1,7 @@
-//! One engine with its address, driven by hand: the least that a driver does.
+//! One engine with its address, driven by hand, with the minimum of driver code.
 //!
-//! Invariants checked at every step: packets of ours can be read and fit the MTU, timers lie ahead, counts are right, and
-//! one input makes no more than a bounded number of packets. Begin at [`Side::settle`].
+//! Invariants checked at every step: our packets can be parsed and fit the MTU, timers are in the future,
+//! counts are correct, and one input causes only a bounded number of packets. Begin at [`Side::settle`].
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,10 +15,10 @@ use wire::{ChecksumMode, Packet};
 
 use crate::input::Input;
 
-/// Packets after one input beyond which something must be wrong.
+/// Number of packets after one input beyond which something must be wrong.
 const PACKETS_MAX: usize = 4000;
 
-/// Bytes of a packet of ours: an MTU of 1,500 less an IP header.
+/// Maximum bytes of our packets: an MTU of 1,500 minus an IP header.
 const PACKET_MAX: usize = 1480;
 
 /// Ports of the opening side and of the listening one.
@@ -33,7 +33,7 @@ pub(crate) const SCHEDULERS: [Scheduler; 6] = [
     Scheduler::WeightedFair,
 ];
 
-/// Whether data goes by one path or by all of them.
+/// Multipath modes: one path, or all of them.
 pub(crate) const MULTIPATHS: [Multipath; 4] = [
     Multipath::Off,
     Multipath::Concurrent { scheduler: PathScheduler::LowestRtt },
@@ -49,7 +49,7 @@ const EXTENSIONS: [Extension; 5] = [
     Extension::StreamReconfiguration,
 ];
 
-/// Whatever the peer asks for is done, within small bounds.
+/// Grants all requests of the peer, within small bounds.
 pub(crate) const WILLING: ReconfigPolicy = ReconfigPolicy {
     reset_streams: true,
     reset_association: true,
@@ -58,11 +58,11 @@ pub(crate) const WILLING: ReconfigPolicy = ReconfigPolicy {
     inbound_streams_max: 100,
 };
 
-/// Asks for streams to be reset or added, or for the association to be reset.
+/// Requests a reset or addition of streams, or a reset of the association.
 pub(crate) fn reconfigure(endpoint: &mut Endpoint, now: Time, id: AssociationId, choice: u8) {
     let streams = [StreamId(u16::from(choice >> 3 & 3)), StreamId(u16::from(choice >> 5))];
     let streams = if choice & 4 == 0 { &streams[..1] } else { &streams[..] };
-    // A request may be refused, and streams may be named twice: that is the engine's to judge.
+    // The engine may refuse a request, and must handle duplicate streams.
     _ = match choice & 3 {
         0 => endpoint.reset_streams(now, id, StreamDirection::Outgoing, streams),
         1 => endpoint.reset_streams(now, id, StreamDirection::Incoming, streams),
@@ -71,17 +71,17 @@ pub(crate) fn reconfigure(endpoint: &mut Endpoint, now: Time, id: AssociationId,
     };
 }
 
-/// An engine and what it has said.
+/// An engine with its output.
 pub(crate) struct Side {
     pub(crate) endpoint: Endpoint,
     pub(crate) address: IpAddr,
-    /// That one, and others that it offers.
+    /// Its address, and the others that it offers.
     pub(crate) addresses: Vec<IpAddr>,
     /// Events of the last call of [`settle`](Self::settle).
     pub(crate) events: Vec<(AssociationId, Event)>,
-    /// Packets that wait to be carried.
+    /// Packets waiting for delivery.
     pub(crate) sent: Vec<(Route, Vec<u8>)>,
-    /// Whether associations of others are accepted without being asked.
+    /// Accept incoming associations automatically.
     pub(crate) accepts: bool,
 }
 
@@ -93,7 +93,7 @@ impl Listener for Anybody<'_> {
     }
 }
 
-/// The settings that both ends of an association share.
+/// Returns the settings that both ends of an association share.
 pub(crate) fn config(input: &mut Input<'_>) -> AssociationConfig {
     AssociationConfig {
         extensions: extensions(input.byte()),
@@ -108,7 +108,7 @@ pub(crate) fn config(input: &mut Input<'_>) -> AssociationConfig {
     }
 }
 
-/// The set whose bits are those of `byte`.
+/// Returns the extensions whose bits are set in `byte`.
 pub(crate) fn extensions(byte: u8) -> Extensions {
     EXTENSIONS.into_iter().enumerate().filter(|(n, _)| byte >> n & 1 == 1).map(|(_, e)| e).collect()
 }
@@ -141,7 +141,7 @@ impl Side {
         self.endpoint.connect(now, connect).expect("the first association")
     }
 
-    /// A packet arrives; `route` is that of its sender.
+    /// Delivers a packet; `route` is from its sender's view.
     pub(crate) fn arrive(&mut self, now: Time, route: Route, packet: &[u8]) {
         let route = Route { local: route.remote, remote: route.local, carrier: route.carrier };
         let mut listener = Anybody(&self.addresses);
@@ -149,14 +149,14 @@ impl Side {
         self.settle(now);
     }
 
-    /// Everything due by `now` happens.
+    /// Handles everything due by `now`.
     pub(crate) fn tick(&mut self, now: Time) {
         self.endpoint.handle_timeout(now);
         assert!(self.endpoint.next_timeout() > now, "a timer stays in the past");
         self.settle(now);
     }
 
-    /// Takes what the engine has to say, and checks it.
+    /// Collects the engine's output, and checks it.
     pub(crate) fn settle(&mut self, now: Time) {
         self.events.clear();
         let mut packets = 0;

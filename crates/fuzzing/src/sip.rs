@@ -1,5 +1,6 @@
-//! SIP from strangers: messages of any content at a proxy, at a user agent, and as a stream that is cut into messages. Nothing may
-//! panic; what a proxy sends is a message that it would read itself; limits hold, and time clears up everything. Begin at [`run`].
+//! SIP from strangers: messages of any content to a proxy, to a user agent, and as a stream to split into
+//! messages. Nothing may panic; a proxy's own messages must be parsable by itself; limits hold, and time clears
+//! all state. Begin at [`run`].
 
 use std::time::Duration;
 
@@ -13,14 +14,14 @@ use sip::{Framer, Hop, Limits, LocationLimits, Message, Transport};
 
 use crate::input::Input;
 
-/// Messages of one story.
+/// Maximum messages of one run.
 const MESSAGES_MAX: usize = 50;
-/// Server transactions that the proxy may have.
+/// Limit on the proxy's server transactions.
 const TRANSACTIONS_MAX: usize = 20;
-/// Calls that the agent may have.
+/// Limit on the agent's calls.
 const CALLS_MAX: usize = 5;
 
-/// Plays the input.
+/// Runs the input.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     match input.below(4) {
@@ -40,7 +41,7 @@ fn listener() -> Listener {
     Listener { transport: Transport::Udp, address: ([192, 0, 2, 100], 5060).into() }
 }
 
-/// A pause and a message.
+/// Reads a pause and a message.
 fn next(input: &mut Input<'_>) -> (Duration, Bytes) {
     let pause = Duration::from_millis(u64::from(input.byte()) * 10);
     let length = usize::from(input.word());
@@ -73,7 +74,7 @@ fn proxy(input: &mut Input<'_>, asks_for_passwords: bool) {
         assert!(proxy.transactions().0 <= TRANSACTIONS_MAX, "too many transactions");
         assert!(proxy.location().users() <= 5 && proxy.location().contacts() <= 15, "too many bindings");
     }
-    // Timer C, what became of its CANCEL, and the ACK that does not come.
+    // Timer C, the outcome of its CANCEL, and the missing ACK.
     for _ in 0..4 {
         now += Duration::from_secs(4000);
         proxy.handle_timeout(now);
@@ -82,7 +83,7 @@ fn proxy(input: &mut Input<'_>, asks_for_passwords: bool) {
     assert_eq!(proxy.transactions(), (0, 0), "transactions are left");
 }
 
-/// Whoever is asked may answer, with any status.
+/// Answers any requests, with any status.
 fn answer(proxy: &mut Proxy, now: Time, input: &mut Input<'_>) {
     while let Some(output) = proxy.poll_output() {
         let Output::Send(out) = output else { continue };

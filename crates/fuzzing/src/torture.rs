@@ -1,15 +1,15 @@
-//! The messages of RFC 4475, and what strangers may make of them: octets changed, lost, doubled and put together.
+//! The messages of RFC 4475 and mutations of them: octets changed, lost, doubled and joined.
 
 use std::path::Path;
 
-/// Octets that mean something in SIP.
+/// Octets with a meaning in SIP.
 const MEANINGFUL: &[u8] = b"\r\n \t\",;:<>@=?%/[]\\\0\xff09azZ*";
 
-/// The messages as they stand, each twice: the second time for the domain example.com where the RFC has example.net, so that who serves
-/// it does more than refuse.
+/// Returns the original messages, each twice: the second time with the domain example.com in place of the RFC's
+/// example.net, so that its server does more than reject them.
 ///
 /// # Panics
-/// When the repository's files of them cannot be read.
+/// When the repository's files with them cannot be read.
 pub fn corpus() -> Vec<Vec<u8>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sip/tests/rfc4475");
     let entries = std::fs::read_dir(&dir).expect("the messages of RFC 4475");
@@ -25,7 +25,7 @@ pub fn corpus() -> Vec<Vec<u8>> {
     paths.iter().flat_map(both).collect()
 }
 
-/// One of them, changed in up to three places.
+/// Returns one of them, changed in up to three places.
 pub fn changed(rng: &mut fastrand::Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
     let pick = |rng: &mut fastrand::Rng| corpus[rng.usize(..corpus.len())].clone();
     let mut bytes = pick(rng);

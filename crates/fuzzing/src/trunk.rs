@@ -1,6 +1,6 @@
-//! A hostile peer on a trunk: messages of any content on any stream, among them well-formed ones at the wrong time, while
-//! the driver accepts, refuses, opens, reads, sends and lets go. Nothing may panic or miscount, and what is read of a lane is never more
-//! than was granted. Begin at [`run`].
+//! A hostile peer on a trunk: messages of any content on any stream, including well-formed ones at the wrong
+//! time, while the driver accepts, refuses, opens, reads, sends and releases. Nothing may panic or miscount,
+//! and a lane never delivers more than was granted. Begin at [`run`].
 
 use bytes::Bytes;
 use relay::trunk::{Generation, LaneEvent, LaneId, Message, Received, Refusal, Side, Trunk};
@@ -8,13 +8,13 @@ use relay::{PPID_DATA, PPID_END};
 
 use crate::input::Input;
 
-/// Steps of one story.
+/// Maximum steps of one run.
 const STEPS_MAX: usize = 400;
-/// Longest message of an input.
+/// Maximum length of a message in an input.
 const MESSAGE_MAX: u8 = 80;
-/// Streams that messages come on, so that short inputs meet.
+/// Number of streams for messages, small enough that short inputs meet.
 const STREAMS: u8 = 7;
-/// The kinds, by their letters.
+/// The kinds of messages, by their letters.
 const KINDS: [&[u8; 4]; 9] =
     [b"scth", b"scto", b"scta", b"sctr", b"sctd", b"scte", b"sctc", b"sctb", b"sctx"];
 
@@ -24,7 +24,7 @@ struct Story<'a> {
     lanes: Vec<LaneId>,
 }
 
-/// Plays the input.
+/// Runs the input.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let side = if input.flag() { Side::Initiator } else { Side::Acceptor };
@@ -43,7 +43,7 @@ pub fn run(data: &[u8]) {
 }
 
 impl Story<'_> {
-    /// False at the end of the trunk.
+    /// Returns false at the end of the trunk.
     fn step(&mut self) -> bool {
         match self.input.below(10) {
             0 => return self.raw(),

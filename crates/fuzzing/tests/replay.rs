@@ -1,11 +1,11 @@
-//! Every input that the fuzzers have found worth keeping is played once more.
+//! Replays all inputs that the fuzzers found worth keeping.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use fuzzing::TARGETS;
 
-/// Bytes of all inputs together that may be committed.
+/// Maximum total bytes of committed inputs.
 const CORPUS_MAX: u64 = 1 << 20;
 
 fn inputs(target: &str) -> Vec<PathBuf> {

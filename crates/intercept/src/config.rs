@@ -1,13 +1,13 @@
 //! The numbers and names an interceptor uses, all of them within one network namespace.
 
-/// What an interceptor is set up with. The default suits every host where nothing else uses these numbers.
+/// Settings of an interceptor. The default suits every host where nothing else uses these numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The number of the NFQUEUE that holds SYNs.
     pub queue_number: u16,
-    /// How many SYNs the kernel holds at most; more pass as plain TCP.
+    /// Limit on the SYNs that the kernel holds; more pass as plain TCP.
     pub queue_length: u32,
-    /// How many connections of each address family can be diverted at once.
+    /// Limit on the connections of each address family that are diverted at once.
     pub set_size: u32,
     /// The veth end in the host's namespace, 1 to 15 bytes.
     pub host_interface: String,

@@ -22,7 +22,7 @@ const DATAGRAM_MAX: usize = 65_535;
 pub struct Datagram {
     /// Its sender in the enclosed namespace.
     pub from: SocketAddr,
-    /// Whom it is meant for.
+    /// Its destination.
     pub to: SocketAddr,
     /// Its payload.
     pub bytes: Vec<u8>,
@@ -77,7 +77,7 @@ impl DatagramListener {
         }
     }
 
-    /// A non-blocking socket that speaks as `to` with `from` alone. What `from` sends there later arrives at it.
+    /// A non-blocking socket that speaks as `to` with `from` alone. Later datagrams of `from` arrive at it.
     ///
     /// # Errors
     /// Those of socket(2), bind(2) and connect(2).

@@ -72,7 +72,7 @@ pub enum ClientState {
     Other(TcpState),
 }
 
-/// What a connection from outside would meet.
+/// State of the listener for a connection from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListenerState {
     /// A program listens there.
@@ -128,7 +128,7 @@ impl Diagnosis {
         })
     }
 
-    /// What a connection from `flow.remote()` to `flow.local()` would meet.
+    /// Returns the listener's state for a connection from `flow.remote()` to `flow.local()`.
     pub(crate) fn listener(&mut self, flow: &FourTuple) -> io::Result<ListenerState> {
         Ok(match self.find(flow, 0)? {
             None => ListenerState::Nobody,
@@ -139,7 +139,7 @@ impl Diagnosis {
         })
     }
 
-    /// Whether the listener that a connection would meet takes none: as many wait to be accepted as may.
+    /// Reports whether the listener that a connection would meet takes none: as many wait to be accepted as may.
     pub(crate) fn is_backlog_full(&mut self, flow: &FourTuple) -> io::Result<bool> {
         let found = self.find(flow, 0)?.filter(|found| found.state == TcpState::LISTEN);
         Ok(found.is_some_and(|listener| listener.waiting > listener.waiting_max))

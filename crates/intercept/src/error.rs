@@ -1,4 +1,4 @@
-//! What can go wrong, and who must act.
+//! Errors, and the remedies.
 
 use std::io;
 
@@ -8,7 +8,7 @@ pub enum SetUpError {
     /// The process may not administer this network namespace.
     #[error("not permitted to {doing}: run as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN")]
     NotPermitted {
-        /// What was refused.
+        /// The refused step.
         doing: &'static str,
     },
     /// Another live process owns the table: an interceptor runs in this network namespace already.
@@ -42,21 +42,21 @@ pub enum SetUpError {
     MissingKernelFeature {
         /// The feature, with the kernel's configuration option.
         feature: &'static str,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A value of the configuration cannot be used.
     #[error("configuration: {what}")]
     Config {
-        /// What is wrong with it.
+        /// The fault.
         what: &'static str,
     },
     /// Something else failed.
     #[error("could not {doing}")]
     System {
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -93,10 +93,10 @@ pub enum TearDownError {
     Step {
         /// The first step that failed.
         doing: &'static str,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// What was taken for leftovers belongs to a live process. Nothing was touched.
+    /// The supposed leftovers belong to a live process. Nothing was touched.
     #[error("an sctpify still runs in this network namespace (netlink port {owner_port}): stop it first")]
     StillRunning {
         /// The owner's netlink port, which is most often its process id.

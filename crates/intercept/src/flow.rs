@@ -28,7 +28,7 @@ impl FourTuple {
         self.remote
     }
 
-    /// Whether the connection is over IPv4.
+    /// Reports whether the connection is over IPv4.
     pub fn is_ipv4(&self) -> bool {
         self.local.is_ipv4()
     }

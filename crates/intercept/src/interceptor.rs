@@ -189,7 +189,7 @@ impl Interceptor {
         self.holding.hold_by_name(&mut self.owner, named, mark).map_err(|refusal| refusal.error)
     }
 
-    /// How many SYNs were not held since this was last asked. What passed by a name that has been forgotten is not counted.
+    /// Returns the number of SYNs not held since the last call. SYNs that passed by a forgotten name are not counted.
     ///
     /// # Errors
     /// Those of nf_tables.
@@ -220,7 +220,7 @@ impl Interceptor {
         Ok(true)
     }
 
-    /// How many connections of each address family may be diverted at once.
+    /// Returns the number of connections of each address family that may be diverted at once.
     #[must_use]
     pub fn diversions_max(&self) -> usize {
         self.config.set_size as usize
@@ -263,17 +263,17 @@ impl Interceptor {
         links::release_address(&mut self.host.netlink, self.host.index, ip)
     }
 
-    /// Whether the application whose SYN is held still waits. `out_interface` is the SYN's.
+    /// Reports whether the application whose SYN is held still waits. `out_interface` is the SYN's.
     pub fn find_client(&mut self, flow: &FourTuple, out_interface: u32) -> io::Result<ClientState> {
         self.diagnosis.client(flow, out_interface)
     }
 
-    /// What a connection from outside would meet; `flow.local()` is the address on this host.
+    /// Returns the listener's state for a connection from outside; `flow.local()` is the address on this host.
     pub fn find_listener(&mut self, flow: &FourTuple) -> io::Result<ListenerState> {
         self.diagnosis.listener(flow)
     }
 
-    /// Whether the listener that a connection from outside would meet takes none at the moment, because its program does not.
+    /// Reports whether the listener that a connection from outside would meet takes none at the moment, because its program does not.
     pub fn is_backlog_full(&mut self, flow: &FourTuple) -> io::Result<bool> {
         self.diagnosis.is_backlog_full(flow)
     }
@@ -332,7 +332,7 @@ impl Interceptor {
         uplinks::set_uplink(connection.as_fd(), uplink)
     }
 
-    /// Whether what we send can arrive by the interface: it is there, up, and has a carrier.
+    /// Reports whether what we send can arrive by the interface: it is there, up, and has a carrier.
     pub fn is_uplink_up(&mut self, uplink: u32) -> bool {
         links::is_up(&mut self.host.netlink, uplink).unwrap_or(false)
     }
@@ -377,7 +377,7 @@ pub fn remove_leftovers(config: &Config, sysctls: &SavedSysctls) -> Result<(), T
     changes.undo()
 }
 
-/// What an interceptor changes on the host beside the table; undone when dropped.
+/// Changes of an interceptor on the host besides the table; undone when dropped.
 struct HostChanges {
     netlink: Netlink,
     /// The veth's, once it is there.
@@ -453,7 +453,7 @@ impl HostChanges {
 
 impl Drop for HostChanges {
     fn drop(&mut self) {
-        // Whoever wants to know calls `undo` first.
+        // Callers that need the result call `undo` first.
         let _ = self.undo();
     }
 }
@@ -477,7 +477,7 @@ fn check(config: &Config) -> Result<(), SetUpError> {
     Err(SetUpError::Config { what })
 }
 
-/// Filters at both ends of the veth. What the kernel lacks for them is no reason to do without the rest. In an enclosed
+/// Filters at both ends of the veth. A kernel that lacks a feature for them is no reason to do without the rest. In an enclosed
 /// namespace there is no interface but the veth.
 fn lead_by_uplinks(
     config: &Config,

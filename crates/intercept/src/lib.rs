@@ -8,7 +8,7 @@
 //! address and port, and has it arrive by the interface that the client's packets came by (`uplinks`): through the host's
 //! rules as a packet from outside would come.
 //!
-//! What it refuses: to decide. Which connections are tried, when a SYN is released and when a diverted
+//! It takes no decisions: which connections are tried, when a SYN is released and when a diverted
 //! connection is forgotten is the caller's business. Loopback and sockets that carry the mark
 //! [`Marks::own`] are never held.
 //!

@@ -37,7 +37,7 @@ const SHIM_MAC: [u8; 6] = [0x02, 0x84, 0, 0, 0, 2];
 const MTU: u32 = 65535;
 /// The routing table of all that no rule leads elsewhere.
 const MAIN_TABLE: u8 = 254;
-/// How many stale rules of each family are removed at most.
+/// Limit on the stale rules of each family that are removed.
 const STALE_RULES_MAX: usize = 64;
 pub(crate) const LOOPBACK_INDEX: u32 = 1;
 /// The kernel gives 127.0.0.1/8 to the loopback interface.
@@ -132,12 +132,12 @@ fn is_ours(host: &mut Netlink, name: &str) -> io::Result<bool> {
     Ok(find(host, query)?.is_some_and(|link| link.attributes.contains(&alias)))
 }
 
-/// Whether there is an interface with this index. One that cannot be asked for is.
+/// Reports whether there is an interface with this index. One that cannot be asked for is.
 pub(crate) fn is_there(host: &mut Netlink, index: u32) -> bool {
     find(host, by_index(index)).map_or(true, |link| link.is_some())
 }
 
-/// Whether the interface with this index is there, up, and has a carrier.
+/// Reports whether the interface with this index is there, up, and has a carrier.
 pub(crate) fn is_up(host: &mut Netlink, index: u32) -> io::Result<bool> {
     let needed = LinkFlags::Up | LinkFlags::LowerUp;
     Ok(find(host, by_index(index))?.is_some_and(|link| link.header.flags.contains(needed)))

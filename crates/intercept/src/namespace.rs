@@ -15,7 +15,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What the thread is told: a job, or None to end.
+/// Order to the thread: a job, or None to end.
 type Order = Option<Job>;
 
 /// A new, empty network namespace.
@@ -85,7 +85,7 @@ impl AsFd for Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Whoever still has jobs hears that there is nobody any more. The thread may have ended: then nobody hears this.
+        // Callers that still have jobs hear that the thread has ended. The thread may have ended before: then nobody hears this.
         let _ = self.jobs.orders.send(None);
         if let Some(thread) = self.thread.take() {
             // A job that panicked has told its caller; there is nobody else to tell.

@@ -25,7 +25,7 @@ const PACKET: u16 = 0;
 const VERDICT: u16 = 1;
 const CONFIG: u16 = 2;
 
-/// How much of a SYN the kernel copies to us: all headers, IPv6 extension headers too.
+/// Bytes of a SYN that the kernel copies to us: all headers, IPv6 extension headers too.
 const COPY_RANGE: u32 = 256;
 /// FAIL_OPEN, GSO and UID_GID.
 const FLAGS: u32 = 1 | 4 | 8;
@@ -38,7 +38,7 @@ const HEAD: usize = 4;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HeldSynId(u32);
 
-/// What becomes of a held SYN.
+/// Verdict on a held SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It goes on: to the private namespace if its connection is diverted, else out as plain TCP.
@@ -118,7 +118,7 @@ impl SynQueue {
     }
 
     /// The next held SYN, or None if there is none now. To be called until it returns None after each
-    /// readiness event. What is no SYN that we can read is let pass at once.
+    /// readiness event. Packets other than readable SYNs pass at once.
     pub fn recv(&mut self) -> io::Result<Option<HeldSyn>> {
         // Ends: the kernel holds at most the queue's length, and each round takes one out.
         loop {

@@ -15,7 +15,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::flow::FourTuple;
 
-/// How many accepted connections may wait for us.
+/// Limit on the accepted connections that wait for us.
 const BACKLOG: i32 = 4096;
 /// TCP's maximum segment size towards local programs. The kernel sizes a program's send buffer by segments: it begins with 20, each of
 /// which counts as a power of two. With what the private links could carry these are megabytes; up to this size they are 4 KiB each, as
@@ -58,7 +58,7 @@ impl Listener {
         if ipv6 {
             socket.set_only_v6(true)?;
         }
-        // What it accepts inherits these from the first packet on.
+        // Accepted connections inherit these from the first packet on.
         arm(&socket)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
@@ -106,7 +106,7 @@ pub struct SpoofedConnection {
     /// Non-blocking and still connecting: writable once connected or failed, `take_error` tells which. Armed,
     /// without Nagle delay, urgent data in line.
     pub stream: TcpStream,
-    /// What the program will see as its peer. The port differs from the one asked for if that was in use by
+    /// The program's view of its peer. The port differs from the one asked for if that was in use by
     /// another connection to the same program.
     pub client: SocketAddr,
 }
@@ -135,7 +135,7 @@ pub(crate) fn into_connection(socket: Socket, client: SocketAddr) -> SpoofedConn
     SpoofedConnection { stream: TcpStream::from_std(socket.into()), client }
 }
 
-/// What `socket` is bound to.
+/// Returns the address that `socket` is bound to.
 pub(crate) fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
     let address = socket.local_addr()?.as_socket();
     address.ok_or_else(|| io::Error::other("a socket of another family"))

@@ -1,4 +1,4 @@
-//! What a held SYN says: addresses, ports and the options that matter.
+//! Parser of held SYNs: addresses, ports and the options that matter.
 
 use std::net::SocketAddr;
 

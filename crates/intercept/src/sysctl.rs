@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const ROOT: &str = "/proc/sys/net";
 
-/// What interception needs beyond its own interfaces. `fwmark_reflect`: the RST of a closed port goes back to
+/// Sysctls that interception needs beyond its own interfaces. `fwmark_reflect`: the RST of a closed port goes back to
 /// the private namespace, not to the real client. `tcp_fwmark_accept`: an accepted connection keeps its mark,
 /// so replies find the way back.
 const NEEDED: [&str; 3] = ["ipv4/tcp_fwmark_accept", "ipv4/fwmark_reflect", "ipv6/fwmark_reflect"];
@@ -88,7 +88,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path).or_else(|_| File::open(path))
 }
 
-/// Whether this namespace has IPv6.
+/// Reports whether this namespace has IPv6.
 pub(crate) fn has_ipv6() -> bool {
     path("ipv6").exists()
 }

@@ -1,4 +1,4 @@
-//! What the commands do.
+//! The commands: list, show, run, report and ttcp.
 
 use crate::args::{Command, Lab, Run};
 use crate::experiment::{Only, Place};
@@ -16,7 +16,7 @@ use testbed::pair::Tools;
 /// Exit status when an expectation is missed.
 const MISSED: u8 = 3;
 
-/// How runs ended, the worst last.
+/// The outcome of runs, worst last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Ended {
     Good,
@@ -34,7 +34,7 @@ impl From<Ended> for ExitCode {
     }
 }
 
-/// Does what the command line says.
+/// Runs the command that the command line gives.
 ///
 /// # Errors
 /// When nothing could be measured or written.

@@ -1,21 +1,21 @@
-//! What an experiment is to the lab: points to measure, and a way to measure one of them once.
+//! An experiment as the lab sees it: points to measure, and a way to measure each of them once.
 
 use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use testbed::pair::Tools;
 
-/// What was measured, by name: `seconds`, `gap_ms`. The unit is part of the name.
+/// The measured values by name: `seconds`, `gap_ms`. The name includes the unit.
 pub(crate) type Measures = BTreeMap<String, f64>;
 
 /// One point of a figure.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Point {
-    /// The plot it is in.
+    /// The plot that contains it.
     pub(crate) panel: String,
-    /// The curve it is on.
+    /// The curve that contains it.
     pub(crate) series: String,
-    /// Where on the x axis.
+    /// Position on the x axis.
     pub(crate) x: f64,
 }
 
@@ -24,13 +24,13 @@ impl Point {
         Self { panel: panel.to_owned(), series: series.to_owned(), x }
     }
 
-    /// `panel/series/x`, as messages and `--only` name it.
+    /// Formats it as `panel/series/x`, the form in messages and in `--only`.
     pub(crate) fn key(&self) -> String {
         format!("{}/{}/{}", self.panel, self.series, self.x)
     }
 }
 
-/// Which points a run is asked for: those whose [`Point::key`] has one of these texts in it, or all if there is none.
+/// The selected points: those whose [`Point::key`] contains one of these texts, or all if the list is empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Only(Vec<String>);
 
@@ -48,45 +48,46 @@ impl Only {
     }
 }
 
-/// A point to be measured, and what that takes.
+/// A point to measure, with its cost.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Planned {
     pub(crate) point: Point,
-    /// How often.
+    /// Number of measurements.
     pub(crate) repetitions: u32,
-    /// How long once takes, about, for the time left that is shown.
+    /// Approximate duration of one measurement, in seconds, for the estimate of the remaining time.
     pub(crate) seconds: f64,
-    /// Names of what is measured there. One that an application failed at may be missing from a cell; there is no other.
+    /// Names of the measures. A cell may lack one at which an application failed, but has no others.
     pub(crate) measures: Vec<&'static str>,
 }
 
-/// A point, once.
+/// One repetition of a point.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Cell {
     pub(crate) point: Point,
     pub(crate) repetition: u32,
-    /// Of all chance in it.
+    /// Seeds all randomness in the cell.
     pub(crate) seed: u64,
 }
 
 impl Cell {
-    /// The seed comes of the experiment's, the panel, x and the repetition, not of the series: all series meet the same chance.
+    /// The seed depends on the experiment's seed, the panel, x and the repetition, but not on the series: all
+    /// series see the same random events.
     pub(crate) fn new(point: &Point, repetition: u32, seed: u64) -> Self {
         let mut hasher = SipHasher13::new_with_keys(seed, 0);
         (&point.panel, point.x.to_bits(), repetition).hash(&mut hasher);
-        // 53 bits, so that JSON readers of all languages keep it whole.
+        // 53 bits, which JSON readers of all languages represent exactly.
         Self { point: point.clone(), repetition, seed: hasher.finish() >> 11 }
     }
 }
 
-/// What a runner works with.
+/// The environment of a runner.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// The programs under measurement.
     pub(crate) tools: Tools,
 }
 
-/// A picture that is no plot, beside an experiment's plots in the report.
+/// A picture other than a plot, shown with an experiment's plots in the report.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Drawing {
     /// Its file's name, without `.svg`.
@@ -95,19 +96,19 @@ pub(crate) struct Drawing {
     pub(crate) svg: String,
 }
 
-/// A runner: it is made of the parameters of its manifest.
+/// A runner, constructed from its manifest's parameters.
 pub(crate) trait Experiment: Send + Sync {
     /// All points.
     fn points(&self) -> Vec<Planned>;
 
-    /// Measures a point once, in a world of its own. That an application failed is a measure; an error means that nothing could be
-    /// measured.
+    /// Measures a point once, in its own world. A failed application is a measure; an error means that nothing
+    /// could be measured.
     ///
     /// # Errors
     /// When the world cannot be made, or a program of the measurement itself fails.
     fn measure(&self, place: &Place, cell: &Cell) -> anyhow::Result<Measures>;
 
-    /// Pictures of what is measured, made once after all cells.
+    /// Draws pictures of the measured subject, once, after all cells.
     ///
     /// # Errors
     /// As [`Experiment::measure`].

@@ -1,4 +1,4 @@
-//! The experiments there are. To add one: its manifest, its runner, and a line in [`ENTRIES`].
+//! The list of experiments. To add one: its manifest, its runner, and a line in [`ENTRIES`].
 
 mod cmt;
 mod drt;
@@ -20,10 +20,10 @@ use crate::manifest::{Form, Manifest};
 use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 
-/// How a runner is made of its parameters.
+/// Constructs a runner from its parameters.
 type Make = fn(toml::Table) -> Result<Box<dyn Experiment>>;
 
-/// Manifest and runner of each.
+/// Manifest and runner of each experiment.
 const ENTRIES: &[(&str, Make)] = &[
     (include_str!("../experiments/cmt.toml"), made::<cmt::Cmt>),
     (include_str!("../experiments/drt.toml"), made::<drt::Drt>),
@@ -52,20 +52,20 @@ const ENTRIES: &[(&str, Make)] = &[
     ),
 ];
 
-/// An experiment whose manifest was read.
+/// An experiment with its parsed manifest.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) manifest: Manifest,
-    /// The manifest as it was written.
+    /// The manifest's source text.
     pub(crate) text: &'static str,
     make: Make,
 }
 
 impl Entry {
-    /// Its runner.
+    /// Constructs its runner.
     ///
     /// # Errors
-    /// When the parameters are not what it reads.
+    /// When the runner cannot read the parameters.
     pub(crate) fn runner(&self, form: Form) -> Result<Box<dyn Experiment>> {
         let made = (self.make)(self.manifest.parameters(form));
         made.with_context(|| format!("{}: parameters of the {form} form", self.manifest.id))
@@ -85,10 +85,10 @@ pub(crate) fn all() -> Result<Vec<Entry>> {
     entries.map(|&(text, make)| Ok(Entry { manifest: Manifest::read(text)?, text, make })).collect()
 }
 
-/// One experiment.
+/// Returns one experiment.
 ///
 /// # Errors
-/// When there is none of this name.
+/// When no experiment has this name.
 pub(crate) fn one(id: &str) -> Result<Entry> {
     let all = all()?;
     let ids: Vec<String> = all.iter().map(|entry| entry.manifest.id.clone()).collect();
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    /// Whether such a point is planned, with such a measure.
+    /// Reports whether such a point is planned, with such a measure.
     fn is_planned(points: &[Planned], point: &Point, measure: &str) -> bool {
         points.iter().any(|it| it.point.key() == point.key() && it.measures.contains(&measure))
     }

@@ -1,19 +1,19 @@
-//! Holds what was measured against the bands that are expected.
+//! Compares measurements with the expected bands.
 
 use crate::experiment::{Only, Planned, Point};
 use crate::manifest::{Expectation, Form, Manifest};
 use crate::results::Results;
 use serde::Serialize;
 
-/// How an expectation came out at a point.
+/// The outcome of an expectation at a point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
     Met,
     Missed,
-    /// Something that it speaks of was not measured.
+    /// A required measure is missing.
     Unmeasured,
-    /// The same, and nobody asked for it.
+    /// A required measure is missing, and was not requested.
     LeftOut,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Verdict {
     pub(crate) what: String,
     /// The panel and x.
     pub(crate) at: String,
-    /// The figure, or its ratio to what it is compared with.
+    /// The figure, or its ratio to the figure compared with.
     pub(crate) value: Option<f64>,
     /// The band.
     pub(crate) band: String,
@@ -33,18 +33,18 @@ pub(crate) struct Verdict {
     pub(crate) source: String,
 }
 
-/// A run that is judged.
+/// The run to judge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged<'a> {
     pub(crate) manifest: &'a Manifest,
     pub(crate) form: Form,
-    /// All that the form has.
+    /// All points of the form.
     pub(crate) points: &'a [Planned],
-    /// Those of them that were asked for.
+    /// The selection of requested points.
     pub(crate) only: &'a Only,
 }
 
-/// Judges all that is expected in a form.
+/// Judges all expectations of a form.
 pub(crate) fn judge(run: &Judged<'_>, results: &Results) -> Vec<Verdict> {
     let expectations = run.manifest.expectations.iter().filter(|it| it.applies(run.form));
     expectations.flat_map(|expectation| run.verdicts(expectation, results)).collect()
@@ -60,7 +60,7 @@ impl Judged<'_> {
         places.iter().map(|place| self.verdict(expectation, place, results)).collect()
     }
 
-    /// Where it holds: at each x that it names, or else at each that is planned of its series.
+    /// Returns the points where it applies: each x that it names, or else each planned x of its series.
     pub(crate) fn places(&self, expectation: &Expectation) -> Vec<Point> {
         let is_panels = |name: &str| expectation.panel.as_deref().is_none_or(|panel| panel == name);
         let planned = self.points.iter().map(|planned| &planned.point);
@@ -135,7 +135,7 @@ fn told(
     }
 }
 
-/// "<= 0.7 x TCP CUBIC"; the other is what a ratio is to, if it is one.
+/// Formats a band, such as "<= 0.7 x TCP CUBIC"; `other` names the divisor of a ratio, or is empty.
 fn band(expectation: &Expectation, other: String) -> String {
     let bounds = [(">=", expectation.at_least), ("<=", expectation.at_most)];
     let bounds: Vec<String> =

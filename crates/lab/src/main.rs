@@ -1,9 +1,10 @@
-//! `sctpify-lab`: the published experiments this project comes from, run again, and beside them ours.
+//! `sctpify-lab`: reruns the published experiments behind this project, and runs our own.
 //!
-//! An experiment is a manifest (`experiments/ID.toml`: what is shown, parameters, the papers' figures, the bands expected), a
-//! runner ([`experiments`]) that measures one cell after the other, and its part of the report ([`report`]). Cells measured are
-//! kept ([`store`]), so a run that was interrupted goes on where it stopped; [`judge`] holds them against the bands. Nothing
-//! here knows what is measured but the runners. Begin with [`experiment::Experiment`].
+//! An experiment is a manifest (`experiments/ID.toml`: purpose, parameters, the papers' figures, the expected
+//! bands), a runner ([`experiments`]) that measures one cell after the other, and its part of the report
+//! ([`report`]). The lab keeps measured cells ([`store`]), so an interrupted run resumes where it stopped;
+//! [`judge`] compares them with the bands. Only the runners know the measured subject. Begin with
+//! [`experiment::Experiment`].
 
 #![forbid(unsafe_code)]
 

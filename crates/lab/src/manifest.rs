@@ -1,8 +1,8 @@
-//! The manifest of an experiment: what is claimed, what it shows, where it comes from, its parameters, its plots, the papers' figures,
-//! and the bands that are expected.
+//! The manifest of an experiment: its claims, purpose, sources, parameters and plots, the papers' figures, and
+//! the expected bands.
 //!
-//! Read from TOML, where unknown keys are errors; [`Manifest::read`] also refuses names that lead nowhere. The parameters
-//! belong to the runner, which reads them itself.
+//! It is TOML, and unknown keys are errors; [`Manifest::read`] also rejects dangling names. The parameters
+//! belong to the runner, which parses them itself.
 
 mod claim;
 mod published;
@@ -16,13 +16,13 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How much is measured.
+/// The extent of the measurements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Form {
-    /// Enough to see that all of it works.
+    /// Enough to check that everything works.
     Quick,
-    /// As much as the paper did.
+    /// As much as in the paper.
     Full,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Form {
     }
 }
 
-/// What a file says.
+/// The content of a manifest file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
@@ -44,11 +44,11 @@ pub(crate) struct Manifest {
     pub(crate) question: String,
     pub(crate) topology: String,
     pub(crate) source: Source,
-    /// Nothing else may be measured beside a cell.
+    /// No other cell may run at the same time.
     #[serde(default)]
     pub(crate) alone: bool,
     pub(crate) seed: u64,
-    /// Programs of others that it needs, which not every host of the lab has.
+    /// Third-party programs that it needs and that may be missing on a host.
     #[serde(default)]
     programs: Vec<String>,
     #[serde(default)]
@@ -68,7 +68,7 @@ pub(crate) struct Manifest {
     pub(crate) expectations: Vec<Expectation>,
 }
 
-/// Where an experiment was published.
+/// The publication of an experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Source {
@@ -92,17 +92,17 @@ struct Overlay {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Panel {
     pub(crate) id: String,
-    /// The panel whose points it shows by another measure; its own without.
+    /// The panel whose points it shows with another measure; itself if absent.
     #[serde(default)]
     of: Option<String>,
     pub(crate) title: String,
-    /// The measure on the y axis; without, nothing of ours, and only published values are shown.
+    /// The measure on the y axis; if absent, the plot shows only published values.
     #[serde(default)]
     pub(crate) measure: Option<String>,
     /// The series by whose figure at the same x all others are divided.
     #[serde(default)]
     pub(crate) ratio_to: Option<String>,
-    /// Ends of the y axis; as the values ask without.
+    /// Ends of the y axis; derived from the values if absent.
     #[serde(default)]
     pub(crate) y_range: Option<[f64; 2]>,
     #[serde(default)]
@@ -113,12 +113,12 @@ pub(crate) struct Panel {
     pub(crate) x_log: bool,
     #[serde(default)]
     pub(crate) y_log: bool,
-    /// Names of x = 0, 1, …: then the plot has bars, else lines.
+    /// Names of x = 0, 1, …: with them the plot has bars, without them lines.
     #[serde(default)]
     pub(crate) categories: Vec<String>,
 }
 
-/// What of many measurements of a point.
+/// The statistic of a point's measurements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Statistic {
@@ -142,23 +142,23 @@ impl fmt::Display for Statistic {
     }
 }
 
-/// A band in which a figure is expected.
+/// The expected band of a figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Expectation {
     pub(crate) id: String,
     pub(crate) what: String,
-    /// All panels without.
+    /// All panels if absent.
     #[serde(default)]
     pub(crate) panel: Option<String>,
     pub(crate) series: String,
-    /// Each x that is measured without.
+    /// Each measured x if empty.
     #[serde(default)]
     pub(crate) x: Vec<f64>,
     pub(crate) measure: String,
     #[serde(default)]
     pub(crate) statistic: Statistic,
-    /// The figure is the ratio to this; itself without.
+    /// The figure is the ratio to this one; the plain value if absent.
     #[serde(default)]
     pub(crate) against: Option<Against>,
     #[serde(default)]
@@ -166,15 +166,15 @@ pub(crate) struct Expectation {
     #[serde(default)]
     pub(crate) at_least: Option<f64>,
     pub(crate) source: String,
-    /// A negative control: if it does not hold, the experiment does not measure what it says.
+    /// A negative control: if it fails, the experiment does not measure what it claims.
     #[serde(default)]
     pub(crate) control: bool,
-    /// The forms it is judged in; both without.
+    /// The forms in which it is judged; both if empty.
     #[serde(default)]
     pub(crate) forms: Vec<Form>,
 }
 
-/// What a figure is compared with; what is left out is as in the expectation.
+/// The figure to compare with; absent fields are as in the expectation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Against {
@@ -190,12 +190,12 @@ pub(crate) struct Against {
 }
 
 impl Expectation {
-    /// Whether it is judged in a form.
+    /// Reports whether it is judged in a form.
     pub(crate) fn applies(&self, form: Form) -> bool {
         self.forms.is_empty() || self.forms.contains(&form)
     }
 
-    /// The measures that it needs to be judged at a place: points and names of measures, one, or two for a ratio.
+    /// Returns the measures needed to judge it at a place: one point and measure name, or two for a ratio.
     pub(crate) fn needs(&self, place: &Point) -> Vec<(Point, &str)> {
         let mut needed = vec![(place.clone(), &*self.measure)];
         if let Some(against) = &self.against {
@@ -206,7 +206,7 @@ impl Expectation {
         needed
     }
 
-    /// Of what [`Expectation::needs`] names.
+    /// Returns the statistics of the measures that [`Expectation::needs`] names.
     pub(crate) fn statistics(&self) -> impl Iterator<Item = Statistic> {
         let of_other = self.against.as_ref().map(|against| against.statistic.unwrap_or(self.statistic));
         std::iter::once(self.statistic).chain(of_other)
@@ -214,10 +214,10 @@ impl Expectation {
 }
 
 impl Manifest {
-    /// Reads a manifest.
+    /// Parses a manifest.
     ///
     /// # Errors
-    /// When a key is unknown, wrong or missing, or a name leads nowhere.
+    /// When a key is unknown, wrong or missing, or a name is dangling.
     pub(crate) fn read(text: &str) -> Result<Self> {
         let manifest: Self = toml::from_str(text)?;
         let id = &manifest.id;
@@ -260,7 +260,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The runner's parameters in a form.
+    /// Returns the runner's parameters in a form.
     pub(crate) fn parameters(&self, form: Form) -> toml::Table {
         let overlay = match form {
             Form::Quick => &self.quick,
@@ -271,22 +271,22 @@ impl Manifest {
         all
     }
 
-    /// The daemons' settings in a form; `None` where no daemon runs.
+    /// Returns the daemons' settings in a form; `None` if no daemon runs.
     ///
     /// # Errors
-    /// When they are no settings.
+    /// When they are not valid settings.
     pub(crate) fn daemon(&self, form: Form) -> Result<Option<DaemonSettings>> {
         DaemonSettings::of(&self.parameters(form)).with_context(|| self.id.clone())
     }
 
-    /// The first program that it needs and this host does not have.
+    /// Returns the first program that it needs and this host lacks.
     pub(crate) fn missing(&self) -> Option<&str> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let is_here = |name: &str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
         self.programs.iter().map(String::as_str).find(|name| !is_here(name))
     }
 
-    /// The plot of this name.
+    /// Returns the plot of this name.
     ///
     /// # Errors
     /// When there is none.
@@ -297,12 +297,12 @@ impl Manifest {
 }
 
 impl Panel {
-    /// The panel of the points that it shows.
+    /// Returns the panel whose points it shows.
     pub(crate) fn of(&self) -> &str {
         self.of.as_deref().unwrap_or(&self.id)
     }
 
-    /// How x is told.
+    /// Returns the label of an x value.
     pub(crate) fn x_name(&self, x: f64) -> String {
         let category = (x >= 0.0 && x.fract() == 0.0).then(|| self.categories.get(x as usize)).flatten();
         category.cloned().unwrap_or_else(|| x.to_string())

@@ -1,14 +1,14 @@
-//! A bar with the time left, on a terminal; nothing elsewhere, but what could not be measured.
+//! A progress bar with the remaining time, on a terminal; elsewhere only messages about failed measurements.
 
 use crate::experiment::Planned;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How much of an experiment has been measured, weighed by how long its cells take.
+/// The progress of an experiment, weighted by the duration of its cells.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Of an experiment whose cells take so many seconds in all.
+    /// Starts the bar of an experiment whose cells take `seconds` in total.
     pub(crate) fn new(id: &str, seconds: f64) -> Self {
         let style = ProgressStyle::with_template("{prefix} {bar:30} {percent:>3} %, {eta} left  {wide_msg}");
         let bar = ProgressBar::new(milliseconds(seconds)).with_prefix(id.to_owned());
@@ -18,22 +18,22 @@ impl Progress {
         })
     }
 
-    /// A cell begins.
+    /// Notes that a cell begins.
     pub(crate) fn begin(&self, name: &str) {
         self.0.set_message(name.to_owned());
     }
 
-    /// A cell has ended.
+    /// Notes that a cell has ended.
     pub(crate) fn end(&self, planned: &Planned) {
         self.0.inc(milliseconds(planned.seconds));
     }
 
-    /// Says something above the bar.
+    /// Prints a message above the bar.
     pub(crate) fn say(&self, text: &str) {
         self.0.suspend(|| eprintln!("{text}"));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(self) {
         self.0.finish_and_clear();
     }

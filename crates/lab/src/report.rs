@@ -1,5 +1,5 @@
-//! The report of all that has been measured: `report/index.html` with all claims, and for each experiment and form a page with plots, the
-//! cells as CSV, and the figures, verdicts and answers as JSON.
+//! The report of all measurements: `report/index.html` with all claims, and for each experiment and form a page
+//! with plots, the cells as CSV, and the figures, verdicts and answers as JSON.
 
 mod claims;
 mod front;
@@ -24,17 +24,17 @@ struct Section {
     manifest: Manifest,
     meta: Meta,
     results: Results,
-    /// Pictures beside the plots, as SVG.
+    /// Pictures shown with the plots, as SVG.
     drawings: Vec<String>,
     verdicts: Vec<Verdict>,
     /// In the order of the manifest's claims.
     answers: Vec<Answered>,
 }
 
-/// What JSON says of it.
+/// The JSON form of a section.
 #[derive(Debug, Serialize)]
 struct Told<'a> {
-    /// Rises when the meaning of a field changes.
+    /// Incremented when the meaning of a field changes.
     schema: u32,
     meta: &'a Meta,
     figures: Vec<Row>,
@@ -42,10 +42,10 @@ struct Told<'a> {
     answers: &'a [Answered],
 }
 
-/// Writes the report; where its page is.
+/// Writes the report and returns the path of its page.
 ///
 /// # Errors
-/// When nothing has been measured, or files cannot be read or written.
+/// When there are no measurements, or files cannot be read or written.
 pub(crate) fn write(out: &Path) -> Result<PathBuf> {
     let (mut sections, mut manifests) = (Vec::new(), Vec::new());
     for entry in experiments::all()? {
@@ -89,7 +89,7 @@ impl Section {
         Ok(serde_json::to_vec_pretty(&told)?)
     }
 
-    /// A line for each cell, a column for each measure.
+    /// Formats the cells as CSV: a line for each cell, a column for each measure.
     fn csv(&self) -> Result<Vec<u8>> {
         let cells = &self.results.0;
         let measures: BTreeSet<&str> =

@@ -1,11 +1,11 @@
-//! What has been measured, and what it says point by point.
+//! The measured cells, and their figures by point.
 
 use crate::experiment::{Cell, Measures, Planned, Point};
 use crate::manifest::{Manifest, Panel, Statistic};
 use crate::statistics::{Figure, Sample};
 use serde::{Deserialize, Serialize};
 
-/// A cell that was measured: a line of the results' file.
+/// A measured cell: a line of the results file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) panel: String,
@@ -13,9 +13,9 @@ pub(crate) struct Done {
     pub(crate) x: f64,
     pub(crate) repetition: u32,
     pub(crate) seed: u64,
-    /// How long it took to measure, in seconds.
+    /// Duration of the measurement, in seconds.
     pub(crate) took_s: f64,
-    /// How often it was measured again because a connection that was to ride SCTP was plain TCP.
+    /// Number of remeasurements because a connection meant for SCTP fell back to plain TCP.
     #[serde(default)]
     pub(crate) fallbacks: u32,
     pub(crate) measures: Measures,
@@ -26,13 +26,13 @@ impl Done {
         Point::new(&self.panel, &self.series, self.x)
     }
 
-    /// Whether this is that cell. Numbers are compared as they are written.
+    /// Reports whether this is that cell. Numbers are compared in their text form.
     pub(crate) fn is(&self, cell: &Cell) -> bool {
         self.repetition == cell.repetition && self.point().key() == cell.point.key()
     }
 }
 
-/// A point's figure, of so many measurements.
+/// A point's figure, with the number of measurements.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) panel: String,
@@ -44,30 +44,31 @@ pub(crate) struct Row {
     pub(crate) figure: Figure,
 }
 
-/// All cells that were measured.
+/// All measured cells.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Results(pub(crate) Vec<Done>);
 
 impl Results {
-    /// Orders the cells as they are planned; several at once end in any order.
+    /// Sorts the cells in plan order; concurrent cells end in any order.
     pub(crate) fn ordered_as(mut self, plan: &[Planned]) -> Self {
         let place = |done: &Done| plan.iter().position(|planned| planned.point == done.point());
         self.0.sort_by_cached_key(|done| (place(done).unwrap_or(usize::MAX), done.repetition));
         self
     }
 
-    /// The measurements of a point; `None` without any.
+    /// Returns the measurements of a point; `None` without any.
     pub(crate) fn sample(&self, point: &Point, measure: &str) -> Option<Sample> {
         let done = self.0.iter().filter(|done| done.point() == *point);
         Sample::new(done.filter_map(|done| done.measures.get(measure).copied()))
     }
 
-    /// One figure of a point.
+    /// Returns one figure of a point.
     pub(crate) fn figure(&self, point: &Point, measure: &str, statistic: Statistic) -> Option<Figure> {
         self.sample(point, measure).map(|sample| sample.figure(statistic))
     }
 
-    /// The value that a plot shows of a series at x: the figure, or its ratio to that of another series, which has no interval.
+    /// Returns the value in a plot of a series at x: the figure, or its ratio to another series' figure, which
+    /// has no interval.
     pub(crate) fn shown(&self, panel: &Panel, series: &str, x: f64) -> Option<Figure> {
         let measure = panel.measure.as_deref()?;
         let figure = |series: &str| self.figure(&Point::new(panel.of(), series, x), measure, panel.statistic);
@@ -76,7 +77,7 @@ impl Results {
         (series != other).then_some(Figure { value, interval: None })
     }
 
-    /// The series of a panel, in the order of their first cells.
+    /// Returns the series of a panel, in the order of their first cells.
     pub(crate) fn series(&self, panel: &str) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for done in self.0.iter().filter(|done| done.panel == panel) {
@@ -87,7 +88,7 @@ impl Results {
         names
     }
 
-    /// Where a series was measured, in order.
+    /// Returns the measured x values of a series, sorted.
     pub(crate) fn xs(&self, panel: &str, series: &str) -> Vec<f64> {
         let of_it = self.0.iter().filter(|done| done.panel == panel && done.series == series);
         let mut xs: Vec<f64> = of_it.map(|done| done.x).collect();
@@ -96,12 +97,12 @@ impl Results {
         xs
     }
 
-    /// The figures of all plots.
+    /// Returns the figures of all plots.
     pub(crate) fn rows(&self, manifest: &Manifest) -> Vec<Row> {
         manifest.panels.iter().flat_map(|panel| self.rows_of(panel)).collect()
     }
 
-    /// The figures of a plot.
+    /// Returns the figures of a plot.
     pub(crate) fn rows_of(&self, panel: &Panel) -> Vec<Row> {
         let mut rows = Vec::new();
         for series in self.series(panel.of()) {
@@ -127,7 +128,7 @@ impl Results {
 pub(crate) mod tests {
     use super::*;
 
-    /// One cell with one measure, `seconds`.
+    /// A cell with the single measure `seconds`.
     pub(crate) fn done(panel: &str, series: &str, x: f64, repetition: u32, seconds: f64) -> Done {
         let measures = Measures::from([("seconds".to_owned(), seconds)]);
         let (panel, series) = (panel.into(), series.into());

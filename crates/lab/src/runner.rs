@@ -1,7 +1,7 @@
-//! Measures the cells of an experiment that were not measured yet, several at once where it allows that.
+//! Measures the pending cells of an experiment, several at once where allowed.
 //!
-//! Repetitions are the outer loop: series take turns, so that a busy neighbour hurts all alike, and a run that is stopped early
-//! has measured each point about as often.
+//! Repetitions are the outer loop. The series alternate, so a busy neighbour affects all alike, and a run that
+//! stops early has measured each point about equally often.
 
 use crate::experiment::{Cell, Measures, Only, Planned, Point};
 use crate::progress::Progress;
@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// After so many cells in a row that could not be measured an experiment ends: the rest would go the same way.
+/// Consecutive failed cells after which an experiment ends: the rest would fail the same way.
 const FAILURES_IN_A_ROW_MAX: usize = 5;
 
 /// A run of one experiment.
@@ -22,11 +22,11 @@ pub(crate) struct Runner<'a> {
     pub(crate) measure: &'a (dyn Fn(&Cell) -> Result<Measures> + Sync),
     pub(crate) seed: u64,
     pub(crate) jobs: u16,
-    /// Which of them.
+    /// The requested points.
     pub(crate) only: &'a Only,
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Work<'a> {
     queue: VecDeque<(Planned, Cell)>,
     store: &'a mut Store,
@@ -35,10 +35,10 @@ struct Work<'a> {
 }
 
 impl Runner<'_> {
-    /// Measures; the cells that could not be measured, and why.
+    /// Measures all cells, and returns those that failed, with the reasons.
     ///
     /// # Errors
-    /// When a result cannot be kept.
+    /// When a result cannot be stored.
     pub(crate) fn run(&self, id: &str, store: &mut Store) -> Result<Vec<String>> {
         let queue: VecDeque<_> = self
             .cells()
@@ -68,7 +68,7 @@ impl Runner<'_> {
         (0..most).flat_map(|n| turn(n).map(move |planned| cell(planned, n))).collect()
     }
 
-    /// Measures a cell, and again where a connection fell back to TCP; how often it did.
+    /// Measures a cell, again after each fallback to TCP; returns the number of fallbacks as well.
     fn attempt(&self, cell: &Cell, planned: &Planned) -> (Result<Measures>, u32) {
         let mut fallbacks = 0;
         loop {
@@ -107,10 +107,10 @@ impl Runner<'_> {
     }
 }
 
-/// How often a cell whose connection was plain TCP is measured again.
+/// Maximum remeasurements of a cell whose connection fell back to TCP.
 const AGAIN_MAX: u32 = 3;
 
-/// Measures under names that were planned: judging and plots go by these.
+/// Rejects measures that were not planned: judging and plots look them up by name.
 fn as_planned(planned: &Planned, measures: Measures) -> Result<Measures> {
     let stray = measures.keys().find(|name| !planned.measures.contains(&name.as_str()));
     ensure!(stray.is_none(), "the runner gave a measure that it did not plan: {stray:?}");
@@ -122,7 +122,7 @@ fn done(Cell { point, repetition, seed }: Cell, took_s: f64, measures: Measures)
     Done { panel, series, x, repetition, seed, took_s, fallbacks: 0, measures }
 }
 
-/// The next cell, unless the last ones all failed.
+/// Returns the next cell, unless the last ones all failed.
 fn next(work: &mut Work<'_>) -> Option<(Planned, Cell)> {
     if work.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
         return None;
@@ -130,7 +130,7 @@ fn next(work: &mut Work<'_>) -> Option<(Planned, Cell)> {
     work.queue.pop_front()
 }
 
-/// A thread that panicked has not left anything half done in there.
+/// Locks the work, even after a panic, which leaves nothing half done in it.
 fn locked<'a, 'b>(work: &'a Mutex<Work<'b>>) -> MutexGuard<'a, Work<'b>> {
     work.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -147,7 +147,7 @@ mod tests {
         Store::open(dir, Meta::now(&manifest, Form::Quick), false).unwrap()
     }
 
-    /// Two series of two repetitions; one of them cannot be measured.
+    /// Two series with two repetitions each; one series cannot be measured.
     fn run(store: &mut Store, only: &[&str]) -> Vec<String> {
         let only = Only::of(only);
         let planned = |series| Planned {
@@ -181,7 +181,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let point = Point::new("p", "s", 1.0);
         let points = [Planned { point, repetitions: 40, seconds: 1.0, measures: Vec::new() }];
-        // One in four can be measured, from the 21st on none.
+        // One in four succeeds; from the 21st on none.
         let measure = |cell: &Cell| -> Result<Measures> {
             anyhow::ensure!(cell.repetition.is_multiple_of(4) && cell.repetition < 20, "no such thing");
             Ok(Measures::new())
@@ -204,7 +204,7 @@ mod tests {
         };
         let points = [planned(0.0), planned(1.0)];
         let turns = Mutex::new(0);
-        // The first cell falls back twice, the other always.
+        // The first cell falls back twice, the other one always.
         let measure = |cell: &Cell| {
             let mut turns = turns.lock().unwrap();
             *turns += 1;

@@ -1,18 +1,18 @@
-//! The daemons' settings in an experiment: those that are not as shipped, for all series and for single ones.
+//! The daemons' non-default settings in an experiment, for all series and for single ones.
 //!
-//! They stand in a manifest as the runner's parameter `daemon`. The runner starts its daemons with them, and the report shows the same
-//! table: there is no second list.
+//! A manifest has them as the runner's parameter `daemon`. The runner starts its daemons with this table, and
+//! the report shows the same one: there is no second list.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The parameter of runners that this is.
+/// The name of this parameter in manifests.
 pub(crate) const PARAMETER: &str = "daemon";
 
-/// A connection that was to ride SCTP was plain TCP: the race of carriers ended so, as it does for users now and then. The cell is
-/// measured again, and how often that was is part of its result.
+/// A connection meant for SCTP fell back to plain TCP: the carriers' race ended that way, as it sometimes does
+/// for users. The cell is measured again, and the number of repeats is part of its result.
 #[derive(Debug)]
 pub(crate) struct FellBack(pub(crate) String);
 
@@ -24,25 +24,25 @@ impl fmt::Display for FellBack {
 
 impl std::error::Error for FellBack {}
 
-/// Settings by name, as the daemon's configuration file has them.
+/// Settings by their names in the daemon's configuration file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DaemonSettings {
-    /// Of the daemons of all series.
+    /// For the daemons of all series.
     #[serde(default)]
     all: toml::Table,
-    /// Of the daemons of one series, beside those of all.
+    /// For the daemons of one series, in addition to `all`.
     #[serde(default)]
     series: BTreeMap<String, toml::Table>,
-    /// Why each of them is not as shipped.
+    /// The reason for each deviation from the default.
     #[serde(default)]
     why: BTreeMap<String, String>,
 }
 
-/// A setting that is not as shipped.
+/// A non-default setting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Changed {
-    /// The series it is for; all without.
+    /// Its series; all if absent.
     pub(crate) series: Option<String>,
     pub(crate) name: String,
     pub(crate) value: String,
@@ -51,26 +51,26 @@ pub(crate) struct Changed {
 }
 
 impl DaemonSettings {
-    /// Of an experiment's parameters; `None` where no daemon runs.
+    /// Reads them from an experiment's parameters; `None` if no daemon runs.
     ///
     /// # Errors
-    /// When they are no settings.
+    /// When they are not valid settings.
     pub(crate) fn of(parameters: &toml::Table) -> Result<Option<Self>> {
         let settings = parameters.get(PARAMETER).cloned().map(toml::Value::try_into).transpose();
         settings.context("the daemons' settings")
     }
 
-    /// The configuration of the daemons of a series.
+    /// Returns the configuration of a series' daemons.
     pub(crate) fn configuration(&self, series: &str) -> String {
         let mut settings = self.all.clone();
         settings.extend(self.series.get(series).cloned().unwrap_or_default());
         settings.to_string()
     }
 
-    /// All of them, each with what is shipped and why it is not that.
+    /// Returns all settings, each with its shipped value and the reason for the deviation.
     ///
     /// # Errors
-    /// When there is no such setting, its value is the shipped one, or nothing says why it is not.
+    /// When a setting is unknown, has its shipped value, or lacks a reason.
     pub(crate) fn changed(&self) -> Result<Vec<Changed>> {
         let of_all = self.all.iter().map(|setting| (None, setting));
         let of_series = self.series.iter().flat_map(|(series, settings)| {

@@ -1,19 +1,19 @@
-//! What many measurements of one point say, with how sure that is.
+//! Statistics of a point's measurements, with confidence intervals.
 
 use crate::manifest::Statistic;
 use serde::Serialize;
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
-/// How sure an interval is.
+/// Confidence level of intervals.
 const CONFIDENCE: f64 = 0.95;
 
-/// Some measurements of a point.
+/// The measurements of a point.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     sorted: Vec<f64>,
 }
 
-/// A figure and where it lies with 95 % confidence; no interval where there are too few measurements for one.
+/// A figure and its 95 % confidence interval; no interval with too few measurements.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Figure {
     pub(crate) value: f64,
@@ -21,7 +21,7 @@ pub(crate) struct Figure {
 }
 
 impl Sample {
-    /// `None` without measurements.
+    /// Returns `None` without measurements.
     pub(crate) fn new(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -32,7 +32,7 @@ impl Sample {
         self.sorted.len()
     }
 
-    /// One figure of it.
+    /// Returns one statistic of the sample.
     pub(crate) fn figure(&self, statistic: Statistic) -> Figure {
         match statistic {
             Statistic::Mean => Figure { value: self.mean(), interval: self.mean_interval() },
@@ -47,7 +47,7 @@ impl Sample {
         self.sorted.iter().sum::<f64>() / self.len() as f64
     }
 
-    /// Student's.
+    /// Returns the interval by Student's t-distribution.
     fn mean_interval(&self) -> Option<[f64; 2]> {
         let (n, mean) = (self.len() as f64, self.mean());
         let t = StudentsT::new(0.0, 1.0, n - 1.0).ok()?.inverse_cdf(f64::midpoint(1.0, CONFIDENCE));
@@ -56,8 +56,8 @@ impl Sample {
         Some([mean - half, mean + half])
     }
 
-    /// The smallest measurement that at least so many do not exceed, between two of which the truth lies as a binomial
-    /// distribution says, whatever the measurements' own is.
+    /// Returns the smallest measurement that at least this share of all do not exceed. Its confidence interval
+    /// follows from the binomial distribution, for any distribution of the measurements.
     fn quantile(&self, share: f64) -> Figure {
         let n = self.len();
         let rank = (n as f64 * share).ceil().max(1.0) as usize;
@@ -68,7 +68,7 @@ impl Sample {
         let n = self.len();
         let below = Binomial::new(share, n as u64).ok()?;
         let tail = (1.0 - CONFIDENCE) / 2.0;
-        // The truth is below the k-th smallest if fewer than k measurements are below it.
+        // The true quantile is below the k-th smallest if fewer than k measurements are below it.
         let low = (1..=n).rev().find(|&k| below.cdf(k as u64 - 1) <= tail)?;
         let high = (low + 1..=n).find(|&k| 1.0 - below.cdf(k as u64 - 1) <= tail)?;
         Some([self.sorted[low - 1], self.sorted[high - 1]])

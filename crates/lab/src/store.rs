@@ -1,7 +1,8 @@
-//! Where results are kept: `ID-FORM/results.jsonl`, a line for each cell as soon as it is measured, and `meta.json`, what made
-//! them.
+//! The store of results: `ID-FORM/results.jsonl`, with a line for each cell as soon as it is measured, and
+//! `meta.json` with their origin.
 //!
-//! Results of one commit and one set of parameters only: of others they are put aside as `ID-FORM.before`, and then `ID-FORM.before-2`.
+//! All results of a store have one commit and one set of parameters; older ones move to `ID-FORM.before`, then
+//! `ID-FORM.before-2`.
 
 use crate::experiment::{Cell, Drawing};
 use crate::manifest::{Form, Manifest};
@@ -17,26 +18,26 @@ const RESULTS: &str = "results.jsonl";
 const META: &str = "meta.json";
 const SVG: &str = "svg";
 
-/// What made the results.
+/// The origin of the results.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Meta {
     pub(crate) id: String,
     pub(crate) form: Form,
     pub(crate) parameters: toml::Table,
-    /// With `-dirty` behind it when the tree had changes.
+    /// Ends in `-dirty` if the tree had changes.
     pub(crate) commit: String,
     pub(crate) command: String,
-    /// When it began, UTC.
+    /// Start of the run, in UTC.
     pub(crate) began: String,
     pub(crate) kernel: String,
     pub(crate) processors: usize,
-    /// Its processor, memory and load when the run began.
+    /// Processor, memory and load at the start of the run.
     #[serde(default)]
     pub(crate) machine: String,
 }
 
 impl Meta {
-    /// Of a run that begins now.
+    /// Describes a run that begins now.
     pub(crate) fn now(manifest: &Manifest, form: Form) -> Self {
         Self {
             id: manifest.id.clone(),
@@ -54,13 +55,13 @@ impl Meta {
         }
     }
 
-    /// Whether results of both may stand together.
+    /// Reports whether results of both may be combined.
     fn goes_on(&self, before: &Self) -> bool {
         self.commit == before.commit && self.parameters == before.parameters && self.kernel == before.kernel
     }
 }
 
-/// Processor, memory and load average, as far as the kernel tells.
+/// Returns processor, memory and load average, as far as the kernel reports them.
 fn machine() -> String {
     let line = |file: &str, name: &str| {
         let text = std::fs::read_to_string(file).ok()?;
@@ -74,7 +75,7 @@ fn machine() -> String {
     [line("/proc/cpuinfo", "model name"), memory, load].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// What a program prints; "unknown" where it cannot be run.
+/// Returns a program's output; "unknown" if it fails.
 fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().ok().filter(|output| output.status.success());
     output.map_or("unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -93,7 +94,7 @@ fn dir_of(out: &Path, id: &str, form: Form) -> PathBuf {
 }
 
 impl Store {
-    /// Opens what was kept, to go on; what does not belong together with `meta`, or is not wanted any more, is put aside.
+    /// Opens a store to resume a run; results that do not match `meta`, or are unwanted, are put aside.
     ///
     /// # Errors
     /// When files cannot be read or written.
@@ -118,12 +119,12 @@ impl Store {
         Ok(Self { results, dir, file })
     }
 
-    /// Whether pictures were kept.
+    /// Reports whether there are stored pictures.
     pub(crate) fn has_drawings(&self) -> bool {
         !drawings_in(&self.dir).is_empty()
     }
 
-    /// Keeps pictures.
+    /// Stores pictures.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -135,12 +136,12 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a cell was measured.
+    /// Reports whether a cell was measured.
     pub(crate) fn has(&self, cell: &Cell) -> bool {
         self.results.0.iter().any(|done| done.is(cell))
     }
 
-    /// Keeps a cell.
+    /// Stores a cell.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -157,7 +158,7 @@ fn write_line(file: &mut File, done: &Done) -> Result<()> {
     file.write_all(&line).context("cannot keep a result")
 }
 
-/// Under the first name that is free: what took hours to measure is never overwritten.
+/// Renames the directory to the first free name: results that took hours are never overwritten.
 fn put_aside(dir: &Path) -> Result<()> {
     let named = |end: String| {
         let mut aside = dir.as_os_str().to_owned();
@@ -175,15 +176,15 @@ fn put_aside(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What was kept of an experiment in a form; `None` when nothing was.
+/// Returns the stored results of an experiment in a form; `None` if there are none.
 ///
 /// # Errors
-/// When there is something that cannot be read.
+/// When they cannot be read.
 pub(crate) fn kept(out: &Path, id: &str, form: Form) -> Result<Option<(Meta, Results)>> {
     read(&dir_of(out, id, form))
 }
 
-/// The pictures that were kept of an experiment in a form, in the order of their names.
+/// Returns the stored pictures of an experiment in a form, sorted by name.
 ///
 /// # Errors
 /// When one cannot be read.
@@ -211,7 +212,7 @@ fn read(dir: &Path) -> Result<Option<(Meta, Results)>> {
     let meta = serde_json::from_slice(&text).with_context(|| format!("{}", meta.display()))?;
     let text =
         std::fs::read_to_string(&results).with_context(|| format!("cannot read {}", results.display()))?;
-    // A last line without end is a cell that was being kept when the run was killed.
+    // An unterminated last line is a cell whose storage was interrupted by a kill.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let lines = whole.lines().enumerate().map(|(n, line)| {
         serde_json::from_str(line).with_context(|| format!("{}, line {}", results.display(), n + 1))

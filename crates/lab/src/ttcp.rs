@@ -1,9 +1,10 @@
-//! `sctpify-lab ttcp`: the paper's measuring program, with its flags and words, for TCP, UDP, MPTCP, and SCTP on our own stack.
+//! `sctpify-lab ttcp`: the paper's measuring program, with its flags and output, for TCP, UDP, MPTCP, and SCTP
+//! on our own stack.
 //!
-//! One end receives (`-r`), the other transmits (`-t`); each says at the end how much it has moved, in what time, by how many
-//! calls, and what that cost. The transmitter's time ends when the last buffer was taken from it, so the receiver's is the
-//! truer one. With TCP and UDP either end may be another ttcp: over UDP, datagrams of [`channel::MARKER_BYTES`] tell where
-//! the data begin and end. Does not: align buffers, set SO_DEBUG. Begin with [`run`].
+//! One end receives (`-r`), the other transmits (`-t`); each reports bytes, time, calls and CPU cost at the
+//! end. The transmitter's time ends when the network has taken the last buffer, so the receiver's time is more
+//! accurate. With TCP and UDP either end may be another ttcp: over UDP, datagrams of [`channel::MARKER_BYTES`]
+//! mark the start and end of the data. Not supported: aligned buffers, SO_DEBUG. Begin with [`run`].
 
 mod channel;
 mod report;
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 use testbed::process::now;
 use testbed::{Host, Process};
 
-/// How long a receiver may take until it listens.
+/// Limit on the time until a receiver listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(10);
 
 /// Its flags: ttcp's letters, and long ones of our own.
@@ -115,7 +116,7 @@ impl Ttcp {
         self.length as usize
     }
 
-    /// The name that its lines begin with.
+    /// Returns the prefix of its output lines.
     fn name(&self) -> &'static str {
         if self.transmit { "ttcp-t" } else { "ttcp-r" }
     }
@@ -124,7 +125,7 @@ impl Ttcp {
         self.seconds.map(Duration::try_from_secs_f64).transpose().context("--for")
     }
 
-    /// A line about what it does.
+    /// Prints a line about its progress.
     fn say(&self, what: &str) {
         eprintln!("{}: {what}", self.name());
     }
@@ -148,7 +149,7 @@ pub(crate) fn run(args: &Ttcp) -> Result<()> {
         None => receive(args)?,
     };
     let text = if args.json { report.json()? } else { report.text(args.name(), args.format, args.verbose) };
-    // What was received has standard output for itself.
+    // Standard output is reserved for the received data.
     if args.receive && !args.sink {
         eprint!("{text}")
     } else {
@@ -157,17 +158,17 @@ pub(crate) fn run(args: &Ttcp) -> Result<()> {
     Ok(())
 }
 
-/// This very program, as ttcp with these words, in a host of an experiment.
+/// Returns a command that runs this program as ttcp, with these arguments, on a host of an experiment.
 ///
 /// # Errors
-/// When its file is not known.
+/// When this program's path is unknown.
 pub(crate) fn command(host: &Host, words: &[&str]) -> Result<Command> {
     let mut command = host.command(std::env::current_exe().context("cannot tell where this program lies")?);
     command.arg("ttcp").args(words);
     Ok(command)
 }
 
-/// Starts a receiver, ttcp or another that says so, and waits until it listens.
+/// Starts a receiver, ttcp or any other that prints "listening", and waits until it listens.
 ///
 /// # Errors
 /// When it ends first, or takes more than [`LISTEN_LIMIT`].
@@ -178,7 +179,7 @@ pub(crate) fn listening(host: &Host, command: Command) -> Result<Process> {
     Ok(server)
 }
 
-/// What is going to happen, as ttcp says it.
+/// Formats the parameters as ttcp does.
 fn heading(args: &Ttcp) -> String {
     let over = args.over().to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     let amount = args.seconds.map_or(format!("nbuf={}", args.n), |seconds| format!("time={seconds} s"));
@@ -214,12 +215,12 @@ fn transmit(args: &Ttcp, to: SocketAddr) -> Result<Report> {
     Ok(report)
 }
 
-/// What is transmitted.
+/// The source of the transmitted data.
 struct Source {
-    /// Of each buffer; none if they come from standard input.
+    /// Content of each buffer; none if the data come from standard input.
     pattern: Option<Bytes>,
     length: usize,
-    /// Buffers of the pattern that are left.
+    /// Remaining buffers of the pattern.
     left: u64,
 }
 
@@ -229,7 +230,7 @@ impl Source {
         Self { pattern: args.sink.then(|| pattern(args.length())), length: args.length(), left }
     }
 
-    /// The next buffer; an empty one at the end.
+    /// Returns the next buffer; an empty one at the end.
     fn next(&mut self) -> Result<Bytes> {
         let Some(pattern) = &self.pattern else {
             let mut block = Vec::with_capacity(self.length);
@@ -243,7 +244,7 @@ impl Source {
     }
 }
 
-/// ttcp's pattern: all printable characters, again and again.
+/// Returns ttcp's pattern: all printable characters, repeated.
 fn pattern(length: usize) -> Bytes {
     (b' '..=b'~').cycle().take(length).collect()
 }
@@ -279,12 +280,12 @@ fn receive(args: &Ttcp) -> Result<Report> {
     Ok(report)
 }
 
-/// What a receiver counts, and until when.
+/// A receiver's counters, with the time limits of counting.
 struct Meter {
     count: Count,
-    /// How long nothing is counted yet, if that is still so.
+    /// Time before counting starts; none once it has started.
     not_before: Option<Duration>,
-    /// How long is counted.
+    /// Duration of counting.
     limit: Option<Duration>,
 }
 
@@ -295,7 +296,7 @@ impl Meter {
         Ok(Self { count: Count::start()?, not_before: (!after.is_zero()).then_some(after), limit })
     }
 
-    /// So many bytes came; whether that is enough.
+    /// Notes received bytes; returns whether that is enough.
     fn note(&mut self, bytes: usize) -> Result<bool> {
         if let Some(not_before) = self.not_before {
             if self.count.start.elapsed() >= not_before {
@@ -313,7 +314,7 @@ impl Meter {
     }
 }
 
-/// Bytes, calls, and what they took.
+/// Bytes, calls and resource usage.
 struct Count {
     start: Instant,
     usage: Usage,

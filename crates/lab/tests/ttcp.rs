@@ -20,7 +20,7 @@ fn ttcp(host: &Host, words: &str) -> Command {
     command
 }
 
-/// What the receiver and the transmitter print.
+/// Runs both ends and returns the receiver's and the transmitter's output.
 fn exchange(receiver: &str, transmitter: &str) -> [String; 2] {
     let (_lab, alpha, beta, link) = hosts();
     let mut server = beta.spawn("receiver", ttcp(&beta, receiver)).unwrap();

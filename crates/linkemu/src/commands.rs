@@ -1,4 +1,4 @@
-//! What the commands do. A link's process is this program again: `add` starts it and waits until it works.
+//! Implementation of the commands. A link's process is this program again: `add` starts it and waits until it works.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -15,13 +15,13 @@ use crate::report::{Report, Request};
 use crate::show;
 use bridge::Place;
 
-/// What a link's process says when it works.
+/// Message of a link's process when it works.
 const READY: &str = "ready";
 
 /// Does what the command line says.
 ///
 /// # Errors
-/// What went wrong, where, and what to do.
+/// Those of the command, with a remedy.
 pub fn run(args: Linkemu) -> Result<(), LinkemuError> {
     let Linkemu { dir, json, command } = args;
     match command {

@@ -14,13 +14,13 @@ use std::time::Duration;
 use crate::error::LinkemuError;
 use crate::report::{Answer, Report, Request};
 
-/// How long either side waits for the other.
+/// Time that either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest request or answer in bytes.
 const LINE_MAX: u64 = 256 << 10;
 /// Requests that wait for the link at most.
 const WAITING_MAX: usize = 16;
-/// What the names of sockets end in.
+/// Suffix of the names of sockets.
 const SUFFIX: &str = ".sock";
 
 /// A request on its way to the link.
@@ -35,7 +35,7 @@ pub(crate) struct Asked {
 impl Asked {
     /// Answers.
     pub(crate) fn answer(self, answer: Answer) {
-        // Who asked may have gone; then nobody hears it.
+        // The asker may have gone; then nobody hears it.
         let _ = self.reply.send(answer);
     }
 
@@ -81,7 +81,7 @@ pub(crate) fn serve(dir: &Path, name: &str) -> Result<Served, LinkemuError> {
     if UnixStream::connect(&path).is_ok() {
         return Err(LinkemuError::Exists { name: name.to_owned() });
     }
-    // What is there belongs to a process that was killed.
+    // The existing socket belongs to a killed process.
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).map_err(LinkemuError::file(&path))?;
     let (to_link, asked) = sync_channel(WAITING_MAX);
@@ -194,7 +194,7 @@ mod tests {
         assert!(matches!(serve(dir.path(), "x"), Err(LinkemuError::Exists { .. })));
         drop(first);
         assert!(matches!(ask(dir.path(), "x", &Request::Show), Err(LinkemuError::Missing { .. })));
-        // What a killed process leaves is a file that nobody listens behind.
+        // A killed process leaves a file without a listener.
         drop(UnixListener::bind(path_of(dir.path(), "y")).unwrap());
         assert_eq!(names(dir.path()).unwrap(), (vec![], vec!["y".to_owned()]));
         assert_eq!(names(dir.path()).unwrap(), (vec![], vec![]));

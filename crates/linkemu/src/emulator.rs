@@ -122,7 +122,7 @@ impl Emulator {
         Ok(true)
     }
 
-    /// Whether a failed call matters: an interface that is down may come back, one that is gone does not.
+    /// Reports whether a failed call matters: an interface that is down may come back, one that is gone does not.
     fn judge(&self, n: usize, error: io::Error) -> Result<(), LinkemuError> {
         let is_down = error.raw_os_error() == Some(Errno::ENETDOWN as i32);
         if is_down && self.sockets[n].is_up().is_ok() {
@@ -143,7 +143,7 @@ impl Emulator {
         Ok(Box::new(self.report()))
     }
 
-    /// What it has to tell at its end: warnings are about all its time.
+    /// Returns the last report: its warnings are about all its time.
     pub(crate) fn last_report(&mut self) -> Report {
         let mut report = self.report();
         let seconds = report.uptime_s as u64;
@@ -156,7 +156,7 @@ impl Emulator {
         report
     }
 
-    /// What it has to tell.
+    /// Returns its report.
     pub(crate) fn report(&mut self) -> Report {
         let [a, b] = [self.names[0].as_str(), self.names[1].as_str()];
         let [ab, ba] = &mut self.ways;

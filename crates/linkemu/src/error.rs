@@ -1,4 +1,4 @@
-//! What can go wrong: what, where, and what to do about it.
+//! Errors: their subject, their place and a remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ pub enum LinkemuError {
     File {
         /// Which.
         path: PathBuf,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A file of links that cannot be read.
@@ -64,15 +64,15 @@ pub enum LinkemuError {
     Refused {
         /// The link.
         name: String,
-        /// What it said.
+        /// Its message.
         problem: String,
     },
     /// The kernel refused something else.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
 }

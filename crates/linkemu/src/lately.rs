@@ -1,4 +1,4 @@
-//! What happened lately, so that a warning lapses when its cause has: counts of the running span of time and of the one before
+//! Recent counters, for warnings that lapse with their cause: counts of the running span of time and of the one before
 //! it. Begin at [`Lately::note`].
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How much later than due packets left: a histogram of bounded size. Begin at [`Lateness::note`].
+//! Delay of packets beyond their due time: a histogram of bounded size. Begin at [`Lateness::note`].
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const BUCKETS: usize = 2000;
 /// A packet later than this was late: the goal under load.
 pub const LATE: Duration = Duration::from_millis(1);
 
-/// How late packets were, since the last look at most of them.
+/// Delays of packets beyond their due time.
 #[derive(Debug)]
 pub(crate) struct Lateness {
     buckets: Vec<u64>,
@@ -19,7 +19,7 @@ pub(crate) struct Lateness {
     max: Duration,
 }
 
-/// What a histogram says. Percentiles are upper ends of buckets of 10 microseconds.
+/// Report of a histogram. Percentiles are upper ends of buckets of 10 microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LatenessReport {
     /// Packets that left.

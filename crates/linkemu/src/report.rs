@@ -1,4 +1,4 @@
-//! What a link tells of itself, and what it is asked: one JSON object a line on the control socket.
+//! Reports of a link, and requests to it: one JSON object a line on the control socket.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::lately::LatelyReport;
 use crate::lateness::LatenessReport;
 
-/// What a link is asked.
+/// Request to a link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -27,10 +27,10 @@ pub enum Request {
     Stop,
 }
 
-/// What it answers: a report, or why not.
+/// The answer: a report, or an error.
 pub type Answer = Result<Box<Report>, String>;
 
-/// What a link tells of itself.
+/// Report of a link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Its name.
@@ -47,20 +47,20 @@ pub struct Report {
     pub realtime: bool,
     /// Seconds since it began.
     pub uptime_s: f64,
-    /// What it could not do in time lately, or not at all; empty if all is well.
+    /// Recent warnings; empty if there are none.
     pub warnings: Vec<String>,
     /// From a to b, and from b to a.
     pub directions: [DirectionReport; 2],
 }
 
-/// What a direction tells of itself.
+/// Report of a direction.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DirectionReport {
     /// Where packets come from.
     pub from: String,
     /// Where they go to.
     pub to: String,
-    /// What differs from a link that changes nothing.
+    /// Settings that differ from a link that changes nothing.
     pub settings: BTreeMap<String, String>,
     /// Packets that wait for the wire now.
     pub queue_packets: usize,
@@ -70,15 +70,15 @@ pub struct DirectionReport {
     pub held: usize,
     /// The fates of packets.
     pub packets: Counters,
-    /// What the program around the link counted.
+    /// Counters of the program around the link.
     pub frames: FrameCounters,
-    /// How late packets left.
+    /// Delays of packets beyond their due time.
     pub late: LatenessReport,
-    /// What warnings that lapse are about: the last ten to twenty seconds; in the last report of a link, all its time.
+    /// Basis of warnings that lapse: the last ten to twenty seconds; in the last report of a link, all its time.
     pub lately: LatelyReport,
 }
 
-/// What the program around the link counts.
+/// Counters of the program around the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FrameCounters {
     /// Frames that came too fast to be taken.

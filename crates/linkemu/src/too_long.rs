@@ -1,4 +1,4 @@
-//! What a router does with a packet longer than the next link's MTU: fragments, or an ICMP message to its sender.
+//! A router's treatment of a packet longer than the next link's MTU: fragments, or an ICMP message to its sender.
 //!
 //! Answers nothing that must not be answered (RFC 1122, section 3.2.2: ICMP errors, fragments but the first, what went to
 //! many). Begin at [`answer`] and [`fragments`].
@@ -19,7 +19,7 @@ const OFFSET: u16 = 0x1fff;
 /// IP's numbers of ICMP.
 const ICMP: u8 = 1;
 const ICMP_V6: u8 = 58;
-/// What our answers have as TTL and hop limit.
+/// TTL and hop limit of our answers.
 const HOPS: u8 = 64;
 
 /// The frame that tells the sender of a packet about the MTU: as from the packet's destination, because the link has no address.

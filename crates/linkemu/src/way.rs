@@ -134,7 +134,7 @@ impl Way {
         })
     }
 
-    /// What it has to tell; `from` is the socket that its frames come by.
+    /// Returns its report; `from` is the socket that its frames come by.
     pub(crate) fn report(&mut self, names: [&str; 2], from: &mut FrameSocket) -> DirectionReport {
         let now = clock::now();
         let missed = from.missed().unwrap_or(self.frames.missed);
@@ -173,7 +173,7 @@ fn finished(delivery: Delivery<Held>) -> Vec<u8> {
     bytes
 }
 
-/// What a direction could not do in time, or not at all.
+/// Returns the warnings of a direction: things that it could not do in time, or not at all.
 pub(crate) fn warnings(direction: &DirectionReport) -> Vec<String> {
     let DirectionReport { from, to, frames, lately, packets, .. } = direction;
     let LatelyReport { seconds, packets: left, late: behind, max_us, missed } = *lately;

@@ -24,7 +24,7 @@ pub(crate) struct Weather {
 }
 
 impl Weather {
-    /// Whether the next packet is lost.
+    /// Reports whether the next packet is lost.
     pub(crate) fn loses(&mut self, loss: Loss, rng: &mut impl RngExt) -> bool {
         match loss {
             Loss::None => false,
@@ -37,7 +37,7 @@ impl Weather {
         }
     }
 
-    /// Whether it is bad for the next packet.
+    /// Reports whether it is bad for the next packet.
     fn turns(&mut self, begin: f64, end: f64, rng: &mut impl RngExt) -> bool {
         let turns = chance(if self.is_bad { end } else { begin }, rng);
         self.is_bad ^= turns;
@@ -79,7 +79,7 @@ fn normal(rng: &mut impl RngExt) -> f64 {
     radius * (std::f64::consts::TAU * rng.random::<f64>()).cos()
 }
 
-/// How much of the normal distribution lies below `z`, to 10⁻⁷ (Abramowitz and Stegun, 26.2.17).
+/// Returns the share of the normal distribution below `z`, to 10⁻⁷ (Abramowitz and Stegun, 26.2.17).
 fn share_below(z: f64) -> f64 {
     const TERMS: [f64; 5] = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
     let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());

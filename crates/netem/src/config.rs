@@ -1,8 +1,8 @@
-//! What one direction of a link is like.
+//! Settings of one direction of a link.
 
 use std::time::Duration;
 
-/// What one direction of a link is like. Lengths are those of the IP packet.
+/// Settings of one direction of a link. Lengths are those of the IP packet.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LaneConfig {
     /// Bits per second; 0 is infinitely fast.
@@ -15,9 +15,9 @@ pub struct LaneConfig {
     pub delay: Duration,
     /// By how much the delay varies: half the width for [`Distribution::Uniform`], else the standard deviation.
     pub jitter: Duration,
-    /// How the delay varies.
+    /// Distribution of the delay.
     pub distribution: Distribution,
-    /// How alike the delays of two packets in a row are: 0 (not at all) to 1, exclusive.
+    /// Correlation of the delays of two packets in a row: 0 to 1, exclusive.
     pub correlation: f64,
     /// Whether packets keep their order although the delay varies; if not, a packet may overtake another.
     pub keep_order: bool,
@@ -31,7 +31,7 @@ pub struct LaneConfig {
     pub loss_place: LossPlace,
     /// Probability that a packet is late by up to [`reorder_by`](Self::reorder_by).
     pub reorder: f64,
-    /// How late a reordered packet may be.
+    /// Greatest delay of a reordered packet.
     pub reorder_by: Duration,
     /// Probability that a packet comes twice.
     pub duplicate: f64,
@@ -52,7 +52,7 @@ pub struct LaneConfig {
 }
 
 impl LaneConfig {
-    /// What passes passes at once and whole.
+    /// Packets pass at once and whole.
     pub const TRANSPARENT: LaneConfig = LaneConfig {
         rate: 0,
         burst: 0,
@@ -130,7 +130,7 @@ pub enum LossPlace {
     OnTheWire,
 }
 
-/// How the delay varies about its mean.
+/// Distribution of the delay about its mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Distribution {
     /// Any value within the jitter is as likely as any other.

@@ -1,11 +1,11 @@
-//! What a direction of a link counts: each packet's fate.
+//! Counters of a direction of a link: each packet's fate.
 
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
 use crate::lane::LossCause;
 
-/// What a direction of a link counts, since it was made.
+/// Counters of a direction of a link, since it was made.
 ///
 /// Every packet offered is either lost, by one of the causes, or passes, perhaps twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

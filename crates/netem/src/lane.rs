@@ -27,7 +27,7 @@ pub struct Lane {
     latest: Time,
 }
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fate {
     /// It arrives.
@@ -53,7 +53,7 @@ pub enum LossCause {
     Room,
 }
 
-/// How a packet passes.
+/// Passage of a packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Passage {
     /// Its arrival.
@@ -209,7 +209,7 @@ impl Lane {
     }
 }
 
-/// How long so many bytes take.
+/// Returns the duration of so many bytes.
 fn wire_time(bytes: usize, rate: u64) -> Duration {
     let nanos = bytes as u128 * 8_000_000_000 / u128::from(rate.max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

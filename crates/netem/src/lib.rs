@@ -6,7 +6,7 @@
 //! same fates for the same inputs. Neither looks into a packet: flipping the bit, sending the ICMP message and marking are
 //! the caller's, who knows the headers. Settings in words, for flags and files, are in [`Spec`].
 //!
-//! What is decided once stays: a change of settings holds for the packets that come after it.
+//! Decisions are final: a change of settings holds for later packets.
 
 #![forbid(unsafe_code)]
 

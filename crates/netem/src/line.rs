@@ -36,7 +36,7 @@ pub struct Line<T> {
 /// A packet that comes out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delivery<T> {
-    /// What went in.
+    /// The packet as it came in.
     pub packet: T,
     /// When it was to come out.
     pub due: Time,
@@ -93,7 +93,7 @@ impl<T: Clone> Line<T> {
         }
     }
 
-    /// What it is like.
+    /// Returns its settings.
     pub fn config(&self) -> &LaneConfig {
         &self.config
     }
@@ -103,7 +103,7 @@ impl<T: Clone> Line<T> {
         self.config = config;
     }
 
-    /// What it counted.
+    /// Returns its counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

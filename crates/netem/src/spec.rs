@@ -18,9 +18,9 @@ const MTU_MIN: usize = 68;
 pub struct Key {
     /// Its name; files may write `_` for `-`.
     pub name: &'static str,
-    /// What stands for its value in help.
+    /// Placeholder of its value in help.
     pub value: &'static str,
-    /// What it means, and its default.
+    /// Its meaning, and its default.
     pub doc: &'static str,
     set: fn(&mut LaneConfig, &str) -> Result<(), String>,
     get: fn(&LaneConfig) -> String,
@@ -224,10 +224,10 @@ pub enum SpecError {
         key: &'static str,
         /// The value as it was written.
         value: String,
-        /// What is wrong, and what would be right.
+        /// The fault, and a correct form.
         problem: String,
     },
-    /// What is set does not go together.
+    /// Settings that conflict.
     #[error("{key}: {problem}")]
     Senseless {
         /// The key to change.
@@ -263,7 +263,7 @@ impl Spec {
         self.0.insert(key.to_owned(), Value::Text(value.to_owned()));
     }
 
-    /// Whether nothing is set.
+    /// Reports whether nothing is set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -29,7 +29,7 @@ struct Case {
     is_offloaded: bool,
 }
 
-/// What one end did, and the CPU time it took.
+/// Result of one end, and its CPU time.
 struct End {
     packets: u64,
     calls: u64,

@@ -25,7 +25,7 @@ pub struct LocalAddress {
     pub addr: IpAddr,
     /// Length of its subnet's prefix in bits.
     pub prefix_len: u8,
-    /// How far it is valid.
+    /// Its scope.
     pub scope: Scope,
     /// Index of its interface: the `source_ifindex` of a send.
     pub ifindex: u32,
@@ -92,7 +92,7 @@ impl LinkKind {
     }
 }
 
-/// How far an address is valid.
+/// Scope of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// Within an organisation: private IPv4 (RFC 1918, RFC 6598) and unique local IPv6 (RFC 4193).
@@ -102,7 +102,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// How far this address is valid.
+    /// Returns the scope of this address.
     pub fn of(addr: IpAddr) -> Scope {
         let is_private = match addr {
             IpAddr::V4(ip) => ip.is_private() || matches!(ip.octets(), [100, 64..=127, ..]),
@@ -175,7 +175,7 @@ impl AsRawFd for Monitor {
 
 impl Monitor {
     /// Starts to watch the calling thread's network namespace, leaving out interfaces by the beginning of their
-    /// names. What happens from now on is reported: list the addresses after opening the monitor.
+    /// names. Changes from now on are reported: list the addresses after opening the monitor.
     ///
     /// # Errors
     /// Those of netlink(7) sockets.

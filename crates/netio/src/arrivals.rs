@@ -4,7 +4,7 @@
 //! come by another one - its own way by the first is dead, or the address is on none of the links - the interface is left to
 //! the kernel's routes, as for any answer of TCP. Begin at [`Arrivals::towards`].
 //!
-//! Whoever hands what the packets carry on to a program asks [`Arrivals::came_by`], so that it can arrive there by the same one.
+//! A caller that hands packets' data on to a program asks [`Arrivals::came_by`], so that it arrives there by the same interface.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ const PAIRS_MAX: usize = 4096;
 
 type Pair = (IpAddr, IpAddr);
 
-/// What is remembered.
+/// Remembered state.
 #[derive(Default)]
 pub(crate) struct Arrivals {
     interfaces: BTreeMap<Pair, u32>,

@@ -51,7 +51,7 @@ impl Carriers {
         Carriers { udp, raw }
     }
 
-    /// Whether packets can be sent over the route: its carrier and address family are open.
+    /// Reports whether packets can be sent over the route: its carrier and address family are open.
     pub fn has(&self, route: &Route) -> bool {
         let pair = match route.carrier {
             Carrier::Udp { .. } => self.udp.as_ref().map(|udp| &udp.pair),
@@ -97,12 +97,12 @@ impl Carriers {
         self.register_places(registry, first, RAW_PLACES)
     }
 
-    /// Whether SCTP in UDP is open.
+    /// Reports whether SCTP in UDP is open.
     pub const fn has_udp(&self) -> bool {
         self.udp.is_some()
     }
 
-    /// Whether SCTP over IP is open.
+    /// Reports whether SCTP over IP is open.
     pub const fn has_raw(&self) -> bool {
         self.raw.is_some()
     }
@@ -180,7 +180,7 @@ impl Carriers {
         }
     }
 
-    /// Whether there is but one socket, for [`recv_waiting`](Self::recv_waiting).
+    /// Reports whether there is but one socket, for [`recv_waiting`](Self::recv_waiting).
     pub fn is_lone(&mut self) -> bool {
         self.pairs().flat_map(Pair::sockets).count() == 1
     }
@@ -217,7 +217,7 @@ impl Carriers {
         self.pairs().flat_map(Pair::sockets).for_each(Socket::close_gone);
     }
 
-    /// What was sent and received so far.
+    /// Returns the counters.
     pub fn counters(&self) -> CarrierCounters {
         CarrierCounters {
             udp: self.udp.as_ref().map(UdpCarrier::counters),

@@ -74,7 +74,7 @@ impl Control {
     }
 }
 
-/// What the control messages of a received packet say.
+/// Contents of a received packet's control messages.
 #[derive(Default, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// The packet's destination address: ours.

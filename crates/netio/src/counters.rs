@@ -1,4 +1,4 @@
-//! What a carrier has done so far.
+//! Counters of a carrier.
 
 use std::ops::AddAssign;
 
@@ -33,7 +33,7 @@ pub struct Counters {
     pub discarded: u64,
     /// ICMP reports read from the error queue and passed on.
     pub path_errors: u64,
-    /// What went wrong in sending.
+    /// Errors of sending.
     pub send_errors: SendErrors,
 }
 

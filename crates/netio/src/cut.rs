@@ -16,7 +16,7 @@ use crate::cmsg::Control;
 use crate::sockaddr::SockAddr;
 use crate::sys;
 
-/// What every IPv6 link takes (RFC 8200 section 5), in bytes.
+/// Least MTU of an IPv6 link (RFC 8200 section 5), in bytes.
 const MTU: usize = 1280;
 const IP_HEADER: usize = 40;
 const FRAGMENT_HEADER: usize = 8;
@@ -46,7 +46,7 @@ impl Default for Cutter {
 }
 
 impl Cutter {
-    /// Whether the kernel would send a packet with so many bytes of SCTP in more than one piece on the smallest link.
+    /// Reports whether the kernel would send a packet with so many bytes of SCTP in more than one piece on the smallest link.
     pub(crate) fn must_cut(length: usize) -> bool {
         length + UDP_HEADER + IP_HEADER > MTU
     }

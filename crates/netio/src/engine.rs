@@ -1,4 +1,4 @@
-//! What an engine wants sent in the carriers' words, and what they report of paths in its own.
+//! Conversion of an engine's packets for the carriers, and of their reports on paths for the engine.
 
 use base::Time;
 use sctp::{Endpoint, PathError, Transmit};
@@ -10,7 +10,7 @@ use crate::train::Train;
 const MTU_FALLBACK: u16 = 1280;
 
 impl<'a> Train<'a> {
-    /// What an engine has written into `packets`, from `start` on.
+    /// Returns the packets that an engine has written into `packets`, from `start` on.
     pub fn of(
         transmit: &Transmit,
         packets: &'a [u8],
@@ -39,7 +39,7 @@ impl SendError {
 }
 
 impl SendErrorKind {
-    /// What a refused send says about the path, if anything.
+    /// Returns a refused send's report about the path, if any.
     fn path_error(self) -> Option<PathError> {
         match self {
             SendErrorKind::NoRoute | SendErrorKind::NoCarrier => Some(PathError::NoRoute),

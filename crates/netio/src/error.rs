@@ -1,4 +1,4 @@
-//! What can go wrong: with a send call ([`SendError`]), and on the way to the peer ([`PathError`]).
+//! Errors of a send call ([`SendError`]), and on the path to the peer ([`PathError`]).
 
 use std::io;
 
@@ -12,10 +12,10 @@ use crate::cmsg::ExtendedError;
 pub struct SendError {
     /// The way the packet was to take.
     pub route: Route,
-    /// How many bytes of the call the kernel took before the error, in whole packets: `&bytes[sent..]`
+    /// Bytes of the call that the kernel took before the error, in whole packets: `&bytes[sent..]`
     /// is what is left.
     pub sent: usize,
-    /// What to do about it.
+    /// The recommended reaction.
     pub kind: SendErrorKind,
     /// The kernel's own error.
     pub source: io::Error,
@@ -76,7 +76,7 @@ impl From<SendError> for io::Error {
     }
 }
 
-/// What a router or the peer's host reported about a packet of ours (ICMP, ICMPv6).
+/// A report by a router or the peer's host about a packet of ours (ICMP, ICMPv6).
 ///
 /// Nothing here is authenticated: RFC 9260 section 10 asks to check the quoted ports and verification tag
 /// before believing it.
@@ -84,7 +84,7 @@ impl From<SendError> for io::Error {
 pub struct PathError<'a> {
     /// The way the packet was sent.
     pub route: Route,
-    /// What was reported.
+    /// The reported error.
     pub kind: PathErrorKind,
     /// The start of the SCTP packet that was sent, as far as the report quotes it; may be empty.
     pub quoted: &'a [u8],
@@ -102,7 +102,7 @@ pub enum PathErrorKind {
     },
 }
 
-/// What it is that cannot be reached.
+/// The unreachable destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreachable {
     /// The network: a router has no route.

@@ -56,11 +56,11 @@ pub struct Frame<'a> {
     pub bytes: &'a [u8],
     /// When the kernel saw it, since 1970; none if it did not say.
     pub seen_at: Option<Duration>,
-    /// What is still to be done to it.
+    /// Offloads still to be done on it.
     pub offload: Offload,
 }
 
-/// What a host left to its interface. Positions count from the first byte of the frame.
+/// Work that a host left to its interface. Positions count from the first byte of the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offload {
     /// The frame is several, to be cut: the kind, and the bytes of payload in each.
@@ -80,7 +80,7 @@ pub enum Segments {
     Unknown,
 }
 
-/// What became of frames that were to be sent.
+/// Outcome of sending frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SentFrames {
     /// Given to the interface.
@@ -119,7 +119,7 @@ impl FrameSocket {
         sys::interface_mtu(self.sending.as_fd(), self.ifindex)
     }
 
-    /// Whether the interface is up, so that frames can pass.
+    /// Reports whether the interface is up, so that frames can pass.
     ///
     /// # Errors
     /// When the interface is gone.
@@ -199,7 +199,7 @@ fn is_of_one_frame(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMSGSIZE | libc::ENOBUFS | libc::EINVAL))
 }
 
-/// What the control messages of a frame say.
+/// Contents of a frame's control messages.
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Said {
     seen_at: Option<Duration>,

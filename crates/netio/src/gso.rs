@@ -16,7 +16,7 @@ const INTERFACES_MAX: usize = 64;
 pub(crate) struct Refusals(BTreeMap<u32, u32>);
 
 impl Refusals {
-    /// Whether to try GSO over the interface now (0: the one the kernel chooses).
+    /// Reports whether to try GSO over the interface now (0: the one the kernel chooses).
     pub(crate) fn allow(&mut self, ifindex: u32) -> bool {
         let Some(left) = self.0.get_mut(&ifindex) else { return true };
         *left -= 1;
@@ -35,7 +35,7 @@ impl Refusals {
     }
 }
 
-/// How many bytes of packets of `segment_size` bytes go into one train: whole packets, one at least.
+/// Returns the bytes of a train of packets of `segment_size` bytes: whole packets, one at least.
 pub(crate) fn max_batch(segment_size: usize) -> usize {
     let segment_size = segment_size.max(1);
     segment_size * (TRAIN_BYTES_MAX / segment_size).clamp(1, SEGMENTS_MAX)

@@ -1,4 +1,4 @@
-//! What the C library's allocator keeps of memory that nobody uses.
+//! Limits on the unused memory that the C library's allocator keeps.
 
 #![allow(unsafe_code, reason = "calls of the C library, each with its SAFETY line")]
 

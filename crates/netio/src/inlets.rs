@@ -38,7 +38,7 @@ const CALLS_BEHIND_MAX: u8 = 16;
 /// A port of this host that sends nothing: discard. An inlet connected to it receives nothing more.
 const SILENT_PORT: u16 = 9;
 
-/// Whose a received packet is, as far as the one who takes it can tell. Only what belongs to an association makes its sender a
+/// The owner of a received packet, as far as its receiver can tell. Only a packet of an association makes its sender a
 /// busy peer ([`UdpCarrier::open_inlets`](crate::UdpCarrier::open_inlets)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
@@ -55,7 +55,7 @@ impl From<()> for Owner {
 }
 
 impl From<bool> for Owner {
-    /// Whether the packet belonged to an association.
+    /// Reports whether the packet belonged to an association.
     fn from(belonged: bool) -> Owner {
         if belonged { Owner::Association } else { Owner::Unknown }
     }
@@ -65,13 +65,13 @@ impl From<bool> for Owner {
 #[derive(Default)]
 pub(crate) struct Inlets {
     open: Vec<Inlet>,
-    /// Who leads by the majority vote of Boyer and Moore, and by how much.
+    /// The leader by the majority vote of Boyer and Moore, and its lead.
     leader: Option<(Route, u32)>,
 }
 
 struct Inlet {
     socket: Socket,
-    /// Whose packets it gets; none while it only has to be emptied.
+    /// The route whose packets it gets; none while it only has to be emptied.
     route: Option<Route>,
     /// Calls in which it still waits for the main socket at most.
     calls_behind: u8,
@@ -96,7 +96,7 @@ impl Inlets {
         };
     }
 
-    /// Whether inlet `n` is to be read in this call, in which the main socket was left empty or not.
+    /// Reports whether inlet `n` is to be read in this call, in which the main socket was left empty or not.
     pub(crate) fn is_next(&mut self, n: usize, main_is_empty: bool) -> bool {
         let Some(inlet) = self.open.get_mut(n) else { return false };
         inlet.calls_behind = if main_is_empty { 0 } else { inlet.calls_behind.saturating_sub(1) };

@@ -18,7 +18,7 @@ pub struct KernelSctp {
     pub sign: PathBuf,
 }
 
-/// Whether the kernel's own SCTP is active; if so, its text tells the user what to do.
+/// Reports whether the kernel's own SCTP is active; if so, its text tells the user what to do.
 ///
 /// Native SCTP (protocol 132) and the kernel's stack exclude each other on one host; SCTP in UDP is not
 /// affected, unless the sysctl `net.sctp.udp_port` is set to the same port.

@@ -21,7 +21,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Receive calls of one dump at most: enough for a hundred thousand links.
 const DUMP_CALLS_MAX: usize = 10_000;
 
-/// What to list.
+/// Contents of the list.
 #[derive(Clone, Copy)]
 pub(crate) enum Dump {
     Links,
@@ -115,7 +115,7 @@ impl Netlink {
         Err(io::Error::other("the kernel's list does not end"))
     }
 
-    /// Whether anything has come; throws it away. For a socket that does not block.
+    /// Reports whether anything has come; throws it away. For a socket that does not block.
     pub(crate) fn has_news(&mut self) -> bool {
         let mut has_news = false;
         for _ in 0..DUMP_CALLS_MAX {
@@ -170,7 +170,7 @@ fn error_of(message: &[u8]) -> io::Error {
     io::Error::from_raw_os_error(code.map_or(libc::EBADMSG, |code| -i32::from_ne_bytes(code)))
 }
 
-/// What a receive call met.
+/// Result of a receive call.
 pub(crate) struct Taken {
     /// The end of a dump.
     pub(crate) is_done: bool,

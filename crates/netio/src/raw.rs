@@ -36,7 +36,7 @@ impl RawCarrier {
 
     /// Lets long trains pass by most of the kernel's IP from now on, through a packet socket, wherever the kernel would do
     /// nothing with them but pass them on: no nftables chain for IP but those of `own_table`, no iptables, no IPsec policy, a
-    /// plain route to a neighbour it knows. What is not so, or no longer, goes the usual way by itself. Not seen by such
+    /// plain route to a neighbour it knows. Any other packet goes the usual way by itself. Not seen by such
     /// packets: rules that come while a train is being sent, and filters of a cgroup until the next train that goes the usual
     /// way (one in 64), after which [`SendErrorKind::Forbidden`](crate::SendErrorKind::Forbidden) tells of them.
     ///
@@ -93,7 +93,7 @@ impl RawCarrier {
         self.pair.take_errors(&mut f)
     }
 
-    /// What was sent and received so far, both families together.
+    /// Returns the counters of both families together.
     pub fn counters(&self) -> Counters {
         let mut counters = self.pair.counters();
         counters += self.by_shortcut;

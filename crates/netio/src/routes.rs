@@ -13,7 +13,7 @@ use crate::netlink::Netlink;
 /// A route that a packet would take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundRoute {
-    /// How many bits of the destination decided: 0 for a default route.
+    /// Length of the matching prefix in bits: 0 for a default route.
     pub prefix_len: u8,
     /// Whether the packet goes to a router first; else the destination is a neighbour.
     pub has_gateway: bool,
@@ -53,7 +53,7 @@ impl Routes {
     }
 }
 
-/// Whether the kernel's error means that no route leads there, or none from there.
+/// Reports whether the kernel's error means that no route leads there, or none from there.
 fn is_no_route(error: &io::Error) -> bool {
     let codes = [
         libc::ENETUNREACH,

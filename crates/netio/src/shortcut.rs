@@ -40,7 +40,7 @@ const TRAINS_PER_LOOK: u32 = 1024;
 /// Next hops remembered at most; beyond that the memory starts anew.
 const HOPS_MAX: usize = 256;
 
-/// What tells of changes to neighbours, links, addresses, routes and rules.
+/// Groups that report changes to neighbours, links, addresses, routes and rules.
 const ROUTE_GROUPS: libc::c_int = libc::RTMGRP_NEIGH
     | libc::RTMGRP_LINK
     | libc::RTMGRP_IPV4_IFADDR
@@ -57,7 +57,7 @@ pub(crate) struct Hops {
 }
 
 impl Default for Hops {
-    /// What RFC 1700 recommends, and Linux does unless told otherwise.
+    /// The value that RFC 1700 recommends, and Linux's default.
     fn default() -> Hops {
         Hops { v4: 64, v6: 64 }
     }
@@ -144,7 +144,7 @@ impl Shortcut {
     }
 }
 
-/// How many bytes went, and what stopped the rest.
+/// Sends; returns the number of bytes sent, and the error that stopped the rest.
 fn send_all(socket: &Socket, to: &NextHop, train: &Train<'_>, hops: Hops) -> (usize, io::Result<()>) {
     let size = train.segment_size;
     let header = |route: &Route, ecn: Ecn, length: usize| Header::new(route, ecn, hops, length);

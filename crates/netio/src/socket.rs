@@ -37,7 +37,7 @@ pub const ERRORS_PER_CALL: usize = 64;
 const SLOTS: usize = 16;
 /// The longest datagram that IP can carry.
 const SLOT_BYTES: usize = 65_535;
-/// How long a `recv` that waits does so; the kernel rounds it up to its tick.
+/// Timeout of a waiting `recv`; the kernel rounds it up to its tick.
 pub const PATIENCE: Duration = Duration::from_millis(10);
 /// Tries of one call, as each may only return the pending error of an earlier packet.
 const ATTEMPTS: usize = 4;
@@ -56,7 +56,7 @@ pub(crate) enum Sharing {
     Yes,
 }
 
-/// What a `recv` call has done.
+/// Result of a `recv` call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
     /// SCTP packets delivered.
@@ -251,7 +251,7 @@ impl Socket {
         Ok(())
     }
 
-    /// What to tell of a failed call; one whose packet was too long, with the MTU that the interface has now.
+    /// Returns the error of a failed call; if the packet was too long, with the interface's current MTU.
     fn fail(&self, train: &Train<'_>, sent: usize, source: io::Error) -> SendError {
         let mut kind = SendErrorKind::of(&source);
         if let (SendErrorKind::TooLarge { mtu }, Some(ifindex)) = (&mut kind, train.source_ifindex) {
@@ -490,7 +490,7 @@ impl Socket {
     }
 }
 
-/// What the packets of one send call have in common.
+/// Common properties of the packets of one send call.
 struct Shipment {
     to: SockAddr,
     ifindex: u32,

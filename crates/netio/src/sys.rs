@@ -55,7 +55,7 @@ impl Slot {
         &self.control.0[..self.control_len.min(self.control.0.len())]
     }
 
-    /// Whether the datagram or its control messages did not fit.
+    /// Reports whether the datagram or its control messages did not fit.
     pub(crate) fn is_truncated(&self) -> bool {
         self.flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0
     }

@@ -1,4 +1,4 @@
-//! What a send call is given.
+//! Arguments of a send call.
 
 use base::{Ecn, Route};
 

@@ -99,7 +99,7 @@ impl UdpCarrier {
         self.pair.take_errors(&mut f)
     }
 
-    /// What was sent and received so far, both families together.
+    /// Returns the counters of both families together.
     pub fn counters(&self) -> Counters {
         self.pair.counters()
     }

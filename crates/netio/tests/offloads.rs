@@ -9,7 +9,7 @@ use common::*;
 use netio::Counters;
 use wire::{ChecksumMode, Chunk, CommonHeader, Data, Packet, PacketWriter, Ppid, Ssn, StreamId, Tsn};
 
-/// What an interface without offloads hands on is what a wire would carry.
+/// An interface without offloads passes on the packets that a wire would carry.
 const WITHOUT_GSO: &str = "ethtool -K left tso off gso off tx off sg off tx-udp-segmentation off";
 /// Else a train crosses a veth in one piece and there is nothing for GRO to do.
 const WITHOUT_HARDWARE_SEGMENTATION: &str = "ethtool -K left tso off tx-udp-segmentation off";

@@ -1,38 +1,41 @@
-//! Whether to wait for a packet awake: a processor that sleeps takes longer to wake up than many a peer takes to answer.
+//! Decides when to busy-poll for a packet: a sleeping processor takes longer to wake up than many a peer takes
+//! to answer.
 //!
-//! Waiting awake pays where the peer runs meanwhile, and harms where it wants this very processor; nobody tells which. So it
-//! is tried, and after each failure left alone for sixteen times as many waits as after the one before: fewer than a hundredth
-//! of the waits may fail, or the 99th percentile shows it. Begin with [`Awake::is_worth_it`].
+//! Busy polling pays if the peer runs meanwhile, and harms if it needs this very processor; nothing reports
+//! which. So polling is tried, and after each failure suspended for sixteen times as many waits as before:
+//! fewer than one wait in a hundred may fail, or the 99th percentile shows it. Begin with
+//! [`Awake::is_worth_it`].
 
 use std::time::Duration;
 
-/// How long to wait awake: about what it takes to put a virtual processor to sleep and to wake it up.
+/// Duration of busy polling: about the time to put a virtual processor to sleep and wake it up.
 pub(crate) const AWAKE: Duration = Duration::from_micros(50);
-/// Waits asleep after the first failure.
+/// Sleeping waits after the first failure.
 const PAUSE_MIN: u32 = 16;
-/// Waits asleep between two tries at most: where both ends sleep a try of one fails often, so it must not be rare.
+/// Maximum number of sleeping waits between two tries: if both ends sleep, a single end's try often fails, so
+/// tries must not be rare.
 const PAUSE_MAX: u32 = 1 << 10;
-/// By how much each failure makes the pause longer, and each success shorter.
+/// Factor by which each failure lengthens the pause, and each success shortens it.
 const FACTOR: u32 = 16;
 
-/// The experience so far.
+/// The results so far.
 #[derive(Debug, Default)]
 pub(crate) struct Awake {
-    /// Waits asleep before the next try.
+    /// Sleeping waits left before the next try.
     left: u32,
-    /// How many there were before this one; zero after a success.
+    /// Length of the current pause; zero after a success.
     pause: u32,
 }
 
 impl Awake {
-    /// Whether to try it now; asked once for each wait.
+    /// Reports whether to try it now; called once for each wait.
     pub(crate) fn is_worth_it(&mut self) -> bool {
         let is_due = self.left == 0;
         self.left = self.left.saturating_sub(1);
         is_due
     }
 
-    /// A try ended with a packet, or without.
+    /// Notes the end of a try, with or without a packet.
     pub(crate) fn note(&mut self, came: bool) {
         self.pause = match came {
             true => self.pause / FACTOR,
@@ -46,7 +49,8 @@ impl Awake {
 mod tests {
     use super::*;
 
-    /// How many of so many waits were awake, if a packet comes in those that `comes` says.
+    /// Returns the number of busy-polling waits out of `waits`, if a packet comes in those that `comes`
+    /// selects.
     fn tries(waits: u32, comes: impl Fn(u32) -> bool) -> u32 {
         let mut awake = Awake::default();
         let mut tries = 0;

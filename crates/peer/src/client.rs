@@ -1,7 +1,8 @@
-//! A client's book-keeping: what to send next, what must come back. Knows no socket, no clock and no SCTP.
+//! A client's bookkeeping: the next message to send, and the messages due back. It knows no socket, no clock
+//! and no SCTP.
 //!
-//! Invariant: a message is sent once and waited for until it came back once, in its stream's order unless it was sent
-//! without order. Begin with [`Client::new`].
+//! Invariant: each message is sent once and expected back once, in its stream's order unless it was sent
+//! unordered. Begin with [`Client::new`].
 
 use crate::content;
 use crate::options::Load;
@@ -13,21 +14,21 @@ use thiserror::Error;
 /// A message did not come back as it was sent.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum Mismatch {
-    /// Sent in order, came back without; or the other way round.
+    /// Sent ordered, returned unordered, or the reverse.
     #[error("a message of stream {0} came back ordered otherwise than it was sent")]
     Ordering(u16),
-    /// Not the next message of its stream, or changed.
+    /// Not the next message of its stream, or modified.
     #[error("a message of stream {0} came back changed or out of order")]
     Content(u16),
 }
 
-/// What was sent and what came back.
+/// Sent and returned messages.
 #[derive(Debug)]
 pub struct Client {
     load: Load,
     sent: usize,
     back: usize,
-    /// By stream: the numbers that were sent and did not come back yet.
+    /// Numbers by stream of messages sent and not yet returned.
     waiting: BTreeMap<u16, VecDeque<usize>>,
     next_at: Time,
     last_back: Time,
@@ -48,28 +49,28 @@ impl Client {
         }
     }
 
-    /// The message to send now, and its stream.
+    /// Returns the message to send now, with its stream.
     pub fn next(&self, now: Time) -> Option<(u16, Vec<u8>)> {
         (self.is_willing() && now >= self.next_at)
             .then(|| (self.next_stream(), content(self.sent, self.load.size)))
     }
 
-    /// When [`next`](Client::next) has something though nothing comes back meanwhile.
+    /// Returns the time at which [`next`](Client::next) has a message even if nothing comes back before.
     pub fn wakes_at(&self) -> Time {
         if self.is_willing() { self.next_at } else { Time::NEVER }
     }
 
-    /// The message that [`next`](Client::next) gave was taken.
+    /// Notes that the message from [`next`](Client::next) was accepted.
     pub fn on_sent(&mut self, now: Time) {
         self.waiting.entry(self.next_stream()).or_default().push_back(self.sent);
         self.sent += 1;
         self.next_at = now + Duration::from_secs_f64(self.load.gap.max(0.0));
     }
 
-    /// A message came back.
+    /// Notes a returned message.
     ///
     /// # Errors
-    /// When it is none that was due.
+    /// When it was not due.
     pub fn on_back(
         &mut self,
         stream: u16,
@@ -91,17 +92,17 @@ impl Client {
         Ok(())
     }
 
-    /// Whether everything came back.
+    /// Reports whether everything came back.
     pub fn is_done(&self) -> bool {
         self.back == self.load.count
     }
 
-    /// How many messages came back.
+    /// Returns the number of returned messages.
     pub fn back(&self) -> usize {
         self.back
     }
 
-    /// The longest time in which nothing came back.
+    /// Returns the longest time without a returned message.
     pub fn longest_silence(&self) -> Duration {
         self.longest_silence
     }

@@ -1,7 +1,8 @@
-//! The shell around the engine: sockets, clock and poll of one peer. Decides nothing.
+//! The shell around the engine: sockets, clock and poll of one peer. It makes no decisions.
 //!
-//! Invariant: while a batch of packets waits for room in a send buffer, no other is asked of the engine. Begin with
-//! [`Host::open`]; then call [`Host::turn`] until done, and act on [`Host::engine`]'s events between the turns.
+//! Invariant: while a batch of packets waits for room in a send buffer, the engine is not asked for another.
+//! Begin with [`Host::open`]; then call [`Host::turn`] until done, and handle [`Host::engine`]'s events between
+//! the turns.
 
 mod waiting;
 
@@ -21,15 +22,16 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::{Duration, Instant};
 
-/// Octets of packets that go to the kernel in one call.
+/// Maximum octets of packets passed to the kernel in one call.
 const BATCH: usize = 64 * 1024;
-/// Calls to the receive function in one turn and socket at most.
+/// Maximum calls to the receive function per turn and socket.
 const RECEIVES_PER_TURN: usize = 16;
 
-/// Packets sent and received between two waits that show no bulk transfer: that goes better in batches, so it waits asleep.
+/// Packets sent and received between two waits, up to which there is no bulk transfer. A bulk transfer is
+/// better served in batches, so it waits asleep.
 const FEW_PACKETS: usize = 4;
 
-/// The error detection method "SCTP over DTLS" (RFC 9653 section 4), the only one there is.
+/// The error detection method "SCTP over DTLS" (RFC 9653 section 4), the only one so far.
 const EDMID_DTLS: u32 = 1;
 
 /// Sockets, engine, clock.
@@ -42,24 +44,24 @@ pub struct Host {
     poll: Poll,
     ready: Events,
     start: Instant,
-    /// Which sockets may have packets, by their tokens.
+    /// Sockets that may have packets, by token.
     unread: [bool; Carriers::TOKENS],
     batch: Box<[u8]>,
-    /// What of the batch waits for room, from which octet on.
+    /// The part of the batch that waits for room: the batch and its first unsent octet.
     waiting: Option<(Transmit, usize)>,
-    /// The way to the other shards of this host, if there are any.
+    /// Mailboxes of this host's other shards, if any.
     post: Option<Post>,
     trace: Option<TraceFile>,
-    /// Whether the last wait ended by a packet: then the next one is likely to come soon, too.
+    /// Set if the last wait ended with a packet: the next one is then likely to come soon.
     is_lively: bool,
     /// Packets sent and received since the last wait began.
     packets: usize,
     awake: Awake,
-    /// Whether the kernel hands over each packet alone: over IP, that is.
+    /// Set if the kernel delivers each packet singly, as over IP.
     come_singly: bool,
 }
 
-/// Lets INITs in that ask for the one port.
+/// Accepts INITs for the one port.
 struct Door {
     port: Option<u16>,
     local_addresses: Vec<IpAddr>,
@@ -76,10 +78,10 @@ impl Listener for Door {
 }
 
 impl Host {
-    /// Opens the carrier in the calling thread's network namespace; accepts associations at `port`, if given.
+    /// Opens the carrier in the calling thread's network namespace; accepts associations on `port`, if given.
     ///
     /// # Errors
-    /// When the UDP port is taken, rights are missing, or the kernel's own SCTP would answer in our place.
+    /// When the UDP port is in use, privileges are missing, or the kernel's own SCTP would answer in our place.
     pub fn open(options: &Options, port: Option<u16>) -> Result<Host> {
         let (mut udp, mut raw) = (None, None);
         if options.carrier.has_udp() {
@@ -92,7 +94,7 @@ impl Host {
             }
             let mut opened = RawCarrier::open().context("IP protocol 132 (needs root)")?;
             if !options.no_shortcuts {
-                // Without them it is only slower.
+                // A failure only makes it slower.
                 let _ = opened.take_shortcuts(None);
             }
             raw = Some(opened);
@@ -101,8 +103,8 @@ impl Host {
         Host::around(options, port, carriers, Poll::new()?, Shard::WHOLE)
     }
 
-    /// Opens `count` hosts on one UDP port, each for its part of the associations and for a thread of its own; they hand
-    /// packets on to each other.
+    /// Opens `count` hosts on one UDP port, each with its share of the associations and for its own thread;
+    /// they forward packets to each other.
     ///
     /// # Errors
     /// As [`Host::open`].
@@ -158,12 +160,13 @@ impl Host {
         })
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub fn now(&self) -> Time {
         since(self.start)
     }
 
-    /// Sends what the engine has, waits until `wake` at most for packets or timers, and feeds the engine.
+    /// Sends the engine's packets, waits for packets or timers until `wake` at the latest, and feeds the
+    /// engine.
     ///
     /// # Errors
     /// Those of epoll_wait(2) and recvmmsg(2), and of write(2) to the trace.
@@ -191,10 +194,10 @@ impl Host {
         Ok(())
     }
 
-    /// Waits until `until` at most for a socket to read.
+    /// Waits until a socket is readable, or `until` at the latest.
     fn wait(&mut self, until: Time) -> Result<()> {
         let wait = if self.unread.contains(&true) { Duration::ZERO } else { until.since(self.now()) };
-        // A millisecond is the poll's grain: rounding up spares turns in which no timer is due yet.
+        // The poll has millisecond granularity: rounding up avoids turns before any timer is due.
         let wait = wait.min(Duration::from_secs(60)).as_micros().div_ceil(1000);
         let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
         match self.poll.poll(&mut self.ready, Some(wait)) {
@@ -202,7 +205,7 @@ impl Host {
             _ => {}
         }
         for event in &self.ready {
-            // The one token beyond the sockets' wakes for mail, which each turn reads.
+            // The one token beyond the sockets' is for mail, which each turn reads.
             if let Some(unread) = self.unread.get_mut(event.token().0) {
                 *unread = true;
             }
@@ -210,15 +213,15 @@ impl Host {
         Ok(())
     }
 
-    /// Feeds the engine what other shards have handed on.
+    /// Feeds the engine the packets that other shards forwarded.
     fn read_mail(&mut self, now: Time) {
         while let Some(mail) = self.post.as_ref().and_then(Post::next) {
             self.engine.handle_datagram(now, &mail.route, mail.ecn, &mail.packet, &mut self.door);
         }
     }
 
-    /// Feeds the engine what has come to the socket at this place; edges are reported once, so what must wait for the
-    /// next turn stays noted as unread.
+    /// Feeds the engine the packets of the socket with index `place`. Polling is edge-triggered, so a socket
+    /// with remaining packets stays marked as unread.
     fn receive(&mut self, now: Time, place: usize) -> Result<()> {
         for _ in 0..RECEIVES_PER_TURN {
             let (engine, door, post) = (&mut self.engine, &mut self.door, &self.post);
@@ -243,7 +246,7 @@ impl Host {
         Ok(())
     }
 
-    /// Tells the engine what ICMP says.
+    /// Passes ICMP errors to the engine.
     fn take_errors(&mut self) {
         let (now, engine) = (self.now(), &mut self.engine);
         self.carriers.take_errors(|error| {
@@ -263,7 +266,7 @@ impl Host {
         }
     }
 
-    /// Sends one batch; false if the send buffer is full.
+    /// Sends one batch; returns false if the send buffer is full.
     fn send(&mut self, now: Time, batch: Transmit, start: usize) -> bool {
         self.packets += (batch.len - start).div_ceil(batch.segment_size);
         let owner = self.interfaces.iter().find(|address| address.addr == batch.route.local);
@@ -278,7 +281,7 @@ impl Host {
     }
 }
 
-/// What a peer asks for, and grants.
+/// Returns the configuration of a peer's associations.
 pub(crate) fn association_config(options: &Options) -> AssociationConfig {
     let timing = if options.short_timers {
         Timing {
@@ -326,7 +329,7 @@ fn auth_config(hmac: u8) -> AuthConfig {
     }
 }
 
-/// All addresses of the calling thread's network namespace by which others may reach it.
+/// Returns all reachable addresses of the calling thread's network namespace.
 ///
 /// # Errors
 /// When the kernel does not list them.
@@ -335,7 +338,7 @@ pub fn own_addresses() -> Result<Vec<IpAddr>> {
     Ok(found.into_iter().map(|address| address.addr).collect())
 }
 
-/// The ways that a client's INIT goes.
+/// Returns the routes of a client's INIT.
 pub(crate) fn init_routes(options: &Options, remote: IpAddr) -> Vec<Route> {
     let udp = options.carrier.has_udp().then_some(Carrier::Udp { peer_port: options.peer_udp_port });
     let ip = options.carrier.has_ip().then_some(Carrier::Ip);
@@ -348,7 +351,7 @@ fn clock() -> Instant {
     Instant::now()
 }
 
-/// Time since a moment.
+/// Returns the time since a moment.
 fn since(start: Instant) -> Time {
     Time::from_nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }

@@ -1,8 +1,8 @@
 //! An SCTP peer for tests and measurements, on the project's own stack: echo server, client, bulk, pings.
 //!
-//! What it sends is known to the other end and the judge, octet by octet: the peers on other stacks
-//! (`tests/kernel-sctp/kernel_peer.py` and `usrsctp_peer.c`) send the same content and print the same digest. Refuses
-//! messages beyond 4 MiB. Begin with [`modes::run`]; another program may hold a [`talk::Talk`].
+//! The other end and the judge know its messages, octet by octet: the peers on other stacks
+//! (`tests/kernel-sctp/kernel_peer.py` and `usrsctp_peer.c`) send the same content and print the same digest.
+//! It rejects messages beyond 4 MiB. Begin with [`modes::run`]; another program may use a [`talk::Talk`].
 
 #![forbid(unsafe_code)]
 
@@ -20,14 +20,14 @@ mod trace_file;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// Message `number` of `size` octets: at each position, (`number` · 31 + position · 7) mod 256.
+/// Returns message `number` of `size` octets: at each position, (`number` · 31 + position · 7) mod 256.
 pub fn content(number: usize, size: usize) -> Vec<u8> {
     let octet =
         |position: usize| (number.wrapping_mul(31).wrapping_add(position.wrapping_mul(7)) & 0xff) as u8;
     (0..size).map(octet).collect()
 }
 
-/// SHA-256, in hexadecimal, of the first `count` messages of `size` octets, one after another.
+/// Returns the SHA-256, in hexadecimal, of the first `count` messages of `size` octets, one after another.
 pub fn digest(count: usize, size: usize) -> String {
     let mut hash = Sha256::new();
     (0..count).for_each(|number| hash.update(content(number, size)));

@@ -1,7 +1,7 @@
-//! What a peer does to be measured: sends and receives in bulk, answers, pings, connects again and again.
+//! Modes for measurements: a peer sends and receives in bulk, answers, pings, connects repeatedly.
 //!
-//! Prints figures on standard output, in the words that `bulk` and `usrsctp_bench` of crate `testbed` use. Keeps no message:
-//! what it receives is counted and dropped, or sent back. Begin with [`receive`] and [`send`].
+//! It prints figures on standard output, in the format of `bulk` and `usrsctp_bench` of crate `testbed`. It
+//! keeps no message: received ones are counted and dropped, or sent back. Begin with [`receive`] and [`send`].
 
 use crate::host::{Host, association_config};
 use crate::modes::{
@@ -18,8 +18,8 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-/// Accepts one association and counts what comes until it ends; prints "BYTES MICROSECONDS", the time from the first to
-/// the last of them. With a limit in `seconds` it leaves that long after the first, without a word to the peer.
+/// Accepts one association and counts its bytes until it ends; prints "BYTES MICROSECONDS", the time from the
+/// first to the last of them. With a limit, it leaves `seconds` after the first, without notice to the peer.
 ///
 /// # Errors
 /// When sockets fail, or the association does not end by SHUTDOWN.
@@ -48,10 +48,11 @@ pub(crate) fn receive(options: &Options, port: u16, seconds: Option<f64>) -> Res
     Ok(())
 }
 
-/// Sends messages of `size` bytes for some seconds, as fast as the association takes them, then ends it.
+/// Sends messages of `size` bytes for some seconds, as fast as the association accepts them, then shuts it
+/// down.
 ///
 /// # Errors
-/// When sockets fail, or the association ends otherwise.
+/// When sockets fail, or the association does not end by SHUTDOWN.
 pub(crate) fn send(options: &Options, remote: IpAddr, port: u16, seconds: f64, size: usize) -> Result<()> {
     let mut host = Host::open(options, None)?;
     let id = connect(&mut host, options, remote, port)?;
@@ -71,7 +72,7 @@ pub(crate) fn send(options: &Options, remote: IpAddr, port: u16, seconds: f64, s
     linger(&mut host)
 }
 
-/// Hands the message over until the send buffer is full.
+/// Sends the message repeatedly until the send buffer is full.
 fn fill(host: &mut Host, id: AssociationId, message: &Bytes) -> Result<()> {
     let now = host.now();
     loop {
@@ -90,7 +91,7 @@ struct Talk {
     held: Option<Whole>,
 }
 
-/// Accepts any number of associations and sends every message back, for ever.
+/// Accepts any number of associations and sends every message back, forever.
 ///
 /// # Errors
 /// When sockets fail. An association that ends badly is only forgotten.
@@ -100,7 +101,7 @@ pub(crate) fn serve(options: &Options, port: u16, shards: NonZeroU8) -> Result<(
         _ => Host::open_shards(options, port, shards)?,
     };
     println!("listening");
-    // Each ends by an error only; the first one ends the program.
+    // A host ends only with an error; the first one ends the program.
     let (tell, failure) = std::sync::mpsc::channel();
     for host in hosts {
         let tell = tell.clone();
@@ -109,7 +110,7 @@ pub(crate) fn serve(options: &Options, port: u16, shards: NonZeroU8) -> Result<(
     failure.recv()?
 }
 
-/// Answers all associations of one host, for ever.
+/// Answers all associations of one host, forever.
 fn answer_all(mut host: Host) -> Result<()> {
     let mut talks: BTreeMap<AssociationId, Talk> = BTreeMap::new();
     loop {
@@ -129,8 +130,8 @@ fn answer_all(mut host: Host) -> Result<()> {
     }
 }
 
-/// Sends back what has come, as far as the send buffer takes it. What cannot be sent is dropped: most often the peer has ended its
-/// association, and others go on.
+/// Sends received messages back, as far as the send buffer accepts them. Messages that cannot be sent are
+/// dropped: usually the peer has ended its association, and others continue.
 fn answer(host: &mut Host, id: AssociationId, talk: &mut Talk) {
     while let Some(message) = talk.held.take().or_else(|| talk.inbox.next(host, id)) {
         if try_send(host, id, &message) == Err(SendError::WouldBlock) {
@@ -140,7 +141,7 @@ fn answer(host: &mut Host, id: AssociationId, talk: &mut Talk) {
     }
 }
 
-/// Sends a message and waits until it is back, again and again; prints each round trip in microseconds.
+/// Sends a message and waits for its return, repeatedly; prints each round trip in microseconds.
 ///
 /// # Errors
 /// When sockets fail, or the association ends early.
@@ -170,7 +171,7 @@ pub(crate) fn ping(options: &Options, remote: IpAddr, port: u16, count: usize, s
     Ok(())
 }
 
-/// Connects, sends a message and waits until it is back; prints how long that took from the start, in microseconds.
+/// Connects, sends a message and waits for its return; prints the time from the start, in microseconds.
 ///
 /// # Errors
 /// When sockets fail, or the association ends early.
@@ -197,11 +198,11 @@ pub(crate) fn first(options: &Options, to: (IpAddr, u16), size: usize, with_cook
     Ok(())
 }
 
-/// Sets associations up one after the other and shuts each, not waiting until a shutdown is complete, as connect(2) and
-/// close(2) do; prints "COUNT MICROSECONDS".
+/// Sets up associations one after the other and shuts each down without waiting for the end of the shutdown, as
+/// connect(2) and close(2) do; prints "COUNT MICROSECONDS".
 ///
 /// # Errors
-/// When sockets fail, or an association does not come up.
+/// When sockets fail, or an association is not established.
 pub(crate) fn connects(options: &Options, remote: IpAddr, port: u16, count: usize) -> Result<()> {
     let mut host = Host::open(options, None)?;
     let start = host.now();
@@ -230,7 +231,7 @@ pub(crate) fn connects(options: &Options, remote: IpAddr, port: u16, count: usiz
     Ok(())
 }
 
-/// Forgets an association that has ended well; true if this event says so.
+/// Forgets an association that ended gracefully; returns true if this event reports that.
 fn forget_closed(host: &mut Host, id: AssociationId, event: &Event) -> Result<bool> {
     let over = is_over(event)?;
     if over {

@@ -1,4 +1,4 @@
-//! What a peer does with its association: echo, or client; what is measured is in `measure`. Begin with [`run`].
+//! The modes of a peer, echo and client; `measure` has those for measurements. Begin with [`run`].
 
 use crate::client::Client;
 use crate::digest;
@@ -17,17 +17,17 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Ports that associations begin from: the dynamic ones of RFC 6335 section 6.
+/// Source ports of associations: the dynamic ones of RFC 6335 section 6.
 const EPHEMERAL_PORTS: RangeInclusive<u16> = 49_152..=65_535;
-/// How many of them are tried.
+/// Number of ports to try.
 const PORTS_TRIED: usize = 64;
-/// How long we stay after the end, to answer the peer's last packet once more if our answer was lost.
+/// Time to stay after the end, to answer a retransmission of the peer's last packet if our answer was lost.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Does what the command line says, to the end of one association.
+/// Runs the mode on the command line, to the end of one association.
 ///
 /// # Errors
-/// When sockets fail, the association does not end by SHUTDOWN, or what came back is not what was sent.
+/// When sockets fail, the association does not end by SHUTDOWN, or returned messages differ from the sent ones.
 pub fn run(options: &Options) -> Result<()> {
     match options.mode {
         Mode::Echo { port } => echo(options, port),
@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// The next whole message of an association; what a long one brings in parts is gathered here.
+/// Reassembles the parts of an association's next message.
 #[derive(Default)]
 pub(crate) struct Inbox {
     parts: BytesMut,
@@ -61,7 +61,7 @@ pub(crate) struct Whole {
 }
 
 impl Inbox {
-    /// Takes it from the association, if it is there.
+    /// Returns the next whole message of the association, if there is one.
     pub(crate) fn next(&mut self, host: &mut Host, id: AssociationId) -> Option<Whole> {
         loop {
             let now = host.now();
@@ -79,7 +79,7 @@ impl Inbox {
     }
 }
 
-/// Whether the message was taken; false if it must be offered again.
+/// Sends the message; returns false if it must be offered again.
 pub(crate) fn offer(host: &mut Host, id: AssociationId, message: &Whole) -> Result<bool> {
     match try_send(host, id, message) {
         Ok(()) => Ok(true),
@@ -88,14 +88,14 @@ pub(crate) fn offer(host: &mut Host, id: AssociationId, message: &Whole) -> Resu
     }
 }
 
-/// Hands the message to the association.
+/// Sends the message on the association.
 pub(crate) fn try_send(host: &mut Host, id: AssociationId, message: &Whole) -> Result<(), SendError> {
     let now = host.now();
     let options = SendOptions { unordered: message.unordered, ..SendOptions::default() };
     host.engine.send(now, id, message.stream, Ppid(0), message.bytes.clone(), options)
 }
 
-/// True when the association ended well; an error when it ended otherwise.
+/// Returns true if the association ended gracefully; an error if it ended otherwise.
 pub(crate) fn is_over(event: &Event) -> Result<bool> {
     match event {
         Event::Closed(CloseReason::Graceful) => Ok(true),
@@ -104,15 +104,15 @@ pub(crate) fn is_over(event: &Event) -> Result<bool> {
     }
 }
 
-/// The one association of a host that serves: the first that comes in.
+/// The one association of a serving host: the first incoming one.
 #[derive(Default)]
 pub(crate) struct Guest {
-    /// Its id, once it has come.
+    /// Its id, once it exists.
     pub(crate) id: Option<AssociationId>,
 }
 
 impl Guest {
-    /// Lets it in, and shows all events to `see`; true when it has ended well.
+    /// Accepts it, and shows all events to `see`; returns true once it has ended gracefully.
     ///
     /// # Errors
     /// When it ended otherwise.
@@ -131,7 +131,7 @@ impl Guest {
     }
 }
 
-/// Stays a little, so that the peer's end is answered.
+/// Stays a little, to answer the peer's end.
 pub(crate) fn linger(host: &mut Host) -> Result<()> {
     let end = host.now() + LINGER;
     while host.now() < end {
@@ -140,7 +140,7 @@ pub(crate) fn linger(host: &mut Host) -> Result<()> {
     Ok(())
 }
 
-/// Prints what the network or the peer has changed.
+/// Prints changes by the network or the peer.
 fn tell(event: &Event) {
     match event {
         Event::PeerAddressChange(change) => println!("the peer: {change:?}"),
@@ -174,7 +174,7 @@ fn echo(options: &Options, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Begins an association from a port of its own.
+/// Initiates an association from its own port.
 pub(crate) fn connect(
     host: &mut Host,
     options: &Options,
@@ -184,7 +184,7 @@ pub(crate) fn connect(
     connect_with(host, options, (remote, port), association_config(options), None)
 }
 
-/// The same, with settings of its own, and with a message that goes out with the COOKIE ECHO.
+/// Like [`connect`], with a given configuration, and with a message to bundle with the COOKIE ECHO.
 pub(crate) fn connect_with(
     host: &mut Host,
     options: &Options,
@@ -208,7 +208,7 @@ pub(crate) fn connect_with(
             None => host.engine.connect(now, connect),
         };
         match outcome {
-            // An earlier association from this port has not been forgotten yet.
+            // An earlier association from this port still exists.
             Err(ConnectError::Exists) => {}
             outcome => return Ok(outcome?),
         }
@@ -251,7 +251,7 @@ fn client(options: &Options, remote: IpAddr, port: u16, load: Load) -> Result<()
     Ok(())
 }
 
-/// Resets and adds streams, and resets the association; each step must be done before the next.
+/// Resets and adds streams, and resets the association; each step must complete before the next.
 fn reset(host: &mut Host, id: AssociationId) -> Result<()> {
     let streams = [StreamId(0), StreamId(1)];
     for direction in [StreamDirection::Outgoing, StreamDirection::Incoming] {
@@ -278,7 +278,7 @@ fn reset(host: &mut Host, id: AssociationId) -> Result<()> {
     })
 }
 
-/// Waits for a wish about streams to be done.
+/// Waits for the outcome of a re-configuration request.
 fn await_done(host: &mut Host, outcome: impl Fn(&Event) -> Option<ReconfigOutcome>) -> Result<()> {
     let seen = std::cell::Cell::new(None);
     await_event(host, |event| {
@@ -295,7 +295,7 @@ fn await_done(host: &mut Host, outcome: impl Fn(&Event) -> Option<ReconfigOutcom
     }
 }
 
-/// Changes our addresses, and waits until the peer has agreed.
+/// Changes our addresses, and waits for the peer's consent.
 fn change_address(host: &mut Host, id: AssociationId, change: AddressChange) -> Result<()> {
     let now = host.now();
     match change {
@@ -315,7 +315,7 @@ fn change_address(host: &mut Host, id: AssociationId, change: AddressChange) -> 
     Ok(())
 }
 
-/// Takes turns until a wanted event; an end of the association that is not wanted is an error.
+/// Takes turns until a wanted event; an unwanted end of the association is an error.
 pub(crate) fn await_event(host: &mut Host, is_wanted: impl Fn(&Event) -> bool) -> Result<()> {
     loop {
         while let Some((_, event)) = host.engine.poll_event() {
@@ -330,7 +330,7 @@ pub(crate) fn await_event(host: &mut Host, is_wanted: impl Fn(&Event) -> bool) -
     }
 }
 
-/// Sends everything and takes everything back.
+/// Sends all messages and receives all of them back.
 fn exchange(host: &mut Host, id: AssociationId, client: &mut Client, unordered: bool) -> Result<()> {
     let mut inbox = Inbox::default();
     while !client.is_done() {

@@ -19,7 +19,7 @@ const SBA_INTERVAL_MS: u32 = 5000;
 #[derive(Debug, Parser)]
 #[command(name = "peer")]
 pub struct Options {
-    /// What carries SCTP packets.
+    /// Encapsulations of SCTP packets.
     #[arg(long, value_enum, default_value = "udp")]
     pub carrier: CarrierKind,
     /// Our UDP port (RFC 6951).
@@ -74,7 +74,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// For one job, with everything else as the command line has it unless told otherwise.
+    /// Returns the options for one mode, with the command line's defaults for everything else.
     pub fn new(carrier: CarrierKind, local: Vec<IpAddr>, mode: Mode) -> Options {
         Options {
             carrier,
@@ -139,7 +139,7 @@ pub enum SbaKind {
 }
 
 impl Options {
-    /// The form in which the send buffer is advertised.
+    /// Returns the form of send-buffer advertisement.
     pub(crate) fn advertisement(&self) -> Option<SendBufferConfig> {
         let pause = Duration::from_millis(self.sba_interval.into());
         self.sba.map(|kind| kind.config(pause))
@@ -160,7 +160,7 @@ impl SbaKind {
     }
 }
 
-/// What carries SCTP packets.
+/// Encapsulations of SCTP packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CarrierKind {
     /// UDP.
@@ -302,12 +302,12 @@ pub struct Limit {
     pub priority: bool,
 }
 
-/// Sizes of messages.
+/// Returns the parser of message sizes.
 fn size_parser() -> impl TypedValueParser<Value = usize> {
     clap::value_parser!(u64).range(1..=4 << 20).map(|size| size as usize)
 }
 
-/// What a client sends.
+/// Load of a client.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Load {
     /// How many messages.

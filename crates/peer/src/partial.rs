@@ -1,7 +1,8 @@
-//! Messages that may be given up (RFC 3758, RFC 7496): one end posts them, the other says which came.
+//! Messages that may be abandoned (RFC 3758, RFC 7496): one end sends them, the other reports those that
+//! arrived.
 //!
-//! A message tells its number modulo 256, for it is made by [`content`]; what came changed is an error. Refuses nothing
-//! that is missing: whoever started both ends judges that. Begin with [`post`] and [`sink`].
+//! A message reveals its number modulo 256, because [`content`] generates it; a modified one is an error.
+//! Missing ones are not: the caller of both ends judges that. Begin with [`post`] and [`sink`].
 
 use crate::content;
 use crate::host::{Host, association_config};
@@ -13,20 +14,20 @@ use sctp::{AssociationConfig, AssociationId, Event, Ppid, Reliability, SendError
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The send buffer where messages are given up for others, in octets.
+/// Send buffer, in octets, with abandonment by priority.
 const SHORT_BUFFER: usize = 64 << 10;
-/// The inverse of 31 modulo 256: a message begins with 31 times its number.
+/// The inverse of 31 modulo 256: a message's first octet is 31 times its number.
 const INVERSE: u8 = 223;
 
-/// What is posted.
+/// The messages to send.
 pub(crate) struct Load {
     pub(crate) count: usize,
     pub(crate) size: usize,
-    /// Seconds before each message.
+    /// Pause before each message, in seconds.
     pub(crate) gap: f64,
 }
 
-/// Posts messages, ends the association, and prints how many were given up.
+/// Sends messages, shuts the association down, and prints the number of abandoned ones.
 ///
 /// # Errors
 /// When sockets fail, or the association does not end by SHUTDOWN.
@@ -48,7 +49,7 @@ pub(crate) fn post(options: &Options, to: (IpAddr, u16), load: &Load, limit: Lim
             given_up += events(&mut host)?;
         }
         while !offer(&mut host, id, number, load.size, reliability(limit, number)?)? {
-            // Else the more important ones behind it would not have their turn.
+            // Otherwise it would block the more important ones behind it.
             if limit.priority && is_unimportant(number) {
                 given_up += 1;
                 break;
@@ -72,7 +73,8 @@ pub(crate) fn post(options: &Options, to: (IpAddr, u16), load: &Load, limit: Lim
     Ok(())
 }
 
-/// What is said of message `number`. By priority, every other one is worth more (RFC 7496: a lower number).
+/// Returns the reliability of message `number`. By priority, every other one is more important (RFC 7496: a
+/// lower number).
 fn reliability(limit: Limit, number: usize) -> Result<Reliability> {
     if let Some(seconds) = limit.lifetime {
         return Ok(Reliability::Lifetime(Duration::try_from_secs_f64(seconds)?));
@@ -85,7 +87,7 @@ fn is_unimportant(number: usize) -> bool {
     number.is_multiple_of(2)
 }
 
-/// Whether the message was taken.
+/// Sends the message; returns false if it must be offered again.
 fn offer(
     host: &mut Host,
     id: AssociationId,
@@ -102,7 +104,7 @@ fn offer(
     }
 }
 
-/// Messages given up since the last call.
+/// Returns the number of messages abandoned since the last call.
 fn events(host: &mut Host) -> Result<u64> {
     let mut given_up = 0;
     while let Some((_, event)) = host.engine.poll_event() {
@@ -119,10 +121,10 @@ fn abandoned(event: &Event) -> u64 {
     }
 }
 
-/// Accepts one association and prints the numbers of the messages that came, in their order.
+/// Accepts one association and prints the numbers of the messages that arrived, in order.
 ///
 /// # Errors
-/// When sockets fail, the association does not end by SHUTDOWN, or a message came changed.
+/// When sockets fail, the association does not end by SHUTDOWN, or a message was modified.
 pub(crate) fn sink(options: &Options, port: u16) -> Result<()> {
     let mut host = Host::open(options, Some(port))?;
     println!("listening");

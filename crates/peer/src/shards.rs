@@ -1,7 +1,7 @@
-//! Packets between the shards of one host: each thread has its own sockets and engine, and the kernel leads nearly every
-//! packet to the right one; the rest is handed on here.
+//! Packets between the shards of one host: each thread has its own sockets and engine, and the kernel steers
+//! nearly every packet to the right one; this module forwards the rest.
 //!
-//! Invariant: a full mailbox loses packets, as a full socket buffer does, and never blocks.
+//! Invariant: a full mailbox drops packets, like a full socket buffer, and never blocks.
 
 use base::{Ecn, Route, Shard};
 use mio::{Poll, Token, Waker};
@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use wire::{Steer, steer};
 
-/// Packets that may wait for one shard.
+/// Maximum number of packets queued for one shard.
 const WAITING: usize = 1024;
 
-/// A packet that came to another shard's socket.
+/// A packet that arrived on another shard's socket.
 pub(crate) struct Mail {
     pub(crate) route: Route,
     pub(crate) ecn: Ecn,
     pub(crate) packet: Box<[u8]>,
 }
 
-/// How to reach one shard.
+/// The address of one shard's mailbox.
 #[derive(Clone)]
 struct Address {
     mailbox: SyncSender<Mail>,
@@ -31,12 +31,12 @@ struct Address {
 pub(crate) struct Post {
     shard: Shard,
     inbox: Receiver<Mail>,
-    /// In the order of the shards, itself included.
+    /// In shard order, including its own.
     addresses: Vec<Address>,
 }
 
 impl Post {
-    /// One for each shard, whose poll, in order, is woken with `token` when mail comes.
+    /// Creates one for each shard; mail wakes its poll, at the same index, with `token`.
     pub(crate) fn between(shards: &[Shard], polls: &[Poll], token: Token) -> io::Result<Vec<Post>> {
         let (mut addresses, mut inboxes) = (Vec::new(), Vec::new());
         for poll in polls {
@@ -48,7 +48,8 @@ impl Post {
         Ok(shards.iter().zip(inboxes).map(post).collect())
     }
 
-    /// Whether the packet is for this shard; if it is for another, too or instead, it is sent there.
+    /// Reports whether the packet is for this shard; forwards it if it is for another one, additionally or
+    /// instead.
     pub(crate) fn keeps(&self, route: &Route, ecn: Ecn, packet: &[u8]) -> bool {
         match steer(packet, route.remote, self.shard) {
             Steer::To(shard) if shard == self.shard => true,
@@ -68,13 +69,13 @@ impl Post {
         let Some(address) = self.addresses.get(usize::from(shard.index())) else { return };
         let mail = Mail { route: *route, ecn, packet: packet.into() };
         match address.mailbox.try_send(mail) {
-            // A shard that cannot be woken finds its mail with the next packet or timer.
+            // A shard that cannot be woken reads its mail with the next packet or timer.
             Ok(()) => drop(address.waker.wake()),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }
     }
 
-    /// The next packet that another shard handed on.
+    /// Returns the next packet that another shard forwarded.
     pub(crate) fn next(&self) -> Option<Mail> {
         self.inbox.try_recv().ok()
     }

@@ -1,7 +1,7 @@
-//! One association as a socket that blocks, for programs that do one thing after the other.
+//! One association as a blocking socket, for sequential programs.
 //!
-//! Packets and timers are served within its calls only: who stays away for long is silent to the peer. Begin with
-//! [`Talk::connect`] and [`Listening::open`].
+//! Packets and timers are served only within its calls: without calls for a long time, the peer gets no
+//! answers. Begin with [`Talk::connect`] and [`Listening::open`].
 
 use crate::host::Host;
 use crate::modes::{Guest, Inbox, Whole, await_event, connect, is_over, linger, offer};
@@ -12,12 +12,12 @@ use bytes::Bytes;
 use sctp::{AssociationId, CloseReason, Event, StreamId};
 use std::net::IpAddr;
 
-/// A port where one association is awaited.
+/// A port that awaits one association.
 pub struct Listening {
     host: Host,
 }
 
-/// An association that is up.
+/// An established association.
 pub struct Talk {
     host: Host,
     id: AssociationId,
@@ -62,7 +62,7 @@ impl Talk {
         Ok(Talk { host, id, inbox: Inbox::default(), is_over: false })
     }
 
-    /// Hands a message over as soon as the send buffer has room for it.
+    /// Sends a message as soon as the send buffer has room for it.
     ///
     /// # Errors
     /// When sockets fail, the association has ended, or the message is longer than [`Options::buffer`].
@@ -75,7 +75,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Waits for the next message, of whatever stream; `None` once the peer has ended the association.
+    /// Waits for the next message of any stream; `None` once the peer has ended the association.
     ///
     /// # Errors
     /// When sockets fail, or the association ended otherwise than by SHUTDOWN.
@@ -91,7 +91,7 @@ impl Talk {
         }
     }
 
-    /// Ends the association when all that was handed over has arrived, and waits for that.
+    /// Shuts the association down after all sent data has arrived, and waits for that.
     ///
     /// # Errors
     /// When sockets fail, or it ends otherwise than by SHUTDOWN.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use sctp::{Endpoint, TraceEvent, TraceRecord};
 use serde::Serialize;
 
-/// Records go here.
+/// The destination of records.
 pub(crate) struct TraceFile(BufWriter<File>);
 
 #[derive(Serialize)]
@@ -24,7 +24,7 @@ struct Line<'a> {
 }
 
 impl TraceFile {
-    /// Makes the file anew.
+    /// Creates the file, or truncates it.
     ///
     /// # Errors
     /// Those of open(2).
@@ -33,7 +33,7 @@ impl TraceFile {
         Ok(TraceFile(BufWriter::new(file)))
     }
 
-    /// Writes what the engine has noted since the last time.
+    /// Writes the engine's trace records since the last call.
     ///
     /// # Errors
     /// Those of write(2).

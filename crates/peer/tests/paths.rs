@@ -1,7 +1,7 @@
-//! Real paths between real kernels' namespaces: routers with small links, ports and protocols that nobody listens at, and
-//! one endpoint that is reached by UDP, by raw IP, and through a NAT at once.
+//! Real paths between namespaces of the kernel: routers with small links, closed ports and unsupported
+//! protocols, and one endpoint reached over UDP, over raw IP, and through a NAT at once.
 //!
-//! Host alpha is the client, beta the server; a router lies between. Needs root.
+//! Host alpha is the client, beta the server; a router connects them. Needs root.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,12 +11,12 @@ const PEER: &str = env!("CARGO_BIN_EXE_peer");
 const LIMIT: Duration = Duration::from_secs(30);
 /// The SCTP port of every server.
 const PORT: &str = "5000";
-/// How long a transfer runs before the world changes.
+/// Time from a transfer's start to the change of the world.
 const BEFORE: Duration = Duration::from_millis(400);
-/// Longest silence after a change that ICMP tells of; what only timers could notice takes a second and more.
+/// Longest silence after a change that ICMP reports; timers alone take a second or more to notice it.
 const SILENCE_MAX: f64 = 0.6;
 
-/// Longest life of an association whose peer's host says that nobody is there; timers alone end it after a minute.
+/// Longest life of an association whose peer's host reports a closed port; timers alone end it after a minute.
 const SOON: Duration = Duration::from_secs(5);
 
 /// alpha, a router, beta, and the links between them.
@@ -43,13 +43,13 @@ impl Routed {
         Routed { alpha, router, beta, near, far, _lab: lab }
     }
 
-    /// alpha's and beta's addresses of both families.
+    /// Returns alpha's and beta's addresses of both families.
     fn families(&self) -> [(String, String); 2] {
         let v4 = (self.near.left_v4().to_string(), self.far.right_v4().to_string());
         [v4, (self.near.left_v6().to_string(), self.far.right_v6().to_string())]
     }
 
-    /// The router's far link and beta's end of it take no more than this from now on.
+    /// Reduces the MTU of the router's far link and of beta's end of it.
     fn set_far_mtu(&self, mtu: &str) {
         for host in [&self.router, &self.beta] {
             host.ip(&["link", "set", &self.far.name(), "mtu", mtu]).unwrap();
@@ -73,7 +73,7 @@ fn wait_for(process: &mut Process, word: &str) {
     process.wait_until(word, LIMIT, |process| process.stdout().contains(word)).unwrap();
 }
 
-/// A paced transfer of packets that fill the path: 200 messages of 3,000 octets in some 1.2 s.
+/// A paced transfer of full packets: 200 messages of 3,000 octets in about 1.2 s.
 const PACED: [&str; 6] = ["200", "3000", "--window", "20", "--gap", "0.006"];
 
 fn all_came_back(finished: Finished) -> String {
@@ -87,7 +87,7 @@ fn longest_silence(text: &str) -> f64 {
     after.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// A client in the midst of its transfer, and its server.
+/// Starts a client, which is in mid-transfer on return, and its server.
 fn under_way(world: &Routed, carrier: &str, from: &str, to: &str) -> (Process, Process) {
     let server = world.serve(&["--carrier", carrier, "--local", to], "echo");
     let client = [&["--carrier", carrier, "--local", from, "client", to, PORT], &PACED[..]].concat();
@@ -137,14 +137,14 @@ fn a_transfer_outlives_a_smaller_link_whose_router_says_nothing() {
             let (client, server) = under_way(&world, carrier, &from, &to);
             world.set_far_mtu("1300");
             let text = all_came_back(client.finish(LIMIT).unwrap());
-            // Within a timeout, and with what was cut for the larger link.
+            // Within a timeout, and including data segmented for the larger link.
             assert!(longest_silence(&text) < 2.0, "{text}");
             server.finish(LIMIT).unwrap().good().unwrap();
         }
     }
 }
 
-/// The server dies without a word: the client's kernel is told that nobody listens any more.
+/// The server dies without notice: the client's kernel receives a report of the closed port.
 fn ends_when_nobody_listens(carrier: &str) {
     let world = Routed::new();
     for (from, to) in world.families() {
@@ -167,9 +167,9 @@ fn an_association_ends_soon_when_the_peer_does_not_speak_sctp_any_more() {
     ends_when_nobody_listens("ip");
 }
 
-/// Has the router show beta another UDP port of a client behind it, and count what it changed.
+/// Makes the router rewrite the UDP port of a client behind it for beta, and count the rewritten packets.
 fn translate(router: &Host, far: &str, port: u16) {
-    // Named like nobody's: the router is the lab's own.
+    // The table's name needs no uniqueness: the router belongs to the lab.
     let table = "table inet nat_by_hand";
     let rules = format!(
         "{table} {{}}; delete {table}; {table} {{ \
@@ -179,7 +179,7 @@ fn translate(router: &Host, far: &str, port: u16) {
     router.tool("nft", &[&rules]).unwrap();
 }
 
-/// Packets that the router changed in each direction.
+/// Returns the packets that the router rewrote in each direction.
 fn translated(router: &Host) -> Vec<u64> {
     let text = router.tool("nft", &["list", "table", "inet", "nat_by_hand"]).unwrap();
     let counts = text.split("counter packets ").skip(1);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const PORT: u16 = 7;
 const ASSOCIATIONS: u16 = 24;
-/// How long all of them may take.
+/// Limit on all associations together.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn options(udp_port: u16, peer_udp_port: u16, local: &str) -> Options {
@@ -22,7 +22,7 @@ fn options(udp_port: u16, peer_udp_port: u16, local: &str) -> Options {
     Options::parse_from([&["peer"], &flags[..], &["echo", "7"]].concat())
 }
 
-/// A UDP port that is free now.
+/// Returns a currently free UDP port.
 fn free_port() -> u16 {
     std::net::UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
 }
@@ -72,7 +72,7 @@ fn associations_are_spread_over_the_shards_and_each_is_served_to_its_end() {
     assert!(began.iter().all(|n| *n > 0), "{began:?}");
 }
 
-/// Sets all associations up at once, has each echo a message, and ends it.
+/// Sets all associations up at once, makes each echo a message, and ends it.
 fn talk(options: &Options, server_port: u16) {
     let mut host = Host::open(options, None).unwrap();
     let remote = "127.0.0.1".parse().unwrap();

@@ -1,13 +1,13 @@
 //! Messages where a native peer expects them: its protocol's own boundaries, found in the application's stream of bytes.
 //!
 //! A native program reads a message of SCTP as a message of its protocol (SIP: RFC 4168), while an application on TCP
-//! marks the ends of its messages in the stream. What finds them knows the protocol, and comes from outside.
+//! marks the ends of its messages in the stream. The detector of the ends knows the protocol, and comes from outside.
 
 use std::fmt;
 
 use bytes::Bytes;
 
-/// What the application's bytes hold next.
+/// The next part of the application's bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Framed {
     /// A whole message, for the peer.
@@ -26,13 +26,13 @@ pub trait Framing: fmt::Debug + Send {
     /// Takes what the application has sent.
     fn push(&mut self, bytes: &[u8]);
 
-    /// What comes next; `None` if it is not whole yet.
+    /// Returns the next part; `None` if it is not whole yet.
     ///
     /// # Errors
     /// When the bytes are none of the protocol's, or a message is longer than this end takes.
     fn next(&mut self) -> Result<Option<Framed>, FramingError>;
 
-    /// Whether a part of a message waits for the rest.
+    /// Reports whether a part of a message waits for the rest.
     fn has_part(&self) -> bool;
 
     /// The peer's message as it has to stand in a stream.

@@ -21,7 +21,7 @@ pub struct Outgoing {
     pub bytes: Bytes,
 }
 
-/// How far the application's own sending has come.
+/// Progress of the application's own sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// It may send more.
@@ -48,7 +48,7 @@ impl Sender {
         Sender { peer, state: State::Open, unsent: VecDeque::new(), sends_whole }
     }
 
-    /// Whether TCP should be read.
+    /// Reports whether TCP should be read.
     pub(crate) fn wants_bytes(&self) -> bool {
         self.state == State::Open && self.unsent.is_empty()
     }
@@ -65,7 +65,7 @@ impl Sender {
         self.state == State::Ended
     }
 
-    /// Whether a graceful close now means that something was not sent.
+    /// Reports whether a graceful close now means that something was not sent.
     pub(crate) fn is_cut_by_close(&self) -> bool {
         match self.peer {
             Peer::Shim => self.state != State::Ended,

@@ -1,9 +1,9 @@
-//! Who is at the other end, and how bytes and their end travel to it.
+//! Kinds of peers, and the framing of bytes and their end for each.
 
 /// Adaptation Layer Indication (RFC 5061 section 4.2.6) by which shims know each other: "sctf".
 pub const ADAPTATION: u32 = 0x7363_7466;
 
-/// Adaptation Layer Indication of an association that is to be a [trunk](crate::trunk), in its INIT: "sctt". Whoever knows
+/// Adaptation Layer Indication of an association that is to be a [trunk](crate::trunk), in its INIT: "sctt". A peer that knows
 /// it not sees an INIT to a port where nothing listens.
 pub const TRUNK_ADAPTATION: u32 = 0x7363_7474;
 
@@ -16,7 +16,7 @@ pub const PPID_END: u32 = 0x7363_7465;
 /// Payload protocol identifier of bytes to native programs: unspecified.
 pub const PPID_NATIVE: u32 = 0;
 
-/// What is at the other end of the association.
+/// Kind of peer at the other end of the association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Peer {
     /// A shim: the end of each direction is a message, and half-close works both ways.
@@ -26,7 +26,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// What the Adaptation Layer Indication of the handshake says.
+    /// Returns the kind of peer by the Adaptation Layer Indication of the handshake.
     pub fn of_adaptation(adaptation: Option<u32>) -> Peer {
         if adaptation == Some(ADAPTATION) { Peer::Shim } else { Peer::Native }
     }

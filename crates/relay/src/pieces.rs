@@ -37,7 +37,7 @@ impl Pieces {
         self.bytes
     }
 
-    /// How many they are.
+    /// Returns their number.
     pub(crate) fn count(&self) -> usize {
         self.copied.len() + usize::from(!self.tail.is_empty()) + self.shared.len()
     }

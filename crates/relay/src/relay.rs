@@ -27,7 +27,7 @@ pub enum Role {
     Acceptor,
 }
 
-/// How the association ended.
+/// End of the association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closed {
     /// By SHUTDOWN: all data of both sides was delivered.
@@ -36,7 +36,7 @@ pub enum Closed {
     Lost,
 }
 
-/// What the driver is to do, once.
+/// An action for the caller, to be done once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// End the TCP socket's sending side: the application sees the end of the stream.
@@ -51,7 +51,7 @@ pub enum Action {
     ResetTcp,
 }
 
-/// How far the peer's sending has come.
+/// Progress of the peer's sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Incoming {
     /// More may come.
@@ -151,7 +151,7 @@ impl Relay {
         self.framing_error.take()
     }
 
-    /// The application ended its sending (read returned 0). What it began to say and did not end is no message: then the peer is
+    /// The application ended its sending (read returned 0). A message that it began and did not end is none: then the peer is
     /// told of a failure.
     pub fn on_eof(&mut self) {
         if self.framing.as_ref().is_some_and(|framing| framing.has_part()) {
@@ -187,7 +187,7 @@ impl Relay {
         self.fail();
     }
 
-    /// Whether the association should be asked for a message now, if fewer than `most` bytes may wait for TCP:
+    /// Reports whether the association should be asked for a message now, if fewer than `most` bytes may wait for TCP:
     /// [`UNWRITTEN_MAX`], or [`UNWRITTEN_LEAST`] where memory is short.
     pub fn wants_message(&self, most: usize) -> bool {
         matches!(self.fate, Fate::Running | Fate::Lost)
@@ -257,7 +257,7 @@ impl Relay {
         }
     }
 
-    /// Whether bytes wait to be written to TCP.
+    /// Reports whether bytes wait to be written to TCP.
     pub fn has_unwritten(&self) -> bool {
         matches!(self.fate, Fate::Running | Fate::Lost) && !self.unwritten.is_empty()
     }
@@ -279,7 +279,7 @@ impl Relay {
         }
     }
 
-    /// What to do next, each thing once.
+    /// Returns the next action; each comes once.
     pub fn next_action(&mut self) -> Option<Action> {
         match self.fate {
             Fate::Finished => None,
@@ -299,17 +299,17 @@ impl Relay {
         }
     }
 
-    /// Whether the last action was given.
+    /// Reports whether the last action was given.
     pub fn is_finished(&self) -> bool {
         self.fate == Fate::Finished
     }
 
-    /// Whether both directions have ended and only the association's close is awaited.
+    /// Reports whether both directions have ended and only the association's close is awaited.
     pub fn is_ending(&self) -> bool {
         self.sender.has_ended() && self.incoming == Incoming::Ended
     }
 
-    /// Whether each end has told the other that its program has ended its sending. On a [trunk](crate::trunk) this is what
+    /// Reports whether each end has told the other that its program has ended its sending. On a [trunk](crate::trunk) this is what
     /// SHUTDOWN is elsewhere: the driver says [`on_closed`](Self::on_closed) then.
     pub fn has_exchanged_ends(&self) -> bool {
         self.sender.has_ended() && self.incoming != Incoming::Open
@@ -391,12 +391,12 @@ impl Relay {
         }
     }
 
-    /// Whether the application may still send.
+    /// Reports whether the application may still send.
     pub fn is_sending(&self) -> bool {
         self.sender.is_open()
     }
 
-    /// Whether the peer may still send.
+    /// Reports whether the peer may still send.
     pub fn is_receiving(&self) -> bool {
         self.incoming == Incoming::Open
     }

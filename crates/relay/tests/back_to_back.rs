@@ -12,7 +12,7 @@ use relay::{Action, Closed, Peer, Relay, Role, UNWRITTEN_MAX};
 /// Messages that one direction of the association holds.
 const QUEUE_MAX: usize = 5;
 
-/// What happens next; the number says to which side, and how much of it.
+/// A step; the number gives the side and the amount.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     AppToRelay(usize, usize),

@@ -43,7 +43,7 @@ fn relay() -> Relay {
     Relay::framed(Role::Initiator, Box::<Lines>::default())
 }
 
-/// What the peer gets, message by message, with fragments of one byte.
+/// Returns the peer's messages, with fragments of one byte.
 fn sent(relay: &mut Relay) -> Vec<Bytes> {
     let mut all = Vec::new();
     while let Some(message) = relay.next_message(1) {

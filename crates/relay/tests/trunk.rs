@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use relay::trunk::{LaneEvent, LaneId, Message, Received, Refusal, Side, Trunk, TrunkFault, WINDOW_START};
 use relay::{Action, Closed, PPID_DATA, PPID_END, Peer, Relay, Role, UNWRITTEN_MAX};
 
-/// What happens next; `usize`s choose a side, a lane of it, a stream, or an amount.
+/// A step; `usize`s choose a side, a lane of it, a stream, or an amount.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Open(usize),
@@ -232,7 +232,7 @@ impl World {
             PPID_END => trunk.on_end_sent(lane),
             _ => trunk.on_data_sent(lane, message.bytes.len()),
         }
-        // What was sent is on the wire although its stream may be free now.
+        // Sent messages are on the wire although their stream may be free now.
         let stream = end.stream(trunk, lane);
         self.wire[1 - side].entry(stream).or_default().push_back((message.ppid, message.bytes));
     }

@@ -1,4 +1,4 @@
-//! dcsctp as published: with its packet logger, which formats every packet whether a logger listens or not, and its
+//! dcsctp as published: with its packet logger, which formats every packet even without a listener, and its
 //! checksum in software.
 
 use crate::{BUFFER, Engine, PACKET};

@@ -2,9 +2,9 @@
 //!
 //!     rivals ours|rtc-sctp|dcsctp SECONDS SIZE      messages of SIZE bytes; prints "BYTES MICROSECONDS"
 //!
-//! Each engine gets its packets in the form in which it gives them, in trains as long as it likes; all cut packets of
-//! 1,472 bytes at most and may hold [`BUFFER`] bytes unsent. Measures only, keeps no message. Begin with [`Engine`]: one
-//! file for each that has it.
+//! Each engine gets its packets in the form of its own output, in trains of any length; all limit packets to
+//! 1,472 bytes and may hold [`BUFFER`] bytes unsent. It only measures, and keeps no message. Begin with
+//! [`Engine`]: one file for each implementation.
 
 #![forbid(unsafe_code)]
 
@@ -16,24 +16,24 @@ use anyhow::{Result, bail, ensure};
 use bytes::Bytes;
 use std::time::{Duration, Instant};
 
-/// Bytes of an SCTP packet at most: an MTU of 1,500, less the headers of IPv4 and UDP.
+/// Maximum bytes of an SCTP packet: an MTU of 1,500, minus the headers of IPv4 and UDP.
 const PACKET: u16 = 1_472;
-/// Bytes of user data that may wait to be sent or acknowledged, and to be read.
+/// Maximum bytes of user data waiting to be sent or acknowledged, and to be read.
 const BUFFER: u32 = 4 << 20;
-/// How long the handshake may take.
+/// Limit on the handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
 /// One end of an association.
 trait Engine: Sized {
-    /// An end that connects, and one that listens.
+    /// Returns a connecting end and a listening one.
     fn pair(start: Instant) -> Result<(Self, Self)>;
-    /// Whether data can flow.
+    /// Reports whether data can flow.
     fn is_up(&self) -> bool;
-    /// Hands the message over until the send buffer is full.
+    /// Sends the message repeatedly until the send buffer is full.
     fn fill(&mut self, now: Instant, message: &Bytes) -> Result<()>;
-    /// Serves the timers, and gives all packets there are to the other end.
+    /// Handles the timers, and passes all pending packets to the other end.
     fn carry(&mut self, now: Instant, peer: &mut Self) -> Result<()>;
-    /// Reads all that has come; how many bytes.
+    /// Reads all received data; returns the number of bytes.
     fn take(&mut self, now: Instant) -> Result<usize>;
 }
 
@@ -52,7 +52,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Sends for a time; how many bytes arrived, and the time it took.
+/// Sends for a time; returns the number of bytes that arrived, and the time taken.
 fn measure<E: Engine>(time: Duration, size: usize) -> Result<(usize, Duration)> {
     let begin = clock();
     let (mut client, mut server) = E::pair(begin)?;

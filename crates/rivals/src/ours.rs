@@ -11,7 +11,7 @@ use sctp::{
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// Bytes of a train at most: what UDP GSO takes.
+/// Maximum bytes of a train: the limit of UDP GSO.
 const TRAIN: usize = 65_536;
 
 /// One endpoint with its association.

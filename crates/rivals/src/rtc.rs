@@ -1,4 +1,4 @@
-//! rtc-sctp, driven as the library's own end-to-end example drives it.
+//! rtc-sctp, used as in the library's own end-to-end example.
 
 use crate::{BUFFER, Engine, PACKET};
 use anyhow::{Result, bail};

@@ -1,4 +1,4 @@
-//! What can go wrong: what, where, and what to do about it.
+//! Errors: their subject, their place and a remedy.
 
 use std::io;
 
@@ -8,15 +8,15 @@ pub enum RouterError {
     /// `tc` could not be started.
     #[error("cannot run tc: {source}; it is in the package iproute2")]
     NoTc {
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
     /// `tc` refused.
     #[error("tc {command}: {problem}")]
     Tc {
-        /// What was asked of it.
+        /// The command.
         command: String,
-        /// What it said.
+        /// Its message.
         problem: String,
     },
     /// The interface has a queueing discipline that is not ours.
@@ -43,7 +43,7 @@ pub enum RouterError {
         /// Where.
         interface: String,
     },
-    /// What is there is not what was asked for.
+    /// The interface's classes differ from those asked for.
     #[error("{interface} differs from what was asked for:\n  {}\n`sctpify-router tc down {interface}`, then `tc up`, makes it so", .differences.join("\n  "))]
     Differs {
         /// Where.
@@ -59,7 +59,7 @@ pub enum RouterError {
     Port {
         /// The port.
         port: u16,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The kernel does not tell of signals.

@@ -1,7 +1,7 @@
-//! What a router reads of a frame: whose packet it is, whether it has data, and what its sender says.
+//! Parser of frames for a router: the packet's flow, its data, and its sender's advertisement.
 //!
 //! SCTP is found bare and in UDP, and its flow is that of the association, whatever carries it. TCP and UDP have the flows of
-//! their own ports; a fragment that is not the first, and what has no ports, that of its addresses. What is no IP, neighbour discovery,
+//! their own ports; a fragment that is not the first, and what has no ports, that of its addresses. Frames without IP, neighbour discovery,
 //! and TCP segments without payload are taken for control, as SCTP packets without DATA are. Changes nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,7 +19,7 @@ const SCTP: u8 = 132;
 const NEIGHBOURS: std::ops::RangeInclusive<u8> = 133..=137;
 const UDP_LEN: usize = 8;
 
-/// What is looked for.
+/// The fields to look for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// The UDP port of SCTP in UDP.
@@ -68,7 +68,7 @@ impl Look {
         }
     }
 
-    /// What a queue goes by.
+    /// Returns the fields that a queue uses.
     pub(crate) fn view(&self, frame: &[u8], layout: &Layout) -> View {
         let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let flow = |from, to, from_port, to_port| Flow { from, to, from_port, to_port };
@@ -86,7 +86,7 @@ impl Look {
     }
 }
 
-/// Whether a packet that is not SCTP waits as data does.
+/// Reports whether a packet that is not SCTP waits as data does.
 fn has_data(protocol: u8, payload: &[u8]) -> bool {
     match (protocol, payload) {
         (TCP, [_, _, _, _, _, _, _, _, _, _, _, _, offset, ..]) => {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::nearest;
 
-/// How much the packets of a connection tell routers of what waits to be sent.
+/// Form in which a connection's packets advertise its send buffer to routers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Advertise {
@@ -29,7 +29,7 @@ pub enum Advertise {
     SeedCompat,
 }
 
-/// How long the form [`Advertise::Timer`] waits between two times: 100 ms to an hour.
+/// Interval of the form [`Advertise::Timer`]: 100 ms to an hour.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct AdvertiseInterval(u32);
@@ -86,12 +86,12 @@ impl FromStr for AdvertiseInterval {
     }
 }
 
-/// How a connection advertises its send buffer, with the interval where that is on a timer.
+/// Advertisement of a connection's send buffer, with the interval of the timer form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Advertisement {
     /// The form of the advertisement.
     pub form: Advertise,
-    /// How often, in the form [`Advertise::Timer`].
+    /// Interval of the form [`Advertise::Timer`].
     pub interval: AdvertiseInterval,
 }
 

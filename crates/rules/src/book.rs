@@ -23,7 +23,7 @@ pub struct Rulebook {
     default_hits: [u64; 2],
 }
 
-/// What was decided, and why.
+/// A decision and its cause.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision {
     /// SCTP where the peer has it, or plain TCP.
@@ -41,9 +41,9 @@ pub enum Because {
     Default(Chain),
     /// The first rule that matched.
     Rule {
-        /// Whom the rule is for.
+        /// The rule's chain.
         chain: Chain,
-        /// What it says.
+        /// Its policy.
         policy: Policy,
         /// Its place in the chain, from 1.
         number: usize,
@@ -53,12 +53,12 @@ pub enum Because {
 }
 
 impl Decision {
-    /// Whether a rule that names a single host decided, or one that requires SCTP: nothing that was learned overrules it.
+    /// Reports whether a rule that names a single host decided, or one that requires SCTP: nothing that was learned overrules it.
     pub fn is_order(&self) -> bool {
         self.rule().is_some_and(|rule| rule.require || rule.address.is_some_and(IpNet::is_host))
     }
 
-    /// Whether the connection rides SCTP or fails.
+    /// Reports whether the connection rides SCTP or fails.
     pub fn is_required(&self) -> bool {
         self.rule().is_some_and(|rule| rule.require)
     }
@@ -68,13 +68,13 @@ impl Decision {
         self.rule().and_then(|rule| rule.framing)
     }
 
-    /// Whether the rule that decided wants an association of its own for each connection. What advertises by a rule has one: on
+    /// Reports whether the rule that decided wants an association of its own for each connection. A connection that advertises by a rule has one: on
     /// a shared association the chunk would speak of all that share it.
     pub fn wants_own(&self) -> bool {
         self.rule().is_some_and(|rule| rule.own || rule.advertise.is_some())
     }
 
-    /// What the connection tells routers of its send buffer: what the rule that decided says, else the setting.
+    /// Returns the advertisement of the send buffer: that of the deciding rule, or else of the setting.
     pub fn advertisement(&self, settings: &Settings) -> Advertisement {
         match self.rule() {
             Some(Rule { advertise: Some(form), advertise_interval, .. }) => Advertisement {
@@ -93,7 +93,7 @@ impl Decision {
     }
 }
 
-/// What a firewall has to know of rules that require SCTP, in the order it is to be looked at.
+/// Rules that require SCTP, for a firewall, in their order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Guarded {
     /// The destinations; `None` is any.
@@ -151,7 +151,7 @@ impl Rulebook {
         }
     }
 
-    /// What [`Rulebook::decide`] would decide; counts nothing.
+    /// Returns the result of [`Rulebook::decide`]; counts nothing.
     pub fn explain(&self, chain: Chain, address: IpAddr, port: u16) -> Decision {
         if !self.settings.enable {
             return Decision { policy: Policy::Disable, because: Because::DisabledGlobally };
@@ -180,7 +180,7 @@ impl Rulebook {
         }
     }
 
-    /// Whether any program that listens here may be reached over SCTP.
+    /// Reports whether any program that listens here may be reached over SCTP.
     pub fn serves_any(&self) -> bool {
         let mut enabled = self.table.list(Some(Chain::Local), Some(Policy::Enable));
         let is_default = self.default_policy(Chain::Local).is_enable();
@@ -199,7 +199,7 @@ impl Rulebook {
         let is_default = self.default_policy(Chain::Remote).is_enable();
         let exceptions = guard(Policy::Disable).filter(|_| is_default);
         let mut all: Vec<Guarded> = exceptions.chain(guard(Policy::Enable)).collect();
-        // What passes behind the last refusal passes anyway.
+        // Entries that pass behind the last refusal pass anyway.
         let length = all.iter().rposition(|g| g.is_refused).map_or(0, |last| last + 1);
         all.truncate(if self.settings.enable { length } else { 0 });
         all
@@ -227,7 +227,7 @@ impl Rulebook {
         }
     }
 
-    /// How many decisions fell to the default policy of this chain.
+    /// Returns the number of decisions by the default policy of this chain.
     pub fn default_hits(&self, chain: Chain) -> u64 {
         self.default_hits[slot(chain)]
     }

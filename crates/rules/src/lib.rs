@@ -1,7 +1,7 @@
 //! Which connections ride SCTP: the rules table of the shim, its default policies and its settings.
 //!
 //! Pure: no clock, no files, no sockets. [`Rulebook::decide`] answers for one connection and counts the hit,
-//! [`Rulebook::explain`] answers the same and counts nothing. What became of connections is
+//! [`Rulebook::explain`] answers the same and counts nothing. The outcome of connections is
 //! counted per rule ([`Tally`]) and learned per destination ([`LearnedTable`]).
 //!
 //! Refuses: rules that cannot be printed and read back, unknown settings (naming the nearest), and more than

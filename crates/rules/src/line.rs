@@ -12,7 +12,7 @@ use crate::{
 };
 use crate::{TableError, WordError};
 
-/// What a line asks for.
+/// The command of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// `-A`: put the rule last in its chain.
@@ -26,15 +26,15 @@ pub enum Action {
 pub struct RuleLine {
     /// Add or delete.
     pub action: Action,
-    /// Whom the rule is for.
+    /// The rule's chain.
     pub chain: Chain,
-    /// What it says.
+    /// Its policy.
     pub policy: Policy,
     /// The rule.
     pub rule: Rule,
 }
 
-/// What is wrong with a line.
+/// Errors of a line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LineError {
     /// A quote is opened and not closed.

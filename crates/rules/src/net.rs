@@ -16,7 +16,7 @@ pub struct IpNet {
     prefix_len: u8,
 }
 
-/// What is wrong with a network.
+/// Errors of a network.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NetError {
     /// The part before the slash is no address.
@@ -73,7 +73,7 @@ impl IpNet {
         self.address
     }
 
-    /// How many bits of the address all hosts of the network share.
+    /// Returns the prefix length in bits.
     pub const fn prefix_len(self) -> u8 {
         self.prefix_len
     }
@@ -84,14 +84,14 @@ impl IpNet {
         IpNet { address, prefix_len: if address.is_ipv4() { 32 } else { 128 } }
     }
 
-    /// Whether `address` lies in the network; an IPv4-mapped address is compared as IPv4.
+    /// Reports whether `address` lies in the network; an IPv4-mapped address is compared as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         let address = normalise(address);
         address.is_ipv4() == self.address.is_ipv4()
             && clear_host_bits(address, self.prefix_len) == self.address
     }
 
-    /// Whether this is one address.
+    /// Reports whether this is one address.
     pub fn is_host(self) -> bool {
         self.prefix_len == if self.address.is_ipv4() { 32 } else { 128 }
     }

@@ -15,7 +15,7 @@ pub struct PortRange {
     last: u16,
 }
 
-/// What is wrong with a port or a range.
+/// Errors of a port or a range.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PortsError {
     /// Not a number from 0 to 65535.
@@ -43,7 +43,7 @@ impl PortRange {
         (self.first, self.last)
     }
 
-    /// Whether `port` is one of them.
+    /// Reports whether `port` is one of them.
     pub fn contains(self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)
     }

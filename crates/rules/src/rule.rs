@@ -13,7 +13,7 @@ pub const MAX_NAME_BYTES: usize = 64;
 /// The longest comment of a rule.
 pub const MAX_COMMENT_BYTES: usize = 256;
 
-/// Whom a rule is for.
+/// The chain of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Chain {
@@ -23,7 +23,7 @@ pub enum Chain {
     Remote,
 }
 
-/// What a rule, or the default, says.
+/// The policy of a rule, or of the default.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
@@ -37,7 +37,7 @@ pub enum Policy {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{word}` is not a {what}: say {choices}{}", did_you_mean(.word, &[.choices.0, .choices.1]))]
 pub struct WordError {
-    /// What the word should have been: chain or policy.
+    /// The expected kind of word: chain or policy.
     pub what: &'static str,
     /// The word.
     pub word: String,
@@ -98,7 +98,7 @@ impl Policy {
         if enabled { Policy::Enable } else { Policy::Disable }
     }
 
-    /// Whether this is enable.
+    /// Reports whether this is enable.
     pub const fn is_enable(self) -> bool {
         matches!(self, Policy::Enable)
     }
@@ -182,10 +182,10 @@ pub struct Rule {
     /// Whether its connections ride SCTP or fail: they never fall back to TCP. For remote-enable rules only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require: bool,
-    /// What its connections tell routers of their send buffers; `None`: what the setting says. For enable rules only.
+    /// Advertisement of its connections' send buffers; `None`: as the setting says. For enable rules only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertise: Option<Advertise>,
-    /// How often, for the form [`Advertise::Timer`] only; `None`: what the setting says.
+    /// Interval, for the form [`Advertise::Timer`] only; `None`: as the setting says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertise_interval: Option<AdvertiseInterval>,
     /// The protocol whose messages a native peer gets, each as one; `None`: bytes as they come. For enable rules only.
@@ -201,9 +201,9 @@ pub enum RuleError {
     TooLong {
         /// Name or comment.
         what: &'static str,
-        /// How many bytes it has.
+        /// Its length in bytes.
         bytes: usize,
-        /// How many it may have.
+        /// The limit.
         max: usize,
     },
     /// Empty, or has a control character such as a line end.
@@ -215,22 +215,22 @@ pub enum RuleError {
 }
 
 impl Rule {
-    /// Whether the rule speaks of this address and port.
+    /// Reports whether the rule speaks of this address and port.
     pub fn matches(&self, address: IpAddr, port: u16) -> bool {
         self.address.is_none_or(|net| net.contains(address)) && self.ports.is_none_or(|p| p.contains(port))
     }
 
-    /// Whether the other rule matches exactly the same connections; names, comments and what it asks for do not count.
+    /// Reports whether the other rule matches exactly the same connections; names, comments and what it asks for do not count.
     pub fn has_same_match(&self, other: &Rule) -> bool {
         (self.address, self.ports) == (other.address, other.ports)
     }
 
-    /// Whether the rule asks for something beyond SCTP, which a default that allows SCTP does not say.
+    /// Reports whether the rule asks for something beyond SCTP, which a default that allows SCTP does not say.
     pub(crate) const fn asks_for_more(&self) -> bool {
         self.require || self.own || self.advertise.is_some() || self.framing.is_some()
     }
 
-    /// Whether name and comment can be kept, printed and read back.
+    /// Reports whether name and comment can be kept, printed and read back.
     ///
     /// # Errors
     /// When one of them is empty, too long or has control characters.

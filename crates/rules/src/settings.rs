@@ -24,7 +24,7 @@ pub struct Settings {
     pub default_local_enable: bool,
     /// Default policy for programs that connect elsewhere.
     pub default_remote_enable: bool,
-    /// How often an INIT is sent again before the connection falls back to TCP; 0 to 20.
+    /// Retransmissions of an INIT before the connection falls back to TCP; 0 to 20.
     pub init_rtx_max: u32,
     /// Whether a listener bound to one address is offered on all addresses of the host.
     pub force_bindall: bool,
@@ -32,7 +32,7 @@ pub struct Settings {
     pub race_timer_ms: u32,
     /// The UDP port of SCTP in UDP, here and (until learned otherwise) at the peer; 1 to 65535.
     pub udp_port: u16,
-    /// What carries SCTP packets.
+    /// Encapsulations of SCTP packets.
     pub carriers: Carriers,
     /// Which interfaces and addresses are used, and told to peers.
     pub interfaces: Interfaces,
@@ -56,7 +56,7 @@ pub struct Settings {
     pub multipath: Multipath,
     /// The part of each path when they share by weight.
     pub multipath_weights: Weights,
-    /// How much is sent before it is acknowledged.
+    /// Congestion control.
     pub congestion: Congestion,
     /// Whether rules apply to connections of this host to itself.
     pub loopback: bool,
@@ -84,9 +84,9 @@ pub struct Settings {
     pub streams: Streams,
     /// After how long without connections a shared association ends, in seconds; 1 to 86400.
     pub trunk_idle_s: u32,
-    /// What connections tell routers of their send buffers, where no rule says it.
+    /// Advertisement of connections' send buffers, where no rule sets it.
     pub advertise: Advertise,
-    /// How often, where that is on a timer and no rule says it.
+    /// Interval of the timer form, where no rule sets it.
     pub advertise_interval: AdvertiseInterval,
     /// The chunk type of what they tell; 133 to 190: without a meaning of their own as yet, and skipped in silence
     /// (RFC 9260 section 3.2).
@@ -136,7 +136,7 @@ impl Default for Settings {
     }
 }
 
-/// What values a setting takes.
+/// Values of a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// 0 or 1.
@@ -147,7 +147,7 @@ pub enum Kind {
         min: u32,
         /// The highest value.
         max: u32,
-        /// What is counted: "ms", "times"; empty where the number is only a name.
+        /// The unit: "ms", "times"; empty where the number is only a name.
         unit: &'static str,
     },
     /// One of these words.
@@ -190,9 +190,9 @@ impl fmt::Display for Kind {
 pub struct Setting {
     /// The name, as in `sctpify set NAME=VALUE` and in the configuration file.
     pub name: &'static str,
-    /// What values it takes.
+    /// Its values.
     pub kind: Kind,
-    /// What it does, in full sentences.
+    /// Its description, in full sentences.
     pub doc: &'static str,
     /// Whether a change waits for the next start of the daemon.
     pub needs_restart: bool,
@@ -594,7 +594,7 @@ pub enum SettingError {
         name: &'static str,
         /// The value asked for.
         value: String,
-        /// What it takes.
+        /// The accepted values.
         takes: String,
     },
 }
@@ -603,7 +603,7 @@ fn hint(nearest: &Option<&'static str>) -> String {
     nearest.map_or("; `sctpify get` lists all".into(), |n| format!("; did you mean `{n}`?"))
 }
 
-/// What a URL of a store begins with.
+/// Schemes of a store's URL.
 const STORES: &[&str] = &["redis://", "rediss://", "redis+unix://"];
 /// The longest URL, in bytes.
 const URL_BYTES_MAX: usize = 512;
@@ -662,7 +662,7 @@ pub fn find_setting(name: &str) -> Result<&'static Setting, SettingError> {
 }
 
 impl Setting {
-    /// Whether only root changes it, in the file itself: it says how far the daemon is confined, which file it reads, whom it
+    /// Reports whether only root changes it, in the file itself: it says how far the daemon is confined, which file it reads, whom it
     /// connects to or whom it lets in. A daemon that somebody has taken over is not to free its successor.
     pub fn is_roots(&self) -> bool {
         let names_a_place = matches!(self.kind, Kind::Path | Kind::Url(_) | Kind::User);

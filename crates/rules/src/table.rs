@@ -26,21 +26,21 @@ struct Counted {
 /// A rule where it stands in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RuleMatch<'a> {
-    /// Whom it is for.
+    /// Its chain.
     pub chain: Chain,
-    /// What it says.
+    /// Its policy.
     pub policy: Policy,
     /// Its place in the chain, from 1.
     pub number: usize,
     /// The rule.
     pub rule: &'a Arc<Rule>,
-    /// How many decisions it made.
+    /// Number of its decisions.
     pub hits: u64,
-    /// What became of the connections it decided about.
+    /// Outcomes of the connections that it decided on.
     pub tally: Tally,
 }
 
-/// What adding a rule did.
+/// Result of adding a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Added {
     /// The rule now stands last in its chain, at this number.
@@ -69,7 +69,7 @@ pub enum TableError {
     /// The other forms go by packets, not by time.
     #[error("--advertise-interval goes with --advertise timer only")]
     IntervalElsewhere,
-    /// What stays plain TCP has no messages.
+    /// Connections that stay plain TCP have no messages.
     #[error("--framing goes with enable rules only")]
     FramingElsewhere,
     /// No rule with this match.
@@ -78,13 +78,13 @@ pub enum TableError {
     /// No rule with this number.
     #[error("{chain}-{policy} has no rule {number}: it has {len}")]
     NoSuchNumber {
-        /// Whom the chain is for.
+        /// The chain.
         chain: Chain,
-        /// What the chain says.
+        /// The chain's policy.
         policy: Policy,
         /// The number asked for.
         number: usize,
-        /// How many rules the chain has.
+        /// Number of the chain's rules.
         len: usize,
     },
 }
@@ -105,12 +105,12 @@ impl Counted {
 }
 
 impl RulesTable {
-    /// How many rules there are in all chains.
+    /// Returns the number of rules in all chains.
     pub fn len(&self) -> usize {
         self.chains.iter().map(Vec::len).sum()
     }
 
-    /// Whether there is no rule.
+    /// Reports whether there is no rule.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

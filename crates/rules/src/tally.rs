@@ -1,4 +1,4 @@
-//! What became of the connections of a rule or a destination: the dynamic rules table's date, calls today, failures
+//! Usage counters of a rule or a destination: the dynamic rules table's date, calls today, failures
 //! today and last call, with the round trip and the reason of the last failure.
 //!
 //! A day is one of UTC. Invariant: `calls_today` and `failures_today` are of the day `day`; a later event of another
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
-/// A point in time, in milliseconds since 1970. Whoever calls says what time it is: nothing here reads a clock.
+/// A point in time, in milliseconds since 1970. The caller passes the time: nothing here reads a clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnixMs(pub u64);
@@ -55,7 +55,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the failure speaks of the whole host; else of the one port that was asked for.
+    /// Reports whether the failure speaks of the whole host; else of the one port that was asked for.
     pub const fn is_of_host(self) -> bool {
         !matches!(self, Failure::Refused | Failure::HandshakeFailed)
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What became of one connection.
+/// Outcome of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It rides SCTP.

@@ -71,7 +71,7 @@ impl Destinations {
         self.ports
     }
 
-    /// Whether this is one of them.
+    /// Reports whether this is one of them.
     pub fn contains(&self, address: IpAddr, port: u16) -> bool {
         let host = IpNet::host(address);
         self.overlaps(&Self::of_network(host.address(), host.prefix_len(), (port, port)))
@@ -167,7 +167,7 @@ mod tests {
         Rulebook::new(settings, parse_table(table).expect(table))
     }
 
-    /// What a kernel with these sets does.
+    /// Returns the decision of a kernel with these sets.
     fn is_tried(tried: &Tried, address: IpAddr, port: u16) -> bool {
         let names = |ranges: &[Destinations]| ranges.iter().any(|range| range.contains(address, port));
         match tried {

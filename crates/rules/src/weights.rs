@@ -1,4 +1,4 @@
-//! How much of the data goes by which path: weights by network.
+//! Weights of paths, by network.
 //!
 //! Written as `10.1.0.0/16=3 2001:db8::/32=1`. Decides nothing else. Begin with [`Weights::of`].
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-/// What carries SCTP packets to peers.
+/// Encapsulations of SCTP packets to peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carriers {
     /// UDP encapsulation (RFC 6951) only.
@@ -19,12 +19,12 @@ pub enum Carriers {
 impl Carriers {
     pub(crate) const WORDS: &[&str] = &["udp", "ip132", "both"];
 
-    /// Whether UDP encapsulation is in use.
+    /// Reports whether UDP encapsulation is in use.
     pub const fn has_udp(self) -> bool {
         !matches!(self, Carriers::Ip132)
     }
 
-    /// Whether IP protocol 132 is in use.
+    /// Reports whether IP protocol 132 is in use.
     pub const fn has_ip132(self) -> bool {
         !matches!(self, Carriers::Udp)
     }
@@ -94,7 +94,7 @@ impl FromStr for Multipath {
     }
 }
 
-/// How much is sent before it is acknowledged, and what a lost packet means.
+/// Congestion control: the data in flight, and the reaction to loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Congestion {
     /// CUBIC (RFC 9438), as most TCPs.
@@ -145,7 +145,7 @@ pub enum Streams {
 impl Streams {
     pub(crate) const WORDS: &[&str] = &["shared", "own"];
 
-    /// Whether connections share associations.
+    /// Reports whether connections share associations.
     pub const fn is_shared(self) -> bool {
         matches!(self, Streams::Shared)
     }

@@ -24,7 +24,7 @@ pub enum Classifier {
     SeedTenths,
     /// As its text has it: 10 classes by tens of percent, the fuller the more of the link, and one for what says nothing.
     Rising,
-    /// What has no DATA, and the rest; both alike.
+    /// Packets without DATA, and the rest; both alike.
     Control,
 }
 

@@ -26,7 +26,7 @@ const ROOT_SHIFT: u32 = 16;
 /// 1 / √1.
 const ROOT_OF_ONE: u16 = u16::MAX;
 
-/// What is kept of one queue.
+/// State of one queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Codel {
     pub(crate) target: Ticks,
@@ -41,7 +41,7 @@ pub(crate) struct Codel {
     drop_next: Ticks,
 }
 
-/// What to do with the packet at the head.
+/// Decision on the packet at the head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// It goes.
@@ -89,7 +89,7 @@ impl Codel {
         is_after(now, self.first_above)
     }
 
-    /// What becomes of the packet at the head, which is the first of this dequeue, or comes after one that was dropped.
+    /// Decides on the packet at the head, which is the first of this dequeue, or comes after a dropped one.
     pub(crate) fn judge(&mut self, now: Time, since: Time, is_short: bool, is_first: bool) -> Verdict {
         let now = ticks(now.as_nanos());
         let is_late = self.is_too_late(now, ticks(since.as_nanos()), is_short);

@@ -1,4 +1,4 @@
-//! What is remembered of each flow, and the orders in which flows stand.
+//! State of each flow, and the orders of the flows.
 //!
 //! Invariants: a flow is in all three orders if it has packets, else among the idle ones; no more flows than the limit
 //! are kept: for a new one the flow idle longest is forgotten. Begin at [`Flows::find`].
@@ -25,7 +25,7 @@ pub(crate) struct State<T> {
     /// The largest claim lately, which fades too.
     pub(crate) claim_max: f64,
     pub(crate) faded_at: Time,
-    /// What is left: what its sender said that it has, and what waited here, less what was served since; and when the sender said so.
+    /// Bytes left: the sender's advertisement and the backlog here, less the bytes served since; and the time of the advertisement.
     pub(crate) left: Option<(u64, Time)>,
     /// Whether it said that something waits to be sent.
     pub(crate) is_starved: bool,

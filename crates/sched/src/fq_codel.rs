@@ -17,7 +17,7 @@ use crate::queue::{Backlog, Counters, Queue};
 /// Packets dropped at once when all is full.
 const BATCH: u32 = 64;
 
-/// How large it is, and how patient.
+/// Size and delay settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FqCodelConfig {
     /// Most packets in all.
@@ -30,7 +30,7 @@ pub struct FqCodelConfig {
     pub quantum: usize,
     /// Bytes of the longest packet: where no more waits in all, nothing waits too long.
     pub mtu: usize,
-    /// How long packets may wait.
+    /// Target delay of packets.
     pub target: Duration,
     /// For how long they may wait longer.
     pub interval: Duration,
@@ -39,7 +39,7 @@ pub struct FqCodelConfig {
 }
 
 impl Default for FqCodelConfig {
-    /// What `tc` makes of `fq_codel` on Ethernet, whose own header is left out here.
+    /// The defaults of `tc`'s `fq_codel` on Ethernet, whose own header is left out here.
     fn default() -> Self {
         FqCodelConfig {
             packets: 10_240,

@@ -1,6 +1,6 @@
 //! Queueing policies: which packet a router sends next, and which it drops.
 //!
-//! A [`Queue`] takes packets and gives them back in its order. What it goes by is a packet's [`View`]: its flow, whether it
+//! A [`Queue`] takes packets and gives them back in its order. It decides by a packet's [`View`]: its flow, whether it
 //! has DATA, and what the sender advertises of its send buffer. [`Policy`] names them all: FIFO, SFQ and fq_codel as Linux
 //! has them, the classes of the 2016 send-buffer project, and [`Served`], which remembers what each flow was given and can
 //! let those finish that have little left. [`Pace`] is the link, or a token bucket before it.

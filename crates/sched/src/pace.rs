@@ -1,4 +1,4 @@
-//! How fast packets may follow each other: a link, or a token bucket.
+//! Rate at which packets may follow each other: a link, or a token bucket.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use base::Time;
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     rate: u64,
-    /// How long the burst takes at the rate.
+    /// Duration of the burst at the rate.
     credit: Duration,
     /// When the bucket is full again.
     full_at: Time,
@@ -37,7 +37,7 @@ impl Pace {
     }
 }
 
-/// How long so many bytes take; no time without a rate.
+/// Returns the duration of so many bytes; zero without a rate.
 fn time_of(bytes: usize, rate: u64) -> Duration {
     let nanos = (bytes as u128 * 8_000_000_000).checked_div(u128::from(rate)).unwrap_or(0);
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

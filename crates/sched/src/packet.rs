@@ -15,7 +15,7 @@ pub struct Packet<T> {
     pub body: T,
     /// Bytes, from the IP header on.
     pub length: usize,
-    /// What the queue goes by.
+    /// The fields that the queue uses.
     pub view: View,
     /// ECN codepoint; a queue that marks changes it.
     pub ecn: Ecn,
@@ -34,20 +34,20 @@ pub struct Flow {
     pub to_port: u16,
 }
 
-/// What a router reads of a packet.
+/// The fields that a router reads of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct View {
-    /// Whose it is.
+    /// Its flow.
     pub flow: Flow,
     /// Whether it is to wait and be lost as data is: it has user data, or asks how the path is (HEARTBEAT). Probes of the path's MTU
     /// come in pairs, a long and a short one: where only the short one is protected, congestion looks like a smaller
-    /// MTU. What is left sets up, acknowledges or ends.
+    /// MTU. The others set up, acknowledge or end.
     pub has_data: bool,
-    /// What its sender says of its send buffer.
+    /// Its sender's advertisement of its send buffer.
     pub said: Option<Said>,
 }
 
-/// What a sender says of its send buffer.
+/// A sender's advertisement of its send buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Said {
     /// 0 to 100 percent; 0 to 10 tenths in the seed's form.

@@ -7,7 +7,7 @@ use crate::queue::Queue;
 use crate::served::{Served, ServedConfig};
 use crate::sfq::{Sfq, SfqConfig};
 
-/// How a router chooses.
+/// Policy of a router.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Policy {
     /// First in, first out, for so many packets.

@@ -1,4 +1,4 @@
-//! What all queues have in common.
+//! Common interface of all queues.
 
 use base::Time;
 
@@ -6,20 +6,20 @@ use crate::packet::Packet;
 
 /// Packets that wait for a link.
 pub trait Queue<T> {
-    /// A packet comes. What does not fit is dropped, this one or others, and counted. Time never goes back.
+    /// A packet comes. Packets that do not fit are dropped, this one or others, and counted. Time never goes back.
     fn enqueue(&mut self, now: Time, packet: Packet<T>);
 
     /// The packet that goes next; `None` only if none is left.
     fn dequeue(&mut self, now: Time) -> Option<Packet<T>>;
 
-    /// What waits.
+    /// Returns the backlog.
     fn backlog(&self) -> Backlog;
 
-    /// What was counted so far.
+    /// Returns the counters.
     fn counters(&self) -> Counters;
 }
 
-/// What waits in a queue.
+/// Backlog of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Backlog {
     /// Packets.
@@ -48,7 +48,7 @@ impl std::ops::Add for Backlog {
     }
 }
 
-/// What a queue counts. Invariant: offered = sent + dropped + those that wait.
+/// Counters of a queue. Invariant: offered = sent + dropped + waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Packets that came.

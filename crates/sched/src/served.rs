@@ -5,7 +5,7 @@
 //! without DATA have a queue of their own, served first up to a rate: an association can be set up over a full link.
 //!
 //! With [`Finish`], most of the link goes to the flow with the least left to send: what waits at its sender by its own word, and what waits
-//! here. What is served is subtracted, so a word in every eighth packet is as good as one in each. The longer a flow has had
+//! here. Served bytes are subtracted, so an advertisement in every eighth packet is as good as one in each. The longer a flow has had
 //! something left, the less that counts, down to a half: who has most would wait behind newcomers for ever. When all is full,
 //! the flow of which most waits loses its last packet. The word is audited: who was served much more than it ever claimed counts
 //! by what it was served; who claims much is not preferred at all; and the rest of the link stays fair. So a lie gains
@@ -29,11 +29,11 @@ const BUFFER: u64 = 256 << 10;
 const CREDIT: u64 = 65_536;
 /// Credit of any other flow that comes back: a packet.
 const LITTLE_CREDIT: u64 = 1514;
-/// How long a word counts.
+/// Lifetime of an advertisement.
 const CLAIM_LIFETIME: Duration = Duration::from_secs(1);
 /// Bytes that a flow may be served beyond its claims before it is audited: some retransmissions.
 const TOLERANCE: f64 = 6000.0;
-/// How long an idle flow is remembered.
+/// Time after which an idle flow is forgotten.
 const MEMORY: Duration = Duration::from_secs(60);
 /// A share of all, in parts.
 const WHOLE: u32 = 1000;
@@ -51,7 +51,7 @@ pub struct ServedConfig {
     pub control_rate: u64,
     /// Flows remembered; beyond that the packets of new ones are dropped until one is idle.
     pub flows: usize,
-    /// Who is preferred before the least served; `None`: nobody.
+    /// The flows preferred before the least served; `None`: none.
     pub finish: Option<Finish>,
 }
 
@@ -81,25 +81,25 @@ impl Default for ServedConfig {
 pub struct Finish {
     /// Its size, in thousandths.
     pub share: u32,
-    /// Who ends soon.
+    /// The rule for flows that end soon.
     pub favour: Favour,
-    /// How fast what was served is forgotten: to a third in this time.
+    /// Decay of the service count: to a third in this time.
     pub memory: Duration,
     /// Bytes by which less counts as left for each second that a flow has had some; half of it counts always.
     pub aging: u64,
 }
 
-/// Whom [`Finish`] prefers.
+/// The flows that [`Finish`] prefers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Favour {
-    /// Who was served least lately, whatever it says.
+    /// The flow served least recently, whatever it advertises.
     LeastServed,
-    /// Who has least left by its word, unaudited. Only to show what lies would do.
+    /// The flow with least left by its advertisement, unaudited. Only to show the effect of lies.
     LeastClaimed,
-    /// Who has least left by its word, unless more than `trust` times its largest claim was served; claims of `cap` bytes
+    /// The flow with least left by its advertisement, unless more than `trust` times its largest claim was served; claims of `cap` bytes
     /// or more are not preferred.
     Audited {
-        /// How often a claim may be served.
+        /// Number of times that a claim may be served.
         trust: f64,
         /// Bytes.
         cap: u64,
@@ -119,7 +119,7 @@ impl Finish {
     pub const LEAST_SERVED: Finish =
         Finish { share: 900, favour: Favour::LeastServed, memory: Duration::from_secs(20), aging: 0 };
 
-    /// How much is left of what was served so long ago.
+    /// Returns the remaining share of service so long ago.
     fn fading(&self, passed: Duration) -> f64 {
         (-passed.as_secs_f64() / self.memory.as_secs_f64()).exp()
     }
@@ -220,7 +220,7 @@ impl<T> Served<T> {
         let state = self.flows.get(id);
         let waiting = state.bytes as u64;
         let (key, burden) = match self.config.finish {
-            // Who was served most may be about to end: its last packets would come a timeout later.
+            // The flow served most may be about to end: its last packets would come a timeout later.
             Some(finish) => (finish.key(now, state), waiting),
             None => (0, state.served + waiting),
         };
@@ -239,7 +239,7 @@ impl<T> Served<T> {
         self.settle(now, id);
     }
 
-    /// Whose turn it is, and whether that is the fair part's doing.
+    /// Returns the flow to serve, and whether the fair share decided.
     fn choose(&mut self) -> Option<(Id, bool)> {
         let fair = self.flows.least_served()?;
         let Some(finish) = self.config.finish else { return Some((fair, true)) };

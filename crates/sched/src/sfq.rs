@@ -16,7 +16,7 @@ use crate::hash::FlowHash;
 use crate::packet::Packet;
 use crate::queue::{Backlog, Counters, Queue};
 
-/// How large it is.
+/// Its size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SfqConfig {
     /// Most packets in all.
@@ -29,12 +29,12 @@ pub struct SfqConfig {
     pub buckets: usize,
     /// Bytes of one turn, from the IP header on.
     pub quantum: usize,
-    /// How often the hash changes; `None`: never.
+    /// Interval at which the hash changes; `None`: never.
     pub perturb: Option<Duration>,
 }
 
 impl Default for SfqConfig {
-    /// What `tc` makes of `sfq perturb 10` on Ethernet, whose own header is left out here. There is a slot more than packets: a
+    /// The defaults of `tc`'s `sfq perturb 10` on Ethernet, whose own header is left out here. There is a slot more than packets: a
     /// newcomer has a place where all have one packet, and one that waited goes. `limit 127` would take it away.
     fn default() -> Self {
         SfqConfig {

@@ -1,4 +1,4 @@
-//! What holds for all queues, and packets to try them with.
+//! Tests that hold for all queues, and packets for them.
 
 use std::net::{IpAddr, Ipv4Addr};
 

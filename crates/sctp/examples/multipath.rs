@@ -24,7 +24,7 @@ struct Row {
     paths: [Path; 2],
     /// Bytes of the send buffer, and of the receive buffer.
     buffer: usize,
-    /// What both paths at once reach at least, as a multiple of the better path alone.
+    /// Least rate of both paths at once, as a multiple of the better path's alone.
     goal: f64,
 }
 

@@ -14,15 +14,15 @@ use crate::multipath::Multipath;
 /// Settings of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// How long a state cookie is good for (Valid.Cookie.Life, RFC 9260 section 16).
+    /// Lifetime of a state cookie (Valid.Cookie.Life, RFC 9260 section 16).
     pub cookie_lifetime: Duration,
-    /// How often the key that signs cookies is replaced; the previous one stays good for as long again.
+    /// Interval at which the key that signs cookies is replaced; the previous one stays valid for as long again.
     pub cookie_key_lifetime: Duration,
     /// Which part of a host's associations this endpoint has: its verification tags say so, by which packets are led to it
     /// (see [`Shard`]). The driver gives it the packets of its part only, and begins an association where
     /// [`Shard::of_peer`] says.
     pub shard: Shard,
-    /// What accepted associations get; [`Connect`](crate::Connect) brings its own.
+    /// Settings of accepted associations; [`Connect`](crate::Connect) brings its own.
     pub association: AssociationConfig,
     /// Bounds on memory and work.
     pub limits: Limits,
@@ -67,7 +67,7 @@ pub struct AssociationConfig {
     pub extensions: Extensions,
     /// Authentication of chunks, if that is among the extensions.
     pub auth: AuthConfig,
-    /// What it takes for the peer's addresses to change, and for a listed one to be used.
+    /// Proof required before the peer's addresses change, and before a listed one is used.
     pub address_proof: AddressProof,
     /// Which requests of the peer about streams are fulfilled, if [`Extension::StreamReconfiguration`] is among the
     /// extensions.
@@ -187,7 +187,7 @@ pub enum AddressProof {
     ConfirmedPath,
 }
 
-/// How much may be in flight on a path, and how it reacts to loss and delay.
+/// Congestion control of a path: the data in flight, and the reaction to loss and delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CongestionAlgorithm {
     /// RFC 9260 section 7.2: halves the window on loss, and adds one packet each round trip.
@@ -201,17 +201,17 @@ pub enum CongestionAlgorithm {
     LossTolerant,
 }
 
-/// How much later than the round trip an acknowledgement may come before it counts as lost, where a peer's SACK waits for
+/// Margin beyond the round trip within which an acknowledgement may come before it counts as lost, where a peer's SACK waits for
 /// [`QUICK_SACK_DELAY`]: five times that, and more than a busy host adds. Linux allows 200 ms.
 const QUICK_RTO_MARGIN: Duration = Duration::from_millis(100);
 /// The longest that a SACK may wait: all that waits for one counts on it.
 const QUICK_SACK_DELAY: Duration = Duration::from_millis(20);
-/// How long a first path must have worked again before data goes back to it: longer than the links of trains and lifts come and go.
+/// Time that a first path must have worked again before data goes back to it: longer than the links of trains and lifts come and go.
 const QUICK_PRIMARY_RETURN: Duration = Duration::from_secs(5);
 /// Percent of its data that a path may lose before another takes its place. CUBIC itself makes a queue lose that much where it leaves
 /// room for five or six packets: what loses less may just be shared by many.
 const QUICK_LOSS_MAX: u8 = 5;
-/// How long what is in flight may take before another, much quicker path carries the data: longer than usual queues, and much less than what
+/// Delay of data in flight beyond which another, much quicker path carries the data: longer than usual queues, and much less than what
 /// people wait for.
 const QUICK_DELAY_MAX: Duration = Duration::from_millis(500);
 /// Timeouts in a row that an association survives: a quarter of an hour at the greatest RTO, as long as TCP's own retries last by
@@ -230,7 +230,7 @@ pub struct Timing {
     pub rto_margin: Duration,
     /// Greatest RTO (RTO.Max).
     pub rto_max: Duration,
-    /// How long a SACK may wait for company; more than 500 ms counts as 500 ms (RFC 9260 section 6.2).
+    /// Delay of a SACK; more than 500 ms counts as 500 ms (RFC 9260 section 6.2).
     pub sack_delay: Duration,
     /// Pause between heartbeats on an idle path, to which its RTO is added (HB.Interval).
     pub heartbeat_interval: Duration,
@@ -242,7 +242,7 @@ pub struct Timing {
     /// `None`: never, data goes back to the primary path once that works again. Less than PFMR, or than Path.Max.Retrans
     /// without PFMR, counts as that.
     pub primary_switchover_max_retrans: Option<u8>,
-    /// How long the primary path must have worked again after a failure before data goes back to it; twice as long after each
+    /// Time that the primary path must have worked again after a failure before data goes back to it; twice as long after each
     /// further failure, up to 16 times, until it has worked for a minute. Meanwhile it is asked four times as often as other idle
     /// paths, and must have given eight answers without a failure between them.
     pub primary_return: Duration,
@@ -254,14 +254,14 @@ pub struct Timing {
     /// events (RFC 9260 section 7.2.4), is potentially failed if there is another active path of its family that shares no address
     /// with it, has not just failed, and is not known to lose half as much. Not where all paths carry data at once.
     pub loss_max: Option<u8>,
-    /// How long what is in flight on the path in use may take; `None`: any time. If it takes longer than this and four times as long as it
+    /// Limit on the delay of data in flight on the path in use; `None`: no limit. If it takes longer than this and four times as long as it
     /// would by another path besides, that one is used: an active one of its family that shares no address with it and answers
     /// while the delay lasts. Only where little is in flight, or the path has fallen to an eighth of its rate: a queue that the
     /// association has filled itself is no reason. Not where all paths carry data at once.
     pub delay_max: Option<Duration>,
     /// Timeouts in a row over all paths after which the association fails (Association.Max.Retrans).
     pub association_max_retrans: u8,
-    /// How long a shutdown may take in all (T5-shutdown-guard).
+    /// Limit on the duration of a shutdown (T5-shutdown-guard).
     pub shutdown_guard: Duration,
 }
 
@@ -381,9 +381,9 @@ pub struct Limits {
     /// Bytes that all associations together may hold, received and to be sent, with what it takes to keep them. From three
     /// quarters on no buffer grows, from seven eighths on no association begins and buffers shrink as they empty; beyond
     /// the whole each association may hold 8 KiB of its own each way, 16 KiB of what it receives with what it takes to keep it,
-    /// and one message to be sent. What the allocator gives is counted, not what was asked of it.
+    /// and one message to be sent. The count goes by what the allocator gives, not by what was asked of it.
     pub memory: usize,
-    /// How much of `memory` all associations with one host may hold. It goes by the same three steps, so that one host cannot take
+    /// Share of `memory` for all associations with one host. It goes by the same three steps, so that one host cannot take
     /// what is there for all. The host is the one that the association began with: an IPv4 address, or an IPv6 /64, of which a
     /// host may have all addresses.
     pub memory_of_host: usize,
@@ -395,7 +395,7 @@ pub struct Limits {
     pub spent_cookies: usize,
 }
 
-/// How many packets of strangers are answered: token buckets for all of them, and for each source neighbourhood. Beyond,
+/// Rate limit on answers to packets out of the blue: token buckets for all of them, and for each source neighbourhood. Beyond,
 /// they are dropped and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerRate {

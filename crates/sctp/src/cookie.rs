@@ -1,8 +1,8 @@
 //! The State Cookie (RFC 9260 section 5.1.3): everything needed to open an association, carried by the peer.
 //!
 //! Authenticated by HMAC-SHA-256 under a key that is replaced now and then, expiring, and bound to ports and tags. A
-//! host holds nothing for a peer that has not returned one. What the packet around the cookie says anyway, ports and our
-//! tag, is signed but not written: the INIT ACK has to be small beside the INIT (RFC 5062 section 9). Begin at
+//! host holds nothing for a peer that has not returned one. Fields of the packet around the cookie, ports and our
+//! tag, are signed but not written: the INIT ACK has to be small beside the INIT (RFC 5062 section 9). Begin at
 //! [`CookieJar::seal`] and [`CookieJar::open`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,7 +24,7 @@ const MAC_LEN: usize = 16;
 /// A MAC that has taken in its key: doing that again for each cookie would cost as much as a short cookie itself.
 type Keyed = Hmac<Sha256>;
 
-/// What a cookie says.
+/// Contents of a cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 //= rfc9260#3.3.3.1.1-1 5.1.3-2
 pub(crate) struct Cookie {
@@ -42,13 +42,13 @@ pub(crate) struct Cookie {
     pub(crate) outbound_streams: u16,
     pub(crate) inbound_streams: u16,
     pub(crate) adaptation: Option<u32>,
-    /// What was negotiated.
+    /// The negotiated extensions.
     pub(crate) extensions: Extensions,
     /// Whether packets may carry a checksum of zero.
     pub(crate) zero_checksum: bool,
     /// For the keys of authentication.
     pub(crate) key_vectors: Option<KeyVectors>,
-    /// How the INIT came.
+    /// Route of the INIT.
     pub(crate) route: Route,
     /// Ours beside the INIT's destination.
     pub(crate) local_addresses: SmallVec<[IpAddr; 4]>,
@@ -91,7 +91,7 @@ impl CookieJar {
         }
     }
 
-    /// What stands for the association with these tags.
+    /// Returns the tie-tag of the association with these verification tags.
     pub(crate) fn tie(&self, (local, peer): (VerificationTag, VerificationTag)) -> Tie {
         let mac = self.tie_key.clone().chain_update(local.0.to_be_bytes()).chain_update(peer.0.to_be_bytes());
         let mac = mac.finalize().into_bytes();
@@ -131,7 +131,7 @@ impl CookieJar {
     }
 }
 
-/// What every packet says that a cookie travels in: the cookie is good in no other.
+/// Fields of every packet that carries a cookie: the cookie is valid in no other.
 #[derive(Clone, Copy)]
 struct Around {
     /// Ours, then the peer's.
@@ -285,7 +285,7 @@ fn put_addresses(out: &mut Vec<u8>, addresses: &[IpAddr]) {
     }
 }
 
-/// What is left of a cookie being read.
+/// The unread rest of a cookie.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

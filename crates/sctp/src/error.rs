@@ -60,7 +60,7 @@ pub enum StreamError {
     NoSuchStream {
         /// The stream asked for.
         stream: u16,
-        /// How many there are.
+        /// Number of streams.
         streams: u16,
     },
 }
@@ -79,7 +79,7 @@ pub enum ReconfigError {
     NoSuchStream {
         /// The stream asked for.
         stream: u16,
-        /// How many there are that way.
+        /// Number of streams in that direction.
         streams: u16,
     },
     /// The streams cannot be named in one packet.
@@ -116,7 +116,7 @@ pub enum SendError {
     NoSuchStream {
         /// The stream asked for.
         stream: u16,
-        /// How many there are.
+        /// Number of streams.
         streams: u16,
     },
     /// SCTP has no empty messages (RFC 9260 section 3.3.1).

@@ -1,4 +1,4 @@
-//! What the engine tells its driver, and what the driver hands it.
+//! Events from the engine to its caller, and the caller's input.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub enum Event {
     /// A peer's COOKIE ECHO was good: the association waits for [`accept`](crate::Endpoint::accept) or
     /// [`refuse`](crate::Endpoint::refuse). The COOKIE ACK is held back until then.
     Incoming {
-        /// How the COOKIE ECHO came.
+        /// Route of the COOKIE ECHO.
         route: Route,
         /// Our SCTP port.
         local_port: u16,
@@ -76,7 +76,7 @@ pub enum Event {
     },
     /// The peer has answered a change of our addresses that the driver asked for (RFC 5061).
     AddressChange {
-        /// What was asked for.
+        /// The requested change.
         change: AddressChange,
         /// The cause code by which the peer refused (RFC 5061 section 4.3); `None`: it is done. A refused address is in
         /// use as it was before.
@@ -91,7 +91,7 @@ pub enum Event {
         direction: StreamDirection,
         /// The streams; none means all.
         streams: Vec<StreamId>,
-        /// How it went.
+        /// The outcome.
         outcome: ReconfigOutcome,
     },
     /// All streams and the TSNs were reset (RFC 6525), or were not, though the driver had wished it.
@@ -100,7 +100,7 @@ pub enum Event {
         local_tsn: u32,
         /// The next TSN used by the peer.
         remote_tsn: u32,
-        /// How it went.
+        /// The outcome.
         outcome: ReconfigOutcome,
     },
     /// Streams were added (RFC 6525), or were not, though the driver had wished it.
@@ -109,7 +109,7 @@ pub enum Event {
         outbound_streams: u16,
         /// Streams the peer may send on now.
         inbound_streams: u16,
-        /// How it went.
+        /// The outcome.
         outcome: ReconfigOutcome,
     },
     /// The peer says something new of its send buffer. It changes nothing; only where advertisements are on.
@@ -126,7 +126,7 @@ pub enum Event {
     Dry,
     /// The peer will send no more data (it sent SHUTDOWN); what it sent before can be read.
     PeerShutdown,
-    /// The association is over. What was received before can still be read; then
+    /// The association is over. Data received before can still be read; then
     /// [`release`](crate::Endpoint::release) it.
     Closed(CloseReason),
 }
@@ -189,7 +189,7 @@ impl Message {
         self.pieces.iter().map(Bytes::len).sum()
     }
 
-    /// Whether there are no bytes; of what was received, true only of an aborted message's last part.
+    /// Reports whether there are no bytes; of what was received, true only of an aborted message's last part.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -203,17 +203,17 @@ impl Message {
     }
 }
 
-/// How a message is to be sent.
+/// Options for sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SendOptions {
     /// Deliver without regard to the order of the stream.
     pub unordered: bool,
-    /// How far to go for the delivery. Without [`Extension::PartialReliability`](crate::Extension::PartialReliability)
+    /// Effort to make for the delivery. Without [`Extension::PartialReliability`](crate::Extension::PartialReliability)
     /// negotiated, every message is delivered whatever this says.
     pub reliability: Reliability,
 }
 
-/// How far to go for the delivery of a message before it is given up (RFC 3758, RFC 7496).
+/// Effort to make for the delivery of a message before it is abandoned (RFC 3758, RFC 7496).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reliability {
     /// As far as it takes.
@@ -227,7 +227,7 @@ pub enum Reliability {
     Priority(u32),
 }
 
-/// What ICMP, or the kernel itself, reported about a packet of ours.
+/// A report by ICMP, or by the kernel itself, about a packet of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathError {
     /// The packet did not arrive.
@@ -240,7 +240,7 @@ pub enum PathError {
         /// Bytes, IP header included.
         mtu: u16,
     },
-    /// What the driver was asked by [`Transmit::asks_for_queue`](crate::Transmit::asks_for_queue): nothing failed, but packets
+    /// The answer to [`Transmit::asks_for_queue`](crate::Transmit::asks_for_queue): nothing failed, but packets
     /// wait in this host before they leave it.
     LocalQueue {
         /// Bytes that wait, as the kernel counts them.
@@ -248,7 +248,7 @@ pub enum PathError {
     },
 }
 
-/// What could not be reached.
+/// The unreachable destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     /// The network or host.
@@ -267,7 +267,7 @@ impl AbortCause {
         AbortCause { code: Cause::UserInitiatedAbort(&[]).code(), reason: reason.into() }
     }
 
-    /// What a received cause says.
+    /// Converts a received error cause.
     pub(crate) fn from_wire(cause: &Cause<'_>) -> AbortCause {
         let reason = match cause {
             Cause::UserInitiatedAbort(text) | Cause::ProtocolViolation(text) => Bytes::copy_from_slice(text),

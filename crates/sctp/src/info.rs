@@ -1,4 +1,4 @@
-//! What can be seen of an association from outside.
+//! Snapshot of an association for the application.
 
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ pub struct PathInfo {
     pub timeouts: u64,
 }
 
-/// What keeps an association from sending more.
+/// The limit on an association's sending.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LimitedBy {
     /// Nothing waits: its driver has given no more.
@@ -164,7 +164,7 @@ pub struct AssociationInfo {
     pub send_buffered: usize,
     /// Those of them that were never sent.
     pub send_waiting: usize,
-    /// What keeps it from sending more now.
+    /// The current limit on its sending.
     pub limited_by: LimitedBy,
     /// Bytes received and not yet read.
     pub receive_buffered: usize,
@@ -173,13 +173,13 @@ pub struct AssociationInfo {
     pub memory: usize,
     /// The peer's receive window as we know it, in bytes.
     pub peer_rwnd: usize,
-    /// What the peer last said of its send buffer, if advertisements are on here.
+    /// The peer's last advertisement of its send buffer, if advertisements are enabled here.
     pub peer_send_buffer: Option<PeerSendBuffer>,
-    /// What was counted.
+    /// Counters.
     pub counters: Counters,
 }
 
-/// What an association counts.
+/// Counters of an association.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// User bytes acknowledged by the peer.
@@ -251,7 +251,7 @@ pub struct Counters {
     pub undone_recoveries: u64,
 }
 
-/// What an endpoint counts beside its associations.
+/// Counters of an endpoint, besides those of its associations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointCounters {
     /// Packets that could not be parsed, or whose checksum was wrong.

@@ -4,10 +4,10 @@
 //! sums it up after each input and tells each association, before it works, how tight things are. Nothing received and
 //! acknowledged is ever dropped for want of memory, and nothing taken for sending: what comes on top is refused instead.
 //!
-//! What is counted is what the allocator gives, not what was asked of it: [`heap`] and [`tree`] know the difference. Both say
+//! Counts go by what the allocator gives, not by what was asked of it: [`heap`] and [`tree`] know the difference. Both say
 //! rather too much than too little. Begin at [`Pressure::of`].
 
-/// How near the memory in use is to the budget.
+/// Memory in use, compared with the budget.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) enum Pressure {
     /// Below three quarters.
@@ -48,7 +48,7 @@ pub(crate) const fn tree(entries: usize, bytes: usize) -> usize {
 pub(crate) const COST_MOST: usize = 8;
 pub(crate) const COST_BASE: usize = 4096;
 
-/// What an association may hold in each direction however short memory is, in bytes: with less it could not go on.
+/// Bytes that an association may hold in each direction even if memory is short: it could not go on with less.
 pub(crate) const FLOOR: usize = 8 * 1024;
 
 impl Pressure {

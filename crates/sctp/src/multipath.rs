@@ -1,4 +1,4 @@
-//! How the paths of an association share its data.
+//! Distribution of an association's data over its paths.
 
 /// Whether new data goes by one path at a time, or by all of them at once.
 ///
@@ -11,7 +11,7 @@ pub enum Multipath {
     Off,
     /// Every confirmed, active path carries new data (concurrent multipath transfer, CMT). Each has its own congestion
     /// window, round trip and timers, and losses are found on each by itself, so that a chunk is never taken for lost
-    /// because another path was quicker. What was lost is sent again by the quickest path that has room.
+    /// because another path was quicker. Lost data is sent again by the quickest path that has room.
     Concurrent {
         /// Which path takes the next packet.
         scheduler: PathScheduler,

@@ -1,4 +1,4 @@
-//! What an INIT or INIT ACK says, judged once (RFC 9260 sections 3.3.2, 3.3.3 and 5.1).
+//! Contents of an INIT or INIT ACK, checked once (RFC 9260 sections 3.3.2, 3.3.3 and 5.1).
 
 use std::net::IpAddr;
 
@@ -31,11 +31,11 @@ pub(crate) struct PeerInit<'a> {
     pub(crate) cookie: Option<&'a [u8]>,
     /// Parameters to be reported back, whole.
     pub(crate) unrecognized: SmallVec<[&'a [u8]; 2]>,
-    /// How much longer the peer wants its cookie to live, in milliseconds.
+    /// Extension of the cookie's lifetime that the peer asks for, in milliseconds.
     pub(crate) cookie_preservative: u32,
 }
 
-/// What is wrong with an INIT or INIT ACK, as the cause of the ABORT that answers it.
+/// A fault of an INIT or INIT ACK, as the cause of the ABORT that answers it.
 pub(crate) type InitFault = Cause<'static>;
 
 /// Reads what `init` says.
@@ -89,7 +89,7 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
     Ok(peer)
 }
 
-/// What both ends agree on.
+/// Parameters that both ends agree on.
 #[derive(Clone, Debug)]
 pub(crate) struct Agreed {
     pub(crate) extensions: Extensions,
@@ -100,7 +100,7 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// What comes of our offer, made with `config`, and the peer's.
+    /// Combines our offer, made with `config`, and the peer's.
     pub(crate) fn new(
         config: &AssociationConfig,
         offer: &Offer,
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use wire::Parameters;
 
-    /// What comes of an offer of both to a peer that lists these chunk types.
+    /// Returns the result of offering both to a peer that lists these chunk types.
     fn agreed(listed: &[u8]) -> Extensions {
         let both = Extensions::NONE.with(Extension::Interleaving).with(Extension::PartialReliability);
         let config = AssociationConfig { extensions: both, ..AssociationConfig::default() };

@@ -63,7 +63,7 @@ impl Random {
         nonce
     }
 
-    /// Whether [`marked`](Self::marked) has made this one; nothing needs to be remembered for that.
+    /// Reports whether [`marked`](Self::marked) has made this one; nothing needs to be remembered for that.
     pub(crate) fn is_own_nonce(&self, nonce: &[u8]) -> bool {
         let halves = nonce.split_at_checked(NONCE_RANDOM).filter(|(_, mac)| mac.len() == NONCE_RANDOM);
         halves.is_some_and(|(random, mac)| {

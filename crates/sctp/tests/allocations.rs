@@ -1,4 +1,4 @@
-//! What the engine takes of memory: nothing a packet in steady state, and little for an association that is idle.
+//! Memory use of the engine: nothing for a packet in steady state, and little for an idle association.
 
 #[path = "../examples/pair/mod.rs"]
 mod pair;
@@ -67,7 +67,7 @@ fn a_message_at_a_time_allocates_nothing() {
 /// each before it rests.
 fn bytes_of_an_idle_association(use_: impl Fn(&mut Pair)) -> u64 {
     let mut pair = Pair::new(2);
-    // What the endpoints have of their own, and the link's buffers.
+    // The endpoints' own memory, and the link's buffers.
     let first = pair.connect();
     use_(&mut pair);
     pair.disconnect(first);

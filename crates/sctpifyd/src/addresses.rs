@@ -1,14 +1,18 @@
-//! The addresses of this host: which are its own, which a peer may be told of and why others are not, and which interface has them.
+//! Tracks the addresses of this host: its own addresses, the ones offered to a peer, the reasons for leaving
+//! others out, and their interfaces.
 //!
-//! The address that TCP would use is always the first; this module decides about further ones. The setting `interfaces` decides where
-//! it speaks. Else a link counts if it has a default route or a route to the peer, and
+//! The address that TCP would use always comes first; this module decides about further ones. The setting
+//! `interfaces` overrides everything else. Without it a link counts if it has a default route or a route to
+//! the peer, and
 //!
-//! - a peer that this host connects to and that is its neighbour is told of links to other networks, too: it may be wired to them;
-//! - container bridges, tunnels and VPNs never count, nor do bridges without a default route. What begins in a tunnel stays in it;
-//! - a peer at a public address is told of no private one.
+//! - a neighbour that this host connects to is also offered addresses of links to other networks, because it
+//!   may be attached to them;
+//! - container bridges, tunnels, VPNs and bridges without a default route never count. An association that
+//!   begins in a tunnel stays in it;
+//! - a peer at a public address is offered no private one.
 //!
-//! Routes are asked for when a peer needs them, and believed for [`ROUTES_AGE_MAX`]. Follows changes of addresses by listing anew; what
-//! they mean for connections is for `roaming`. Begin at [`AddressBook::offered`].
+//! Routes are looked up when a peer needs them and cached for [`ROUTES_AGE_MAX`]. Address changes trigger a
+//! new listing; `roaming` applies them to connections. Begin at [`AddressBook::offered`].
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,46 +28,48 @@ use mio::{Interest, Registry, Token};
 use netio::{FoundRoute, LinkKind, LocalAddress, Monitor, Routes, Scope};
 use rules::{Interfaces, Listed};
 
-/// Addresses offered to a peer at most.
+/// Limit on the addresses offered to a peer.
 const OFFERED_MAX: usize = 16;
-/// Our own interface, by the beginning of its name.
+/// Name prefix of our own interface.
 const OURS: [&str; 1] = ["shim"];
-/// Interfaces to containers and virtual machines of this host, by the beginnings of their names: their addresses mean nothing to
-/// others.
+/// Name prefixes of interfaces to this host's containers and virtual machines, whose addresses mean nothing
+/// to other hosts.
 const OF_CONTAINERS: [&str; 12] =
     ["docker", "br-", "virbr", "veth", "cni", "cali", "flannel", "podman", "lxc", "lxd", "incusbr", "vnet"];
-/// Tunnels and VPNs whose kind the kernel does not tell, or tells as something else.
+/// Name prefixes of tunnels and VPNs whose kind the kernel does not report, or reports as something else.
 const OF_TUNNELS: [&str; 6] = ["wg", "tun", "tap", "tailscale", "zt", "nebula"];
-/// Of the further addresses that a peer lists so many count: else one INIT would ask for all our networks.
+/// Limit on the further addresses of a peer that are considered; otherwise one INIT could request all our
+/// networks.
 const LISTED_MAX: usize = 8;
-/// How long a route is taken to be as it was.
+/// Lifetime of a cached route.
 const ROUTES_AGE_MAX: Duration = Duration::from_secs(1);
-/// Answers about routes remembered at most; beyond that the memory starts anew.
+/// Limit on the cached routes; when it is reached the cache is cleared.
 const ROUTES_MAX: usize = 4096;
-/// Any destination (RFC 5737, RFC 3849): what leads there is a default route, for nobody has another one.
+/// Documentation addresses (RFC 5737, RFC 3849): a route to one is a default route, because no network has a
+/// more specific one.
 const ANYWHERE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
-/// The largest MTU that is probed for: what jumbo frames of Ethernet carry.
+/// The largest MTU that is probed for: that of Ethernet jumbo frames.
 const MTU_MAX: u32 = 9000;
 /// The MTU of a host without links.
 const MTU_USUAL: u32 = 1500;
 /// The smallest MTU that IPv6 allows.
 const MTU_MIN: u32 = 1280;
 
-/// The peer that is to be told of addresses.
+/// The peer that addresses are offered to.
 #[derive(Clone, Copy)]
 pub(crate) struct Asker<'a> {
-    /// The address of this host that the association begins with.
+    /// The local address that the association begins with.
     pub(crate) local: IpAddr,
-    /// The peer's: what it listed besides proves nothing.
+    /// The peer's address; anything else that it listed proves nothing.
     pub(crate) remote: IpAddr,
-    /// Further addresses that the peer has, or says that it has.
+    /// Further addresses that the peer has or claims to have.
     pub(crate) others: &'a [IpAddr],
-    /// Whether this host connects to the peer.
+    /// True if this host connects to the peer.
     pub(crate) is_dialled: bool,
 }
 
-/// Why an address of this host is not told to a peer.
+/// The reason why an address of this host is not offered to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LeftOut {
     BySetting,
@@ -78,7 +84,7 @@ pub(crate) enum LeftOut {
 }
 
 impl LeftOut {
-    /// For people.
+    /// Describes the reason for users.
     pub(crate) const fn why(self) -> &'static str {
         match self {
             LeftOut::BySetting => "the setting interfaces leaves it out",
@@ -102,24 +108,25 @@ enum Class {
     Containers,
 }
 
-/// What is known of the host's addresses.
+/// The host's addresses and routes.
 pub(crate) struct AddressBook {
     monitor: Monitor,
     routes: RefCell<KnownRoutes>,
     wanted: Interfaces,
     all: Vec<LocalAddress>,
-    /// Addresses that peers may be told of, if they are the right ones, and that have a link.
+    /// Addresses with a link on interfaces that may be offered to suitable peers.
     usable: Vec<IpAddr>,
-    /// Addresses without a link, when that was last asked.
+    /// Addresses whose link was down at the last check.
     down: BTreeSet<IpAddr>,
     mtu: u16,
-    /// Whether loopback addresses are our own like others.
+    /// True if loopback addresses count as our own.
     loopback: bool,
 }
 
 impl AddressBook {
-    /// Lists the addresses of the calling thread's network namespace, and watches them from now on.
-    /// With `loopback` those of the loopback interface are taken for our own, though they are offered to nobody else.
+    /// Lists the addresses of the calling thread's network namespace and watches them from now on. With
+    /// `loopback` the loopback interface's addresses count as our own, although they are offered to no other
+    /// host.
     pub(crate) fn open(wanted: Interfaces, loopback: bool) -> Result<AddressBook> {
         let monitor = Monitor::open(&OURS).context("cannot watch this host's addresses")?;
         let routes = KnownRoutes::open().context("cannot ask for this host's routes")?;
@@ -141,7 +148,7 @@ impl AddressBook {
         registry.register(&mut SourceFd(&self.monitor.as_raw_fd()), token, Interest::READABLE)
     }
 
-    /// Takes changes in.
+    /// Applies address changes.
     pub(crate) fn refresh(&mut self) {
         let mut is_changed = false;
         let polled = self.monitor.poll(|event| {
@@ -178,19 +185,19 @@ impl AddressBook {
         self.all.iter().find(|known| known.addr == address)
     }
 
-    /// Whether the address is one of this host, and not one that only its containers know.
+    /// Reports whether the address belongs to this host and is not one that only its containers know.
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         let is_known = self.find(address).is_some_and(|known| class(known) != Class::Containers);
         is_known || (self.loopback && is_loopback_v4(address.to_canonical()))
     }
 
-    /// Whether the setting `interfaces` keeps SCTP away from this address of the host.
+    /// Reports whether the setting `interfaces` excludes this address of the host from SCTP.
     pub(crate) fn is_left_out(&self, address: IpAddr) -> bool {
         self.find(address).is_some_and(|known| self.listed(known) == Listed::LeftOut)
     }
 
-    /// Whether connections to this address stay within the host and cannot be carried: those to `::1` always, those to other
-    /// addresses of its own unless loopback is included.
+    /// Reports whether connections to this address stay within the host and cannot be carried: always for
+    /// `::1`, and for other addresses of the host unless loopback is included.
     pub(crate) fn stays_plain(&self, remote: IpAddr) -> bool {
         let is_within = remote.is_loopback() || self.is_own(remote);
         is_within && !(self.loopback && self.is_own(remote))
@@ -201,7 +208,7 @@ impl AddressBook {
         self.find(address).map(|known| known.ifindex)
     }
 
-    /// The addresses whose links have gone down, and those whose links have come up, since this was last asked.
+    /// Returns the addresses whose links went down and those whose links came up since the last call.
     pub(crate) fn take_link_changes(&mut self) -> Vec<(IpAddr, bool)> {
         let down: BTreeSet<IpAddr> =
             self.all.iter().filter(|known| !known.is_up).map(|known| known.addr).collect();
@@ -213,12 +220,13 @@ impl AddressBook {
         changes
     }
 
-    /// The addresses that some peer may be told of: those with a link on interfaces that may count.
+    /// The addresses that some peer may be offered: those with a link on interfaces that may count.
     pub(crate) fn usable(&self) -> &[IpAddr] {
         &self.usable
     }
 
-    /// The addresses to tell a peer of, the one that the association begins with first; that one alone to ourselves.
+    /// Returns the addresses to offer to a peer, the association's first address in front; only that one if
+    /// the peer is this host.
     pub(crate) fn offered(&self, now: Time, asker: Asker<'_>) -> Vec<IpAddr> {
         let first = std::iter::once(asker.local);
         if self.is_own(asker.remote) || self.usable.iter().all(|address| *address == asker.local) {
@@ -229,13 +237,13 @@ impl AddressBook {
         first.chain(told).take(OFFERED_MAX).collect()
     }
 
-    /// The addresses that the peer is not told of, each with its interface, and why.
+    /// Returns the addresses that the peer is not offered, each with its interface and the reason.
     pub(crate) fn all_left_out(&self, now: Time, asker: Asker<'_>) -> Vec<(&LocalAddress, LeftOut)> {
         let others = self.all.iter().filter(|known| known.addr != asker.local);
         others.filter_map(|known| Some((known, self.left_out(now, known, asker)?))).collect()
     }
 
-    /// The addresses that are told to no peer, or only to some, each with its interface, and why.
+    /// Returns the addresses offered to no peer or only to some, each with its interface and the reason.
     pub(crate) fn generally_left_out(&self, now: Time) -> Vec<(&LocalAddress, LeftOut)> {
         let why = |known: &LocalAddress| match self.listed(known) {
             Listed::LeftOut => Some(LeftOut::BySetting),
@@ -252,7 +260,7 @@ impl AddressBook {
         self.all.iter().filter_map(|known| Some((known, down(known).or_else(|| why(known))?))).collect()
     }
 
-    /// Why the peer is not told of this address; `None` if it is.
+    /// Returns the reason why the peer is not offered this address; `None` if it is.
     fn left_out(&self, now: Time, known: &LocalAddress, asker: Asker<'_>) -> Option<LeftOut> {
         if !known.is_up {
             return Some(LeftOut::LinkDown);
@@ -276,12 +284,13 @@ impl AddressBook {
         }
     }
 
-    /// Whether the interface has a default route of any family.
+    /// Reports whether the interface has a default route of any family.
     fn has_default(&self, now: Time, ifindex: u32) -> bool {
         ANYWHERE.iter().any(|to| self.route(now, ifindex, *to).is_some_and(|route| route.prefix_len == 0))
     }
 
-    /// Whether the interface has a route to the peer, or may have one to an address of the peer's that is not known yet.
+    /// Reports whether the interface has a route to the peer, or may have one to an address of the peer that
+    /// is not known yet.
     fn leads_to(&self, now: Time, ifindex: u32, asker: Asker<'_>) -> bool {
         let mut peers = std::iter::once(&asker.remote).chain(asker.others.iter().take(LISTED_MAX));
         let is_neighbour = || {
@@ -293,7 +302,7 @@ impl AddressBook {
         peers.any(|peer| self.route(now, ifindex, *peer).is_some()) || (asker.is_dialled && is_neighbour())
     }
 
-    /// The route from any of the interface's addresses.
+    /// Finds a route from any of the interface's addresses.
     fn route(&self, now: Time, ifindex: u32, to: IpAddr) -> Option<FoundRoute> {
         let sources =
             self.all.iter().filter(|known| known.ifindex == ifindex && known.addr.is_ipv4() == to.is_ipv4());
@@ -307,10 +316,10 @@ impl AddressBook {
     }
 }
 
-/// A packet's source, interface and destination.
+/// Source, interface and destination of a packet.
 type Way = (IpAddr, u32, IpAddr);
 
-/// Routes that were asked for lately.
+/// Recently looked-up routes.
 struct KnownRoutes {
     routes: Routes,
     known: BTreeMap<Way, Option<FoundRoute>>,
@@ -347,7 +356,7 @@ impl KnownRoutes {
 fn class(address: &LocalAddress) -> Class {
     let begins = |list: &[&str]| list.iter().any(|beginning| address.ifname.starts_with(beginning));
     match address.kind {
-        // A bridge of Docker's is br- and a number; one that an operator has named may be an uplink.
+        // A Docker bridge is called br- and a number; one named by an operator may be an uplink.
         LinkKind::Bridge if address.ifname.starts_with("br-") && !is_of_docker(&address.ifname) => {
             Class::Bridge
         }
@@ -359,13 +368,13 @@ fn class(address: &LocalAddress) -> Class {
     }
 }
 
-/// Docker names the bridge of a network by twelve hexadecimal digits.
+/// Reports whether the name is that of a Docker network's bridge: "br-" and twelve hexadecimal digits.
 fn is_of_docker(name: &str) -> bool {
     let number = name.strip_prefix("br-").unwrap_or_default();
     number.len() == 12 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The part of the address space that counts as one host: of IPv6 a /64 network.
+/// Returns the part of the address that identifies one host: for IPv6 its /64 network.
 pub(crate) fn host_part(address: IpAddr) -> IpAddr {
     const NETWORK: u128 = !0 << 64;
     match address.to_canonical() {

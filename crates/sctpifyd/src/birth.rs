@@ -1,8 +1,8 @@
-//! How a connection is born although its first path is dead: after a while without an answer its INIT goes by the host's
-//! other addresses too, and to the other addresses that the peer is known to have. The first INIT ACK wins.
+//! Sets up a connection although its first path is dead: after a while without an answer its INIT also goes
+//! out from the host's other addresses and to the peer's other known addresses. The first INIT ACK wins.
 //!
-//! The head start of the first path lets it win wherever it lives, so that the server sees the client's address that TCP
-//! would have shown it; where it is dead the server sees the one that the living path has, which is the client's as well.
+//! The head start lets the first path win if it works, so the server sees the same client address as with
+//! TCP. If that path is dead, the server sees the client's address on the path that works.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::connection::{ConnectionId, Stage};
 use crate::shard::Shard;
 use crate::timing;
 
-/// How long the first path is waited for alone.
+/// Time for which only the first path is tried.
 const HEAD_START: Duration = Duration::from_millis(100);
-/// Pairs of addresses that are asked in addition at most.
+/// Limit on the additional address pairs that are tried.
 const OTHER_PAIRS_MAX: usize = 12;
 
-/// When other paths join in: at the latest after half of the time that a connection waits at all.
+/// Returns when other paths join in: at the latest after half the time that a connection waits for INIT ACK.
 pub(crate) fn head_start(settings: &Settings) -> Duration {
     HEAD_START.min(timing::init_patience(settings).0 / 2)
 }
 
 impl Shard {
-    /// The first path has had its head start.
+    /// Handles the end of the first path's head start.
     pub(crate) fn on_head_start_over(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
@@ -46,7 +46,8 @@ impl Shard {
     }
 }
 
-/// The pairs to ask but for the first, all of its family: other addresses of both before other addresses of one.
+/// The additional pairs, all of the first pair's family: pairs that change both addresses come before pairs
+/// that change one.
 fn other_pairs(
     local: IpAddr,
     remote: IpAddr,

@@ -1,9 +1,10 @@
-//! What passes through the carriers, for `sctpify capture`.
+//! Records the packets of the carriers for `sctpify capture`.
 //!
-//! The event loop copies packets into a queue ([`Tap`]), and a thread that serves the one who asked writes them to its control
-//! connection as a pcapng file ([`Ear`]). The loop never waits: what does not fit is counted, and the next packet says so.
-//! Nothing is copied while nobody captures; one captures at a time. The first packet by a path that data was switched to says
-//! so in a comment.
+//! The event loop copies packets into a queue ([`Tap`]). The thread that serves the capturing client writes
+//! them to its control connection as a pcapng file ([`Ear`]). The loop never waits: packets that do not fit
+//! are counted, and the next packet reports the count. Nothing is copied while nobody captures, and only one
+//! client captures at a time. The first packet on a path that data was switched to carries a comment about
+//! the switch.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -18,27 +19,27 @@ use wire::pcapng::{self, Captured, Direction};
 
 use crate::clock::{Clock, unix_ms};
 
-/// Packets that wait to be written at most.
+/// Limit on the packets that wait to be written.
 const QUEUE_MAX: usize = 4096;
-/// Switches whose first packet has not come, at most.
+/// Limit on the switches whose first packet has not been sent yet.
 const SWITCHES_MAX: usize = 64;
-/// How often is looked whether the one who captures is still there.
+/// Interval between checks that the capturing client is still connected.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long that look takes at most.
+/// Time limit for such a check.
 const LOOK_LIMIT: Duration = Duration::from_millis(1);
-/// What our end of SCTP in UDP is shown as where the kernel chose its port: Wireshark looks for SCTP there.
+/// The port shown for our end of SCTP in UDP if the kernel chose the port: Wireshark looks for SCTP there.
 const USUAL_PORT: u16 = 9899;
 
-/// Where the event loop puts what passes.
+/// The event loop's end of the queue.
 pub(crate) struct Tap {
     queue: SyncSender<Noted>,
     ear: Weak<()>,
     udp_port: u16,
     began: Time,
     began_ns: u64,
-    /// Packets that did not fit since the last that did.
+    /// Packets that did not fit since the last one that did.
     missed: u64,
-    /// What to say with the next packet that goes by a path.
+    /// Comments due with the next packet on each path.
     switches: Vec<(Route, String)>,
 }
 
@@ -54,13 +55,13 @@ struct Noted {
     packet: Box<[u8]>,
 }
 
-/// The other end of the queue. When it goes the tap closes.
+/// The writer's end of the queue. Dropping it closes the tap.
 pub(crate) struct Ear {
     queue: Receiver<Noted>,
     _alive: Arc<()>,
 }
 
-/// A tap and the ear that hears it; `udp_port` is ours, or 0.
+/// Creates a tap and its ear; `udp_port` is ours, or 0.
 pub(crate) fn pair(now: Time, udp_port: u16) -> (Tap, Ear) {
     let (sender, queue) = sync_channel(QUEUE_MAX);
     let alive = Arc::new(());
@@ -77,12 +78,12 @@ pub(crate) fn pair(now: Time, udp_port: u16) -> (Tap, Ear) {
 }
 
 impl Tap {
-    /// Whether somebody still listens.
+    /// Reports whether the ear still exists.
     pub(crate) fn is_heard(&self) -> bool {
         self.ear.strong_count() > 0
     }
 
-    /// Data goes by another path from now on.
+    /// Notes that data uses another path from now on.
     pub(crate) fn note_switch(&mut self, from: &Route, to: &Route) {
         if self.switches.len() < SWITCHES_MAX {
             let text = format!(
@@ -93,7 +94,7 @@ impl Tap {
         }
     }
 
-    /// A packet passes.
+    /// Queues a packet that passes.
     pub(crate) fn note(&mut self, now: Time, route: &Route, ecn: Ecn, direction: Direction, packet: &[u8]) {
         let (ours, theirs) = (route.local, route.remote);
         let (from, to) = if direction == Direction::Out { (ours, theirs) } else { (theirs, ours) };
@@ -105,7 +106,7 @@ impl Tap {
         let at_ns = self.began_ns + u64::try_from(now.since(self.began).as_nanos()).unwrap_or(0);
         let comment = self.comment(route, direction);
         let noted = Noted { at_ns, from, to, udp, ecn, direction, comment, packet: packet.into() };
-        // What could not be said now is said with a later one.
+        // A later packet carries a comment that could not be queued now.
         if self.queue.try_send(noted).is_err() {
             self.missed += 1;
             return;
@@ -116,7 +117,7 @@ impl Tap {
         }
     }
 
-    /// What there is to say with this packet.
+    /// Returns the comment due with this packet.
     fn comment(&self, route: &Route, direction: Direction) -> String {
         let missed = self.missed;
         let missing = (missed > 0).then(|| format!("sctpify: {missed} packets before this one are missing"));
@@ -127,10 +128,10 @@ impl Tap {
 }
 
 impl Ear {
-    /// Writes what passes until the time is over or the other side hangs up.
+    /// Writes packets until the limit expires or the other side hangs up.
     ///
     /// # Errors
-    /// When it can no longer be written, as when the other side has gone.
+    /// Fails if writing fails, for example because the other side has gone.
     pub(crate) fn write_to(&self, mut to: &UnixStream, limit: Duration) -> io::Result<()> {
         to.set_read_timeout(Some(LOOK_LIMIT))?;
         let mut buffer = Vec::new();

@@ -1,6 +1,7 @@
-//! The open carriers, and the one batch of packets that waits when a send buffer is full.
+//! The open carriers, and the single batch of packets that waits while a send buffer is full.
 //!
-//! Invariant: while a batch waits, no other is asked of the engine, so packets leave in the order it made them.
+//! Invariant: while a batch waits, the engine is not asked for another, so packets leave in the order it made
+//! them.
 
 use anyhow::{Context, Result, bail};
 use base::{Ecn, Route, Time};
@@ -14,31 +15,31 @@ use wire::pcapng::Direction;
 use crate::addresses::AddressBook;
 use crate::capture::{self, Ear, Tap};
 
-/// Bytes of packets that go to the kernel in one call: a full train of GSO.
+/// Bytes of packets passed to the kernel in one call: a full GSO train.
 const BATCH: usize = 64 * 1024;
-/// Batches sent in one turn of the loop at most, so that it stays responsive. What is received in one turn is bounded by
-/// [`netio::DATAGRAMS_PER_RECV`] for each socket.
+/// Limit on the batches sent in one turn of the loop, which keeps it responsive. Reception in one turn is
+/// limited to [`netio::DATAGRAMS_PER_RECV`] per socket.
 const BATCHES_PER_TURN: usize = 16;
 
 /// The carriers with their batch.
 pub(crate) struct Outlet {
     carriers: Carriers,
-    /// SCTP in UDP, by this port.
+    /// SCTP in UDP, on this port.
     udp: Option<Wanted<u16>>,
     /// SCTP over IP.
     raw: Option<Wanted<bool>>,
     batch: Box<[u8]>,
-    /// What of the batch still waits, from which byte on.
+    /// The part of the batch that still waits, and the byte it begins at.
     waiting: Option<(Transmit, usize)>,
     has_more: [bool; Carriers::TOKENS],
     errors_waiting: bool,
-    /// Where what passes is noted, while somebody captures.
+    /// The tap for passing packets, while somebody captures.
     tap: Option<Tap>,
 }
 
 impl Outlet {
-    /// Without carriers; [`Outlet::open`] opens them. UDP on `any_port` suits a host that only connects: its peers answer to
-    /// the port that they hear from.
+    /// Creates an outlet without carriers; [`Outlet::open`] opens them. `any_port` for UDP suits a host that
+    /// only connects: its peers answer to the port that they receive from.
     pub(crate) fn new(settings: &Settings, any_port: bool) -> Outlet {
         let port = if any_port { 0 } else { settings.udp_port };
         let udp = settings.carriers.has_udp().then_some(port);
@@ -54,8 +55,8 @@ impl Outlet {
         }
     }
 
-    /// Opens what the settings ask for and what is not open yet, in the calling thread's network namespace. What cannot be
-    /// opened is for the operator to see: no application is to notice, for its connections are plain TCP meanwhile.
+    /// Opens the carriers that the settings ask for and that are still closed, in the calling thread's
+    /// network namespace. Failures are reported only to the operator: meanwhile applications use plain TCP.
     pub(crate) fn open(&mut self, registry: &Registry, first: Token) {
         let carriers = &mut self.carriers;
         if let Some(udp) = self.udp.as_mut().filter(|_| !carriers.has_udp()) {
@@ -67,13 +68,13 @@ impl Outlet {
         }
     }
 
-    /// Whether a carrier that the settings ask for is still closed.
+    /// Reports whether a carrier that the settings ask for is still closed.
     pub(crate) fn is_lacking(&self) -> bool {
         let udp = self.udp.as_ref().is_some_and(|udp| udp.problem.is_some());
         udp || self.raw.as_ref().is_some_and(|raw| raw.problem.is_some())
     }
 
-    /// What the settings ask for, and what keeps it closed.
+    /// Returns the carriers that the settings ask for, with the problem that keeps one closed.
     pub(crate) fn report(&self) -> Vec<OpenCarrier> {
         let udp = self.udp.as_ref().map(|udp| OpenCarrier {
             carrier: Via::SctpUdp,
@@ -88,19 +89,19 @@ impl Outlet {
         udp.into_iter().chain(raw).collect()
     }
 
-    /// Whether packets can go this way at all.
+    /// Reports whether a carrier for this route is open.
     pub(crate) fn has(&self, route: &Route) -> bool {
         self.carriers.has(route)
     }
 
-    /// The poll reported the socket at `place`.
+    /// Notes that the poll reported the socket at `place`.
     pub(crate) fn on_ready(&mut self, place: usize) {
         if let Some(flag) = self.has_more.get_mut(place) {
             *flag = true;
         }
     }
 
-    /// Somebody captures what passes from `now` on; None if another does already.
+    /// Starts a capture from `now` on; returns `None` if another one is active.
     pub(crate) fn tap(&mut self, now: Time) -> Option<Ear> {
         if self.tap.as_ref().is_some_and(Tap::is_heard) {
             return None;
@@ -110,14 +111,15 @@ impl Outlet {
         Some(ear)
     }
 
-    /// An association's data goes by another path from now on.
+    /// Notes for a capture that an association's data uses another path from now on.
     pub(crate) fn note_switch(&mut self, from: &Route, to: &Route) {
         if let Some(tap) = &mut self.tap {
             tap.note_switch(from, to);
         }
     }
 
-    /// Hands what has arrived to `f`, which tells whether it belonged to an association; tells whether more may wait.
+    /// Hands received packets to `f`, which reports whether one belonged to an association. Returns whether
+    /// more may wait.
     pub(crate) fn receive(&mut self, now: Time, mut f: impl FnMut(&Route, Ecn, &[u8]) -> bool) -> bool {
         for place in 0..Carriers::TOKENS {
             if !self.has_more[place] {
@@ -142,17 +144,17 @@ impl Outlet {
         self.has_more.contains(&true)
     }
 
-    /// The interface by which the last packet on this route came.
+    /// Returns the interface on which the last packet of this route arrived.
     pub(crate) fn came_by(&self, route: &Route) -> Option<u32> {
         self.carriers.came_by(route)
     }
 
-    /// Lets go of interfaces that are gone.
+    /// Closes the sockets of interfaces that no longer exist.
     pub(crate) fn on_interfaces_changed(&mut self) {
         self.carriers.close_gone_interfaces();
     }
 
-    /// Tells the engine what ICMP reported.
+    /// Reports ICMP errors to the engine.
     pub(crate) fn report_errors(&mut self, now: Time, engine: &mut Endpoint) {
         if self.errors_waiting {
             self.errors_waiting = self.carriers.take_errors(|error| {
@@ -161,7 +163,7 @@ impl Outlet {
         }
     }
 
-    /// Sends what the engine has; tells whether it may have more at once.
+    /// Sends the engine's packets; returns whether it may have more at once.
     pub(crate) fn transmit(&mut self, now: Time, engine: &mut Endpoint, addresses: &AddressBook) -> bool {
         for _ in 0..BATCHES_PER_TURN {
             let (transmit, start) = match self.waiting.take() {
@@ -178,7 +180,7 @@ impl Outlet {
         true
     }
 
-    /// Sends one batch; false if the send buffer is full.
+    /// Sends one batch; returns false if the send buffer is full.
     fn send(
         &mut self,
         now: Time,
@@ -226,7 +228,7 @@ fn note(tap: &mut Option<Tap>, now: Time, route: &Route, ecn: Ecn, direction: Di
 /// A carrier that the settings ask for.
 struct Wanted<T> {
     what: T,
-    /// Why it is not open.
+    /// The reason why it is not open.
     problem: Option<String>,
 }
 
@@ -235,7 +237,7 @@ impl<T> Wanted<T> {
         Wanted { what, problem: None }
     }
 
-    /// Takes note of an attempt to open it; tells the log what has changed.
+    /// Records the outcome of an attempt to open it; logs a change.
     fn settle(&mut self, outcome: Result<()>) {
         let problem = outcome.err().map(|error| format!("{error:#}"));
         match &problem {

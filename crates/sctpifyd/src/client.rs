@@ -1,9 +1,9 @@
-//! The client's side: a held SYN becomes an association, or goes on as plain TCP.
+//! The client side: a held SYN becomes an association, or goes on as plain TCP.
 //!
-//! In order: looked at ([`Shard::on_syn`]), INIT sent, INIT ACK came ([`Shard::on_init_ack`]), up
-//! ([`Shard::on_client_up`]), claimed ([`Shard::on_arrival`]). Whatever fails before INIT ACK releases the SYN;
-//! whatever fails later sends ABORT first and releases it then, so that the server has forgotten the connection
-//! before the same addresses come again as TCP.
+//! The steps are: decision ([`Shard::on_syn`]), INIT sent, INIT ACK received ([`Shard::on_init_ack`]),
+//! association established ([`Shard::on_client_up`]), connection claimed ([`Shard::on_arrival`]). A failure
+//! before INIT ACK releases the SYN. A later failure first sends ABORT and then releases it, so the server
+//! has forgotten the association before the same addresses arrive as TCP.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -26,25 +26,25 @@ use crate::server::is_privileged;
 use crate::shard::{Shard, Timer};
 use crate::timing;
 
-/// How long the handshake may take after INIT ACK.
+/// Time limit for the handshake after INIT ACK.
 pub(crate) const COOKIE_LIMIT: Duration = Duration::from_secs(3);
-/// The same where a key is shared: a peer with another one does not answer.
+/// The same limit with a shared key: a peer with a different key does not answer.
 const KEYED_COOKIE_LIMIT: Duration = Duration::from_secs(1);
-/// A peer that wants a key says no more than that.
+/// A peer that requires a key gives no other sign.
 const NO_COOKIE_ACK: &str = "no COOKIE ACK came; the peer may require a key (its setting peer_keys)";
-/// How long after it was looked at a program is taken to be waiting still.
+/// Time after the check during which a program is assumed to still wait.
 const AT_ONCE: Duration = Duration::from_millis(2);
-/// How long a released SYN may take to arrive in the private namespace.
+/// Time limit for a released SYN to arrive in the private namespace.
 const CLAIM_LIMIT: Duration = Duration::from_secs(2);
-/// Verdicts remembered at most, for SYNs that are sent again.
+/// Limit on the verdicts kept for retransmitted SYNs.
 const VERDICTS_MAX: usize = 8192;
 
-/// Peers remembered to be reached by UDP at most; beyond that the memory starts anew.
+/// Limit on the peers remembered as reachable over UDP; when it is reached the memory is cleared.
 const UDP_PEERS_MAX: usize = 4096;
-/// How long that is remembered after the last success.
+/// Lifetime of such an entry after the last success.
 const UDP_PEER_LIFETIME: Duration = Duration::from_secs(600);
 
-/// The verdicts on the last SYNs, so that a retransmission gets the same one.
+/// The verdicts on the latest SYNs: a retransmission gets the same one.
 #[derive(Default)]
 pub(crate) struct Verdicts {
     known: HashMap<FourTuple, (u32, Verdict)>,
@@ -68,7 +68,8 @@ impl Verdicts {
     }
 }
 
-/// Peers that were reached by UDP: there is no need to ask them by IP 132, which is slower, at the same time.
+/// Peers that were reached over UDP: they need not be tried over IP protocol 132, which is slower, at the
+/// same time.
 #[derive(Default)]
 pub(crate) struct UdpPeers {
     seen: BTreeMap<IpAddr, Time>,
@@ -92,7 +93,7 @@ impl UdpPeers {
 }
 
 impl Shard {
-    /// A SYN is held.
+    /// Handles a held SYN.
     pub(crate) fn on_syn(&mut self, syn: HeldSyn) {
         if let Some(verdict) = self.verdicts.find(&syn) {
             self.give_verdict(&syn, verdict);
@@ -106,7 +107,7 @@ impl Shard {
         }
     }
 
-    /// A SYN goes on as plain TCP.
+    /// Lets a SYN go on as plain TCP.
     pub(crate) fn go_plain(&mut self, syn: &HeldSyn, plain: Plain) {
         match plain {
             Plain::ByRule => {
@@ -132,7 +133,7 @@ impl Shard {
     fn begin(&mut self, syn: &HeldSyn) -> Result<(), Plain> {
         let (settings, shim) = self.decide(syn)?;
         if self.find_client(syn)? == Waiting::No {
-            // Nobody waits for this connection; what sent the SYN gets plain TCP.
+            // Nobody waits for this connection; the sender of the SYN gets plain TCP.
             return Err(Plain::ByRule);
         }
         if self.ride_trunk(syn, &settings, shim) {
@@ -141,7 +142,7 @@ impl Shard {
         self.begin_alone(syn, &settings, shim, Held { since: self.now, round_trip: Duration::ZERO })
     }
 
-    /// Asks for an association of the connection's own; `shim` is the state it was looked at in.
+    /// Starts a separate association for the connection; `shim` is the state that it was in at the decision.
     pub(crate) fn begin_alone(
         &mut self,
         syn: &HeldSyn,
@@ -156,14 +157,14 @@ impl Shard {
         connection.asked_later = held.since < self.now;
         let id = self.connections.insert(connection);
         self.awaiting_init_ack.insert(id);
-        // An answer that is on its way is waited for.
+        // Wait for an answer that is already on its way.
         let race = (held.since + patience).max(self.now + held.round_trip * 3 / 2);
         self.timers.set(race, Timer::Race(id));
         self.timers.set(held.since + birth::head_start(settings), Timer::HeadStart(id));
         Ok(())
     }
 
-    /// Whether the connection may ride SCTP at all, and because of what: the state says it.
+    /// Decides whether the connection may use SCTP; the returned state gives the reason.
     fn decide(&mut self, syn: &HeldSyn) -> Result<(Settings, ShimState), Plain> {
         let (local, remote) = (syn.flow.local(), syn.flow.remote());
         let names = self.outside.as_ref().is_some_and(|outside| outside.is_name_server(remote.ip()));
@@ -191,7 +192,7 @@ impl Shard {
         Ok((settings, stepped(stepped(ShimState::Notinit, ShimStep::Created), step)))
     }
 
-    /// What allows the connection to ride SCTP, and whether that is an order.
+    /// Returns the settings and the step that allow SCTP, and whether SCTP was requested explicitly.
     fn ask_rules(&self, syn: &HeldSyn) -> Result<(Settings, ShimStep, bool), Plain> {
         let remote = syn.flow.remote();
         let mut book = self.rules.lock();
@@ -210,7 +211,7 @@ impl Shard {
         Ok((settings, ShimStep::Allowed, decision.is_order()))
     }
 
-    /// Whether the rules, or the SYN's mark, allow SCTP; counts nothing.
+    /// Reports whether the rules or the SYN's mark allow SCTP, without counting the query.
     pub(crate) fn may_ride(&self, syn: &HeldSyn) -> bool {
         let (remote, book) = (syn.flow.remote(), self.rules.lock());
         is_asked_for(syn.mark, &book.settings)
@@ -228,8 +229,8 @@ impl Shard {
         }
     }
 
-    /// Whether the program whose SYN is held waits still: nobody is to accept a ghost on the other side. An answer that comes
-    /// at once finds it as it was.
+    /// Reports whether the program whose SYN is held still waits; otherwise the server would accept a dead
+    /// connection. An immediate answer needs no check.
     pub(crate) fn still_waits(&mut self, id: ConnectionId, syn: &HeldSyn) -> bool {
         let began = self.connections.get(id).map(|connection| connection.began);
         began.is_some_and(|began| self.now.since(began) < AT_ONCE)
@@ -256,15 +257,15 @@ impl Shard {
         })
     }
 
-    /// The addresses that a peer is told of which this host connects to.
+    /// The addresses offered to a peer that this host connects to.
     pub(crate) fn offered(&self, local: IpAddr, remote: IpAddr) -> Vec<IpAddr> {
         let learned = self.learned.lock();
         let others = learned.others(remote);
         self.addresses.offered(self.now, Asker { local, remote, others, is_dialled: true })
     }
 
-    /// The INIT goes by every open carrier at once, or by UDP alone where that was seen to work. From a port below 1024 it goes only
-    /// as peers believe it ([`crate::server`]).
+    /// The INIT's routes: every open carrier at once, or only UDP if the peer was reached over it. From a
+    /// port below 1024 it uses only a carrier that peers trust for such ports ([`crate::server`]).
     pub(crate) fn init_routes(&self, local: SocketAddr, remote: IpAddr, settings: &Settings) -> Vec<Route> {
         let udp = Carrier::Udp { peer_port: settings.udp_port };
         let wanted: &[Carrier] = match local.port() {
@@ -276,7 +277,8 @@ impl Shard {
         routes.filter(|route| self.outlet.has(route)).collect()
     }
 
-    /// Looks which handshakes have got their INIT ACK; to be called before their COOKIE ECHO is transmitted.
+    /// Handles the handshakes that received an INIT ACK; must be called before their COOKIE ECHO is
+    /// transmitted.
     pub(crate) fn look_for_init_acks(&mut self) {
         let waiting: Vec<ConnectionId> = self.awaiting_init_ack.iter().copied().collect();
         for id in waiting {
@@ -296,7 +298,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
         connection.stage = Stage::Cookie(syn);
-        // Of an INIT that went out later than the SYN came the time is not known.
+        // If an INIT was sent later than the SYN, the round-trip time is unknown.
         connection.rtt_us =
             Some(micros(self.now.since(connection.began))).filter(|_| !connection.asked_later);
         if self.still_waits(id, &syn) {
@@ -309,7 +311,7 @@ impl Shard {
         self.judge(&syn, Verdict::Drop);
     }
 
-    /// No INIT ACK came in time.
+    /// Gives up because no INIT ACK came in time.
     pub(crate) fn on_race_lost(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
@@ -324,7 +326,7 @@ impl Shard {
         self.abandon(id, &syn, reason, Some(Failure::NoAnswer));
     }
 
-    /// The handshake stalls after INIT ACK.
+    /// Gives up because the handshake stalled after INIT ACK.
     pub(crate) fn on_cookie_late(&mut self, id: ConnectionId) {
         let Some(Stage::Cookie(syn)) = self.connections.get(id).map(|connection| &connection.stage) else {
             return;
@@ -337,7 +339,7 @@ impl Shard {
         self.abandon(id, &syn, reason, Some(Failure::HandshakeFailed));
     }
 
-    /// ABORT first, then the SYN is released as plain TCP.
+    /// Sends ABORT, then releases the SYN as plain TCP.
     pub(crate) fn abandon(
         &mut self,
         id: ConnectionId,
@@ -355,7 +357,7 @@ impl Shard {
         self.fall_back(syn, tried.unwrap_or(Tried::NOT), reason, failure);
     }
 
-    /// The association of a held SYN is over before it was used.
+    /// Handles an association that ended before its held SYN used it.
     pub(crate) fn on_client_failed(&mut self, id: ConnectionId, syn: HeldSyn, reason: &CloseReason) {
         let stage = self.connections.get(id).map(|connection| &connection.stage);
         let was_answered = matches!(stage, Some(Stage::Cookie(_)));
@@ -375,7 +377,7 @@ impl Shard {
         self.abandon(id, &syn, reason, failure);
     }
 
-    /// The association is up: the connection is led away, and its SYN released.
+    /// Handles an established association: diverts the connection and releases its SYN.
     pub(crate) fn on_client_up(&mut self, id: ConnectionId, syn: HeldSyn, peer: Peer, carrier: Carrier) {
         if matches!(carrier, Carrier::Udp { .. }) {
             self.udp_peers.learn(syn.flow.remote().ip(), self.now);
@@ -402,7 +404,7 @@ impl Shard {
         }
     }
 
-    /// A diverted connection has arrived in the private namespace.
+    /// Handles a diverted connection that arrived in the private namespace.
     pub(crate) fn on_arrival(&mut self, arrival: Arrival) {
         let id = self.connections.of_client(&arrival.flow);
         let awaited = |id: &ConnectionId| {
@@ -418,14 +420,14 @@ impl Shard {
         }
     }
 
-    /// The address and port that a connection has on the wire: the program's own, but in an enclosed namespace this host's
-    /// address on the way there.
+    /// Returns the connection's local address and port on the wire: the program's own, or in an enclosed
+    /// namespace this host's source address for that destination.
     pub(crate) fn wire_address(&self, flow: &FourTuple) -> SocketAddr {
         let source = self.outside.as_ref().and_then(|_| outside::source_of(flow.remote().ip()));
         source.map_or(flow.local(), |source| SocketAddr::new(source, flow.local().port()))
     }
 
-    /// What a plain connection's destination has answered is the verdict on its SYN.
+    /// Turns the answer of a plain connection's destination into the verdict on its SYN.
     pub(crate) fn on_opened(&mut self, flow: &FourTuple, outcome: &io::Result<()>) {
         let Some(syn) = self.outside.as_mut().and_then(|outside| outside.settle(flow)) else { return };
         let verdict = outside::verdict_on(outcome);
@@ -434,7 +436,7 @@ impl Shard {
         self.give_verdict(&syn, verdict);
     }
 
-    /// The application went away between its SYN and the handshake.
+    /// Handles an application that went away between its SYN and the handshake.
     pub(crate) fn on_unclaimed(&mut self, id: ConnectionId) {
         if self.connections.get(id).is_some_and(|connection| matches!(connection.stage, Stage::Diverted)) {
             tracing::debug!("nobody claimed an association: aborting it");
@@ -442,7 +444,7 @@ impl Shard {
         }
     }
 
-    /// The connection is over; its addresses stay diverted for the application's TIME-WAIT.
+    /// Notes that the connection has ended; its addresses stay diverted for the application's TIME-WAIT.
     pub(crate) fn end_diversion_later(&mut self, flow: FourTuple) {
         let was_empty = self.diversions.next().is_none();
         self.diversions.end_later(self.now, flow);
@@ -451,7 +453,7 @@ impl Shard {
         }
     }
 
-    /// The time of diversions is over.
+    /// Ends the diversions whose time has expired.
     pub(crate) fn on_diversions_over(&mut self) {
         let over = self.diversions.take_over(self.now);
         self.undivert(&over);
@@ -465,7 +467,7 @@ impl Shard {
         }
     }
 
-    /// Packets of these numbers do not come to us any more.
+    /// Stops diverting this flow's packets to us.
     fn end_diversion(&mut self, flow: &FourTuple) {
         if self.diversions.end(flow) {
             self.undivert(std::slice::from_ref(flow));
@@ -478,9 +480,9 @@ impl Shard {
         }
     }
 
-    /// Releases a SYN as plain TCP though SCTP was allowed.
+    /// Releases a SYN as plain TCP although SCTP was allowed.
     ///
-    /// `failure`: what that says of the destination, if anything.
+    /// `failure`: the evidence about the destination, if any.
     fn fall_back(&mut self, syn: &HeldSyn, tried: Tried, reason: FallbackReason, failure: Option<Failure>) {
         let destination = syn.flow.remote();
         self.udp_peers.forget(destination.ip());
@@ -506,7 +508,7 @@ impl Shard {
         self.judge(syn, Verdict::Accept);
     }
 
-    /// Decides about a SYN, and about its retransmissions.
+    /// Gives and remembers the verdict on a SYN, which retransmissions get too.
     pub(crate) fn judge(&mut self, syn: &HeldSyn, verdict: Verdict) {
         self.verdicts.remember(syn, verdict);
         self.give_verdict(syn, verdict);
@@ -518,7 +520,7 @@ impl Shard {
         }
     }
 
-    /// Gives up every handshake, for the daemon stops.
+    /// Gives up every handshake because the daemon stops.
     pub(crate) fn release_all_syns(&mut self) {
         for id in self.connections.ids() {
             let syn = match self.connections.get(id).map(|connection| &connection.stage) {
@@ -530,21 +532,21 @@ impl Shard {
     }
 }
 
-/// Whether the application still waits for its connection.
+/// The application's state: it still waits for its connection, or not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
     Yes,
     No,
 }
 
-/// Since when a SYN is held, and the round-trip time to its destination where that is known.
+/// The time since which a SYN is held, and the round-trip time to its destination if known.
 #[derive(Clone, Copy)]
 pub(crate) struct Held {
     pub(crate) since: Time,
     pub(crate) round_trip: Duration,
 }
 
-/// What was done before a SYN goes on as plain TCP.
+/// The time and shim state reached before a SYN goes on as plain TCP.
 #[derive(Clone, Copy)]
 struct Tried {
     held: Duration,
@@ -552,13 +554,13 @@ struct Tried {
 }
 
 impl Tried {
-    /// It was looked at, no more.
+    /// Nothing beyond the decision.
     const NOT: Tried = Tried { held: Duration::ZERO, shim: ShimState::Ready };
 }
 
-/// Why a SYN goes on as plain TCP.
+/// The reason why a SYN goes on as plain TCP.
 pub(crate) enum Plain {
-    /// The rules, or what the connection is, say so; that is nothing to report.
+    /// The rules or the kind of connection require it; there is nothing to report.
     ByRule,
     /// The destination was learned to have no SCTP.
     Learned,
@@ -566,7 +568,7 @@ pub(crate) enum Plain {
     Because(FallbackReason),
 }
 
-/// Whether the packet's mark asks for SCTP.
+/// Reports whether the packet's mark asks for SCTP.
 const fn is_asked_for(mark: u32, settings: &Settings) -> bool {
     settings.enable && settings.manual_mark != 0 && mark == settings.manual_mark
 }
@@ -575,8 +577,8 @@ fn limit(what: &str) -> Plain {
     Plain::Because(FallbackReason::LimitReached { limit: what.to_owned() })
 }
 
-/// What the end of an association that was never used says of its destination. The engine vouches for it: an ABORT carried
-/// our tag, and ICMP quoted it.
+/// Returns what the end of an unused association proves about its destination. The engine has verified it: an
+/// ABORT carried our tag, and an ICMP message quoted it.
 pub(crate) fn evidence(reason: &CloseReason, was_answered: bool) -> Option<Failure> {
     match reason {
         CloseReason::Unreachable(sctp::Unreachable::Port) => Some(Failure::PortUnreachable),
@@ -585,7 +587,7 @@ pub(crate) fn evidence(reason: &CloseReason, was_answered: bool) -> Option<Failu
         CloseReason::PeerAborted(_) if !was_answered => Some(Failure::Refused),
         CloseReason::PeerAborted(_) | CloseReason::LostContact => Some(Failure::HandshakeFailed),
         CloseReason::NoAnswer => Some(Failure::NoAnswer),
-        // TCP does not reach it either, or it is we who broke off.
+        // TCP does not reach the destination either, or this host aborted.
         CloseReason::Unreachable(sctp::Unreachable::Host)
         | CloseReason::Aborted(_)
         | CloseReason::Graceful
@@ -597,7 +599,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// An ABORT's cause, for people.
+/// Describes an ABORT's cause for users.
 pub(crate) fn cause_text(cause: &sctp::AbortCause) -> String {
     let reason = String::from_utf8_lossy(&cause.reason);
     match (cause.code, reason.is_empty()) {

@@ -1,11 +1,11 @@
-//! The real clocks: the only place of the daemon that reads them.
+//! The real clocks. No other module of the daemon reads them.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use base::Time;
 use rules::UnixMs;
 
-/// Tells the time since the daemon began.
+/// Returns the time since the daemon began.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
     start: Instant,
@@ -23,12 +23,12 @@ impl Clock {
     }
 }
 
-/// The time since 1970, for what outlives the daemon.
+/// Returns the time since 1970, for data that outlives the daemon.
 pub(crate) fn today() -> UnixMs {
     UnixMs(unix_ms())
 }
 
-/// Milliseconds since 1970, for people and logs.
+/// Returns milliseconds since 1970, for users and logs.
 #[allow(clippy::disallowed_methods, reason = "the one place where the daemon reads the clock")]
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

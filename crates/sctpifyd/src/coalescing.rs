@@ -1,55 +1,58 @@
-//! Whether the loop rests before it waits for events, so that one turn serves what would have woken it many times.
+//! Decides whether the loop pauses before it waits for events, so one turn serves what would have taken many
+//! wake-ups.
 //!
-//! To be woken for a packet costs more than the packet does. So, as network cards do it with interrupts (`ethtool -C`,
-//! rx-usecs), the loop looks away for a moment between turns: while nothing but transfers moves bytes, or, more shortly, while
-//! much is moved. That moment is little of the round trip of every connection that moves bytes, and never so long that a burst
-//! follows that queues would not hold. New connections of local programs end it.
-//! Pure; the driver tells what moved, and sleeps. Begin with [`Coalescing::note`].
+//! A wake-up for a packet costs more than the packet does. As network cards do with interrupts (`ethtool -C`,
+//! rx-usecs), the loop therefore pauses for a moment between turns: while only transfers move bytes or, more
+//! briefly, while traffic is heavy. The pause is a small part of the round trip of every active connection,
+//! and never long enough to build a burst that queues would drop. New connections of local programs end it.
+//! Pure; the driver reports traffic and sleeps. Begin with [`Coalescing::note`].
 
 use std::time::Duration;
 
 use base::Time;
 
-/// How long bytes are counted before the next judgement.
+/// Interval over which bytes are counted for one decision.
 const WINDOW: Duration = Duration::from_millis(10);
-/// What counts as much, in bytes of a window (32 Mbit/s): below it wake-ups are too few to matter beside what waits for an answer.
+/// Threshold of heavy traffic, in bytes per window (32 Mbit/s): below it wake-ups are too few to justify
+/// delaying answers.
 const MUCH: u64 = 40_000;
-/// Bytes that may gather in a pause, and then leave at once: 22 packets. TCP sends up to 64 KiB at once; with 70 packets a queue
-/// of 200 lost a third of its throughput.
+/// Limit on the bytes that may gather in a pause and then leave at once: 22 packets. TCP sends up to 64 KiB
+/// at once; with 70 packets a queue of 200 lost a third of its throughput.
 const BURST: u64 = 32 * 1024;
-/// A pause in which fewer bytes gather, two packets, costs as many wake-ups as it saves.
+/// Minimum bytes gathered in a useful pause, two packets: a shorter one costs as many wake-ups as it saves.
 const GATHERED_MIN: u64 = 2 * 1_400;
-/// While less than [`MUCH`] is moved a pause is long enough for so many, four packets, if the round trip allows that.
+/// Bytes to gather in a pause below [`MUCH`], four packets, if the round trip allows that.
 const GATHERED_SLOW: u64 = 4 * 1_400;
-/// A pause is at most this part of the shortest round trip, so that the two hosts' together add an eighth.
+/// Divisor of the shortest round trip that limits a pause: those of the two hosts together add an eighth.
 const OF_ROUND_TRIP: u32 = 16;
-/// The same while nobody waits for an answer.
+/// The same divisor while nobody waits for an answer.
 const OF_ROUND_TRIP_BULK: u32 = 8;
-/// The same for a transfer of which less than [`GATHERED_SLOW`] would gather, while nobody asks questions at all.
+/// The same divisor for a transfer that would gather less than [`GATHERED_SLOW`], while there is no
+/// conversation at all.
 const OF_ROUND_TRIP_SLOW: u32 = 2;
-/// The same where somebody asks one now and then.
+/// The same divisor while some connection has an occasional conversation.
 const OF_ROUND_TRIP_NEIGHBOUR: u32 = 4;
-/// Shorter pauses save too little.
+/// The shortest useful pause.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
-/// Longer ones would save little more.
+/// The longest pause: longer ones would save little more.
 const PAUSE_MAX: Duration = Duration::from_millis(1);
-/// The same while nobody waits for an answer.
+/// The same limit while nobody waits for an answer.
 const PAUSE_MAX_BULK: Duration = Duration::from_millis(10);
-/// How long after a question or an answer more of them are expected.
+/// Time after a question or an answer for which more of them are expected.
 const CONVERSATION: Duration = Duration::from_millis(250);
-/// How long after it a pause is still to be little of its round trip: the next question may come at any time.
+/// Time after it for which pauses still respect its round trip: the next question may come at any time.
 const NEIGHBOUR: Duration = Duration::from_secs(5);
 
-/// Bytes that a connection has moved one way before it is a transfer, and no conversation.
+/// Bytes that a connection must move one way to count as a transfer, not a conversation.
 const TRANSFER: u32 = 64 * 1024;
-/// How far it counts on: so far beyond [`TRANSFER`] a transfer keeps its name when something goes the other way.
+/// Cap on that count: the margin above [`TRANSFER`] keeps it a transfer when something goes the other way.
 const TRANSFER_MAX: u32 = 96 * 1024;
-/// A byte the other way weighs as much as so many: requests, or acknowledgements of a program's own, are short.
+/// Weight of a byte the other way: requests and application-level acknowledgements are short.
 const ANSWER_WEIGHT: u32 = 16;
-/// After such a silence a connection begins anew.
+/// Silence after which a connection's count restarts.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// Which way the bytes of a connection go, and how many went that way without an answer.
+/// The direction of a connection's bytes, and the number that went that way without an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Transfer {
     is_sending: bool,
@@ -57,19 +60,19 @@ pub(crate) struct Transfer {
     last: Time,
 }
 
-/// What bytes of a connection are part of.
+/// The kind of exchange that bytes belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Traffic {
-    /// Many that go one way: nobody waits for an answer to one of them.
+    /// Many bytes one way: nobody waits for an answer to one of them.
     Transfer,
     /// Questions and answers.
     Conversation,
-    /// One or the other.
+    /// Not yet known to be either.
     Unknown,
 }
 
 impl Transfer {
-    /// The connection moved bytes; what they are part of.
+    /// Notes bytes that the connection moved; returns the kind of exchange they belong to.
     pub(crate) fn note(&mut self, now: Time, sent: u64, received: u64) -> Traffic {
         if now.since(self.last) > SILENCE {
             self.bytes = 0;
@@ -90,19 +93,19 @@ impl Transfer {
     }
 }
 
-/// What was moved lately, and the pause that follows from it.
+/// Recent traffic, and the pause that follows from it.
 #[derive(Debug)]
 pub(crate) struct Coalescing {
     began: Time,
     bytes: u64,
-    /// The shortest round trip of those who moved bytes; none before anyone did.
+    /// The shortest round trip of the connections that moved bytes; `None` before any did.
     round_trip: Option<Duration>,
-    /// Until when somebody may wait for an answer.
+    /// The end of the time for which somebody may wait for an answer.
     conversation_until: Time,
-    /// The shortest round trip of those who lately did, and until when it counts.
+    /// The shortest round trip of recent conversations, valid until `nearest_until`.
     nearest: Duration,
     nearest_until: Time,
-    /// The pause, and until when it holds.
+    /// The current pause, valid until `until`.
     pause: Duration,
     until: Time,
 }
@@ -121,7 +124,8 @@ impl Coalescing {
         }
     }
 
-    /// A connection moved bytes whose association's shortest round trip is this, None if it was not measured yet.
+    /// Notes bytes that a connection moved; `round_trip` is its association's shortest, `None` if not
+    /// measured yet.
     pub(crate) fn note(&mut self, now: Time, bytes: u64, round_trip: Option<Duration>, traffic: Traffic) {
         let round_trip = round_trip.unwrap_or_default();
         self.bytes += bytes;
@@ -133,7 +137,7 @@ impl Coalescing {
         if traffic == Traffic::Conversation && is_nearest {
             (self.nearest, self.nearest_until) = (round_trip, now + NEIGHBOUR);
         }
-        // Who cannot bear it does not wait for the next judgement.
+        // A round trip too short for the pause shortens it without waiting for the next decision.
         self.pause = self.pause.min(self.bearable(now, round_trip));
         let elapsed = now - self.began;
         if elapsed >= WINDOW {
@@ -143,12 +147,12 @@ impl Coalescing {
         }
     }
 
-    /// The longest pause that somebody with this round trip can bear.
+    /// Returns the longest pause that a connection with this round trip tolerates.
     fn bearable(&self, now: Time, round_trip: Duration) -> Duration {
         self.part_of(now, round_trip, OF_ROUND_TRIP_SLOW)
     }
 
-    /// The pause for a round trip of which a transfer bears this part.
+    /// Returns the pause for this round trip, divided by `bulk` while there is no conversation.
     fn part_of(&self, now: Time, round_trip: Duration, bulk: u32) -> Duration {
         if now < self.conversation_until {
             return (round_trip / OF_ROUND_TRIP).min(PAUSE_MAX);
@@ -160,7 +164,7 @@ impl Coalescing {
         pause.min(PAUSE_MAX_BULK)
     }
 
-    /// The pause for what was moved in so much time.
+    /// Returns the pause for the bytes moved in the elapsed time.
     fn pause_at(&self, now: Time, elapsed: Duration) -> Duration {
         let in_window = u128::from(self.bytes) * WINDOW.as_nanos() / elapsed.as_nanos();
         if in_window < u128::from(MUCH) && now < self.conversation_until {
@@ -179,7 +183,7 @@ impl Coalescing {
         if pause < PAUSE_MIN.max(until(GATHERED_MIN)) { Duration::ZERO } else { pause }
     }
 
-    /// How long to rest now; zero if not at all.
+    /// Returns the pause to make now; zero for none.
     pub(crate) fn pause(&self, now: Time) -> Duration {
         if now < self.until && self.pause >= PAUSE_MIN { self.pause } else { Duration::ZERO }
     }
@@ -194,10 +198,11 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// Bytes a millisecond that are much, and so few that no burst ends a pause of a millisecond.
+    /// Bytes per millisecond that count as heavy traffic, but too few for a burst to end a pause of a
+    /// millisecond.
     const MUCH_PER_MS: u64 = 20_000;
 
-    /// Moves so many bytes each millisecond, from `from` on for `for_ms`; tells the pause then.
+    /// Moves so many bytes each millisecond, from `from` on for `for_ms`; returns the pause at the end.
     fn moved(
         coalescing: &mut Coalescing,
         from: u64,
@@ -211,7 +216,7 @@ mod tests {
         coalescing.pause(Time::ZERO + ms(from + for_ms))
     }
 
-    /// The pause after 300 ms of so many bytes a millisecond.
+    /// Returns the pause after 300 ms of so many bytes per millisecond.
     fn settled(moves: (u64, Traffic), round_trip: Duration) -> Duration {
         moved(&mut Coalescing::new(), 1, 300, moves, round_trip)
     }
@@ -261,7 +266,7 @@ mod tests {
             let gathered = moves.0 as f64 * pause.as_secs_f64() * 1e3;
             assert!((0.99..=1.0).contains(&(gathered / BURST as f64)), "{moves:?}: {gathered}");
         }
-        // A burst is there at once.
+        // A burst would gather immediately.
         assert_eq!(settled((500_000, Transfer), ms(50)), Duration::ZERO);
     }
 
@@ -312,7 +317,7 @@ mod tests {
         coalescing.note(Time::ZERO + ms(1_002), 64, Some(ms(1)), Conversation);
         assert_eq!(moved(&mut coalescing, 1_003, 1_000, transfer, ms(80)), Duration::ZERO);
         assert_eq!(moved(&mut coalescing, 2_003, 5_000, transfer, ms(80)), ms(10));
-        // The beginning of a transfer is no near peer's conversation.
+        // The beginning of a transfer is not a conversation with a near peer.
         coalescing.note(Time::ZERO + ms(7_003), 1_444, Some(ms(1)), Unknown);
         assert_eq!(moved(&mut coalescing, 7_004, 300, transfer, ms(80)), ms(10));
     }
@@ -326,7 +331,7 @@ mod tests {
         assert_eq!(coalescing.pause(Time::ZERO + ms(1_000)), Duration::ZERO);
     }
 
-    /// What the last of these moves, so many milliseconds apart, is part of.
+    /// Returns the kind of the last of these moves, which are so many milliseconds apart.
     fn last_of(apart_ms: u64, moves: impl IntoIterator<Item = (u64, u64)>) -> Traffic {
         let mut transfer = super::Transfer::default();
         let noted = (1..)
@@ -346,7 +351,7 @@ mod tests {
 
     #[test]
     fn questions_and_answers_are_no_transfer_nor_is_what_comes_now_and_then() {
-        // 8 KiB for each 600 bytes, back to back.
+        // 8 KiB per 600 bytes, back to back.
         assert_ne!(last_of(20, (0..500).map(|n| if n % 2 == 0 { (600, 0) } else { (0, 8_192) })), Transfer);
         assert_ne!(last_of(1, vec![(4_096, 4_096); 500]), Transfer);
         assert_ne!(last_of(150, vec![(0, 40_000); 500]), Transfer);

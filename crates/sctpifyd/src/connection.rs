@@ -16,50 +16,53 @@ use sctp::AssociationId;
 use crate::addresses::host_part;
 use crate::coalescing::Transfer;
 
-/// Connections that ride SCTP or wait for it, at most; further ones are plain TCP.
+/// Limit on the connections that use SCTP or wait for it; further ones are plain TCP.
 pub(crate) const CONNECTIONS_MAX: usize = 16_384;
-/// Connections of one other host to local programs at most: the rest is for this host's own and for others.
+/// Limit on the connections of one other host to local programs: the rest is reserved for this host's own
+/// connections and other hosts.
 const CONNECTIONS_PER_HOST_MAX: usize = CONNECTIONS_MAX / 2;
 
-/// The daemon's number for a connection; never used twice.
+/// The daemon's number of a connection; never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ConnectionId(pub(crate) u64);
 
 /// One connection.
 pub(crate) struct Connection {
-    /// The one that carries it; others share it if it has a lane.
+    /// The association that carries it, shared with others if it has a lane.
     pub(crate) association: AssociationId,
-    /// Its place on the trunk that carries it.
+    /// Its lane on the trunk that carries it.
     pub(crate) lane: Option<LaneId>,
     pub(crate) role: Role,
-    /// As the local program sees it: its own address is the local one.
+    /// The addresses that the local program sees: its own address is the local one.
     pub(crate) flow: FourTuple,
     pub(crate) began: Time,
-    /// From INIT to INIT ACK, in microseconds, once that came.
+    /// Time from INIT to INIT ACK, in microseconds, once that came.
     pub(crate) rtt_us: Option<u64>,
-    /// Whether INITs went later than it began, by other paths or after a trunk was asked: what is answered first is not known.
+    /// True if INITs were sent later than it began, on other paths or after a trunk was asked: which one is
+    /// answered first is unknown.
     pub(crate) asked_later: bool,
     pub(crate) stage: Stage,
-    /// Its state in the papers' words.
+    /// Its state in the papers' terms.
     shim: ShimState,
-    /// What the peer's Adaptation Layer Indication said, once it is known.
+    /// The kind of peer shown by its Adaptation Layer Indication, once known.
     pub(crate) peer: Peer,
-    /// Whether it may use any address of this host: not if its local program listens on one only.
+    /// True if it may use any address of this host: false if its local program listens on one only.
     pub(crate) roams: bool,
-    /// The peer sent SHUTDOWN before the relay began.
+    /// True if the peer sent SHUTDOWN before the relay began.
     pub(crate) peer_shutdown: bool,
-    /// How the association ended, once it did.
+    /// The end of the association, once it has ended.
     pub(crate) closed: Option<Closed>,
     /// Server: the interface that it arrived by at the local program.
     pub(crate) uplink: Option<u32>,
-    /// That is down, and there is no other: what we send arrives by our own interface meanwhile.
+    /// True if that interface is down and there is no other: meanwhile our own interface delivers what we
+    /// send.
     pub(crate) is_stranded: bool,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     pub(crate) transfer: Transfer,
 }
 
-/// How far a connection has come.
+/// The progress of a connection.
 pub(crate) enum Stage {
     /// Client: the SYN is held, the INIT was sent.
     Init(HeldSyn),
@@ -81,21 +84,22 @@ pub(crate) enum Stage {
 pub(crate) struct Flowing {
     pub(crate) stream: TcpStream,
     pub(crate) relay: Relay,
-    /// TCP may have bytes for us.
+    /// True if TCP may have bytes for us.
     pub(crate) readable: bool,
-    /// TCP may take bytes.
+    /// True if TCP may accept bytes.
     pub(crate) writable: bool,
-    /// TCP reported its end or an urgent byte, or may have: a short read is not all there is, so it must be read until it ends
-    /// or would block.
+    /// True if TCP may have reported its end or an urgent byte. Then a short read does not mean that the
+    /// buffer is empty: it must be read until it ends or would block.
     pub(crate) hung_up: bool,
-    /// TCP failed. What it still holds is read and sent on before the failure is: its application wrote that first.
+    /// True if TCP failed. Its remaining bytes are read and sent on before the failure, because its
+    /// application wrote them first.
     pub(crate) broken: bool,
-    /// Until when the failure waits for what was sent before it to leave.
+    /// The deadline until which the failure waits for earlier data to leave.
     pub(crate) leaving_until: Option<Time>,
 }
 
 impl Connection {
-    /// A connection whose association begins; `shim` is the state it was looked at in.
+    /// Creates a connection whose association begins; `shim` is the state that it was in at the decision.
     pub(crate) fn new(
         association: AssociationId,
         role: Role,
@@ -130,13 +134,13 @@ impl Connection {
         self.shim
     }
 
-    /// Takes a step of the papers' Figure 4, to the state that it returns.
+    /// Makes a transition of the papers' Figure 4; returns the new state.
     pub(crate) fn step(&mut self, step: ShimStep) -> ShimState {
         self.shim = stepped(self.shim, step);
         self.shim
     }
 
-    /// The socket of its local TCP connection, if it has one.
+    /// Returns the socket of its local TCP connection, if it has one.
     pub(crate) fn stream(&self) -> Option<&TcpStream> {
         match &self.stage {
             Stage::Connecting(stream) | Stage::Accepting(stream) => Some(stream),
@@ -145,14 +149,14 @@ impl Connection {
         }
     }
 
-    /// The local listener took the connection; COOKIE ACK may go.
+    /// Notes that the local listener accepted the connection; COOKIE ACK may be sent.
     pub(crate) fn set_accepting(&mut self) {
         if let Stage::Connecting(stream) = std::mem::replace(&mut self.stage, Stage::Diverted) {
             self.stage = Stage::Accepting(stream);
         }
     }
 
-    /// The socket of an accepted connection, whose relay may begin.
+    /// Returns the socket of an accepted connection, whose relay may begin.
     pub(crate) fn take_accepting(&mut self) -> Option<TcpStream> {
         match std::mem::replace(&mut self.stage, Stage::Diverted) {
             Stage::Accepting(stream) => Some(stream),
@@ -164,8 +168,8 @@ impl Connection {
     }
 }
 
-/// The state after the step. One that the figure does not have leaves all as it is: a mistake of this program, which must
-/// not cost a connection.
+/// Returns the state after the step. A step that the figure lacks leaves the state unchanged: it is a bug in
+/// this program, which must not break a connection.
 pub(crate) fn stepped(from: ShimState, step: ShimStep) -> ShimState {
     let to = from.after(step);
     debug_assert!(to.is_some(), "{step:?} from {}", from.name());
@@ -181,15 +185,15 @@ pub(crate) struct Connections {
     all: BTreeMap<ConnectionId, Connection>,
     by_association: HashMap<AssociationId, ConnectionId>,
     by_client_flow: HashMap<FourTuple, ConnectionId>,
-    /// Lanes to local programs, by the addresses those see.
+    /// Lanes to local programs, by the addresses that those see.
     by_lane_flow: HashMap<FourTuple, ConnectionId>,
-    /// How many connections to local programs each host has.
+    /// The number of connections from each host to local programs.
     served: HashMap<IpAddr, usize>,
     last: u64,
 }
 
 impl Connections {
-    /// A number for a connection that is about to be inserted.
+    /// Reserves a number for a connection that is about to be inserted.
     pub(crate) fn reserve(&mut self) -> ConnectionId {
         self.last += 1;
         ConnectionId(self.last)
@@ -218,7 +222,7 @@ impl Connections {
         self.all.insert(id, connection);
     }
 
-    /// Whether there is room for one more connection from this host to local programs.
+    /// Reports whether there is room for one more connection from this host to local programs.
     pub(crate) fn has_room_for(&self, client: IpAddr) -> bool {
         let of_host = self.served.get(&host_part(client)).copied().unwrap_or_default();
         self.len() < CONNECTIONS_MAX && of_host < CONNECTIONS_PER_HOST_MAX
@@ -236,12 +240,12 @@ impl Connections {
         self.by_association.get(&association).copied()
     }
 
-    /// The connection of a local client with these addresses.
+    /// Returns the connection of a local client with these addresses.
     pub(crate) fn of_client(&self, flow: &FourTuple) -> Option<ConnectionId> {
         self.by_client_flow.get(flow).copied()
     }
 
-    /// The lane to a local program with these addresses.
+    /// Returns the lane to a local program with these addresses.
     pub(crate) fn of_lane(&self, flow: &FourTuple) -> Option<ConnectionId> {
         self.by_lane_flow.get(flow).copied()
     }
@@ -272,12 +276,12 @@ impl Connections {
         self.all.len()
     }
 
-    /// All of them, oldest first.
+    /// Iterates over all connections, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
         self.all.iter().map(|(id, connection)| (*id, connection))
     }
 
-    /// The oldest of those that began after this one.
+    /// Returns the oldest connection that began after this one.
     pub(crate) fn after(&self, id: ConnectionId) -> Option<(ConnectionId, &Connection)> {
         let after = (Bound::Excluded(id), Bound::Unbounded);
         self.all.range(after).next().map(|(id, connection)| (*id, connection))

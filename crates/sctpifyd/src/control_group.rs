@@ -1,5 +1,5 @@
-//! The group whose members may look: the control socket, and its directory where that is closed to others, belong to the
-//! group `sctpify` if the host has one. Without it only root gets as far as the socket.
+//! Gives the control socket, and its directory if that is closed to others, to the group `sctpify` if the
+//! host has one. Without the group only root can reach the socket.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,10 @@ use nix::unistd::{Gid, Group, geteuid};
 
 /// The group's name.
 const GROUP: &str = "sctpify";
-/// Access of others, in a file's mode.
+/// Mode bits for other users' access.
 const OTHERS: u32 = 0o007;
 
-/// Gives the socket that was just made to the group. Without that all works for root.
+/// Gives the new socket to the group. Failure affects nobody but root's group members: root still has access.
 pub(crate) fn hand_over(socket: &Path) {
     match Group::from_name(GROUP) {
         Ok(Some(group)) => {
@@ -29,7 +29,7 @@ pub(crate) fn hand_over(socket: &Path) {
 fn give(socket: &Path, group: Gid) -> io::Result<()> {
     let directory = socket.parent().unwrap_or(Path::new("/"));
     let status = fs::metadata(directory)?;
-    // One that others may enter is not ours alone, and needs no group.
+    // A directory that others may enter is shared and needs no group.
     if status.uid() == geteuid().as_raw() && status.mode() & OTHERS == 0 {
         chown(directory, None, Some(group.as_raw()))?;
     }

@@ -1,9 +1,9 @@
-//! The control socket: who may ask what, and where the answer comes from.
+//! Serves the control socket: checks permissions and routes requests.
 //!
-//! Rules and settings are answered here; what goes on is asked of the shard. Reading is for root and the socket's group
-//! ([`control_group`] says which that is), changing for root and whoever started the daemon. Who may read may ask for SCTP for
-//! listeners of his own, if the setting `manual_listen` says so ([`crate::manual`]). The socket has mode 0660 from its
-//! first moment (umask before bind), its directory 0750.
+//! Rules and settings are answered here; the shard answers questions about connections. Root and the socket's
+//! group ([`control_group`]) may read; only root and the user who started the daemon may change something.
+//! Readers may request SCTP for their own listeners if the setting `manual_listen` allows it
+//! ([`crate::manual`]). The socket has mode 0660 from its creation (umask before bind), its directory 0750.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -38,42 +38,42 @@ use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle};
 use crate::survey::Question;
 
-/// Connections served at once at most.
+/// Limit on the connections served at once.
 const SERVED_MAX: usize = 16;
-/// How long a client may take for a line.
+/// Time limit for a client to send a line.
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
-/// How often is looked whether an exposed listener is still there.
+/// Interval between checks that an exposed listener still exists.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const NO_ANSWER: &str = "the daemon is stopping or overloaded: no answer came from it";
 
-/// The control socket, which waits until there is somebody to answer.
+/// The control socket, which waits until the server answers.
 pub(crate) struct ControlSocket {
     listener: UnixListener,
     owner: Uid,
 }
 
-/// Who answers on it.
+/// The server on the control socket.
 pub(crate) struct ControlServer {
     listener: UnixListener,
     desk: Desk,
 }
 
-/// What answers need.
+/// The state behind the answers.
 #[derive(Clone)]
 pub(crate) struct Desk {
     rules: RulesStore,
     learned: LearnedStore,
     shard: Handle,
     served: Arc<AtomicUsize>,
-    /// Who made the socket: the worker has become another since.
+    /// The user who created the socket: the worker has changed its user since.
     owner: Uid,
     clock: Clock,
-    /// Lines about listeners that users expose.
+    /// Log lines about listeners that users expose.
     exposed_lines: Arc<Mutex<LogRate>>,
 }
 
 impl ControlSocket {
-    /// Makes the socket; takes the place of a dead daemon's, and refuses a live one's.
+    /// Creates the socket; replaces a dead daemon's, and fails if a live one answers.
     pub(crate) fn bind(path: &Path) -> Result<ControlSocket> {
         make_directory(path)?;
         if UnixStream::connect(path).is_ok() {
@@ -95,7 +95,7 @@ impl ControlSocket {
 }
 
 impl ControlServer {
-    /// Joins the parts.
+    /// Creates the server from its parts.
     pub(crate) fn new(
         socket: ControlSocket,
         rules: RulesStore,
@@ -114,7 +114,7 @@ impl ControlServer {
         ControlServer { listener: socket.listener, desk }
     }
 
-    /// Where answers come from, for others who ask.
+    /// Returns the state behind the answers, for other interfaces.
     pub(crate) fn desk(&self) -> Desk {
         self.desk.clone()
     }
@@ -132,7 +132,7 @@ impl ControlServer {
             let serve = move || {
                 let grant = desk.serve(&stream);
                 desk.served.fetch_sub(1, Ordering::Relaxed);
-                // Grants are counted on their own.
+                // Grants have their own limit.
                 if let Some(grant) = grant {
                     desk.hold(&stream, grant);
                 }
@@ -144,7 +144,7 @@ impl ControlServer {
     }
 }
 
-/// Makes the directory of a control socket, closed to others.
+/// Creates the directory of a control socket, closed to others.
 pub(crate) fn make_directory(path: &Path) -> Result<()> {
     let directory: PathBuf = path.parent().unwrap_or(Path::new("/")).into();
     if directory.as_os_str().is_empty() || directory.is_dir() {
@@ -155,7 +155,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<()> {
 }
 
 impl Desk {
-    /// Answers what is asked; what the caller was granted lasts until he hangs up.
+    /// Answers one request; a grant returned lasts until the caller hangs up.
     fn serve(&self, stream: &UnixStream) -> Option<Grant> {
         let limits =
             [stream.set_read_timeout(Some(CLIENT_LIMIT)), stream.set_write_timeout(Some(CLIENT_LIMIT))];
@@ -191,7 +191,7 @@ impl Desk {
         granted
     }
 
-    /// Grants SCTP for the caller's listeners there.
+    /// Grants SCTP for the caller's listeners on this address and port.
     fn expose(&self, caller: Uid, address: Option<IpAddr>, port: u16) -> (Response, Option<Grant>) {
         let refused = |text: String| (Response::error(ErrorCode::Refused, text), None);
         let caller = Caller { uid: caller.as_raw(), may_change: self.may_change(caller) };
@@ -221,7 +221,7 @@ impl Desk {
         (Response::Done(Done::new(text)), Some(grant))
     }
 
-    /// Waits until the caller hangs up, or what he was granted is over. He has nothing more to say.
+    /// Waits until the caller hangs up or the grant ends. The caller sends nothing more.
     fn hold(&self, mut stream: &UnixStream, mut grant: Grant) {
         if stream.set_read_timeout(Some(LOOK_EVERY)).is_err() {
             return;
@@ -238,7 +238,7 @@ impl Desk {
         }
     }
 
-    /// Answers a question that changes nothing.
+    /// Answers a read-only request.
     pub(crate) fn look(&self, request: Request) -> Response {
         match request.is_read_only() {
             true => self.answer_any(request),
@@ -246,9 +246,9 @@ impl Desk {
         }
     }
 
-    /// The answer to one who may not ask this.
+    /// Returns the refusal if the caller may not make this request.
     fn forbidden(&self, caller: Uid, request: &Request) -> Option<Response> {
-        // Whose listener it is decides about that.
+        // Expose depends on the owner of the listener.
         let is_for_users = request.is_read_only() || matches!(request, Request::Expose { .. });
         (!is_for_users && !self.may_change(caller)).then(|| {
             let text = format!("user {caller} may look but not change: run this as root");
@@ -298,7 +298,7 @@ impl Desk {
                 self.survey(Question::Explain(SocketAddr::new(address, port)))
             }
             Request::Drain | Request::Doctor { .. } => self.ask_shard(|reply| Command::Ask(request, reply)),
-            // Answered where the connection is at hand.
+            // Answered where the connection is available.
             Request::Capture { .. } | Request::Expose { .. } => {
                 Response::error(ErrorCode::BadRequest, "this is answered on the control socket alone")
             }
@@ -313,7 +313,7 @@ impl Desk {
         self.shard.ask(question).unwrap_or_else(|| Response::error(ErrorCode::Failed, NO_ANSWER))
     }
 
-    /// Brings the counts of rules up to date; without an answer they stay as they are.
+    /// Updates the counts of rules; without an answer they stay unchanged.
     fn count(&self) {
         let _ = self.shard.ask(Command::Count);
     }
@@ -329,7 +329,7 @@ impl Desk {
         Done { pending, ..Done::new(format!("configuration and rules are read again{waiting}")) }
     }
 
-    /// The answer with the settings in force beside those configured.
+    /// Returns the settings in force next to those configured.
     fn settings(&self, report: SettingsReport) -> Response {
         Response::Settings(report.beside(&self.rules.settings()))
     }
@@ -351,16 +351,16 @@ impl Desk {
         }
     }
 
-    /// What cannot be had is refused now, and not found missing at the next start.
+    /// Refuses unavailable settings now, instead of failing at the next start.
     fn try_first(&self, name: &str, value: &str) -> Result<(), String> {
         let mut settings = self.rules.configured();
         match settings.set(name, value) {
-            // Refused further on.
+            // Refused later.
             Ok(setting) if setting.is_roots() => Ok(()),
-            // Which the daemon has open itself.
+            // The daemon itself has this one open.
             Ok(setting) if setting.value(&settings) == setting.value(&self.rules.settings()) => Ok(()),
             Ok(setting) => control::try_setting(setting, &settings),
-            // Told of where it is set.
+            // Reported where it is set.
             Err(_) => Ok(()),
         }
     }
@@ -394,7 +394,7 @@ impl Desk {
         }))
     }
 
-    /// The rules, and what was learned: a destination that is kept on TCP stands with the policy disable.
+    /// Returns the rules and the learned entries: a destination kept on TCP has the policy disable.
     fn list(&self, chain: Option<Chain>, policy: Option<Policy>) -> RulesReport {
         let now = today();
         self.count();

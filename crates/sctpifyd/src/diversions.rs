@@ -1,7 +1,8 @@
-//! The local programs' connections that the kernel leads to us, each until its program's TIME-WAIT is over.
+//! Tracks the diverted connections of local programs, each until its program's TIME-WAIT has ended.
 //!
-//! The kernel notes a connection itself when its SYN is released ([`intercept::Verdict::Divert`]), and forgets it when it is told to.
-//! That is told of many at once. Pure; [`crate::client`] acts on it. Begin with [`Diversions::begin`].
+//! The kernel adds a connection when its SYN is released ([`intercept::Verdict::Divert`]), and removes it on
+//! request; one request covers many connections. Pure; [`crate::client`] acts on it. Begin with
+//! [`Diversions::begin`].
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -9,35 +10,35 @@ use std::time::Duration;
 use base::Time;
 use intercept::FourTuple;
 
-/// How long a diversion outlives its connection: the application's TIME-WAIT.
+/// Time for which a diversion outlives its connection: the application's TIME-WAIT.
 const LINGER: Duration = Duration::from_secs(60);
-/// How long the first that is over waits for others.
+/// Time for which the first expired diversion waits for others.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// As many are diverted as the kernel's set was made for.
+/// The limit of the kernel's set is reached.
 #[derive(Debug, thiserror::Error)]
 #[error("the set of diverted connections is full ({0})")]
 pub(crate) struct Full(usize);
 
-/// What is diverted.
+/// The diverted connections.
 pub(crate) struct Diversions {
     max: usize,
-    /// When each may end; [`Time::NEVER`] while its connection lives.
+    /// The end of each diversion; [`Time::NEVER`] while its connection lives.
     ends: HashMap<FourTuple, Time>,
-    /// Connections that ended, in that order, and when each diversion may. An entry of `ends` that says otherwise counts.
+    /// Ended connections in that order, with the end of each diversion. If `ends` differs, it counts.
     over: VecDeque<(Time, FourTuple)>,
 }
 
 impl Diversions {
-    /// None yet, and at most so many.
+    /// Creates an empty set for at most `max` connections.
     pub(crate) fn new(max: usize) -> Diversions {
         Diversions { max, ends: HashMap::new(), over: VecDeque::new() }
     }
 
-    /// A connection is led to us from now on.
+    /// Notes that a connection is diverted from now on.
     ///
     /// # Errors
-    /// If there are as many as may be.
+    /// Fails if the limit is reached.
     pub(crate) fn begin(&mut self, flow: FourTuple) -> Result<(), Full> {
         if self.ends.len() >= self.max && !self.ends.contains_key(&flow) {
             return Err(Full(self.max));
@@ -46,7 +47,8 @@ impl Diversions {
         Ok(())
     }
 
-    /// The connection is over; its addresses stay diverted for the application's TIME-WAIT. One that is not diverted stays so.
+    /// Notes that the connection has ended; its addresses stay diverted for the application's TIME-WAIT. Has
+    /// no effect on one that is not diverted.
     pub(crate) fn end_later(&mut self, now: Time, flow: FourTuple) {
         if let Some(end) = self.ends.get_mut(&flow) {
             *end = now + LINGER;
@@ -54,17 +56,17 @@ impl Diversions {
         }
     }
 
-    /// Whether it was diverted; it is not any more.
+    /// Ends its diversion; returns whether it was diverted.
     pub(crate) fn end(&mut self, flow: &FourTuple) -> bool {
         self.ends.remove(flow).is_some()
     }
 
-    /// When [`Diversions::take_over`] will have something, if anything is over.
+    /// Returns when [`Diversions::take_over`] will return something, if any diversion has an end.
     pub(crate) fn next(&self) -> Option<Time> {
         self.over.front().map(|(end, _)| *end + GATHER)
     }
 
-    /// Those whose time is over; they are not diverted any more.
+    /// Removes and returns the diversions that have expired.
     pub(crate) fn take_over(&mut self, now: Time) -> Vec<FourTuple> {
         let count = self.over.partition_point(|(end, _)| *end <= now);
         let mut due: Vec<_> = self.over.drain(..count).collect();
@@ -75,7 +77,7 @@ impl Diversions {
         due.into_iter().map(|(_, flow)| flow).collect()
     }
 
-    /// All of them.
+    /// Iterates over all diverted connections.
     pub(crate) fn flows(&self) -> impl Iterator<Item = &FourTuple> {
         self.ends.keys()
     }

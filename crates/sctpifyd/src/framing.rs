@@ -1,6 +1,8 @@
-//! The messages that native peers expect, found as rules say (`shimrules -A ... --framing sip`).
+//! Splits streams into the messages that native peers expect, as rules require
+//! (`shimrules -A ... --framing sip`).
 //!
-//! Between two sctpify hosts bytes travel as they come: the program at the other end reads a stream, too.
+//! Between two sctpify hosts bytes travel unchanged, because the program at the other end also reads a
+//! stream.
 
 use bytes::Bytes;
 use control::Role;
@@ -11,7 +13,7 @@ use sip::{Framer, Limits};
 use crate::connection::Connection;
 use crate::rules_store::RulesStore;
 
-/// SIP on a stream, by its Content-Length (RFC 3261 section 18.3), as messages (RFC 4168).
+/// Splits a SIP stream by Content-Length (RFC 3261 section 18.3) into messages (RFC 4168).
 #[derive(Debug)]
 struct Sip(Framer);
 
@@ -21,7 +23,8 @@ impl Framing for Sip {
     }
 
     fn next(&mut self) -> Result<Option<Framed>, FramingError> {
-        // A ping asks whether this TCP connection lives (RFC 5626 section 4.4.1). Whether the association does, HEARTBEAT shows.
+        // A ping checks that this TCP connection lives (RFC 5626 section 4.4.1). HEARTBEAT checks the
+        // association.
         if self.0.take_ping() {
             return Ok(Some(Framed::Answer(b"\r\n")));
         }
@@ -38,7 +41,7 @@ impl Framing for Sip {
     }
 }
 
-/// A connection's relay: to a native peer with the messages that the rule for it names.
+/// Creates a connection's relay: for a native peer with the framing of its rule.
 pub(crate) fn relay_for(connection: &Connection, rules: &RulesStore, part: RelayRole) -> Relay {
     let (chain, place) = match connection.role {
         Role::Client => (Chain::Remote, connection.flow.remote()),

@@ -1,6 +1,6 @@
-//! What happened to the last connections, for `status` and `explain`.
+//! Records the latest connection attempts for `status` and `explain`.
 //!
-//! Invariant: at most [`KEPT`] attempts are remembered; the oldest go first.
+//! Invariant: at most [`KEPT`] attempts are kept; the oldest are dropped first.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem::Discriminant;
@@ -14,53 +14,53 @@ use crate::clock::unix_ms;
 use crate::log_rate::LogRate;
 use crate::trunks::Ends;
 
-/// Attempts remembered at most.
+/// Limit on the recorded attempts.
 const KEPT: usize = 512;
-/// Paths of one association at most whose last switch is remembered.
+/// Limit on the paths of one association whose last switch is recorded.
 const PATHS_KEPT: usize = 16;
-/// Past attempts that `explain` shows at most.
+/// Limit on the past attempts that `explain` shows.
 const EXPLAINED: usize = 5;
-/// Fallbacks, and switches, that `status` shows at most.
+/// Limit on the fallbacks, and on the switches, that `status` shows.
 const SHOWN: usize = 32;
 
-/// The last attempts, latest first, and the sums of all.
+/// The latest attempts, newest first, and the totals.
 #[derive(Default)]
 pub(crate) struct History {
     attempts: VecDeque<(SocketAddr, PastAttempt)>,
     switches: VecDeque<Switch>,
     pub(crate) counters: Counters,
-    /// Log lines about connections that do not ride SCTP, by the kind of the reason.
+    /// Log lines about connections that do not use SCTP, by kind of reason.
     fallback_lines: HashMap<Discriminant<FallbackReason>, LogRate>,
-    /// Those about programs that send no messages where a rule expects some.
+    /// Log lines about programs that send no messages where a rule expects some.
     pub(crate) framing_lines: LogRate,
-    /// Those about connections of peers that were refused.
+    /// Log lines about refused connections from peers.
     pub(crate) refusal_lines: LogRate,
-    /// Those about connections to local programs that nothing answers.
+    /// Log lines about connections to local programs that nothing answers.
     pub(crate) unanswered_lines: LogRate,
-    /// Those about associations that connections share.
+    /// Log lines about shared associations.
     pub(crate) trunk_lines: LogRate,
-    /// Those about peers that break the rules of these.
+    /// Log lines about peers that violate the protocol of shared associations.
     pub(crate) fault_lines: LogRate,
-    /// Those about peers that do not have the key.
+    /// Log lines about peers with a wrong key.
     pub(crate) wrong_key_lines: LogRate,
-    /// Those about data that takes another path, as a peer may wish.
+    /// Log lines about path switches, which a peer can cause at will.
     pub(crate) switch_lines: LogRate,
-    /// Those about UDP ports of peers.
+    /// Log lines about UDP ports of peers.
     pub(crate) port_lines: LogRate,
-    /// Those about addresses of peers.
+    /// Log lines about addresses of peers.
     pub(crate) address_lines: LogRate,
-    /// Those about answers of peers to changes of our addresses.
+    /// Log lines about peers' answers to changes of our addresses.
     pub(crate) answer_lines: LogRate,
 }
 
 impl History {
-    /// A connection rides SCTP after `setup_us` microseconds.
+    /// Records a connection that uses SCTP after `setup_us` microseconds.
     pub(crate) fn succeeded(&mut self, destination: SocketAddr, setup_us: u64) {
         self.counters.connects_sctp += 1;
         self.remember(destination, PastAttempt::Sctp { when_unix_ms: unix_ms(), setup_us });
     }
 
-    /// A connection that the rules allowed is plain TCP after all.
+    /// Records a connection that is plain TCP although the rules allowed SCTP.
     pub(crate) fn fell_back(
         &mut self,
         now: Time,
@@ -79,13 +79,13 @@ impl History {
         self.remember(destination, PastAttempt::Tcp(fallback));
     }
 
-    /// The last attempts to this destination, latest first.
+    /// Returns the latest attempts to this destination, newest first.
     pub(crate) fn of(&self, destination: SocketAddr) -> Vec<PastAttempt> {
         let same = self.attempts.iter().filter(|(to, _)| *to == destination);
         same.take(EXPLAINED).map(|(_, attempt)| attempt.clone()).collect()
     }
 
-    /// The last fallbacks, latest first.
+    /// Returns the latest fallbacks, newest first.
     pub(crate) fn fallbacks(&self) -> Vec<Fallback> {
         let fallbacks = self.attempts.iter().filter_map(|(_, attempt)| match attempt {
             PastAttempt::Tcp(fallback) => Some(fallback.clone()),
@@ -94,7 +94,7 @@ impl History {
         fallbacks.take(SHOWN).collect()
     }
 
-    /// Data of an association took another path.
+    /// Records that data of an association switched paths.
     pub(crate) fn switched(&mut self, association: Option<u64>, from: &Route, to: &Route) {
         self.counters.path_switches += 1;
         self.switches.truncate(SHOWN - 1);
@@ -109,7 +109,7 @@ impl History {
         });
     }
 
-    /// The last switches, latest first.
+    /// Returns the latest switches, newest first.
     pub(crate) fn switches(&self) -> Vec<Switch> {
         self.switches.iter().copied().collect()
     }
@@ -120,12 +120,12 @@ impl History {
     }
 }
 
-/// When data last came to, or left, each path of the associations that are there.
+/// The time of the last switch to or from each path of the existing associations.
 #[derive(Default)]
 pub(crate) struct LastSwitches(BTreeMap<AssociationId, VecDeque<(Ends, Time)>>);
 
 impl LastSwitches {
-    /// Data of the association takes another path.
+    /// Records that data of the association switched paths.
     pub(crate) fn note(&mut self, association: AssociationId, from: &Route, to: &Route, now: Time) {
         let paths = self.0.entry(association).or_default();
         for ends in [from, to].map(Ends::of) {
@@ -135,13 +135,13 @@ impl LastSwitches {
         paths.truncate(PATHS_KEPT);
     }
 
-    /// When that was on this path, if ever.
+    /// Returns the time of the last switch to or from this path, if any.
     pub(crate) fn of(&self, association: AssociationId, route: &Route) -> Option<Time> {
         let paths = self.0.get(&association)?;
         paths.iter().find(|(ends, _)| *ends == Ends::of(route)).map(|(_, at)| *at)
     }
 
-    /// The association is gone.
+    /// Forgets an association that no longer exists.
     pub(crate) fn forget(&mut self, association: AssociationId) {
         self.0.remove(&association);
     }

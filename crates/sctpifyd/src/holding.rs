@@ -20,18 +20,18 @@ use crate::connection::{ConnectionId, Stage};
 use crate::rules_store::Draft;
 use crate::shard::{Shard, Timer};
 
-/// How long after a change of the rules the kernel is given names: further changes often follow.
+/// Delay from a change of the rules until the kernel is given names: further changes often follow.
 const NAMING_PAUSE: Duration = Duration::from_millis(100);
-/// How many names the kernel gets at once: some 20 us each, in which packets wait.
+/// Number of names given to the kernel at once: some 20 us each, while packets wait.
 const NAMES_AT_ONCE: usize = 32;
 /// The pause between that, so that packets pass meanwhile.
 const NEXT_NAMES_PAUSE: Duration = Duration::from_millis(1);
-/// How soon is tried again what the kernel would not do.
+/// Pause before a retry of a command that the kernel refused.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// How far the kernel has followed the rules.
+/// State of the kernel's copy of the rules.
 pub(crate) struct Holding {
-    /// What is being named; none before that has begun.
+    /// The naming in progress, if it has begun.
     naming: Option<Naming>,
     /// When to go on with it; never if there is nothing to do.
     due: Time,

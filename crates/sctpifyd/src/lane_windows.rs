@@ -1,4 +1,4 @@
-//! How much may wait for slow programs on shared associations: the windows of all connections together, and of each host's.
+//! Limits on bytes that wait for slow programs on shared associations: the windows of all connections together, and of each host's.
 //!
 //! A window is a promise: what was granted may come, whatever becomes of memory meanwhile. So windows grow while all together are
 //! below a quarter of `memory_mib`, and those of the host below an eighth, half of its share. Beyond a quarter a host that has little
@@ -58,7 +58,7 @@ impl LaneWindows {
         usual.max(spare(LITTLE_PART, of_host).min(spare(FULL_PART, self.used) / LEFT_PART))
     }
 
-    /// Whether not even the least window is left for another connection of this host, whose share of the memory is a quarter.
+    /// Reports whether not even the least window is left for another connection of this host, whose share of the memory is a quarter.
     pub(crate) fn is_full(&self, remote: IpAddr) -> bool {
         self.used >= self.memory / FULL_PART || self.of_host(remote) >= self.memory / 16 * 3
     }

@@ -85,7 +85,7 @@ impl Shard {
         (in_use.and_then(|path| path.srtt).unwrap_or_default(), info.counters.sacks_received)
     }
 
-    /// Whether the engine has another path to turn to when the one in use is silent.
+    /// Reports whether the engine has another path to turn to when the one in use is silent.
     fn has_other_path(&self, association: AssociationId) -> bool {
         let paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
         paths.iter().any(|path| !path.in_use && path.state == PathState::Active)
@@ -224,7 +224,7 @@ impl Shard {
         }
     }
 
-    /// Whether the connection may be made: what an INIT must meet, and more.
+    /// Reports whether the connection may be made: what an INIT must meet, and more.
     fn admit(
         &mut self,
         association: AssociationId,
@@ -260,7 +260,7 @@ impl Shard {
         }
     }
 
-    /// Whether another association that lives has a lane with these addresses and ports.
+    /// Reports whether another association that lives has a lane with these addresses and ports.
     fn is_taken(&self, association: AssociationId, client: SocketAddr, server: SocketAddr) -> bool {
         let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_lane(&flow));
         let old = old.and_then(|id| self.connections.get(id)).map(|connection| connection.association);

@@ -14,7 +14,7 @@ use crate::archive::Archive;
 use crate::clock::today;
 use crate::shared_store::SharedStore;
 
-/// How often what has changed is written.
+/// Interval at which changes are written.
 const SAVE_PAUSE: Duration = Duration::from_secs(5);
 
 /// A handle to the one learned table.

@@ -8,7 +8,7 @@ use base::Time;
 
 /// Lines in one [`PERIOD`] at most.
 const LINES: u32 = 20;
-/// How long the lines are counted together.
+/// Period over which the lines are counted together.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Lines of one kind.
@@ -21,7 +21,7 @@ pub(crate) struct LogRate {
 }
 
 impl LogRate {
-    /// Whether a line may be logged now; if so, how many were left out since the last one.
+    /// Reports whether a line may be logged now; if so, how many were left out since the last one.
     pub(crate) fn admit(&mut self, now: Time) -> Option<u64> {
         if now >= self.since + PERIOD {
             (self.since, self.lines) = (now, 0);

@@ -81,8 +81,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the kernel does for TCP ahead of all programs, this program does for SCTP: waiting its turn behind busy ones
-/// it would lose races and miss timers. Who started it with a higher priority keeps that.
+/// This program does for SCTP the work that the kernel does for TCP ahead of all programs: waiting its turn behind busy ones
+/// it would lose races and miss timers. A higher priority set at its start is kept.
 fn raise_priority() {
     const NICENESS: i32 = -10;
     let raised = rustix::process::getpriority_process(None).and_then(|now| {

@@ -1,8 +1,8 @@
 //! Listeners whose own programs ask for SCTP: the papers' ENABLE_MANUAL of a server, for as long as the program holds its control
 //! connection or its socket listens.
 //!
-//! A user gets this for listeners of his own alone. What is granted is not a port but that very socket, by its inode and owner as
-//! the kernel tells them: whoever listens there later was not asked for. It is looked at again for each connection
+//! A user gets this for listeners of his own alone. The grant is not for a port but for that very socket, by its inode and owner as
+//! the kernel tells them: a later listener there was not asked for. It is looked at again for each connection
 //! ([`Manual::has`]), as are the rules: `local-disable` and the switch go before it. Begin at [`Manual::ask`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,9 +24,9 @@ const SOCKETS_MAX: usize = 64;
 /// Requests of one user in a second at most, granted or not.
 const ASKED_MAX: u32 = 10;
 const ASKED_PERIOD: Duration = Duration::from_secs(1);
-/// How old what is known of the kernel's listeners may be when it is looked whether some are still there.
+/// Greatest age of the list of the kernel's listeners when the presence of some is checked.
 const SEEN_FOR: Duration = Duration::from_secs(2);
-/// Whom the kernel names in place of users that this user namespace does not know: all of them are this one.
+/// The kernel's user in place of those that this user namespace does not know: all of them are this one.
 const UNKNOWN_USER: u32 = 65_534;
 
 /// The process that asks.
@@ -131,13 +131,13 @@ impl Manual {
         Ok(Grant { manual: self.clone(), number, missed: false })
     }
 
-    /// Whether this very socket was asked for: by those who may make rules, or by users if what they ask for counts.
+    /// Reports whether this very socket was asked for: by those who may make rules, or by users if what they ask for counts.
     pub(crate) fn has(&self, socket: Socket, of_users: bool) -> bool {
         let counts = |granted: &&Granted| of_users || granted.to.may_change;
         self.lock().grants.values().filter(counts).any(|granted| granted.sockets.contains(&socket))
     }
 
-    /// Whether any was, by those who may make rules, or by users if what they ask for counts.
+    /// Reports whether any was, by those who may make rules, or by users if what they ask for counts.
     pub(crate) fn has_any(&self, of_users: bool) -> bool {
         self.lock().grants.values().any(|granted| of_users || granted.to.may_change)
     }
@@ -160,8 +160,8 @@ impl Held {
 }
 
 impl Grant {
-    /// Whether one of its sockets still listens. What is missed once may have been passed over while the kernel's table changed:
-    /// gone is what is missed twice.
+    /// Reports whether one of its sockets still listens. A socket missed once may have been passed over while the kernel's table changed:
+    /// it is gone if it is missed twice.
     pub(crate) fn still_listens(&mut self, now: Time, listed: impl FnOnce() -> Vec<Listed>) -> bool {
         let is_known = self.manual.lock().seen_at.is_some_and(|at| now < at + SEEN_FOR);
         if !is_known {

@@ -35,7 +35,7 @@ const SIGNED: [ChunkType; 16] = [
     ChunkType::RE_CONFIG,
 ];
 
-/// Who shares which key.
+/// Hosts and their keys.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct PeerKeys {
     /// Longest prefixes first.
@@ -48,7 +48,7 @@ impl PeerKeys {
         Ok(PeerKeys { keys: parse_peer_keys(path, text)? })
     }
 
-    /// How associations with this host are authenticated; none without a key for it.
+    /// Returns the authentication of associations with this host; none without a key for it.
     pub(crate) fn auth_for(&self, peer: IpAddr, is_required: bool) -> Option<AuthConfig> {
         let key = Bytes::copy_from_slice(self.find(peer)?.secret());
         let mut auth = AuthConfig {
@@ -72,7 +72,7 @@ impl PeerKeys {
         Some(net.map_or_else(|| "all hosts".to_owned(), |net| net.to_string()))
     }
 
-    /// How many there are.
+    /// Returns their number.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }

@@ -19,9 +19,9 @@ use crate::timing;
 
 /// Probes under way at once at most.
 const PROBES_MAX: usize = 4;
-/// How often is looked for what is to be probed.
+/// Interval at which due probes are looked for.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long a probe waits for its INIT ACK: as long as the race timer can be set to.
+/// Time that a probe waits for its INIT ACK: the greatest race timer.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The ports that associations come from that belong to no program: by default the kernel gives programs others.
 const PORTS: RangeInclusive<u16> = 61_000..=65_535;

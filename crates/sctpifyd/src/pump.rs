@@ -36,10 +36,10 @@ const SLICES: usize = 64;
 const RESERVE: usize = 8 * 1024;
 /// A message of up to so many bytes is short.
 const SHORT: usize = 2 * 1024;
-/// How long the failure of an application's socket waits for what the application wrote before it: many connections may
+/// Time that the failure of an application's socket waits for the bytes written before it: many connections may
 /// have something to send in the same turn.
 const LEAVING_LIMIT: Duration = Duration::from_millis(10);
-/// What is to be known of a connection's socket: urgent data too, for a read stops before an urgent byte.
+/// Events of interest on a connection's socket: urgent data too, because a read stops before an urgent byte.
 pub(crate) const INTERESTS: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::PRIORITY);
 /// A connection with an association of its own uses one stream each way.
 const STREAM: StreamId = StreamId(0);
@@ -64,7 +64,7 @@ impl Shard {
         if let Some(how) = connection.closed {
             relay.on_closed(how);
         }
-        // What the poll reported of a local program's socket before now was not kept: it may have ended already.
+        // Earlier events of a local program's socket were not kept: it may have ended already.
         let flowing = Flowing {
             stream,
             relay,
@@ -199,7 +199,7 @@ impl Shard {
     }
 }
 
-/// What one turn of one connection did.
+/// Effect of one turn of one connection.
 #[derive(Default)]
 struct Outcome {
     sent: u64,
@@ -448,7 +448,7 @@ fn write_some(flowing: &mut Flowing) -> u64 {
 
 fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
     match flowing.stream.read(buffer) {
-        // Whoever writes to a socket that failed learns why, and whoever reads later finds an end that is none.
+        // A writer to a failed socket learns the cause, and a later reader finds an end that is none.
         Ok(0) if flowing.broken => flowing.relay.on_tcp_error(),
         Ok(0) => {
             flowing.readable = false;
@@ -459,7 +459,7 @@ fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
             flowing.relay.on_bytes(Bytes::copy_from_slice(&buffer[..length]));
         }
         Err(error) if is_failure(&error) && flowing.broken => flowing.relay.on_tcp_error(),
-        // What was read just now is still to leave.
+        // The bytes read just now must still leave.
         Err(error) if is_failure(&error) => flowing.broken = true,
         Err(error) => {
             flowing.readable = error.kind() == ErrorKind::Interrupted;
@@ -471,7 +471,7 @@ fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
     }
 }
 
-/// Whether the connection is over, rather than only not ready.
+/// Reports whether the connection is over, rather than only not ready.
 fn is_failure(error: &io::Error) -> bool {
     !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
@@ -484,7 +484,7 @@ mod tests {
     fn bulk_leaves_room_for_short_messages_and_goes_on_beside_them_in_the_smallest_buffer() {
         assert!(touches_reserve(1400, RESERVE + 1399, 100_000));
         assert!(!touches_reserve(1400, RESERVE + 1400, 100_000));
-        // What an association keeps without memory: 8 KiB.
+        // An association keeps 8 KiB without memory.
         assert!(!touches_reserve(1400, 8192 - 100, 100), "short messages are on their way");
         assert!(touches_reserve(1400, 2048 + 1399, 8192 - 2048 - 1399));
         assert!(!touches_reserve(60_000, 8192, 0), "nothing would make room");

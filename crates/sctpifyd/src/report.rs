@@ -1,4 +1,4 @@
-//! What the daemon shows of itself: answers to status, paths, explain and doctor.
+//! Reports of the daemon: answers to status, paths, explain and doctor.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -41,7 +41,7 @@ impl Shard {
         }
     }
 
-    /// What goes on, with what was found of connections, associations and listeners.
+    /// Returns the status, with the findings on connections, associations and listeners.
     pub(crate) fn status(&self, found: Found) -> Status {
         Status {
             version: version::FULL.to_owned(),
@@ -166,7 +166,7 @@ impl Shard {
         Listener { address, state, because }
     }
 
-    /// What keeps SCTP clients from a listener that the rules allow: where the papers' bind() fails for SCTP.
+    /// Returns the obstacle between SCTP clients and a listener that the rules allow: where the papers' bind() fails for SCTP.
     fn obstacle(&self, address: IpAddr) -> Option<String> {
         if !address.is_unspecified() && !self.addresses.is_own(address) {
             return Some(format!("{address} is on no interface that sctpify uses"));
@@ -178,7 +178,7 @@ impl Shard {
         })
     }
 
-    /// What becomes of connections to `destination`, of which `live` ones are there.
+    /// Explains the decision on connections to `destination`, of which `live` ones exist.
     pub(crate) fn explain(&self, destination: SocketAddr, live: Live) -> Explanation {
         let (address, port) = (destination.ip(), destination.port());
         let decision = self.rules.lock().explain(Chain::Remote, address, port);
@@ -223,7 +223,7 @@ impl Shard {
         }
     }
 
-    /// What keeps a connection from sending more; none before bytes flow. What shares an association shares its limit, but each has a
+    /// Returns the limit on a connection's sending; none before bytes flow. Connections of one association share its limit, but each has a
     /// window of its own there.
     pub(crate) fn limit_of(&self, known: &Known) -> Option<LimitedBy> {
         let info =
@@ -239,14 +239,14 @@ impl Shard {
         })
     }
 
-    /// What connections to the host share, if anything.
+    /// Describes the shared association of connections to the host, if any.
     fn trunk_note(&self, address: IpAddr) -> Option<String> {
         let mut shared = self.trunks.iter().filter(|(_, state)| state.speaks_for(address));
         let users = shared.next()?.1.owners.len();
         Some(format!("new connections to this host share an association, which carries {users} now"))
     }
 
-    /// What keeps the destination on TCP, or else what is known of its host.
+    /// Returns the entry that keeps the destination on TCP, or else its host's entry.
     fn learned_of(&self, to: SocketAddr) -> Option<LearnedRow> {
         let table = self.learned.lock();
         table.explain(to).or_else(|| table.host(to.ip())).map(|entry| LearnedRow::new(entry, today()))
@@ -337,7 +337,7 @@ impl Shard {
         std::iter::once(addresses).chain(left_out).collect()
     }
 
-    /// What an association that connections share has shown: that the peer sees another address of this host than it has.
+    /// Reports a NAT that a shared association has shown: the peer sees another address of this host than it has.
     fn nat_check(&self, peer: IpAddr) -> Option<Check> {
         let trunks = self.trunks.iter().map(|(_, state)| state).filter(|state| state.speaks_for(peer));
         let address = trunks.flat_map(|state| state.barred()).next()?;

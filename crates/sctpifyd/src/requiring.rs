@@ -23,7 +23,7 @@ impl Shard {
         }
     }
 
-    /// Gives the kernel what has changed, and what others have removed. What it does not take is given to it again later.
+    /// Gives the kernel what has changed, and what others have removed. Rules that it refuses are given to it again later.
     ///
     /// # Errors
     /// Those of the kernel, which are logged here.
@@ -50,7 +50,7 @@ impl Shard {
         outcome.map(drop)
     }
 
-    /// Whether a rule requires that connections there ride SCTP.
+    /// Reports whether a rule requires that connections there ride SCTP.
     pub(crate) fn is_required(&self, to: SocketAddr) -> bool {
         self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).is_required()
     }

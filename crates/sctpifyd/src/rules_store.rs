@@ -30,7 +30,7 @@ pub(crate) struct RulesStore {
     manual: Manual,
 }
 
-/// What is to be put in force; None stays as it is.
+/// Parts to put in force; None stays as it is.
 #[derive(Default)]
 pub(crate) struct Draft {
     /// As configured.
@@ -134,7 +134,7 @@ impl RulesStore {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was written takes the place of what there was. For the shard alone.
+    /// Replaces the configuration by the draft. For the shard alone.
     pub(crate) fn install(&self, draft: Draft) {
         let mut book = self.lock();
         if let Some(settings) = draft.settings {
@@ -158,7 +158,7 @@ impl RulesStore {
         &self.manual
     }
 
-    /// Whether a program asked for SCTP for this very listener, and may.
+    /// Reports whether a program asked for SCTP for this very listener, and may.
     pub(crate) fn is_asked_for(&self, server: SocketAddr, socket: Socket) -> bool {
         let (is_forbidden, of_users) = {
             let book = self.lock();
@@ -167,7 +167,7 @@ impl RulesStore {
         !is_forbidden && self.manual.has(socket, of_users)
     }
 
-    /// Whether any program that listens here may be reached over SCTP.
+    /// Reports whether any program that listens here may be reached over SCTP.
     pub(crate) fn serves_any(&self) -> bool {
         let (by_rules, is_on) = {
             let book = self.lock();
@@ -176,25 +176,25 @@ impl RulesStore {
         by_rules || (is_on && self.is_any_asked_for())
     }
 
-    /// Whether a program asked for SCTP for any of its listeners, and may.
+    /// Reports whether a program asked for SCTP for any of its listeners, and may.
     pub(crate) fn is_any_asked_for(&self) -> bool {
         let of_users = self.lock().settings.manual_listen;
         self.manual.has_any(of_users)
     }
 
-    /// What connections to the program that listens there tell routers of their send buffers.
+    /// Returns the advertisement on connections to the program that listens there.
     pub(crate) fn advertisement(&self, server: SocketAddr) -> Advertisement {
         let book = self.lock();
         book.explain(Chain::Local, server.ip(), server.port()).advertisement(&book.settings)
     }
 
-    /// How associations with this host are authenticated; none without a key for it.
+    /// Returns the authentication of associations with this host; none without a key for it.
     pub(crate) fn auth_for(&self, peer: IpAddr) -> Option<AuthConfig> {
         let is_required = self.settings().peer_key_required;
         self.keys().auth_for(peer, is_required)
     }
 
-    /// Whether an association with this host is up only if the host has proven a key.
+    /// Reports whether an association with this host is up only if the host has proven a key.
     pub(crate) fn is_keyed(&self, peer: IpAddr) -> bool {
         self.auth_for(peer).is_some_and(|auth| auth.required)
     }

@@ -29,14 +29,14 @@ use crate::shard::{Shard, Timer, token_of};
 use crate::timing;
 use crate::trunks::{Trunks, is_for_trunk};
 
-/// How long the local program's kernel may take to accept where the program's backlog is full: long enough for a second SYN.
+/// Time that the local program's kernel has to accept if the program's backlog is full: long enough for a second SYN.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
-/// How long it may take elsewhere. A kernel that accepts does so at once, whatever the program does; no answer means that
+/// Time that it has elsewhere. A kernel that accepts does so at once, whatever the program does; no answer means that
 /// something drops the SYN. Less than the race timer, so that the client has its plain TCP in time.
 const ANSWER_LIMIT: Duration = Duration::from_millis(200);
 /// When a backlog is looked at first: before the program can have emptied it.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
-/// How long what the kernel knows of a connection may outlive it.
+/// Time that the kernel's state of a connection may outlive it.
 const FORGET_PAUSE: Duration = Duration::from_millis(20);
 /// Cause code of a refusal by the user of an association (RFC 9260 section 3.3.10.12).
 const USER_INITIATED_ABORT: u16 = 12;
@@ -102,7 +102,7 @@ pub(crate) struct Opened {
 }
 
 impl Doorman<'_> {
-    /// Whether a connection from there may be made to here.
+    /// Reports whether a connection from there may be made to here.
     fn decide(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
         if is_for_trunk(init.local_port, init.adaptation) {
@@ -124,7 +124,7 @@ impl Doorman<'_> {
         InitDecision::Accept { local_addresses: offered.into_iter().filter(bound).collect() }
     }
 
-    /// What the rules and the program that listens at `server` say to a connection from `client` by this carrier; `None`: no.
+    /// Returns the terms of a connection from `client` to `server` by this carrier: those of the rules and the listener. `None` refuses it.
     pub(crate) fn serves(
         &mut self,
         server: SocketAddr,
@@ -174,7 +174,7 @@ impl Doorman<'_> {
         carrier == Carrier::Ip || self.rules.is_keyed(peer)
     }
 
-    /// Whether there is room for one more, and the addresses are of those that may ride SCTP.
+    /// Reports whether there is room for one more, and the addresses are of those that may ride SCTP.
     fn may_take(&self, local: IpAddr, remote: IpAddr) -> bool {
         let is_used = self.addresses.is_own(local) && !self.addresses.is_left_out(local);
         let is_for_us = !self.addresses.stays_plain(remote) && is_used;
@@ -192,7 +192,7 @@ impl Doorman<'_> {
         self.addresses.offered(self.now, asker)
     }
 
-    /// Whether the client's port is that of a lane to the program: then who listens is asked for another port. The client may have
+    /// Reports whether the client's port is that of a lane to the program: then who listens is asked for another port. The client may have
     /// given the lane up and begin anew, or it is somebody else at its address ([`Shard::give_way`]).
     fn is_anew(&self, server: SocketAddr, client: SocketAddr) -> bool {
         FourTuple::new(server, client).is_some_and(|flow| self.connections.of_lane(&flow).is_some())
@@ -237,7 +237,7 @@ fn who_listens(
     }
 }
 
-/// Whether a port is for privileged programs alone, by tradition: some servers trust clients for it.
+/// Reports whether a port is for privileged programs alone, by tradition: some servers trust clients for it.
 pub(crate) const fn is_privileged(port: u16) -> bool {
     port < 1024
 }
@@ -277,7 +277,7 @@ impl Shard {
         }
     }
 
-    /// Whether packets by this route come from the host and the UDP port at the other end of an association.
+    /// Reports whether packets by this route come from the host and the UDP port at the other end of an association.
     fn is_from(&self, association: AssociationId, route: &Route) -> bool {
         let paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
         paths.iter().any(|path| {
@@ -341,7 +341,7 @@ impl Shard {
         Ok(id)
     }
 
-    /// The connection to the local program is over. What the kernel knows of it is taken back soon, with that of others: the
+    /// The connection to the local program is over. The kernel's state of it is taken back soon, with that of others: the
     /// next connection does not wait for it.
     pub(crate) fn forget_served(&mut self, flow: FourTuple) {
         if self.over.is_empty() {

@@ -66,16 +66,16 @@ const CONNECTIONS: usize = LISTENERS.0 + LISTENERS_MAX;
 const EVENTS_PER_TURN: usize = 1024;
 /// SYNs and arrivals taken in one turn at most.
 const SYNS_PER_TURN: usize = 128;
-/// How often a carrier that could not be opened is tried again.
+/// Interval at which a carrier that could not be opened is tried again.
 const CARRIERS_PAUSE: Duration = Duration::from_secs(2);
 /// A turn that begins so much later than a timer asked for is late: others have the processor.
 const LATE: Duration = Duration::from_millis(5);
-/// How long the loop may take for an answer.
+/// Limit on the loop's answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// Cause code of a user-initiated ABORT (RFC 9260 section 3.3.10.12).
 const USER_INITIATED_ABORT: u16 = 12;
 
-/// What is to be looked at later.
+/// A timer's subject.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timer {
     /// No INIT ACK yet?
@@ -108,7 +108,7 @@ pub(crate) enum Timer {
     TrunkIdle(AssociationId),
 }
 
-/// What other threads ask of the shard.
+/// Commands of other threads to the shard.
 pub(crate) enum Command {
     /// Answer this.
     Ask(Request, Sender<Response>),
@@ -127,7 +127,7 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// How other threads reach the shard.
+/// Handle by which other threads reach the shard.
 #[derive(Clone)]
 pub(crate) struct Handle {
     commands: Sender<Command>,
@@ -180,7 +180,7 @@ pub(crate) struct Shard {
     pub(crate) history: History,
     /// Reports that are being gathered.
     pub(crate) surveys: Surveys,
-    /// How long turns took.
+    /// Durations of turns.
     pub(crate) turns: Turns,
     pub(crate) timers: Timers<Timer>,
     pub(crate) verdicts: Verdicts,
@@ -198,7 +198,7 @@ pub(crate) struct Shard {
     pub(crate) is_urgent: bool,
     /// Until when the answer of a peer near by is due, and what follows at once from it.
     pub(crate) awake_until: Time,
-    /// How long to rest between turns.
+    /// Pause between turns.
     pub(crate) coalescing: Coalescing,
     /// Connections whose bytes can flow.
     pub(crate) ready: BTreeSet<ConnectionId>,
@@ -210,13 +210,13 @@ pub(crate) struct Shard {
     pub(crate) switches: LastSwitches,
     pub(crate) scratch: Box<[u8]>,
     pub(crate) stopping: bool,
-    /// What the kernel was told of rules that require SCTP; none until it was told anything.
+    /// The kernel's copy of the rules that require SCTP; none before the first.
     pub(crate) guarded: Vec<Guarded>,
-    /// What the kernel was told of SYNs.
+    /// The kernel's rules for SYNs.
     pub(crate) holding: Holding,
     /// New connections are left to TCP, so that the daemon can be stopped.
     pub(crate) draining: bool,
-    /// What this process has given up; nothing until that is told.
+    /// Privileges that this process has given up; none until that is reported.
     pub(crate) confinement: control::Confinement,
     /// Why there is no page although there should be one.
     pub(crate) page_fault: Option<String>,
@@ -356,7 +356,7 @@ impl Shard {
         if more || !self.ready.is_empty() {
             return self.poll_for(events, Duration::ZERO);
         }
-        // To fall asleep and be woken takes longer than such an answer. Whoever else can use the processor has it.
+        // To fall asleep and be woken takes longer than such an answer. Another program that can use the processor has it.
         while self.now < self.awake_until.min(next) {
             self.poll_for(events, Duration::ZERO)?;
             if !events.is_empty() {
@@ -451,7 +451,7 @@ impl Shard {
         self.take_arrivals();
         let mut more = self.take_packets() | self.has_syns | self.has_arrivals.contains(&true);
         self.outlet.report_errors(self.now, &mut self.engine);
-        // What has arrived counts before any timer does.
+        // Arrived packets count before any timer.
         self.look_for_init_acks();
         self.take_engine_events();
         if std::mem::take(&mut self.has_switched) {
@@ -482,7 +482,7 @@ impl Shard {
                     let _ = reply.send(self.outlet.tap(self.now));
                 }
                 Command::Opened(flow, outcome) => self.on_opened(&flow, &outcome),
-                // Who asks may have given up: then nobody waits for the answer.
+                // The asker may have given up: then nobody waits for the answer.
                 Command::Ask(request, reply) => {
                     let _ = reply.send(self.answer(&request));
                 }
@@ -552,7 +552,7 @@ impl Shard {
             .receive(now, |route, ecn, packet| engine.handle_datagram(now, route, ecn, packet, &mut doorman))
     }
 
-    /// Who decides about connections to local programs.
+    /// Returns the admission control of connections to local programs.
     pub(crate) fn doorman(&mut self) -> Doorman<'_> {
         let is_cut_off = self.is_cut_off();
         Doorman {
@@ -599,7 +599,7 @@ impl Shard {
         }
     }
 
-    /// What the engine did, if the log is to have that (`--log engine=trace`).
+    /// Logs the engine's trace, if asked for (`--log engine=trace`).
     fn log_trace(&mut self) {
         while let Some(TraceRecord { association, event, .. }) = self.engine.poll_trace() {
             let association = association.map(AssociationId::number);

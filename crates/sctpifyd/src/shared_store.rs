@@ -1,9 +1,9 @@
-//! What the hosts of a group have learned, shared through Redis (setting `learned_store`).
+//! Capability caches of a group of hosts, shared through Redis (setting `learned_store`).
 //!
 //! One hash holds an entry of the learned table a field; a counter says whether anything has changed. A round of
 //! [`SharedStore::exchange`] sends what this host has found out, takes in what others have found out later, and forgets what
 //! was forgotten here. It runs in the learned table's own thread with short limits: the event loop never waits for Redis, and
-//! without Redis each host goes on alone. What comes from there is checked like the entries of a file.
+//! without Redis each host goes on alone. Its entries are checked like the entries of a file.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use stores::{RedisConnection, RedisServer, USUAL_ROOTS};
 const TABLE: &str = "sctpify:learned:1";
 /// Counts the changes of the hash.
 const CHANGES: &str = "sctpify:learned:1:changes";
-/// How long Redis may take to be connected to, and to answer.
+/// Limit on connecting to Redis, and on its answers.
 const LIMIT: Duration = Duration::from_secs(2);
 /// The longest entry that is taken, in bytes.
 const ENTRY_BYTES_MAX: usize = 2048;
@@ -30,7 +30,7 @@ type Key = (IpAddr, Option<u16>);
 pub(crate) struct SharedStore {
     server: RedisServer,
     connection: Option<RedisConnection>,
-    /// What the store has of each destination, as far as this host knows: when it was judged.
+    /// The store's entry for each destination, as far as this host knows: the time of its judgement.
     known: BTreeMap<Key, UnixMs>,
     /// The counter when the hash was last read.
     changes: Option<u64>,

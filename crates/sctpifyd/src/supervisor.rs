@@ -38,13 +38,13 @@ const WORKER: &str = "worker";
 pub(crate) const BEAT: Duration = Duration::from_millis(250);
 /// Silence after which the worker counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(2);
-/// What a worker gets on top, in case it was this process that did not run: after a stop of the whole service, or of the
+/// Extra time for a worker, in case this process itself did not run: after a stop of the whole service, or of the
 /// whole machine, its beats come only now.
 const GRACE: Duration = Duration::from_millis(500);
 /// Silence allowed until the first heartbeat, while the worker sets up.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// Whether this process was started as a worker by a supervisor.
+/// Reports whether this process was started as a worker by a supervisor.
 pub(crate) fn is_worker() -> bool {
     std::env::var_os(ROLE_VARIABLE).is_some_and(|role| role == WORKER)
 }

@@ -16,18 +16,18 @@ use crate::listeners::Listed;
 use crate::manual::Socket;
 use crate::shard::Shard;
 
-/// How long packets may wait for a slice.
+/// Time that packets may wait for a slice.
 const SLICE: Duration = Duration::from_micros(200);
 /// Items between two looks at the clock.
 const STRIDE: usize = 16;
 
-/// What is asked.
+/// A question.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
-    /// What goes on; with these TCP listeners of the host.
+    /// The status, with these TCP listeners of the host.
     Status(Vec<Listed>),
     Paths,
-    /// What becomes of connections to this destination.
+    /// The treatment of connections to this destination.
     Explain(SocketAddr),
 }
 
@@ -42,7 +42,7 @@ struct Survey {
     found: Found,
 }
 
-/// What is looked at next.
+/// The next part to look at.
 enum Next {
     /// The connections behind this one.
     After(ConnectionId),
@@ -54,7 +54,7 @@ enum Next {
     Done,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) connections: Vec<Connection>,
@@ -67,7 +67,7 @@ pub(crate) struct Found {
 #[derive(Default)]
 pub(crate) struct Live {
     pub(crate) count: usize,
-    /// How many of them are limited by what.
+    /// Number of them by limit.
     pub(crate) limited_by: BTreeMap<LimitedBy, usize>,
     /// Octets that wait on their associations.
     pub(crate) waiting_bytes: u64,
@@ -95,7 +95,7 @@ impl Shard {
             }
         }
         let response = self.answer_survey(survey.question, survey.found);
-        // Who asked may have given up: then nobody waits for the answer.
+        // The asker may have given up: then nobody waits for the answer.
         let _ = survey.reply.send(response);
         !self.surveys.0.is_empty()
     }

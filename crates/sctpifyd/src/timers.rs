@@ -1,4 +1,4 @@
-//! What is to be done later, in order of time.
+//! Timers, in order of time.
 //!
 //! A timer is never cancelled: when it fires, its owner looks whether it still matters.
 

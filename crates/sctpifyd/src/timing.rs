@@ -14,7 +14,7 @@ use sctp::{
 const ASSOCIATION_BUFFER: usize = 16 << 20;
 /// Streams asked for and allowed: a connection uses one each way.
 const STREAMS: u16 = 1;
-/// How long an INIT waits before it is sent again, and how often before that doubles. Far below RFC 9260's second, for the race timer
+/// First interval between INITs, and the number of INITs before it doubles. Far below RFC 9260's second, because the race timer
 /// ends the wait: within its 250 ms INIT and COOKIE ECHO are sent seven times in all, and where each packet is lost with 10 %, fewer than
 /// one handshake of a thousand fails.
 const INIT_RTO: Duration = Duration::from_millis(40);
@@ -51,7 +51,7 @@ fn heartbeat_interval(connections: usize) -> Duration {
     Duration::from_secs(seconds as u64).min(HEARTBEAT_MAX)
 }
 
-/// How long INITs may stay unanswered, and whether it is the race timer that says so.
+/// Returns the time that INITs may stay unanswered, and whether the race timer sets it.
 pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
     let race = Duration::from_millis(u64::from(settings.race_timer_ms));
     // One wait for each INIT: the last ones double. None is longer than the race timer can be set to by then.
@@ -60,7 +60,7 @@ pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
     (race.min(tries), race <= tries)
 }
 
-/// How long the word on a trunk is waited for. Half of the patience with a connection is left for an association of its own, which
+/// Returns the time to wait for an answer on a trunk. Half of the time for a connection is left for an association of its own, which
 /// asks by other paths, too. But where the trunk has another path the engine turns to that after two round trips and the SACK delay of
 /// silence at the latest: what is answered there comes sooner than the handshake of an association that begins by then, which takes
 /// two round trips.
@@ -74,7 +74,7 @@ pub(crate) fn lane_patience(patience: Duration, round_trip: Duration, has_other_
 const EXTENSIONS: Extensions =
     Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration).with(Extension::Ecn);
 
-/// What a new association asks for, before the peer is known.
+/// Returns the settings of a new association, before the peer is known.
 pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationConfig {
     AssociationConfig {
         timing: Timing { rto_initial: INIT_RTO, rto_min: FIRST_RTO, ..timing(Peer::Shim, 0) },
@@ -98,14 +98,14 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
             rules::Congestion::LossTolerant => CongestionAlgorithm::LossTolerant,
         },
         advertisement: advertisement(settings.advertisement(), settings.advertise_type),
-        // How long INIT and COOKIE ECHO are tried is for our own timers to say.
+        // Our own timers limit the retries of INIT and COOKIE ECHO.
         max_init_retransmits: u8::MAX,
         steady_init_retransmits: STEADY_INITS,
         ..AssociationConfig::default()
     }
 }
 
-/// What packets tell of the send buffer, in chunks of this type.
+/// Returns the advertisement of the send buffer, in chunks of this type.
 pub(crate) fn advertisement(told: Advertisement, chunk_type: u8) -> Option<SendBufferConfig> {
     form_of(told).map(|config| SendBufferConfig { chunk_type: ChunkType(chunk_type), ..config })
 }
@@ -135,7 +135,7 @@ pub(crate) const TRUNK_EXTENSIONS: Extensions = EXTENSIONS.with(Extension::Inter
 /// Which connection of a trunk sends next: each in turn.
 pub(crate) const TRUNK_SCHEDULER: Scheduler = Scheduler::RoundRobin;
 
-/// What an association that many connections share asks for.
+/// Returns the settings of a shared association.
 pub(crate) fn trunk_config(mtu: u16, settings: &Settings) -> AssociationConfig {
     AssociationConfig {
         outbound_streams: TRUNK_STREAMS,
@@ -151,7 +151,7 @@ pub(crate) fn trunk_config(mtu: u16, settings: &Settings) -> AssociationConfig {
 /// leave enough for others, and one host still gets more than its path can use.
 const HOST_PART: usize = 4;
 
-/// What the endpoint is made with; accepted associations get the association's part.
+/// Returns the endpoint's settings; accepted associations get the association's part.
 ///
 /// The setting `memory_mib` bounds what all associations hold together.
 pub(crate) fn endpoint_config(mtu: u16, settings: &Settings) -> EndpointConfig {

@@ -42,19 +42,19 @@ const PORTS: RangeInclusive<u16> = 10_000..=65_535;
 const TRUNKS_MAX: usize = 1024;
 /// Of these, how many others may have opened: the rest is for those that this host opens.
 const INCOMING_MAX: usize = TRUNKS_MAX / 4 * 3;
-/// How many one peer may have opened: each of its addresses opens its own, and its restarts may overlap.
+/// Limit on those opened by one peer: each of its addresses opens its own, and its restarts may overlap.
 const INCOMING_PER_PEER_MAX: usize = 4;
-/// How long the handshake of a trunk may take: nobody waits for it.
+/// Limit on the handshake of a trunk: nobody waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a host that refused a trunk is not asked again.
+/// Time that a host which refused a trunk is not asked again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(600);
 /// Hosts remembered to have refused at most; beyond that the memory starts anew.
 const REFUSED_MAX: usize = 4096;
-/// How often is looked whether a trunk has been idle for long enough: the setting may have changed.
+/// Interval of the check for idle trunks: the setting may have changed.
 const IDLE_LOOK: Duration = Duration::from_secs(5);
 /// Messages taken off one trunk in one turn at most.
 const MESSAGES_PER_TURN: usize = 1024;
-/// How long bytes that wait may keep the packets that they came in, or twice as long: no more is kept so than comes in this time.
+/// Time for which waiting bytes may keep the packets that they came in, or twice as long: no more is kept than comes in this time.
 /// Programs that read in bulk fall behind for milliseconds, and copies made then cost 2 % of the throughput.
 const KEEP_AFTER: Duration = Duration::from_millis(50);
 /// Destinations remembered at most that need associations of their own.
@@ -66,7 +66,7 @@ pub(crate) struct TrunkState {
     /// Its number in what the daemon shows.
     pub(crate) number: ConnectionId,
     pub(crate) began: Time,
-    /// Whose connection each lane is.
+    /// The owner of each lane.
     pub(crate) owners: BTreeMap<LaneId, ConnectionId>,
     /// The addresses of the handshake.
     handshake: Ends,
@@ -81,7 +81,7 @@ pub(crate) struct TrunkState {
     /// Since when it carries nothing, and whether a timer looks after that.
     idle_since: Time,
     is_watched: bool,
-    /// How its packets are authenticated, where the hosts share a key.
+    /// Authentication of its packets, where the hosts share a key.
     auth: Option<AuthConfig>,
     /// Whether it gave no sign when one was due: new connections do not wait for it until it gives one.
     is_silent: bool,
@@ -174,7 +174,7 @@ impl Trunks {
         })
     }
 
-    /// Whether a trunk of ours between these addresses is there or on its way, or the host refused one lately.
+    /// Reports whether a trunk of ours between these addresses is there or on its way, or the host refused one lately.
     fn is_settled(&self, ends: Ends, now: Time) -> bool {
         let is_ours = |opening: &Opening| opening.side == Side::Initiator && opening.ends == ends;
         self.by_ends.contains_key(&ends)
@@ -182,7 +182,7 @@ impl Trunks {
             || self.refused.get(&ends.remote).is_some_and(|until| now < *until)
     }
 
-    /// Whether a peer at this address may open one more.
+    /// Reports whether a peer at this address may open one more.
     pub(crate) fn has_room_for(&self, peer: IpAddr) -> bool {
         let opening = self.opening.values().map(|opening| (opening.side, opening.ends.remote));
         let all = opening.chain(self.all.values().map(|state| (state.side, state.handshake.remote)));
@@ -239,7 +239,7 @@ impl Trunks {
         }
     }
 
-    /// Whether so much is granted to the trunk's host that it gets no further connection on one.
+    /// Reports whether so much is granted to the trunk's host that it gets no further connection on one.
     pub(crate) fn has_granted_all(&self, association: AssociationId) -> bool {
         self.all.get(&association).is_some_and(|state| self.windows.is_full(state.handshake.remote))
     }
@@ -275,28 +275,28 @@ impl TrunkState {
         self.handshake
     }
 
-    /// Whether the peer speaks for this address: it is that of the handshake, or one of a host that has proven its key.
+    /// Reports whether the peer speaks for this address: it is that of the handshake, or one of a host that has proven its key.
     pub(crate) fn speaks_for(&self, remote: IpAddr) -> bool {
         let is_proven = self.proven.keys().any(|ends| ends.remote == remote);
         is_proven && (self.is_keyed() || remote == self.handshake.remote)
     }
 
-    /// What carries packets between these addresses, if it is proven that each reaches the other.
+    /// Returns the encapsulation between these addresses, if it is proven that each reaches the other.
     pub(crate) fn carrier_between(&self, ends: Ends) -> Option<Carrier> {
         self.proven.get(&ends).copied()
     }
 
-    /// Whether the peer may ask for connections on it: each host dials for itself, unless both have proven a key.
+    /// Reports whether the peer may ask for connections on it: each host dials for itself, unless both have proven a key.
     pub(crate) fn takes_openings(&self) -> bool {
         self.is_keyed() || self.side == Side::Acceptor
     }
 
-    /// Whether a peer needs privileges to say that a connection on it comes from a port below 1024.
+    /// Reports whether a peer needs privileges to say that a connection on it comes from a port below 1024.
     pub(crate) fn vouches_for_ports(&self) -> bool {
         self.is_keyed() || self.carrier_between(self.handshake) == Some(Carrier::Ip)
     }
 
-    /// Whether the peer has proven a key that this host shares with it.
+    /// Reports whether the peer has proven a key that this host shares with it.
     pub(crate) fn is_keyed(&self) -> bool {
         self.auth.as_ref().is_some_and(|auth| auth.required)
     }
@@ -307,7 +307,7 @@ impl TrunkState {
         self.proven.keys().copied().filter(move |ends| is_keyed || (is_ours && *ends == handshake))
     }
 
-    /// Whether connections with a host of this key may ride it: one for another address may need another key, or any.
+    /// Reports whether connections with a host of this key may ride it: one for another address may need another key, or any.
     pub(crate) fn has_key(&self, auth: &Option<AuthConfig>) -> bool {
         self.auth == *auth
     }
@@ -353,12 +353,12 @@ pub(crate) fn flush(now: Time, engine: &mut Endpoint, association: AssociationId
     true
 }
 
-/// Whether a handshake to this port of ours asks for a trunk.
+/// Reports whether a handshake to this port of ours asks for a trunk.
 pub(crate) fn is_for_trunk(local_port: u16, adaptation: Option<u32>) -> bool {
     local_port == TRUNK_PORT && adaptation == Some(TRUNK_ADAPTATION)
 }
 
-/// Whether one more may begin.
+/// Reports whether one more may begin.
 const fn has_room(trunks: usize) -> bool {
     trunks < TRUNKS_MAX
 }
@@ -414,7 +414,7 @@ impl Shard {
         self.engine.accept(self.now, association);
     }
 
-    /// What the engine tells of an association, if that is a trunk.
+    /// Handles an event of an association, if that is a trunk.
     pub(crate) fn on_trunk_event(&mut self, association: AssociationId, event: &Event) {
         match event {
             Event::Established { outbound_streams, inbound_streams, .. } => {
@@ -569,7 +569,7 @@ impl Shard {
 
     pub(crate) fn flush_trunk(&mut self, association: AssociationId) {
         if let Some(state) = self.trunks.all.get_mut(&association) {
-            // What does not go now goes when there is room.
+            // The rest goes when there is room.
             flush(self.now, &mut self.engine, association, &mut state.trunk);
             self.engine.set_user_memory(association, state.trunk.memory());
         }

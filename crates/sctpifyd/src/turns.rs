@@ -1,4 +1,4 @@
-//! How long the turns of the event loop take: while one lasts, packets and held SYNs wait.
+//! Durations of the event loop's turns: packets and held SYNs wait for the end of a turn.
 
 use std::time::Duration;
 

@@ -42,7 +42,7 @@ impl Unanswered {
 }
 
 impl Shard {
-    /// Whether no connection of another host may be made: it could not arrive by the host's uplink.
+    /// Reports whether no connection of another host may be made: it could not arrive by the host's uplink.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.outside.is_none()
             && self.interceptor.lacks_for_uplinks().is_some()
@@ -86,7 +86,7 @@ impl Shard {
     /// Interfaces may have gone, lost their carriers, or come back: live connections that arrived by them go on by others. Packets
     /// that were under way are sent again by TCP.
     ///
-    /// While there is none, no client's packets come. What the two ends within the host owe each other then goes by our own
+    /// While there is none, no client's packets come. Packets between the two ends within the host then go by our own
     /// interface, so that neither backs off for long.
     pub(crate) fn follow_uplinks(&mut self) {
         let mut up = BTreeMap::new();

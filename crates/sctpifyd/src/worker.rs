@@ -101,7 +101,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Becomes whom the settings name, in the two threads there are; all others inherit that. What is opened from now on is that
+/// Becomes whom the settings name, in the two threads there are; all others inherit that. Files opened from now on are that
 /// user's.
 fn assume(interceptor: &Interceptor, identity: &Identity) -> Result<Measure> {
     let inside = identity.clone();
@@ -112,7 +112,7 @@ fn assume(interceptor: &Interceptor, identity: &Identity) -> Result<Measure> {
     Ok(outside)
 }
 
-/// Gives up what is not needed from now on, in the same two threads. What serves one command has
+/// Gives up what is not needed from now on, in the same two threads. A daemon for one command has
 /// its capabilities in namespaces of its own only, but the caller's files and system calls.
 fn confine(interceptor: &Interceptor, confinement: &Confinement) -> Result<control::Confinement> {
     let inside = confinement.clone();

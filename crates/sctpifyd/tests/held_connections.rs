@@ -14,7 +14,7 @@ const ENABLED: &str = "default_remote_enable = true\ndefault_local_enable = true
 const LIMIT: Duration = Duration::from_secs(20);
 /// The race timer with what a loaded machine adds.
 const RACE_LIMIT: Duration = Duration::from_millis(1_500);
-/// What the watchdog promises, with what a loaded machine adds.
+/// The watchdog's promise, with a margin for a loaded machine.
 const WATCHDOG_LIMIT: Duration = Duration::from_secs(5);
 
 /// Drops what comes to beta by SCTP: everything, or COOKIE ECHO (chunk type 10, first in its packet) only.

@@ -16,12 +16,12 @@ const MESSAGE: usize = 1200;
 const PAUSE: Duration = Duration::from_micros(500);
 /// Before the first link begins to lose.
 const CLEAN: Duration = Duration::from_secs(2);
-/// How long the stream goes on after that.
+/// Time that the stream goes on after that.
 const LOSSY: Duration = Duration::from_millis(3500);
-/// What has not arrived by then after the stream's end never will.
+/// Limit on arrivals after the stream's end.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the receiver saw of one stream.
+/// The receiver's view of one stream.
 struct Seen {
     silence: Duration,
     late: Duration,
@@ -80,7 +80,7 @@ fn stream(seed: u64, loss: f64, delay: Duration, loss_max: Option<u8>) -> Seen {
     let carrier = Carrier::Udp { peer_port: 9899 };
     let id = world.connect(from, to, carrier, config, Conversation::default());
     let mut sent = speak(&mut world, (from, id), CLEAN);
-    // How a stream begins is not the loss's doing.
+    // A stream's beginning is independent of the loss.
     world.host_mut(to).app.conversations.values_mut().for_each(|talk| talk.longest_silence = Duration::ZERO);
     world.link_mut(links[0]).config.loss = Loss::Uniform(loss);
     sent += speak(&mut world, (from, id), LOSSY);

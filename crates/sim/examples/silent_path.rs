@@ -1,4 +1,4 @@
-//! What can be shown without any privilege: two hosts in virtual time, two links between them, a transfer, and the
+//! A demonstration without any privilege: two hosts in virtual time, two links between them, a transfer, and the
 //! first link going silent in the middle of it.
 //!
 //! `cargo run -p sim --example silent_path [SEED]`

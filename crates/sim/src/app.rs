@@ -1,4 +1,4 @@
-//! What the program on a host does: answers INITs, sends what it is told, reads, and closes.
+//! The program on a host: it answers INITs, sends its messages, reads, and closes.
 //!
 //! Begin at [`App::work`], which runs after each input of the host.
 
@@ -12,7 +12,7 @@ use sctp::{
     InitDecision, Listener, Message, Ppid, Reliability, SendError, SendOptions, StreamId,
 };
 
-/// What becomes of an INIT.
+/// Decision on an INIT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listen {
     /// It is answered.
@@ -21,7 +21,7 @@ pub enum Listen {
     AcceptOn {
         /// Outbound and inbound ones.
         streams: u16,
-        /// What is offered.
+        /// The offer.
         extensions: Extensions,
     },
     /// ABORT.
@@ -30,7 +30,7 @@ pub enum Listen {
     Ignore,
 }
 
-/// What becomes of an association that a peer has opened.
+/// Decision on an association that a peer has opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Accept {
     /// It is accepted at once.
@@ -65,7 +65,7 @@ pub struct Received {
     pub parts: usize,
 }
 
-/// How an association is read.
+/// Reading of an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reading {
     /// All there is, at once.
@@ -88,13 +88,13 @@ pub enum Close {
 /// One association as its program sees it.
 #[derive(Clone, Debug)]
 pub struct Conversation {
-    /// What is still to be handed over, in order.
+    /// Messages still to be handed over, in order.
     pub outgoing: VecDeque<Outgoing>,
-    /// How far to go for the delivery of what is handed over.
+    /// Reliability of messages handed over.
     pub reliability: Reliability,
     /// Bytes still to be sent on stream 0, in messages of one DATA chunk each.
     pub bulk: u64,
-    /// How it is read.
+    /// Its reading.
     pub reading: Reading,
     /// When it is closed.
     pub close: Close,
@@ -110,13 +110,13 @@ pub struct Conversation {
     pub last_received: Option<Time>,
     /// The longest time between two receptions.
     pub longest_silence: Duration,
-    /// How it ended.
+    /// Its end.
     pub closed: Option<CloseReason>,
-    /// How far it has come.
+    /// Its progress.
     pub progress: Progress,
 }
 
-/// How far a conversation has come.
+/// Progress of a conversation.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     established: bool,
@@ -149,15 +149,15 @@ impl Default for Conversation {
 /// The program of one host.
 #[derive(Debug)]
 pub struct App {
-    /// What becomes of INITs.
+    /// Decision on INITs.
     pub listen: Listen,
-    /// What becomes of associations that peers have opened.
+    /// Decision on associations that peers have opened.
     pub accept: Accept,
-    /// How a conversation begins that a peer has opened.
+    /// Initial state of a conversation that a peer has opened.
     pub template: Conversation,
     /// All conversations, those that are over included.
     pub conversations: BTreeMap<AssociationId, Conversation>,
-    /// How associations with peers at these addresses are authenticated, unless as the endpoint's settings say.
+    /// Authentication of associations with peers at these addresses, in place of the endpoint's settings.
     pub keys: BTreeMap<std::net::IpAddr, AuthConfig>,
     /// Every event.
     pub log: Vec<(Time, AssociationId, Event)>,
@@ -246,7 +246,7 @@ impl Conversation {
         }
         match self.reading {
             Reading::Never => {}
-            // What is left at the end is read at once.
+            // The rest at the end is read at once.
             _ if self.closed.is_some() => self.read_all(now, id, endpoint),
             Reading::AtOnce => self.read_all(now, id, endpoint),
             Reading::Every(pause) => {

@@ -1,4 +1,4 @@
-//! What two programs say to each other over one connection, as lengths: a script for a transport of any kind.
+//! Script of two programs' conversation over one connection, as lengths, for a transport of any kind.
 //!
 //! Begin at [`Exchange::new`] or [`Exchange::upload`]; a driver asks [`Exchange::may_have_sent`] whenever a side has received
 //! something, and is done when [`Exchange::is_over`].
@@ -6,9 +6,9 @@
 /// An end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Side {
-    /// Who opens it.
+    /// The end that opens it.
     Client,
-    /// Who is called.
+    /// The end that accepts it.
     Server,
 }
 
@@ -22,7 +22,7 @@ impl Side {
     }
 }
 
-/// What both sides say in one step: a side begins with its part when it has heard all that the other says in earlier steps.
+/// Bytes of both sides in one step: a side begins with its part when it has received all of the other's earlier steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Step {
     /// Bytes from the client.
@@ -61,7 +61,7 @@ impl Exchange {
         Exchange::new(vec![Step { client: bytes, server: 0 }])
     }
 
-    /// How many bytes a side may have handed over in all, once it has received so many of the other's.
+    /// Returns the bytes that a side may have handed over in all, once it has received so many of the other's.
     pub fn may_have_sent(&self, side: Side, received: u64) -> u64 {
         let (mut own, mut others) = (0, 0);
         for step in &self.steps {
@@ -74,7 +74,7 @@ impl Exchange {
         own
     }
 
-    /// Whether all was said and heard, where the sides have received so much.
+    /// Reports whether all was said and heard, where the sides have received so much.
     pub fn is_over(&self, client_received: u64, server_received: u64) -> bool {
         client_received >= self.totals.server && server_received >= self.totals.client
     }

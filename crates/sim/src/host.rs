@@ -18,7 +18,7 @@ pub struct Host {
     pub app: App,
     /// Whether it is there; one that is not answers every packet with ICMP port unreachable.
     pub is_up: bool,
-    /// How far its clock is ahead of the world's.
+    /// Lead of its clock over the world's.
     pub(crate) ahead: Duration,
     /// Until when others have its processor.
     pub(crate) busy_until: Time,

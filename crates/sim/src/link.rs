@@ -28,9 +28,9 @@ struct Way {
 /// A link between addresses.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// What it is like, both ways; may be changed while it runs.
+    /// Its settings, both ways; may be changed while it runs.
     pub config: LaneConfig,
-    /// What it counted, both ways together.
+    /// Its counters, both ways together.
     pub counters: Counters,
     ways: [Way; 2],
 }
@@ -60,7 +60,7 @@ impl Link {
         self.ways[direction as usize].mtu.unwrap_or(self.config.mtu)
     }
 
-    /// Whether this direction is cut.
+    /// Reports whether this direction is cut.
     pub fn is_cut(&self, direction: Direction) -> bool {
         self.config.cut || self.ways[direction as usize].cut
     }

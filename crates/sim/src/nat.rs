@@ -14,10 +14,10 @@ use crate::world::ENCAPSULATION_PORT;
 /// Ports that a box gives when the host's own is taken: the first.
 const FIRST_PORT: u16 = 20_000;
 
-/// What a box is like.
+/// Settings of a NAT box.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NatConfig {
-    /// How long a mapping lasts in silence.
+    /// Lifetime of an idle mapping.
     pub memory: Duration,
     /// Whether packets that come in keep a mapping, too, as in Linux; RFC 4787 section 4.3 asks only that those do that go out.
     pub keeps_by_inbound: bool,
@@ -42,7 +42,7 @@ impl Default for NatConfig {
     }
 }
 
-/// What a mapping is of: the inner address and the outer one.
+/// The two addresses of a mapping: the inner one and the outer one.
 type Pair = (IpAddr, IpAddr);
 
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +88,7 @@ impl Nat {
         })
     }
 
-    /// Whether somebody answers a packet from outside that goes no further, to an inner address or to the box's own.
+    /// Reports whether somebody answers a packet from outside that goes no further, to an inner address or to the box's own.
     pub(crate) fn answers(&self, to_inner: bool) -> bool {
         if to_inner { self.config.has_strangers } else { self.config.answers }
     }

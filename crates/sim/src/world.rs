@@ -47,7 +47,7 @@ pub(crate) const ENCAPSULATION_PORT: u16 = 9899;
 /// Octets of a packet that ICMP quotes.
 const QUOTED: usize = 64;
 
-/// How long the answer of a NAT that knows no way takes.
+/// Delay of the answer of a NAT without a mapping.
 const NAT_ANSWER: Duration = Duration::from_millis(1);
 
 /// Inputs to one host at one moment after which something must be wrong: a timer loop without delay.
@@ -68,7 +68,7 @@ pub struct Record {
     pub arrives: bool,
 }
 
-/// What a filter makes of a packet.
+/// Result of a filter.
 #[derive(Clone, Debug)]
 pub enum Fate {
     /// It goes its way.
@@ -123,13 +123,13 @@ enum Happening {
     Change(Change),
 }
 
-/// What comes to a host. Routes are the receiver's view.
+/// An arrival at a host. Routes are the receiver's view.
 enum Arrival {
     Packet { route: Route, packet: Vec<u8>, ecn: Ecn },
     Icmp { route: Route, error: PathError, quoted: Vec<u8> },
 }
 
-/// How a packet was sent.
+/// Sender's view of a packet.
 #[derive(Clone, Copy)]
 struct Sent {
     may_fragment: bool,
@@ -156,7 +156,7 @@ pub struct World {
     outer: BTreeMap<IpAddr, NatId>,
     /// Addresses from which nothing can be sent.
     unroutable: BTreeSet<IpAddr>,
-    /// What came to hosts that have no processor.
+    /// Arrivals at hosts that have no processor.
     waiting: BTreeMap<HostId, Vec<Arrival>>,
     rng: ChaCha12Rng,
     filter: Option<Filter>,
@@ -173,7 +173,7 @@ pub struct World {
     pub recording: bool,
     /// Packets as they were sent, if recorded.
     pub records: Vec<Record>,
-    /// What the engines did and why, if recorded.
+    /// The engines' trace, if recorded.
     pub traces: Vec<(HostId, TraceRecord)>,
 }
 
@@ -455,7 +455,7 @@ impl World {
         }
     }
 
-    /// Whether a host has no processor, or has yet to take what came meanwhile.
+    /// Reports whether a host has no processor, or has yet to take what came meanwhile.
     fn is_busy(&self, host: HostId) -> bool {
         self.now < self.hosts[host.0].busy_until || self.waiting.contains_key(&host)
     }
@@ -644,7 +644,7 @@ impl World {
         self.ports.get(&address).copied().unwrap_or(ENCAPSULATION_PORT)
     }
 
-    /// How the receiver sees the way of a packet that has passed its link, and with that its NAT, at this time.
+    /// Returns the receiver's view of the route of a packet that has passed its link, and with that its NAT, at this time.
     fn seen_by_receiver(&mut self, route: Route, at: Time) -> Route {
         match (route.carrier, self.behind.get(&route.local)) {
             (Carrier::Udp { .. }, Some(&(nat, outer))) => {
@@ -684,7 +684,7 @@ impl World {
     /// it (`.trace`); returns the path of the former.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Those of the file system.
     pub fn write_capture(&self, name: &str) -> std::io::Result<PathBuf> {
         let path = std::env::temp_dir().join(format!("{name}-{}.pcapng", std::process::id()));
         let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);

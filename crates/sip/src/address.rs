@@ -6,16 +6,16 @@ use crate::fault::Fault;
 /// One address with its parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Address<'a> {
-    /// The URI, as it came; see [`Uri::parse`](crate::Uri::parse).
+    /// The URI as received; see [`Uri::parse`](crate::Uri::parse).
     pub uri: &'a [u8],
     params: Params<'a>,
 }
 
 impl<'a> Address<'a> {
-    /// Takes one address apart.
+    /// Parses one address.
     ///
     /// # Errors
-    /// 400 when it does not follow the grammar.
+    /// 400 if it does not follow the grammar.
     pub fn parse(value: &'a [u8]) -> Result<Address<'a>, Fault> {
         let mut cursor = Cursor::new(trim(value));
         let uri = if cursor.rest.first() == Some(&b'"') {
@@ -23,7 +23,7 @@ impl<'a> Address<'a> {
             cursor.skip_space();
             bracketed(&mut cursor)?
         } else if let Some(open) = cursor.rest.iter().position(|&b| b == b'<') {
-            // RFC 4475 section 3.1.2.15: a display name that is not quoted is tokens.
+            // RFC 4475 section 3.1.2.15: an unquoted display name consists of tokens.
             if !cursor.rest[..open].iter().all(|&b| is_token(b) || is_space(b)) {
                 return Err(Fault::bad("Display Name Is Not Quoted"));
             }
@@ -40,7 +40,7 @@ impl<'a> Address<'a> {
         }
     }
 
-    /// A parameter's value; the inner `None` if it has none.
+    /// Returns a parameter's value; the inner `None` means that it has none.
     pub fn param(&self, name: &str) -> Option<Option<&'a [u8]>> {
         self.params.get(name)
     }
@@ -51,7 +51,7 @@ impl<'a> Address<'a> {
     }
 }
 
-/// All addresses of a field's values, or of several fields'.
+/// Parses all addresses in one field value, or in the joined values of several fields.
 ///
 /// # Errors
 /// As [`Address::parse`].
@@ -64,11 +64,11 @@ fn bracketed<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Fault> {
     let end = inside.iter().position(|&b| b == b'>').ok_or(Fault::bad("Address Without Bracket"))?;
     cursor.rest = &inside[end + 1..];
     let uri = &inside[..end];
-    // RFC 4475 section 3.1.2.14: white space around the URI is no part of the grammar.
+    // RFC 4475 section 3.1.2.14: the grammar allows no white space around the URI.
     if uri.iter().any(|&b| is_space(b)) { Err(Fault::bad("Space In URI")) } else { Ok(uri) }
 }
 
-/// Without brackets parameters belong to the field, and a comma or question mark must not be (section 20).
+/// Parses an address without brackets: its parameters belong to the field, and a comma or question mark is not allowed (section 20).
 fn bare<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Fault> {
     let uri = cursor.take_while(|b| b != b';' && !is_space(b));
     match uri {

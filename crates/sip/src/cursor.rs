@@ -1,31 +1,31 @@
-//! Reading grammar elements of RFC 3261 section 25.1 off the front of bytes.
+//! Reads grammar elements of RFC 3261 section 25.1 off the front of a byte slice.
 //!
-//! A header field's value may still be folded: CR LF counts as white space, as the parser of lines has made sure that a
+//! A header field's value may still be folded: CR LF counts as white space, since the line parser has verified that a
 //! space or tab follows it.
 
 use crate::fault::Fault;
 
-/// Parameters that one header field value or URI may have.
+/// Limit on parameters of one header field value or URI.
 pub(crate) const PARAMS_MAX: usize = 32;
 
-/// Whether this may be part of a token.
+/// Reports whether a byte may be part of a token.
 pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&byte)
 }
 
-/// Whether this is white space, or part of a fold.
+/// Reports whether a byte is white space or part of a fold.
 pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// The bytes without white space at both ends.
+/// Removes white space at both ends.
 pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
     let start = bytes.iter().position(|&b| !is_space(b)).unwrap_or(bytes.len());
     let end = bytes.iter().rposition(|&b| !is_space(b)).map_or(start, |last| last + 1);
     &bytes[start..end]
 }
 
-/// A whole number without sign, as long as it fits.
+/// Parses an unsigned decimal number; `None` if it does not fit.
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -33,12 +33,12 @@ pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |sum, &d| sum.checked_mul(10)?.checked_add(u64::from(d - b'0')))
 }
 
-/// `name` or `name=value` pairs, in order; values as they came, quotes included.
+/// `name` or `name=value` pairs, in order; values as received, quotes included.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Params<'a>(Vec<(&'a [u8], Option<&'a [u8]>)>);
 
 impl<'a> Params<'a> {
-    /// The value of a parameter; the inner `None` if it has none. Names do not care for case.
+    /// Returns the value of a parameter; the inner `None` means that it has none. Names are case-insensitive.
     pub(crate) fn get(&self, name: &str) -> Option<Option<&'a [u8]>> {
         self.0.iter().find(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| *value)
     }
@@ -57,7 +57,7 @@ impl<'a> Params<'a> {
     }
 }
 
-/// Bytes yet to be read.
+/// The unread bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     pub(crate) rest: &'a [u8],
@@ -79,7 +79,7 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// Takes the byte with white space around it, if it is next (SLASH, SEMI, EQUAL and their like).
+    /// Consumes the byte and the white space around it, if it is next (SLASH, SEMI, EQUAL and the like).
     pub(crate) fn eat(&mut self, byte: u8) -> bool {
         let mut ahead = *self;
         ahead.skip_space();
@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
         true
     }
 
-    /// A token of at least one character.
+    /// Reads a token of at least one character.
     pub(crate) fn token(&mut self) -> Option<&'a [u8]> {
         let mut ahead = *self;
         let token = ahead.take_while(is_token);
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
         Some(token)
     }
 
-    /// A quoted string, quotes included; `None` if it does not end.
+    /// Reads a quoted string, quotes included; `None` if it is not terminated.
     pub(crate) fn quoted(&mut self) -> Option<&'a [u8]> {
         if self.rest.first() != Some(&b'"') {
             return None;
@@ -124,7 +124,7 @@ impl<'a> Cursor<'a> {
         None
     }
 
-    /// All `;name[=value]` that follow, and nothing else until the end or a comma.
+    /// Reads all `;name[=value]` that follow, up to the end or a comma.
     pub(crate) fn params(&mut self) -> Result<Params<'a>, Fault> {
         let mut params = Params::default();
         while self.eat(b';') {
@@ -136,7 +136,7 @@ impl<'a> Cursor<'a> {
         Ok(params)
     }
 
-    /// gen-value: a token, host or quoted string.
+    /// Reads a gen-value: a token, host or quoted string.
     fn param_value(&mut self) -> Result<&'a [u8], Fault> {
         let value = match self.rest.first() {
             Some(b'"') => self.quoted().ok_or(Fault::bad("Quoted String Without End"))?,
@@ -146,7 +146,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The elements of a comma-separated list, commas in quotes and angle brackets apart; trimmed, empty ones included.
+/// Splits a comma-separated list, except within quotes and angle brackets; elements are trimmed, empty ones included.
 pub(crate) fn split_list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
     std::iter::from_fn(move || {
@@ -157,7 +157,7 @@ pub(crate) fn split_list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Where the first comma outside of quotes and angle brackets is.
+/// Returns the position of the first comma outside of quotes and angle brackets.
 pub(crate) fn first_comma(bytes: &[u8]) -> Option<usize> {
     let (mut quoted, mut escaped, mut angle) = (false, false, false);
     for (at, &byte) in bytes.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Digest authentication (RFC 3261 section 22, RFC 8760): challenges, and answers to them.
 //!
-//! Here are the hashes and the fields; [`Nonces`] says what an answer is worth.
+//! This module has the hashes and the fields; [`Nonces`] judges the nonce of an answer.
 
 mod nonces;
 
@@ -13,17 +13,17 @@ use subtle::ConstantTimeEq;
 use crate::cursor::Cursor;
 use crate::fault::Fault;
 
-/// The hash of a challenge.
+/// The hash algorithm of a challenge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
     /// SHA-256 (RFC 8760).
     Sha256,
-    /// MD5, for clients that know nothing better.
+    /// MD5, for clients that support nothing better.
     Md5,
 }
 
 impl Algorithm {
-    /// All, the best first: a client takes the first it knows (RFC 8760 section 2.4).
+    /// All algorithms, the best first: a client uses the first that it supports (RFC 8760 section 2.4).
     pub const ALL: [Algorithm; 2] = [Algorithm::Sha256, Algorithm::Md5];
 
     /// Its name in header fields.
@@ -34,12 +34,12 @@ impl Algorithm {
         }
     }
 
-    /// From its name in header fields, whatever the case.
+    /// Parses a name from a header field, in any case.
     pub fn from_bytes(name: &[u8]) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|a| name.eq_ignore_ascii_case(a.as_str().as_bytes()))
     }
 
-    /// The hash of parts with colons between, in hexadecimal.
+    /// Hashes the parts, joined by colons, to hexadecimal.
     fn hash(self, parts: &[&[u8]]) -> String {
         let text = parts.join(&b':');
         match self {
@@ -57,23 +57,23 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// What a client answers with.
+/// A client's credentials.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Credentials<'a> {
     /// The user's name.
     pub username: &'a [u8],
-    /// The realm it is known in.
+    /// The realm of that user.
     pub realm: &'a [u8],
     nonce: &'a [u8],
     uri: &'a [u8],
     response: &'a [u8],
     algorithm: Algorithm,
-    /// cnonce and nc, where qop is `auth`.
+    /// cnonce and nc, if qop is `auth`.
     qop: Option<(&'a [u8], &'a [u8])>,
 }
 
 impl<'a> Credentials<'a> {
-    /// Takes the value of Authorization or Proxy-Authorization apart; `None` for schemes and algorithms unknown here
+    /// Parses the value of Authorization or Proxy-Authorization; `None` for unsupported schemes and algorithms
     /// (RFC 4475 section 3.3.7).
     pub fn parse(value: &'a [u8]) -> Option<Credentials<'a>> {
         let found = digest_params(value)?;
@@ -99,23 +99,23 @@ impl<'a> Credentials<'a> {
         })
     }
 
-    /// The URI that the client says it asks for (`digest-uri`).
+    /// The URI for which the client claims to ask (`digest-uri`).
     pub fn uri(&self) -> &'a [u8] {
         self.uri
     }
 
-    /// The hash that was used.
+    /// The hash algorithm used.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// How often the client says it has used the nonce, this time included; without qop it can say once only.
+    /// Returns the client's count of uses of the nonce, this one included; 1 without qop.
     pub fn nonce_count(&self) -> u32 {
         let nc = self.qop.and_then(|(_, nc)| std::str::from_utf8(nc).ok());
         nc.map_or(1, |nc| u32::from_str_radix(nc, 16).unwrap_or(0))
     }
 
-    /// Whether who sent this knows the password.
+    /// Reports whether the sender knows the password.
     pub fn is_by(&self, password: &[u8], method: &[u8]) -> bool {
         let hash = |parts: &[&[u8]]| self.algorithm.hash(parts);
         let a1 = hash(&[self.username, self.realm, password]);
@@ -129,7 +129,7 @@ impl<'a> Credentials<'a> {
     }
 }
 
-/// The parameters behind `Digest`; `None` for other schemes.
+/// Returns the parameters after `Digest`; `None` for other schemes.
 fn digest_params(value: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     let mut cursor = Cursor::new(value);
     if !cursor.token()?.eq_ignore_ascii_case(b"Digest") {
@@ -150,8 +150,8 @@ fn digest_params(value: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     }
 }
 
-/// The answer to a challenge, as the value of Authorization or Proxy-Authorization; `None` if the challenge is of a scheme,
-/// algorithm or protection that is unknown here: take the next one (RFC 8760 section 2.4).
+/// Builds the answer to a challenge, as the value of Authorization or Proxy-Authorization; `None` if the challenge's scheme,
+/// algorithm or protection is unsupported: try the next one (RFC 8760 section 2.4).
 pub fn answer(
     challenge: &[u8],
     user: &str,
@@ -192,10 +192,10 @@ fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value)
 }
 
-/// The password is right, but the answer was made for another request.
+/// The password is right, but the credentials are for another request.
 pub(crate) const OTHER_URI: Fault = Fault { status: 403, reason: "Credentials Are For Another URI" };
 
-/// Who may not, though the password is right.
+/// The password is right, but the user is not authorized.
 pub(crate) const FORBIDDEN: Fault = Fault { status: 403, reason: "Not Your Address" };
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What every message must have (RFC 3261 section 8.1.1), looked at once.
+//! The fields that every message must have (RFC 3261 section 8.1.1), parsed once.
 
 use bytes::Bytes;
 
@@ -9,10 +9,10 @@ use crate::header::Name;
 use crate::message::{Message, Method};
 use crate::via::Via;
 
-/// Max-Forwards of a message without it (RFC 3261 section 16.6, step 3).
+/// Max-Forwards for a message without it (RFC 3261 section 16.6, step 3).
 pub(crate) const MAX_FORWARDS: u8 = 70;
 
-/// Max-Breadth of a message without it, and the most that one is taken to have (RFC 5393 section 5.3.3).
+/// Max-Breadth for a message without it, and the upper limit for all others (RFC 5393 section 5.3.3).
 pub(crate) const MAX_BREADTH: u8 = 60;
 
 /// The CSeq field.
@@ -24,30 +24,30 @@ pub struct CSeq {
     pub method: Method,
 }
 
-/// The fields that say which transaction and dialog a message belongs to.
+/// The fields that identify a message's transaction and dialog.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Essentials {
-    /// The first Via's value, as it came; it can be parsed.
+    /// The first Via's value, as received; it can be parsed.
     pub via: Bytes,
     /// Call-ID.
     pub call_id: Bytes,
     /// CSeq.
     pub cseq: CSeq,
-    /// From's tag; RFC 2543 clients may have none.
+    /// From's tag; RFC 2543 clients may omit it.
     pub from_tag: Option<Bytes>,
     /// To's tag.
     pub to_tag: Option<Bytes>,
-    /// Max-Forwards; 70 where there is none.
+    /// Max-Forwards; 70 if absent.
     pub max_forwards: u8,
-    /// Max-Breadth: how many copies may be under way at once; 60 where there is none, or more.
+    /// Max-Breadth, the limit on concurrent copies; 60 if absent or larger.
     pub max_breadth: u8,
 }
 
 impl Essentials {
-    /// Looks at a message's fields.
+    /// Parses a message's fields.
     ///
     /// # Errors
-    /// 400 when one is missing, there twice, or malformed, or CSeq names another method; [`Message::fault`] goes first.
+    /// 400 if one is missing, present twice, or malformed, or CSeq names another method; [`Message::fault`] takes precedence.
     pub fn of(message: &Message) -> Result<Essentials, Fault> {
         if let Some(fault) = message.fault {
             return Err(fault);
@@ -76,7 +76,7 @@ impl Essentials {
     }
 }
 
-/// The first Via, if all its fields can be parsed.
+/// Returns the first Via, if all Via values can be parsed.
 fn first_via(message: &Message) -> Result<Bytes, Fault> {
     let mut first = None;
     for header in message.all(Name::Via) {
@@ -88,7 +88,7 @@ fn first_via(message: &Message) -> Result<Bytes, Fault> {
     first.ok_or(Fault::bad("Via Is Missing"))
 }
 
-/// The value of a field that must be there once.
+/// Returns the value of a field that must be present exactly once.
 fn single<'a>(message: &'a Message, name: Name, fault: &'static str) -> Result<&'a Bytes, Fault> {
     let mut all = message.all(name);
     match (all.next(), all.next()) {
@@ -118,10 +118,10 @@ fn max_breadth(message: &Message) -> Result<u8, Fault> {
 }
 
 impl CSeq {
-    /// Takes a value apart.
+    /// Parses a value.
     ///
     /// # Errors
-    /// 400 when it is no number below 2³¹ and a token.
+    /// 400 if it is not a number below 2³¹ and a token.
     pub fn parse(value: &Bytes) -> Result<CSeq, Fault> {
         const BAD: Fault = Fault::bad("CSeq Is Malformed");
         let mut cursor = Cursor::new(value);

@@ -1,12 +1,12 @@
-//! What is wrong with a request that can still be answered.
+//! Faults in requests that can still be answered.
 
-/// A status and reason phrase to refuse a request with (RFC 3261 section 21).
+/// A status and reason phrase for rejecting a request (RFC 3261 section 21).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{status} {reason}")]
 pub struct Fault {
     /// Status code, 400 to 699.
     pub status: u16,
-    /// What is wrong, for the reason phrase.
+    /// A description of the fault, for the reason phrase.
     pub reason: &'static str,
 }
 

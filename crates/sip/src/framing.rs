@@ -1,51 +1,51 @@
-//! Messages out of a stream of bytes (RFC 3261 section 18.3).
+//! Extracts messages from a byte stream (RFC 3261 section 18.3).
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::parse::{Limits, ParseError, stream_length};
 
-/// Why a stream of bytes has no next message: close it.
+/// The reason why a byte stream has no next message and must be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// A message longer than [`Limits::message`].
     #[error("a message of more than {0} bytes")]
     TooLong(usize),
-    /// No Content-Length, or one that is no number: nobody knows where the next message begins.
+    /// No valid Content-Length: the start of the next message is unknown.
     #[error("a message without a length")]
     NoLength,
-    /// What is no header.
+    /// An invalid header.
     #[error("{0}")]
     Parse(#[from] ParseError),
 }
 
-/// Finds messages in what a stream brings. Holds at most one message's bytes and what one read brought.
+/// Extracts messages from a stream. Holds the bytes of at most one message, plus the last read.
 #[derive(Debug)]
 pub struct Framer {
     limits: Limits,
     buffer: BytesMut,
-    /// Bytes that were searched for the header's end before.
+    /// Bytes already searched for the header's end.
     searched: usize,
-    /// Whole length of the message at the front, once its header is there.
+    /// Full length of the message at the front, once its header is complete.
     length: Option<usize>,
 }
 
 impl Framer {
-    /// An empty one.
+    /// Creates an empty framer.
     pub fn new(limits: Limits) -> Framer {
         Framer { limits, buffer: BytesMut::new(), searched: 0, length: None }
     }
 
-    /// Takes what was read.
+    /// Appends bytes read from the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Whether anything is left that is no whole message.
+    /// Reports whether no partial message is left.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// Takes a double CR LF off the front: a keep-alive, to be answered by CR LF (RFC 5626 section 4.4.1).
+    /// Removes a leading double CR LF: a keep-alive, which must be answered with CR LF (RFC 5626 section 4.4.1).
     pub fn take_ping(&mut self) -> bool {
         let is_ping = self.length.is_none() && self.buffer.starts_with(b"\r\n\r\n");
         if is_ping {
@@ -55,10 +55,10 @@ impl Framer {
         is_ping
     }
 
-    /// The next whole message; `None` if it is not there yet.
+    /// Returns the next complete message; `None` if it has not fully arrived.
     ///
     /// # Errors
-    /// When no message can be found any more.
+    /// If no further message can be found.
     pub fn next_message(&mut self) -> Result<Option<Bytes>, FrameError> {
         let length = match self.length {
             Some(length) => length,
@@ -75,7 +75,7 @@ impl Framer {
     }
 
     fn find_length(&mut self) -> Result<Option<usize>, FrameError> {
-        // A single CR LF is the answer to a keep-alive of ours, or stands before a message.
+        // A single CR LF is the reply to a keep-alive of ours, or precedes a message.
         while self.buffer.starts_with(b"\r\n")
             && !self.buffer.starts_with(b"\r\n\r\n")
             && self.buffer.len() > 2
@@ -103,14 +103,14 @@ impl Framer {
     }
 }
 
-/// A message that came as one, as it has to stand in a stream: with its length, which one that travels alone may leave out
+/// Returns a standalone message in the form required in a stream: with a Content-Length, which may be absent in a datagram
 /// (RFC 3261 section 20.14).
 pub fn in_stream(message: Bytes) -> Bytes {
-    // Line ends alone are a keep-alive.
+    // A message of line ends only is a keep-alive.
     let end = message.windows(4).position(|four| four == b"\r\n\r\n").filter(|end| *end > 0);
     let Some(end) = end else { return message };
     let (header, body) = (message.slice(..end + 4), &message[end + 4..]);
-    // What has a length, right or wrong, and what is no message, is not ours to mend.
+    // Messages that have a length, right or wrong, and malformed messages stay as they are.
     match stream_length(&header, &Limits::default()) {
         Ok(None) => {
             let length = format!("Content-Length: {}\r\n\r\n", body.len());

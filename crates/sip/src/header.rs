@@ -1,10 +1,10 @@
-//! Header fields by name, with the bytes they came in.
+//! Header fields by name, with their original bytes.
 
 use bytes::Bytes;
 
 macro_rules! names {
     ($($variant:ident $long:literal $short:literal $doc:literal,)*) => {
-        /// A header field name that this crate knows, or any other.
+        /// A header field name: one known to this crate, or any other.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Name {
             $(#[doc = $doc] $variant,)*
@@ -13,7 +13,7 @@ macro_rules! names {
         }
 
         impl Name {
-            /// Whatever the case, in the long form or the compact one (RFC 3261 section 7.3.3).
+            /// Parses the long or the compact form, in any case (RFC 3261 section 7.3.3).
             pub fn from_bytes(name: &[u8]) -> Name {
                 $(if name.eq_ignore_ascii_case($long.as_bytes()) { return Name::$variant; })*
                 if let [letter] = name {
@@ -23,7 +23,7 @@ macro_rules! names {
                 Name::Other
             }
 
-            /// The long form; empty for [`Name::Other`].
+            /// Returns the long form; empty for [`Name::Other`].
             pub fn as_str(self) -> &'static str {
                 match self { $(Name::$variant => $long,)* Name::Other => "" }
             }
@@ -59,26 +59,26 @@ names! {
     ContentType "Content-Type" 'c' "Section 20.15.",
 }
 
-/// One header field: a line, with the lines that continue it.
+/// One header field: a line with its continuation lines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Which.
+    /// Its name.
     pub name: Name,
-    /// All of it as it came, name and CR LF included.
+    /// The whole field as received, name and CR LF included.
     pub raw: Bytes,
-    /// Its value: folds kept, white space at both ends not.
+    /// Its value, with folds but without white space at both ends.
     pub value: Bytes,
 }
 
 impl Header {
-    /// A field of our own; `value` without line ends.
+    /// Creates a field; `value` must contain no line ends.
     pub fn new(name: Name, value: &str) -> Header {
         let raw = Bytes::from(format!("{}: {value}\r\n", name.as_str()));
         let start = name.as_str().len() + 2;
         Header { name, value: raw.slice(start..raw.len() - 2), raw }
     }
 
-    /// The same with a value of bytes that were received, and may be folded.
+    /// Creates a field with a received value, which may be folded.
     pub(crate) fn of_bytes(name: Name, value: &[u8]) -> Header {
         let mut raw = Vec::with_capacity(name.as_str().len() + value.len() + 4);
         raw.extend_from_slice(name.as_str().as_bytes());

@@ -1,9 +1,10 @@
-//! SIP (RFC 3261): messages, transactions, and a proxy with a registrar: stateful, stateless, or a redirect server. No sockets, no clock, no threads.
+//! SIP (RFC 3261): messages, transactions, and a proxy with a registrar: stateful, stateless, or a redirect server.
+//! No sockets, no clock, no threads.
 //!
-//! [`Message`] keeps the bytes that came: what is forwarded differs from what was received only where RFC 3261 section
-//! 16 has a proxy change it. Refuses what RFC 4475 calls invalid, each with the status it names ([`Fault`]). Invariants:
-//! no input panics, and everything that input can make grow has a limit ([`Limits`], [`proxy::ProxyLimits`]). Begin with
-//! [`Message::parse`], then [`proxy::Proxy`].
+//! [`Message`] keeps the received bytes: a forwarded message differs from the received one only where RFC 3261 section
+//! 16 requires a proxy to change it. It rejects what RFC 4475 calls invalid, each with the status named there ([`Fault`]).
+//! Invariants: no input causes a panic, and everything that input can make grow has a limit ([`Limits`], [`proxy::ProxyLimits`]).
+//! Begin with [`Message::parse`], then [`proxy::Proxy`].
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Where users are: the bindings of a registrar (RFC 3261 section 10), in memory.
+//! The location service: a registrar's bindings (RFC 3261 section 10), in memory.
 //!
-//! Whoever keeps them beyond that writes down each [`Change`]. Where several proxies share a store this is what was heard of it: a user's
-//! bindings come and go all together, with their version there ([`Location::replace`]). Invariants: no user has more than
-//! [`LocationLimits::contacts`] bindings by [`Location::apply`], and there are no more than [`LocationLimits::users`] users.
+//! For persistence, the driver writes down each [`Change`]. If several proxies share a store, this is a cache of it: a user's
+//! bindings are replaced all together, with their version in the store ([`Location::replace`]). Invariants: [`Location::apply`] gives
+//! no user more than [`LocationLimits::contacts`] bindings, and there are no more than [`LocationLimits::users`] users.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use base::Time;
 use crate::transport::Hop;
 use crate::uri::Uri;
 
-/// Bounds on bindings.
+/// Limits on bindings.
 #[derive(Clone, Copy, Debug)]
 pub struct LocationLimits {
     /// Bindings of one user.
@@ -28,40 +28,40 @@ impl Default for LocationLimits {
     }
 }
 
-/// One place where a user is.
+/// A binding: one contact of a user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Binding {
-    /// The contact's URI, as it came.
+    /// The contact's URI, as received.
     pub uri: Box<[u8]>,
-    /// Until when.
+    /// Expiry time.
     pub expires: Time,
     /// Call-ID of the REGISTER that made it.
     pub call_id: Box<[u8]>,
-    /// CSeq of that.
+    /// CSeq of that REGISTER.
     pub cseq: u32,
-    /// Values of Path (RFC 3327), the first to visit first.
+    /// Values of Path (RFC 3327), in the order in which they are visited.
     pub path: Vec<Box<[u8]>>,
     /// `+sip.instance` with `reg-id` (RFC 5626), if given.
     pub instance: Option<Box<[u8]>>,
-    /// How much it is preferred to others, in thousandths: 1000 where nothing is said.
+    /// Preference among the user's contacts, in thousandths: 1000 if `q` is absent.
     pub q: u16,
-    /// Where the REGISTER came from. With `through` its listener and connection mean nothing.
+    /// The source of the REGISTER. With `through`, its listener and connection are meaningless.
     pub flow: Hop,
-    /// A Route by which the proxy that was registered with leads to `flow`, where proxies share users.
+    /// A Route to `flow` through the proxy that took the registration, if proxies share users.
     pub through: Option<Box<[u8]>>,
 }
 
-/// What became of a user's bindings.
+/// A change to a user's bindings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// This one is new, or changed.
+    /// This binding is new, or changed.
     Put {
         /// The user's address-of-record.
         user: String,
         /// The binding.
         binding: Binding,
     },
-    /// The one with this URI is gone.
+    /// The binding with this URI was removed.
     Remove {
         /// The user's address-of-record.
         user: String,
@@ -75,24 +75,24 @@ pub enum Change {
 pub struct Location {
     limits: LocationLimits,
     users: BTreeMap<String, User>,
-    /// How often all of a shared store was taken over.
+    /// Number of full reloads from a shared store.
     round: u32,
     contacts: usize,
-    /// How many bindings were made from an address.
+    /// Number of bindings by source address.
     sources: BTreeMap<IpAddr, usize>,
 }
 
-/// What is known of one user; there is at least one binding.
+/// One user's entry; it has at least one binding.
 #[derive(Debug, Default)]
 struct User {
     bindings: Vec<Binding>,
-    /// Of the bindings in a shared store; 0 without one.
+    /// Version of the bindings in a shared store; 0 without one.
     version: u64,
-    /// The round in which the store was heard to have this.
+    /// The reload in which the store last confirmed this entry.
     round: u32,
 }
 
-/// Why there is no room for a binding.
+/// The limit that a new binding would exceed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Full {
     Contacts,
@@ -100,42 +100,42 @@ pub(crate) enum Full {
 }
 
 impl Location {
-    /// Without any.
+    /// Creates a location service without bindings.
     pub fn new(limits: LocationLimits) -> Location {
         Location { limits, ..Location::default() }
     }
 
-    /// Other bounds, for bindings to come.
+    /// Changes the limits, for future bindings.
     pub(crate) fn set_limits(&mut self, limits: LocationLimits) {
         self.limits = limits;
     }
 
-    /// A user's bindings that are still good.
+    /// Returns a user's bindings that have not expired.
     pub fn of(&self, user: &str, now: Time) -> impl Iterator<Item = &Binding> {
         self.known(user).iter().filter(move |binding| binding.expires > now)
     }
 
-    /// Users with bindings, among them such as have expired and were not looked at since.
+    /// Returns the number of users with bindings, including expired ones that were not looked up since.
     pub fn users(&self) -> usize {
         self.users.len()
     }
 
-    /// Bindings, the same way.
+    /// Returns the number of bindings, counted likewise.
     pub fn contacts(&self) -> usize {
         self.contacts
     }
 
-    /// Whether a binding was made from this address.
+    /// Reports whether a binding was made from this address.
     pub(crate) fn is_registered_from(&self, address: IpAddr) -> bool {
         self.sources.contains_key(&address)
     }
 
-    /// All users with their bindings, in the users' order.
+    /// Iterates over all users with their bindings, ordered by user.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[Binding])> {
         self.after(None)
     }
 
-    /// The same of those that follow a user.
+    /// Iterates likewise over the users after a given one.
     pub fn after(&self, user: Option<&str>) -> impl Iterator<Item = (&str, &[Binding])> {
         let from = user.map_or(Bound::Unbounded, Bound::Excluded);
         let users = self.users.range::<str, _>((from, Bound::Unbounded));
@@ -146,12 +146,12 @@ impl Location {
         self.users.get(user).map_or(&[], |user| &user.bindings)
     }
 
-    /// The version that a user's bindings have in a shared store; 0 if there are none.
+    /// Returns the version of a user's bindings in a shared store; 0 if there are none.
     pub(crate) fn version_of(&self, user: &str) -> u64 {
         self.users.get(user).map_or(0, |user| user.version)
     }
 
-    /// Takes over what a shared store has of a user. Without room for another user nothing is kept: the store is asked then.
+    /// Replaces a user's bindings with those in a shared store. Without room for another user nothing is kept; lookups then ask the store.
     pub(crate) fn replace(&mut self, user: &str, version: u64, bindings: Vec<Binding>) {
         if let Some(old) = self.users.remove(user) {
             self.contacts -= old.bindings.len();
@@ -167,19 +167,19 @@ impl Location {
         self.users.insert(user.to_owned(), User { bindings, version, round: self.round });
     }
 
-    /// The store is heard to have this user as it is known here.
+    /// Notes that the store still has this user's entry as it is here.
     pub(crate) fn confirm(&mut self, user: &str) {
         if let Some(user) = self.users.get_mut(user) {
             user.round = self.round;
         }
     }
 
-    /// All of a shared store will be taken over now.
+    /// Begins a full reload from a shared store.
     pub(crate) fn begin_round(&mut self) {
         self.round = self.round.wrapping_add(1);
     }
 
-    /// All of it was: who was not heard of since [`Location::begin_round`] is not there any more.
+    /// Ends the reload: users not mentioned since [`Location::begin_round`] are removed.
     pub(crate) fn end_round(&mut self) {
         let is_old = |user: &User| user.round != self.round;
         let gone: Vec<String> =
@@ -187,7 +187,7 @@ impl Location {
         gone.iter().for_each(|user| self.replace(user, 0, Vec::new()));
     }
 
-    /// Whether so many bindings of a user would be within the limits.
+    /// Checks that this many bindings of a user are within the limits.
     pub(crate) fn has_room(&self, user: &str, contacts: usize) -> Result<(), Full> {
         if contacts > self.limits.contacts {
             return Err(Full::Contacts);
@@ -198,7 +198,7 @@ impl Location {
         Ok(())
     }
 
-    /// Takes a change over, be it new or from a store.
+    /// Applies a change, whether new or read from a store.
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Put { user, binding } => {
@@ -234,7 +234,7 @@ impl Location {
         }
     }
 
-    /// Forgets a user's bindings that have expired; what was forgotten.
+    /// Removes a user's expired bindings, and returns them as changes.
     pub(crate) fn expire(&mut self, user: &str, now: Time) -> Vec<Change> {
         let gone = |binding: &&Binding| binding.expires <= now;
         let uris = self.known(user).iter().filter(gone).map(|binding| binding.uri.clone());
@@ -243,7 +243,7 @@ impl Location {
         changes
     }
 
-    /// Forgets all that have expired.
+    /// Removes all expired bindings.
     pub(crate) fn expire_all(&mut self, now: Time) -> Vec<Change> {
         let is_old = |bindings: &[Binding]| bindings.iter().any(|binding| binding.expires <= now);
         let users: Vec<_> =
@@ -263,7 +263,7 @@ fn forget_source(sources: &mut BTreeMap<IpAddr, usize>, binding: &Binding) {
 }
 
 impl Binding {
-    /// Whether this replaces the other: the same instance and flow of it (RFC 5626 section 6), or the same contact.
+    /// Reports whether this replaces the other: same instance and `reg-id` (RFC 5626 section 6), or same contact.
     pub fn is_same(&self, other: &Binding) -> bool {
         match (&self.instance, &other.instance) {
             (Some(one), Some(two)) => one == two,
@@ -272,8 +272,8 @@ impl Binding {
     }
 }
 
-/// Whether two contacts are the same: user, host, port and transport (of RFC 3261 section 19.1.4 what tells registered
-/// contacts apart; other parameters do not).
+/// Compares contacts by user, host, port and transport, the parts of RFC 3261 section 19.1.4 that distinguish registered
+/// contacts; other parameters do not.
 fn is_same_contact(one: &[u8], two: &[u8]) -> bool {
     if one == two {
         return true;

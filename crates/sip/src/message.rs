@@ -1,6 +1,6 @@
-//! A message as it came, and the few changes that a proxy makes to it.
+//! A message as received, and the few changes that a proxy makes to it.
 //!
-//! Invariant: header fields that nobody changed are written byte for byte as they came, in their order. Begin with
+//! Invariant: unchanged header fields are written byte for byte as they were received, in their order. Begin with
 //! [`Message`].
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -9,7 +9,7 @@ use crate::cursor::{first_comma, split_list, trim};
 use crate::fault::Fault;
 use crate::header::{Header, Name};
 
-/// A request's method. Methods care for case (RFC 3261 section 7.1).
+/// A request's method. Methods are case-sensitive (RFC 3261 section 7.1).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Method {
     /// Section 13.
@@ -29,7 +29,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// From the token on the wire.
+    /// Parses the token on the wire.
     pub fn from_bytes(token: Bytes) -> Method {
         match &token[..] {
             b"INVITE" => Method::Invite,
@@ -63,14 +63,14 @@ pub enum Start {
     Request {
         /// Its method.
         method: Method,
-        /// Its Request-URI, as it came.
+        /// Its Request-URI, as received.
         uri: Bytes,
     },
     /// Of a response.
     Response {
         /// Status code, 100 to 699.
         status: u16,
-        /// Reason phrase, as it came.
+        /// Reason phrase, as received.
         reason: Bytes,
     },
 }
@@ -84,12 +84,12 @@ pub struct Message {
     pub headers: Vec<Header>,
     /// Its body.
     pub body: Bytes,
-    /// What is wrong with its form, if it can still be answered; found by [`Message::parse`].
+    /// A syntax fault that still allows a response; found by [`Message::parse`].
     pub fault: Option<Fault>,
 }
 
 impl Message {
-    /// The method; `None` for a response.
+    /// Returns the method; `None` for a response.
     pub fn method(&self) -> Option<&Method> {
         match &self.start {
             Start::Request { method, .. } => Some(method),
@@ -97,7 +97,7 @@ impl Message {
         }
     }
 
-    /// The Request-URI; empty for a response.
+    /// Returns the Request-URI; empty for a response.
     pub fn request_uri(&self) -> &[u8] {
         match &self.start {
             Start::Request { uri, .. } => uri,
@@ -105,7 +105,7 @@ impl Message {
         }
     }
 
-    /// The status code; 0 for a request.
+    /// Returns the status code; 0 for a request.
     pub fn status(&self) -> u16 {
         match self.start {
             Start::Request { .. } => 0,
@@ -113,22 +113,22 @@ impl Message {
         }
     }
 
-    /// All fields of this name.
+    /// Returns all fields of this name.
     pub fn all(&self, name: Name) -> impl Iterator<Item = &Header> {
         self.headers.iter().filter(move |header| header.name == name)
     }
 
-    /// The first value of this name.
+    /// Returns the first value of this name.
     pub fn first(&self, name: Name) -> Option<&Bytes> {
         self.all(name).next().map(|header| &header.value)
     }
 
-    /// The elements of all fields of this name, which may be separated by commas or be in fields of their own.
+    /// Returns the elements of all fields of this name, whether separated by commas or in separate fields.
     pub fn elements(&self, name: Name) -> impl Iterator<Item = &[u8]> {
         self.all(name).flat_map(|header| split_list(&header.value))
     }
 
-    /// Puts a field before the first of its name, or before all others if there is none.
+    /// Inserts a field before the first of its name, or before all others if there is none.
     pub fn push_front(&mut self, header: Header) {
         let at = self.headers.iter().position(|h| h.name == header.name).unwrap_or(0);
         self.headers.insert(at, header);
@@ -139,7 +139,7 @@ impl Message {
         self.headers.push(header);
     }
 
-    /// Replaces all fields of this name by one, in the place of the first.
+    /// Replaces all fields of this name with one, in the position of the first.
     pub fn set(&mut self, header: Header) {
         match self.headers.iter().position(|h| h.name == header.name) {
             Some(at) => {
@@ -160,7 +160,7 @@ impl Message {
         self.headers.retain(|header| header.name != name);
     }
 
-    /// Takes the first element of the first field of this name away.
+    /// Removes and returns the first element of the first field of this name.
     pub fn pop_first(&mut self, name: Name) -> Option<Bytes> {
         let at = self.headers.iter().position(|header| header.name == name)?;
         let value = self.headers[at].value.clone();
@@ -172,7 +172,7 @@ impl Message {
         Some(value.slice_ref(trim(&value[..comma])))
     }
 
-    /// Puts another element in the place of the first one of the first field of this name.
+    /// Replaces the first element of the first field of this name.
     pub fn replace_first(&mut self, name: Name, element: &[u8]) {
         let Some(at) = self.headers.iter().position(|header| header.name == name) else { return };
         let value = &self.headers[at].value;
@@ -180,8 +180,8 @@ impl Message {
         self.headers[at] = Header::of_bytes(name, &[element, rest].concat());
     }
 
-    /// A response to this request (RFC 3261 section 8.2.6): Via, From, To, Call-ID and CSeq of the request, no body.
-    /// `to_tag` is added where To has none and this is no 100.
+    /// Builds a response to this request (RFC 3261 section 8.2.6): Via, From, To, Call-ID and CSeq of the request, no body.
+    /// `to_tag` is added if To has none and this is not a 100.
     pub fn response(&self, status: u16, reason: &str, to_tag: &str) -> Message {
         let mut headers = Vec::with_capacity(8);
         for header in &self.headers {
@@ -196,7 +196,7 @@ impl Message {
         Message { start: Start::Response { status, reason }, headers, body: Bytes::new(), fault: None }
     }
 
-    /// Bytes of it as it goes out.
+    /// Returns its length in bytes when serialized.
     pub fn length(&self) -> usize {
         let headers: usize = self.headers.iter().map(|header| header.raw.len()).sum();
         let start = match &self.start {
@@ -206,7 +206,7 @@ impl Message {
         start + 2 + headers + 2 + self.body.len()
     }
 
-    /// As it goes out.
+    /// Serializes the message.
     pub fn to_bytes(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.length());
         match &self.start {

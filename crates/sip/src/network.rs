@@ -1,24 +1,24 @@
-//! Networks of addresses, for lists of who may do what: `192.0.2.0/24`, `2001:db8::/32`, or one address.
+//! IP networks, for access lists: `192.0.2.0/24`, `2001:db8::/32`, or one address.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// All addresses that begin with the same bits.
+/// All addresses with the same prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Network {
     address: IpAddr,
-    /// Bits that count: at most 32 of IPv4, 128 of IPv6.
+    /// Prefix length: up to 32 for IPv4, 128 for IPv6.
     length: u8,
 }
 
-/// Text that is no network.
+/// Text that is not a network.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{0}` is no network: say an address, or ADDRESS/BITS")]
 pub struct NetworkError(String);
 
 impl Network {
-    /// Whether the address is in it. An IPv4 address in an IPv6 one (RFC 4291 section 2.5.5.2) counts as itself.
+    /// Reports whether it contains the address. An IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2) counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -32,7 +32,7 @@ impl Network {
     }
 }
 
-/// Whether nothing differs but the `tail` last bits.
+/// Reports whether at most the `tail` last bits differ.
 fn same_bits(one: u128, other: u128, tail: u32) -> bool {
     (one ^ other).checked_shr(tail).unwrap_or(0) == 0
 }

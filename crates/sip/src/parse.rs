@@ -1,6 +1,6 @@
-//! Bytes into a [`Message`]: the first line, the lines of the header, the length of the body.
+//! Parses bytes into a [`Message`]: the first line, the lines of the header, the length of the body.
 //!
-//! What cannot be answered is an error; what can is a message with a [`Fault`]. Fields are not looked into but for
+//! A message that cannot be answered is an error; one that can be is a message with a [`Fault`]. Field values are not parsed, except
 //! Content-Length. Begin with [`Message::parse`].
 
 use bytes::Bytes;
@@ -11,10 +11,10 @@ use crate::header::{Header, Name};
 use crate::message::{Message, Method, Start};
 use crate::uri::Uri;
 
-/// Bounds on what one message may be.
+/// Limits on one message.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a whole message.
+    /// Bytes in the whole message.
     pub message: usize,
     /// Header fields.
     pub headers: usize,
@@ -26,30 +26,30 @@ impl Default for Limits {
     }
 }
 
-/// Why bytes are no message, not even one to be answered with 400.
+/// The reason why bytes are not a message, not even one to answer with 400.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseError {
-    /// Nothing but line ends: a keep-alive (RFC 5626 section 4.4.1).
+    /// Only line ends: a keep-alive (RFC 5626 section 4.4.1).
     #[error("no message, only line ends")]
     Empty,
     /// Longer than [`Limits::message`].
     #[error("a message of more than {0} bytes")]
     TooLong(usize),
-    /// More than [`Limits::headers`].
+    /// More fields than [`Limits::headers`].
     #[error("more than {0} header fields")]
     TooManyHeaders(usize),
-    /// The first line is neither that of a request nor that of a response.
+    /// The first line belongs neither to a request nor to a response.
     #[error("the first line is of no SIP message")]
     StartLine,
     /// No empty line ends the header.
     #[error("the header does not end")]
     NoEnd,
-    /// A response that does not follow the grammar: nobody can be told.
+    /// A response that does not follow the grammar: there is nobody to tell.
     #[error("a response: {0}")]
     Response(Fault),
 }
 
-/// Where the body's length comes from.
+/// The source of the body's length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Given(usize),
@@ -57,10 +57,10 @@ enum End {
 }
 
 impl Message {
-    /// Takes a message apart that came whole: a datagram, an SCTP message, or what [`Framer`](crate::Framer) found.
+    /// Parses a complete message: a datagram, an SCTP message, or the output of [`Framer`](crate::Framer).
     ///
     /// # Errors
-    /// When it cannot even be refused. Otherwise [`Message::fault`] says what is wrong.
+    /// If it cannot even be rejected. Otherwise [`Message::fault`] describes the fault.
     pub fn parse(bytes: Bytes, limits: &Limits) -> Result<Message, ParseError> {
         if bytes.len() > limits.message {
             return Err(ParseError::TooLong(limits.message));
@@ -81,7 +81,7 @@ impl Message {
     }
 }
 
-/// Behind the first CR LF.
+/// Returns the position after the first CR LF.
 fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair == b"\r\n").map(|at| at + 2)
 }
@@ -103,7 +103,7 @@ fn start_line(line: &Bytes) -> Result<(Start, Option<Fault>), ParseError> {
     Ok((Start::Request { method: Method::from_bytes(method), uri }, fault))
 }
 
-/// RFC 4475 sections 3.1.2.7 to 3.1.2.11 and 3.1.2.16: exactly one space between the parts, a URI without brackets, white
+/// Checks RFC 4475 sections 3.1.2.7 to 3.1.2.11 and 3.1.2.16: exactly one space between the parts, a URI without brackets, white
 /// space or header fields, version 2.0.
 fn request_line_fault(rest: &[u8], uri: &[u8], version: &[u8]) -> Result<Option<Fault>, ParseError> {
     if version.len() < 5 || !version[..4].eq_ignore_ascii_case(b"SIP/") {
@@ -125,14 +125,14 @@ fn request_line_fault(rest: &[u8], uri: &[u8], version: &[u8]) -> Result<Option<
 fn status_line(line: &Bytes) -> Result<Start, ParseError> {
     let rest = line.strip_prefix(b"SIP/2.0 ").ok_or(ParseError::StartLine)?;
     let (status, reason) = rest.split_at_checked(3).ok_or(ParseError::StartLine)?;
-    // The space before an empty reason phrase is there (RFC 4475 section 3.1.1.13); some leave it out.
+    // The grammar requires the space before an empty reason phrase (RFC 4475 section 3.1.1.13); some omit it.
     let reason =
         reason.strip_prefix(b" ").or(reason.is_empty().then_some(reason)).ok_or(ParseError::StartLine)?;
     let status = number(status).and_then(|n| u16::try_from(n).ok()).filter(|n| (100..700).contains(n));
     Ok(Start::Response { status: status.ok_or(ParseError::StartLine)?, reason: line.slice_ref(reason) })
 }
 
-/// The fields from `at` on, where the body begins, and the first fault.
+/// Returns the fields from `at` on, the rest after them, and the first fault.
 fn header_lines(
     bytes: &Bytes,
     mut at: usize,
@@ -155,7 +155,7 @@ fn header_lines(
     }
 }
 
-/// Behind the CR LF that no space or tab follows.
+/// Returns the position after the first CR LF that no space or tab follows.
 fn field_end(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     loop {
@@ -190,7 +190,7 @@ fn is_bare_line_end(line: &[u8], at: usize, byte: u8) -> bool {
     }
 }
 
-/// The body as long as Content-Length says (RFC 3261 section 18.3): what is beyond it is thrown away, less is a fault.
+/// Returns the body, cut to Content-Length (RFC 3261 section 18.3): excess bytes are discarded, missing ones are a fault.
 fn body_of(headers: &[Header], rest: Bytes) -> (Bytes, Option<Fault>) {
     match content_length(headers) {
         Err(fault) => (Bytes::new(), Some(fault)),
@@ -207,7 +207,7 @@ fn content_length(headers: &[Header]) -> Result<End, Fault> {
     for header in headers.iter().filter(|header| header.name == Name::ContentLength) {
         let length = number(&header.value).and_then(|n| usize::try_from(n).ok());
         let length = length.ok_or(Fault::bad("Content-Length Is No Number"))?;
-        // RFC 4475 section 3.3.9: two that differ leave nobody knowing where the body ends.
+        // RFC 4475 section 3.3.9: if two differ, the body's end is unknown.
         if found.is_some_and(|other| other != length) {
             return Err(Fault::bad("Several Content-Lengths"));
         }
@@ -216,7 +216,7 @@ fn content_length(headers: &[Header]) -> Result<End, Fault> {
     Ok(found.map_or(End::Datagram, End::Given))
 }
 
-/// Content-Length of a header alone, for streams, where it must be there (RFC 3261 section 18.3).
+/// Returns the Content-Length of a header alone, for streams, where it is mandatory (RFC 3261 section 18.3).
 pub(crate) fn stream_length(header: &Bytes, limits: &Limits) -> Result<Option<usize>, ParseError> {
     let end = line_end(header).ok_or(ParseError::StartLine)?;
     let (headers, ..) = header_lines(header, end, limits)?;

@@ -1,13 +1,13 @@
-//! Transports and hops as the proxy core sees them: no sockets, only where a message came from or goes to.
+//! Transports and hops as the proxy core sees them: no sockets, only sources and destinations of messages.
 
 use std::net::SocketAddr;
 
-/// What carries messages.
+/// A transport protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Transport {
     /// UDP: one message, one datagram.
     Udp,
-    /// TCP: messages one after the other, by Content-Length.
+    /// TCP: consecutive messages, delimited by Content-Length.
     Tcp,
     /// TLS over TCP (RFC 3261 section 26.2.1).
     Tls,
@@ -19,7 +19,7 @@ impl Transport {
     /// All of them.
     pub const ALL: [Transport; 4] = [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Sctp];
 
-    /// As Via has it.
+    /// Returns the name in Via.
     pub fn as_str(self) -> &'static str {
         match self {
             Transport::Udp => "UDP",
@@ -29,7 +29,7 @@ impl Transport {
         }
     }
 
-    /// As URIs and the configuration have it.
+    /// Returns the name in URIs and the configuration.
     pub fn as_lower_str(self) -> &'static str {
         match self {
             Transport::Udp => "udp",
@@ -39,35 +39,35 @@ impl Transport {
         }
     }
 
-    /// From either form.
+    /// Parses either form.
     pub fn from_bytes(name: &[u8]) -> Option<Transport> {
         Transport::ALL.into_iter().find(|t| name.eq_ignore_ascii_case(t.as_str().as_bytes()))
     }
 
-    /// The port where none is said (RFC 3261 section 19.1.2).
+    /// Returns the default port (RFC 3261 section 19.1.2).
     pub fn default_port(self) -> u16 {
         if self == Transport::Tls { 5061 } else { 5060 }
     }
 
-    /// Whether it repeats what is lost (RFC 3261 section 17; RFC 4168 section 4).
+    /// Reports whether it retransmits lost data (RFC 3261 section 17; RFC 4168 section 4).
     pub fn is_reliable(self) -> bool {
         self != Transport::Udp
     }
 }
 
-/// A connection or association, by the number that the driver gave it; numbers are not used again.
+/// A connection or association, by the driver's number for it; numbers are never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId(pub u64);
 
-/// Where a message came from, or is to go.
+/// The source or destination of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
-    /// Which of our listeners, by its place in the configuration.
+    /// Our listener, by its index in the configuration.
     pub listener: usize,
-    /// What carries it.
+    /// The transport.
     pub transport: Transport,
     /// The peer's address.
     pub address: SocketAddr,
-    /// The connection it came by; where it is gone, or none, the driver takes another one to `address`.
+    /// The connection it came by; if that is gone, or `None`, the driver uses another one to `address`.
     pub connection: Option<ConnectionId>,
 }

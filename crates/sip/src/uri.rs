@@ -1,4 +1,4 @@
-//! SIP and SIPS URIs (RFC 3261 section 19.1); of others the scheme alone.
+//! SIP and SIPS URIs (RFC 3261 section 19.1); of other URIs only the scheme.
 
 use crate::cursor::{Params, number};
 use crate::fault::Fault;
@@ -10,33 +10,33 @@ pub enum Scheme {
     Sip,
     /// `sips:`
     Sips,
-    /// Any other; nothing but the scheme was looked at.
+    /// Any other; only the scheme was parsed.
     Other,
 }
 
-/// A URI's parts, as they came.
+/// A URI's parts, as received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Uri<'a> {
     /// Its scheme.
     pub scheme: Scheme,
-    /// What is before the `@`, password included; escapes as they came.
+    /// The part before the `@`, password included; still escaped.
     pub user: Option<&'a [u8]>,
     /// Host name or address; an IPv6 address with its brackets.
     pub host: &'a [u8],
     /// Port, 1 to 65,535.
     pub port: Option<u16>,
-    /// Behind the `?`.
+    /// The part after the `?`.
     pub headers: Option<&'a [u8]>,
     params: Params<'a>,
 }
 
 impl<'a> Uri<'a> {
-    /// Takes a URI apart.
+    /// Parses a URI.
     ///
     /// # Errors
-    /// 400 when it does not follow the grammar.
+    /// 400 if it does not follow the grammar.
     pub fn parse(uri: &'a [u8]) -> Result<Uri<'a>, Fault> {
-        // "<", ">", quotes, white space and controls are in no URI (RFC 3261 section 25.1).
+        // No URI contains "<", ">", quotes, white space or controls (RFC 3261 section 25.1).
         if uri.iter().any(|&b| b <= b' ' || b == 0x7f || b"<>\"".contains(&b)) {
             return Err(Fault::bad("Character That Is In No URI"));
         }
@@ -60,7 +60,7 @@ impl<'a> Uri<'a> {
     }
 
     fn parts(scheme: Scheme, rest: &'a [u8]) -> Result<Uri<'a>, Fault> {
-        // In the user part `;`, `?` and `/` are allowed, `@` is not: the first one ends it.
+        // The user part may contain `;`, `?` and `/`, but not `@`: the first one ends it.
         let (user, rest) = match rest.iter().position(|&b| b == b'@') {
             Some(0) => return Err(Fault::bad("URI With Empty User")),
             Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
@@ -84,7 +84,7 @@ impl<'a> Uri<'a> {
         Ok(Uri { scheme, user, host, port, headers, params })
     }
 
-    /// A parameter's value; the inner `None` if it has none.
+    /// Returns a parameter's value; the inner `None` means that it has none.
     pub fn param(&self, name: &str) -> Option<Option<&'a [u8]>> {
         self.params.get(name)
     }
@@ -94,7 +94,7 @@ impl<'a> Uri<'a> {
         self.param("transport").flatten()
     }
 
-    /// The address-of-record that a location service knows this by (RFC 3261 section 10.3, step 5): escapes undone, the
+    /// Returns the address-of-record for the location service (RFC 3261 section 10.3, step 5): unescaped, with the
     /// host in lower case, no parameters, and no port.
     pub fn address_of_record(&self) -> String {
         let user = self.user.map(|user| {
@@ -109,13 +109,13 @@ impl<'a> Uri<'a> {
     }
 }
 
-/// Whether two URIs name the same resource: of SIP and SIPS the same user at the same host. That is the equivalence of RFC 3261 section
-/// 19.1.4 but for what proxies on the way may change: parameters, headers, a password, a port that one does not name, SIP for SIPS.
-/// Hosts that `is_ours` knows are one host. A telephone number is the same in `tel:` and as a user of ours or with `user=phone` (section
-/// 19.1.6). Of other schemes all must be the same.
+/// Reports whether two URIs name the same resource: for SIP and SIPS the same user at the same host. This is the equivalence of RFC
+/// 3261 section 19.1.4 except for parts that proxies on the way may change: parameters, headers, a password, a port in only one of
+/// them, SIP for SIPS. Hosts accepted by `is_ours` count as one host. A telephone number is the same in `tel:` and as a user of ours
+/// or with `user=phone` (section 19.1.6). URIs of other schemes must be identical.
 ///
 /// # Errors
-/// 400 when one of them does not follow the grammar.
+/// 400 if one of them does not follow the grammar.
 pub(crate) fn is_same_target(
     one: &[u8],
     other: &[u8],
@@ -135,13 +135,13 @@ pub(crate) fn is_same_target(
     Ok(is_one_host && a.user.map(user_of) == b.user.map(user_of))
 }
 
-/// A user part without its password, escapes undone.
+/// Returns a user part without its password, unescaped.
 fn user_of(user: &[u8]) -> Vec<u8> {
     unescape(user.split(|&b| b == b':').next().unwrap_or_default())
 }
 
-/// The number of a `tel:` URI, or of a SIP URI that says one, without what only makes it easier to read (RFC 3966 section 5.1.1), and
-/// what it is valid within.
+/// Returns the number of a `tel:` URI, or of a SIP URI with a number, without visual separators (RFC 3966 section 5.1.1), and
+/// its context.
 fn telephone_number(
     text: &[u8],
     uri: &Uri<'_>,
@@ -164,13 +164,13 @@ fn telephone_number(
     (!number.is_empty()).then_some((number, context.unwrap_or_default()))
 }
 
-/// The scheme in lower case, and what is behind its colon.
+/// Returns the scheme in lower case, and the part after its colon.
 fn scheme_and_rest(uri: &[u8]) -> (Vec<u8>, &[u8]) {
     let colon = uri.iter().position(|&b| b == b':').unwrap_or(uri.len());
     (uri[..colon].to_ascii_lowercase(), uri.get(colon + 1..).unwrap_or_default())
 }
 
-/// `host[:port]` of a URI or Via.
+/// Parses `host[:port]` of a URI or Via.
 pub(crate) fn host_port(text: &[u8]) -> Result<(&[u8], Option<u16>), Fault> {
     let host_end = if text.first() == Some(&b'[') {
         text.iter().position(|&b| b == b']').map(|at| at + 1).ok_or(Fault::bad("Address Without Bracket"))?
@@ -193,7 +193,7 @@ pub(crate) fn host_port(text: &[u8]) -> Result<(&[u8], Option<u16>), Fault> {
     Ok((host, port))
 }
 
-/// With `%HH` undone; others stay.
+/// Decodes `%HH`; malformed escapes stay.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let hex = |b: Option<&u8>| b.and_then(|&b| (b as char).to_digit(16)).and_then(|d| u8::try_from(d).ok());
     let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);

@@ -6,10 +6,10 @@ use crate::cursor::{Cursor, Params, is_token, number, trim};
 use crate::fault::Fault;
 use crate::uri::host_port;
 
-/// How the branches of RFC 3261 begin.
+/// Prefix of RFC 3261 branches.
 const COOKIE: &[u8] = b"z9hG4bK";
 
-/// A hop's address, and which transaction there the message belongs to.
+/// A hop's address, and the message's transaction there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Via<'a> {
     /// `UDP`, `TCP`, `SCTP`, or any other token.
@@ -23,10 +23,10 @@ pub struct Via<'a> {
 }
 
 impl<'a> Via<'a> {
-    /// Takes one value apart.
+    /// Parses one value.
     ///
     /// # Errors
-    /// 400 when it does not follow the grammar.
+    /// 400 if it does not follow the grammar.
     pub fn parse(value: &'a [u8]) -> Result<Via<'a>, Fault> {
         const BAD: Fault = Fault::bad("Via Is Malformed");
         let mut cursor = Cursor::new(trim(value));
@@ -46,7 +46,7 @@ impl<'a> Via<'a> {
         Ok(Via { transport, host, port, sent_by, params })
     }
 
-    /// `branch`, if it is one of RFC 3261: with the magic cookie and something behind it (section 8.1.1.7; RFC 4475
+    /// Returns `branch` if it is one of RFC 3261: with the magic cookie and at least one further byte (section 8.1.1.7; RFC 4475
     /// section 3.2.1).
     pub fn branch(&self) -> Option<&'a [u8]> {
         let branch = self.param("branch").flatten()?;
@@ -54,32 +54,32 @@ impl<'a> Via<'a> {
         (cookie.eq_ignore_ascii_case(COOKIE) && !rest.is_empty()).then_some(branch)
     }
 
-    /// sent-by as it came.
+    /// Returns sent-by as received.
     pub fn sent_by(&self) -> &'a [u8] {
         self.sent_by
     }
 
-    /// Whether the client asked for the port (RFC 3581), or it was filled in.
+    /// Reports whether the client asked for the port (RFC 3581), or it was filled in.
     pub fn has_rport(&self) -> bool {
         self.param("rport").is_some()
     }
 
-    /// `received`, if it is an address.
+    /// Returns `received`, if it is an address.
     pub fn received(&self) -> Option<IpAddr> {
         parse_ip(self.param("received").flatten()?)
     }
 
-    /// The port in `rport`.
+    /// Returns the port in `rport`.
     pub fn rport(&self) -> Option<u16> {
         number(self.param("rport").flatten()?).and_then(|port| u16::try_from(port).ok())
     }
 
-    /// A parameter's value; the inner `None` if it has none.
+    /// Returns a parameter's value; the inner `None` means that it has none.
     pub fn param(&self, name: &str) -> Option<Option<&'a [u8]>> {
         self.params.get(name)
     }
 
-    /// The same value with where it really came from: `received`, and the port in `rport` if the client asked for it (RFC
+    /// Returns the value with its real source: `received`, and the port in `rport` if the client asked for it (RFC
     /// 3261 section 18.2.1, RFC 3581 section 4).
     pub fn with_source(&self, source: IpAddr, port: u16) -> Vec<u8> {
         let mut out = [b"SIP/2.0/", self.transport, b" ", self.sent_by].concat();
@@ -104,7 +104,7 @@ impl<'a> Via<'a> {
     }
 }
 
-/// An IP address, IPv6 with brackets or without.
+/// Parses an IP address, IPv6 with or without brackets.
 pub(crate) fn parse_ip(host: &[u8]) -> Option<IpAddr> {
     let host = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);
     std::str::from_utf8(host).ok()?.parse().ok()

@@ -1,12 +1,12 @@
 //! The messages of RFC 4475, byte for byte from the archive in its appendix, each with the verdict that the RFC gives.
 //!
-//! Here the verdicts on form: what the parser and [`Essentials`] say. What a proxy makes of well-formed messages that it
+//! Here are the verdicts on form, those of the parser and [`Essentials`]. The proxy's treatment of well-formed messages that it
 //! cannot serve (sections 3.3.2 to 3.3.14) is tested with the proxy.
 
 use bytes::Bytes;
 use sip::{Essentials, Limits, Message, Name, ParseError, Uri, Via};
 
-/// What the RFC has a receiver do.
+/// The RFC's requirement on a receiver.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Verdict {
     /// Well-formed.
@@ -112,7 +112,7 @@ fn a_message_goes_out_as_it_came() {
     for (name, _, bytes, _) in MESSAGES.iter().filter(|(.., verdict)| *verdict == Good) {
         let out = parse(bytes).unwrap().to_bytes();
         assert!(bytes.starts_with(&out), "{name}: {}", String::from_utf8_lossy(&out));
-        // What Content-Length leaves over: line ends, or the second request of the datagram.
+        // Bytes beyond Content-Length: line ends, or the second request of the datagram.
         let rest = &bytes[out.len()..];
         assert!(*name == "dblreq" || rest.iter().all(|b| b"\r\n".contains(b)), "{name}");
     }

@@ -1,4 +1,4 @@
-//! The clocks: the only place that asks for the time.
+//! The clocks: the only place that reads the time.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,19 +11,19 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Begins now.
+    /// Starts the clock now.
     #[allow(clippy::disallowed_methods, reason = "this program talks to real ones")]
     pub(crate) fn start() -> Clock {
         Clock { start: Instant::now() }
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub(crate) fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
-/// Time since 1970.
+/// Returns the time since 1970.
 #[allow(
     clippy::disallowed_methods,
     reason = "bindings outlive the program, so they expire by the time of day"

@@ -19,28 +19,28 @@ use crate::store::StorePlace;
 use crate::transport::TlsContext;
 use file::File;
 
-/// All that the file says, checked.
+/// The checked contents of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// For the core.
+    /// Settings of the core.
     pub(crate) proxy: ProxyConfig,
-    /// Where bindings are kept; `None`: in memory alone.
+    /// The store of bindings; `None`: memory only.
     pub(crate) store: Option<StorePlace>,
-    /// The control socket; `None`: nobody can ask.
+    /// The control socket; `None`: disabled.
     pub(crate) control: Option<PathBuf>,
     /// The port of 127.0.0.1 for metrics; 0: none.
     pub(crate) page_port: u16,
-    /// Connections of one transport at most.
+    /// Limit on connections per transport.
     pub(crate) connections: usize,
-    /// Of SCTP.
+    /// SCTP settings.
     pub(crate) sctp: SctpConfig,
     /// Name servers; empty: names are not looked up.
     pub(crate) name_servers: Vec<SocketAddr>,
-    /// How long what is under way may take to end once the proxy is to end.
+    /// Time limit for draining.
     pub(crate) drain: Duration,
-    /// Where messages are copied to, and the number to say there.
+    /// The HEP collector, and our capture agent number there.
     pub(crate) hep: Option<(SocketAddr, u32)>,
-    /// Of TLS, where there is such a listener.
+    /// TLS settings, if there is a TLS listener.
     pub(crate) tls: Option<TlsContext>,
 }
 
@@ -48,19 +48,19 @@ pub(crate) struct Config {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SctpConfig {
-    /// What carries associations.
+    /// The carrier of associations.
     pub(crate) carrier: SctpCarrier,
     /// Our UDP port of RFC 6951.
     pub(crate) udp_port: u16,
     /// The peers' UDP port.
     pub(crate) peer_udp_port: u16,
-    /// Our addresses, beside that of the listener, that associations may use.
+    /// Our addresses for associations, in addition to the listener's.
     pub(crate) addresses: Vec<IpAddr>,
-    /// Streams to ask for.
+    /// Streams to request.
     pub(crate) streams: u16,
-    /// What keeps its order.
+    /// The order of messages.
     pub(crate) order: SctpOrder,
-    /// How the windows of paths behave.
+    /// The congestion control of paths.
     pub(crate) congestion: SctpCongestion,
     /// Whether all paths carry messages, or one at a time.
     pub(crate) multipath: Multipath,
@@ -68,7 +68,7 @@ pub(crate) struct SctpConfig {
     pub(crate) multipath_weights: Weights,
 }
 
-/// What carries SCTP.
+/// The carrier of SCTP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SctpCarrier {
@@ -82,19 +82,19 @@ pub(crate) enum SctpCarrier {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum SctpCongestion {
-    /// RFC 9438, as TCP has it.
+    /// RFC 9438, as in TCP.
     Cubic,
-    /// For links of one's own that lose packets without being full.
+    /// For private links that lose packets without congestion.
     LossTolerant,
 }
 
-/// Which messages arrive in the order they were sent in.
+/// The messages that arrive in the order in which they were sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SctpOrder {
-    /// Those of one dialog, which share a stream.
+    /// Messages of one dialog, which share a stream.
     Dialog,
-    /// None: all go unordered on stream 0, as RFC 4168 section 5.1 recommends.
+    /// No ordering: all go unordered on stream 0, as RFC 4168 section 5.1 recommends.
     None,
 }
 
@@ -118,7 +118,7 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// The first thing that is wrong: which file, which key, and what would be right.
+    /// The first fault: the file, the key, and a valid value.
     pub(crate) fn read(path: &Path) -> Result<Config, SipError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| SipError::Read { path: path.to_owned(), source })?;
@@ -127,7 +127,7 @@ impl Config {
 
     fn parse(path: &Path, text: &str) -> Result<Config, SipError> {
         let file: File = toml::from_str(text).map_err(|error| {
-            // Not the line itself: it may have a password, and this goes to the log.
+            // The line itself is omitted, since it may contain a password, and this goes to the log.
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
             SipError::Toml { path: path.to_owned(), problem: format!("line {line}: {}", error.message()) }
@@ -141,7 +141,7 @@ impl Config {
 }
 
 impl Config {
-    /// The first key that another configuration has changed although it is read at the start alone.
+    /// Returns the first changed key that is read only at startup.
     pub(crate) fn fixed_change(&self, new: &Config) -> Option<&'static str> {
         let key = |config: &Config| config.proxy.dialog_secret;
         let messages = |config: &Config| (config.proxy.messages.message, config.proxy.messages.headers);

@@ -1,10 +1,10 @@
-//! The control socket: `sctpify-sip status`, `contacts`, `dialogs` and `trace` ask here what goes on.
+//! The control socket, which `sctpify-sip status`, `contacts`, `dialogs` and `trace` query.
 //!
-//! Lines of JSON as on sctpifyd's (`control::write_line`), with [`crate::words`] of its own. The socket has mode 0660 from its first moment
-//! (umask before bind), its owner's and its group's. Numbers and lists are for whoever may open it; messages, which have what people write
-//! to each other, only for root and the proxy's own user, by what the kernel says of the caller (SO_PEERCRED). A thread serves each
-//! client, [`SERVED_MAX`] at once, each line within [`CLIENT_LIMIT`]; the loop answers between two turns. Begin with
-//! [`ControlSocket::open`] for the proxy and [`ask`] for the command.
+//! It uses lines of JSON as on sctpifyd's (`control::write_line`), with [`crate::words`] of its own. The socket has mode 0660 from the
+//! start (umask before bind), and its owner and group. Anyone who may open it sees numbers and lists; only root and the proxy's own
+//! user see messages, which contain what people write to each other, judged by the kernel's credentials of the caller (SO_PEERCRED). A
+//! thread serves each client, up to [`SERVED_MAX`] at once, each line within [`CLIENT_LIMIT`]; the loop answers between two turns.
+//! Begin with [`ControlSocket::open`] for the proxy and [`ask`] for the command.
 
 use std::fs;
 use std::io::{self, BufReader, ErrorKind};
@@ -26,24 +26,24 @@ use crate::trace::{Ear, Filter};
 use crate::whole::whole;
 use crate::words::{Answer, Question, Wanted};
 
-/// The token of questions: no plug-in's.
+/// The token of questions, distinct from the plug-ins' tokens.
 pub(crate) const QUESTIONS: Token = Token(usize::MAX - 1);
-/// How long a client may take for a line, and the loop for an answer.
+/// Time limit for a client's line, and for the loop's answer.
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
-/// Clients served at once at most.
+/// Limit on clients served at once.
 const SERVED_MAX: usize = 16;
-/// Questions that wait at once: more than the clients of this socket and of the page can have asked.
+/// Limit on waiting questions: more than the clients of this socket and of the page can ask.
 pub(crate) const ASKED_MAX: usize = 64;
 
-/// A question on its way to the loop.
+/// A question for the loop.
 pub(crate) enum Asked {
-    /// What goes on.
+    /// A read-only question.
     Look(Question, SyncSender<Answer>),
-    /// A queue of messages; `None` if there are too many.
+    /// A request for a queue of messages; `None` if there are too many.
     Listen(SyncSender<Option<Ear>>),
 }
 
-/// Where questions are handed in.
+/// The handle for submitting questions to the loop.
 #[derive(Clone)]
 pub(crate) struct Desk {
     to_loop: SyncSender<Asked>,
@@ -51,25 +51,25 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// A desk, and the loop's end of it. [`QUESTIONS`] is ready when somebody asks.
+    /// Creates a desk, and the loop's end of it. [`QUESTIONS`] becomes ready with each question.
     ///
     /// # Errors
-    /// When the kernel has no room for a waker.
+    /// If the kernel has no room for a waker.
     pub(crate) fn open(registry: &Registry) -> io::Result<(Desk, Receiver<Asked>)> {
         let waker = Arc::new(Waker::new(registry, QUESTIONS)?);
         let (to_loop, asked) = sync_channel(ASKED_MAX);
         Ok((Desk { to_loop, waker }, asked))
     }
 
-    /// What wakes the loop with [`QUESTIONS`].
+    /// Returns the waker of the loop, for [`QUESTIONS`].
     pub(crate) fn waker(&self) -> &Arc<Waker> {
         &self.waker
     }
 
-    /// What the loop answers to a question that only looks. It answers whole lists piece by piece.
+    /// Returns the loop's answer to a read-only question. It answers whole lists piece by piece.
     ///
     /// # Errors
-    /// When the proxy is stopping.
+    /// If the proxy is stopping.
     pub(crate) fn look(&self, question: Question) -> io::Result<Answer> {
         let (kind, part): (fn(Part) -> Question, &Part) = match &question {
             Question::Contacts(part) => (Question::Contacts, part),
@@ -104,10 +104,10 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Makes the socket in the place of a dead proxy's.
+    /// Creates the socket, replacing a dead proxy's.
     ///
     /// # Errors
-    /// When a live proxy has it, or it cannot be made.
+    /// If a live proxy uses it, or it cannot be created.
     pub(crate) fn open(path: &Path, desk: Desk) -> Result<ControlSocket, SipError> {
         let failed = |source| SipError::Control { path: path.to_owned(), source };
         Ok(ControlSocket { listener: bind(path).map_err(failed)?, desk })
@@ -128,13 +128,13 @@ impl ControlSocket {
                     tracing::debug!(%error, "a client of the control socket");
                 }
             };
-            // Without a thread the client is turned away, and its slot is free again.
+            // If no thread can be started, the client is turned away, and its slot is free again.
             let _ = std::thread::Builder::new().name("control client".to_owned()).spawn(serve);
         }
     }
 }
 
-/// A client's place among those served at once.
+/// The place of one of the clients served at once.
 struct Slot(Arc<AtomicUsize>);
 
 impl Drop for Slot {
@@ -157,7 +157,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-/// Answers one client until it has gone.
+/// Answers one client until it disconnects.
 fn serve(stream: &UnixStream, desk: &Desk) -> Result<(), FrameError> {
     stream.set_read_timeout(Some(CLIENT_LIMIT))?;
     stream.set_write_timeout(Some(CLIENT_LIMIT))?;
@@ -173,7 +173,7 @@ fn serve(stream: &UnixStream, desk: &Desk) -> Result<(), FrameError> {
     Ok(())
 }
 
-/// Whether this user may see messages.
+/// Reports whether this user may see messages.
 fn may_trace(caller: Uid, own: Uid) -> bool {
     caller.is_root() || caller == own
 }
@@ -194,10 +194,10 @@ fn trace(stream: &UnixStream, desk: &Desk, caller: Uid, wanted: &Wanted) -> Resu
     Ok(ear.write_to(stream, &filter)?)
 }
 
-/// Asks a running proxy; the connection, for what may follow the answer.
+/// Asks a running proxy; also returns the connection, for data after the answer.
 ///
 /// # Errors
-/// When none answers there, or it refuses.
+/// If no proxy answers there, or it refuses.
 pub(crate) fn ask(path: &Path, question: &Question) -> Result<(Answer, BufReader<UnixStream>), SipError> {
     let failed = |source| SipError::Control { path: path.to_owned(), source };
     let stream = UnixStream::connect(path).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! What can go wrong: what, where, and what to do about it.
+//! The errors: each names the fault, its place, and a remedy.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,66 +10,66 @@ pub enum SipError {
     /// A file that cannot be read.
     #[error("{path}: {source}; say another with --config")]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A file that is no configuration.
+    /// An invalid configuration file.
     #[error("{path}: {problem}")]
     Toml {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Where in it, and what would be right.
+        /// The position in it, and the expected form.
         problem: String,
     },
-    /// A value that cannot be.
+    /// An invalid value.
     #[error("{path}: {key}: {problem}")]
     Config {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which key.
+        /// The key.
         key: String,
-        /// What is wrong, and what would be right.
+        /// The fault, and a valid value.
         problem: String,
     },
-    /// An address that cannot be listened at.
+    /// An address that cannot be bound.
     #[error("cannot listen at {transport} {address}: {source}; `listen` in the configuration says where")]
     Listen {
-        /// What was to be carried.
+        /// The transport.
         transport: &'static str,
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// An address of the user agent's command line that cannot be listened at.
+    /// An address of the user agent's command line that cannot be bound.
     #[error("cannot listen at {transport} {address}: {source}; {flag} says where")]
     Flag {
-        /// What was to be carried.
+        /// The transport.
         transport: &'static str,
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
         /// The option that names the address.
         flag: &'static str,
     },
-    /// A program that has no completions here.
+    /// A program without completions here.
     #[error("{0}")]
     Program(String),
-    /// TLS without what it takes.
+    /// TLS without a certificate and key.
     #[error("transport tls needs certificate and key in [tls]")]
     NoCertificate,
-    /// The kernel's own SCTP would answer in our place.
+    /// The kernel's own SCTP would answer instead of us.
     #[error("{0}; or say carrier = \"udp\" in [sctp]")]
     KernelSctp(String),
     /// The store of bindings.
     #[error("store {place}: {problem}; `store` in the configuration says where it is")]
     Store {
-        /// Its file, or its URL without what is secret.
+        /// Its file, or its URL without secrets.
         place: String,
-        /// What it says.
+        /// Its error.
         problem: String,
     },
     /// The control socket.
@@ -77,20 +77,20 @@ pub enum SipError {
         "control socket {path}: {source}; `control` in the configuration says where it is, and --control where to ask"
     )]
     Control {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// What the kernel or the other side says.
+        /// The error of the kernel or the other side.
         source: io::Error,
     },
     /// The port of the metrics.
     #[error("port {port} of 127.0.0.1: {source}; `page_port` in the configuration says which")]
     Page {
-        /// Which.
+        /// The port.
         port: u16,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// What the command line of the user agent says cannot be.
+    /// Invalid use of the user agent's command line.
     #[error("{0}")]
     Usage(String),
     /// The user agent's calls or registration did not all succeed.
@@ -99,15 +99,15 @@ pub enum SipError {
     /// The kernel refused something else.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The failed action.
         what: &'static str,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl SipError {
-    /// For `map_err`: what was tried.
+    /// Wraps an I/O error with the failed action, for `map_err`.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> SipError {
         move |source| SipError::System { what, source }
     }

@@ -1,7 +1,7 @@
-//! Messages as they pass, sent to a collector (HEP version 3, as Homer takes it).
+//! Mirrors messages to a collector such as Homer (HEP version 3).
 //!
-//! One datagram for each message, as it is, with all it has: the collector is trusted with that. Nothing waits, and nothing is repeated: what the
-//! kernel or the collector does not take is lost. Begin with [`Hep::open`].
+//! Each message is one datagram, complete and unredacted: the collector is trusted. Sending never blocks, and nothing is retransmitted:
+//! datagrams that the kernel or the collector does not accept are lost. Begin with [`Hep::open`].
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -12,7 +12,7 @@ use sip::Transport;
 use crate::clock::since_1970;
 use crate::trace::Direction;
 
-/// The longest datagram: what does not fit is not sent.
+/// The longest datagram: longer ones are not sent.
 const DATAGRAM_MAX: usize = 65_507;
 
 /// The types of chunks without a vendor.
@@ -32,10 +32,10 @@ mod chunk {
     pub(super) const PAYLOAD: u16 = 15;
 }
 
-/// What [`chunk::KIND`] says of SIP.
+/// The value of [`chunk::KIND`] for SIP.
 const SIP: u8 = 1;
 
-/// The way to a collector.
+/// The socket to a collector.
 #[derive(Debug)]
 pub(crate) struct Hep {
     socket: UdpSocket,
@@ -43,10 +43,10 @@ pub(crate) struct Hep {
 }
 
 impl Hep {
-    /// For a collector; `agent` is the number by which it tells captures apart.
+    /// Opens the socket to a collector; `agent` is the number by which it distinguishes captures.
     ///
     /// # Errors
-    /// When the kernel has no way there.
+    /// If the kernel has no route to it.
     pub(crate) fn open(collector: SocketAddr, agent: u32) -> io::Result<Hep> {
         let any: IpAddr =
             if collector.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -56,7 +56,7 @@ impl Hep {
         Ok(Hep { socket, agent })
     }
 
-    /// A message passes.
+    /// Mirrors a message.
     pub(crate) fn note(
         &self,
         direction: Direction,
@@ -68,7 +68,7 @@ impl Hep {
         let (from, to) = if direction == Direction::In { (peer, local) } else { (local, peer) };
         let datagram = datagram(self.agent, since_1970(), transport, from, to, message);
         if datagram.len() <= DATAGRAM_MAX {
-            // A collector that is down is no reason to stop.
+            // An unavailable collector is no reason to stop.
             let _ = self.socket.send(&datagram);
         }
     }
@@ -119,7 +119,7 @@ fn in_ipv6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The number of what is below SIP in an IP header.
+/// Returns the protocol number below SIP in an IP header.
 fn protocol(transport: Transport) -> u8 {
     match transport {
         Transport::Udp => 17,

@@ -1,8 +1,8 @@
-//! A SIP proxy and registrar: the core of `sip` with sockets, a clock and a store around it. And a user agent (`ua`).
+//! A SIP proxy and registrar: the core of `sip` with sockets, a clock and a store around it; and a user agent (`ua`).
 //!
 //! One thread, one loop ([`run`], `server`). Each transport is a plug-in behind one interface (`transport::Plugin`), as in
-//! the thesis that added SCTP to Partysip (docs/sip.md has its functions beside ours). Decides nothing of SIP.
-//! Invariant: a binding is in the store before the answer that promises it is sent. The loop waits for no server.
+//! the thesis that added SCTP to Partysip (docs/sip.md compares its functions with ours). All SIP decisions are made in `sip`.
+//! Invariants: a binding is in the store before the response that confirms it is sent; the loop never waits for a server.
 
 #![forbid(unsafe_code)]
 
@@ -39,10 +39,10 @@ use control::Part;
 
 use words::{Question, Wanted};
 
-/// Does what the command line says; returns when the proxy was told to stop.
+/// Executes the command line; returns once the proxy was told to stop.
 ///
 /// # Errors
-/// When the configuration is wrong, or an address or the store cannot be opened.
+/// If the configuration is wrong, or an address or the store cannot be opened.
 pub fn run(args: &SipArgs) -> Result<(), SipError> {
     if let Some(dir) = &args.man {
         return write_man_pages(dir).map_err(SipError::system("write the manual pages"));
@@ -63,7 +63,7 @@ pub fn run(args: &SipArgs) -> Result<(), SipError> {
     server::Server::open(config, &args.config)?.run()
 }
 
-/// Writes the log to standard error, in colours where that is a terminal.
+/// Sends the log to standard error, in colour on a terminal.
 fn begin_log(filter: &str) {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
@@ -89,7 +89,7 @@ fn write_man_pages(dir: &std::path::Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Asks a running proxy and prints what it answers.
+/// Asks a running proxy and prints its answer.
 fn show(command: &Command) -> Result<(), SipError> {
     let (question, how) = match command {
         Command::Status(how) => (Question::Status, how),
@@ -109,12 +109,12 @@ fn show(command: &Command) -> Result<(), SipError> {
     print(text.as_bytes())
 }
 
-/// Copies messages from a running proxy to where they are wanted, until it stops or this program is interrupted.
+/// Copies messages from a running proxy to the chosen output, until it stops or this program is interrupted.
 fn follow(how: &Trace) -> Result<(), SipError> {
     let Trace { place, method, user, call_id, peer, pcapng } = how.clone();
     let wanted = Wanted { pcapng: pcapng.is_some(), method, user, call_id, peer };
     let (_, mut from) = control_socket::ask(&place.control, &Question::Trace(wanted))?;
-    // Nothing may pass for long.
+    // There may be no messages for a long time.
     from.get_ref().set_read_timeout(None).map_err(SipError::system("wait for messages"))?;
     let mut to: Box<dyn std::io::Write> = match pcapng.filter(|path| path.as_os_str() != "-") {
         Some(path) => {

@@ -1,4 +1,4 @@
-//! Contacts, dialogs and connections as the control socket and the page have them: whole, or part by part.
+//! Contacts, dialogs and connections for the control socket and the page: whole, or part by part.
 
 use base::{Carrier, Time};
 use control::{Part, Taken};
@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::transport::{Place, Plugin, Seen};
 use crate::words::{Answer, Connection, Contact, Dialog, Path};
 
-/// Users' contacts that have not expired, in the users' order. A user's are in one part.
+/// Lists users' unexpired contacts, ordered by user. A user's contacts are all in one part.
 pub(crate) fn contacts(now: Time, proxy: &Proxy, part: &Part) -> Answer {
     let row = |user: &str, binding: &Binding| Contact {
         user: part.text(user.as_bytes()),
@@ -30,10 +30,10 @@ pub(crate) fn contacts(now: Time, proxy: &Proxy, part: &Part) -> Answer {
     Answer::Contacts { contacts, left_out, next }
 }
 
-/// Dialogs, the one heard of last first.
+/// Lists dialogs, the most recently active first.
 ///
 /// # Errors
-/// When `after` is no place in the list, with a sentence.
+/// A sentence if `after` is not a position in the list.
 pub(crate) fn dialogs(now: Time, proxy: &Proxy, part: &Part) -> Result<Answer, String> {
     let row = |dialog: &proxy::Dialog| Dialog {
         kind: if dialog.is_call { "call" } else { "subscription" }.to_owned(),
@@ -59,10 +59,10 @@ fn side(hop: &Hop) -> String {
     format!("{} {}", hop.transport.as_lower_str(), hop.address)
 }
 
-/// Connections and associations, those of each listener in its turn, the oldest first.
+/// Lists connections and associations, listener by listener, the oldest first.
 ///
 /// # Errors
-/// When `after` is no place in the list, with a sentence.
+/// A sentence if `after` is not a position in the list.
 pub(crate) fn connections(
     plugins: &[Box<dyn Plugin>],
     config: &Config,

@@ -1,4 +1,4 @@
-//! `sctpify-sip`: reads the command line, runs the proxy, says what went wrong.
+//! `sctpify-sip`: parses the command line, runs the proxy, reports errors.
 
 #![forbid(unsafe_code)]
 

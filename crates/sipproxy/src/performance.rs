@@ -1,6 +1,6 @@
-//! SIP's performance metrics (RFC 6076): in the control socket's words, for Prometheus, and as a table for people.
+//! SIP performance metrics (RFC 6076): as JSON for the control socket, for Prometheus, and as a table for people.
 //!
-//! Ratios are for people alone: who has the counts can take them over any time (docs/sip.md). Begin with [`Performance::of`].
+//! Only the table has ratios: programs can compute them from the counts over any period (docs/sip.md). Begin with [`Performance::of`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use sip::proxy::{self, Attempt, Attempts};
 /// All metrics since the start.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Performance {
-    /// REGISTERs by how they have ended.
+    /// REGISTERs by outcome.
     registrations: BTreeMap<String, u64>,
-    /// INVITEs outside of dialogs, the same way.
+    /// INVITEs outside of dialogs, by outcome.
     sessions: BTreeMap<String, u64>,
     registration_request_delay: Histogram,
     session_request_delay: Times,
@@ -22,21 +22,21 @@ pub(crate) struct Performance {
     session_duration: Times,
 }
 
-/// Times of what has succeeded, and of what has failed.
+/// Durations of successes, and of failures.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 struct Times {
     successful: Histogram,
     failed: Histogram,
 }
 
-/// Times by how long they are.
+/// A histogram of durations.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 struct Histogram {
-    /// The longest of each bucket; the last bucket has no bound.
+    /// The upper bound of each bucket; the last bucket has none.
     bounds_ms: Vec<u64>,
-    /// How many are in each bucket alone.
+    /// The number in each bucket; not cumulative.
     counts: Vec<u64>,
-    /// All together, in microseconds.
+    /// The sum, in microseconds.
     sum_us: u64,
 }
 
@@ -76,13 +76,13 @@ fn counts(attempts: &Attempts) -> BTreeMap<String, u64> {
     Attempt::ALL.map(|attempt| (attempt.as_str().to_owned(), attempts.of(attempt))).into()
 }
 
-/// How many attempts have ended in one of these ways.
+/// Returns the number of attempts with one of these outcomes.
 fn ended(attempts: &BTreeMap<String, u64>, ways: &[Attempt]) -> u64 {
     ways.iter().filter_map(|way| attempts.get(way.as_str())).sum()
 }
 
 impl Performance {
-    /// What the core has measured.
+    /// Converts the core's metrics.
     pub(crate) fn of(performance: &proxy::Performance) -> Performance {
         Performance {
             registrations: counts(&performance.registrations),
@@ -94,11 +94,11 @@ impl Performance {
         }
     }
 
-    /// For people, by the RFC's names, short and long.
+    /// Formats a table with the RFC's names, short and long.
     pub(crate) fn to_text(&self) -> String {
         use Attempt::{Declined, Failed, Ineffective, Redirected, Successful};
         let Performance { registrations, sessions, .. } = self;
-        // What was challenged comes again, and is one attempt.
+        // A challenged attempt comes again, and counts once.
         let all = [Successful, Redirected, Declined, Ineffective, Failed];
         let not_redirected = [Successful, Declined, Ineffective, Failed];
         let completed = self.session_duration.successful.count();

@@ -1,7 +1,7 @@
-//! Questions of the control socket and the page, of which the loop answers as many as leave its time to messages.
+//! Rate-limits the questions of the control socket and the page, so that the loop keeps its time for messages.
 //!
-//! After an answer the next one waits [`REST`] times as long as that took, so all who ask, however many and however often, have a tenth of
-//! the loop's time together. Invariant: one answer a turn, after the turn's messages. Begin with [`Questions::look`] and [`Questions::next`].
+//! After an answer the next question waits [`REST`] times the duration of that answer, so all clients together get a tenth of
+//! the loop's time. Invariant: one answer per turn, after the turn's messages. Begin with [`Questions::look`] and [`Questions::next`].
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -10,38 +10,38 @@ use base::Time;
 
 use crate::control_socket::Asked;
 
-/// How many times as long as an answer took the next one waits.
+/// The pause after an answer, as a multiple of the answer's duration.
 const REST: u32 = 9;
-/// The longest wait for an answer that took very long: the machine stood still, not the loop.
+/// Limit on that pause: a very long answer means that the machine was suspended, not the loop busy.
 const REST_MAX: Duration = Duration::from_millis(200);
 
-/// Those who wait for an answer.
+/// Waiting questions.
 pub(crate) struct Questions {
     asked: Receiver<Asked>,
-    /// The next to be answered.
+    /// The next question.
     first: Option<Asked>,
     rest_until: Time,
 }
 
 impl Questions {
-    /// Those that come by this queue.
+    /// Takes questions from this queue.
     pub(crate) fn new(asked: Receiver<Asked>) -> Questions {
         Questions { asked, first: None, rest_until: Time::ZERO }
     }
 
-    /// Somebody may have asked.
+    /// Looks for a new question.
     pub(crate) fn look(&mut self) {
         if self.first.is_none() {
             self.first = self.asked.try_recv().ok();
         }
     }
 
-    /// When the next one is due.
+    /// Returns the time at which the next question is due.
     pub(crate) fn next_timeout(&self) -> Time {
         if self.first.is_some() { self.rest_until } else { Time::NEVER }
     }
 
-    /// The one that is due.
+    /// Returns the question that is due.
     pub(crate) fn next(&mut self, now: Time) -> Option<Asked> {
         if now < self.rest_until {
             return None;
@@ -49,7 +49,7 @@ impl Questions {
         self.first.take()
     }
 
-    /// One was answered in this time.
+    /// Records the time that an answer took.
     pub(crate) fn answered(&mut self, began: Time, ended: Time) {
         self.rest_until = ended + (ended.since(began) * REST).min(REST_MAX);
         self.look();
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(questions.next_timeout(), Time::ZERO);
         assert!(questions.next(ms(100)).is_some() && questions.next(ms(100)).is_none());
         questions.answered(ms(100), ms(102));
-        // The one that waits is due by itself, whoever has woken the loop for both.
+        // The waiting question becomes due by itself, whatever woke the loop for both.
         assert_eq!(questions.next_timeout(), ms(120));
         assert!(questions.next(ms(119)).is_none() && questions.next(ms(120)).is_some());
         questions.answered(ms(120), ms(120));

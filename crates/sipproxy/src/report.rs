@@ -1,4 +1,4 @@
-//! What goes on, in the control socket's words and as metrics. Begin with [`answer`].
+//! The proxy's state, for the control socket and as metrics. Begin with [`answer`].
 
 use base::Time;
 use control::MetricsText;
@@ -12,16 +12,16 @@ use crate::store::{Shared, Store};
 use crate::transport::Plugin;
 use crate::words::{Answer, Question, Status};
 
-/// How the store does.
+/// The state of the store.
 pub(crate) struct StoreReport {
-    /// Which, and in words how it does; empty without one.
+    /// The store and its state, in words; empty without one.
     text: String,
-    /// Of a server: whether it can be reached, and how often it could not.
+    /// For a server: true if it is reachable, and the number of failures.
     server: Option<(bool, u64)>,
 }
 
 impl StoreReport {
-    /// Of the store that the configuration names.
+    /// Describes the configured store.
     pub(crate) fn of(config: &Config, store: &Store) -> StoreReport {
         let text = config.store.as_ref().map(ToString::to_string).unwrap_or_default();
         let Some(state) = store.shared().map(Shared::state) else {
@@ -33,7 +33,7 @@ impl StoreReport {
     }
 }
 
-/// Answers a question that only looks; there is a plug-in for each listener.
+/// Answers a read-only question; there is one plug-in per listener.
 pub(crate) fn answer(
     question: &Question,
     now: Time,
@@ -101,7 +101,7 @@ fn status(
     }
 }
 
-/// The numbers for Prometheus.
+/// Returns the metrics for Prometheus.
 pub(crate) fn metrics(status: &Status) -> MetricsText {
     let mut out = MetricsText::default();
     out.one("sctpify_sip_up_seconds", "gauge", "Time since the proxy started.", status.uptime_s);

@@ -1,8 +1,8 @@
-//! Names looked up in DNS as RFC 3263 has it: NAPTR, SRV, then addresses.
+//! DNS lookups by RFC 3263: NAPTR, SRV, then addresses.
 //!
-//! A few threads ask the configured name servers, by UDP, and by TCP where an answer was cut short; the loop never waits. `hickory-proto`
-//! reads and writes DNS messages. Nothing is kept here: the proxy core does that. Invariants: each [`Lookup`] is answered once, with no
-//! places where DNS has none or did not answer; at most [`QUEUE_MAX`] wait, and no answer has more than [`PLACES_MAX`] places. Begin
+//! A few threads query the configured name servers over UDP, and over TCP if an answer was truncated; the loop never waits.
+//! `hickory-proto` parses and writes DNS messages. The proxy core does the caching. Invariants: each [`Lookup`] is answered once, with
+//! no places if DNS has none or did not answer; at most [`QUEUE_MAX`] wait, and no answer has more than [`PLACES_MAX`] places. Begin
 //! with [`Resolver::open`].
 
 use std::io::{self, Read as _, Write as _};
@@ -20,28 +20,28 @@ use sip::proxy::{Listener, Lookup, Place};
 
 use crate::error::SipError;
 
-/// Threads that ask.
+/// Number of resolver threads.
 const THREADS: usize = 4;
-/// Lookups that wait for a thread at most.
+/// Limit on lookups that wait for a thread.
 const QUEUE_MAX: usize = 10_000;
-/// Places of one name at most.
+/// Limit on places per name.
 const PLACES_MAX: usize = 16;
-/// SRV records or NAPTR services of one name that are looked at.
+/// Limit on SRV records or NAPTR services examined per name.
 const RECORDS_MAX: usize = 32;
-/// How long one name server may take for one answer, and how often all are asked.
+/// Time limit for one answer of one name server, and number of rounds over all servers.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 const TRIES: usize = 2;
-/// How long an answer is kept at most, and how long it is that there is none.
+/// Maximum lifetime of an answer, and lifetime of a negative one.
 const GOOD_MAX: Duration = Duration::from_secs(3600);
 const GOOD_FOR_NONE: Duration = Duration::from_secs(30);
 
-/// What came of a lookup.
+/// The result of a lookup.
 pub(crate) struct Resolved {
-    /// What was asked for.
+    /// The query.
     pub(crate) lookup: Lookup,
-    /// Where it leads, the best first.
+    /// The addresses, the best first.
     pub(crate) places: Vec<Place>,
-    /// For how long that is so.
+    /// Lifetime of the result.
     pub(crate) good_for: Duration,
 }
 
@@ -52,17 +52,17 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    /// Starts the threads, which wake the loop when an answer is there.
+    /// Starts the threads, which wake the loop with each answer.
     ///
     /// # Errors
-    /// When the kernel has no room for threads.
+    /// If the kernel has no room for threads.
     pub(crate) fn open(
         servers: &[SocketAddr],
         listeners: &[Listener],
         waker: &Arc<Waker>,
     ) -> Result<Resolver, SipError> {
         let (asked, lookups) = sync_channel::<Lookup>(QUEUE_MAX);
-        // As many answers as there are lookups that may wait or be worked on: a thread never waits for the loop.
+        // Capacity for all lookups that wait or are in progress: a thread never waits for the loop.
         let (answer, resolved) = sync_channel(QUEUE_MAX + THREADS);
         let lookups = Arc::new(Mutex::new(lookups));
         for _ in 0..THREADS {
@@ -86,7 +86,7 @@ impl Resolver {
         Ok(Resolver { asked, resolved })
     }
 
-    /// Hands a lookup in; what comes of it at once, if there is no room.
+    /// Submits a lookup; returns an empty result at once if there is no room.
     pub(crate) fn ask(&self, lookup: Lookup) -> Option<Resolved> {
         let refused = self.asked.try_send(lookup).err()?;
         let (std::sync::mpsc::TrySendError::Full(lookup)
@@ -94,13 +94,13 @@ impl Resolver {
         Some(Resolved { lookup, places: Vec::new(), good_for: Duration::ZERO })
     }
 
-    /// What was found since.
+    /// Returns the next result.
     pub(crate) fn next(&self) -> Option<Resolved> {
         self.resolved.try_recv().ok()
     }
 }
 
-/// Places, and the least time to live of the records that led there, in seconds.
+/// Places, and the lowest TTL of the records that led there, in seconds.
 #[derive(Debug, Default)]
 struct Found {
     places: Vec<Place>,
@@ -120,14 +120,14 @@ impl Found {
     }
 }
 
-/// Where to ask, and what is of use.
+/// The servers to query, and the listeners that limit the usable results.
 struct Dns {
     servers: Vec<SocketAddr>,
     listeners: Vec<Listener>,
 }
 
 impl Dns {
-    /// RFC 3263 sections 4.1 and 4.2.
+    /// Resolves by RFC 3263 sections 4.1 and 4.2.
     fn places(&self, lookup: &Lookup) -> Found {
         let mut found = Found::default();
         let usual =
@@ -156,7 +156,7 @@ impl Dns {
         found
     }
 
-    /// What we listen at, each once, in the configuration's order.
+    /// Returns the transports of our listeners, each once, in the configuration's order.
     fn transports(&self) -> Vec<Transport> {
         let mut known = Vec::new();
         for listener in &self.listeners {
@@ -167,7 +167,7 @@ impl Dns {
         known
     }
 
-    /// Transports with the names of their SRV records, by order and preference; only of those that we have.
+    /// Returns transports with the names of their SRV records, by order and preference; only transports that we support.
     fn naptr(&self, name: &str, found: &mut Found) -> Vec<(Transport, String)> {
         let ours = self.transports();
         let mut services = Vec::new();
@@ -184,7 +184,7 @@ impl Dns {
         services.into_iter().take(RECORDS_MAX).map(|(_, transport, name)| (transport, name)).collect()
     }
 
-    /// Targets with their ports, by priority and weight (RFC 2782).
+    /// Returns targets with their ports, by priority and weight (RFC 2782).
     fn srv(&self, name: &str, found: &mut Found) -> Vec<(String, u16)> {
         let mut targets = Vec::new();
         for record in self.ask(name, RecordType::SRV).iter().take(RECORDS_MAX) {
@@ -223,7 +223,7 @@ impl Dns {
         }
     }
 
-    /// The answer's records; none if there is no such name, or nobody answers.
+    /// Returns the answer's records; none if the name does not exist, or no server answers.
     fn ask(&self, name: &str, kind: RecordType) -> Vec<Record> {
         let Ok(mut name) = Name::from_ascii(name) else { return Vec::new() };
         name.set_fqdn(true);
@@ -272,9 +272,9 @@ struct Weighed {
     target: (String, u16),
 }
 
-/// The lowest priority first; among the same one after the other is drawn by weight. `draw` gives a number up to the one it is told.
+/// Sorts by priority, and draws among equal ones at random by weight. `draw` returns a number from 0 to its argument.
 fn in_turn(mut records: Vec<Weighed>, mut draw: impl FnMut(u32) -> u32) -> Vec<(String, u16)> {
-    // Those of weight 0 first, so that they are drawn by 0 alone.
+    // Weight 0 comes first, so that only 0 draws it.
     records.sort_by_key(|record| (record.priority, record.weight));
     let mut ordered = Vec::new();
     while let Some(priority) = records.first().map(|record| record.priority) {
@@ -307,7 +307,7 @@ fn ask_by_udp(server: SocketAddr, bytes: &[u8], question: &Message) -> io::Resul
     socket.set_read_timeout(Some(ANSWER_LIMIT))?;
     socket.send(bytes)?;
     let mut buffer = [0; 4096];
-    // Others' datagrams are passed over, but not for ever.
+    // Foreign datagrams are skipped, but only a few.
     for _ in 0..8 {
         let length = socket.recv(&mut buffer)?;
         if let Some(answer) = answer_to(question, &buffer[..length]) {
@@ -329,7 +329,7 @@ fn ask_by_tcp(server: SocketAddr, bytes: &[u8], question: &Message) -> io::Resul
     answer_to(question, &answer).ok_or(io::ErrorKind::InvalidData.into())
 }
 
-/// A message that answers this question: nobody else knows its number and the port it went from.
+/// Parses a message that answers this question: nobody else knows its ID and source port.
 fn answer_to(question: &Message, bytes: &[u8]) -> Option<Message> {
     let answer = Message::from_vec(bytes).ok()?;
     (answer.id() == question.id() && answer.queries() == question.queries()).then_some(answer)

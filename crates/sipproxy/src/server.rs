@@ -1,4 +1,4 @@
-//! The loop: what plug-ins bring goes to the core, what the core wants is stored and sent.
+//! The main loop: plug-ins deliver messages to the core, and the core's actions are stored and sent.
 
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -28,18 +28,18 @@ use crate::store::{Own, Store};
 use crate::trace::{Direction, Taps};
 use crate::transport::{self, Bounds, Inbox, Place, Plugin};
 
-/// The token of signals that end a program: no plug-in's. Of the proxy it is SIGINT's.
+/// The token of termination signals, distinct from the plug-ins' tokens; in the proxy only SIGINT's.
 pub(crate) const SIGNALS: Token = Token(usize::MAX);
-/// That of SIGTERM.
+/// The token of SIGTERM.
 const TERMINATIONS: Token = Token(usize::MAX - 3);
-/// That of SIGHUP.
+/// The token of SIGHUP.
 const HANGUPS: Token = Token(usize::MAX - 2);
-/// Times that what comes of sending is dealt with in one turn; the rest waits for the next.
+/// Limit on rounds of sending and its consequences in one turn; the rest waits for the next.
 const ROUNDS_MAX: usize = 64;
 
-/// How often free memory goes back to the kernel, as often as the core looks through its tables.
+/// Interval at which free memory goes back to the kernel; the same as the core's sweep of its tables.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
-/// Of threads that answer people.
+/// Niceness of the threads that answer people.
 const NICENESS: i32 = 10;
 
 /// A running proxy.
@@ -53,23 +53,23 @@ pub(crate) struct Server {
     taps: Taps,
     hep: Option<Hep>,
     resolver: Option<Resolver>,
-    /// What the file said, and where it is.
+    /// The settings from the file, and its path.
     config: Config,
     path: PathBuf,
     proxy: Proxy,
     store: Store,
     plugins: Vec<Box<dyn Plugin>>,
     inbox: Inbox,
-    /// When free memory goes back to the kernel next; the core's own times wake the loop often enough for it.
+    /// Time at which free memory next goes back to the kernel; the core's own timers wake the loop often enough.
     give_back_at: Time,
     stage: Stage,
 }
 
 impl Server {
-    /// Opens all that the configuration names.
+    /// Opens everything that the configuration names.
     ///
     /// # Errors
-    /// When an address or the store cannot be opened.
+    /// If an address or the store cannot be opened.
     pub(crate) fn open(config: Config, path: &Path) -> Result<Server, SipError> {
         let clock = Clock::start();
         let poll = Poll::new().map_err(SipError::system("make a poll"))?;
@@ -129,10 +129,10 @@ impl Server {
         })
     }
 
-    /// Runs until SIGTERM or SIGINT, and until what they find under way has ended or may not go on.
+    /// Runs until SIGTERM or SIGINT, and until pending work has ended or its time is up.
     ///
     /// # Errors
-    /// When the poll or the store fails.
+    /// If the poll or the store fails.
     pub(crate) fn run(mut self) -> Result<(), SipError> {
         let mut ready = Events::with_capacity(1024);
         loop {
@@ -174,7 +174,7 @@ impl Server {
         }
     }
 
-    /// SIGTERM or SIGINT has come, perhaps more than once.
+    /// Handles SIGTERM or SIGINT, perhaps several at once.
     fn end_by(&mut self, now: Time, wish: Wish) -> Result<(), SipError> {
         let pipe = if wish == Wish::End { &mut self.terminations } else { &mut self.interrupts };
         for _ in 0..taken(pipe) {
@@ -202,7 +202,7 @@ impl Server {
         }
     }
 
-    /// Who waits still is told not to; then peers are told, as far as transports can.
+    /// Rejects the remaining requests, then shuts down connections where the transport has a message for that.
     fn take_leave(&mut self, now: Time) -> Result<(), SipError> {
         let requests = self.proxy.cut_off(now);
         if requests > 0 {
@@ -217,7 +217,7 @@ impl Server {
         Ok(())
     }
 
-    /// To proxies that share our users.
+    /// Announces our state to the proxies that share our users.
     fn say(&self, presence: Presence) {
         if let Some(store) = self.store.shared() {
             store.say(presence);
@@ -233,7 +233,7 @@ impl Server {
         }
     }
 
-    /// SIGHUP has come: the file is read again. Nothing that is under way is dropped; what is wrong changes nothing.
+    /// Handles SIGHUP by rereading the file. Work in progress continues; an invalid file changes nothing.
     fn reload(&mut self) {
         taken(&mut self.hangups);
         let new = match Config::read(&self.path) {
@@ -251,7 +251,7 @@ impl Server {
         tracing::info!("reloaded");
     }
 
-    /// Who does not wait any more gets no answer.
+    /// Answers the next question, unless its sender has gone.
     fn answer_question(&mut self) {
         let now = self.clock.now();
         let Some(asked) = self.questions.next(now) else { return };
@@ -274,7 +274,7 @@ impl Server {
         self.questions.answered(now, self.clock.now());
     }
 
-    /// What a storm of messages took is spread over the heap: without this most of it would stay when it is over.
+    /// Returns free memory to the kernel: a burst of messages fragments the heap, and would otherwise keep most of it.
     fn give_back_memory(&mut self, now: Time) {
         if now >= self.give_back_at {
             self.give_back_at = now + GIVE_BACK_EVERY;
@@ -303,7 +303,7 @@ impl Server {
         plugins.chain(own).min().unwrap_or(Time::NEVER)
     }
 
-    /// Timers, then messages, then what comes of them.
+    /// Runs one turn: timers, then messages, then their consequences.
     fn turn(&mut self, now: Time) -> Result<(), SipError> {
         for plugin in &mut self.plugins {
             if plugin.next_timeout() <= now {
@@ -349,7 +349,7 @@ impl Server {
         }
     }
 
-    /// A message passes, for those who trace.
+    /// Passes a message to the tracers.
     fn note(&mut self, direction: Direction, hop: Hop, bytes: &Bytes) {
         if let Some(listener) = self.config.proxy.listeners.get(hop.listener) {
             self.taps.note(direction, hop.transport, listener.address, hop.address, bytes);
@@ -359,7 +359,7 @@ impl Server {
         }
     }
 
-    /// Stores, then sends: an answer never promises what is not written down.
+    /// Stores, then sends: a response never confirms anything that is not persistent.
     fn deliver(&mut self, now: Time) -> Result<(), SipError> {
         let (mut changes, mut messages) = (Vec::new(), Vec::new());
         while let Some(output) = self.proxy.poll_output() {
@@ -383,7 +383,7 @@ impl Server {
     }
 }
 
-/// How others know this proxy; the configuration was checked to have what it takes.
+/// Returns this proxy's identity; the configuration was checked to have the required values.
 fn own(config: &Config) -> Result<Own, SipError> {
     let first = config.proxy.listeners.first();
     let address = first.ok_or(SipError::Usage("no listener is configured".to_owned()))?.address;
@@ -391,16 +391,16 @@ fn own(config: &Config) -> Result<Own, SipError> {
     Ok(Own { address, fingerprint })
 }
 
-/// None where the port is 0.
+/// Binds the page; `None` if the port is 0.
 fn bind_page(port: u16) -> Result<Option<Page>, SipError> {
     let bound = (port != 0).then(|| Page::bind(port)).transpose();
     bound.map_err(|source| SipError::Page { port, source })
 }
 
-/// Starts a thread that gives way to the loop, as do all that it starts: writing long lists down must not keep messages waiting.
+/// Starts a thread of low priority, which its own threads inherit: serializing long lists must not delay messages.
 fn spawn_behind(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), SipError> {
     spawn(name, move || {
-        // Of this thread alone (setpriority(2), NOTES); one may always be nicer.
+        // This affects only the calling thread (setpriority(2), NOTES); raising the niceness is always permitted.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         run();
     })
@@ -422,7 +422,7 @@ fn open_plugin(
     transport::open(place, *listener, limits, &config.sctp, config.tls.as_ref(), poll.registry())
 }
 
-/// How many signals have come by a pipe of [`signal_pipe`] since the last look; it is empty then.
+/// Empties a pipe of [`signal_pipe`], and returns the number of signals in it.
 fn taken(pipe: &mut UnixStream) -> usize {
     let mut all = 0;
     while let Ok(length @ 1..) = pipe.read(&mut [0; 64]) {
@@ -431,12 +431,12 @@ fn taken(pipe: &mut UnixStream) -> usize {
     all
 }
 
-/// A socket that can be read once SIGTERM or SIGINT has come.
+/// Returns a socket that becomes readable on SIGTERM or SIGINT.
 pub(crate) fn signals(poll: &Poll) -> io::Result<UnixStream> {
     signal_pipe(poll, &[SIGTERM, SIGINT], SIGNALS)
 }
 
-/// A socket that can be read once one of the signals has come.
+/// Returns a socket that becomes readable on one of the signals.
 fn signal_pipe(poll: &Poll, signals: &[i32], token: Token) -> io::Result<UnixStream> {
     let (read, write) = StdUnixStream::pair()?;
     read.set_nonblocking(true)?;
@@ -448,7 +448,7 @@ fn signal_pipe(poll: &Poll, signals: &[i32], token: Token) -> io::Result<UnixStr
     Ok(read)
 }
 
-/// Rounded up, the poll's grain: so no turn comes in which nothing is due yet.
+/// Rounds up to the poll's resolution, so that no turn comes before anything is due.
 pub(crate) fn in_whole_milliseconds(wait: Duration) -> Duration {
     let wait = wait.min(Duration::from_secs(60));
     Duration::from_millis(u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(0))

@@ -1,35 +1,35 @@
-//! How far the program is from its end. SIGTERM has it drain, which ends when nothing is under way or the time is up; then it takes
-//! leave of its peers. SIGINT, and each further signal, takes it a step further at once.
+//! The stages of shutdown. On SIGTERM the program drains, until no work is pending or the time is up; then it
+//! closes its connections. SIGINT, and each further signal, advances it one stage at once.
 
 use std::time::Duration;
 
 use base::Time;
 
-/// How long peers may take to take leave.
+/// Time limit for closing connections.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
-/// What somebody wants by a signal.
+/// The meaning of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
-    /// SIGTERM: to end when what is under way has ended.
+    /// SIGTERM: end once pending work has ended.
     End,
-    /// SIGINT: to end now.
+    /// SIGINT: end now.
     EndNow,
 }
 
-/// Where the program is.
+/// The stage of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Nobody wants it to end.
+    /// Normal operation.
     Running,
-    /// Nothing new is taken; what is under way has until then.
+    /// No new work is accepted; pending work has until then.
     Draining { until: Time },
-    /// Peers are told that it ends, and have until then.
+    /// Connections are being closed, and have until then.
     Leaving { until: Time },
 }
 
 impl Stage {
-    /// What a signal makes of it; `patience` is how long draining may take.
+    /// Returns the stage after a signal; `patience` is the time limit for draining.
     pub(crate) fn after(self, wish: Wish, now: Time, patience: Duration) -> Stage {
         match (self, wish) {
             (Stage::Running, Wish::End) => Stage::Draining { until: now + patience },
@@ -38,12 +38,12 @@ impl Stage {
         }
     }
 
-    /// It has drained, or may not any longer.
+    /// Returns the stage after draining.
     pub(crate) fn leaving(now: Time) -> Stage {
         Stage::Leaving { until: now + LEAVE_LIMIT }
     }
 
-    /// When it is over without anybody's doing.
+    /// Returns the time at which this stage ends by itself.
     pub(crate) fn next_timeout(self) -> Time {
         match self {
             Stage::Running => Time::NEVER,
@@ -51,7 +51,7 @@ impl Stage {
         }
     }
 
-    /// What `status` calls it.
+    /// Returns its name in `status`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Stage::Running => "running",

@@ -1,9 +1,9 @@
-//! Messages as they pass, for `sctpify-sip trace`: as text, or as a pcapng file.
+//! Live traces of messages, for `sctpify-sip trace`: as text, or as a pcapng file.
 //!
-//! The loop copies messages into queues ([`Taps`]), and a thread for each one who asked writes those that are wanted to its control
-//! connection ([`Ear`]). The loop never waits: what does not fit is counted, and the next message says so. Nothing is copied while
-//! nobody traces. Text leaves the values of Authorization fields out; a pcapng file has all. In a pcapng file each message is
-//! one made-up UDP datagram, whatever carried it, with the transport in its comment: so Wireshark shows TLS and SCTP alike.
+//! The loop copies messages into queues ([`Taps`]), and a thread per tracer writes the wanted ones to its control
+//! connection ([`Ear`]). The loop never waits: messages that do not fit are counted, and the next one reports them. Without
+//! a tracer nothing is copied. Text omits the values of Authorization fields; a pcapng file has everything. In a pcapng file each
+//! message is a synthetic UDP datagram with the real transport in its comment, so that Wireshark shows TLS and SCTP alike.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -23,35 +23,35 @@ pub(crate) use wire::pcapng::Direction;
 use crate::clock::since_1970;
 use crate::words::Wanted;
 
-/// Messages that wait to be written at most.
+/// Limit on messages that wait to be written.
 const QUEUE_MAX: usize = 4096;
-/// Those who trace at once at most.
+/// Limit on concurrent tracers.
 const EARS_MAX: usize = 8;
-/// How often is looked whether the one who traces is still there.
+/// Interval at which the tracer's connection is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long that look takes at most.
+/// Time limit for that check.
 const LOOK_LIMIT: Duration = Duration::from_millis(1);
 
 /// One message.
 #[derive(Clone, Debug)]
 pub(crate) struct Passed {
-    /// Since 1970.
+    /// Time since 1970.
     pub(crate) at: Duration,
-    /// Which way it went.
+    /// Its direction.
     pub(crate) direction: Direction,
-    /// What carried it.
+    /// The transport.
     pub(crate) transport: Transport,
     /// Our listener's address.
     pub(crate) local: SocketAddr,
-    /// The other side's.
+    /// The peer's address.
     pub(crate) peer: SocketAddr,
     /// The message.
     pub(crate) bytes: Bytes,
-    /// Messages before it that did not fit.
+    /// Messages dropped before it.
     missed: u64,
 }
 
-/// Where the loop puts what passes.
+/// The queues for traced messages.
 #[derive(Debug, Default)]
 pub(crate) struct Taps(Vec<Tap>);
 
@@ -62,7 +62,7 @@ struct Tap {
     missed: u64,
 }
 
-/// The other end of a queue. When it goes the tap closes.
+/// The other end of a queue. Dropping it closes the tap.
 #[derive(Debug)]
 pub(crate) struct Ear {
     queue: Receiver<Passed>,
@@ -70,7 +70,7 @@ pub(crate) struct Ear {
 }
 
 impl Taps {
-    /// Another one who wants to hear; `None` if there are enough.
+    /// Adds a tracer; `None` if there are too many.
     pub(crate) fn open(&mut self) -> Option<Ear> {
         self.0.retain(|tap| tap.ear.strong_count() > 0);
         if self.0.len() >= EARS_MAX {
@@ -82,7 +82,7 @@ impl Taps {
         Some(Ear { queue, _alive: alive })
     }
 
-    /// A message passes.
+    /// Copies a message to all tracers.
     pub(crate) fn note(
         &mut self,
         direction: Direction,
@@ -105,10 +105,10 @@ impl Taps {
 }
 
 impl Ear {
-    /// Writes what is wanted of what passes, until the other side hangs up.
+    /// Writes the wanted messages, until the other side disconnects.
     ///
     /// # Errors
-    /// When it can no longer be written, as when the other side has gone.
+    /// If writing fails, as when the other side has gone.
     pub(crate) fn write_to(&self, mut to: &UnixStream, filter: &Filter) -> io::Result<()> {
         to.set_read_timeout(Some(LOOK_LIMIT))?;
         let mut buffer = Vec::new();
@@ -129,7 +129,7 @@ impl Ear {
     }
 }
 
-/// Which messages are wanted.
+/// The filter of a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     pcapng: bool,
@@ -140,10 +140,10 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// From the words of the control socket.
+    /// Converts a request on the control socket.
     ///
     /// # Errors
-    /// A sentence on what is no filter.
+    /// A sentence about the invalid part.
     pub(crate) fn new(wanted: &Wanted) -> Result<Filter, String> {
         let peer = wanted.peer.as_deref().map(str::parse::<Network>).transpose();
         Ok(Filter {
@@ -170,7 +170,7 @@ impl Filter {
     }
 }
 
-/// Whether From or To is this user.
+/// Reports whether From or To is this user.
 fn is_about(message: &Message, user: &str) -> bool {
     [Name::From, Name::To].into_iter().any(|name| {
         let address = message.first(name).and_then(|value| Address::parse(value).ok());
@@ -208,7 +208,7 @@ impl Passed {
         pcapng::write(out, &captured)
     }
 
-    /// A line on how it passed, then the message, then an empty line.
+    /// Writes a line about the transmission, then the message, then an empty line.
     fn write_text(&self, out: &mut Vec<u8>) -> io::Result<()> {
         if self.missed > 0 {
             writeln!(out, "# {} messages are missing here", self.missed)?;
@@ -231,7 +231,7 @@ impl Passed {
             let name = line.split(':').next().unwrap_or_default().trim();
             let is_secret =
                 ["Authorization", "Proxy-Authorization"].iter().any(|n| name.eq_ignore_ascii_case(n));
-            // No terminal is told what to do by a message.
+            // A message must not send control characters to a terminal.
             let shown = line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c });
             match is_secret {
                 true => writeln!(out, "{name}: (left out)")?,

@@ -1,4 +1,4 @@
-//! `sctpify-ua`: reads the command line, registers, calls or answers, says what went wrong.
+//! `sctpify-ua`: parses the command line, registers, calls or answers, reports errors.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Whole lists for those who want all at once: put together of pieces, between which the loop has messages pass.
+//! Assembles whole lists from pieces, between which the loop handles messages.
 //!
-//! What moves meanwhile may be missing, or be there twice. Invariant: no more than [`LISTED_MAX`] rows are kept, nor more than [`BYTES_MAX`];
-//! those beyond are counted. Begin with [`whole`].
+//! Items that move meanwhile may be missing or duplicated. Invariant: no more than [`LISTED_MAX`] rows are kept, nor more than
+//! [`BYTES_MAX`]; those beyond are counted. Begin with [`whole`].
 
 use std::io;
 
@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use crate::words::Answer;
 
-/// How long all rows may be as JSON: half of what a reader of the control socket takes.
+/// Limit on the size of all rows as JSON: half of the limit of a reader of the control socket.
 const BYTES_MAX: usize = 32 << 20;
 
-/// The list that `part` wants all of; `ask` has the loop answer one piece.
+/// Returns the whole list that `part` asks for; `ask` makes the loop answer one piece.
 ///
 /// # Errors
 /// Those of `ask`.
@@ -27,7 +27,7 @@ pub(crate) fn whole(part: &Part, mut ask: impl FnMut(Part) -> io::Result<Answer>
     Ok(all)
 }
 
-/// A list of the same kind; `None` for what is no list.
+/// Creates an empty list of the same kind; `None` if the answer is not a list.
 fn empty_like(piece: &Answer) -> Option<Answer> {
     match piece {
         Answer::Contacts { .. } => Some(Answer::Contacts { contacts: Vec::new(), left_out: 0, next: None }),
@@ -39,7 +39,7 @@ fn empty_like(piece: &Answer) -> Option<Answer> {
     }
 }
 
-/// Adds a piece to what there is; where the next one begins.
+/// Appends a piece; returns the start of the next one.
 fn join(all: &mut Answer, piece: Answer, bytes: &mut usize) -> Option<String> {
     match (all, piece) {
         (Answer::Contacts { contacts, left_out, .. }, Answer::Contacts { contacts: more, next, .. }) => {
@@ -57,12 +57,12 @@ fn join(all: &mut Answer, piece: Answer, bytes: &mut usize) -> Option<String> {
             *left_out += fill(connections, more, bytes);
             next
         }
-        // The loop has answered the same question with another thing: there is no such answer.
+        // The loop answered the same question with another kind, which cannot happen.
         _ => None,
     }
 }
 
-/// Keeps rows while there is room for them; how many there was none for.
+/// Appends rows while there is room for them; returns the number left out.
 fn fill<T: Serialize>(rows: &mut Vec<T>, more: Vec<T>, bytes: &mut usize) -> usize {
     let mut left_out = 0;
     for row in more {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::words::Contact;
 
-    /// A list of contacts whose URIs are so long, in pieces of a thousand.
+    /// Builds a list of contacts with URIs of this length, in pieces of a thousand.
     fn answer(part: &Part, users: usize, length: usize) -> Answer {
         let row = |n: usize| Contact {
             user: n.to_string(),

@@ -1,6 +1,6 @@
-//! The words of the control socket: what can be asked of a running proxy, and what it answers.
+//! The messages of the control socket: questions to a running proxy, and its answers.
 //!
-//! Invariant: answers can grow by fields, and readers pass over what they do not know. Begin with [`Question`].
+//! Invariant: answers may gain fields, and readers ignore unknown ones. Begin with [`Question`].
 
 use std::net::IpAddr;
 
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::performance::Performance;
 
-/// What can be asked.
+/// A question.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Question {
     /// Numbers.
     Status,
-    /// How registrations and calls do.
+    /// The performance of registrations and calls.
     Performance,
-    /// Who is registered where.
+    /// The registered contacts.
     Contacts(Part),
-    /// Which calls and subscriptions there are.
+    /// The current calls and subscriptions.
     Dialogs(Part),
-    /// Which connections and associations there are.
+    /// The current connections and associations.
     Connections(Part),
-    /// Messages as they pass; what follows the answer is text or a pcapng file, until the one who asks hangs up.
+    /// Live messages; the answer is followed by text or a pcapng file, until the client disconnects.
     Trace(Wanted),
 }
 
-/// Which messages to trace, and how; all where nothing is said.
+/// The filter and format of a trace; everything by default.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     /// A pcapng file instead of text.
@@ -35,15 +35,15 @@ pub(crate) struct Wanted {
     pub(crate) pcapng: bool,
     /// Only requests of this method, and their responses.
     pub(crate) method: Option<String>,
-    /// Only what is from or to this user, `USER` or `USER@DOMAIN`.
+    /// Only messages from or to this user, `USER` or `USER@DOMAIN`.
     pub(crate) user: Option<String>,
-    /// Only what has this Call-ID.
+    /// Only messages with this Call-ID.
     pub(crate) call_id: Option<String>,
-    /// Only what comes from or goes to an address of this network.
+    /// Only messages from or to an address of this network.
     pub(crate) peer: Option<String>,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "snake_case")]
 pub(crate) enum Answer {
@@ -53,44 +53,44 @@ pub(crate) enum Answer {
     Performance(Box<Performance>),
     /// To [`Question::Contacts`].
     Contacts {
-        /// In the users' order.
+        /// Ordered by user.
         contacts: Vec<Contact>,
         /// Contacts beyond [`control::LISTED_MAX`], which are not listed.
         left_out: usize,
-        /// Where the next part begins, if this is a part and not the last.
+        /// Start of the next part, if this is a part and not the last.
         #[serde(default)]
         next: Option<String>,
     },
     /// To [`Question::Dialogs`].
     Dialogs {
-        /// Those that were heard of last first.
+        /// The most recently active first.
         dialogs: Vec<Dialog>,
         /// Dialogs beyond [`control::LISTED_MAX`], which are not listed.
         left_out: usize,
-        /// Where the next part begins, if this is a part and not the last.
+        /// Start of the next part, if this is a part and not the last.
         #[serde(default)]
         next: Option<String>,
     },
     /// To [`Question::Connections`].
     Connections {
-        /// Those of each listener, the oldest first.
+        /// Listener by listener, the oldest first.
         connections: Vec<Connection>,
         /// Connections beyond [`control::LISTED_MAX`], which are not listed.
         left_out: usize,
-        /// Where the next part begins, if this is a part and not the last.
+        /// Start of the next part, if this is a part and not the last.
         #[serde(default)]
         next: Option<String>,
     },
     /// To [`Question::Trace`]: it follows.
     Tracing,
-    /// Nothing is answered, and why.
+    /// The question is refused, with a reason.
     Refused {
         /// A sentence.
         reason: String,
     },
 }
 
-/// What goes on.
+/// The state of the proxy.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Status {
     /// The proxy's version.
@@ -98,13 +98,13 @@ pub(crate) struct Status {
     pub(crate) version: String,
     /// Seconds since the start.
     pub(crate) uptime_s: u64,
-    /// `running`; `draining` from SIGTERM on, while what is under way comes to its end; then `leaving`.
+    /// `running`; `draining` from SIGTERM on, while work is pending; then `leaving`.
     #[serde(default)]
     pub(crate) state: String,
-    /// Transactions that the end waits for; nothing while it runs.
+    /// Pending transactions while draining; `None` otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) transactions_left: Option<usize>,
-    /// Seconds until it does not wait any longer; nothing unless it drains.
+    /// Seconds until draining is cut short; `None` unless it drains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) drain_ends_in_s: Option<u64>,
     /// Transport and address of each listener.
@@ -113,54 +113,54 @@ pub(crate) struct Status {
     pub(crate) users: usize,
     /// Their contacts.
     pub(crate) contacts: usize,
-    /// Server transactions, those that only wait to be over included.
+    /// Server transactions, including those that only wait to end.
     pub(crate) server_transactions: usize,
-    /// Client transactions, the same way.
+    /// Client transactions, counted likewise.
     pub(crate) client_transactions: usize,
-    /// Requests that were well-formed and new, since the start; so are the others.
+    /// Well-formed new requests since the start; the counters below also count since the start.
     pub(crate) requests: u64,
-    /// Messages that came again.
+    /// Retransmitted messages.
     pub(crate) retransmissions: u64,
-    /// Bytes that were no message, and what belongs to nothing.
+    /// Messages that could not be parsed, or match no transaction.
     pub(crate) dropped: u64,
-    /// Requests refused for want of room.
+    /// Requests rejected for lack of room.
     pub(crate) overloads: u64,
     /// REGISTERs answered with 200.
     pub(crate) registrations: u64,
     /// INVITEs answered with 2xx.
     pub(crate) calls: u64,
-    /// Client transactions without an answer.
+    /// Client transactions that got no response.
     pub(crate) timeouts: u64,
-    /// Requests refused because of where they came from.
+    /// Requests rejected because of their source address.
     #[serde(default)]
     pub(crate) denied: u64,
-    /// Requests beyond their source's rate.
+    /// Requests above their source's rate limit.
     #[serde(default)]
     pub(crate) limited: u64,
-    /// INVITEs that were new and in no dialog.
+    /// New INVITEs outside of dialogs.
     pub(crate) invites: u64,
-    /// Responses by their class, 1xx first.
+    /// Responses by class, 1xx first.
     pub(crate) responses: [u64; 6],
-    /// Calls and subscriptions that are known.
+    /// Known calls and subscriptions.
     pub(crate) dialogs: usize,
     /// Connections or associations of each listener.
     pub(crate) connections: Vec<usize>,
-    /// Where bindings are kept, and how a server does; empty: in memory.
+    /// The store of bindings, and a server's state; empty: memory only.
     #[serde(default)]
     pub(crate) store: String,
-    /// Whether a shared store can be reached; nothing without one.
+    /// True if the shared store is reachable; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) store_up: Option<bool>,
-    /// How often it could not, since the start.
+    /// Number of its failures since the start.
     #[serde(default)]
     pub(crate) store_failures: u64,
     /// Requests that wait for it.
     #[serde(default)]
     pub(crate) store_waiting: usize,
-    /// Requests that it did not answer for, since the start.
+    /// Requests for which it did not answer, since the start.
     #[serde(default)]
     pub(crate) unanswered: u64,
-    /// Requests refused because the proxy drains.
+    /// Requests rejected because the proxy drains.
     #[serde(default)]
     pub(crate) late: u64,
 }
@@ -174,43 +174,43 @@ pub(crate) struct Dialog {
     pub(crate) state: String,
     /// Seconds since its first request, or since the answer.
     pub(crate) age_s: u64,
-    /// The caller, as From has it.
+    /// The caller, as in From.
     pub(crate) from: String,
-    /// The callee, as To has it.
+    /// The callee, as in To.
     pub(crate) to: String,
     /// Call-ID.
     pub(crate) call_id: String,
     /// Transport and address of the caller's side.
     pub(crate) caller: String,
-    /// The same of the callee's sides.
+    /// The same for the callee's sides.
     pub(crate) callees: Vec<String>,
 }
 
-/// One place where a user is.
+/// One contact of a user.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Contact {
     /// The address-of-record.
     pub(crate) user: String,
     /// The contact's URI.
     pub(crate) uri: String,
-    /// Seconds until it ends.
+    /// Seconds until it expires.
     pub(crate) expires_s: u64,
-    /// What carried the REGISTER.
+    /// The transport of the REGISTER.
     pub(crate) transport: String,
-    /// Where that came from.
+    /// The source address of the REGISTER.
     pub(crate) source: String,
 }
 
 /// One connection or association.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Connection {
-    /// What it carries messages by.
+    /// The transport.
     pub(crate) transport: String,
     /// Our listener's address.
     pub(crate) local: String,
-    /// The peer's address; of an association that which it began with.
+    /// The peer's address; for an association the first one.
     pub(crate) peer: String,
-    /// `connecting`, then `connected`; of an association RFC 9260's name.
+    /// `connecting`, then `connected`; for an association RFC 9260's name.
     pub(crate) state: String,
     /// Bytes that wait to be sent.
     pub(crate) waiting_bytes: usize,
@@ -229,17 +229,17 @@ pub(crate) struct Path {
     pub(crate) carrier: String,
     /// `unconfirmed`, `active`, `potentially_failed` or `inactive`.
     pub(crate) state: String,
-    /// Whether it is the primary path.
+    /// True for the primary path.
     pub(crate) primary: bool,
-    /// Whether new data goes by it.
+    /// True if new data uses it.
     pub(crate) in_use: bool,
     /// Smoothed round-trip time in microseconds, once measured.
     pub(crate) srtt_us: Option<u64>,
-    /// Bytes of messages that left by it first.
+    /// Bytes of messages first sent on it.
     pub(crate) data_sent_bytes: u64,
-    /// DATA chunks sent again.
+    /// DATA chunks retransmitted.
     pub(crate) retransmissions: u64,
-    /// Times that no acknowledgement came at all.
+    /// Retransmission time-outs.
     pub(crate) timeouts: u64,
 }
 
@@ -268,7 +268,7 @@ impl Connection {
 }
 
 impl Answer {
-    /// For people: a line for each number or contact.
+    /// Formats the answer for people: a line for each number or contact.
     pub(crate) fn to_text(&self) -> String {
         match self {
             Answer::Status(status) => status.to_text(),
@@ -301,7 +301,7 @@ impl Answer {
 }
 
 impl Status {
-    /// A line for each number, by its name in JSON.
+    /// Formats a line for each number, by its name in JSON.
     fn to_text(&self) -> String {
         let labelled = |names: &[String], counts: &[u64]| -> String {
             let pairs = names.iter().zip(counts).map(|(name, count)| format!("{name}: {count}"));
@@ -323,7 +323,7 @@ impl Status {
     }
 }
 
-/// A line for each item below a heading, or that there are none.
+/// Formats a line for each item below a heading, or `none`.
 fn list<T>(items: &[T], heading: &str, none: &str, line: impl FnMut(&T) -> String) -> String {
     match items.is_empty() {
         true => none.to_owned(),
@@ -331,7 +331,7 @@ fn list<T>(items: &[T], heading: &str, none: &str, line: impl FnMut(&T) -> Strin
     }
 }
 
-/// A value without quotes.
+/// Formats a value without quotes.
 fn bare(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

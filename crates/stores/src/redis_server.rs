@@ -47,7 +47,7 @@ impl RedisServer {
             return Err("has `#`, after which there is nothing to say: TLS always has certificates checked"
                 .to_owned());
         }
-        // What the library says of it might have a part of it.
+        // The library's message might contain a part of it.
         let wrong =
             |_| "is no URL of Redis: say redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS".to_owned();
         let plain = of_tls.map_or_else(|| url.to_owned(), |rest| format!("redis://{rest}"));
@@ -72,7 +72,7 @@ impl RedisServer {
     /// Connects and logs in. Each step of that, and each answer later, may take `limit`.
     ///
     /// # Errors
-    /// What went wrong, without secrets.
+    /// The error's text, without secrets.
     pub fn connect(&self, limit: Duration) -> Result<RedisConnection, String> {
         let stream = self.place.connect(limit)?;
         let mut connection =
@@ -173,7 +173,7 @@ impl Stream {
         match self {
             Stream::Tcp(tcp) => tcp.write_all(bytes),
             Stream::Unix(unix) => unix.write_all(bytes),
-            // What was written may wait in the session.
+            // Written bytes may wait in the session.
             Stream::Tls(tls) => tls.write_all(bytes).and_then(|()| tls.flush()),
         }
     }
@@ -199,7 +199,7 @@ pub struct RedisConnection {
 }
 
 impl RedisConnection {
-    /// How long [`RedisConnection::receive`] and answers may take from now on; not zero.
+    /// Sets the limit on [`RedisConnection::receive`] and on answers from now on; not zero.
     ///
     /// # Errors
     /// The socket's.
@@ -215,7 +215,7 @@ impl RedisConnection {
         self.send_packed(&command.get_packed_command())
     }
 
-    /// What comes next. Where nothing is there in time (`is_timeout`) it can be asked for again.
+    /// Returns the next message. After a timeout (`is_timeout`) it can be called again.
     ///
     /// # Errors
     /// The stream's, and the server's.

@@ -1,4 +1,4 @@
-//! A browser without a window, as large as a phone's, that draws a page of one of our programs.
+//! A headless browser with a phone-sized window, which renders a page of one of our programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use anyhow::{Result, ensure};
 use crate::host::Host;
 
 const CHROMIUM: &str = "/usr/bin/chromium";
-/// How long a page has, in the page's own time: some of its looks, one a second.
+/// Virtual time budget of a page: a few of its refreshes, one a second.
 const PAGE_TIME: &str = "--virtual-time-budget=4000";
-/// How long the browser may take.
+/// Limit on the browser's run.
 const LIMIT: Duration = Duration::from_secs(90);
-/// A picture with less than this shows nothing.
+/// A smaller picture counts as blank.
 const PICTURE_MIN: usize = 10_000;
 
 /// A browser on a host.
@@ -24,7 +24,8 @@ pub struct Browser<'a> {
 }
 
 impl<'a> Browser<'a> {
-    /// The browser, whose files go to a directory of the host's; `None` where none is installed, which is told as a skipped test.
+    /// Finds the browser, with its files in a directory of the host; `None` if it is not installed, which
+    /// counts as a skipped test.
     ///
     /// # Errors
     /// When the directory cannot be made.
@@ -36,18 +37,18 @@ impl<'a> Browser<'a> {
         Ok(Some(Browser { host, profile: host.dir()?.join("chromium") }))
     }
 
-    /// The elements of a page as HTML, after some seconds of its own time.
+    /// Returns the elements of a page as HTML, after some seconds of its own time.
     ///
     /// # Errors
-    /// When the browser fails, with what it said.
+    /// When the browser fails, with its output.
     pub fn drawn(&self, url: &str) -> Result<String> {
         self.browse("--dump-dom", url)
     }
 
-    /// A picture of the page (PNG), with something on it.
+    /// Returns a picture of the page (PNG) that is not blank.
     ///
     /// # Errors
-    /// When the browser fails, or has drawn nothing.
+    /// When the browser fails, or the picture is blank.
     pub fn picture(&self, url: &str) -> Result<Vec<u8>> {
         let file = self.profile.with_extension("png");
         self.browse(&format!("--screenshot={}", file.display()), url)?;

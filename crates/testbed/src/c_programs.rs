@@ -5,7 +5,7 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds `programs/c/<name>.c` into `dir`, linked with `libraries`; gives the program's path.
+/// Builds `programs/c/<name>.c` into `dir`, linked with `libraries`; returns the program's path.
 ///
 /// # Errors
 /// When there is no compiler, a library is missing, or it does not build.
@@ -14,7 +14,7 @@ pub fn build(name: &str, dir: &Path, libraries: &[&str]) -> Result<PathBuf> {
     compile(name, dir.join(name), &libraries)
 }
 
-/// Builds `programs/c/<name>.c` into `dir` as a library to be preloaded; gives its path.
+/// Builds `programs/c/<name>.c` into `dir` as a library to preload; returns its path.
 ///
 /// # Errors
 /// When there is no compiler, or it does not build.

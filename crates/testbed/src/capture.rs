@@ -1,8 +1,8 @@
-//! Captures packets in a host, and lets `tshark` judge them: which carrier was seen, what was wrong.
+//! Captures packets in a host and evaluates them with `tshark`: the carrier in use, and faulty packets.
 //!
-//! `tshark` checks SCTP checksums only when told so in exactly the words used here; a test keeps a planted
-//! bad packet for that. Judge captures of links with [`crate::Offloads::Off`]: a large segment that a card
-//! would cut later is no packet.
+//! `tshark` checks SCTP checksums only with exactly the preferences used here; a test keeps a planted bad
+//! packet for that. Capture links with [`crate::Offloads::Off`]: a large segment that a card would split later
+//! is not a packet.
 
 use crate::host::{Host, output_of};
 use crate::process::{Finished, Process};
@@ -12,20 +12,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A capture file that does not grow for this long has all that was captured.
+/// A capture file that does not grow for this long is complete.
 const RING_PAUSE: Duration = Duration::from_millis(300);
-/// Pauses at the most: traffic that never ends must not keep the verdict away.
+/// Maximum number of pauses: endless traffic must not block the verdict.
 const RING_ROUNDS_MAX: usize = 20;
-/// Checksums are judged; user data is not put together again, which takes minutes for a large file.
+/// Check checksums; do not reassemble user data, which takes minutes for a large file.
 const PREFERENCES: &[&str] = &[
     "sctp.checksum:CRC 32c",
     "sctp.reassembly:FALSE",
     "tcp.desegment_tcp_streams:FALSE",
     "tcp.analyze_sequence_numbers:FALSE",
 ];
-/// What is asked of every packet.
+/// Fields read from every packet.
 const PACKET_FIELDS: &[&str] = &["frame.number", "frame.len", "frame.interface_name", "frame.protocols"];
-/// What in a packet makes a capture bad.
+/// Fields whose presence in a packet makes a capture bad.
 const FAULT_FIELDS: &[&str] = &[
     "sctp.checksum_bad.expert",
     "_ws.malformed",
@@ -35,15 +35,15 @@ const FAULT_FIELDS: &[&str] = &[
     "sctp.sack_gap_block_out_of_order",
     "sctp.retransmitted_after_ack",
 ];
-/// How many faults are told one by one.
+/// Maximum number of faults listed individually.
 const FAULTS_TOLD_MAX: usize = 10;
 /// The kernel's ring for each interface, in MiB.
 const RING_MIB: &str = "128";
-/// How much `dumpcap` keeps in memory while the disk is slow; its own limit is 1,000 packets.
+/// Bytes that `dumpcap` may buffer in memory while the disk is slow; its own limit is 1,000 packets.
 const QUEUE_BYTES: &str = "536870912";
-/// How long `dumpcap` may take to begin or to end.
+/// Limit on the start or the end of `dumpcap`.
 const LIMIT: Duration = Duration::from_secs(20);
-/// How long `tshark` may take for one capture.
+/// Limit on `tshark` for one capture.
 const JUDGE_LIMIT: Duration = Duration::from_secs(120);
 
 /// A running capture.
@@ -54,7 +54,7 @@ pub struct Capture {
     file: PathBuf,
 }
 
-/// What a capture holds.
+/// The content of a capture.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// TCP packets.
@@ -71,14 +71,14 @@ pub struct Seen {
     pub sctp_bytes_by_interface: BTreeMap<String, u64>,
     /// Packets with a fault.
     pub faulty: u64,
-    /// The first of them: frame number and what is wrong.
+    /// The first of them: frame number and fault.
     pub faults: Vec<String>,
-    /// Packets the capture missed; a verdict on counts is weak when this is not 0.
+    /// Packets that the capture missed; counts are unreliable unless this is 0.
     pub missed: u64,
 }
 
 impl Seen {
-    /// The carrier of most bytes: "tcp", "sctp-udp", "sctp" (IP protocol 132), or "none".
+    /// Returns the carrier of most bytes: "tcp", "sctp-udp", "sctp" (IP protocol 132), or "none".
     pub fn carrier(&self) -> &'static str {
         let sums = [(self.tcp_bytes, "tcp"), (self.sctp_udp_bytes, "sctp-udp"), (self.sctp_ip_bytes, "sctp")];
         let most = sums.into_iter().max_by_key(|(bytes, _)| *bytes);
@@ -87,7 +87,7 @@ impl Seen {
 }
 
 impl Capture {
-    /// Begins to capture whole packets on interfaces of a host; returns when capturing runs.
+    /// Starts to capture whole packets on interfaces of a host; returns once the capture is running.
     ///
     /// # Errors
     /// When `dumpcap` cannot be started or an interface does not exist.
@@ -103,7 +103,7 @@ impl Capture {
         Ok(Self { host: host.clone(), process, file })
     }
 
-    /// Ends the capture and judges it.
+    /// Ends the capture and evaluates it.
     ///
     /// # Errors
     /// When `dumpcap` or `tshark` fails.
@@ -114,7 +114,7 @@ impl Capture {
         Ok(seen)
     }
 
-    /// Ends the capture: what `tshark` says of the file, and how the capture ended.
+    /// Ends the capture; returns the output of `tshark` for the file, and the end of `dumpcap`.
     fn end(self, tshark: impl FnOnce(&Path) -> Command) -> Result<(String, Finished)> {
         self.wait_for_the_ring();
         self.process.signal(nix::sys::signal::Signal::SIGINT)?;
@@ -124,7 +124,8 @@ impl Capture {
         Ok((told.stdout, finished))
     }
 
-    /// Ends the capture; what `tshark` prints of it by these words, such as `["-T", "fields", "-e", "frame.time_epoch"]`.
+    /// Ends the capture; returns the output of `tshark` with these arguments, such as `["-T", "fields", "-e",
+    /// "frame.time_epoch"]`.
     ///
     /// # Errors
     /// When `dumpcap` or `tshark` fails.
@@ -137,7 +138,7 @@ impl Capture {
         Ok(self.end(command)?.0)
     }
 
-    /// What is on its way through the kernel's ring reaches the file: waits until that grows no more.
+    /// Waits until the file stops growing, because packets in the kernel's ring reach it late.
     fn wait_for_the_ring(&self) {
         let length = || std::fs::metadata(&self.file).map_or(0, |file| file.len());
         let mut before = length();
@@ -152,7 +153,7 @@ impl Capture {
     }
 }
 
-/// Lets `tshark` judge a capture file.
+/// Evaluates a capture file with `tshark`.
 ///
 /// # Errors
 /// When `tshark` fails.
@@ -179,7 +180,7 @@ fn judgement(fields: &str) -> Result<Seen> {
     Ok(seen)
 }
 
-/// Adds one packet: a line of tab-separated fields in the order asked for.
+/// Adds one packet: a line of tab-separated fields in the requested order.
 fn count(seen: &mut Seen, line: &str) -> Result<()> {
     let fields: Vec<&str> = line.split('\t').collect();
     ensure!(
@@ -201,7 +202,7 @@ fn count(seen: &mut Seen, line: &str) -> Result<()> {
     Ok(())
 }
 
-/// Counts by what follows the first IP header: what ICMP quotes is not on the wire.
+/// Classifies by the layer after the first IP header: packets quoted in ICMP are not on the wire.
 fn count_carrier(seen: &mut Seen, bytes: u64, interface: &str, protocols: &str) {
     let layers: Vec<&str> = protocols.split(':').collect();
     let network = layers.iter().position(|layer| matches!(*layer, "ip" | "ipv6"));
@@ -220,14 +221,15 @@ fn count_carrier(seen: &mut Seen, bytes: u64, interface: &str, protocols: &str) 
     *seen.sctp_bytes_by_interface.entry(interface.to_owned()).or_default() += bytes;
 }
 
-/// User data may look malformed to the dissector of the port it was sent to; that is no fault of the packet.
+/// User data may look malformed to the dissector of its destination port; that is not a fault of the packet.
 fn is_fault(name: &str, value: &str) -> bool {
     !value.is_empty()
         && (name != "_ws.malformed"
             || ["SCTP", "UDP", "IP"].iter().any(|layer| value.contains(&format!(": {layer}"))))
 }
 
-/// Packets that `dumpcap` says it dropped, on all interfaces: "Packets received/dropped on interface 'x': 5/0 (...)".
+/// Returns the packets that `dumpcap` reports as dropped, on all interfaces: "Packets received/dropped on
+/// interface 'x': 5/0 (...)".
 fn missed(stderr: &str) -> u64 {
     let lines = stderr.lines().filter(|line| line.contains("received/dropped on interface"));
     let counts = lines.filter_map(|line| {

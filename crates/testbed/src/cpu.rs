@@ -1,7 +1,7 @@
 //! Processor time and memory of programs, as the kernel accounts it to processes.
 //!
-//! What the kernel does in interrupts on behalf of packets is accounted to whoever happens to run, or to
-//! nobody: no figure here holds all of it.
+//! The kernel charges interrupt work for packets to whichever process is running, or to none: no figure here
+//! includes all of it.
 
 use crate::host::Host;
 use anyhow::{Context, Result};
@@ -12,13 +12,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// How much of a process's name the kernel keeps.
+/// Length to which the kernel truncates a process's name.
 const COMM_BYTES_MAX: usize = 15;
 
-/// User and system time of all child processes that have ended and been waited for.
+/// Returns the user and system time of all child processes that have ended and been waited for.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the kernel does not report it.
 pub fn of_ended_children() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage failed")?;
     let time = |value: nix::sys::time::TimeVal| {
@@ -28,7 +28,7 @@ pub fn of_ended_children() -> Result<Duration> {
     Ok(time(usage.user_time()) + time(usage.system_time()))
 }
 
-/// User and system time so far of the living processes called `name` in a host.
+/// Returns the user and system time so far of the living processes called `name` in a host.
 ///
 /// # Errors
 /// When the host is gone.
@@ -40,7 +40,8 @@ pub fn of_processes(host: &Host, name: &str) -> Result<Duration> {
     Ok(clocks.map(Duration::from).sum())
 }
 
-/// Memory of the living processes called `name` in a host, in KiB: what each has to itself, and its part of what it shares.
+/// Returns the memory of the living processes called `name` in a host, in KiB: private pages plus a
+/// proportional share of shared ones.
 ///
 /// # Errors
 /// When the host is gone.
@@ -48,8 +49,8 @@ pub fn memory_kib(host: &Host, name: &str) -> Result<u64> {
     of_rollups(host, name, "Pss:")
 }
 
-/// The same without what they share with processes that run the same program elsewhere: when one of those ends, the part of the others
-/// grows. It is the measure of how much processes have grown while others come and go.
+/// Like [`memory_kib`], but only anonymous memory. Shared pages would distort growth: when a process with the
+/// same program ends elsewhere, the share of the others grows.
 ///
 /// # Errors
 /// When the host is gone.
@@ -57,7 +58,7 @@ pub fn anonymous_memory_kib(host: &Host, name: &str) -> Result<u64> {
     of_rollups(host, name, "Pss_Anon:")
 }
 
-/// The sum of this line of their /proc/PID/smaps_rollup.
+/// Sums this line of their /proc/PID/smaps_rollup.
 fn of_rollups(host: &Host, name: &str, line: &str) -> Result<u64> {
     let rollups = processes(host, name)?
         .into_iter()
@@ -65,13 +66,13 @@ fn of_rollups(host: &Host, name: &str, line: &str) -> Result<u64> {
     Ok(rollups.filter_map(|rollup| kib_in(&rollup, line)).sum())
 }
 
-/// The number of the line that begins so.
+/// Returns the number in the line with this prefix.
 fn kib_in(rollup: &str, line: &str) -> Option<u64> {
     let rest = rollup.lines().find_map(|found| found.strip_prefix(line))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// The ids of the living processes called `name` in a host, in order.
+/// Returns the ids of the living processes called `name` in a host, sorted.
 ///
 /// # Errors
 /// When the host is gone.
@@ -93,7 +94,7 @@ fn stat(id: u32) -> std::io::Result<String> {
     std::fs::read_to_string(format!("/proc/{id}/stat"))
 }
 
-/// The process's name in a line of /proc/PID/stat.
+/// Returns the process's name in a line of /proc/PID/stat.
 fn comm(stat: &str) -> Option<&str> {
     Some(stat.rsplit_once(") ")?.0.split_once('(')?.1)
 }

@@ -1,5 +1,5 @@
-//! `sctpifyd` in a host, and its two commands. One daemon has a control socket, a configuration file and a
-//! state directory of its own, below its host's directory.
+//! `sctpifyd` in a host, and its two commands. Each daemon has its own control socket, configuration file and
+//! state directory, below its host's directory.
 
 use crate::host::Host;
 use crate::process::{Finished, Process};
@@ -8,19 +8,19 @@ use nix::sys::signal::Signal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the daemon may take until it answers on its control socket.
+/// Limit on the time until the daemon answers on its control socket.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// How long a command may take.
+/// Limit on a command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where our own built programs lie.
+/// The location of our own built programs.
 #[derive(Debug, Clone)]
 pub struct Programs {
     dir: PathBuf,
 }
 
 impl Programs {
-    /// `sctpifyd`, `sctpify` and `shimrules` in `dir`.
+    /// Returns `sctpifyd`, `sctpify` and `shimrules` in `dir`.
     ///
     /// # Errors
     /// When one is missing.
@@ -33,7 +33,8 @@ impl Programs {
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// Those in the directory of SCTPIFY_BIN_DIR, else those built beside the running program or test.
+    /// Returns the programs in the directory SCTPIFY_BIN_DIR, or else those built next to the running program
+    /// or test.
     ///
     /// # Errors
     /// When one is missing.
@@ -46,7 +47,7 @@ impl Programs {
         Self::in_dir(if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir })
     }
 
-    /// The path of one program.
+    /// Returns the path of one program.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -62,10 +63,10 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the daemon in the foreground with the given configuration text; returns when it answers.
+    /// Starts the daemon in the foreground with this configuration text; returns once it answers.
     ///
     /// # Errors
-    /// When it ends, or does not answer within 10 s, with what it printed.
+    /// When it ends, or does not answer within 10 s, with its output.
     pub fn start(host: &Host, programs: &Programs, configuration: &str) -> Result<Self> {
         let dir = host.dir()?.join("sctpifyd");
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -73,7 +74,7 @@ impl Daemon {
         Self::restart(host, programs)
     }
 
-    /// Starts a daemon on the configuration and state that an earlier one of this host left.
+    /// Starts a daemon with the configuration and state of an earlier one on this host.
     ///
     /// # Errors
     /// Like [`Daemon::start`].
@@ -81,7 +82,7 @@ impl Daemon {
         Self::restart_with(host, programs, &[])
     }
 
-    /// The same, with these variables in its environment.
+    /// Like [`Daemon::restart`], with these environment variables.
     ///
     /// # Errors
     /// Like [`Daemon::start`].
@@ -110,23 +111,23 @@ impl Daemon {
         })
     }
 
-    /// `sctpify` with these words, speaking to this daemon.
+    /// Runs `sctpify` with these arguments against this daemon.
     ///
     /// # Errors
-    /// When it cannot be run, or takes longer than 10 s. A bad exit status is no error.
+    /// When it cannot be run, or takes longer than 10 s. A bad exit status is not an error.
     pub fn sctpify(&self, args: &[&str]) -> Result<Finished> {
         self.control("sctpify", args)
     }
 
-    /// `shimrules` with these words, speaking to this daemon.
+    /// Runs `shimrules` with these arguments against this daemon.
     ///
     /// # Errors
-    /// When it cannot be run, or takes longer than 10 s. A bad exit status is no error.
+    /// When it cannot be run, or takes longer than 10 s. A bad exit status is not an error.
     pub fn shimrules(&self, args: &[&str]) -> Result<Finished> {
         self.control("shimrules", args)
     }
 
-    /// The path of its control socket.
+    /// Returns the path of its control socket.
     pub fn control_socket(&self) -> PathBuf {
         self.dir.join("control.sock")
     }
@@ -138,7 +139,7 @@ impl Daemon {
         self.host.run(program, command, COMMAND_LIMIT)
     }
 
-    /// The id of the process that was started; it leads the process group of all of them.
+    /// Returns the id of the started process; it leads the process group of all of them.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -151,22 +152,22 @@ impl Daemon {
         self.process.signal(signal)
     }
 
-    /// True until the first process has ended.
+    /// Returns true until the first process has ended.
     pub fn is_running(&mut self) -> bool {
         self.process.is_running()
     }
 
-    /// What it logged so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         self.process.stderr() + &self.process.stdout()
     }
 
-    /// Ends it politely.
+    /// Shuts it down with SIGTERM.
     pub fn stop(self) {
         self.process.stop();
     }
 
-    /// A command like `kill -9 PID` would do to it: ends the started process alone, at once.
+    /// Kills only the started process, as `kill -9 PID` would.
     ///
     /// # Errors
     /// When it has ended.

@@ -1,7 +1,8 @@
-//! A link with a delay, a rate or loss: the frames of a [`Link`] pass through a host between its ends, which treats them so.
+//! A link with a delay, a rate or loss: the frames of a [`Link`] pass through a host between its ends, which
+//! applies them.
 //!
-//! The kernel's own netem is not in every kernel, so our `linkemu` does it. What the link is like is said in the words of its
-//! flags, and can be changed while frames pass. Begin with [`DelayedLink::emulated`]; where both interfaces are there already, with
+//! Not every kernel has netem, so our `linkemu` does the emulation. Its flags describe the link, and can be
+//! changed while frames pass. Begin with [`DelayedLink::emulated`], or, if both interfaces already exist, with
 //! [`Emulator::between`].
 
 use crate::host::{Host, output_of};
@@ -13,13 +14,13 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the program may take to begin.
+/// Limit on the start of the program.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// What the program calls the link.
+/// The program's name for the link.
 const NAME: &str = "delay";
 
-/// The program that passes frames between two interfaces of one host, for as long as this lives.
+/// A running program that passes frames between two interfaces of one host until it is dropped.
 #[derive(Debug)]
 pub struct Emulator {
     place: Host,
@@ -28,7 +29,7 @@ pub struct Emulator {
     _program: Process,
 }
 
-/// A link and the program that treats its frames for as long as this lives.
+/// A link with the program that emulates it until it is dropped.
 #[derive(Debug)]
 pub struct DelayedLink {
     /// The link, with the usual names and addresses.
@@ -37,11 +38,11 @@ pub struct DelayedLink {
 }
 
 impl Emulator {
-    /// Joins two interfaces of a host, which are up: what arrives at the left one leaves by the right one as these flags of `linkemu`
-    /// say, and the other way round. `name` is unique within the host, `linkemu` is the program.
+    /// Joins two interfaces of a host, which are up: frames that arrive on one leave on the other, as these
+    /// flags of `linkemu` describe. `name` is unique within the host; `linkemu` is the program's path.
     ///
     /// # Errors
-    /// When the program is missing, or refuses the flags.
+    /// When the program is missing, or rejects the flags.
     pub fn between(
         place: &Host,
         [left, right]: [&str; 2],
@@ -57,15 +58,15 @@ impl Emulator {
         Ok(Self { place: place.clone(), name, linkemu: linkemu.to_owned(), _program: program })
     }
 
-    /// Changes settings, in the same words, from the next frame on.
+    /// Changes settings, with the same flags, from the next frame on.
     ///
     /// # Errors
-    /// When the program has ended or refuses the flags.
+    /// When the program has ended, or rejects the flags.
     pub fn set(&self, settings: &[&str]) -> Result<()> {
         self.ask(&[&["set", self.name], settings].concat()).map(drop)
     }
 
-    /// What `linkemu show --json` tells of the link: its settings, and what became of packets.
+    /// Returns the output of `linkemu show --json` for the link: its settings and packet counters.
     ///
     /// # Errors
     /// When the program has ended.
@@ -82,7 +83,8 @@ impl Emulator {
 }
 
 impl DelayedLink {
-    /// Joins two hosts by link `number`, each frame arriving `one_way` later than without the delay. `linkemu` is the program.
+    /// Joins two hosts by link `number`, where each frame arrives `one_way` later than without the delay.
+    /// `linkemu` is the program's path.
     ///
     /// # Errors
     /// When a tool fails, or the program is missing.
@@ -98,11 +100,12 @@ impl DelayedLink {
         Self::emulated(lab, left, right, number, &["--delay", &delay], linkemu)
     }
 
-    /// Joins two hosts by link `number`, which is as these flags of `linkemu` say: `["--rate", "10mbit", "--ab", "loss=3%"]`. What
-    /// has `ab` in its name holds from left to right, `ba` from right to left. `linkemu` is the program.
+    /// Joins two hosts by link `number`, with these flags of `linkemu`: `["--rate", "10mbit", "--ab",
+    /// "loss=3%"]`. Flags with `ab` apply from left to right, those with `ba` from right to left. `linkemu` is
+    /// the program's path.
     ///
     /// # Errors
-    /// When a tool fails, the program is missing, or refuses the flags.
+    /// When a tool fails, or the program is missing or rejects the flags.
     pub fn emulated(
         lab: &Lab,
         left: &Host,
@@ -117,15 +120,15 @@ impl DelayedLink {
         Ok(Self { link, emulator })
     }
 
-    /// Changes settings, in the same words, from the next frame on.
+    /// Changes settings, with the same flags, from the next frame on.
     ///
     /// # Errors
-    /// When the program has ended or refuses the flags.
+    /// When the program has ended, or rejects the flags.
     pub fn set(&self, settings: &[&str]) -> Result<()> {
         self.emulator.set(settings)
     }
 
-    /// What `linkemu show --json` tells of the link: its settings, and what became of packets.
+    /// Returns the output of `linkemu show --json` for the link: its settings and packet counters.
     ///
     /// # Errors
     /// When the program has ended.
@@ -133,10 +136,9 @@ impl DelayedLink {
         self.emulator.show()
     }
 
-    /// Puts a queueing discipline, in the words of tc(8), where frames to the right leave the host between the ends. There, and
-    /// not at the left end, it is a bottleneck as others know it: of what waits in a host's own queue TCP lets each
-    /// connection have two frames (TCP small queues), and is told at once what is dropped there.
-    ///
+    /// Sets a queueing discipline, in the notation of tc(8), where frames to the right leave the host between
+    /// the ends. This makes a realistic bottleneck, unlike one at the left end: in a host's own queue, TCP
+    /// small queues limit each connection to two frames, and TCP notices drops at once.
     /// # Errors
     /// When tc(8) fails.
     pub fn queue_to_right(&self, discipline: &[&str]) -> Result<()> {
@@ -147,7 +149,8 @@ impl DelayedLink {
     }
 }
 
-/// Link `number` of two hosts, whose ends are not joined: each leads to an interface of the host in the middle, `left` and `right`.
+/// Sets up link `number` of two hosts with separate ends: each leads to an interface of the host in the middle,
+/// `left` and `right`.
 ///
 /// # Errors
 /// When a tool fails.
@@ -158,7 +161,7 @@ pub fn gap(left: &Host, right: &Host, number: u8, middle: &Host) -> Result<Link>
     for (host, interface) in
         [(left, &*link.name()), (right, &*link.name()), (middle, "left"), (middle, "right")]
     {
-        // A frame is taken as it would be on a wire: cut to size, its checksum filled in.
+        // Frames are as on a wire: segmented, with checksums filled in.
         host.tool("ethtool", &["-K", interface, "tx", "off"])?;
     }
     link.configure(Offloads::Off)?;

@@ -1,4 +1,4 @@
-//! Files with random content, their SHA-256, and how a growing file grows.
+//! Files with random content, their SHA-256, and the growth of a file.
 
 use crate::host::run_tool;
 use crate::process::now;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often [`Growth`] looks at its file: the resolution of the silence it reports.
+/// Interval at which [`Growth`] polls its file: the resolution of the reported silence.
 const GROWTH_POLL: Duration = Duration::from_millis(5);
 
 /// Makes a file of `bytes` random bytes.
@@ -25,7 +25,7 @@ pub fn make_random(path: &Path, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// The SHA-256 of a file, in hexadecimal, by the host's `sha256sum`.
+/// Returns the SHA-256 of a file, in hexadecimal, computed by the host's `sha256sum`.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -34,7 +34,7 @@ pub fn sha256(path: &Path) -> Result<String> {
     Ok(line.split(' ').next().unwrap_or_default().trim_start_matches('\\').to_owned())
 }
 
-/// Watches a file that another process writes.
+/// Watches a file while another process writes it.
 #[derive(Debug)]
 pub struct Growth {
     done: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Begins to look at the file's length every 5 ms. Counting starts with its first byte.
+    /// Starts to poll the file's length every 5 ms. Counting starts with its first byte.
     pub fn watch(path: &Path) -> Self {
         let (path, done) = (path.to_owned(), Arc::new(AtomicBool::new(false)));
         let flag = Arc::clone(&done);
@@ -61,7 +61,8 @@ impl Growth {
         Self { done, thread }
     }
 
-    /// The longest time without a new byte, between the first and the last byte; resolution 5 ms.
+    /// Returns the longest time without a new byte, between the first and the last byte; the resolution is 5
+    /// ms.
     pub fn longest_silence(self) -> Duration {
         self.done.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or(Duration::MAX)

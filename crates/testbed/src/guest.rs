@@ -1,7 +1,9 @@
-//! A guest with the Linux kernel's own SCTP, and two namespaces of this machine beside it: `tests/kernel-sctp`.
+//! A guest with the Linux kernel's own SCTP, and two namespaces of this machine next to it:
+//! `tests/kernel-sctp`.
 //!
-//! The names are this process's own, so that two runs do not meet. A small shell process waits at the end of a pipe
-//! and takes everything down when the pipe closes, however this process ends. Begin with [`Guest::up`].
+//! The names are unique to this process, so concurrent runs do not collide. A small shell process waits at the
+//! end of a pipe and removes everything when the pipe closes, however this process ends. Begin with
+//! [`Guest::up`].
 
 use crate::host::output_of;
 use anyhow::{Context, Result};
@@ -9,7 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What the process at the end of the pipe does: ends what runs in our namespaces, then the guest and them.
+/// Script of the process at the end of the pipe: ends the processes in our namespaces, then the guest and the
+/// namespaces.
 const UNDERTAKER: &str = r#"
 trap '' INT TERM HUP PIPE
 cat >/dev/null
@@ -22,7 +25,7 @@ rm -rf "$2" "${KSCTP_WORK:-${XDG_CACHE_HOME:-$HOME/.cache}/ksctp}/run-$KSCTP_PRE
 
 /// The name of the guest.
 const NAME: &str = "k1";
-/// How long a command in the guest may take, in seconds, as [`Guest::run`] has it.
+/// Limit on a command in the guest, in seconds, for [`Guest::run`].
 const LIMIT_S: &str = "20";
 
 /// A running guest and its namespaces, until dropped.
@@ -35,21 +38,23 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// What a guest needs and this machine lacks, beside root; none if it can be booted.
+    /// Returns the first prerequisite of a guest, besides root, that this machine lacks; none if it can boot
+    /// one.
     pub fn missing() -> Option<&'static str> {
         const NEEDED: &[&str] = &["/dev/net/tun", "/usr/bin/apt-get"];
         NEEDED.iter().find(|path| !Path::new(path).exists()).copied()
     }
 
-    /// Boots a guest (5 s; a minute the first time on a machine). All names begin with `word` and this process's id.
+    /// Boots a guest (5 s; a minute the first time on a machine). All names start with `word` and this
+    /// process's id.
     ///
     /// # Errors
-    /// Without root, `/dev/net/tun` or Debian's packages, with what `boot.sh` said.
+    /// Without root, `/dev/net/tun` or Debian's packages, with the output of `boot.sh`.
     pub fn up(word: &str) -> Result<Self> {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").canonicalize()?;
         let boot = tests.join("kernel-sctp/boot.sh");
         let dir = tempfile::Builder::new().prefix(&format!("{word}{}", std::process::id())).tempdir()?.keep();
-        // Several guests of one process do not meet either.
+        // Several guests of one process do not collide either.
         let prefix = dir.file_name().map(|name| name.to_string_lossy().replace('.', "")).unwrap_or_default();
         let undertaker = Command::new("sh")
             .args(["-c", UNDERTAKER, "undertaker"])
@@ -66,35 +71,36 @@ impl Guest {
         Ok(guest)
     }
 
-    /// A command of `boot.sh`, which lies in `tests/kernel-sctp`.
+    /// Returns a command of `boot.sh`, which is in `tests/kernel-sctp`.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.boot);
         command.args(words).env("KSCTP_PREFIX", &self.prefix);
         command
     }
 
-    /// Runs a command of `boot.sh`; its standard output.
+    /// Runs a command of `boot.sh`, and returns its standard output.
     ///
     /// # Errors
-    /// When it fails, with what it said.
+    /// When it fails, with its output.
     pub fn boot(&self, words: &[&str]) -> Result<String> {
         output_of(self.command(words))
     }
 
-    /// A program to be run in the guest for at most `seconds`, with the program's words to follow.
+    /// Returns a command that runs a program in the guest for at most `seconds`; the program and its arguments
+    /// follow.
     pub fn program(&self, seconds: u64) -> Command {
         self.command(&["exec", NAME, "-t", &seconds.to_string()])
     }
 
-    /// Runs a shell line in the guest, at most 20 s; its standard output.
+    /// Runs a shell line in the guest for at most 20 s, and returns its standard output.
     ///
     /// # Errors
-    /// When it fails, with what it said.
+    /// When it fails, with its output.
     pub fn run(&self, line: &str) -> Result<String> {
         self.boot(&["exec", NAME, "-t", LIMIT_S, line])
     }
 
-    /// Has the guest's kernel carry SCTP in UDP, or over IP.
+    /// Makes the guest's kernel carry SCTP in UDP, or over IP.
     ///
     /// # Errors
     /// When its kernel refuses.
@@ -102,22 +108,23 @@ impl Guest {
         self.boot(&["encap", NAME, if on { "9899" } else { "0" }]).map(drop)
     }
 
-    /// The name of one of its namespaces: "peer", "peer2" or "net", which has the bridges.
+    /// Returns the name of one of its namespaces: "peer", "peer2", or "net", which has the bridges.
     pub fn namespace(&self, which: &str) -> String {
         format!("{}-{which}", self.prefix)
     }
 
-    /// Where `boot.sh` and its companions lie.
+    /// Returns the directory of `boot.sh` and its companions.
     pub fn scripts(&self) -> &Path {
         self.boot.parent().unwrap_or(&self.boot)
     }
 
-    /// A directory that goes with the guest.
+    /// Returns a directory that is removed with the guest.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The path by which the guest sees a file of this machine, also what its own `/tmp` hides.
+    /// Returns the path in the guest of a file of this machine, including files hidden by the guest's own
+    /// `/tmp`.
     pub fn path_inside(file: &Path) -> PathBuf {
         Path::new("/run/host").join(file.strip_prefix("/").unwrap_or(file))
     }
@@ -126,7 +133,7 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         drop(self.undertaker.stdin.take());
-        // Its status says nothing; it is waited for so that nothing is left when the tests have ended.
+        // Its status has no meaning; the wait ensures that nothing is left when the tests have ended.
         let _ = self.undertaker.wait();
     }
 }

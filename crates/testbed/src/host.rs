@@ -1,4 +1,4 @@
-//! A host: one network namespace, and programs run inside it.
+//! A host: one network namespace, with programs that run inside it.
 
 use crate::lab::Shared;
 use crate::process::{Finished, Process};
@@ -25,17 +25,17 @@ impl Host {
         Self { name: name.to_owned(), namespace, shared }
     }
 
-    /// The short name it was made with.
+    /// Returns the short name from its creation.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The namespace's name for `ip -n`.
+    /// Returns the namespace's name for `ip -n`.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// A directory of this host within the lab's, made when missing.
+    /// Returns a directory of this host within the lab's, created if missing.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -45,7 +45,8 @@ impl Host {
         Ok(dir)
     }
 
-    /// A program to be run inside the host; it keeps the file system, users and directory of the caller.
+    /// Returns a command that runs a program inside the host; it keeps the file system, users and directory of
+    /// the caller.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net={}", Path::new("/run/netns").join(&self.namespace).display()));
@@ -53,7 +54,7 @@ impl Host {
         command
     }
 
-    /// Starts a command made by [`Host::command`]; output goes to log files called after `name`.
+    /// Starts a command built by [`Host::command`]; its output goes to log files named after `name`.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -61,10 +62,10 @@ impl Host {
         Process::spawn(&self.shared, &format!("{}-{name}", self.name), command)
     }
 
-    /// Runs a command to its end, at most `limit`.
+    /// Runs a command to its end, for at most `limit`.
     ///
     /// # Errors
-    /// When it cannot be started or takes longer. A bad exit status is no error: see [`Finished`].
+    /// When it cannot be started, or takes longer. A bad exit status is not an error: see [`Finished`].
     pub fn run(&self, name: &str, command: Command, limit: Duration) -> Result<Finished> {
         self.spawn(name, command)?.finish(limit)
     }
@@ -72,12 +73,12 @@ impl Host {
     /// Runs `ip` in this host.
     ///
     /// # Errors
-    /// When it fails, with what it said.
+    /// When it fails, with its output.
     pub fn ip(&self, args: &[&str]) -> Result<String> {
         run_tool("ip", &[&["-n", self.namespace.as_str()], args].concat())
     }
 
-    /// Drops SCTP in UDP that comes in, as a firewall does that lets TCP pass: nobody is told.
+    /// Drops incoming SCTP in UDP silently, like a firewall that only lets TCP pass.
     ///
     /// # Errors
     /// When nft refuses.
@@ -89,15 +90,15 @@ impl Host {
     /// Ends [`Host::drop_sctp`].
     ///
     /// # Errors
-    /// When it passed already.
+    /// When SCTP was not dropped.
     pub fn pass_sctp(&self) -> Result<()> {
         self.tool("nft", &["delete", "table", "inet", FIREWALL]).map(drop)
     }
 
-    /// Runs another tool in this host and gives its standard output.
+    /// Runs another tool in this host, and returns its standard output.
     ///
     /// # Errors
-    /// When it fails, with what it said.
+    /// When it fails, with its output.
     pub fn tool(&self, program: &str, args: &[&str]) -> Result<String> {
         let mut command = self.command(program);
         command.args(args);
@@ -105,14 +106,14 @@ impl Host {
     }
 }
 
-/// Runs a tool in the caller's own namespace and gives its standard output.
+/// Runs a tool in the caller's own namespace, and returns its standard output.
 pub(crate) fn run_tool(program: &str, args: &[&str]) -> Result<String> {
     let mut command = Command::new(program);
     command.args(args);
     output_of(command)
 }
 
-/// Runs a command; its standard output, or an error with its standard error.
+/// Runs a command, and returns its standard output, or an error with its standard error.
 pub(crate) fn output_of(mut command: Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| {
         format!("cannot start {:?}: `./x doctor` tells which package has it", command.get_program())

@@ -1,9 +1,9 @@
-//! Clears up after a lab, also when its owner dies by SIGKILL.
+//! Cleans up after a lab, even when its owner is killed by SIGKILL.
 //!
-//! A small shell process holds the read end of a pipe and is told each namespace, directory and process
-//! group. When the pipe closes, for whatever reason, it ends the processes, deletes the namespaces and
-//! the directories, and exits. So there is one way out, used at every end: [`Janitor::dismiss`] only closes
-//! the pipe and waits. SIGINT, SIGTERM and SIGHUP dismiss every janitor of the process, then end it.
+//! A small shell process holds the read end of a pipe, on which it learns each namespace, directory and process
+//! group. When the pipe closes, for whatever reason, it ends the processes, deletes the namespaces and the
+//! directories, and exits. All exits share this path: [`Janitor::dismiss`] only closes the pipe and waits.
+//! SIGINT, SIGTERM and SIGHUP dismiss every janitor of the process, then end it.
 
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// What the shell process runs. Ends politely first: daemons have rules of their own to remove.
+/// Script of the shell process. It sends SIGTERM first, because daemons must remove their own rules.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP PIPE
 namespaces= directories= groups=
@@ -45,14 +45,14 @@ for namespace in $namespaces; do ip netns del "$namespace" 2>/dev/null; done
 for directory in $directories; do rm -rf -- "$directory"; done
 "#;
 
-/// The owner's end of the pipe. Closing it clears up.
+/// The owner's end of the pipe. Closing it cleans up.
 #[derive(Debug)]
 pub struct Janitor {
     child: Mutex<Option<Child>>,
 }
 
 impl Janitor {
-    /// Starts the shell process, in a process group of its own so that Ctrl-C does not reach it.
+    /// Starts the shell process, in its own process group, so that Ctrl-C does not reach it.
     ///
     /// # Errors
     /// When `sh` cannot be started, or signal handlers cannot be set.
@@ -70,8 +70,8 @@ impl Janitor {
         Ok(janitor)
     }
 
-    /// Notes something to clear up, or a process group that ended: "namespace NAME", "directory PATH",
-    /// "group PGID", "ended PGID".
+    /// Records something to clean up, or the end of a process group: "namespace NAME", "directory PATH", "group
+    /// PGID", "ended PGID".
     ///
     /// # Errors
     /// When the shell process has died.
@@ -82,13 +82,14 @@ impl Janitor {
         writeln!(stdin, "{line}").context("the process that clears up after a lab has died")
     }
 
-    /// Clears everything up and waits until that is done. Whoever calls meanwhile, or notes something, waits too: after
-    /// a signal the lab's owner thus stands still until the process ends. A second call does nothing.
+    /// Cleans everything up, and waits until that is done. Concurrent callers of this and of [`Janitor::note`]
+    /// wait as well: after a signal, this stops the lab's owner until the process ends. A second call does
+    /// nothing.
     pub fn dismiss(&self) {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mut child) = child.take() {
             drop(child.stdin.take());
-            // The shell process exits by itself; its status says nothing.
+            // The shell process exits by itself; its status has no meaning.
             let _ = child.wait();
         }
     }
@@ -102,7 +103,7 @@ impl Drop for Janitor {
 
 /// The janitors of this process that a signal must dismiss.
 static HIRED: Mutex<Vec<Weak<Janitor>>> = Mutex::new(Vec::new());
-/// Whether the signal thread runs; set once.
+/// Marks the signal thread as started; set once.
 static SIGNAL_THREAD: OnceLock<()> = OnceLock::new();
 
 fn on_signals(janitor: &Arc<Janitor>) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Kamailio as a contender: as little as a stateful proxy with a registrar needs, with bindings in memory.
+//! Kamailio as a contender: the minimal configuration of a stateful proxy with a registrar and bindings in
+//! memory.
 
 use crate::Host;
 use anyhow::{Context, Result};
@@ -6,10 +7,11 @@ use std::process::Command;
 
 /// Its program's name.
 pub const PROGRAM: &str = "kamailio";
-/// Where Debian has its modules.
+/// Location of its modules in Debian.
 const MODULES: &str = "/usr/lib/x86_64-linux-gnu/kamailio/modules/";
 
-/// Kamailio at port 5060 of an address of `host`, by UDP and TCP: one worker for each, which stays in the foreground.
+/// Returns the command for Kamailio on port 5060 of an address of `host`, over UDP and TCP, with one worker for
+/// each, in the foreground.
 ///
 /// # Errors
 /// When its configuration cannot be written.

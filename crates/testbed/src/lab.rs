@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a lab's hosts and processes share.
+/// State shared by a lab's hosts and processes.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) dir: PathBuf,
@@ -17,13 +17,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// A number for each process, so that log files have an order and never meet.
+    /// Returns a number for each process, which makes log files ordered and unique.
     pub(crate) fn next_number(&self) -> u32 {
         self.processes.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-/// One run's world. Cleared up when dropped.
+/// The world of one run. Cleaned up on drop.
 #[derive(Debug)]
 pub struct Lab {
     id: String,
@@ -50,7 +50,7 @@ impl Lab {
         Ok(Self { id, shared: Arc::new(Shared { dir, janitor, processes: AtomicU32::new(0) }) })
     }
 
-    /// The lab's directory; everything in it goes with the lab.
+    /// Returns the lab's directory; its content is removed with the lab.
     pub fn dir(&self) -> &Path {
         &self.shared.dir
     }
@@ -67,7 +67,7 @@ impl Lab {
         Ok(Host::new(name, namespace, Arc::clone(&self.shared)))
     }
 
-    /// A host in a namespace that somebody else has made and takes down.
+    /// Adopts a namespace that its creator removes, as a host.
     pub fn adopt(&self, name: &str, namespace: String) -> Host {
         Host::new(name, namespace, Arc::clone(&self.shared))
     }
@@ -80,7 +80,8 @@ impl Lab {
         Link::between(left, right, number, offloads)
     }
 
-    /// Ends every process, deletes namespaces and files, and says what was left over, which should be nothing.
+    /// Ends every process, deletes namespaces and files, and returns the leftovers, of which there should be
+    /// none.
     pub fn clear_up(self) -> Vec<String> {
         self.shared.janitor.dismiss();
         let mut left = Vec::new();
@@ -109,7 +110,7 @@ fn files_starting_with(dir: &str, start: &str) -> Vec<String> {
         .collect()
 }
 
-/// Processes whose command line has the directory in it.
+/// Returns the processes whose command line contains the directory.
 fn processes_naming(dir: &Path) -> Vec<String> {
     let dir = dir.to_string_lossy();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -1,10 +1,10 @@
 //! Hosts as network namespaces, unmodified programs, captures and verdicts, for tests, demo and benchmarks.
 //!
-//! Everything lives in a [`Lab`]: namespaces with names of its own, a directory of its own, processes it
-//! started. Nothing is ever done to the host's own network namespace. Two labs at once do not meet.
+//! Everything is inside a [`Lab`], with its own namespaces, directory and processes. The host's own network
+//! namespace is never changed. Concurrent labs do not collide.
 //!
-//! Invariant: whatever way the owner ends (return, error, panic, Ctrl-C, SIGKILL), the lab's namespaces,
-//! processes and files go; see [`janitor`]. Begin with [`Lab::new`], [`Lab::host`], [`Lab::join`], then
+//! Invariant: however the owner ends (return, error, panic, Ctrl-C, SIGKILL), the lab's namespaces, processes
+//! and files are removed; see [`janitor`]. Begin with [`Lab::new`], [`Lab::host`], [`Lab::join`], then
 //! [`Host::command`] and [`Host::spawn`]. Verdicts about packets come from `tshark`: [`Capture`].
 
 #![forbid(unsafe_code)]
@@ -41,7 +41,7 @@ pub use pair::Pair;
 pub use process::{Finished, Process};
 pub use skip::skip;
 
-/// True when this process may make network namespaces (its effective user is root).
+/// Reports whether this process may create network namespaces (its effective user is root).
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }

@@ -8,16 +8,16 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether the link's ends take segments larger than the MTU and check sums later.
+/// Offloads of the link's ends: segments larger than the MTU, and deferred checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offloads {
-    /// As veth comes: TCP segmentation and checksums cost nothing, captures show large segments.
+    /// The default of veth: TCP segmentation and checksums cost nothing, captures show large segments.
     On,
-    /// Segmentation before the device: captures show what a wire would, at most MTU bytes a packet.
+    /// Segmentation before the device: captures show packets as on a wire, of at most MTU bytes.
     Off,
 }
 
-/// Features that make packets larger than the MTU visible to a capture.
+/// Features that let captures see packets larger than the MTU.
 const SEGMENTATION: &[&str] = &["tso", "gso", "gro", "tx-udp-segmentation", "tx-sctp-segmentation"];
 
 /// A veth pair between two hosts.
@@ -41,7 +41,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Gives both ends, which exist and are down, their addresses, and sets them up.
+    /// Assigns addresses to both ends, which exist and are down, and sets them up.
     pub(crate) fn configure(&self, offloads: Offloads) -> Result<()> {
         let name = self.name();
         let ends =
@@ -64,13 +64,13 @@ impl Link {
         Self { number, left: left.clone(), right: right.clone() }
     }
 
-    /// The interface's name, the same in both hosts.
+    /// Returns the interface's name, the same in both hosts.
     pub fn name(&self) -> String {
         format!("path{}", self.number)
     }
 
-    /// Has each end know the other's address on the wire from now on. Hosts that are a long way apart are no neighbours: they would
-    /// lose no ARP and pay no round trip for it.
+    /// Makes each end know the other's link-layer address from now on. Distant hosts are not neighbours: they
+    /// would lose no ARP packet and pay no round trip for it.
     ///
     /// # Errors
     /// When ip(8) fails.
@@ -92,28 +92,29 @@ impl Link {
         Ok(())
     }
 
-    /// The left host's address.
+    /// Returns the left host's address.
     pub fn left_v4(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, self.number, 1)
     }
 
-    /// The right host's address.
+    /// Returns the right host's address.
     pub fn right_v4(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, self.number, 2)
     }
 
-    /// The left host's IPv6 address.
+    /// Returns the left host's IPv6 address.
     pub fn left_v6(&self) -> Ipv6Addr {
         Ipv6Addr::new(0xfd77, u16::from(self.number), 0, 0, 0, 0, 0, 1)
     }
 
-    /// The right host's IPv6 address.
+    /// Returns the right host's IPv6 address.
     pub fn right_v6(&self) -> Ipv6Addr {
         Ipv6Addr::new(0xfd77, u16::from(self.number), 0, 0, 0, 0, 0, 2)
     }
 
-    /// Has TCP from the left host over this link use a congestion control, whatever the host's default is. By the route, since a
-    /// namespace may not choose what the host does not allow everyone.
+    /// Makes TCP from the left host over this link use a congestion control, regardless of the host's default.
+    /// It is set on the route, because a namespace may not choose a control that the host does not allow for
+    /// all users.
     ///
     /// # Errors
     /// When the kernel has no such control.
@@ -121,7 +122,7 @@ impl Link {
         self.set_tcp_control(&self.left, self.left_v4(), control)
     }
 
-    /// The same at both hosts.
+    /// Like [`Link::set_left_tcp_control`], at both hosts.
     ///
     /// # Errors
     /// When the kernel has no such control.
@@ -154,8 +155,8 @@ impl Link {
 
     /// Drops every frame, both ways, while the link stays up: neither end is told anything.
     ///
-    /// Frames are dropped where they arrive. A rule where they leave would fail the sender's system call. Segments of connections that
-    /// a daemon delivers by this interface are none of the link's: they pass.
+    /// Frames are dropped on arrival. A rule on departure would fail the sender's system call. Segments that a
+    /// daemon delivers through this interface do not belong to the link: they pass.
     ///
     /// # Errors
     /// When nft refuses.
@@ -174,7 +175,7 @@ impl Link {
     /// Ends [`Link::silence`].
     ///
     /// # Errors
-    /// When the link was not silent.
+    /// When the link was not silenced.
     pub fn restore(&self) -> Result<()> {
         for host in [&self.left, &self.right] {
             host.tool("nft", &["delete", "table", "netdev", &self.table()])?;
@@ -187,7 +188,7 @@ impl Link {
     }
 }
 
-/// Makes a veth pair, down and without addresses.
+/// Creates a veth pair, down and without addresses.
 pub(crate) fn make_pair(left: &Host, left_name: &str, right: &Host, right_name: &str) -> Result<()> {
     let peer = ["peer", right_name, "mtu", "1500", "netns", right.namespace()];
     left.ip(&[&["link", "add", left_name, "mtu", "1500", "type", "veth"], &peer[..]].concat())?;

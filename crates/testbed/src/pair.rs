@@ -1,6 +1,6 @@
-//! Two hosts with a daemon in each, and the programs that measure.
+//! Two hosts with a daemon in each, and the measuring programs.
 //!
-//! The daemons take connections to [`SHIM_PORT`] and leave [`TCP_PORT`] alone, so plain TCP and the shim are
+//! The daemons take connections to [`SHIM_PORT`] and ignore [`TCP_PORT`], so plain TCP and the shim are
 //! measured on the same link with the same processes running.
 
 use crate::process::wait_for;
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Connections to this port ride SCTP.
+/// Port whose connections use SCTP.
 pub const SHIM_PORT: u16 = 5002;
-/// Connections to this port are allowed to by alpha, and beta refuses: alpha learns that.
+/// Port that alpha's rules allow and beta refuses: alpha learns that.
 pub const LEARNED_PORT: u16 = 5003;
-/// Connections to this port do not.
+/// Port whose connections stay plain TCP.
 pub const TCP_PORT: u16 = 5001;
-/// How long a server may take to listen.
+/// Limit on the time until a server listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long all connections of one kind may take.
+/// Limit on all connections of one kind.
 const CONNECT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Programs used by the measurements.
@@ -36,10 +36,10 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Those that lie where [`Programs::find`] looks.
+    /// Returns the programs in the location of [`Programs::find`].
     ///
     /// # Errors
-    /// When a program of ours is missing there.
+    /// When one of our programs is missing there.
     pub fn find() -> Result<Self> {
         let programs = Programs::find()?;
         let (bulk, linkemu) = (programs.path("bulk"), programs.path("linkemu"));
@@ -59,30 +59,30 @@ pub struct Pair {
 /// The daemons of a pair.
 #[derive(Debug)]
 pub struct Daemons {
-    /// Alpha's.
+    /// Alpha's daemon.
     pub alphas: Daemon,
-    /// Beta's.
+    /// Beta's daemon.
     pub betas: Daemon,
 }
 
 impl Pair {
-    /// Two hosts whose names end in `name`, not joined yet.
+    /// Creates two hosts whose names end in `name`, not joined yet.
     ///
     /// # Errors
-    /// When a namespace cannot be made.
+    /// When a namespace cannot be created.
     pub fn new(lab: &Lab, name: &str) -> Result<Self> {
         Ok(Self { alpha: lab.host(&format!("alpha{name}"))?, beta: lab.host(&format!("beta{name}"))? })
     }
 
-    /// Starts a daemon on alpha alone, which uses UDP and takes connections to [`SHIM_PORT`].
+    /// Starts a daemon only on alpha, which uses UDP and takes connections to [`SHIM_PORT`].
     ///
     /// # Errors
-    /// When it does not begin, or refuses the rule.
+    /// When it does not start, or rejects the rule.
     pub fn start_alphas(&self, tools: &Tools) -> Result<Daemon> {
         self.start_alphas_with(tools, "carriers = \"udp\"\n")
     }
 
-    /// The same with a configuration of one's own, in the daemon's TOML.
+    /// Like [`Pair::start_alphas`], with a given configuration in the daemon's TOML.
     ///
     /// # Errors
     /// Like [`Pair::start_alphas`].
@@ -93,18 +93,19 @@ impl Pair {
         Ok(daemon)
     }
 
-    /// Starts daemons that use UDP, with rules for [`SHIM_PORT`] and, at alpha, for [`LEARNED_PORT`]. The hosts must be joined before.
+    /// Starts daemons that use UDP, with rules for [`SHIM_PORT`] and, at alpha, for [`LEARNED_PORT`]. The hosts
+    /// must already be joined.
     ///
     /// # Errors
-    /// When one does not begin, or refuses a rule.
+    /// When one does not start, or rejects a rule.
     pub fn start_daemons(&self, tools: &Tools) -> Result<Daemons> {
         self.start_daemons_with(tools, "carriers = \"udp\"\nlearned_failures = 1\nlearned_hold_s = 3600\n")
     }
 
-    /// The same with a configuration of one's own, in the daemon's TOML.
+    /// Like [`Pair::start_daemons`], with a given configuration in the daemon's TOML.
     ///
     /// # Errors
-    /// When one does not begin, or refuses a rule.
+    /// When one does not start, or rejects a rule.
     pub fn start_daemons_with(&self, tools: &Tools, configuration: &str) -> Result<Daemons> {
         let alphas = Daemon::start(&self.alpha, &tools.programs, configuration)
             .context("sctpifyd does not run on alpha")?;
@@ -118,10 +119,10 @@ impl Pair {
         Ok(Daemons { alphas, betas })
     }
 
-    /// Connects from alpha again and again; how long each took, in microseconds.
+    /// Connects from alpha `count` times; returns the duration of each connect, in microseconds.
     ///
     /// # Errors
-    /// When one fails, or all take more than two minutes.
+    /// When one fails, or all take longer than two minutes.
     pub fn connect(&self, to: IpAddr, tools: &Tools, port: u16, count: u32) -> Result<Vec<f64>> {
         let mut command = self.alpha.command(&tools.bulk);
         command.args(["connect", &format!("{to}:{port}"), &count.to_string()]);
@@ -129,7 +130,7 @@ impl Pair {
         Ok(finished.stdout.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// Starts `bulk` on beta with these words; it listens when this returns.
+    /// Starts a program on beta with these arguments; it is listening on return.
     ///
     /// # Errors
     /// When it ends, or does not listen within 10 s.
@@ -139,7 +140,7 @@ impl Pair {
         self.serve_command(command)
     }
 
-    /// The same for a command of beta's.
+    /// Like [`Pair::serve`], for a command of beta.
     ///
     /// # Errors
     /// Like [`Pair::serve`].
@@ -151,7 +152,8 @@ impl Pair {
 }
 
 impl Daemons {
-    /// How many connections of alpha rode SCTP so far. A measurement that fell back to TCP must not count.
+    /// Returns the number of alpha's connections over SCTP so far. A measurement that fell back to TCP must not
+    /// count.
     ///
     /// # Errors
     /// When the daemon does not answer.
@@ -161,10 +163,11 @@ impl Daemons {
         number(&status, "connects_sctp").context("sctpify status --json tells no connects_sctp")
     }
 
-    /// How many turns of the packet loop of alpha's daemon took longer than `limit` so far. Asks for its status.
+    /// Returns the number of packet-loop turns of alpha's daemon so far that took longer than `limit`, from its
+    /// status.
     ///
     /// # Errors
-    /// When the daemon does not answer, or `limit` is no bound of its histogram.
+    /// When the daemon does not answer, or `limit` is not a bound of its histogram.
     pub fn turns_longer_than(&self, limit: Duration) -> Result<u64> {
         let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
         let mut status: Value = serde_json::from_str(&text)?;
@@ -175,15 +178,15 @@ impl Daemons {
         Ok(counts.iter().skip(bound + 1).sum())
     }
 
-    /// Changes a setting of alpha's.
+    /// Changes a setting of alpha's daemon.
     ///
     /// # Errors
-    /// When the daemon refuses.
+    /// When the daemon rejects it.
     pub fn set(&self, assignment: &str) -> Result<()> {
         self.alphas.sctpify(&["set", assignment])?.good().map(drop)
     }
 
-    /// How many connections of alpha rode an association that others share.
+    /// Returns the number of alpha's connections in a shared association.
     ///
     /// # Errors
     /// When the daemon does not answer.
@@ -193,7 +196,7 @@ impl Daemons {
         number(&status, "connects_shared").context("sctpify status --json tells no connects_shared")
     }
 
-    /// Whether both daemons have an association that connections share.
+    /// Reports whether both daemons have a shared association.
     fn have_trunk(&self) -> Result<bool> {
         let has = |daemon: &Daemon| -> Result<bool> {
             let status: Value = serde_json::from_str(&daemon.sctpify(&["status", "--json"])?.good()?.stdout)?;
@@ -202,10 +205,10 @@ impl Daemons {
         Ok(has(&self.alphas)? && has(&self.betas)?)
     }
 
-    /// Waits until both daemons have an association that connections share; their first connection makes them open it.
+    /// Waits until both daemons have a shared association; their first connection makes them open it.
     ///
     /// # Errors
-    /// When a daemon does not answer, or there is none in 10 s.
+    /// When a daemon does not answer, or there is none within 10 s.
     pub fn await_trunk(&self) -> Result<()> {
         let mut outcome = Ok(false);
         let is_up = wait_for(START_LIMIT, || {
@@ -216,7 +219,7 @@ impl Daemons {
         Ok(())
     }
 
-    /// How many connections of alpha were TCP at once, as learned.
+    /// Returns the number of alpha's connections that used TCP at once, as learned.
     ///
     /// # Errors
     /// When the daemon does not answer.
@@ -226,7 +229,7 @@ impl Daemons {
         number(&status, "connects_learned_tcp").context("sctpify status --json tells no connects_learned_tcp")
     }
 
-    /// Why connections of alpha were plain TCP lately, as its daemon tells.
+    /// Returns the reasons for alpha's recent fallbacks to plain TCP, as its daemon reports them.
     ///
     /// # Errors
     /// When the daemon does not answer.
@@ -236,14 +239,14 @@ impl Daemons {
         Ok(status["recent_fallbacks"].to_string())
     }
 
-    /// Ends both.
+    /// Shuts both down.
     pub fn stop(self) {
         self.alphas.stop();
         self.betas.stop();
     }
 }
 
-/// The first number of this name, wherever it stands.
+/// Returns the first number of this name, at any depth.
 fn number(value: &Value, name: &str) -> Option<u64> {
     match value {
         Value::Object(fields) => fields

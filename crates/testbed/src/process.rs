@@ -1,4 +1,4 @@
-//! A process of a lab: in a process group of its own, logged to files, ended by its id when dropped.
+//! A process of a lab: in its own process group, logged to files, ended by its id on drop.
 
 use crate::lab::Shared;
 use anyhow::{Context, Result, bail};
@@ -11,12 +11,12 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a wait looks.
+/// Polling interval of waits.
 const POLL: Duration = Duration::from_millis(2);
-/// How long a process may take to obey SIGTERM before it is killed.
+/// Time for a process to obey SIGTERM before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
 
-/// A running (or ended, not yet forgotten) process and its group.
+/// A process, running or ended, and its group.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -26,26 +26,26 @@ pub struct Process {
     shared: Arc<Shared>,
 }
 
-/// How a process ended, and what it printed.
+/// The end of a process, and its output.
 #[derive(Debug)]
 pub struct Finished {
     /// Its name in messages.
     pub name: String,
     /// Its exit status.
     pub status: ExitStatus,
-    /// All of its standard output, bytes that are no UTF-8 replaced.
+    /// All of its standard output, with invalid UTF-8 replaced.
     pub stdout: String,
     /// All of its standard error, likewise.
     pub stderr: String,
-    /// From start to end, as seen by polling every 2 ms.
+    /// Time from start to end, polled every 2 ms.
     pub elapsed: Duration,
 }
 
 impl Finished {
-    /// Itself when the status is 0.
+    /// Returns itself if the status is 0.
     ///
     /// # Errors
-    /// Else, with the end of what it printed.
+    /// Otherwise, with the start and end of its output.
     pub fn good(self) -> Result<Self> {
         if !self.status.success() {
             bail!("{} failed with {}: {}{}", self.name, self.status, ends(&self.stdout), ends(&self.stderr));
@@ -65,27 +65,27 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, log, started, shared: Arc::clone(shared) })
     }
 
-    /// Its process id, which is also the id of its group.
+    /// Returns its process id, which is also the id of its group.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// True until it has ended.
+    /// Returns true until it has ended.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Where its standard output goes; standard error beside it with the extension `err`.
+    /// Returns the log file of its standard output; standard error is next to it, with the extension `err`.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// What it printed on standard output so far.
+    /// Returns its standard output so far.
     pub fn stdout(&self) -> String {
         text_of(&self.log)
     }
 
-    /// What it printed on standard error so far.
+    /// Returns its standard error so far.
     pub fn stderr(&self) -> String {
         text_of(&self.log.with_extension("err"))
     }
@@ -93,7 +93,7 @@ impl Process {
     /// Waits until `condition` holds.
     ///
     /// # Errors
-    /// When the process ends first or `limit` passes, with what it printed.
+    /// When the process ends first or `limit` passes, with its output.
     pub fn wait_until(
         &mut self,
         what: &str,
@@ -118,7 +118,7 @@ impl Process {
         Ok(())
     }
 
-    /// Waits for the end, at most `limit` from now.
+    /// Waits for the end, for at most `limit` from now.
     ///
     /// # Errors
     /// When it takes longer; it is then killed.
@@ -156,9 +156,9 @@ impl Process {
         killpg(self.group(), signal).with_context(|| format!("cannot signal {}", self.name))
     }
 
-    /// Ends the group politely (SIGTERM), after 3 s by SIGKILL.
+    /// Ends the group with SIGTERM, and after 3 s with SIGKILL.
     pub fn stop(mut self) {
-        // An error means that it has ended already, which is what we want.
+        // An error means that it has already ended, as desired.
         let _ = self.signal(Signal::SIGTERM);
         let start = now();
         while self.is_running() && start.elapsed() < STOP_LIMIT {
@@ -173,14 +173,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Errors mean that the group has ended, or that the lab is being cleared up by its janitor.
+        // Errors mean that the group has ended, or that the janitor is cleaning up the lab.
         let _ = killpg(self.group(), Signal::SIGKILL);
         let _ = self.child.wait();
         let _ = self.shared.janitor.note(&format!("ended {}", self.child.id()));
     }
 }
 
-/// Waits until `condition` holds; false when `limit` passes first.
+/// Waits until `condition` holds; returns false if `limit` passes first.
 pub fn wait_for(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = now();
     while !condition() {
@@ -202,7 +202,8 @@ fn text_of(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// The first and the last lines of a program's output, for an error message: what an error says is above where it came from.
+/// Returns the first and the last lines of a program's output for an error message: an error's text precedes
+/// its context.
 fn ends(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let last = lines.len().saturating_sub(8).max(lines.len().min(4));

@@ -1,6 +1,6 @@
-//! The unmodified programs that judge transparency: nginx, OpenSSH, a static Go program, Python's asyncio.
+//! The unmodified programs of the transparency tests: nginx, OpenSSH, a static Go program, Python's asyncio.
 //!
-//! Each runs with a configuration of its own below its host's directory, never the system's.
+//! Each uses its own configuration below its host's directory, never the system's.
 
 pub mod audio;
 pub mod icecast;
@@ -17,7 +17,7 @@ pub use nginx::Nginx;
 pub use roundtrip::Roundtrip;
 pub use ssh::Sshd;
 
-/// `curl` of a URL into a file (or nowhere), with its exit status as the verdict.
+/// Returns a `curl` command for a URL into a file (or nowhere), with its exit status as the verdict.
 pub fn curl(host: &Host, url: &str, into: Option<&Path>) -> Command {
     let mut command = host.command("curl");
     command.args(["--silent", "--show-error", "--fail", "--max-time", "60", "--output"]);

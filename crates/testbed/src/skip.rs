@@ -1,15 +1,16 @@
-//! Tests that cannot run where they are, told to whoever counts: for the test harness each of them has passed.
+//! Reports tests that cannot run here to a counter, because the test harness counts them as passed.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Variable of the environment with the path of the file to which [`skip`] adds a line; nothing is counted without it.
+/// Environment variable with the path of the file to which [`skip`] appends a line; without it nothing is
+/// counted.
 pub const SKIPPED_VARIABLE: &str = "SCTPIFY_TESTS_SKIPPED";
 
-/// Tells that the running test cannot run here for want of something. The test returns then.
+/// Reports that the running test cannot run here because something is missing. The test must then return.
 ///
 /// # Panics
-/// When the file that counts cannot be written: a test that was not run would count as passed.
+/// When the counting file cannot be written: a test that did not run would count as passed.
 pub fn skip(why: &str) {
     println!("skipped: {why}");
     let Some(file) = std::env::var_os(SKIPPED_VARIABLE) else { return };

@@ -1,7 +1,7 @@
-//! What is left when the owner of a lab dies without a chance to clear up. Needs root.
+//! Cleanup after the owner of a lab dies without a chance to clean up. Needs root.
 //!
-//! The test runs itself a second time as the owner: it makes a lab with a running program, tells where, and
-//! waits to be killed.
+//! The test runs itself a second time as the owner: that one creates a lab with a running program, prints its
+//! location, and waits to be killed.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -13,7 +13,7 @@ use testbed::{Host, Lab};
 const OWNER: &str = "TESTBED_TEST_OWNER";
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Makes a lab, tells its directory, its namespace and the id of a program in it, and never returns.
+/// Creates a lab, prints its directory, its namespace and the id of a program in it, and never returns.
 fn own_a_lab() {
     let lab = Lab::new().unwrap();
     let host: Host = lab.host("alpha").unwrap();

@@ -1,16 +1,16 @@
-//! The judge is judged: a capture with planted faults, which `tshark` must find.
+//! A test of the judge: a capture with planted faults, which `tshark` must find.
 
 use std::path::Path;
 use testbed::capture::judge_file;
 
-/// CRC32c as RFC 9260 appendix A wants it, bit by bit.
+/// Computes the CRC32c of RFC 9260 appendix A, bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {
     let step = |crc: u32| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
     !bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
 }
 
-/// An Ethernet frame with one SCTP packet: a DATA chunk that says it is `chunk_length` long and carries 4
-/// bytes (so 20 is true), and a checksum in which the bits of `damage` are flipped.
+/// Builds an Ethernet frame with one SCTP packet: a DATA chunk that claims to be `chunk_length` long and
+/// carries 4 bytes (so 20 is correct), and a checksum with the bits of `damage` flipped.
 fn frame(chunk_length: u16, damage: u32) -> Vec<u8> {
     let mut sctp = vec![0x13, 0x88, 0, 80, 0, 0, 0, 7, 0, 0, 0, 0, 0, 3];
     sctp.extend(chunk_length.to_be_bytes());

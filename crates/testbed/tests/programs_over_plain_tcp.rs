@@ -1,5 +1,5 @@
-//! The harness itself, with no daemon: programs run, captures tell the truth, links die silently, and
-//! nothing is left behind. Needs root; each test makes a lab of its own.
+//! Tests of the harness itself, without a daemon: programs run, captures are accurate, links die silently, and
+//! nothing is left behind. Needs root; each test creates its own lab.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

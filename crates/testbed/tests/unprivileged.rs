@@ -1,16 +1,16 @@
-//! `sctpify run` by a user without any privilege, on a host without a daemon; the far end has one, with a rule for
+//! `sctpify run` by an unprivileged user, on a host without a daemon; the far end has one, with a rule for
 //! [`PORT`].
 //!
-//! Needs root to build the two hosts, and the programs built beside the tests or in SCTPIFY_BIN_DIR.
+//! Needs root to create the two hosts, and the programs built next to the tests or in SCTPIFY_BIN_DIR.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Finished, Host, Lab, Link, Offloads, Process, Programs};
 
-/// Connections to this port of beta ride SCTP.
+/// Port of beta whose connections use SCTP.
 const PORT: u16 = 7000;
-/// Those to this one are plain TCP.
+/// Port whose connections are plain TCP.
 const PLAIN_PORT: u16 = 7001;
 const NOBODY_LISTENS: u16 = 7002;
 const DATAGRAMS: u16 = 7003;
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A user and a group that own nothing.
 const NOBODY: &str = "65534";
 
-/// Says what it heard and from where, once a connection.
+/// Answers each connection with the number of received bytes and the client's address.
 const SERVER: &str = "
 import socket, sys
 listener = socket.create_server(('', int(sys.argv[1])))
@@ -42,7 +42,7 @@ while True:
     s.sendto(datagram.upper(), peer)
 ";
 
-/// Sends a megabyte, ends its side, prints the answer; or how connecting failed.
+/// Sends a megabyte, shuts down its sending side, prints the answer; or the connect error.
 const CLIENT: &str = "
 import errno, socket, sys
 try:
@@ -89,7 +89,7 @@ impl World {
         Self { alpha, link, betas, programs, servers, lab }
     }
 
-    /// Runs words on alpha as a user who may do nothing, and gives what they print.
+    /// Runs a command on alpha as an unprivileged user, and returns its output.
     fn run(&self, before: &[&str], words: &[&str]) -> Finished {
         let mut command = self.alpha.command("setpriv");
         command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs", "env"]);
@@ -103,7 +103,7 @@ impl World {
         self.run(&[], &["python3", "-c", program, &to, &port.to_string()]).good().unwrap().stdout
     }
 
-    /// Connections that beta took over SCTP.
+    /// Returns the number of connections that beta accepted over SCTP.
     fn accepts(&self) -> u64 {
         let told = self.betas.sctpify(&["status", "--json"]).unwrap().good().unwrap();
         let status: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
@@ -119,7 +119,7 @@ fn serve(host: &Host, program: &str, port: u16) -> Process {
     process
 }
 
-/// Copies the programs to where every user can run them.
+/// Copies the programs to a place where every user can run them.
 fn copy_for_all(lab: &Lab, programs: &Programs) -> Programs {
     let open = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -188,7 +188,7 @@ fn is_of_nobody(name: &std::ffi::OsStr) -> bool {
     name.to_string_lossy().starts_with(&format!("sctpify-run-{NOBODY}-"))
 }
 
-/// Connects to (argv[1], argv[2]) twelve times, and prints how many connections rode an association that others share.
+/// Connects to (argv[1], argv[2]) twelve times, and prints the number of connections in a shared association.
 const TWELVE: &str = "
 import json, socket, subprocess, sys, time
 for n in range(12):
@@ -212,7 +212,7 @@ fn connections_of_a_command_share_an_association() {
     assert_eq!(world.accepts(), 12);
 }
 
-/// A command's own daemon is its user's, and reads packets that anybody may send it.
+/// The daemon of a command belongs to its user, and reads packets that anybody may send to it.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn the_daemon_of_a_command_can_run_no_program_and_reach_no_other_file() {
@@ -250,7 +250,7 @@ fn a_command_can_ask_its_daemon_for_advice_and_for_packets() {
 #[ignore = "needs root: makes network namespaces"]
 fn where_user_namespaces_are_forbidden_nothing_runs_and_the_remedy_is_told() {
     let mut world = World::new();
-    // A user namespace of its own, in which no further one can be made.
+    // Its own user namespace, which allows no further one.
     let told = world.run(
         &[
             "unshare",

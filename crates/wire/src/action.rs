@@ -1,8 +1,8 @@
-//! What to do with a chunk or parameter whose type is not known (RFC 9260 sections 3.2 and 3.2.1).
+//! Treatment of a chunk or parameter of an unrecognised type (RFC 9260 sections 3.2 and 3.2.1).
 
 use crate::ChunkType;
 
-/// What the two highest bits of an unrecognised type ask of its receiver.
+/// The receiver's action by the two highest bits of an unrecognised type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum UnrecognizedAction {
     /// 00: process nothing further of this packet (chunk) or chunk (parameter), report nothing.
@@ -16,22 +16,22 @@ pub enum UnrecognizedAction {
 }
 
 impl UnrecognizedAction {
-    /// What an unrecognised chunk type asks for.
+    /// Returns the action for an unrecognised chunk type.
     pub const fn for_chunk(chunk_type: ChunkType) -> UnrecognizedAction {
         Self::from_top_bits(chunk_type.0 >> 6)
     }
 
-    /// What an unrecognised parameter type asks for.
+    /// Returns the action for an unrecognised parameter type.
     pub const fn for_parameter(ptype: u16) -> UnrecognizedAction {
         Self::from_top_bits((ptype >> 14) as u8)
     }
 
-    /// Whether processing ends here.
+    /// Reports whether processing ends here.
     pub const fn stops(self) -> bool {
         matches!(self, UnrecognizedAction::StopSilently | UnrecognizedAction::StopReport)
     }
 
-    /// Whether the sender is to be told.
+    /// Reports whether the sender is to be told.
     pub const fn reports(self) -> bool {
         matches!(self, UnrecognizedAction::StopReport | UnrecognizedAction::SkipReport)
     }

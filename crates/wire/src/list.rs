@@ -36,7 +36,7 @@ impl<'a, T: ListItem> List<'a, T> {
         bytes.len().is_multiple_of(T::LEN).then_some(List(Source::Wire(bytes)))
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         match self.0 {
             Source::Wire(bytes) => bytes.len() / T::LEN,
@@ -44,7 +44,7 @@ impl<'a, T: ListItem> List<'a, T> {
         }
     }
 
-    /// Whether there are none.
+    /// Reports whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -56,7 +56,7 @@ impl CommonHeader {
     }
 }
 
-/// How the checksum of a received packet is judged.
+/// Verdict on the checksum of a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChecksumMode {
     /// It must be the packet's CRC32c.
@@ -79,9 +79,9 @@ pub enum PacketError {
     /// The checksum does not match.
     #[error("checksum {found:#010x}, but the packet's CRC32c is {computed:#010x}")]
     Checksum {
-        /// What the packet says.
+        /// The checksum in the packet.
         found: u32,
-        /// What its octets give.
+        /// The checksum of its octets.
         computed: u32,
     },
 }
@@ -116,7 +116,7 @@ impl<'a> Packet<'a> {
         COMMON_HEADER_LEN + self.chunks.len()
     }
 
-    /// Whether it has no chunks; never true of one that was parsed.
+    /// Reports whether it has no chunks; never true of one that was parsed.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
@@ -149,7 +149,7 @@ pub struct RawChunk<'a> {
     pub chunk_type: ChunkType,
     /// Its flags octet.
     pub flags: u8,
-    /// What follows its header, without padding.
+    /// The value after its header, without padding.
     pub value: &'a [u8],
     /// Header and value, without padding: what a report of an unrecognised chunk quotes.
     pub bytes: &'a [u8],

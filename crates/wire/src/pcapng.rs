@@ -52,7 +52,7 @@ pub struct Captured<'a> {
     pub ecn: Ecn,
     /// Which way it went; none where there is no such view.
     pub direction: Option<Direction>,
-    /// What to say about it; empty for nothing.
+    /// A comment; may be empty.
     pub comment: &'a str,
     /// The packet, from the SCTP header on.
     pub packet: &'a [u8],

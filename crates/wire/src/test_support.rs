@@ -1,4 +1,4 @@
-//! What the tests of each chunk, parameter and cause share.
+//! Shared parts of the tests of chunks, parameters and causes.
 
 use crate::cause::{Cause, CauseError, Causes};
 use crate::chunk::{Chunk, ChunkError};
@@ -14,7 +14,7 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| octet(pair).expect("two hexadecimal digits")).collect()
 }
 
-/// What `write` writes.
+/// Returns the octets that `write` writes.
 pub(crate) fn octets(write: impl FnOnce(&mut Writer<'_>) -> Result<(), NoRoom>) -> Vec<u8> {
     let mut buf = vec![0xa5; 65_532];
     let mut out = Writer::new(&mut buf);

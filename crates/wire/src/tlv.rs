@@ -32,7 +32,7 @@ pub enum TlvError {
     Length {
         /// Parameter type or cause code.
         kind: u16,
-        /// What its length field says.
+        /// Its length field.
         length: u16,
         /// Octets left in the chunk from this header on.
         available: usize,
@@ -40,7 +40,7 @@ pub enum TlvError {
     /// One to three octets are left over, too few for a header.
     #[error("{count} octets left over behind the last type-length-value")]
     LeftOver {
-        /// How many.
+        /// Number of them.
         count: usize,
     },
 }
@@ -56,7 +56,7 @@ impl<'a> Tlvs<'a> {
         Tlvs { rest: bytes }
     }
 
-    /// What has not been cut yet.
+    /// Returns the rest that has not been cut yet.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -236,12 +236,12 @@ impl<'b> PacketWriter<'b> {
         self.out.len
     }
 
-    /// Whether no chunk has been written yet.
+    /// Reports whether no chunk has been written yet.
     pub fn is_empty(&self) -> bool {
         self.len() <= COMMON_HEADER_LEN
     }
 
-    /// What was written so far, common header (its checksum still zero) and padding included.
+    /// Returns the bytes written so far, with the common header (its checksum still zero) and padding.
     pub fn written(&self) -> &[u8] {
         self.out.written()
     }
@@ -266,7 +266,7 @@ impl<'b> PacketWriter<'b> {
         result
     }
 
-    /// Whether the room in front is still there.
+    /// Reports whether the room in front is still there.
     fn check_room(&self) -> Result<(), NoRoom> {
         if self.out.len + self.kept > self.out.buf.len() { Err(NoRoom) } else { Ok(()) }
     }

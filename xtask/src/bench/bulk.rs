@@ -1,8 +1,8 @@
 //! Throughput and processor time of one bulk stream: plain TCP, the shim, usrsctp.
 //!
-//! Runs are interleaved, so that a busy neighbour hurts all alike. Throughput is the receiver's, from its
-//! first to its last byte. Processor time is that of sender, receiver and both daemons as the kernel accounts
-//! it to processes; what it does in interrupts for nobody in particular is in no column.
+//! Runs are interleaved, so a busy neighbour affects all alike. Throughput is the receiver's, from its first to
+//! its last byte. Processor time is the kernel's account for sender, receiver and both daemons; interrupt work
+//! charged to no process is in no column.
 
 use super::stats::{percentile, spread};
 use anyhow::{Context, Result, ensure};
@@ -13,12 +13,13 @@ use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{Capture, DelayedLink, Lab, Link, Offloads, c_programs, cpu};
 
-/// Sizes of writes and messages, in bytes. The last one decides.
+/// Sizes of writes and messages, in bytes. The last one is judged.
 const SIZES: [usize; 2] = [1_024, 65_536];
-/// How many times usrsctp's throughput the shim must reach, offloads on.
+/// Required throughput of the shim, as a multiple of usrsctp's, with offloads.
 const USRSCTP_GOAL: f64 = 4.0;
-/// The congestion control of all programs' TCP, the local halves of the shim's connections included, where it is judged:
-/// Linux's own default, whatever this machine's is. With bbr a program sets a timer for each 64 KiB even towards the daemon.
+/// Congestion control of all programs' TCP, including the local halves of the shim's connections, in judged
+/// runs: Linux's own default, regardless of this machine's setting. With bbr a program sets a timer for each 64
+/// KiB even towards the daemon.
 const TCP_CONTROL: &str = "cubic";
 /// The links in turn.
 const ROADS: [Road; 4] = [
@@ -27,20 +28,20 @@ const ROADS: [Road; 4] = [
     Road { kind: Kind::Open(Offloads::Off), control: "bbr", tcp_goal: None },
     Road { kind: Kind::Slow, control: TCP_CONTROL, tcp_goal: None },
 ];
-/// What `linkemu` makes of a slow link.
+/// Flags of `linkemu` for a slow link.
 const SLOW: [&str; 6] = ["--rate", "100mbit", "--delay", "10ms", "--queue", "200"];
-/// Runs of each.
+/// Number of runs of each.
 const REPETITIONS: usize = 5;
-/// How long a sender sends.
+/// Sending time, in seconds.
 const SECONDS: &str = "2";
-/// How long a run may take in all: usrsctp sends what it has queued after its time is over.
+/// Limit on a run in total: usrsctp sends its queue after its time has ended.
 const LIMIT: Duration = Duration::from_secs(30);
 /// UDP port of usrsctp; 9899 is the daemons'.
 const USRSCTP_UDP_PORT: &str = "9900";
 /// SCTP port of usrsctp.
 const USRSCTP_PORT: &str = "5003";
 
-/// What carries the stream.
+/// The carrier of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
     Tcp,
@@ -57,29 +58,29 @@ struct Samples {
     cpu_s_per_gb: Vec<f64>,
 }
 
-/// A link to be measured on.
+/// A link to measure.
 struct Road {
     kind: Kind,
     control: &'static str,
-    /// How much of plain TCP's throughput the shim must reach.
+    /// Required throughput of the shim, as a share of plain TCP's.
     tcp_goal: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// As fast as the host is.
+    /// As fast as the host allows.
     Open(Offloads),
-    /// Of an uplink's rate, where the processor time is what differs.
+    /// At the rate of an uplink, where only the processor time differs.
     Slow,
 }
 
-/// A link while it is there.
+/// An existing link.
 enum Way {
     Open(Link),
     Slow(DelayedLink),
 }
 
-/// What the runs need.
+/// The environment of the runs.
 struct Bench<'a> {
     pair: Pair,
     way: Way,
@@ -88,14 +89,14 @@ struct Bench<'a> {
     usrsctp: &'a Path,
 }
 
-/// The shim's throughput as a multiple of others'.
+/// The shim's throughput as a multiple of the others'.
 #[derive(Debug, Clone, Copy)]
 struct Ratios {
     tcp: f64,
     usrsctp: f64,
 }
 
-/// Runs everything, prints the tables; whether all goals are met.
+/// Runs everything and prints the tables; returns whether all goals are met.
 pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
     let usrsctp = c_programs::build("usrsctp_bench", lab.dir(), &["usrsctp", "pthread"])?;
     let mut judged = Vec::new();
@@ -115,7 +116,8 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
 }
 
 impl Road {
-    /// Both sizes; the ratios at the last. None where the kernel lacks a control that is not judged.
+    /// Measures both sizes, and returns the ratios at the last. None if the kernel lacks a control that is not
+    /// judged.
     fn measured(&self, lab: &Lab, tools: &Tools, usrsctp: &Path, number: u8) -> Result<Option<Ratios>> {
         let pair = Pair::new(lab, &format!("-{number}"))?;
         let way = self.kind.way(lab, &pair, number, tools)?;
@@ -171,7 +173,7 @@ impl Way {
 }
 
 impl Bench<'_> {
-    /// All carriers at one size, interleaved; prints their rows.
+    /// Measures all carriers at one size, interleaved, and prints their rows.
     fn size(&self, size: usize) -> Result<Ratios> {
         let mut all = [Samples::default(), Samples::default(), Samples::default()];
         for repetition in 1..=REPETITIONS {
@@ -190,7 +192,7 @@ impl Bench<'_> {
         Ok(Ratios { tcp: medians[1] / medians[0], usrsctp: medians[1] / medians[2] })
     }
 
-    /// One run.
+    /// Measures one run.
     fn measure(&self, carrier: Carrier, size: usize, samples: &mut Samples) -> Result<()> {
         let (connects_before, cpu_before) = (self.daemons.connects_sctp()?, self.cpu()?);
         let (bytes, time) = self.stream(carrier, SECONDS, size)?;
@@ -202,14 +204,14 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Time of programs that have ended, and of the daemons so far.
+    /// Returns the processor time of ended programs, and of the daemons so far.
     fn cpu(&self) -> Result<Duration> {
         let daemons = cpu::of_processes(&self.pair.alpha, "sctpifyd")?
             + cpu::of_processes(&self.pair.beta, "sctpifyd")?;
         Ok(cpu::of_ended_children()? + daemons)
     }
 
-    /// Moves bytes for a time; gives the receiver's bytes and seconds.
+    /// Transfers bytes for a time; returns the receiver's bytes and seconds.
     fn stream(&self, carrier: Carrier, seconds: &str, size: usize) -> Result<(f64, f64)> {
         let (server, sender) = match carrier {
             Carrier::Tcp => self.tcp(TCP_PORT, seconds, size)?,
@@ -244,7 +246,7 @@ impl Bench<'_> {
         command
     }
 
-    /// Judged from outside, once: what the shim column measures is SCTP and not TCP.
+    /// Checks once, from outside, that the shim's traffic is SCTP and not TCP.
     fn ensure_shim_is_sctp(&self) -> Result<()> {
         let capture = Capture::start(&self.pair.alpha, "is-sctp", &[&self.way.link().name()])?;
         self.stream(Carrier::Shim, "0.1", 65_536)?;
@@ -259,7 +261,7 @@ impl Bench<'_> {
     }
 }
 
-/// Writes over the last line of a terminal; nothing where there is none.
+/// Overwrites the last line of a terminal; does nothing without one.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r{text:60}\r");

@@ -1,8 +1,9 @@
-//! How long the first connect() to a host without SCTP takes, before anything is learned about it; and how many fall back although
-//! the host has SCTP, because the link loses packets.
+//! Duration of the first connect() to a host without SCTP, before anything is learned about it; and the share
+//! of fallbacks although the host has SCTP, because the link loses packets.
 //!
-//! `refused`: the host answers SCTP in UDP with "port unreachable", as one without sctpify does. `silent`: a firewall drops
-//! it, so only the race timer ends the wait. (Of nine answers within a second the kernel sends six or so: its limit on ICMP.)
+//! `refused`: the host answers SCTP in UDP with "port unreachable", like one without sctpify. `silent`: a
+//! firewall drops it, so only the race timer ends the wait. (Because of its ICMP rate limit, the kernel sends
+//! about six of nine answers within a second.)
 
 use super::stats::percentile;
 use anyhow::{Context, Result, ensure};
@@ -11,18 +12,18 @@ use std::time::Duration;
 use testbed::pair::{Pair, SHIM_PORT, Tools};
 use testbed::{DelayedLink, Lab, Offloads};
 
-/// First connects of each kind: each is forgotten before the next.
+/// First connects of each kind; the destination is forgotten before each.
 const COUNT: usize = 9;
-/// The setting `race_timer_ms`: its default.
+/// The default of the setting `race_timer_ms`.
 const RACE_TIMER_MS: f64 = 250.0;
 
-/// Handshakes over the link that loses packets, one after the other.
+/// Handshakes over the lossy link, one after the other.
 const HANDSHAKES: u32 = 1_000;
-/// What it loses each way.
+/// Loss in each direction.
 const LOSS: &str = "10%";
 
-/// Percent of first contacts that fall back where each packet is lost with a chance of ten percent. Each connection has an association
-/// of its own, and nothing is learned, so that each is a first contact.
+/// Returns the percentage of first contacts that fall back when each packet is lost with a probability of ten
+/// percent. Each connection has its own association, and nothing is learned, so each is a first contact.
 pub(crate) fn lossy(lab: &Lab, tools: &Tools) -> Result<f64> {
     let pair = Pair::new(lab, "-loss")?;
     let one_way = Duration::from_millis(5);
@@ -42,7 +43,7 @@ pub(crate) fn lossy(lab: &Lab, tools: &Tools) -> Result<f64> {
     Ok(fell_back as f64 * 100.0 / f64::from(HANDSHAKES))
 }
 
-/// Measures and prints both; how much longer than the race timer the silent host takes in the median, in milliseconds.
+/// Measures and prints both; returns the silent host's median beyond the race timer, in milliseconds.
 pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
     let pair = Pair::new(lab, "-fall")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
@@ -57,7 +58,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
         }
         let mut millis = Vec::new();
         for _ in 0..COUNT {
-            // The first of all has nothing to forget.
+            // The very first one has nothing to forget.
             daemon.sctpify(&["forget", &to.to_string()])?;
             let micros = pair.connect(to, tools, SHIM_PORT, 1)?;
             millis.push(micros.first().context("no connect was timed")? / 1e3);

@@ -1,9 +1,9 @@
-//! `./x bench instructions`: what the engine's work costs in instructions, against the counts in the repository.
+//! `./x bench instructions`: the engine's cost in instructions, compared with the counts in the repository.
 //!
-//! Counts do not depend on what else the machine does, as times would: valgrind executes the same instructions in each
-//! run, and shows programs the same processor wherever it runs (with AVX2). They do depend on the compiler, which
-//! `rust-toolchain.toml` names, and a little on the C library. Each count is the difference of two runs of unequal
-//! length, so that starting and warming up cancel out. `--update` writes the counts down.
+//! Unlike times, counts do not depend on other activity of the machine: valgrind executes the same instructions
+//! in each run, and shows programs the same processor everywhere (with AVX2). They do depend on the compiler,
+//! which `rust-toolchain.toml` pins, and slightly on the C library. Each count is the difference of two runs of
+//! unequal length, which cancels start and warm-up. `--update` stores the counts.
 
 use crate::tally::Tally;
 use crate::tools::{cargo, has, root, succeeds};
@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::ScopedJoinHandle;
 
-/// Where the counts are kept, seen from the root.
+/// The file of stored counts, relative to the root.
 const KEPT_IN: &str = "crates/sctp/benches/instructions.toml";
-/// By how many per cent a count may differ from the one kept.
+/// Tolerated difference between a count and the stored one, in percent.
 const TOLERANCE: f64 = 3.0;
-/// Name of a row, how many of what it counts are done for it, and what that is. Both ends together.
+/// Name of a row, number of counted units in it, and their description. Both ends are counted together.
 const ROWS: &[(&str, u64, &str)] = &[
     ("bulk-1100", 5_000, "a packet with one message of 1,100 bytes, acknowledgements included"),
     ("bulk-65536", 5_060, "a packet of a message of 65,536 bytes, acknowledgements included"),
@@ -49,7 +49,7 @@ pub(super) fn run(words: &[String]) -> Result<Outcome> {
     Ok(if tally.failed == 0 { Outcome::Good } else { Outcome::Bad })
 }
 
-/// The comparison as a part of `./x test`; skipped, and said so, where valgrind is missing.
+/// Runs the comparison as a part of `./x test`; skipped, with a message, if valgrind is missing.
 pub(crate) fn judged() -> Result<Tally> {
     if !has("valgrind") {
         println!("test: instruction counts skipped, valgrind is not installed: run  ./x setup  as root");
@@ -58,7 +58,7 @@ pub(crate) fn judged() -> Result<Tally> {
     compared(&count_all()?, &root().join(KEPT_IN))
 }
 
-/// Counts every row, all at once: that changes no count.
+/// Counts every row, all concurrently, which does not affect the counts.
 fn count_all() -> Result<Vec<(&'static str, u64)>> {
     let program = &workloads()?;
     std::thread::scope(|scope| {
@@ -78,14 +78,14 @@ fn count_row(program: &Path, name: &'static str, count: u64) -> Result<(&'static
     Ok((name, (more - less) / count))
 }
 
-/// Builds the program that does the work; gives its path.
+/// Builds the program with the workloads, and returns its path.
 fn workloads() -> Result<PathBuf> {
     let words = ["build", "--quiet", "--release", "--package", "sctp", "--example", "workloads"];
     ensure!(succeeds(&mut cargo(&words))?, "the example `workloads` does not build");
     Ok(optimised::directory()?.join("examples/workloads"))
 }
 
-/// Instructions that one run takes.
+/// Returns the instructions of one run.
 fn instructions(program: &Path, row: &str, count: u64) -> Result<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
@@ -98,13 +98,13 @@ fn instructions(program: &Path, row: &str, count: u64) -> Result<u64> {
     total(&said).with_context(|| format!("valgrind names no total:\n{said}"))
 }
 
-/// The total in cachegrind's closing lines: `==42== I   refs:      1,234`.
+/// Extracts the total from cachegrind's closing lines: `==42== I   refs:      1,234`.
 fn total(said: &str) -> Option<u64> {
     let line = said.lines().find(|line| line.contains("refs:"))?;
     line.rsplit(':').next()?.trim().replace(',', "").parse().ok()
 }
 
-/// Prints each row; more than the tolerance away from what is kept, either way, is wrong.
+/// Prints each row; a deviation beyond the tolerance, in either direction, is a fault.
 fn compared(counts: &[(&str, u64)], path: &Path) -> Result<Tally> {
     let kept = std::fs::read_to_string(path).with_context(|| format!("cannot read {KEPT_IN}"))?;
     let mut tally = Tally::default();

@@ -1,4 +1,4 @@
-//! How long connect() takes through the shim, as plain TCP, and to a server that was learned to have no SCTP, at three
+//! Duration of connect() through the shim, with plain TCP, and to a server learned to have no SCTP, at three
 //! round-trip times.
 
 use super::stats::percentile;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use testbed::pair::{LEARNED_PORT, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{DelayedLink, Lab, Link, Offloads};
 
-/// Round-trip time in ms, and how many connections are made, one after the other.
+/// Round-trip time in ms, and number of sequential connections.
 const ROUNDS: [(u64, u32); 3] = [(0, 1_000), (20, 200), (100, 100)];
 
 /// Medians, in microseconds.
@@ -18,12 +18,12 @@ struct Row {
     shim_us: f64,
 }
 
-/// How much longer than plain TCP a connection takes in the median on the link without delay, in microseconds.
+/// Extra time of a connection compared with plain TCP, as medians on the link without delay, in microseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extra {
-    /// To a destination that was learned to have no SCTP.
+    /// To a destination learned to have no SCTP.
     pub(crate) learned_us: f64,
-    /// To one that has it.
+    /// To one with SCTP.
     pub(crate) shim_us: f64,
 }
 

@@ -1,7 +1,9 @@
-//! `./x bench linkemu`: how exact the link emulator is, judged from outside: kernels' time stamps on both sides, and iperf3.
+//! `./x bench linkemu`: accuracy of the link emulator, judged from outside: kernel time stamps on both sides,
+//! and iperf3.
 //!
-//! Two hosts with the emulator between them. The delay of each ping packet is the difference of the kernel's time stamps at the
-//! sender's and at the receiver's interface (tcpdump), so no process's own lateness is in it, but the two virtual interfaces are.
+//! Two hosts with the emulator between them. A ping packet's delay is the difference of the kernel's time
+//! stamps at the sender's and the receiver's interface (tcpdump). So it excludes the lateness of processes, but
+//! includes the two virtual interfaces.
 
 use super::stats::percentile;
 use crate::optimised;
@@ -10,31 +12,31 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testbed::{Host, Lab, Process};
 
-/// The delay each way.
+/// One-way delay.
 const ONE_WAY: Duration = Duration::from_millis(20);
-/// The goals: 99 of 100 packets are at most so much later than the delay, in microseconds.
+/// Goals for the 99th percentile of the lateness beyond the delay, in microseconds.
 const IDLE_GOAL_US: f64 = 300.0;
 const LOAD_GOAL_US: f64 = 1000.0;
-/// Rates are right to this part.
+/// Tolerance of rates, as a fraction.
 const RATE_GOAL: f64 = 0.03;
-/// Packets whose delay is measured, and the time between them in seconds.
+/// Number of measured packets, and the time between them in seconds.
 const PINGS: &str = "2000";
 const INTERVAL: &str = "0.003";
-/// What the link carries besides, under load.
+/// Additional traffic on the link, under load.
 const LOAD: [&str; 6] = ["-u", "-b", "300M", "-l", "1400", "-t"];
-/// Rates that are set, the queue for them, iperf3's seconds, and those left out at the beginning.
+/// Rates to set, the queue for each, iperf3's seconds, and the seconds omitted at the start.
 const RATES: [(f64, &str, &str, &str); 3] =
     [(1.5e6, "50", "12", "3"), (100e6, "200", "8", "2"), (1e9, "1000", "8", "2")];
-/// Payload in an IP packet of 1,500 bytes, as TCP with time stamps sends them.
+/// Payload share of a 1,500-byte IP packet of TCP with time stamps.
 const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
-/// Words for nice(1): iperf3's rate shall be the link's, not that of a busy machine.
+/// Arguments of nice(1): the link must limit iperf3's rate, not a busy machine.
 const PRIORITY: [&str; 2] = ["-n", "-19"];
 /// Beta's address.
 const TO: &str = "10.9.0.2";
-/// How long anything may take.
+/// Limit on any single step.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Measures and prints everything; whether all goals are met.
+/// Measures and prints everything; returns whether all goals are met.
 pub(crate) fn run(lab: &Lab) -> Result<bool> {
     let linkemu = optimised::linkemu()?;
     let way = Way::new(lab, &linkemu)?;
@@ -57,7 +59,7 @@ pub(crate) fn run(lab: &Lab) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Two hosts, one between them with an interface to each, and the emulator there.
+/// Two hosts, one between them with an interface to each, and the emulator on it.
 struct Way<'a> {
     alpha: Host,
     beta: Host,
@@ -68,7 +70,7 @@ struct Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    /// The interfaces are as they come: hosts hand over segments uncut.
+    /// Keeps the interfaces' defaults: hosts pass segments unsplit.
     fn new(lab: &Lab, linkemu: &'a Path) -> Result<Way<'a>> {
         let (alpha, beta, middle) = (lab.host("alpha")?, lab.host("beta")?, lab.host("middle")?);
         for (host, far, address) in [(&alpha, "left", "10.9.0.1/24"), (&beta, "right", "10.9.0.2/24")] {
@@ -87,14 +89,14 @@ impl<'a> Way<'a> {
         Ok(Way { alpha, beta, middle, linkemu, dir, link })
     }
 
-    /// Runs a command of the emulator; what it prints.
+    /// Runs a command of the emulator, and returns its output.
     fn told(&self, words: &[&str]) -> Result<String> {
         let mut command = self.middle.command(self.linkemu);
         command.arg("--dir").arg(&self.dir).args(words);
         Ok(self.middle.run("linkemu", command, LIMIT)?.good()?.stdout)
     }
 
-    /// How much later than the delay each ping arrived, in microseconds.
+    /// Returns the lateness of each ping beyond the delay, in microseconds.
     fn delay_errors(&self, lab: &Lab, load: bool) -> Result<Vec<f64>> {
         let (out, arrived) = (self.capture(lab, &self.alpha)?, self.capture(lab, &self.beta)?);
         let server = self.serve()?;
@@ -120,7 +122,7 @@ impl<'a> Way<'a> {
         Ok(delays.map(|delay| (delay - ONE_WAY.as_secs_f64()) * 1e6).collect())
     }
 
-    /// Has a host note when echo requests pass its interface.
+    /// Starts a capture of echo requests at a host's interface.
     fn capture(&self, lab: &Lab, host: &Host) -> Result<Stamps> {
         let file = lab.dir().join(format!("{}.pcap", host.name()));
         let mut command = host.command("tcpdump");
@@ -139,7 +141,7 @@ impl<'a> Way<'a> {
         Ok(server)
     }
 
-    /// What passes, in bit/s of IP packets, with a rate set.
+    /// Returns the throughput at a set rate, in bit/s of IP packets.
     fn rate(&self, rate: f64, queue: &str, words: &[&str]) -> Result<f64> {
         self.told(&["set", "x", "--rate", &format!("{rate}bit"), "--queue", queue, "--delay", "2ms"])?;
         let server = self.serve()?;
@@ -160,9 +162,9 @@ struct Stamps {
 }
 
 impl Stamps {
-    /// The requests' numbers, and when each passed, in seconds.
+    /// Returns the requests' numbers, with the time of each in seconds.
     fn stop(self) -> Result<Vec<(u16, f64)>> {
-        // tcpdump takes packets off the kernel's ring once a second.
+        // tcpdump drains the kernel's ring once a second.
         std::thread::sleep(Duration::from_millis(1500));
         self.process.stop();
         let bytes = std::fs::read(&self.file)?;
@@ -171,9 +173,9 @@ impl Stamps {
     }
 }
 
-/// Reads records of a capture file: seconds, nanoseconds, length, length on the wire, then the frame.
+/// Parses records of a capture file: seconds, nanoseconds, length, length on the wire, then the frame.
 fn stamps(mut records: &[u8]) -> Vec<(u16, f64)> {
-    /// Where an echo request's number is: Ethernet, IPv4 without options, then 6 bytes.
+    /// Offset of an echo request's number: Ethernet, IPv4 without options, then 6 bytes.
     const NUMBER: usize = 14 + 20 + 6;
     let word = |bytes: &[u8], at: usize| {
         bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_ne_bytes)

@@ -1,33 +1,33 @@
-//! A daemon with many connections: its memory with them at once, and after many one after the other; how long a question about them
-//! keeps packets waiting.
+//! A daemon with many connections: its memory with concurrent ones and after many sequential ones; and the
+//! packet delay that a query about them causes.
 
 use anyhow::{Result, ensure};
 use std::time::Duration;
 use testbed::pair::{Pair, SHIM_PORT, Tools};
 use testbed::{Lab, Link, Offloads, Process, cpu};
 
-/// Connections at once.
+/// Concurrent connections.
 const AT_ONCE: u64 = 5_000;
-/// What the daemon may take for them, in MiB.
+/// Limit on the daemon's memory for them, in MiB.
 const AT_ONCE_GOAL_MIB: f64 = 400.0;
-/// Connections one after the other in a round.
+/// Sequential connections in a round.
 const IN_A_ROW: u64 = 10_000;
-/// Rounds, of which the last is judged. The others use up the client's 28,232 ports: the daemon remembers a connection by its port
-/// for a minute after its end (TIME-WAIT), so until then its memory grows.
+/// Number of rounds; the last one is judged. The others use up the client's 28,232 ports: the daemon remembers
+/// a connection by its port for a minute after its end (TIME-WAIT), so its memory grows until then.
 const ROUNDS: usize = 4;
-/// How much more memory the last round may leave, in percent.
+/// Limit on the memory growth in the last round, in percent.
 const GROWTH_GOAL: f64 = 5.0;
-/// How long one part may take.
+/// Limit on one part.
 const LIMIT: Duration = Duration::from_secs(180);
 const DAEMON: &str = "sctpifyd";
-/// Connections that questions tell of.
+/// Connections that the queries report.
 const ASKED_ABOUT: u64 = 8_000;
-/// How often the status is asked for.
+/// Number of status queries.
 const QUESTIONS: usize = 20;
-/// How long packets may wait for one.
+/// Limit on the packet delay by a query.
 const TURN_GOAL: Duration = Duration::from_millis(1);
 
-/// Measures and prints all; whether all goals are met.
+/// Measures and prints everything; returns whether all goals are met.
 pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
     let at_once_mib = at_once(lab, tools)?;
     let growth = in_a_row(lab, tools)?;
@@ -44,7 +44,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
     Ok(at_once_mib <= AT_ONCE_GOAL_MIB && growth < GROWTH_GOAL && questions < QUESTIONS / 2)
 }
 
-/// Memory of the client's daemon, in MiB.
+/// Returns the memory of the client's daemon, in MiB.
 fn at_once(lab: &Lab, tools: &Tools) -> Result<f64> {
     let (pair, link) = joined(lab, "-many")?;
     let daemons = pair.start_daemons(tools)?;
@@ -60,7 +60,7 @@ fn at_once(lab: &Lab, tools: &Tools) -> Result<f64> {
     Ok(with)
 }
 
-/// How many of [`QUESTIONS`] keep packets waiting for longer than [`TURN_GOAL`].
+/// Returns the number of [`QUESTIONS`] that delay packets for longer than [`TURN_GOAL`].
 fn questions(lab: &Lab, tools: &Tools) -> Result<usize> {
     let (pair, link) = joined(lab, "-asked")?;
     let daemons = pair.start_daemons(tools)?;
@@ -87,7 +87,7 @@ fn hold(pair: &Pair, tools: &Tools, link: &Link, count: u64) -> Result<Process> 
     Ok(client)
 }
 
-/// How much memory the last round added, in percent.
+/// Returns the memory growth in the last round, in percent.
 fn in_a_row(lab: &Lab, tools: &Tools) -> Result<f64> {
     let (pair, link) = joined(lab, "-row")?;
     let daemons = pair.start_daemons(tools)?;

@@ -1,11 +1,13 @@
-//! How long connect() takes and what the connection then rides: SCTP first, with several race timers, beside TCP and SCTP that begin
-//! at once.
+//! Duration of connect() and the resulting transport: SCTP first, with several race timers, compared with TCP
+//! and SCTP started at once.
 //!
-//! The other host has SCTP, refuses it by ICMP, or drops it silently. Each connection is a first contact: it has an association of its
-//! own, and nothing is learned. In the last rows (`shared`) the hosts have an association already that the connection may share.
+//! The other host has SCTP, rejects it with ICMP, or drops it silently. Each connection is a first contact: it
+//! has its own association, and nothing is learned. In the last rows (`shared`) the hosts already have an
+//! association to share.
 //!
-//! *Both at once* is what a program does that opens two connections, a plain one and one that the daemon holds until its association
-//! is up, and keeps the first: no daemon can do better for a program whose kernel takes the first answer.
+//! *Both at once* stands for a program that opens two connections, a plain one and one that the daemon holds
+//! until its association is up, and keeps the first: no daemon can do better for a program whose kernel takes
+//! the first answer.
 
 use super::stats::percentile;
 use anyhow::{Context, Result, ensure};
@@ -17,15 +19,16 @@ use testbed::{Daemon, DelayedLink, Lab, Process};
 
 /// Round-trip times, in milliseconds.
 const ROUND_TRIPS_MS: [u64; 3] = [1, 20, 100];
-/// Race timers, in milliseconds. The setting has no lower value than the first.
+/// Race timers, in milliseconds. The first is the setting's minimum.
 const RACE_TIMERS_MS: [u64; 4] = [10, 50, 100, 250];
-/// The race timer of connections that race plain ones, where the other host has SCTP: they must not become plain themselves.
+/// Race timer of connections that compete with plain ones, if the other host has SCTP: they must not fall back
+/// themselves.
 const RACING_MS: u64 = 3000;
-/// The same where it has not.
+/// Race timer of competing connections, if the other host has no SCTP.
 const FALLING_BACK_MS: u64 = 250;
-/// Connections of each kind, one after the other.
+/// Number of sequential connections of each kind.
 const COUNT: u32 = 20;
-/// How long all connections of one kind may take.
+/// Limit on all connections of one kind.
 const LIMIT: Duration = Duration::from_secs(120);
 const FIRST_CONTACTS: &str = "carriers = \"udp\"\nlearn = false\nstreams = \"own\"\n";
 const SHARING: &str = "carriers = \"udp\"\nlearn = false\n";
@@ -38,11 +41,11 @@ struct World<'a> {
     to: IpAddr,
 }
 
-/// The left host's daemon at work.
+/// The left host with its running daemon.
 struct Racer<'a> {
     world: &'a World<'a>,
     daemon: &'a Daemon,
-    /// What the other host does with SCTP.
+    /// The other host's treatment of SCTP.
     peer: &'static str,
 }
 
@@ -53,7 +56,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
         let pair = Pair::new(lab, &format!("-{rtt_ms}ms"))?;
         let (one_way, number) = (Duration::from_micros(rtt_ms * 500), u8::try_from(rtt_ms)?);
         let link = DelayedLink::between(lab, &pair.alpha, &pair.beta, number, one_way, &tools.linkemu)?;
-        // Else only some of the refusals in a second are sent.
+        // Otherwise the kernel sends only some of the rejections in a second.
         pair.beta.tool("sysctl", &["-qw", "net.ipv4.icmp_ratelimit=0"])?;
         let servers =
             [TCP_PORT, SHIM_PORT].map(|port| pair.serve(&tools.bulk, &["accept", &port.to_string()]));
@@ -90,12 +93,12 @@ impl World<'_> {
         Racer { world: self, daemon, peer }
     }
 
-    /// One connection, in which addresses of the link are learned.
+    /// Makes one connection, in which the link's addresses are learned.
     fn once(&self) -> Result<()> {
         self.pair.connect(self.to, self.tools, SHIM_PORT, 1).map(drop)
     }
 
-    /// How long connections to a port take, in milliseconds.
+    /// Returns the durations of connections to a port, in milliseconds.
     fn connect(&self, port: u16) -> Result<Vec<f64>> {
         let micros = self.pair.connect(self.to, self.tools, port, COUNT)?;
         Ok(micros.iter().map(|micros| micros / 1e3).collect())
@@ -103,7 +106,8 @@ impl World<'_> {
 }
 
 impl Racer<'_> {
-    /// Plain TCP, SCTP first by each race timer, and both at once; there the daemon's connections wait so long.
+    /// Measures plain TCP, SCTP first with each race timer, and both at once; in the latter the daemon's
+    /// connections wait for `racing_ms`.
     fn first_contacts(&self, racing_ms: u64) -> Result<()> {
         self.print("TCP alone", &self.world.connect(TCP_PORT)?, 0);
         for timer_ms in RACE_TIMERS_MS {
@@ -113,12 +117,12 @@ impl Racer<'_> {
         }
         self.set(racing_ms)?;
         let (millis, won) = self.both_at_once()?;
-        // Who wins without SCTP has become plain TCP before.
+        // Without SCTP, a winner has already fallen back to plain TCP.
         self.print("both at once", &millis, if racing_ms == RACING_MS { won } else { 0 });
         Ok(())
     }
 
-    /// The same by an association that connections share.
+    /// Measures connections on a shared association.
     fn sharing(&self, daemons: &Daemons) -> Result<()> {
         let before = daemons.connects_shared()?;
         let (millis, rode) = self.sctp_first()?;
@@ -132,14 +136,15 @@ impl Racer<'_> {
         Ok(())
     }
 
-    /// Times in milliseconds, and how many connections rode SCTP.
+    /// Returns the times in milliseconds, and the number of connections over SCTP.
     fn sctp_first(&self) -> Result<(Vec<f64>, u64)> {
         let before = self.connects_sctp()?;
         let millis = self.world.connect(SHIM_PORT)?;
         Ok((millis, self.connects_sctp()? - before))
     }
 
-    /// Times of the first of two connections in milliseconds, and how often that was the daemon's.
+    /// Returns the times of the first of two connections in milliseconds, and the number of times that it was
+    /// the daemon's.
     fn both_at_once(&self) -> Result<(Vec<f64>, u64)> {
         let World { pair: Pair { alpha, .. }, tools, to, .. } = self.world;
         let mut command = alpha.command(&tools.bulk);

@@ -1,8 +1,10 @@
-//! `./x bench router`: packets that our own router passes in a second on one core, beside the kernel's forwarding of the same load.
+//! `./x bench router`: packets per second through our own router on one core, compared with the kernel's
+//! forwarding of the same load.
 //!
-//! A host between two passes small SCTP packets of many flows, in UDP, with the chunk. What arrives is counted at the far interface, and
-//! what our program takes by its processor time: the most that one core could pass is their quotient. The kernel forwards in its
-//! sender's time, so its own part is what the sender takes longer than where the host between discards.
+//! A host in the middle forwards small SCTP packets of many flows, in UDP, with the advertisement chunk.
+//! Arrivals are counted at the far interface, and our program's cost is its processor time: their quotient is
+//! the maximum rate of one core. The kernel forwards in its sender's time, so its own cost is the sender's
+//! extra time compared with a middle host that discards.
 
 use crate::optimised;
 use anyhow::{Context, Result, ensure};
@@ -10,18 +12,18 @@ use std::path::Path;
 use std::time::Duration;
 use testbed::{Host, Lab, Link, Offloads, cpu};
 
-/// What a core must be able to pass, in packets a second.
+/// Required rate of a core, in packets per second.
 const GOAL: f64 = 200_000.0;
-/// How long is sent.
+/// Sending time, in seconds.
 const SECONDS: &str = "5";
 const LIMIT: Duration = Duration::from_secs(60);
-/// Policies that are measured.
+/// Policies to measure.
 const POLICIES: [&str; 4] = ["fifo", "fq-codel", "ltf", "finish"];
-/// Where packets are sent: nobody has this address, so that beta drops what arrives.
+/// Destination of packets: nobody has this address, so beta drops the arrivals.
 const TO: &str = "10.99.0.9";
 
-/// Sends trains of 60 SCTP packets in UDP, of 64 flows in turn, with a DATA chunk of 128 bytes behind the advertisement; prints how many packets, and
-/// the processor time taken in microseconds.
+/// Sends trains of 60 SCTP packets in UDP, from 64 flows in turn, with a DATA chunk of 128 bytes after the
+/// advertisement; prints the number of packets, and the processor time in microseconds.
 const SENDER: &str = "
 import resource, socket, struct, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -40,7 +42,7 @@ used = resource.getrusage(resource.RUSAGE_SELF)
 print(sent, int((used.ru_utime + used.ru_stime) * 1e6))
 ";
 
-/// Alpha sends to beta by the middle.
+/// Alpha sends to beta through the middle.
 struct Way {
     alpha: Host,
     beta: Host,
@@ -48,16 +50,16 @@ struct Way {
     link: Link,
 }
 
-/// What became of a load.
+/// The result of a load.
 struct Passed {
-    /// Packets sent, and that arrived.
+    /// Packets sent, and packets that arrived.
     sent: f64,
     arrived: f64,
     /// Processor time of the sender, in microseconds.
     sender_us: f64,
 }
 
-/// Measures and prints everything; whether the goal is met.
+/// Measures and prints everything; returns whether the goal is met.
 pub(crate) fn run(lab: &Lab) -> Result<bool> {
     let router = optimised::router()?;
     let discarded = Way::routed(lab, 1, false)?.send()?;
@@ -93,7 +95,7 @@ impl Passed {
 }
 
 impl Way {
-    /// The kernel of the middle forwards, or discards.
+    /// Creates hosts where the kernel of the middle forwards, or discards.
     fn routed(lab: &Lab, number: u8, forwards: bool) -> Result<Way> {
         let [alpha, beta, middle] = Way::hosts(lab, number)?;
         let first = lab.join(&alpha, &middle, number, Offloads::Off)?;
@@ -104,7 +106,7 @@ impl Way {
         Ok(Way { alpha, beta, middle, link })
     }
 
-    /// Nothing passes the middle but by our program.
+    /// Creates hosts where only our program forwards through the middle.
     fn gap(lab: &Lab, number: u8) -> Result<Way> {
         let [alpha, beta, middle] = Way::hosts(lab, number)?;
         let link = testbed::delay::gap(&alpha, &beta, number, &middle)?;
@@ -117,7 +119,7 @@ impl Way {
         Ok([host("alpha")?, host("beta")?, host("middle")?])
     }
 
-    /// What arrives at beta's interface.
+    /// Returns the packets that arrived at beta's interface.
     fn arrived(&self) -> Result<f64> {
         let told = self.beta.ip(&["-s", "-j", "link", "show", &self.link.name()])?;
         let told: serde_json::Value = serde_json::from_str(&told)?;
@@ -136,7 +138,7 @@ impl Way {
         Ok(Passed { sent, arrived: self.arrived()? - before, sender_us })
     }
 
-    /// What passes by our router, and its processor time.
+    /// Returns the result through our router, and its processor time.
     fn by(&self, router: &Path, policy: &str) -> Result<(Passed, Duration)> {
         let mut command = self.middle.command(router);
         command.args(["run", "left", "right", "--rate", "unlimited", "--policy", policy, "--limit", "10000"]);

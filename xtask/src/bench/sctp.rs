@@ -1,7 +1,9 @@
-//! `./x bench sctp`: our engine as a plain SCTP program, side by side with other stacks on the same link in one run.
+//! `./x bench sctp`: our engine as a plain SCTP program, compared with other stacks on the same link in one
+//! run.
 //!
-//! Runs of the contenders are interleaved, so that a busy neighbour hurts all alike; what counts are ratios of medians.
-//! The exit status is 0 only when every goal is met. Begin with [`table::EXPERIMENTS`]: what is measured, and the goals.
+//! Runs of the contenders are interleaved, so a busy neighbour affects all alike; only ratios of medians count.
+//! The exit status is 0 only when every goal is met. Begin with [`table::EXPERIMENTS`]: the measurements and
+//! the goals.
 
 mod contender;
 mod fairness;
@@ -20,42 +22,43 @@ use testbed::pair::Pair;
 use testbed::{Lab, Link, Offloads, c_programs};
 use verdict::{Score, Verdict};
 
-/// Runs of each contender.
+/// Number of runs of each contender.
 const REPETITIONS: usize = 5;
 /// Priority of the contenders' programs.
 const NICENESS: &str = "-15";
-/// How long one run may take in all: usrsctp sends what it has queued after its time is over.
+/// Limit on one run in total: usrsctp sends its queue after its time has ended.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How much a run does.
+/// Amount of work in a run.
 #[derive(Debug, Clone, Copy)]
 struct Effort {
-    /// How long a bulk sender sends.
+    /// Sending time of a bulk sender.
     seconds: f64,
-    /// Round trips of a ping-pong.
+    /// Number of round trips of a ping-pong.
     pings: u32,
-    /// Associations or connections that are set up.
+    /// Number of associations or connections to set up.
     connects: u32,
 }
 
 const QUICK: Effort = Effort { seconds: 0.2, pings: 1_000, connects: 300 };
 const FULL: Effort = Effort { seconds: 2.0, pings: 20_000, connects: 3_000 };
 
-/// Two hosts, joined.
+/// Two joined hosts.
 struct Place {
     pair: Pair,
     link: Link,
 }
 
-/// What the runs need.
+/// The environment of the runs.
 struct Bench {
-    /// With offloads on, and off.
+    /// With offloads, and without.
     places: [Place; 2],
     programs: Programs,
     effort: Effort,
 }
 
-/// Measures everything and prints it; whether all goals are met. `words` are those behind `sctp`.
+/// Measures everything and prints it; returns whether all goals are met. `words` are the arguments after
+/// `sctp`.
 pub(crate) fn run(lab: &Lab, words: &[String]) -> Result<bool> {
     let (quick, wanted) = match words {
         [word, rest @ ..] if word == "--quick" => (true, rest),
@@ -88,15 +91,15 @@ impl Place {
     fn new(lab: &Lab, name: &str, offloads: Offloads) -> Result<Place> {
         let pair = Pair::new(lab, &format!("-{name}"))?;
         let link = lab.join(&pair.alpha, &pair.beta, 1, offloads)?;
-        // As our own flows do, whatever the host's default is.
+        // As in our own flows, regardless of the host's default.
         link.set_left_tcp_control("cubic")?;
         widen_ports(&pair)?;
         Ok(Place { pair, link })
     }
 }
 
-/// Lets programs on alpha connect from nearly all ports. Each closed connection keeps its own for a minute, the kernel
-/// prefers every other one, and the nearer that it is to the end of them the longer it looks for one.
+/// Lets programs on alpha connect from nearly all ports. Each closed connection occupies its port for a minute.
+/// The kernel prefers every other port, and its search slows down as they run out.
 fn widen_ports(pair: &Pair) -> Result<()> {
     let mut command = pair.alpha.command("sysctl");
     command.args(["-qw", "net.ipv4.ip_local_port_range=10000 65535"]);
@@ -105,7 +108,7 @@ fn widen_ports(pair: &Pair) -> Result<()> {
 }
 
 impl Bench {
-    /// All contenders in one experiment, interleaved; prints their rows.
+    /// Measures all contenders in one experiment, interleaved, and prints their rows.
     fn experiment(&self, experiment: &Experiment, score: &mut Score) -> Result<()> {
         let figures = experiment.figures.len();
         let mut samples = vec![vec![Vec::new(); experiment.contenders.len()]; figures];
@@ -126,7 +129,7 @@ impl Bench {
         Ok(())
     }
 
-    /// One run of one contender: a sample for each figure of the experiment.
+    /// Measures one run of one contender: a sample for each figure of the experiment.
     fn measure(&self, experiment: &Experiment, contender: Contender) -> Result<Vec<f64>> {
         let place = &self.places[usize::from(experiment.offloads == Offloads::Off)];
         let told = self.exchange(place, experiment, contender)?;
@@ -142,7 +145,7 @@ impl Bench {
         })
     }
 
-    /// Starts a server, runs a client to its end; what the one that measures printed.
+    /// Starts a server, runs a client to its end, and returns the output of the measuring one.
     fn exchange(&self, place: &Place, experiment: &Experiment, contender: Contender) -> Result<String> {
         let way = contender::Way { link: &place.link, carrier: experiment.carrier };
         let server = match self.programs.server(contender, experiment.job, &way) {
@@ -170,14 +173,14 @@ impl Bench {
     }
 }
 
-/// Words for nice(1): whatever else runs on the machine disturbs all contenders less.
+/// Arguments of nice(1), which reduce the influence of other programs on all contenders.
 fn preferred(program: &Path, words: Vec<String>) -> Vec<String> {
     let mut all = vec!["-n".to_owned(), NICENESS.to_owned(), program.display().to_string()];
     all.extend(words);
     all
 }
 
-/// "AMOUNT MICROSECONDS", the last line of what was told, as amount per second.
+/// Parses "AMOUNT MICROSECONDS", the last line of the output, as amount per second.
 fn rate(told: &str) -> Result<f64> {
     let line = told.lines().last().and_then(|line| line.split_once(' '));
     let (amount, micros) = line.context("nothing was told")?;
@@ -186,7 +189,7 @@ fn rate(told: &str) -> Result<f64> {
     Ok(amount * 1e6 / micros)
 }
 
-/// Writes over the last line of a terminal; nothing where there is none.
+/// Overwrites the last line of a terminal; does nothing without one.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r{text:78}\r");

@@ -1,9 +1,10 @@
-//! `./x bench sip [--quick]`: our SIP proxy beside Kamailio, on this host, with the same generator (`sctpify-ua`) and the same
-//! calls, each with one worker and bindings in memory.
+//! `./x bench sip [--quick]`: our SIP proxy compared with Kamailio, on this host, with the same generator
+//! (`sctpify-ua`) and the same calls, each with one worker and bindings in memory.
 //!
-//! A round measures every contender by each transport, one after the other: registrations of many users at once, calls one after the
-//! other in so many lanes, and calls at half of the lower rate, for the percentile of their set-up. Ratios are of one round; their
-//! medians are judged. What a contender costs is the processor time of all its processes.
+//! A round measures every contender over each transport, one after the other: concurrent registrations of many
+//! users, sequential calls in several lanes, and calls at half of the lower rate, for the percentiles of their
+//! set-up time. Ratios are within one round; their medians are judged. A contender's cost is the processor time
+//! of all its processes.
 
 mod contender;
 pub(super) mod memory;
@@ -17,25 +18,25 @@ use std::time::Duration;
 use testbed::pair::Tools;
 use testbed::{Lab, Process};
 
-/// Lanes of calls, and registrations at once.
+/// Number of lanes of calls, and of concurrent registrations.
 const AT_ONCE: &str = "16";
-/// How long one part may take.
+/// Limit on one part.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// How much is measured.
+/// Amount of measurements.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     rounds: usize,
     users: u32,
     calls: u32,
-    /// Calls at half of the rate, in seconds.
+    /// Duration of calls at half of the rate, in seconds.
     half_s: f64,
 }
 
 const FULL: Size = Size { rounds: 5, users: 20_000, calls: 5_000, half_s: 3.0 };
 const QUICK: Size = Size { rounds: 1, users: 3_000, calls: 1_000, half_s: 1.0 };
 
-/// One contender by one transport in one round.
+/// Figures of one contender over one transport in one round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     registrations_per_s: f64,
@@ -44,13 +45,13 @@ struct Figures {
     user_bytes: f64,
     calls_per_s: f64,
     call_us: f64,
-    /// Set-up at half of the lower rate, in ms.
+    /// Set-up time at half of the lower rate, in ms.
     half_p50_ms: f64,
     half_p99_ms: f64,
     failed: f64,
 }
 
-/// All contenders by one transport in one round: ours, and Kamailio where it has the transport.
+/// Figures of all contenders over one transport in one round: ours, and Kamailio's if it has the transport.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     transport: &'static str,
@@ -58,10 +59,10 @@ struct Row {
     theirs: Option<Figures>,
 }
 
-/// Measures and prints; whether all goals are met.
+/// Measures and prints; returns whether all goals are met.
 ///
 /// # Errors
-/// When a program is missing or does not begin.
+/// When a program is missing or does not start.
 pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
     let size = if is_quick { QUICK } else { FULL };
     let mut rows = Vec::new();
@@ -77,7 +78,8 @@ pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
     Ok(verdict::judge(&rows))
 }
 
-/// `lower` is a rate that all can do: of those before, then of these, too.
+/// Measures all contenders over a transport. `lower` is the lowest rate so far, which all can sustain; it is
+/// updated.
 fn measure(
     lab: &Lab,
     tools: &Tools,
@@ -110,7 +112,7 @@ fn number(told: &Value, path: &str) -> Result<f64> {
     told.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path} in {told}"))
 }
 
-/// Registers many users, then calls one of them by way of the proxy.
+/// Registers many users, then calls one of them through the proxy.
 fn at_full_rate(
     proxy: &Running,
     tools: &Tools,
@@ -137,7 +139,7 @@ fn at_full_rate(
     Ok(())
 }
 
-/// Calls at a rate, for the times of their set-up.
+/// Makes calls at a rate, to measure their set-up times.
 fn at_rate(
     proxy: &Running,
     tools: &Tools,

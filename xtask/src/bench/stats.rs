@@ -1,6 +1,6 @@
 //! Medians and percentiles of a few samples.
 
-/// The smallest sample that at least `percent` of all samples do not exceed; 0 for no samples.
+/// Returns the smallest sample that at least `percent` of all samples do not exceed; 0 for no samples.
 pub(crate) fn percentile(samples: &[f64], percent: usize) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -8,8 +8,8 @@ pub(crate) fn percentile(samples: &[f64], percent: usize) -> f64 {
     sorted.get(rank - 1).copied().unwrap_or_default()
 }
 
-/// The mean of all samples but the tenth that are least and the tenth that are greatest; 0 for no samples. Of samples in whole units it
-/// tells parts of one.
+/// Returns the mean without the smallest and the greatest tenth of the samples; 0 for no samples. With samples
+/// in whole units it resolves fractions of one.
 pub(crate) fn middle_mean(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -18,7 +18,7 @@ pub(crate) fn middle_mean(samples: &[f64]) -> f64 {
     if middle.is_empty() { 0.0 } else { middle.iter().sum::<f64>() / middle.len() as f64 }
 }
 
-/// "median (lowest-highest)".
+/// Formats "median (lowest-highest)".
 pub(crate) fn spread(samples: &[f64]) -> String {
     format!("{:.2} ({:.2}-{:.2})", percentile(samples, 50), percentile(samples, 0), percentile(samples, 100))
 }

@@ -1,9 +1,10 @@
-//! `./x bench streams`: connections that share an association, against plain TCP on the same link in the same run.
+//! `./x bench streams`: connections that share an association, compared with plain TCP on the same link in the
+//! same run.
 //!
-//! At a round trip of 50 ms: how long connect() takes from the second connection on, and how long a thousand short
-//! connections take in all. Without delay: one bulk stream on the shared association, against one on an association of
-//! its own. The exit status is 0 only when connect() takes at most [`CONNECT_GOAL`] times what TCP takes, and the
-//! thousand connections take less than TCP's.
+//! At a round trip of 50 ms: the duration of connect() from the second connection on, and the total duration of
+//! a thousand short connections. Without delay: one bulk stream on the shared association, compared with one on
+//! its own association. The exit status is 0 only when connect() takes at most [`CONNECT_GOAL`] times TCP's
+//! time, and the thousand connections take less than TCP's.
 
 use super::stats::{percentile, spread};
 use anyhow::{Context, Result, bail, ensure};
@@ -13,22 +14,22 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{DelayedLink, Lab, Offloads};
 
 const ROUND_TRIP: Duration = Duration::from_millis(50);
-/// connect() on a shared association may take so many times what plain TCP takes.
+/// Limit on connect() on a shared association, as a multiple of plain TCP's.
 const CONNECT_GOAL: f64 = 1.05;
-/// Connections whose connect() is timed, one after the other.
+/// Number of sequential connections whose connect() is timed.
 const CONNECTS: u32 = 200;
-/// Short connections, and how many of them at a time.
+/// Number of short connections, and number at a time.
 const SHORT: u32 = 1_000;
 const PARALLEL: u32 = 10;
-/// What each of them asks for, in bytes: less than TCP sends at once at first, and more. The last decides.
+/// Bytes requested by each: less than TCP's initial window, and more. The last one is judged.
 const SIZES: [u32; 3] = [100, 14_000, 65_536];
-/// Runs of the bulk stream, and how long each is, in seconds.
+/// Number of runs of the bulk stream, and their duration in seconds.
 const BULK_RUNS: usize = 5;
 const BULK_SECONDS: &str = "2";
-/// How long any of this may take.
+/// Limit on any part.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Runs everything and prints the tables; whether the goals are met.
+/// Runs everything and prints the tables; returns whether the goals are met.
 pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
     let (connect, short) = delayed(lab, tools)?;
     bulk(lab, tools)?;
@@ -38,7 +39,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
     Ok(connect <= CONNECT_GOAL && short < 1.0)
 }
 
-/// Waits until alpha's daemon has an association to share, which its first connection makes it open.
+/// Waits until alpha's daemon has a shareable association; its first connection makes it open one.
 fn warm_up(pair: &Pair, to: IpAddr, tools: &Tools, daemons: &Daemons) -> Result<()> {
     let server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
     pair.connect(to, tools, SHIM_PORT, 1)?;
@@ -46,7 +47,8 @@ fn warm_up(pair: &Pair, to: IpAddr, tools: &Tools, daemons: &Daemons) -> Result<
     daemons.await_trunk()
 }
 
-/// What was measured on the link with delay, as multiples of TCP: connect(), and the short connections of the last size.
+/// Measures on the link with delay; returns connect(), and the short connections of the last size, as multiples
+/// of TCP.
 fn delayed(lab: &Lab, tools: &Tools) -> Result<(f64, f64)> {
     let pair = Pair::new(lab, "-50ms")?;
     let delayed = DelayedLink::between(lab, &pair.alpha, &pair.beta, 50, ROUND_TRIP / 2, &tools.linkemu)?;
@@ -82,7 +84,7 @@ fn delayed(lab: &Lab, tools: &Tools) -> Result<(f64, f64)> {
     Ok((connect, short))
 }
 
-/// Seconds that the short connections took, ten at a time.
+/// Returns the seconds that the short connections took, ten at a time.
 fn fetch(pair: &Pair, to: IpAddr, tools: &Tools, port: u16, size: u32) -> Result<f64> {
     let server = pair.serve(&tools.bulk, &["give", &port.to_string()])?;
     let mut command = pair.alpha.command(&tools.bulk);
@@ -94,7 +96,7 @@ fn fetch(pair: &Pair, to: IpAddr, tools: &Tools, port: u16, size: u32) -> Result
     Ok(micros.parse::<f64>()? / 1e6)
 }
 
-/// One bulk stream, by turns as plain TCP, on an association of its own and on the shared one.
+/// Runs one bulk stream, in turn as plain TCP, on its own association and on the shared one.
 fn bulk(lab: &Lab, tools: &Tools) -> Result<()> {
     let pair = Pair::new(lab, "-bulk")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;

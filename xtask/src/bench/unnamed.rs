@@ -1,6 +1,7 @@
-//! How long connect() takes to a destination that no rule names, beside a daemon and without one.
+//! Duration of connect() to a destination without a matching rule, with a daemon and without.
 //!
-//! Client and server run on one processor: woken on another one they take half as long again, which says nothing of the daemon.
+//! Client and server run on one processor: a wakeup on another one takes half as long again, independent of the
+//! daemon.
 
 use super::stats::{middle_mean, percentile, spread};
 use anyhow::{Result, ensure};
@@ -14,21 +15,21 @@ use testbed::{Host, Lab, Offloads, cpu};
 const ROUNDS: u8 = 9;
 /// Connections of each round and kind.
 const COUNT: u32 = 5_000;
-/// How long they may take.
+/// Limit on their total time.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Until the kernel has got the names of the rules.
+/// Time until the kernel has the names of the rules.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// What a running daemon costs a connection that no rule names: the medians of all rounds.
+/// Cost of a running daemon for a connection without a matching rule: the medians of all rounds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
-    /// The time of a connect with the daemon, by that without.
+    /// The time of a connect with the daemon, divided by the time without.
     pub(crate) ratio: f64,
-    /// The daemon's processor time for each, in microseconds.
+    /// The daemon's processor time for each connect, in microseconds.
     pub(crate) cpu_us: f64,
 }
 
-/// `bulk` with these words, on the first processor alone.
+/// Returns a `bulk` command with these arguments, on the first processor only.
 fn on_one_processor(host: &Host, tools: &Tools, words: &[&str]) -> Command {
     let mut command = host.command("taskset");
     command.args(["-c", "0"]).arg(&tools.bulk).args(words);
@@ -61,7 +62,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<Cost> {
             daemon.stop();
             Ok((took, spent))
         };
-        // What comes first in a round has no advantage over all.
+        // Alternate the order, so neither side always has the advantage.
         let (without, (with, spent)) = if round % 2 == 0 {
             (connect()?, with_daemon()?)
         } else {

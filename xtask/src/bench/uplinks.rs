@@ -1,8 +1,8 @@
-//! Processor time at the rates that uplinks have, and how long a keystroke takes beside a transfer.
+//! Processor time at the rates of uplinks, and the latency of a keystroke during a transfer.
 //!
-//! One bulk stream over an emulated link of 20 ms, as plain TCP and by the daemons in turn; processor time is that of sender and
-//! receiver, from when they are connected, and of both daemons. Then 64 bytes there and back, each 50 ms, alone
-//! and beside a stream that leaves the link room: there the queue does not hide what the daemons add.
+//! One bulk stream over an emulated link of 20 ms, with plain TCP and with the daemons in turn; processor time
+//! includes sender and receiver, once connected, and both daemons. Then 64 bytes there and back every 50 ms,
+//! alone and next to a stream that leaves spare capacity: there the queue does not hide the daemons' latency.
 
 use super::stats::{percentile, spread};
 use anyhow::{Context, Result, ensure};
@@ -11,38 +11,38 @@ use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{DelayedLink, Lab, Process, cpu};
 
-/// Rates of the link in Mbit/s, and how many times TCP's processor time the daemons may take.
+/// Rates of the link in Mbit/s, and limits on the daemons' processor time as multiples of TCP's.
 const RATES: [(u32, f64); 6] = [(5, 3.0), (10, 3.0), (20, 3.0), (50, 3.0), (100, 1.2), (200, 1.2)];
-/// One way.
+/// One-way delay.
 const DELAY: &str = "10ms";
-/// The queue of the bottleneck holds as much as leaves in this time, and never less than ten packets.
+/// Queue of the bottleneck: the traffic of this time, but at least ten packets.
 const QUEUE_MS: u32 = 50;
 const QUEUE_PACKETS_MIN: u32 = 10;
 const PACKET_BITS: u32 = 12_000;
-/// Runs of each.
+/// Number of runs of each.
 const REPETITIONS: usize = 5;
-/// How long a sender sends, in seconds.
+/// Sending time, in seconds.
 const SECONDS: &str = "3";
-/// Size of its writes.
+/// Size of the writes.
 const WRITE: &str = "65536";
-/// The link on which keystrokes are measured, in Mbit/s.
+/// Rate of the link for keystrokes, in Mbit/s.
 const TYPED_RATE: u32 = 100;
-/// The stream beside them: writes of so many bytes, so many microseconds apart (10 Mbit/s).
+/// The concurrent stream: bytes per write, and microseconds between writes (10 Mbit/s).
 const STREAM: [&str; 2] = ["12500", "10000"];
-/// Its time, in seconds: longer than the keystrokes take.
+/// Its duration, in seconds: longer than the keystrokes.
 const STREAM_SECONDS: &str = "14";
-/// Keystrokes, and how many microseconds apart.
+/// Number of keystrokes, and microseconds between them.
 const KEYSTROKES: [&str; 2] = ["200", "50000"];
-/// The ports of the keystrokes beside those of the stream: plain TCP, and by a rule.
+/// Ports of the keystrokes, in addition to the stream's: plain TCP, and with a rule.
 const TYPED_PORTS: [u16; 2] = [TCP_PORT + 100, SHIM_PORT + 100];
-/// How long a run may take.
+/// Limit on a run.
 const LIMIT: Duration = Duration::from_secs(60);
 const DAEMON: &str = "sctpifyd";
 
-/// The daemons beside plain TCP.
+/// Ports of plain TCP and of the daemons.
 const PORTS: [u16; 2] = [TCP_PORT, SHIM_PORT];
 
-/// Runs everything, or some of the rates alone, and prints the tables; whether all goals are met.
+/// Runs everything, or only some of the rates, and prints the tables; returns whether all goals are met.
 pub(crate) fn run(lab: &Lab, only: &[String], tools: &Tools) -> Result<bool> {
     let is_meant = |rate: &u32| only.is_empty() || only.contains(&rate.to_string());
     let rates: Vec<(u32, f64)> = RATES.into_iter().filter(|(rate, _)| is_meant(rate)).collect();
@@ -107,7 +107,7 @@ impl<'a> Uplink<'a> {
         command
     }
 
-    /// One run of a bulk stream.
+    /// Measures one run of a bulk stream.
     fn measure(&self, port: u16, samples: &mut Samples) -> Result<()> {
         let server = self.pair.serve(&self.tools.bulk, &["receive", &port.to_string()])?;
         let (connects, daemons) = (self.daemons.connects_sctp()?, self.cpu_of_daemons()?);
@@ -130,7 +130,7 @@ impl<'a> Uplink<'a> {
         Ok(cpu::of_processes(&self.pair.alpha, DAEMON)? + cpu::of_processes(&self.pair.beta, DAEMON)?)
     }
 
-    /// Round trips of keystrokes, in microseconds.
+    /// Returns the round trips of keystrokes, in microseconds.
     fn keystrokes(&self, port: u16) -> Result<Vec<f64>> {
         let _server = self.pair.serve(&self.tools.bulk, &["echo", &port.to_string()])?;
         let [count, pause] = KEYSTROKES;
@@ -139,7 +139,7 @@ impl<'a> Uplink<'a> {
         Ok(told.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// A stream that leaves the link room, from its start to its end.
+    /// Starts a stream that leaves the link spare capacity.
     fn stream(&self, port: u16) -> Result<[Process; 2]> {
         let server = self.pair.serve(&self.tools.bulk, &["receive", &port.to_string()])?;
         let [size, pause] = STREAM;
@@ -149,17 +149,17 @@ impl<'a> Uplink<'a> {
     }
 }
 
-/// Processor time that a program tells, without its start.
+/// Returns the processor time that a program reports, without its start.
 fn cpu_told(told: &str) -> Result<Duration> {
     let micros = told.lines().find_map(|line| line.strip_prefix("processor "));
     Ok(Duration::from_micros(micros.context("a program told no processor time")?.parse()?))
 }
 
-/// Plain TCP and the shim, in turn.
+/// Measures plain TCP and the shim, in turn.
 fn at_rate(lab: &Lab, tools: &Tools, number: u8, rate: u32) -> Result<[Samples; 2]> {
     let uplink = Uplink::new(lab, tools, &format!("-{rate}mbit"), number, rate)?;
     let mut all = [Samples::default(), Samples::default()];
-    // The association that connections share is opened beside the first one.
+    // The shared association is opened during the first connection.
     uplink.measure(SHIM_PORT, &mut Samples::default())?;
     for _ in 0..REPETITIONS {
         for (port, samples) in PORTS.into_iter().zip(&mut all) {
@@ -170,7 +170,7 @@ fn at_rate(lab: &Lab, tools: &Tools, number: u8, rate: u32) -> Result<[Samples; 
     Ok(all)
 }
 
-/// Prints how long keystrokes take.
+/// Prints the latency of keystrokes.
 fn typed(lab: &Lab, tools: &Tools) -> Result<()> {
     let uplink = Uplink::new(lab, tools, "-typed", 100, TYPED_RATE)?;
     for (daemon, chain) in [(&uplink.daemons.alphas, "remote"), (&uplink.daemons.betas, "local")] {

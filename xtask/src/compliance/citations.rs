@@ -1,8 +1,9 @@
 //! Citations in the sources: `//= rfc9260#5.1-6`, or several of one RFC: `//= rfc9260#5.1-6 5.1.3-1`.
 //!
-//! A citation stands on the line that obeys, or above the function that does; one in test code says that the test would
-//! fail if the code did not obey. Test code is what lies in a `tests` folder or file, or behind `#[cfg(test)]` and `mod`.
-//! Looks at lines, not at syntax trees. The form `#section-5.1` with a quotation under it is passed over.
+//! A citation is on the line that implements the requirement, or above the function that does; in test code it
+//! claims that the test would fail if the code did not comply. Test code is in a `tests` folder or file, or
+//! after `#[cfg(test)]` and `mod`. The parser works on lines, not on syntax trees. It ignores the form
+//! `#section-5.1` with a quotation under it.
 
 use super::data::Id;
 use crate::sources::{each_file, function};
@@ -14,15 +15,15 @@ use std::collections::BTreeSet;
 pub(super) struct Citation {
     pub(super) rfc: u32,
     pub(super) id: Id,
-    /// From the workspace's root.
+    /// Path from the workspace's root.
     pub(super) path: String,
     pub(super) line: usize,
-    /// The function that it stands in or above.
+    /// The function that contains or follows it.
     pub(super) function: String,
     pub(super) is_test: bool,
 }
 
-/// What the sources say.
+/// The content of the sources.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     pub(super) citations: Vec<Citation>,
@@ -61,7 +62,7 @@ impl Sources {
     }
 }
 
-/// The numbers behind `//= rfc`.
+/// Parses the numbers after `//= rfc`.
 fn parse(text: &str) -> Result<Vec<(u32, Id)>> {
     let (rfc, ids) = text.split_once('#').context("no `#` behind the RFC's number")?;
     let rfc = rfc.parse().context("no number of an RFC")?;
@@ -69,7 +70,7 @@ fn parse(text: &str) -> Result<Vec<(u32, Id)>> {
     ids.map(|id| Ok((rfc, id.parse()?))).collect()
 }
 
-/// The function that begins right behind comments and attributes.
+/// Returns the function that directly follows comments and attributes.
 fn following<'a>(lines: &[&'a str]) -> Option<&'a str> {
     let first = lines.iter().find(|line| !line.starts_with("//") && !line.starts_with("#["))?;
     function(first)

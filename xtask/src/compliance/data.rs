@@ -1,4 +1,4 @@
-//! The requirements of one RFC, as `docs/compliance/rfcNNNN.toml` lists them.
+//! The requirements of one RFC, from `docs/compliance/rfcNNNN.toml`.
 //!
 //! ```toml
 //! rfc = 9260
@@ -10,9 +10,9 @@
 //! "6.2-3" = { level = "SHOULD", text = "...", not = "why we do otherwise" }
 //! ```
 //!
-//! An id is the section, and which of the section's sentences with such a word it is. At most one of `not` (we do
-//! otherwise, and why), `gap` (we should, and do not yet), `na` (asks nothing of an implementation like this) and `same`
-//! (says again what another one says).
+//! An id is the section, and the ordinal of the section's sentence with such a word. At most one of `not` (we
+//! deviate, with the reason), `gap` (we should comply, and do not yet), `na` (asks nothing of an implementation
+//! like this) and `same` (repeats another requirement).
 
 use super::citations::Citation;
 use anyhow::{Context, Result, bail};
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Section numbers, then the ordinal: what requirements are sorted by.
+/// Section numbers, then the ordinal: the sort order of requirements.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id {
     pub(super) section: Vec<u32>,
@@ -78,16 +78,16 @@ pub(super) struct Document {
     pub(super) requirements: BTreeMap<Id, Requirement>,
 }
 
-/// How it stands with one requirement.
+/// The status of one requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Status {
     /// Code and a test cite it.
     Tested,
     /// Only code cites it.
     Done,
-    /// We do otherwise, for a reason.
+    /// We deviate, with a reason.
     Not,
-    /// We should, and do not yet.
+    /// We should comply, and do not yet.
     Gap,
     /// It asks nothing of an implementation like this.
     NotOurs,
@@ -109,7 +109,7 @@ impl Document {
         Ok(Document { rfc, title, open: file.open, untested: file.untested, requirements })
     }
 
-    /// The requirement that an id stands for: itself, or the one that it repeats.
+    /// Resolves an id to its requirement: itself, or the one that it repeats.
     fn resolve<'a>(&'a self, id: &Id) -> Option<(Id, &'a Requirement)> {
         let requirement = self.requirements.get(id)?;
         match &requirement.same {
@@ -122,7 +122,7 @@ impl Document {
         }
     }
 
-    /// The citations of a requirement, and of the one that it repeats.
+    /// Returns the citations of a requirement, and of the one that it repeats.
     pub(super) fn citations<'a>(&self, id: &Id, all: &'a [Citation]) -> Vec<&'a Citation> {
         let target = self.resolve(id).map(|(target, _)| target);
         let is_of = |c: &&Citation| c.rfc == self.rfc && (c.id == *id || Some(&c.id) == target.as_ref());
@@ -150,7 +150,7 @@ impl Document {
         }
     }
 
-    /// Why a requirement stands as it does, where the list says so.
+    /// Returns the reason for a requirement's status, if the list gives one.
     pub(super) fn reason<'a>(&'a self, id: &Id) -> Option<&'a str> {
         let (_, requirement) = self.resolve(id)?;
         [&requirement.not, &requirement.gap, &requirement.na].into_iter().find_map(|r| r.as_deref())
@@ -160,7 +160,7 @@ impl Document {
         self.requirements.keys().filter(|id| self.status(id, all) == status).count()
     }
 
-    /// Lines that contradict themselves.
+    /// Returns the contradictory lines.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (id, r) in &self.requirements {
@@ -175,7 +175,7 @@ impl Document {
         faults
     }
 
-    /// Counts that have grown.
+    /// Returns the counts that have grown.
     pub(super) fn ratchet(&self, all: &[Citation]) -> Vec<String> {
         let mut faults = Vec::new();
         let marks = [(Status::Open, self.open, "open"), (Status::Done, self.untested, "untested")];

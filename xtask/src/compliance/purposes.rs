@@ -1,6 +1,8 @@
-//! The test purposes of ETSI TS 102 369 and the tests that serve them: `docs/compliance/etsi-ts-102-369.toml`.
+//! The test purposes of ETSI TS 102 369, with the tests that implement them:
+//! `docs/compliance/etsi-ts-102-369.toml`.
 //!
-//! Each purpose names test functions, or says why there is none. The check is that the functions exist.
+//! Each purpose names test functions, or gives the reason for having none. The check verifies that the
+//! functions exist.
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -30,7 +32,7 @@ impl Purposes {
         Ok(toml::from_str(text)?)
     }
 
-    /// Purposes without test and reason, and tests that do not exist.
+    /// Returns purposes without test or reason, and tests that do not exist.
     pub(super) fn faults(&self, functions: &BTreeSet<String>) -> Vec<String> {
         let mut faults = Vec::new();
         for (id, purpose) in &self.purposes {
@@ -56,7 +58,7 @@ impl Purposes {
         let mut out = format!("# {}\n\n{}\n\n{}.\n\n", self.title, self.source, self.summary());
         out.push_str("Written by `./x compliance`; edit the `.toml` beside it.\n\n");
         out.push_str("| purpose | what | tests, or why none |\n|---|---|---|\n");
-        // By number, not by letter.
+        // Sort numerically, not alphabetically.
         let number = |part: &str| part.parse::<u32>().unwrap_or(0);
         let key = |id: &&String| id.split('_').map(|p| (number(p), p.to_owned())).collect::<Vec<_>>();
         let mut ids: Vec<&String> = self.purposes.keys().collect();

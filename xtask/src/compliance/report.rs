@@ -1,10 +1,11 @@
-//! The tables: `docs/compliance.md` and one for each RFC. Lines name functions, not line numbers, so that they last.
+//! The tables: `docs/compliance.md` and one for each RFC. Lines name functions, not line numbers, so they stay
+//! valid.
 
 use super::citations::Citation;
 use super::data::{Document, Id, Requirement, Status};
 use std::fmt::Write;
 
-/// Every status, in the order of the columns, with its word.
+/// Every status, in column order, with its label.
 const STATUSES: &[(Status, &str)] = &[
     (Status::Tested, "done, tested"),
     (Status::Done, "done"),
@@ -18,14 +19,14 @@ fn word(status: Status) -> &'static str {
     STATUSES.iter().find(|(s, _)| *s == status).map_or("", |(_, word)| word)
 }
 
-/// One line of counts.
+/// Formats one line of counts.
 pub(super) fn summary(document: &Document, citations: &[Citation]) -> String {
     let counts: Vec<String> =
         STATUSES.iter().map(|(s, word)| format!("{} {word}", document.count(*s, citations))).collect();
     format!("rfc{}: {} requirements: {}", document.rfc, document.requirements.len(), counts.join(", "))
 }
 
-/// `docs/compliance.md`.
+/// Renders `docs/compliance.md`.
 pub(super) fn overview(documents: &[Document], citations: &[Citation]) -> String {
     let mut out = String::from(HEAD);
     let words: Vec<&str> = STATUSES.iter().map(|(_, word)| *word).collect();
@@ -40,7 +41,7 @@ pub(super) fn overview(documents: &[Document], citations: &[Citation]) -> String
         let _ = writeln!(out, "\n## {title}\n");
         let mut any = false;
         for d in documents {
-            // What only repeats another line is said once.
+            // A repetition of another line is not listed again.
             let own = d.requirements.iter().filter(|(_, r)| r.same.is_none());
             for (id, r) in own.filter(|(id, _)| d.status(id, citations) == status) {
                 let reason = d.reason(id).unwrap_or_default();
@@ -55,7 +56,7 @@ pub(super) fn overview(documents: &[Document], citations: &[Citation]) -> String
     out
 }
 
-/// The table of one RFC.
+/// Renders the table of one RFC.
 pub(super) fn table(document: &Document, citations: &[Citation]) -> String {
     let mut out = format!("# RFC {}: {}\n\n", document.rfc, document.title);
     let _ = writeln!(out, "{}.\n", summary(document, citations));
@@ -80,7 +81,7 @@ fn row(document: &Document, id: &Id, requirement: &Requirement, citations: &[Cit
     format!("| {id} | {level} | {text} | {status} | {code} | {} |", why.join("; "))
 }
 
-/// Where citations stand: file and function of code, the function's name of tests.
+/// Returns the places of citations: file and function for code, the function's name for tests.
 fn places(citations: &[&Citation], tests: bool) -> String {
     let name = |c: &&Citation| {
         let path = c.path.trim_start_matches("crates/").replace("/src/", "/").replace(".rs", "");

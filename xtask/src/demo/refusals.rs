@@ -1,4 +1,4 @@
-//! Step 5: what stays TCP, what is refused, and that the user is told why.
+//! Step 5: connections that stay TCP or are refused, and the reasons given to the user.
 
 use super::row::Row;
 use super::world::{CLOSED_PORT, FILE_BYTES, LIMIT, World};
@@ -87,7 +87,7 @@ fn explain_json(world: &World, target: &str) -> Result<serde_json::Value> {
     serde_json::from_str(&text).with_context(|| format!("sctpify explain --json printed no JSON: {text}"))
 }
 
-/// What a user is told, as notes.
+/// Adds the explanation for the user as notes.
 fn explain(world: &World, target: &str, row: &mut Row) -> Result<()> {
     let text = world.alphas.sctpify(&["explain", target])?.good()?.stdout;
     row.note(format!("alpha$ sctpify explain {target}"));

@@ -1,8 +1,8 @@
-//! One line of the demo's result: what ran, over which carrier, and whether all that was required held.
+//! One line of the demo's result: the program, its carrier, and whether all requirements held.
 
 use testbed::Seen;
 
-/// What one program's run showed.
+/// The result of one program's run.
 #[derive(Debug)]
 pub(crate) struct Row {
     step: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// A row with nothing measured and nothing wrong.
+    /// Creates a row without measurements and faults.
     pub(crate) fn new(step: &'static str, program: &str) -> Self {
         let program = program.to_owned();
         Self {
@@ -29,7 +29,7 @@ impl Row {
         }
     }
 
-    /// The row of a step that broke off.
+    /// Creates the row of an aborted step.
     pub(crate) fn broken(step: &'static str, program: &str, error: &anyhow::Error) -> Self {
         let mut row = Self::new(step, program);
         let told = format!("{error:#}");
@@ -37,7 +37,7 @@ impl Row {
         row
     }
 
-    /// Notes bytes moved and seconds taken.
+    /// Records bytes moved and seconds taken.
     pub(crate) fn measured(&mut self, bytes: u64, elapsed: std::time::Duration) {
         (self.bytes, self.seconds) = (Some(bytes), Some(elapsed.as_secs_f64()));
     }
@@ -49,12 +49,12 @@ impl Row {
         }
     }
 
-    /// Adds something worth telling that is no verdict.
+    /// Adds a remark that is not a verdict.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// Requires that the bytes went by SCTP, with no TCP packet at all and no faulty packet.
+    /// Requires that SCTP carried the bytes, with no TCP packet at all and no faulty packet.
     pub(crate) fn require_sctp(&mut self, seen: &Seen) {
         self.carrier = seen.carrier().to_owned();
         let carried = seen.sctp_ip_bytes + seen.sctp_udp_bytes;
@@ -64,7 +64,7 @@ impl Row {
         self.no_faulty(seen);
     }
 
-    /// Requires that the bytes went by TCP.
+    /// Requires that TCP carried the bytes.
     pub(crate) fn require_tcp(&mut self, seen: &Seen) {
         self.carrier = seen.carrier().to_owned();
         let least = self.bytes.unwrap_or(1);
@@ -83,12 +83,12 @@ impl Row {
         }
     }
 
-    /// True when everything required held.
+    /// Returns true if all requirements held.
     pub(crate) fn is_right(&self) -> bool {
         self.faults.is_empty()
     }
 
-    /// The result line, with notes below it.
+    /// Prints the result line, with notes below it.
     pub(crate) fn print(&self) {
         println!("   {}", self.line());
         self.notes.iter().for_each(|note| println!("       {note}"));
@@ -103,7 +103,7 @@ impl Row {
     }
 }
 
-/// The table at the end.
+/// Prints the table at the end.
 pub(crate) fn print_table(rows: &[Row]) {
     println!("\nstep program                            carrier         bytes  seconds  verdict");
     rows.iter().for_each(|row| println!("{:<4} {}", row.step, row.line()));

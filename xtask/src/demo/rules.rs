@@ -1,4 +1,4 @@
-//! Step 6: the rules used by the other steps are built by `shimrules`, and listed by it with their hits.
+//! Step 6: `shimrules` builds the rules of the other steps, and lists them with their hits.
 
 use super::row::Row;
 use super::world::{CLOSED_PORT, ROUNDTRIP_PORT, World};
@@ -10,10 +10,10 @@ const PORTS: [u16; 4] = [22, 80, ROUNDTRIP_PORT, CLOSED_PORT];
 /// The networks of path 1, where beta answers.
 const NETWORKS: [&str; 2] = ["10.77.1.0/24", "fd77:1::/64"];
 
-/// How many of alpha's rules the steps use: every port by IPv4, and nginx by IPv6.
+/// Number of alpha's rules that the steps use: every port over IPv4, and nginx over IPv6.
 const RULES_USED: usize = PORTS.len() + 1;
 
-/// Before the steps: alpha tries SCTP to these ports of beta, beta answers there.
+/// Before the steps: lets alpha try SCTP to these ports of beta, and beta answer there.
 pub(crate) fn built(world: &mut World) -> Result<Vec<Row>> {
     println!("demo: building the rules with shimrules");
     let mut row = Row::new("6", "shimrules -A");
@@ -32,7 +32,7 @@ pub(crate) fn built(world: &mut World) -> Result<Vec<Row>> {
     Ok(vec![row])
 }
 
-/// After the steps: the same rules, with hits.
+/// After the steps: lists the same rules, with hits.
 pub(crate) fn listed(world: &mut World) -> Result<Vec<Row>> {
     let mut row = Row::new("6", "shimrules -L");
     let text = world.alphas.shimrules(&["-L"])?.good()?.stdout;
@@ -53,7 +53,8 @@ pub(crate) fn listed(world: &mut World) -> Result<Vec<Row>> {
     Ok(vec![row])
 }
 
-/// The hits of every rule in the answer, wherever it stands; a default policy has no number and is no rule.
+/// Returns the hits of every rule in the answer, at any depth; a default policy has no number and is not a
+/// rule.
 fn hits(value: &Value) -> Vec<u64> {
     match value {
         Value::Array(items) => items.iter().flat_map(hits).collect(),

@@ -1,4 +1,4 @@
-//! Steps 1 to 4: unmodified programs move bytes by SCTP.
+//! Steps 1 to 4: unmodified programs transfer bytes over SCTP.
 
 use super::row::Row;
 use super::world::{FILE_BYTES, World};
@@ -11,13 +11,13 @@ use testbed::process::wait_for;
 use testbed::programs::{curl, roundtrip};
 use testbed::{Finished, Seen};
 
-/// What the roundtrip clients send, and get back.
+/// Bytes that the roundtrip clients send and get back.
 const ROUNDTRIP_BYTES: u64 = 16 << 20;
-/// What scp moves while path 1 dies: long enough to be under way when it does.
+/// Bytes that scp transfers while path 1 dies: enough that it is still running then.
 const SILENT_BYTES: u64 = 128 << 20;
-/// How long scp may take with and without path 1.
+/// Limit on scp with and without path 1.
 const SILENT_LIMIT: Duration = Duration::from_secs(30);
-/// How much has arrived when path 1 dies.
+/// Bytes that have arrived when path 1 dies.
 const SILENT_AFTER_BYTES: u64 = 8 << 20;
 
 /// Step 1.
@@ -47,7 +47,7 @@ pub(crate) fn ssh_and_scp(world: &mut World) -> Result<Vec<Row>> {
     Ok(vec![ssh_command(world)?, scp(world, "scp to beta", true)?, scp(world, "scp from beta", false)?])
 }
 
-/// SSH_CONNECTION is what the server's getpeername says; the log is what it tells its administrator.
+/// SSH_CONNECTION shows the server's getpeername; the log shows its administrator's view.
 fn ssh_command(world: &mut World) -> Result<Row> {
     let to = world.beta_v4();
     let (finished, seen) = world
@@ -134,8 +134,8 @@ pub(crate) fn silent_path(world: &mut World) -> Result<Vec<Row>> {
     Ok(vec![row])
 }
 
-/// Runs scp and silences path 1 once some bytes have arrived. Gives scp's end, the longest time without a new
-/// byte in the receiver's file, and how many bytes had arrived when path 1 was dead.
+/// Runs scp and silences path 1 once some bytes have arrived. Returns scp's end, the longest time without a new
+/// byte in the receiver's file, and the number of bytes that had arrived when path 1 was dead.
 fn scp_over_dying_path(world: &World, source: &Path, copy: &Path) -> Result<(Finished, Duration, u64)> {
     let growth = Growth::watch(copy);
     let command = world.sshd.scp_to(&world.alpha, source, world.beta_v4(), copy);
@@ -149,12 +149,12 @@ fn scp_over_dying_path(world: &World, source: &Path, copy: &Path) -> Result<(Fin
     Ok((finished, growth.longest_silence(), arrived))
 }
 
-/// alpha's address as a server at `to` must see it.
+/// Returns alpha's address as a server at `to` must see it.
 fn client_address(world: &World, to: IpAddr) -> String {
     if to.is_ipv4() { world.path1.left_v4().to_string() } else { world.path1.left_v6().to_string() }
 }
 
-/// An address as URLs want it.
+/// Formats an address for URLs.
 pub(crate) fn bracketed(address: IpAddr) -> String {
     if address.is_ipv6() { format!("[{address}]") } else { address.to_string() }
 }

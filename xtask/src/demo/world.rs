@@ -9,16 +9,16 @@ use testbed::files::{make_random, sha256};
 use testbed::programs::{Nginx, Roundtrip, Sshd};
 use testbed::{Capture, Daemon, Finished, Host, Lab, Link, Offloads, Process, Programs, Seen};
 
-/// Size of the file that curl and scp move.
+/// Size of the file that curl and scp transfer.
 pub(crate) const FILE_BYTES: u64 = 64 << 20;
 /// Port of the roundtrip server.
 pub(crate) const ROUNDTRIP_PORT: u16 = 7000;
 /// A port with a rule that enables it, where nothing listens.
 pub(crate) const CLOSED_PORT: u16 = 7001;
-/// How long one program may take.
+/// Limit on one program's run.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Everything that runs.
+/// All running parts.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) alpha: Host,
@@ -41,7 +41,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Makes hosts, links, servers and the file, then starts both daemons with an empty configuration.
+    /// Creates hosts, links, servers and the file, then starts both daemons with an empty configuration.
     pub(crate) fn new(programs: Programs) -> Result<Self> {
         let lab = Lab::new()?;
         let (alpha, beta) = (lab.host("alpha")?, lab.host("beta")?);
@@ -75,8 +75,8 @@ impl World {
         })
     }
 
-    /// Runs one program on alpha while both links are captured, waits for what closes a connection to pass
-    /// by, and has the packets judged.
+    /// Runs one program on alpha while both links are captured, waits for the packets that close a connection,
+    /// and evaluates the capture.
     pub(crate) fn observe<T>(
         &mut self,
         name: &str,
@@ -89,42 +89,42 @@ impl World {
         Ok((result, capture.judge()?))
     }
 
-    /// Runs one command on alpha to its good end.
+    /// Runs one command on alpha to its successful end.
     pub(crate) fn run(&self, name: &str, command: Command) -> Result<Finished> {
         self.alpha.run(name, command, LIMIT)?.good()
     }
 
-    /// beta's IPv4 address on path 1.
+    /// Returns beta's IPv4 address on path 1.
     pub(crate) fn beta_v4(&self) -> IpAddr {
         self.path1.right_v4().into()
     }
 
-    /// beta's IPv6 address on path 1.
+    /// Returns beta's IPv6 address on path 1.
     pub(crate) fn beta_v6(&self) -> IpAddr {
         self.path1.right_v6().into()
     }
 
-    /// The roundtrip server, by IPv4 on path 1.
+    /// Returns the roundtrip server's IPv4 address on path 1.
     pub(crate) fn roundtrip_address(&self) -> SocketAddr {
         SocketAddr::new(self.beta_v4(), ROUNDTRIP_PORT)
     }
 
-    /// The name of path 2's interface.
+    /// Returns the name of path 2's interface.
     pub(crate) fn path2_name(&self) -> String {
         self.path2.name()
     }
 
-    /// True when a file has the hash of [`World::file`].
+    /// Returns true if a file has the hash of [`World::file`].
     pub(crate) fn is_whole(&self, copy: &Path) -> Result<bool> {
         Ok(sha256(copy)? == self.hash)
     }
 
-    /// A path in the lab's directory, which both hosts see.
+    /// Returns a path in the lab's directory, which both hosts see.
     pub(crate) fn lab_file(&self, name: &str) -> PathBuf {
         self.lab.dir().join(name)
     }
 
-    /// Ends everything; gives what was left behind.
+    /// Ends everything; returns the leftovers.
     pub(crate) fn clear_up(self) -> Vec<String> {
         let Self { alphas, betas, nginx, sshd, server, lab, .. } = self;
         for daemon in [Some(alphas), betas].into_iter().flatten() {

@@ -1,20 +1,20 @@
-//! Whether what the page names exists: by the sources as text, without building anything.
+//! Checks that the names on the page exist, using the sources as text, without building anything.
 
 use super::page::Mention;
 use crate::sources::tests;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where a path may begin, from the workspace's root.
+/// Possible bases of a path, from the workspace's root.
 const BEGINNINGS: [&str; 3] = ["", "crates", "crates/testbed/tests"];
 
-/// Where the manifests of experiments lie.
+/// The folder of experiments' manifests.
 const EXPERIMENTS: &str = "crates/lab/experiments";
 
 /// The table of the daemon's settings.
 const SETTINGS: &str = "crates/rules/src/settings.rs";
 
-/// The fault of something that `page`, of this text, mentions.
+/// Returns the fault of something mentioned by `page`, which has this text.
 pub(super) fn fault(root: &Path, page: &str, text: &str, mention: &Mention) -> Option<String> {
     match mention {
         Mention::Test { file, function } => {
@@ -68,7 +68,7 @@ fn link(root: &Path, page: &str, text: &str, document: &str, heading: Option<&st
     };
     let text = match &path {
         Some(path) if !path.exists() => return Some(no_file(document)),
-        // A folder, or a file that is no text, has no headings.
+        // A folder, or a file that is not text, has no headings.
         Some(path) => fs::read_to_string(path).unwrap_or_default(),
         None => text.to_owned(),
     };
@@ -77,7 +77,7 @@ fn link(root: &Path, page: &str, text: &str, document: &str, heading: Option<&st
     (!has).then(|| format!("{name} has no heading `#{heading}`"))
 }
 
-/// The anchor of a heading: small letters, spaces as hyphens, without punctuation, as GitHub makes it.
+/// Returns the anchor of a heading as GitHub creates it: lower case, hyphens for spaces, no punctuation.
 fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));

@@ -8,25 +8,26 @@
 //! | code span of a relative path with a `/` | a file or folder |
 //! | `[text](target)` | a document, or a heading of one |
 //!
-//! Other code spans are words. Blocks of code are passed over. In a table whose header is [`COLUMNS`] each row has a verdict.
+//! Other code spans are words. Code blocks are skipped. In a table with the header [`COLUMNS`] each row has a
+//! verdict.
 
 use std::fmt::Write;
 
 /// The header of a table of items.
 const COLUMNS: [&str; 4] = ["item", "here", "shown by", "how it differs"];
 
-/// How the last cell of a row begins, in bold.
+/// The possible starts of a row's last cell, in bold.
 const VERDICTS: [&str; 6] = ["same", "more", "differs", "part", "missing", "background"];
 
-/// Verdicts of rows where there is nothing to show.
+/// Verdicts of rows without anything to show.
 const NOTHING_TO_SHOW: [&str; 2] = ["missing", "background"];
 
-/// Something that must exist.
+/// A mention of something that must exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mention {
     /// A test, by its file and its function.
     Test { file: String, function: String },
-    /// A code span with `::` that is none.
+    /// A code span with `::` that is not a test.
     NoTest(String),
     /// An experiment, and an expectation of it.
     Experiment { id: String, expectation: Option<String> },
@@ -38,12 +39,12 @@ pub(super) enum Mention {
     Link { document: String, heading: Option<String> },
 }
 
-/// The page, taken apart. Lines count from 1.
+/// The parsed page. Lines count from 1.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) mentions: Vec<(usize, Mention)>,
     pub(super) faults: Vec<(usize, String)>,
-    /// How many rows have each of [`VERDICTS`].
+    /// Number of rows for each of [`VERDICTS`].
     counts: [usize; VERDICTS.len()],
 }
 
@@ -78,7 +79,7 @@ impl Page {
         page
     }
 
-    /// One row of a table of items.
+    /// Processes one row of a table of items.
     fn take(&mut self, n: usize, cells: &[String]) {
         let [item, _, shown_by, verdict] = cells else {
             let fault = format!("a row of {} cells in a table of {}", cells.len(), COLUMNS.len());
@@ -104,7 +105,7 @@ impl Page {
         }
     }
 
-    /// How many items there are, and how many of each verdict.
+    /// Formats the number of items, and the number for each verdict.
     pub(super) fn summary(&self) -> String {
         let mut out = format!("papers: {} items:", self.counts.iter().sum::<usize>());
         for (n, (verdict, count)) in VERDICTS.iter().zip(self.counts).enumerate() {
@@ -121,7 +122,7 @@ enum Piece<'a> {
     Code(&'a str),
 }
 
-/// A line cut at its backticks; nothing if a code span does not end.
+/// Splits a line at its backticks; none if a code span is unterminated.
 fn pieces(line: &str) -> Option<Vec<Piece<'_>>> {
     let parts: Vec<&str> = line.split('`').collect();
     let piece = |(n, part)| if n % 2 == 0 { Piece::Words(part) } else { Piece::Code(part) };
@@ -133,14 +134,14 @@ fn mentions(pieces: &[Piece<'_>]) -> Vec<Mention> {
     for piece in pieces {
         match piece {
             Piece::Code(code) => mentions.extend(named(code)),
-            // The text of a link may have code in it: its target stands behind `](` all the same.
+            // A link's text may contain code: its target still follows `](`.
             Piece::Words(words) => mentions.extend(words.split("](").skip(1).filter_map(link)),
         }
     }
     mentions
 }
 
-/// The thing that a code span names.
+/// Returns the mention in a code span.
 fn named(code: &str) -> Option<Mention> {
     if code.contains("::") {
         let parts = code.split_once("::").filter(|(file, function)| {
@@ -165,7 +166,7 @@ fn named(code: &str) -> Option<Mention> {
     is_path.then(|| Mention::Path(code.to_owned()))
 }
 
-/// The target of a link, from its target on; nothing for one that leaves the project.
+/// Parses a link's text, from its target on; none if it leaves the project.
 fn link(text: &str) -> Option<Mention> {
     let target = text.split(')').next()?;
     if target.contains("://") {
@@ -175,7 +176,7 @@ fn link(text: &str) -> Option<Mention> {
     Some(Mention::Link { document: document.to_owned(), heading: heading.map(str::to_owned) })
 }
 
-/// The cells of a table's row, without the spaces around them; none for another line. `\|` and one in code part nothing.
+/// Returns the cells of a table's row, trimmed; none for another line. `\|` and pipes in code do not split.
 fn cells(pieces: &[Piece<'_>]) -> Vec<String> {
     let mut cells = vec![String::new()];
     for piece in pieces {
@@ -205,7 +206,7 @@ fn add(cells: &mut [String], text: &str) {
     }
 }
 
-/// Whether a cell belongs to the line between a table's header and its rows.
+/// Reports whether a cell belongs to the line between a table's header and its rows.
 fn is_rule(cell: &str) -> bool {
     !cell.is_empty() && cell.chars().all(|c| matches!(c, '-' | ':'))
 }

@@ -1,8 +1,9 @@
 //! One planted bug: a unified diff with a head.
 //!
-//! The head's first line says what the bug is; a line `Caught by:` names the tests that should catch it (parts of their
-//! names). Line numbers are not looked at: what a hunk removes, with its context, must stand exactly once in the file, so
-//! that the patch follows the code about and never lands in the wrong place. Begin at [`Patch::applied`].
+//! The head's first line describes the bug; a line `Caught by:` names the tests that should catch it (parts of
+//! their names). Line numbers are ignored: the lines that a hunk removes, with their context, must occur
+//! exactly once in the file. So the patch follows the code and never applies in the wrong place. Begin at
+//! [`Patch::applied`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 /// A planted bug.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Patch {
-    /// The file's name without its ending.
+    /// The file's name without its extension.
     pub(crate) name: String,
     /// Parts of the names of tests that should catch it.
     pub(crate) filters: Vec<String>,
@@ -29,7 +30,7 @@ struct Hunk {
 }
 
 impl Patch {
-    /// Reads a patch file.
+    /// Parses a patch file.
     pub(crate) fn read(path: &Path) -> Result<Patch> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -56,7 +57,7 @@ impl Patch {
         Ok(Patch { name: name.to_owned(), filters, hunks })
     }
 
-    /// The files of the tree under `root` that the bug changes, with their changed text.
+    /// Returns the files that the bug changes in the tree under `root`, with their new text.
     pub(crate) fn applied(&self, root: &Path) -> Result<BTreeMap<PathBuf, String>> {
         let mut files = BTreeMap::new();
         for hunk in &self.hunks {
@@ -73,7 +74,7 @@ impl Patch {
     }
 }
 
-/// Citations of RFCs come and go between the lines of code; patches do without them.
+/// Removes RFC citations, which come and go between lines of code; patches omit them.
 fn without_citations(text: &str) -> String {
     let is_citation =
         |line: &&str| line.trim_start().starts_with("//= ") || line.trim_start().starts_with("//# ");

@@ -1,6 +1,6 @@
 //! The scratch copy of the sources, built and tested with one bug or none.
 //!
-//! The copy keeps what did not change, so that cargo builds anew only what a bug touches. Invariant: outside of
+//! The copy keeps unchanged files untouched, so cargo rebuilds only what a bug affects. Invariant: outside of
 //! [`Tree::plant`] and [`Planted::remove`] the copy equals the sources. Begin at [`Tree::new`].
 
 use std::fmt;
@@ -17,10 +17,10 @@ use serde_json::Value;
 use super::patch::Patch;
 use crate::tools::{cargo, root};
 
-/// What cargo needs of the sources to build the engine's tests.
+/// Parts of the sources that cargo needs to build the engine's tests.
 const COPIED: &[&str] = &["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "crates", "xtask"];
 
-/// What came of a run of the engine's tests.
+/// The result of a run of the engine's tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing failed.
@@ -29,7 +29,7 @@ pub(crate) enum Verdict {
     Failed(String),
     /// The program died.
     Died(String),
-    /// It did not end in time.
+    /// It did not end within the limit.
     Endless,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Planted {
 }
 
 impl Planted {
-    /// Puts back what the bug replaced.
+    /// Restores the text that the bug replaced.
     pub(crate) fn remove(self) -> Result<()> {
         for (path, text) in &self.originals {
             fs::write(path, text).with_context(|| path.display().to_string())?;
@@ -69,7 +69,7 @@ impl Planted {
 }
 
 impl Tree {
-    /// Makes the copy under `scratch`, or brings the one there up to date.
+    /// Creates the copy under `scratch`, or updates an existing one.
     pub(crate) fn new(scratch: &Path) -> Result<Tree> {
         let sources = scratch.join("sources");
         fs::create_dir_all(&sources).with_context(|| sources.display().to_string())?;
@@ -81,7 +81,7 @@ impl Tree {
         Ok(Tree { sources, build: scratch.join("build"), _lock: lock })
     }
 
-    /// Puts the bug into the copy.
+    /// Applies the bug to the copy.
     pub(crate) fn plant(&self, patch: &Patch) -> Result<Planted> {
         let mut originals = Vec::new();
         for (path, text) in patch.applied(&self.sources)? {
@@ -91,8 +91,8 @@ impl Tree {
         Ok(Planted { originals })
     }
 
-    /// Builds the copy and runs those of the engine's tests whose names contain one of `filters`, or all, until one
-    /// fails, for at most `limit`.
+    /// Builds the copy and runs the engine's tests whose names contain one of `filters`, or all of them, until
+    /// one fails, for at most `limit`.
     pub(crate) fn judge(&self, filters: &[&str], limit: Duration) -> Result<Verdict> {
         let program = self.built()?;
         let mut child = Command::new(program)
@@ -123,14 +123,14 @@ impl Tree {
         })
     }
 
-    /// The engine's test program, built from the copy.
+    /// Returns the engine's test program, built from the copy.
     fn built(&self) -> Result<PathBuf> {
         let words = ["test", "--quiet", "--offline", "--locked", "--package", "sctp", "--test", "engine"];
         let mut command = cargo(&words);
         command.args(["--no-run", "--message-format=json-render-diagnostics"]);
         command.current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.build);
         let output = command.output().context("cannot start cargo")?;
-        // A bug may leave code unused: warnings are of interest only beside errors.
+        // A bug may leave code unused: warnings matter only together with errors.
         ensure!(output.status.success(), "it does not build:\n{}", String::from_utf8_lossy(&output.stderr));
         for line in output.stdout.split(|byte| *byte == b'\n') {
             let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };
@@ -143,11 +143,11 @@ impl Tree {
     }
 }
 
-/// What the output of a test program says.
+/// An event in the output of a test program.
 enum Seen {
-    /// This test failed; there may be more to come.
+    /// This test failed; more output may follow.
     Failure(String),
-    /// It ended; so many tests passed.
+    /// It ended, with this many passed tests.
     Ended { passed: usize },
 }
 
@@ -163,7 +163,7 @@ fn read(stdout: impl std::io::Read) -> Seen {
     Seen::Ended { passed }
 }
 
-/// Makes `to` equal to `from`, without writing what is equal already.
+/// Makes `to` equal to `from`, without rewriting equal files.
 fn mirror(from: &Path, to: &Path) -> Result<()> {
     if !from.is_dir() {
         let new = fs::read(from)?;

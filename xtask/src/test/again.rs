@@ -1,18 +1,19 @@
-//! A second attempt, alone, for tests with real packets that failed. Namespaces, guests and real time depend on what else the
-//! machine does. What passes then is told by name: a test that is named often has a fault, or finds one.
+//! A second attempt, alone, for failed tests with real packets. Namespaces, guests and real time depend on
+//! other activity of the machine. Tests that then pass are listed by name: a frequently listed test often has a
+//! fault, or reveals one.
 
 use super::run::Run;
 use crate::tally::Tally;
 use crate::tools::cargo;
 use anyhow::Result;
 
-/// More failures than this are no chance.
+/// More failures than this are not a coincidence.
 const MOST: usize = 5;
 
-/// The counts of a run of `cargo WORDS`, after each of its failed tests had its second attempt.
+/// Returns the counts of a run of `cargo WORDS`, after a second attempt for each failed test.
 pub(crate) fn judged(first: &Run, words: &[&str]) -> Result<Tally> {
     let mut tally = first.tally;
-    // A test program that died names no test that failed.
+    // A test program that died names no failed test.
     let is_all_named = first.failed.len() as u64 == tally.failed;
     if first.failed.is_empty() || first.failed.len() > MOST || !is_all_named {
         return Ok(tally);

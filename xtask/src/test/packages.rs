@@ -1,14 +1,15 @@
-//! The packages that tests need, installed while everything is built: one waits for the network, the other for the processors.
+//! The packages that tests need, installed while everything is built: one is limited by the network, the other
+//! by the processors.
 
 use crate::tools::root;
 use anyhow::{Context, Result, ensure};
 use std::process::{Child, Command, Stdio};
 
-/// `scripts/setup.sh` at work, as root; nothing otherwise.
+/// A running `scripts/setup.sh`, as root; none otherwise.
 pub(crate) struct Packages(Option<Child>);
 
 impl Packages {
-    /// Begins.
+    /// Starts the installation.
     pub(crate) fn begin() -> Result<Self> {
         let mut setup = Command::new(root().join("scripts/setup.sh"));
         setup.arg("--quiet").stdin(Stdio::null());
@@ -16,7 +17,7 @@ impl Packages {
         child.transpose().map(Self)
     }
 
-    /// Waits until all are there.
+    /// Waits until all packages are installed.
     pub(crate) fn wait(mut self) -> Result<()> {
         let Some(mut child) = self.0.take() else { return Ok(()) };
         let status = child.wait()?;
@@ -26,10 +27,10 @@ impl Packages {
 }
 
 impl Drop for Packages {
-    /// What has begun comes to its end: a package manager is not left half way.
+    /// Waits for a running installation: a package manager must not be interrupted.
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
-            // There is nobody to tell of a failure: another one comes first.
+            // A failure has no recipient here: an earlier error is already being reported.
             let _ = child.wait();
         }
     }

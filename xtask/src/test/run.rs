@@ -1,4 +1,4 @@
-//! One run of cargo's tests: shown as it comes, counted, and read for the names of what passed and failed.
+//! One run of cargo's tests: displayed live, counted, and parsed for the names of passed and failed tests.
 
 use crate::skipped::Skipped;
 use crate::tally::Tally;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-/// What a run of cargo's tests came to.
+/// The result of a run of cargo's tests.
 #[derive(Default)]
 pub(crate) struct Run {
     /// The sums of cargo's result lines; a bad exit status without a failed test counts as one failure.
@@ -19,7 +19,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Runs a command of cargo's, and shows its output as it comes.
+    /// Runs a cargo command, and displays its output live.
     pub(crate) fn of(command: &mut Command) -> Result<Self> {
         let skipped = Skipped::of(command)?;
         let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
@@ -53,7 +53,7 @@ impl Run {
     }
 }
 
-/// The test of which a line tells the end, and whether it passed.
+/// Returns the test whose end a line reports, and whether it passed.
 fn outcome(line: &str) -> Option<(&str, bool)> {
     let (name, end) = line.strip_prefix("test ")?.split_once(" ... ")?;
     match end.split([' ', ',']).next()? {

@@ -1,4 +1,5 @@
-//! The list of tests that end otherwise over SCTP, each with its reason: `tests/transparency/exceptions.toml`.
+//! The list of tests that end differently over SCTP, each with its reason:
+//! `tests/transparency/exceptions.toml`.
 
 use super::results::Results;
 use crate::tools::root;
@@ -19,13 +20,13 @@ struct Exception {
     suite: String,
     test: String,
     reason: String,
-    /// The test depends on time, and passes on some runs.
+    /// The test depends on time, and passes in some runs.
     #[serde(default)]
     passes_sometimes: bool,
 }
 
 impl Exceptions {
-    /// Reads the list; an exception without a reason is none.
+    /// Reads the list; an exception without a reason is an error.
     pub(crate) fn read() -> Result<Self> {
         let path = root().join("tests/transparency/exceptions.toml");
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -36,13 +37,14 @@ impl Exceptions {
         Ok(list)
     }
 
-    /// Why this test of this suite may end otherwise, and whether it may pass all the same.
+    /// Returns the reason why this test of this suite may end differently, and whether it may pass
+    /// nevertheless.
     pub(crate) fn reason(&self, suite: &str, test: &str) -> Option<(&str, bool)> {
         let found = self.exception.iter().find(|one| one.suite == suite && one.test == test);
         found.map(|one| (one.reason.as_str(), one.passes_sometimes))
     }
 
-    /// Tests of this suite on the list that the suite does not have.
+    /// Returns the listed tests of this suite that the suite does not have.
     pub(crate) fn unknown<'a>(
         &'a self,
         suite: &'a str,

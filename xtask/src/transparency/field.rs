@@ -1,11 +1,12 @@
-//! Where a suite runs: one host that speaks to itself, or two; with daemons or without. And what the daemons counted.
+//! The environment of a suite: one host that talks to itself, or two; with daemons or without. Also the
+//! daemons' counts.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fmt;
 use testbed::{Daemon, Host, Lab, Link, Offloads, Programs};
 
-/// All connections of the host are to ride SCTP, however long that takes on a busy machine.
+/// Makes all connections of the host use SCTP, however long that takes on a busy machine.
 const CONFIGURATION: &str = "default_local_enable = true
 default_remote_enable = true
 race_timer_ms = 3000
@@ -13,7 +14,7 @@ init_rtx_max = 12
 learn = false
 ";
 
-/// What kind of world a suite needs.
+/// The kind of world that a suite needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum World {
     /// One host; its connections to itself are carried.
@@ -22,7 +23,7 @@ pub(crate) enum World {
     Pair,
 }
 
-/// A world, set up.
+/// A world that is set up.
 pub(crate) struct Field {
     pub(crate) alpha: Host,
     /// The other host and the link to it, in a [`World::Pair`].
@@ -32,7 +33,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Without sctpify.
+    /// Creates a world without sctpify.
     pub(crate) fn plain(world: World) -> Result<Self> {
         let lab = Lab::new()?;
         let alpha = lab.host("alpha")?;
@@ -47,7 +48,7 @@ impl Field {
         Ok(Self { alpha, beta, daemons: Vec::new(), lab })
     }
 
-    /// The same, with a daemon on each host.
+    /// Creates a world with a daemon on each host.
     pub(crate) fn with_daemons(world: World, programs: &Programs) -> Result<Self> {
         let mut field = Self::plain(world)?;
         let loopback = if world == World::Alone { "loopback = true\n" } else { "" };
@@ -58,7 +59,7 @@ impl Field {
         Ok(field)
     }
 
-    /// What became of all connections, as the daemons counted them.
+    /// Returns the daemons' counts of all connections.
     pub(crate) fn rode(&self) -> Result<Rode> {
         let mut rode = Rode::default();
         for daemon in &self.daemons {
@@ -76,7 +77,7 @@ pub(crate) struct Rode {
     over_sctp: u64,
     /// To `::1`, to themselves, or sent by nobody.
     by_rule: u64,
-    /// Refused by the server's host, and then by TCP as well.
+    /// Refused by the server's host, over TCP as well.
     refused: u64,
     /// Fell back for another reason.
     strayed: u64,
@@ -96,7 +97,7 @@ impl Rode {
         self.why.extend(others.iter().map(|fallback| fallback.to_string()));
     }
 
-    /// What is wrong with the counts: too few connections over SCTP, or some that fell back though nobody refused them.
+    /// Returns the fault in the counts: too few connections over SCTP, or fallbacks without a refusal.
     pub(crate) fn fault(&self, connections_min: u64) -> Option<String> {
         if self.over_sctp < connections_min {
             return Some(format!("{} connections over SCTP, fewer than {connections_min}", self.over_sctp));

@@ -1,16 +1,16 @@
-//! What a suite's tests came to, by name, and how that is read from what suites print.
+//! The results of a suite's tests, by name, and the parsers of suites' output.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How one test ended.
+/// The outcome of one test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
     Failed,
     Skipped,
-    /// It was begun, or run the other time, and never ended.
+    /// It was started, or run the other time, and never ended.
     Missing,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Verdict {
 /// Tests by name.
 pub(crate) type Results = BTreeMap<String, Verdict>;
 
-/// Reads lines of "ok NAME", "not ok NAME" and "skip NAME"; other lines say nothing.
+/// Parses lines of "ok NAME", "not ok NAME" and "skip NAME"; ignores other lines.
 pub(crate) fn of_lines(text: &str) -> Results {
     let verdicts = [("ok ", Verdict::Passed), ("not ok ", Verdict::Failed), ("skip ", Verdict::Skipped)];
     let read = |line: &str| {
@@ -48,7 +48,7 @@ struct GoEvent {
     test: Option<String>,
 }
 
-/// Reads what `go test -json` prints. Subtests count with their tests: some have other names in each run.
+/// Parses the output of `go test -json`. Subtests count with their tests: some have other names in each run.
 pub(crate) fn of_go(text: &str) -> Results {
     let mut results = Results::new();
     for event in text.lines().filter_map(|line| serde_json::from_str::<GoEvent>(line).ok()) {

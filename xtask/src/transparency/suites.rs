@@ -1,4 +1,4 @@
-//! The suites: what they are called, where they run, what runs them.
+//! The suites: their names, worlds and commands.
 
 use super::field::{Field, World};
 use super::results::{self, Results};
@@ -7,33 +7,33 @@ use anyhow::{Context, Result, ensure};
 use std::process::Command;
 use std::time::Duration;
 
-/// How long one run of a suite may take.
+/// Limit on one run of a suite.
 const LIMIT: Duration = Duration::from_secs(600);
-/// Python's tests lie with the distribution's Python, not with others in PATH.
+/// Python's tests are with the distribution's Python, not with others in PATH.
 const PYTHON: &str = "/usr/bin/python3";
 
 /// One suite.
 pub(crate) struct Suite {
     pub(crate) name: &'static str,
     pub(crate) world: World,
-    /// Whether `./x test` runs it too.
+    /// Include it in `./x test`.
     pub(crate) is_quick: bool,
     /// Programs of scripts/packages-optional.txt that it needs.
     programs: &'static [&'static str],
-    /// Tests that pass over plain TCP at least: fewer, and the suite is not what we think.
+    /// Minimum of tests that pass over plain TCP: with fewer, the suite is not the expected one.
     pub(crate) passed_min: usize,
-    /// Connections that it makes at least.
+    /// Minimum number of connections.
     pub(crate) connections_min: u64,
     kind: Kind,
 }
 
-/// What runs a suite.
+/// The command of a suite.
 enum Kind {
-    /// `go test` with these words.
+    /// `go test` with these arguments.
     Go(&'static [&'static str]),
-    /// `python3 -m unittest` with these words.
+    /// `python3 -m unittest` with these arguments.
     Python(&'static [&'static str]),
-    /// A script of `tests/transparency`, run outside of the hosts.
+    /// A script of `tests/transparency`, run outside the hosts.
     Script(&'static str),
 }
 
@@ -227,7 +227,7 @@ pub(crate) const SUITES: &[Suite] = &[
 ];
 
 impl Suite {
-    /// The first program that it needs and this host does not have.
+    /// Returns the first program that it needs and this host lacks.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         self.programs.iter().find(|name| !has(name)).copied()
     }

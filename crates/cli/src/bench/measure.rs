@@ -12,9 +12,9 @@ use crate::commands::resolve_host;
 use crate::session::{Session, unexpected};
 use crate::{BenchArgs, CliError, show};
 
-/// How long one connect may take.
+/// Limit on one connect.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// How long the server's daemon may take to give its news of a first connection to the next: an association to share.
+/// Time for the server's daemon to pass the result of a first connection to the next: an association to share.
 const SETTLE: Duration = Duration::from_millis(500);
 const WRITE_BYTES: usize = 1 << 16;
 
@@ -78,7 +78,7 @@ fn connect(way: Way, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// How long a connect took; the server has taken the connection then.
+/// Returns the duration of a connect; the server has accepted the connection then.
 fn connect_once(way: Way, to: SocketAddr) -> io::Result<Duration> {
     let start = now();
     let mut stream = connect(way, to)?;
@@ -110,7 +110,7 @@ fn explanation(session: Session<'_>, to: SocketAddr) -> Result<Explanation, CliE
     }
 }
 
-/// What the latest connection rode, by the daemon's word.
+/// Returns the transport of the latest connection, as reported by the daemon.
 fn rode(explanation: &Explanation) -> String {
     match (explanation.past.first(), explanation.verdict) {
         (Some(PastAttempt::Sctp { .. }), _) => "SCTP".to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! The far end is a plain TCP program that its operator starts, `sctpify bench --serve`: nothing answers unless asked to, nor
 //! for longer than it was told. It listens on three ports in a row: connections to the first are for the rules to lead over
-//! SCTP, those to the second are plain TCP, those to the third MPTCP. What a connection really rode is asked of the daemon.
+//! SCTP, those to the second are plain TCP, those to the third MPTCP. The daemon reports a connection's real transport.
 //!
 //! On a connection the client says one byte: `c` is answered by one byte; `u` is followed by bytes to the end of the
 //! stream, and answered by their number, eight bytes in network order.
@@ -21,10 +21,10 @@ use crate::table::{Align, Table};
 pub(crate) use measure::run;
 pub(crate) use serve::serve;
 
-/// What a client asks for.
+/// Request of a client.
 const CONNECT: u8 = b'c';
 const UPLOAD: u8 = b'u';
-/// How long one connection may take altogether.
+/// Limit on one connection.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
 
 /// The port of a way, from the first one's number on.

@@ -174,7 +174,7 @@ fn learn(book: &mut Rulebook, value: &str) -> Response {
     Response::Done(Done::new("automatic configuration is changed"))
 }
 
-/// As of 1970. Who asks for the chain remote alone is told of something learned.
+/// As of 1970. A request for the chain remote alone gets an entry of the capability cache.
 fn rules(book: &Rulebook, chain: Option<Chain>, policy: Option<Policy>) -> RulesReport {
     let now = UnixMs::default();
     let mut table = LearnedTable::default();

@@ -31,7 +31,7 @@ impl FakeDaemon {
     }
 }
 
-/// What a command printed, and its exit status.
+/// Output of a command, and its exit status.
 struct Ran {
     out: String,
     err: String,

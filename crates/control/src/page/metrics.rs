@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct MetricsText(pub String);
 
 impl MetricsText {
-    /// What comes before the series of a family.
+    /// Writes the head of a metric family.
     pub fn head(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");

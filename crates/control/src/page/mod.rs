@@ -5,8 +5,8 @@
 //! loaded from anywhere else. Invariant: no more than [`SERVED_MAX`] requests are served at once, each within [`CLIENT_LIMIT`].
 //! Begin with [`Page::run`]; [`MetricsText`] writes numbers as Prometheus reads them.
 //!
-//! What pages of all programs have in common is served beside what each has of its own: `page.css`, and in `common.js` asking, drawing again
-//! and again, tables, lanes, and lists that are shown part by part. [`PageAnswer::html`] has the page around what is a program's own, and
+//! The parts that pages of all programs share are served beside each program's own: `page.css`, and in `common.js` asking, drawing again
+//! and again, tables, lanes, and lists that are shown part by part. [`PageAnswer::html`] makes the page around a program's own part, and
 //! names `page.js`, which that program has.
 
 mod metrics;
@@ -25,9 +25,9 @@ use request::{HEAD_MAX, Refused};
 
 /// Requests served at once at most.
 const SERVED_MAX: usize = 16;
-/// How long a browser may take to ask, or to take the answer.
+/// Limit on the time that a browser takes to send a request, or to read the answer.
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
-/// What the page may load and do: its own files, and ask its own host.
+/// Content security policy: the page may load its own files, and send requests to its own host.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
@@ -64,7 +64,7 @@ impl Page {
             let (answer, port) = (answer.clone(), self.port);
             let serve = move || {
                 let _slot = slot;
-                // Who does not ask or listen properly gets no answer.
+                // A client that sends no proper request, or does not read, gets no answer.
                 let _ = serve(&answer, names, port, stream);
             };
             // Without a thread the request is dropped, and its slot with it.
@@ -82,14 +82,14 @@ impl Drop for Slot {
     }
 }
 
-/// What is sent back.
+/// A response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PageAnswer {
     /// HTTP's status code and reason.
     pub status: &'static str,
     /// The Content-Type.
     pub kind: &'static str,
-    /// What is shown.
+    /// The contents.
     pub body: Vec<u8>,
 }
 
@@ -153,7 +153,7 @@ fn serve(
     stream.write_all(&body)
 }
 
-/// What all pages load.
+/// Returns a file that all pages load.
 fn common(path: &str) -> Option<PageAnswer> {
     Some(match path {
         "/page.css" => PageAnswer::css(include_str!("page.css")),
@@ -162,7 +162,7 @@ fn common(path: &str) -> Option<PageAnswer> {
     })
 }
 
-/// What comes before the empty line, or as much as is read at most.
+/// Reads the head of a request, to the empty line or to the limit.
 fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut piece = [0; 1024];

@@ -34,7 +34,7 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageRequest<'a> {
     path: &'a str,
@@ -42,7 +42,7 @@ pub struct PageRequest<'a> {
 }
 
 impl<'a> PageRequest<'a> {
-    /// What a head asks for, if it may be answered by the page on `port`.
+    /// Parses the head of a request, if the page on `port` may answer it.
     pub(super) fn read(head: &'a [u8], port: u16) -> Result<PageRequest<'a>, Refused> {
         let target = target(head, port)?;
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -54,7 +54,7 @@ impl<'a> PageRequest<'a> {
         self.path
     }
 
-    /// What the query says of `name` first (`?name=value&...`), if it says anything.
+    /// Returns the first value of `name` in the query (`?name=value&...`), if there is one.
     pub fn value(&self, name: &str) -> Option<String> {
         let mut pairs = form_urlencoded::parse(self.query.as_bytes());
         let (_, value) = pairs.find(|(known, _)| known == name)?;

@@ -109,7 +109,7 @@ impl Stack for Dcsctp {
         self.tick(now);
         self.socket.close();
         self.work();
-        // dcSCTP calls its own abort a close without error.
+        // dcSCTP reports its own abort as a close without error.
         self.end = End::Broken;
     }
 

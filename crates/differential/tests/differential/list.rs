@@ -1,17 +1,18 @@
-//! `docs/differences.md`: rows of a table, each a scenario, the other engine's role, the outcome, and the reason.
+//! The table in `docs/differences.md`: each row has a scenario, the other engine's role, the outcome, and the
+//! reason.
 
 use std::path::Path;
 
-/// An outcome that is not ours.
+/// An outcome different from ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) scenario: String,
-    /// The other engine and what it does: `dcsctp opens`.
+    /// The other engine and its role: `dcsctp opens`.
     pub(crate) role: String,
     pub(crate) outcome: String,
 }
 
-/// Reads the table. Every row must say why, and cite an RFC.
+/// Reads the table. Every row must have a reason, and cite an RFC.
 pub(crate) fn listed() -> Vec<Difference> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/differences.md");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -1,7 +1,8 @@
 //! The same scenarios with our engine at one end and another at the other, in both roles.
 //!
-//! Engines of others cannot be seeded (but dcSCTP), so outcomes are compared, not packets. A difference fails unless
-//! `docs/differences.md` lists it; one that is listed and does not show fails too. Begin at `scenarios::SCENARIOS`.
+//! Other engines cannot be seeded (except dcSCTP), so outcomes are compared, not packets. A difference fails
+//! unless `docs/differences.md` lists it; a listed one that does not occur fails as well. Begin at
+//! `scenarios::SCENARIOS`.
 
 mod dcsctp_stack;
 mod list;
@@ -22,7 +23,7 @@ fn ours_with_ours_comes_to_what_each_scenario_says() {
     }
 }
 
-/// The scenarios with `other` at one end that come to something else than ours with ours.
+/// Returns the scenarios with `other` at one end whose outcome differs from ours with ours.
 fn differences(other: Who) -> Vec<Difference> {
     let mut found = Vec::new();
     for scenario in SCENARIOS.iter().filter(|s| s.others.contains(&other)) {

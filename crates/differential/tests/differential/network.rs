@@ -1,4 +1,5 @@
-//! Two engines and the way between them, in virtual time: losses, copies, delays, damage, all by a seed or by a filter.
+//! Two engines and the network between them, in virtual time: loss, duplication, delay, damage, from a seed or
+//! a filter.
 //!
 //! Invariant: the same engines, seed and calls give the same faults. Begin at [`Network::run_until`].
 
@@ -7,16 +8,16 @@ use std::time::Duration;
 
 use crate::stack::{Effort, End, Features, Message, Now, Stack, Who};
 
-/// One way, in milliseconds.
+/// One-way delay.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// Rounds at one moment after which time would stand still.
+/// Rounds at one moment beyond which virtual time counts as stuck.
 const ROUNDS_AT_ONCE: usize = 100_000;
 
-/// What becomes of packets.
+/// Fault rates of packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// Of a thousand packets.
+    /// Per thousand packets.
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
     pub(crate) late: u64,
@@ -26,10 +27,10 @@ pub(crate) struct Faults {
 /// One end: an engine and the program that uses it.
 pub(crate) struct Side {
     pub(crate) stack: Box<dyn Stack>,
-    /// What is still to be handed over.
+    /// Messages still to be sent.
     pub(crate) outgoing: VecDeque<Message>,
     pub(crate) handed_over: usize,
-    /// What came, by stream.
+    /// Received messages, by stream.
     pub(crate) received: BTreeMap<u16, Vec<Vec<u8>>>,
     pub(crate) reads: bool,
 }
@@ -44,7 +45,7 @@ pub(crate) struct Network {
     sequence: u64,
     faults: Faults,
     random: u64,
-    /// Whether a packet of this side passes.
+    /// Decides whether a packet from this side passes.
     filter: Option<Filter>,
 }
 
@@ -61,17 +62,17 @@ impl Network {
         self.faults = faults;
     }
 
-    /// Packets of which `passes` says no are lost; it is told who sent them.
+    /// Drops packets for which `passes` returns false; its first argument is the sender.
     pub(crate) fn set_filter(&mut self, passes: impl FnMut(usize, &[u8]) -> bool + 'static) {
         self.filter = Some(Box::new(passes));
     }
 
-    /// In place of the engine of `side` comes another, which knows nothing.
+    /// Replaces the engine of `side` by another one without state.
     pub(crate) fn replace(&mut self, side: usize, stack: Box<dyn Stack>) {
         self.sides[side] = Side::new(stack);
     }
 
-    /// Lets time pass until `done` holds (true), or for as long as `limit` (false).
+    /// Runs until `done` holds (true), or for `limit` (false).
     pub(crate) fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&[Side; 2]) -> bool) -> bool {
         let end = self.now + limit;
         let mut rounds = 0;
@@ -101,13 +102,13 @@ impl Network {
         self.run_until(duration, |_| false);
     }
 
-    /// Both ends up.
+    /// Opens the association; returns true once both ends are up.
     pub(crate) fn open(&mut self) -> bool {
         self.sides[0].stack.connect(self.now);
         self.run_until(Duration::from_mins(5), |sides| sides.iter().all(|s| s.stack.end() == End::Up))
     }
 
-    /// Both ends over.
+    /// Runs until both ends have ended.
     pub(crate) fn run_to_end(&mut self) -> bool {
         let over = |s: &Side| matches!(s.stack.end(), End::Graceful | End::Broken);
         self.run_until(Duration::from_mins(20), |sides| sides.iter().all(over))
@@ -129,7 +130,7 @@ impl Network {
         }
     }
 
-    /// The programs read and write, and the engines send, until nobody has more to do.
+    /// Lets the programs read and write, and the engines send, until nothing is left to do.
     fn work(&mut self) {
         for from in 0..2 {
             self.sides[from].work(self.now);
@@ -161,7 +162,7 @@ impl Network {
         per_mille > 0 && self.draw() % 1000 < per_mille
     }
 
-    /// xorshift64*.
+    /// Draws a random number (xorshift64*).
     fn draw(&mut self) -> u64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
@@ -195,7 +196,7 @@ impl Side {
     }
 }
 
-/// `count` messages of `length` bytes on `streams` streams in turn; each has its number in front.
+/// Returns `count` messages of `length` bytes on `streams` streams in turn; each starts with its number.
 pub(crate) fn messages(count: usize, length: usize, streams: u16) -> Vec<Message> {
     let numbers = (0..streams).cycle().zip(0u32..).take(count);
     let message = |(stream, number): (u16, u32)| {

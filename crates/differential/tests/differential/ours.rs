@@ -20,7 +20,7 @@ pub(crate) struct Ours {
     config: AssociationConfig,
     id: Option<AssociationId>,
     end: End,
-    /// Messages that came in part, by stream and order.
+    /// Partly received messages, by stream and order.
     parts: BTreeMap<(u16, bool), Vec<u8>>,
 }
 
@@ -37,7 +37,7 @@ fn time(now: Now) -> Time {
 }
 
 impl Ours {
-    /// `seed` also tells the two ends' addresses apart.
+    /// `seed` also distinguishes the two ends' addresses.
     pub(crate) fn new(features: Features, seed: u8) -> Ours {
         let extensions: Extensions = [
             (features.partial_reliability, Extension::PartialReliability),

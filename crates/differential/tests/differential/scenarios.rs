@@ -1,18 +1,19 @@
-//! The scenarios, and what each must come to.
+//! The scenarios, with their required outcomes.
 //!
-//! A scenario gives an outcome in words: what was delivered, and how both ends see the end. Ours with ours must come to
-//! what stands in [`SCENARIOS`]; with another engine at one end it must come to the same, or `docs/differences.md` says why not.
+//! A scenario returns an outcome in words: the delivered messages, and the end as seen by both ends. Our engine
+//! with itself must have the outcome in [`SCENARIOS`]; another engine at one end must have the same, unless
+//! `docs/differences.md` gives a reason.
 
 use std::time::Duration;
 
 use crate::network::{Faults, Network, messages};
 use crate::stack::{Effort, End, Features, Message, Who};
 
-/// A scenario: its name, what it needs, its story, and its outcome.
+/// A scenario: its name, its outcome, its prerequisites, and its script.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) outcome: &'static str,
-    /// Engines that have what it needs.
+    /// Engines that support it.
     pub(crate) others: &'static [Who],
     pub(crate) play: fn([Who; 2]) -> String,
 }
@@ -76,7 +77,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 
 const WHOLE: &str = "all, all, graceful, graceful";
 
-/// Five of a hundred packets lost, some doubled, many late.
+/// Five of a hundred packets lost, some duplicated, many late.
 const BAD: Faults = Faults { lost: 50, doubled: 30, late: 100, damaged: 0 };
 
 const DAMAGE: Faults = Faults { lost: 0, doubled: 0, late: 0, damaged: 50 };
@@ -102,12 +103,12 @@ fn ends(network: &Network) -> String {
     format!("{a}, {b}")
 }
 
-/// Chunk type of a packet's first chunk.
+/// Returns the type of a packet's first chunk.
 fn first_chunk(packet: &[u8]) -> Option<u8> {
     packet.get(12).copied()
 }
 
-/// Loses the first packet whose first chunk is of this type.
+/// Drops the first packet whose first chunk is of this type.
 fn lose_first(network: &mut Network, chunk: u8) {
     let mut lost = false;
     network.set_filter(move |_, packet| {
@@ -123,7 +124,7 @@ fn set_up(who: [Who; 2], lost: Option<u8>) -> String {
         lose_first(&mut network, chunk);
     }
     network.open();
-    // Nothing more happens of itself.
+    // Nothing else happens.
     network.run_for(Duration::from_secs(10));
     ends(&network)
 }
@@ -137,7 +138,7 @@ fn both_open(who: [Who; 2]) -> String {
     ends(&network)
 }
 
-/// What `side` got of what it was sent: all of it and right, or what is wrong.
+/// Compares the messages received by `side` with those sent: all correct, or a description of the fault.
 fn judge(network: &Network, side: usize, sent: &[Message]) -> String {
     let received = &network.sides[side].received;
     for stream in 0..64 {
@@ -168,7 +169,7 @@ fn kind_of_messages(kind: Kind, count: usize) -> Vec<Message> {
     }
 }
 
-/// Messages both ways, then the opener ends.
+/// Sends messages both ways, then the opener shuts down.
 fn transfer(who: [Who; 2], kind: Kind, faults: Faults) -> String {
     let network = Network::new(who, PLAIN);
     talk(network, kind, faults)
@@ -187,7 +188,7 @@ fn talk(mut network: Network, kind: Kind, faults: Faults) -> String {
     network.run_until(Duration::from_mins(20), |sides| {
         sides[1].received_bytes() >= total[0] && sides[0].received_bytes() >= total[1]
     });
-    // The last acknowledgements.
+    // Let the last acknowledgements pass.
     network.run_for(Duration::from_secs(5));
     network.set_faults(Faults::default());
     let now = network.now;
@@ -215,7 +216,8 @@ fn interleaving(who: [Who; 2]) -> String {
     talk(Network::new(who, Features { interleaving: true, ..PLAIN }), Kind::Long, BAD)
 }
 
-/// Over a bad network some messages are given up: those that come are in order, and the last one, sent when all is good, comes.
+/// Abandons some messages over a bad network: those delivered are in order, and the last one, sent over a good
+/// network, arrives.
 fn partial(who: [Who; 2], effort: Effort) -> String {
     let mut network = Network::new(who, Features { partial_reliability: true, ..PLAIN });
     if !network.open() {
@@ -242,7 +244,7 @@ fn partial(who: [Who; 2], effort: Effort) -> String {
     format!("{}, {}", words.join(", "), ends(&network))
 }
 
-/// Messages, then the stream begins anew, then more messages on it.
+/// Sends messages, resets the stream, then sends more messages on it.
 fn stream_reset(who: [Who; 2], by: usize) -> String {
     let mut network = Network::new(who, Features { stream_reset: true, ..PLAIN });
     if !network.open() {
@@ -259,7 +261,7 @@ fn stream_reset(who: [Who; 2], by: usize) -> String {
     format!("{}, {}", judge(&network, 1 - by, &sent), ends(&network))
 }
 
-/// The reader stops for a minute, and all is delivered in the end.
+/// The reader pauses for a minute; everything is delivered in the end.
 fn zero_window(who: [Who; 2]) -> String {
     let mut network = Network::new(who, Features { receive_buffer: 100_000, ..PLAIN });
     if !network.open() {
@@ -302,7 +304,7 @@ fn shutdown_without(who: [Who; 2], chunk: u8) -> String {
     ends(&network)
 }
 
-/// The end is asked for right after the messages were handed over.
+/// Requests the shutdown right after the messages were sent.
 fn shutdown_with_data(who: [Who; 2]) -> String {
     let mut network = up(who);
     let sent = messages(100, 1000, 1);
@@ -322,7 +324,7 @@ fn abort(who: [Who; 2], by: usize) -> String {
     ends(&network)
 }
 
-/// The opener forgets everything and opens again; the listener takes that as a restart.
+/// The opener loses its state and opens again; the listener treats that as a restart.
 fn restart(who: [Who; 2]) -> String {
     let mut network = up(who);
     // Another seed: other tags.

@@ -1,19 +1,19 @@
-//! What a scenario needs of an SCTP engine, whoever wrote it.
+//! The interface of an SCTP engine to a scenario, for any implementation.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Time since the beginning of the scenario.
+/// Time since the start of the scenario.
 pub(crate) type Now = Duration;
 
-/// How far to go for a message.
+/// Reliability of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
     Full,
-    /// Sent again so often at most.
+    /// Maximum number of retransmissions.
     Retransmissions(u16),
-    /// Given up after this.
+    /// Abandoned after this time.
     Lifetime(Duration),
 }
 
@@ -26,27 +26,27 @@ pub(crate) struct Message {
     pub(crate) bytes: Bytes,
 }
 
-/// How an end sees its association.
+/// An end's view of its association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum End {
-    /// Not begun, or the handshake is under way.
+    /// Not started, or in the handshake.
     Opening,
-    /// Up, or on its way down.
+    /// Up, or shutting down.
     Up,
-    /// Over, by SHUTDOWN.
+    /// Ended by SHUTDOWN.
     Graceful,
-    /// Over, by ABORT or for a loss of contact.
+    /// Ended by ABORT or loss of contact.
     Broken,
 }
 
-/// What all engines can be asked for, as far as they have it.
+/// Features to request from every engine, where supported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Features {
     pub(crate) partial_reliability: bool,
     pub(crate) interleaving: bool,
     pub(crate) zero_checksum: bool,
     pub(crate) stream_reset: bool,
-    /// Bytes.
+    /// In bytes.
     pub(crate) receive_buffer: u32,
 }
 
@@ -54,22 +54,22 @@ pub(crate) struct Features {
 pub(crate) trait Stack {
     fn connect(&mut self, now: Now);
     fn handle(&mut self, now: Now, packet: &[u8]);
-    /// When [`tick`](Self::tick) is due.
+    /// Returns the time at which [`tick`](Self::tick) is due.
     fn timeout(&self) -> Option<Now>;
     fn tick(&mut self, now: Now);
     fn transmit(&mut self, now: Now) -> Vec<Vec<u8>>;
-    /// Hands a message over; false if there is no room yet.
+    /// Sends a message; returns false if there is no room yet.
     fn send(&mut self, now: Now, message: &Message) -> bool;
-    /// The next message received: its stream and bytes.
+    /// Returns the next received message: its stream and bytes.
     fn recv(&mut self, now: Now) -> Option<(u16, Vec<u8>)>;
-    /// Has the numbers of an outgoing stream begin anew.
+    /// Resets an outgoing stream.
     fn reset(&mut self, now: Now, stream: u16);
     fn shutdown(&mut self, now: Now);
     fn abort(&mut self, now: Now);
     fn end(&self) -> End;
 }
 
-/// The engines of others, by the names they have in `docs/differences.md`, and ours.
+/// The other engines, with their names in `docs/differences.md`, and ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     Ours,

@@ -1,4 +1,5 @@
-//! sctp-proto and rtc-sctp as [`Stack`](crate::stack::Stack)s. They have one ancestor and nearly one API: a macro writes both.
+//! sctp-proto and rtc-sctp as [`Stack`](crate::stack::Stack)s. They have a common ancestor and nearly the same
+//! API: one macro implements both.
 
 macro_rules! peer {
     () => {
@@ -14,13 +15,13 @@ macro_rules! peer {
         pub(crate) struct Peer {
             endpoint: Endpoint,
             association: Option<Association>,
-            /// What virtual time counts from: these engines speak of the real clock's instants.
+            /// Zero of virtual time: these engines use the real clock's instants.
             began: Instant,
             opened: BTreeMap<u16, (bool, Effort)>,
             readable: VecDeque<u16>,
             features: Features,
             end: End,
-            /// Types of the first chunks of the packets seen: of its end the engine does not say what it was.
+            /// Types of the first chunks of the packets seen: the engine does not report the cause of its end.
             seen: BTreeSet<u8>,
         }
 
@@ -79,7 +80,7 @@ macro_rules! peer {
                 let at = self.began + now;
                 let given = give(&mut self.endpoint, at, there(), Bytes::copy_from_slice(packet));
                 if let Some((_, DatagramEvent::NewAssociation(association))) = given {
-                    // A second association, as after a restart, takes the place of the first.
+                    // A second association, as after a restart, replaces the first.
                     self.association = Some(association);
                     self.end = End::Opening;
                     self.opened.clear();
@@ -158,7 +159,7 @@ macro_rules! peer {
                 if let Some(association) = self.association.as_mut() {
                     reset(association, self.began + now, stream);
                 }
-                // It is opened anew for the next message.
+                // The next message reopens it.
                 self.opened.remove(&stream);
                 self.work();
             }

@@ -98,7 +98,7 @@ pub(crate) struct Received<'a> {
 }
 
 impl Received<'_> {
-    /// What an error message says: Ok for an acknowledgement.
+    /// Returns the result in an error message: Ok for an acknowledgement.
     pub(crate) fn outcome(&self) -> io::Result<()> {
         match ne_u32(self.body, 0).map(|code| code as i32) {
             Some(0) => Ok(()),

@@ -7,7 +7,7 @@ use crate::flow::{FourTuple, octets};
 use crate::netlink::Netlink;
 
 const PART: &str = "element of the set of diverted connections";
-/// How many are taken out by one batch at most.
+/// Limit on removals in one batch.
 const AT_ONCE: usize = 64;
 
 /// The sets of one kind, for IPv4 and for IPv6.

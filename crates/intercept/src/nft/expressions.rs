@@ -15,7 +15,7 @@ const TCP: u8 = 6;
 /// IPPROTO_UDP.
 const UDP: u8 = 17;
 
-/// What `meta` reads of a packet.
+/// Keys of `meta`.
 #[derive(Clone, Copy)]
 pub(super) enum Meta {
     Mark = 3,

@@ -32,7 +32,7 @@ const LASTING_TABLE: &str = "sctpify-require";
 const PART: &str = "nftables rule that refuses plain TCP (CONFIG_NFT_REJECT_INET)";
 const HOST_UNREACHABLE: u8 = 2;
 
-/// What becomes of plain TCP to some destinations. The first that speaks of a connection decides; what none speaks of
+/// Treatment of plain TCP to some destinations. The first that matches a connection decides; a connection that none matches
 /// passes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Guard {
@@ -98,7 +98,7 @@ fn replace_guards(batch: &mut Batch<'_>, table: &str, config: &Config, guards: &
     add_guards(batch, table, config, guards);
 }
 
-/// Whether the table without an owner is there.
+/// Reports whether the table without an owner is there.
 pub(crate) fn has_lasting(netlink: &mut Netlink) -> io::Result<bool> {
     let sequence = netlink.next_sequence();
     let mut message = Message::new(SUBSYSTEM << 8 | GETTABLE, NLM_F_REQUEST, sequence);

@@ -60,7 +60,7 @@ pub enum Named {
     Passed,
 }
 
-/// How many SYNs were not held.
+/// Number of SYNs not held.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Passed {
     /// Those that passed because nothing names their destination.
@@ -69,7 +69,7 @@ pub struct Passed {
     pub named: Vec<(SocketAddr, u64)>,
 }
 
-/// How the queue rule is written.
+/// Form of the queue rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum QueueForm {
     /// nftables' own expression.
@@ -288,7 +288,7 @@ impl Holding {
         Ok(())
     }
 
-    /// How many SYNs were not held since this was last asked.
+    /// Returns the number of SYNs not held since the last call.
     pub(crate) fn passed(&mut self, owner: &mut Netlink) -> io::Result<Passed> {
         let mut passed = Passed::default();
         let names = if self.names_count { &NAMES[..] } else { &[] };

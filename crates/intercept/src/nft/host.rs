@@ -4,11 +4,11 @@
 //!   that) and does not carry the daemon's own mark, as long as the daemon shows that it lives (`pulse`). It is a chain of its
 //!   own because an accepted packet goes on at the *next* hook. Which of them are held `holding` says.
 //! - Chain `out` (output, −150, type route) adds a SYN that was released with the mark "goes to the private namespace" to the set of
-//!   diverted connections, and marks packets of these, which reroutes them. What answers a packet that arrived by a client's
+//!   diverted connections, and marks packets of these, which reroutes them. The answer to a packet that arrived by a client's
 //!   interface carries that packet's mark, and is rerouted, too.
 //! - Chains `guard` (output, −148) and `guard-forward` (forward, −148) refuse plain TCP to destinations that are required to be
 //!   reached by SCTP (`guard`).
-//! - Chain `pre` (prerouting, −310) marks what comes by the veth: a mark does not survive its crossing. What arrives by a
+//! - Chain `pre` (prerouting, −310) marks packets from the veth: a mark does not survive its crossing. A packet that arrives by a
 //!   client's interface has got the mark "served" from `uplinks`. The SYN of a connection to a local program adds the program's answers to a set that `out` diverts
 //!   by, too. A program that answers with the SYN's mark needs no set, but one that gives its socket another mark does.
 //! - Chain `in` (input, −310) turns that mark into the one that leads to the private namespace: the way back was asked for by
@@ -82,7 +82,7 @@ pub(super) const FLOWS6: FlowSet = FlowSet {
     id: 2,
 };
 
-/// What local programs send on connections that came from the private namespace.
+/// Flows of local programs on connections that came from the private namespace.
 pub(super) const SERVED4: FlowSet = FlowSet { name: "served4", id: 11, ..FLOWS4 };
 pub(super) const SERVED6: FlowSet = FlowSet { name: "served6", id: 12, ..FLOWS6 };
 
@@ -134,7 +134,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     batch.commit()
 }
 
-/// What answers a SYN goes out by `lo` with the SYN's own mark (fwmark_reflect), and is not to be answered itself.
+/// The answer to a SYN leaves by `lo` with the SYN's own mark (fwmark_reflect), and must not be answered itself.
 fn add_denials(batch: &mut Batch<'_>, marks: Marks) {
     const NO_ROUTE: u8 = 0;
     const HOST_UNREACHABLE: u8 = 2;

@@ -57,14 +57,14 @@ const DATA_VALUE: u16 = 1;
 /// The part of a batch that the kernel refused, and why. Nothing of the batch was applied.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    /// What that part was to make.
+    /// The object that the part should make.
     pub(crate) part: &'static str,
     /// The kernel's answer.
     pub(crate) error: io::Error,
 }
 
 impl Refusal {
-    /// Whether `part` was refused with `errno`.
+    /// Reports whether `part` was refused with `errno`.
     pub(crate) fn is(&self, part: &str, errno: i32) -> bool {
         self.part == part && self.error.raw_os_error() == Some(errno)
     }

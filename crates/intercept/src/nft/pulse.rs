@@ -13,7 +13,7 @@ use crate::netlink::{Message, Netlink};
 pub(super) const ALIVE: &str = "alive";
 /// For how long one sign of life counts, in milliseconds.
 pub(crate) const LAPSE_MS: u64 = 2000;
-/// How long the first one counts, while whoever set up gets going.
+/// Lifetime of the first one, until the daemon's loop runs.
 const START_MS: u64 = 20_000;
 
 const PART: &str = "sign of life in an nftables set";

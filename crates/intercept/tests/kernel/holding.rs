@@ -44,7 +44,7 @@ fn holding(world: &World, names: &[Destinations], kind: Named, mark: Option<u32>
     interceptor
 }
 
-/// Whether a SYN to there is held; if so it is dropped.
+/// Reports whether a SYN to there is held; if so it is dropped.
 fn is_held(world: &World, interceptor: &mut Interceptor, server: SocketAddr) -> bool {
     let _client = begin(&world.alpha, server);
     let held = held_within(interceptor, MOMENT);

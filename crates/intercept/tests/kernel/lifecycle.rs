@@ -41,7 +41,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 const PORT: u16 = 8080;
 
-/// What `ip` and /proc say of a host.
+/// Returns the output of `ip` and /proc for a host.
 fn snapshot(host: &Namespace) -> Vec<String> {
     let ip = [&["rule"][..], &["-6", "rule"], &["-br", "link"], &["route", "show", "table", "all"]];
     let sysctls = host.run(SavedSysctls::read).expect("the namespace's thread").expect("sysctls");

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 type Test = (&'static str, fn());
 
-/// What a test unwinds with when something it needs is not there.
+/// Payload with which a test unwinds when something that it needs is missing.
 struct Ignored(&'static str);
 
 /// Ends the running test as ignored, for want of `what`.

@@ -74,7 +74,7 @@ pub(crate) fn run_ip(host: &Namespace, arguments: &[&str]) -> String {
     run_program(host, "ip", arguments)
 }
 
-/// Whether a connection of `host` had to send something twice, its SYN too.
+/// Reports whether a connection of `host` had to send something twice, its SYN too.
 pub(crate) fn has_retransmitted(host: &Namespace, connection: &TcpStream) -> bool {
     let local = connection.local_addr().expect("an address");
     let sockets = run_program(host, "ss", &["-tin", "sport", "=", &format!(":{}", local.port())]);

@@ -1,7 +1,8 @@
-//! `cmt`: what one connection gets from two paths at once, ours and by MPTCP, against what the paths give one at a time.
+//! `cmt`: goodput of one connection over two paths at once, with sctpify and with MPTCP, compared with each
+//! path alone.
 //!
-//! Ours is an unmodified TCP program over the shim, with the daemon's setting `multipath = "lowest-rtt"`. Goodput is what the
-//! receiving program reads from some seconds after the beginning on, when the windows have grown.
+//! sctpify carries an unmodified TCP program, with the daemon's setting `multipath = "lowest-rtt"`. Goodput
+//! counts only what the receiving program reads after the first seconds, when the windows have grown.
 
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use crate::settings::{DaemonSettings, FellBack};
@@ -19,15 +20,15 @@ const SUM: &str = "ours, sum of the paths alone";
 const TCP_SUM: &str = "TCP, sum of the paths alone";
 const OURS: &str = "ours, both at once";
 const MPTCP: &str = "MPTCP, both at once";
-/// How long a cell may take besides transmitting, and about does, in seconds.
+/// Limit on a cell's time beyond transmission, and its usual value in seconds.
 const LIMIT: Duration = Duration::from_secs(20);
 const OVERHEAD_S: f64 = 2.0;
-/// Of the program's writes.
+/// Size of the program's writes.
 const WRITE_BYTES: &str = "65536";
-/// A path that carried less than this of what two did was not used.
+/// A path with less than this share of the traffic of two counts as unused.
 const SHARE_MIN: f64 = 0.01;
 
-/// Measures of paths alone, and of both at once.
+/// Measures of single paths, and of both at once.
 const OF_SUMS: &[&str] = &["mbit_per_s", "best_mbit_per_s", "first_mbit_per_s", "second_mbit_per_s"];
 const OF_BOTH: &[&str] = &["mbit_per_s", "lost_in_queues", "second_path_share"];
 
@@ -36,18 +37,18 @@ const OF_BOTH: &[&str] = &["mbit_per_s", "lost_in_queues", "second_path_share"];
 #[serde(deny_unknown_fields)]
 pub(super) struct Cmt {
     repetitions: u32,
-    /// How long the receiver reads, in seconds.
+    /// Duration of the reading, in seconds.
     seconds: f64,
-    /// From when on it counts, in seconds.
+    /// Start of the measured part, in seconds.
     after: f64,
     series: Vec<String>,
-    /// Which of the pairs of paths, by their numbers from 0 on, which are x.
+    /// Indices of the pairs of paths to use, from 0; they are the x values.
     chosen: Vec<usize>,
     pairs: Vec<PathPair>,
     daemon: DaemonSettings,
 }
 
-/// Two paths, in words of `linkemu`'s flags.
+/// Two paths, as flags of `linkemu`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PathPair {
@@ -55,7 +56,7 @@ struct PathPair {
     second: String,
 }
 
-/// What a connection rides.
+/// The transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Ours,
@@ -91,7 +92,7 @@ impl Experiment for Cmt {
     }
 }
 
-/// Each path alone, both at the same time on hosts of their own.
+/// Measures both paths alone, at the same time, between separate hosts.
 fn sum<'a>(
     alone: impl Fn((u8, &'a str)) -> Result<Measures> + Sync,
     paths: [(u8, &'a str); 2],
@@ -113,7 +114,7 @@ fn sum<'a>(
     ]))
 }
 
-/// Two hosts, joined by one or two paths, ready for connections.
+/// Two hosts joined by one or two paths, ready for connections.
 struct Hosts {
     way: Way,
     daemons: Option<Daemons>,
@@ -133,7 +134,7 @@ impl Hosts {
             words.extend(["--seed", &seed]);
             let linkemu = &place.tools.linkemu;
             let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, *number, &words, linkemu)?;
-            // As ours has it, whatever the host's default is.
+            // As in our stack, regardless of the host's default.
             link.link.set_left_tcp_control("cubic")?;
             links.push(link);
         }
@@ -148,7 +149,7 @@ impl Hosts {
         Ok(Self { way, daemons, links, pair, _lab: lab })
     }
 
-    /// Mbit/s that a connection from alpha to beta brings, and what part of them came by the second path.
+    /// Returns the goodput from alpha to beta in Mbit/s, and the second path's share of it.
     fn goodput(&self, seconds: f64, after: f64) -> Result<Measures> {
         let (port, over) = match self.way {
             Way::Ours => (SHIM_PORT, "tcp"),
@@ -183,7 +184,7 @@ impl Hosts {
         Ok(measures)
     }
 
-    /// The connection was what it should be.
+    /// Fails unless the expected transport carried the connection.
     fn ensure_rode(&self) -> Result<()> {
         if let Some(daemons) = &self.daemons {
             let rode = daemons.connects_sctp()?;
@@ -196,7 +197,8 @@ impl Hosts {
     }
 }
 
-/// Has MPTCP use all paths: the server tells of its other addresses, and the client connects to them, too.
+/// Makes MPTCP use all paths: the server announces its other addresses, and the client connects to them as
+/// well.
 fn use_all_paths(pair: &Pair, links: &[DelayedLink]) -> Result<()> {
     for host in [&pair.alpha, &pair.beta] {
         host.ip(&["mptcp", "limits", "set", "subflows", "4", "add_addr_accepted", "4"])?;
@@ -208,7 +210,7 @@ fn use_all_paths(pair: &Pair, links: &[DelayedLink]) -> Result<()> {
     Ok(())
 }
 
-/// What a link has counted of packets to the right.
+/// Returns a link's packet counter in the direction to the right.
 fn counted(link: &DelayedLink, what: &str) -> Result<f64> {
     let shown = link.show()?;
     shown["directions"][0]["packets"][what].as_f64().with_context(|| format!("linkemu tells no {what}"))

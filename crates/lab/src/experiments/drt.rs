@@ -1,4 +1,4 @@
-//! `drt`: what a destination without SCTP costs, with the static table of the first shim and with the learned one.
+//! `drt`: the cost of a destination without SCTP, with the first shim's static table and with the learned one.
 
 use super::exchange;
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
@@ -13,15 +13,15 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
 use testbed::process::now;
 use testbed::{Lab, Link, Offloads, Process};
 
-/// Failures after which a destination that had SCTP is known to have none: the default of `learned_failures`.
+/// Failures after which a destination that had SCTP counts as having none: the default of `learned_failures`.
 const FAILURES: u32 = 3;
 /// Failures closer together than this count as one.
 const APART: Duration = Duration::from_millis(1_100);
-/// How long a change may take to be seen.
+/// Limit on the time until a change is noticed.
 const SEEN_LIMIT: Duration = Duration::from_secs(20);
-/// Between two connections that look whether a change has been seen.
+/// Pause between two connections that check whether a change was noticed.
 const PAUSE: Duration = Duration::from_millis(100);
-/// In which virtual time the longest handshake has failed.
+/// Virtual time within which even the longest handshake has failed.
 const STATIC_LIMIT: Time = Time::from_millis(3_600_000);
 const STATIC: &str = "static";
 const NTH: &str = "nth";
@@ -49,7 +49,7 @@ impl Experiment for Drt {
             seconds,
             measures: <[_]>::to_vec(measures),
         };
-        // Virtual time knows no chance here: once is enough.
+        // Virtual time has no randomness here: one repetition is enough.
         let mut points: Vec<Planned> =
             (0..3).map(|x| planned(STATIC, "static table", f64::from(x), 1, 0.1, &["seconds"])).collect();
         for series in ["tcp", "refused", "silent"] {
@@ -75,7 +75,7 @@ impl Experiment for Drt {
     }
 }
 
-/// How long the engine tries before it gives up, with these timers.
+/// Measures how long the engine tries with these timers before it gives up.
 fn static_table(timers: usize) -> Result<Measures> {
     let second = Duration::from_secs(1);
     let (rto, retransmissions) = [(second, 5), (60 * second, 5), (second, 8)][timers];
@@ -98,7 +98,7 @@ fn static_table(timers: usize) -> Result<Measures> {
     Ok(Measures::from([("seconds".to_owned(), (world.now() - Time::ZERO).as_secs_f64())]))
 }
 
-/// The n-th connection to a server that has no SCTP, or that is not tried by it.
+/// Measures the n-th connection to a server that has no SCTP, or for which SCTP is not tried.
 fn nth(place: &Place, configuration: &str, series: &str, n: u32) -> Result<Measures> {
     let lab = Lab::new()?;
     let pair = Pair::new(&lab, "")?;
@@ -116,7 +116,7 @@ fn nth(place: &Place, configuration: &str, series: &str, n: u32) -> Result<Measu
     Ok(milliseconds(time))
 }
 
-/// What the client has seen before the connection that is measured.
+/// History of the client before the measured connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Stage {
     Nothing,
@@ -130,7 +130,7 @@ impl Stage {
     const ALL: [Stage; 5] = [Stage::Nothing, Stage::Learned, Stage::Gained, Stage::Lost, Stage::LearnedAgain];
 }
 
-/// The story up to a stage, and the connection there.
+/// Plays the history up to a stage, and measures the connection at that stage.
 fn changes(place: &Place, configuration: &str, stage: usize) -> Result<Measures> {
     let stage = *Stage::ALL.get(stage).context("no such stage")?;
     let lab = Lab::new()?;
@@ -159,7 +159,7 @@ fn milliseconds(time: Duration) -> Measures {
     Measures::from([("milliseconds".to_owned(), time.as_secs_f64() * 1e3)])
 }
 
-/// Two hosts of which the second gains and loses SCTP.
+/// Two hosts; the second one gains and loses SCTP.
 struct Changing<'a> {
     place: &'a Place,
     pair: Pair,
@@ -189,7 +189,7 @@ impl<'a> Changing<'a> {
         exchange::once(&self.pair, self.link.right_v4(), SHIM_PORT, &self.place.tools)
     }
 
-    /// Fails as often as it takes to learn that there is no SCTP any more.
+    /// Connects and fails as often as it takes to learn that SCTP is gone.
     fn learn_again(&self) -> Result<()> {
         self.connection()?;
         for _ in 1..FAILURES {
@@ -199,7 +199,7 @@ impl<'a> Changing<'a> {
         Ok(())
     }
 
-    /// Connects until SCTP carries a connection; how long that one took, and the longest of all.
+    /// Connects until SCTP carries a connection; returns the duration of that one and the longest of all.
     fn until_rides_sctp(&self) -> Result<(Duration, Duration)> {
         let (before, mut longest, mut last) = (self.daemons.connects_sctp()?, Duration::ZERO, Duration::ZERO);
         let began = now();

@@ -1,4 +1,5 @@
-//! The short exchange that several experiments time: connect, send 8 bytes, get 100 bytes and the end of the connection.
+//! The short exchange that several experiments time: connect, send 8 bytes, receive 100 bytes and the end of
+//! the connection.
 
 use anyhow::{Context, Result};
 use std::net::Ipv4Addr;
@@ -6,20 +7,20 @@ use std::time::Duration;
 use testbed::pair::Tools;
 use testbed::{Pair, Process};
 
-/// How many bytes the server answers.
+/// Length of the server's answer, in bytes.
 pub(super) const ANSWER: &str = "100";
-/// How long an exchange may take.
+/// Limit on the duration of an exchange.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
-/// A server of exchanges on beta; it listens when this returns.
+/// Starts a server of exchanges on beta; it is listening on return.
 ///
 /// # Errors
-/// When it does not begin.
+/// When it does not start.
 pub(super) fn serve(pair: &Pair, port: u16, tools: &Tools) -> Result<Process> {
     pair.serve(&tools.bulk, &["give", &port.to_string()])
 }
 
-/// One exchange; from connect() to the end.
+/// Times one exchange, from connect() to the end.
 ///
 /// # Errors
 /// When it fails, or takes longer than [`LIMIT`].

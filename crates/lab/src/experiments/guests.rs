@@ -17,9 +17,9 @@ pub(super) const ALPHAS: [&str; 2] = ["10.60.0.11", "10.60.1.11"];
 pub(super) const BETAS: [&str; 2] = ["10.60.0.12", "10.60.1.12"];
 /// The ends of their cards in our namespace, by link.
 pub(super) const WIRES: [[&str; 2]; 2] = [["t1.0", "t2.0"], ["t1.1", "t2.1"]];
-/// How long a line in a guest may take, in seconds.
+/// Limit on a shell line in a guest, in seconds.
 const LINE_S: &str = "20";
-/// How much longer than told a program may run in a guest, in seconds: what guards its run is not in there.
+/// Extra run time of a program in a guest, in seconds: the regular limit is enforced outside the guest.
 const SLACK_S: f64 = 20.0;
 
 /// Guests that nobody uses at the moment.

@@ -1,5 +1,5 @@
-//! `handshake`: how long a short exchange takes by TCP, by an association of its own, by a stream of an association that
-//! lives already, and by a program that speaks SCTP itself; and how many packets.
+//! `handshake`: duration and packet count of a short exchange over TCP, an association of its own, a stream of
+//! an established association, and a native SCTP program.
 
 use super::exchange;
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
@@ -12,13 +12,13 @@ use testbed::{Capture, DelayedLink, Lab, Link, Process};
 
 /// The SCTP port of the native server.
 const NATIVE_PORT: &str = "7";
-/// How long one cell takes, in seconds, most of it for the capture.
+/// Duration of one cell in seconds, mostly for the capture.
 const SECONDS: f64 = 6.0;
 const TIME: &str = "time";
 const PACKETS: &str = "packets";
 const OF_TIME: &[&str] = &["milliseconds", "round_trips"];
 
-/// What a connection rides.
+/// The transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Tcp,
@@ -37,7 +37,7 @@ const WAYS: [(Way, &str); 5] = [
 ];
 
 impl Way {
-    /// Whether the shim carries it.
+    /// Reports whether the shim carries it.
     fn has_daemons(self) -> bool {
         matches!(self, Way::Own | Way::Stream)
     }
@@ -83,19 +83,20 @@ impl Experiment for Handshake {
     }
 }
 
-/// Who begins the exchange, with a server that listens.
+/// The initiator of the exchange, with a listening server.
 struct Client<'a> {
     place: &'a Place,
     pair: &'a Pair,
     link: &'a Link,
     way: Way,
-    /// Both hosts', where the shim is what is measured.
+    /// Both hosts' daemons, if the shim is under measurement.
     daemons: Option<Daemons>,
     _server: Process,
 }
 
 impl<'a> Client<'a> {
-    /// After one exchange, in which addresses of the link were learned; with streams there is an association that they share.
+    /// Prepares with one exchange, in which the link's addresses are learned; with streams it also sets up the
+    /// shared association.
     fn ready(
         place: &'a Place,
         pair: &'a Pair,
@@ -122,7 +123,7 @@ impl<'a> Client<'a> {
         Ok(client)
     }
 
-    /// One exchange; how long it took.
+    /// Runs one exchange and returns its duration.
     fn once(&self) -> Result<Duration> {
         let to = self.link.right_v4();
         match self.way {
@@ -133,7 +134,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// A message and its echo.
+    /// Sends a message and awaits its echo.
     fn native(&self, flags: &[&str]) -> Result<Duration> {
         let (from, to) = (self.link.left_v4().to_string(), self.link.right_v4().to_string());
         let mut command = self.pair.alpha.command(self.place.tools.programs.path("peer"));
@@ -142,7 +143,7 @@ impl<'a> Client<'a> {
         Ok(Duration::from_micros(told.trim().parse()?))
     }
 
-    /// One exchange that must have ridden what is measured.
+    /// Runs one exchange, and fails unless the measured transport carried it.
     fn judged(&self) -> Result<Duration> {
         let rode = |daemons: &Daemons| anyhow::Ok((daemons.connects_sctp()?, daemons.connects_shared()?));
         let before = self.daemons.as_ref().map(rode).transpose()?;
@@ -168,7 +169,7 @@ impl<'a> Client<'a> {
     }
 
     fn packets(&self, rtt: Duration) -> Result<Measures> {
-        // What the exchange before has left to say comes first.
+        // Let the last packets of the previous exchange pass first.
         std::thread::sleep(2 * rtt);
         let capture = Capture::start(&self.pair.alpha, "exchange", &[&self.link.name()])?;
         self.judged()?;

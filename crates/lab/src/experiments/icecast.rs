@@ -1,4 +1,5 @@
-//! `icecast`: what a listener hears of a stream when the path in use is cut, by plain TCP, the kernel's MPTCP, and sctpify.
+//! `icecast`: the gap that a listener hears when the path in use is cut, with plain TCP, the kernel's MPTCP,
+//! and sctpify.
 
 use super::failover::faults::{Fault, Spans};
 use super::failover::stage::{Stage, link_in_use};
@@ -11,9 +12,9 @@ use std::time::Duration;
 use testbed::files::Growth;
 use testbed::programs::{Icecast, audio, icecast};
 
-/// How long the end of the stream may take to arrive behind the end of the source.
+/// Limit on the delay of the stream's end after the source's end.
 const END: Duration = Duration::from_secs(3);
-/// How long the source may take beyond what it plays.
+/// Limit on the source's time beyond its playing time.
 const SOURCE_LATE: Duration = Duration::from_secs(20);
 const WAYS: [(&str, Way); 3] = [("tcp", Way::Tcp), ("mptcp", Way::Mptcp), ("sctpify", Way::Sctpify)];
 /// In the order of the manifest's categories.
@@ -26,9 +27,9 @@ const MPTCPIZE: &[&str] = &["mptcpize", "run"];
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct IcecastStream {
-    /// How long is played, in seconds.
+    /// Playing time, in seconds.
     play_s: u32,
-    /// When the path is cut.
+    /// Start of the cut.
     cut_s: u32,
     rtt_ms: u16,
     repetitions: u32,

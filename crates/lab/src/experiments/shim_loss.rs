@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// How long one transfer may take: ten times what the slowest took in the paper.
+/// Limit on one transfer: ten times the slowest one of the paper.
 const LIMIT: Duration = Duration::from_secs(36_000);
-/// What making hosts, daemons and keys takes, in seconds.
+/// Time to make hosts, daemons and keys, in seconds.
 const SETUP_S: f64 = 4.0;
 /// Bits of user data a second that pass at best.
 const GOODPUT: f64 = 1.44e6;
@@ -35,7 +35,7 @@ pub(super) struct ShimLoss {
     delay_ms: u64,
     queue_packets: usize,
     loss_percent: Vec<f64>,
-    /// What client and server say before the file, and behind it.
+    /// Bytes of client and server before the file, and after it.
     dialogue: Vec<[u64; 2]>,
     farewell: Vec<[u64; 2]>,
     sizes: BTreeMap<String, u64>,
@@ -46,7 +46,7 @@ pub(super) struct ShimLoss {
     daemon: DaemonSettings,
 }
 
-/// What is measured in one way, and how often, by size.
+/// Plan of one kind of measurement: the repetitions by size.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plan {
@@ -57,7 +57,7 @@ struct Plan {
     loss_percent: Option<Vec<f64>>,
 }
 
-/// How a panel's figures come about.
+/// Kind of a panel's measurements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Simulated,
@@ -83,7 +83,7 @@ impl Kind {
     }
 }
 
-/// What carries the bytes.
+/// Transport of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Transport {
     Tcp(Tcp),
@@ -166,7 +166,7 @@ impl Experiment for ShimLoss {
             (Kind::Simulated, &self.simulated),
             (Kind::Bare, &self.bare),
         ];
-        // What takes longest comes first, so that nothing waits for it in the end.
+        // The longest cells come first, so that nothing waits for them in the end.
         let mut points: Vec<_> = ways.into_iter().flat_map(|(kind, plan)| self.planned(kind, plan)).collect();
         points.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         points
@@ -222,7 +222,7 @@ impl ShimLoss {
         if is_real { SETUP_S + least * (1.0 + slope * loss) } else { 0.002 + least * 0.0004 }
     }
 
-    /// What scp says and hears, with the file in the middle.
+    /// Returns the steps of scp's conversation, with the file in the middle.
     fn scp_steps(&self, bytes: u64) -> Vec<Step> {
         let steps = |words: &[[u64; 2]]| -> Vec<Step> {
             words.iter().map(|&[client, server]| Step { client, server }).collect()

@@ -1,4 +1,4 @@
-//! `shim-overhead`: connects, transfers without loss, and hosts without SCTP, by TCP and by the shim.
+//! `shim-overhead`: connects, lossless transfers, and hosts without SCTP, over TCP and over the shim.
 
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
 use crate::manifest::Statistic;
@@ -13,14 +13,14 @@ use testbed::{DelayedLink, Lab, Link, Offloads};
 
 /// The papers' link.
 const PAPERS_LINK: [&str; 6] = ["--rate", "1.5mbit", "--delay", "35ms", "--queue", "50"];
-/// How long a transfer or a preparation may take.
+/// Limit on a transfer or a preparation.
 const LIMIT: Duration = Duration::from_secs(120);
 const CONNECT: &str = "connect";
 const TRANSFER: &str = "transfer";
 const FALLBACK: &str = "fallback";
 /// The series whose connections share an association.
 const SHARED: &str = "shared association";
-/// What the categories of the fallback's plot are.
+/// x values of the fallback plot's categories.
 const REFUSES: f64 = 0.0;
 const DROPS: f64 = 1.0;
 const LEARNED: f64 = 2.0;
@@ -30,9 +30,9 @@ const LEARNED: f64 = 2.0;
 #[serde(deny_unknown_fields)]
 pub(super) struct ShimOverhead {
     rtt_ms: Vec<u16>,
-    /// Connects of which the median is a cell's measure.
+    /// Number of connects in a cell; their median is its measure.
     connects: u32,
-    /// 1,024 bytes each.
+    /// In units of 1,024 bytes.
     sizes_kb: Vec<u32>,
     repetitions: u32,
     daemon: DaemonSettings,
@@ -100,7 +100,7 @@ impl ShimOverhead {
         Ok(Measures::from([("milliseconds".to_owned(), median / 1e3)]))
     }
 
-    /// A transfer from beta to alpha over the papers' link.
+    /// Measures a transfer from beta to alpha over the papers' link.
     fn transfer(&self, place: &Place, series: &str, bytes: u64) -> Result<Measures> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
@@ -118,7 +118,7 @@ impl ShimOverhead {
         Ok(Measures::from([("seconds".to_owned(), micros / 1e6)]))
     }
 
-    /// A connect to a host without SCTP.
+    /// Measures a connect to a host without SCTP.
     fn fallback(&self, place: &Place, series: &str, host: f64) -> Result<Measures> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
@@ -141,7 +141,7 @@ impl ShimOverhead {
     }
 }
 
-/// A link with a delay, or without.
+/// A link with or without a delay.
 enum Emulated {
     Delayed(DelayedLink),
     Direct(Link),

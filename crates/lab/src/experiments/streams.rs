@@ -1,5 +1,5 @@
-//! `streams`: many short connections by streams of one association, against TCP; and whether what one of them loses stops
-//! another, against TCP connections of their own and against one that carries both.
+//! `streams`: many short connections as streams of one association, compared with TCP; and head-of-line
+//! blocking between two streams, compared with separate TCP connections and with one shared TCP connection.
 
 use super::exchange;
 use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
@@ -14,24 +14,24 @@ use testbed::{DelayedLink, Lab};
 
 const SHORT: &str = "short connections";
 const BLOCKING: &str = "blocking";
-/// Measures of each.
+/// Measures of the two kinds of cells.
 const OF_SHORT: &[&str] = &["seconds", "connect_ms"];
 const OF_BLOCKING: &[&str] = &["median_ms", "p95_ms", "max_ms"];
-/// How long anything may take.
+/// Limit on any single step.
 const LIMIT: Duration = Duration::from_secs(120);
-/// What a cell takes besides its load, in seconds.
+/// Time of a cell beyond its load, in seconds.
 const OVERHEAD_S: f64 = 2.0;
 /// Packets longer than this carry large messages.
 const LARGE_BYTES: &str = "800";
 
-/// What connections ride.
+/// The transport of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// TCP, each its own.
+    /// A TCP connection for each.
     Tcp,
-    /// TCP, one for all.
+    /// One TCP connection for all.
     OneTcp,
-    /// Each an association of its own.
+    /// An association for each.
     Own,
     /// Streams of one association.
     Shared,
@@ -54,27 +54,27 @@ pub(super) struct Streams {
     blocking: Blocking,
 }
 
-/// Connections that fetch something and end.
+/// Connections that each fetch something and end.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Short {
     series: Vec<String>,
     rtt_ms: Vec<u16>,
-    /// How many, how many of them at a time, and what each fetches.
+    /// Number of connections, number at a time, and bytes fetched by each.
     count: u32,
     parallel: u32,
     bytes: u32,
-    /// Connects that are timed, one after the other.
+    /// Number of timed connects, one after the other.
     connects: u32,
 }
 
-/// Small messages beside large ones that get lost.
+/// Small messages next to large ones that suffer loss.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Blocking {
     series: Vec<String>,
     rtt_ms: u16,
-    /// How many of a hundred large ones get lost: a divisor of 100, or 0.
+    /// Lost large messages in a hundred: a divisor of 100, or 0.
     loss: Vec<u16>,
     seconds: f64,
 }
@@ -134,7 +134,7 @@ impl<'a> Hosts<'a> {
         Ok(hosts)
     }
 
-    /// Learns the link's addresses, and sets up the association that is shared.
+    /// Learns the link's addresses, and sets up the shared association.
     fn prepare(&self) -> Result<()> {
         let server = exchange::serve(&self.pair, self.port, &self.place.tools)?;
         exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.place.tools)?;
@@ -142,12 +142,12 @@ impl<'a> Hosts<'a> {
         if self.way == Way::Shared { self.daemons.await_trunk() } else { Ok(()) }
     }
 
-    /// Connections that rode SCTP, and of these, that shared an association.
+    /// Returns the number of connections over SCTP, and the number of these in a shared association.
     fn rode(&self) -> Result<(u64, u64)> {
         Ok((self.daemons.connects_sctp()?, self.daemons.connects_shared()?))
     }
 
-    /// So many connections rode what they should, since `before`.
+    /// Fails unless `count` connections since `before` used the expected transport.
     fn ensure_rode(&self, before: (u64, u64), count: u64) -> Result<()> {
         let now = self.rode()?;
         let rode = (now.0 - before.0, now.1 - before.1);
@@ -163,7 +163,7 @@ impl<'a> Hosts<'a> {
         Ok(())
     }
 
-    /// How long connect() takes, and how long all short connections do.
+    /// Measures the duration of connect(), and the total duration of the short connections.
     fn short(&self, short: &Short) -> Result<Measures> {
         let (to, tools, before) = (self.link.link.right_v4(), &self.place.tools, self.rode()?);
         let server = self.pair.serve(&tools.bulk, &["accept", &self.port.to_string()])?;
@@ -184,7 +184,7 @@ impl<'a> Hosts<'a> {
         ]))
     }
 
-    /// How long small messages are under way while `loss` of a hundred large ones get lost.
+    /// Measures the latency of small messages while `loss` of a hundred large ones get lost.
     fn blocking(&self, loss: u16, seconds: f64) -> Result<Measures> {
         if loss > 0 {
             self.lose_large(loss)?;
@@ -208,7 +208,7 @@ impl<'a> Hosts<'a> {
         ]))
     }
 
-    /// Drops every so many-th packet with a large message where it arrives.
+    /// Drops every (100 / `loss`)-th packet with a large message on arrival.
     fn lose_large(&self, loss: u16) -> Result<()> {
         let (name, every) = (self.link.link.name(), (100 / loss).to_string());
         let chain = format!("{{ type filter hook ingress device {name} priority -400; }}");

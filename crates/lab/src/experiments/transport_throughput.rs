@@ -1,4 +1,4 @@
-//! `transport-throughput`: what each transport moves between two hosts by the size of its messages, and what that costs.
+//! `transport-throughput`: throughput of each transport between two hosts by message size, and its CPU cost.
 //!
 //! The programs are of the paper's kind: ttcp for UDP and TCP and, with the same flags, for our SCTP; for libusrsctp one that
 //! does the same. For the Linux kernel's SCTP ttcp runs in two guests, where `withsctp` gives it an SCTP socket for its TCP one.
@@ -17,12 +17,12 @@ use tempfile::TempDir;
 use testbed::pair::Pair;
 use testbed::{Emulator, Lab, Link, Offloads, Process, c_programs, cpu};
 
-/// How long the programs of a cell may take: usrsctp goes on to send what it has queued.
+/// Limit on a cell's programs: usrsctp continues to send its queue.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What a cell takes besides transmitting, in seconds.
+/// Time of a cell beyond transmission, in seconds.
 const OVERHEAD_S: f64 = 1.0;
 const PORT: &str = "5001";
-/// Of the queue of a link with a rate: a bucket that lets GSO's trains pass, and 25 ms at 100 Mbit/s.
+/// Queue of a rate-limited link: a bucket that lets GSO trains pass, and 25 ms at 100 Mbit/s.
 const QUEUE: &[&str] = &["burst", "32kb", "limit", "312kb"];
 
 /// The same for guests, whose links `linkemu` makes: a queue of as many packets as `QUEUE` has bytes, and a round trip of about the same.
@@ -33,12 +33,12 @@ const MEASURES: &[&str] = &["mbit_per_s", "cpu_s_per_gb"];
 /// Those of guests, whose processor time is not that of their programs.
 const GUESTS_MEASURES: &[&str] = &["mbit_per_s"];
 
-/// Who moves the bytes.
+/// The program that moves the bytes.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// ttcp, over a transport by the name that it has there.
+    /// ttcp, with its name of the transport.
     Ttcp(&'static str),
-    /// libusrsctp, over UDP by this port, or over IP by port 0.
+    /// libusrsctp, over this UDP port, or over IP for port 0.
     Usrsctp(&'static str),
     /// ttcp in guests, behind this word: the kernel's SCTP, and its TCP.
     Guest(&'static [&'static str]),
@@ -61,9 +61,9 @@ const WAYS: [(&str, Way); 9] = [
 #[serde(deny_unknown_fields)]
 pub(super) struct TransportThroughput {
     repetitions: u32,
-    /// How long each cell transmits, in seconds.
+    /// Transmission time of each cell, in seconds.
     seconds: f64,
-    /// Some of [`WAYS`].
+    /// A selection of [`WAYS`].
     series: Vec<String>,
     links: Vec<LinkPlan>,
     /// The guests of the kernel's series, booted when needed.
@@ -74,14 +74,14 @@ pub(super) struct TransportThroughput {
     usrsctp: Mutex<Option<(TempDir, PathBuf)>>,
 }
 
-/// A link, and what is measured on it.
+/// A link, with its measurements.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinkPlan {
     panel: String,
-    /// In the words of tc(8); without, what the kernel's own link can.
+    /// In the notation of tc(8); without it, the kernel link's native rate.
     rate: Option<String>,
-    /// Of messages, in bytes.
+    /// Message sizes, in bytes.
     sizes: Vec<u32>,
     /// Series that this link has beside those of all.
     #[serde(default)]
@@ -136,7 +136,7 @@ impl Experiment for TransportThroughput {
 }
 
 impl TransportThroughput {
-    /// Bytes that the receiver got, and in how many seconds.
+    /// Returns the bytes that the receiver got, and the seconds that it took.
     fn transfer(&self, pair: &Pair, link: &Link, way: Way, size: u32) -> Result<(f64, f64)> {
         let to = link.right_v4().to_string();
         match way {

@@ -1,4 +1,4 @@
-//! What daemons ask of an association between them, for engines in virtual time: `sctpifyd::timing`.
+//! Settings of an association between daemons, for engines in virtual time: `sctpifyd::timing`.
 
 use sctp::{AssociationConfig, CongestionAlgorithm, Timing};
 use std::time::Duration;

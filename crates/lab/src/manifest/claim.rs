@@ -1,8 +1,9 @@
-//! Claims: sentences of papers, or goals of ours, each with our answer and the expectations that decide about it.
+//! Claims: sentences of papers or goals of this project, each with our answer and the expectations that decide
+//! it.
 
 use serde::{Deserialize, Serialize};
 
-/// A claim, which the report of an experiment begins with.
+/// A claim, shown at the start of an experiment's report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claim {
@@ -10,9 +11,9 @@ pub(crate) struct Claim {
     pub(crate) claim: String,
     /// Its source: document and section.
     pub(crate) by: String,
-    /// Our answer in a sentence, true however it comes out: figures stand in it as `{ID}`, the expectation whose figure it is.
+    /// Our answer in a sentence that holds for any result: `{ID}` stands for the figure of that expectation.
     pub(crate) answer: String,
-    /// Ids of the expectations that decide.
+    /// Ids of the deciding expectations.
     pub(crate) judged_by: Vec<String>,
 }
 
@@ -25,7 +26,7 @@ pub(crate) enum Piece<'a> {
 }
 
 impl Claim {
-    /// The answer in pieces. A brace without its partner is text.
+    /// Splits the answer into pieces. An unmatched brace is text.
     pub(crate) fn pieces(&self) -> Vec<Piece<'_>> {
         let mut pieces = Vec::new();
         let mut rest = &*self.answer;
@@ -38,7 +39,7 @@ impl Claim {
         pieces
     }
 
-    /// All expectations that it names, to judge it or for their figures.
+    /// Returns the ids of all expectations in its judgement or its answer.
     pub(super) fn named(&self) -> impl Iterator<Item = &str> {
         let figures = self.pieces().into_iter().filter_map(|piece| match piece {
             Piece::Figure(id) => Some(id),

@@ -1,26 +1,26 @@
-//! Values beside ours in a plot: where they come from, and what they are.
+//! Values shown next to ours in a plot, with their source and kind.
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-/// Samples that others published as files, by the names that manifests give them.
+/// Sample files published by others, under their names in manifests.
 const FILES: &[(&str, &str)] =
     &[("sba-occupancy.csv", include_str!("../../experiments/data/sba-occupancy.csv"))];
 
-/// How a value came to be in a manifest.
+/// The origin of a value in a manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Origin {
-    /// The document, or data of its authors, says so.
+    /// Stated by the document or in its authors' data.
     Published,
-    /// It follows by a rule from what is published: from an axis, or from two values.
+    /// Derived by a rule from published values: from an axis, or from two values.
     Derived,
     /// This project's own prediction.
     Predicted,
 }
 
 impl Origin {
-    /// The words behind the name of a series.
+    /// Returns the label after a series' name.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Published => "published",
@@ -30,7 +30,7 @@ impl Origin {
     }
 }
 
-/// A series of a paper, or of a prediction: single values, ranges in which a value lies, or the samples of a file.
+/// A series of a paper or a prediction: single values, ranges that contain a value, or the samples of a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Published {
@@ -42,13 +42,13 @@ pub(crate) struct Published {
     pub(crate) figure: Option<String>,
     #[serde(default)]
     pub(crate) page: Option<u32>,
-    /// How the values follow from what is published, or how they were predicted; published values have none.
+    /// The derivation from published values, or the basis of a prediction; absent for published values.
     #[serde(default)]
     pub(crate) rule: Option<String>,
     /// x and y.
     #[serde(default)]
     points: Vec<[f64; 2]>,
-    /// x, and the least and the greatest y that it may be.
+    /// x, and the smallest and greatest possible y.
     #[serde(default)]
     pub(crate) ranges: Vec<[f64; 3]>,
     #[serde(default)]
@@ -65,11 +65,11 @@ struct Samples {
 }
 
 impl Published {
-    /// Whether it says what it has to, and no more.
+    /// Checks that the required fields are present, and no others.
     ///
     /// # Errors
-    /// When it has no values or values of two kinds, an x that is no category (of so many, if there are any), a file that is not there,
-    /// or no rule where one is due.
+    /// When it has no values or two kinds of values, an x that is not a category (of `categories`, if not 0), a
+    /// missing file, or no rule where one is required.
     pub(super) fn check(&self, categories: usize) -> Result<()> {
         let name = format!("series {:?} of panel {:?}", self.series, self.panel);
         let kinds = [!self.points.is_empty(), !self.ranges.is_empty(), self.samples.is_some()];
@@ -89,15 +89,15 @@ impl Published {
         Ok(())
     }
 
-    /// Its single values, by x.
+    /// Returns its single values, by x.
     ///
     /// # Errors
-    /// When its file, or a column of it, is not there, or a value is no number.
+    /// When its file or a column of it is missing, or a value is not a number.
     pub(crate) fn points(&self) -> Result<Vec<[f64; 2]>> {
         self.samples.as_ref().map_or_else(|| Ok(self.points.clone()), Samples::read)
     }
 
-    /// Where it comes from, in words.
+    /// Formats its source.
     pub(crate) fn credit(&self) -> String {
         let figure = self.figure.iter().map(|figure| format!(", {figure}"));
         let page = self.page.iter().map(|page| format!(", page {page}"));

@@ -1,22 +1,22 @@
-//! The answer to a claim: its verdict, and our answer with the figures in it.
+//! The answer to a claim: its verdict, and our answer with the figures filled in.
 
 use super::plot::axis::told;
 use crate::judge::{Outcome, Verdict};
 use crate::manifest::{Claim, Piece};
 use serde::Serialize;
 
-/// How a claim came out.
+/// The verdict on a claim.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Standing {
     Met,
-    /// Something that decides about it was not measured, or is not judged in this form.
+    /// A deciding expectation was not measured, or is not judged in this form.
     Open,
     Missed,
 }
 
 impl Standing {
-    /// Class of the style sheet, and word.
+    /// Returns the CSS class and the label.
     pub(super) fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Met => ("met", "met"),
@@ -35,7 +35,7 @@ pub(super) struct Answered {
     pub(super) standing: Standing,
 }
 
-/// The answer of a run to a claim.
+/// Answers a claim with the verdicts of a run.
 pub(super) fn answer(claim: &Claim, verdicts: &[Verdict]) -> Answered {
     let of = |id: &str| verdicts.iter().filter(|it| it.id == id).collect::<Vec<_>>();
     let standings = claim.judged_by.iter().map(|id| standing(&of(id)));
@@ -52,7 +52,7 @@ pub(super) fn answer(claim: &Claim, verdicts: &[Verdict]) -> Answered {
     }
 }
 
-/// Of one expectation at all its places.
+/// Returns the standing of one expectation over all its places.
 fn standing(verdicts: &[&Verdict]) -> Standing {
     let one = |it: &&Verdict| match it.outcome {
         Outcome::Met => Standing::Met,
@@ -62,7 +62,7 @@ fn standing(verdicts: &[&Verdict]) -> Standing {
     verdicts.iter().map(one).max().unwrap_or(Standing::Open)
 }
 
-/// Why a figure of an answer is missing; an answer has all its figures, or says this.
+/// The reason for a missing figure; an answer has either all its figures or this reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Gap {
     OtherForm,
@@ -78,7 +78,7 @@ impl Gap {
     }
 }
 
-/// The figure, or the least and the greatest.
+/// Formats the single figure, or the range from smallest to greatest.
 fn figures(verdicts: &[&Verdict]) -> Result<String, Gap> {
     if verdicts.is_empty() {
         return Err(Gap::OtherForm);

@@ -1,11 +1,11 @@
-//! The front page: all claims with what became of them.
+//! The front page: all claims with their verdicts.
 
 use super::claims::{Answered, Standing};
 use super::{Section, page};
 use crate::manifest::Manifest;
 use maud::{Markup, html};
 
-/// The page of all experiments, and of those that were measured.
+/// Renders the page of all experiments; `sections` are the measured ones.
 pub(super) fn page(manifests: &[Manifest], sections: &[Section]) -> String {
     let of = |standing| {
         let claims = sections.iter().flat_map(|it| &it.answers);

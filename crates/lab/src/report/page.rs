@@ -1,4 +1,4 @@
-//! The page of one experiment in one form: claims and answers, plots, what was expected, and what made it.
+//! The page of one experiment in one form: claims and answers, plots, expectations, and origin.
 
 use super::claims::Answered;
 use super::plot::axis::told;
@@ -10,7 +10,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
 
-/// A page with this title and body.
+/// Renders a page with this title and body.
 pub(super) fn whole(title: &str, body: Markup) -> String {
     html! {
         (DOCTYPE)
@@ -27,10 +27,10 @@ pub(super) fn whole(title: &str, body: Markup) -> String {
     .into_string()
 }
 
-/// The page of an experiment.
+/// Renders the page of an experiment.
 ///
 /// # Errors
-/// When a plot cannot be drawn, or the daemons' settings cannot be told.
+/// When a plot cannot be drawn, or the daemons' settings are invalid.
 pub(super) fn page(section: &Section) -> Result<String> {
     let (manifest, name) = (&section.manifest, section.name());
     let plots = manifest.panels.iter().map(|panel| panel_of(section, panel)).collect::<Result<Vec<_>>>()?;
@@ -64,7 +64,7 @@ fn claim(answered: &Answered) -> Markup {
     }
 }
 
-/// Command, commit and machine.
+/// Renders command, commit and machine.
 fn made(section: &Section) -> Markup {
     let meta = &section.meta;
     let fallbacks: u32 = section.results.0.iter().map(|done| done.fallbacks).sum();
@@ -82,7 +82,7 @@ fn made(section: &Section) -> Markup {
     }
 }
 
-/// The daemons' settings that are not as shipped.
+/// Renders the daemons' non-default settings.
 fn settings(section: &Section) -> Result<Markup> {
     let Some(settings) = section.manifest.daemon(section.meta.form)? else { return Ok(html! {}) };
     let changed = settings.changed()?;
@@ -113,7 +113,8 @@ fn source(manifest: &Manifest) -> String {
     source.document.clone() + &figures.chain(page).collect::<String>()
 }
 
-/// The plot of a panel, unless nothing of it was measured; below it its figures, and where the others' come from.
+/// Renders the plot of a panel, with its figures and the sources of published values; nothing without
+/// measurements.
 fn panel_of(section: &Section, panel: &Panel) -> Result<Markup> {
     let published = section.manifest.published.iter().filter(|published| published.panel == panel.id);
     let published: Vec<&Published> = published.collect();
@@ -128,7 +129,7 @@ fn panel_of(section: &Section, panel: &Panel) -> Result<Markup> {
     })
 }
 
-/// Series of one source on one line.
+/// Renders sources, with all series of one source on one line.
 fn credits(published: &[&Published]) -> Markup {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for it in published {

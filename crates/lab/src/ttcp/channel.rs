@@ -1,4 +1,4 @@
-//! The transports of ttcp: what each of them is opened by, and how buffers go in and come out.
+//! The transports of ttcp: opening, sending and receiving.
 
 use super::{Over, Ttcp};
 use anyhow::{Context, Result, bail, ensure};
@@ -10,21 +10,21 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-/// The most that a datagram holds over IPv4: 65,535 without 20 of IP and 8 of UDP.
+/// Maximum payload of a datagram over IPv4: 65,535 minus 20 for IP and 8 for UDP.
 pub(crate) const DATAGRAM_MAX: u32 = 65_507;
-/// Length of the datagrams that tell a ttcp that the data begin or end; a datagram of data is longer.
+/// Length of the datagrams that mark the start or end of the data for a ttcp; data datagrams are longer.
 pub(super) const MARKER_BYTES: usize = 4;
-/// How often the end is told, for some of it will be lost where data was, and after what pause each.
+/// Number of end markers, because some may be lost after data, and the pause after each.
 const END_MARKERS: u32 = 5;
 const MARKER_PAUSE: Duration = Duration::from_millis(20);
-/// How long to wait when the interface has no room (as ttcp does).
+/// Wait time when the interface has no room (as in ttcp).
 const ROOM_PAUSE: Duration = Duration::from_millis(18);
-/// Connections that wait to be accepted.
+/// Connections waiting to be accepted.
 const BACKLOG: i32 = 1;
 
-/// A way to or from the other end.
+/// A channel to or from the other end.
 pub(super) enum Channel {
-    /// MPTCP's further paths come to a socket that listens, so that lives as long.
+    /// Holds the listener, because MPTCP's further paths arrive at a listening socket.
     Stream {
         stream: TcpStream,
         buffer: Vec<u8>,
@@ -41,7 +41,7 @@ pub(super) enum Channel {
     },
 }
 
-/// Where the other end is awaited.
+/// A listening endpoint.
 pub(super) enum Listening {
     Stream(TcpListener, usize),
     Datagrams(UdpSocket, usize),
@@ -52,7 +52,7 @@ impl Listening {
     /// Opens the port.
     ///
     /// # Errors
-    /// When it is taken, or rights are missing.
+    /// When it is in use, or privileges are missing.
     pub(super) fn open(args: &Ttcp) -> Result<Self> {
         let (any, length) = (SocketAddr::from((Ipv6Addr::UNSPECIFIED, args.port)), args.length());
         match args.over() {
@@ -104,7 +104,7 @@ impl Listening {
 /// Opens a channel to a receiver.
 ///
 /// # Errors
-/// When it does not listen, or rights are missing.
+/// When it does not listen, or privileges are missing.
 pub(super) fn connect(args: &Ttcp, to: SocketAddr) -> Result<Channel> {
     let failed = || format!("cannot connect to {to}");
     match args.over() {
@@ -130,7 +130,7 @@ pub(super) fn connect(args: &Ttcp, to: SocketAddr) -> Result<Channel> {
     }
 }
 
-/// A socket of the kernel's for this address, its buffers as wanted.
+/// Opens a kernel socket for this address, with the requested buffers.
 fn socket(args: &Ttcp, address: SocketAddr) -> Result<Socket> {
     let (kind, protocol) = match args.over() {
         Over::Mptcp => (Type::STREAM, Protocol::MPTCP),
@@ -147,7 +147,7 @@ fn socket(args: &Ttcp, address: SocketAddr) -> Result<Socket> {
     Ok(socket)
 }
 
-/// Of our own stack.
+/// Returns the options of our own stack.
 fn options(args: &Ttcp, local: Vec<IpAddr>, mode: Mode) -> Options {
     let carrier = if args.over() == Over::Sctp { CarrierKind::Ip } else { CarrierKind::Udp };
     let mut options = Options::new(carrier, local, mode);
@@ -158,7 +158,7 @@ fn options(args: &Ttcp, local: Vec<IpAddr>, mode: Mode) -> Options {
     options
 }
 
-/// The address of ours that packets to another bear.
+/// Returns our source address for packets to another host.
 fn address_towards(to: SocketAddr) -> Result<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -167,7 +167,7 @@ fn address_towards(to: SocketAddr) -> Result<IpAddr> {
 }
 
 impl Channel {
-    /// Hands a buffer over; false when a receiver has left that had enough.
+    /// Sends a buffer; returns false if the receiver had enough and has left.
     ///
     /// # Errors
     /// When the network fails.
@@ -183,7 +183,7 @@ impl Channel {
         Ok(true)
     }
 
-    /// What came next, in the pieces that the transport gives; nothing at the end.
+    /// Returns the next data, in the transport's own pieces; empty at the end.
     ///
     /// # Errors
     /// When the network fails.
@@ -207,7 +207,7 @@ impl Channel {
         }
     }
 
-    /// Ends in order: what was handed over arrives, or, over UDP, the end is told.
+    /// Closes in order: sent data arrives, or, over UDP, the end is marked.
     ///
     /// # Errors
     /// When the network fails.
@@ -215,7 +215,7 @@ impl Channel {
         match self {
             Self::Stream { .. } => Ok(()),
             Self::Datagrams { socket, .. } => {
-                // A receiver has no peer to tell, and who has the end already is gone.
+                // A receiver has no peer to notify, and a peer that has seen the end is gone.
                 for _ in 0..if socket.peer_addr().is_ok() { END_MARKERS } else { 0 } {
                     let _ = socket.send(&[0; MARKER_BYTES]);
                     std::thread::sleep(MARKER_PAUSE);
@@ -227,12 +227,12 @@ impl Channel {
     }
 }
 
-/// Whether the other end has closed its socket.
+/// Reports whether the other end has closed its socket.
 fn has_left(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
 
-/// Sends a datagram; where the interface has no room, when it has.
+/// Sends a datagram; waits while the interface has no room.
 fn send_datagram(socket: &UdpSocket, datagram: &[u8]) -> Result<()> {
     loop {
         match socket.send(datagram) {

@@ -1,4 +1,4 @@
-//! ttcp's words.
+//! ttcp's output.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What rates are told in. As with ttcp, 1024 is the factor between them, of bits, too.
+/// Units of rates. As with ttcp, 1024 is the factor between them, of bits, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Unit {
     /// Kbit
@@ -50,14 +50,14 @@ impl Unit {
     }
 }
 
-/// What an end has moved, and what that took.
+/// One end's traffic and its cost.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// Bytes of the program.
+    /// Application bytes.
     pub(crate) bytes: u64,
-    /// Buffers or messages given to or taken from the network.
+    /// Buffers or messages passed to or from the network.
     pub(crate) calls: u64,
-    /// Time on the clock.
+    /// Wall-clock time.
     pub(crate) real_s: f64,
     /// Processor time of the program itself.
     pub(crate) user_s: f64,
@@ -71,7 +71,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Of what happened between two looks at the resources used.
+    /// Computes the difference between two snapshots of resource usage.
     pub(super) fn new(bytes: u64, calls: u64, real: Duration, before: &Usage, after: &Usage) -> Self {
         let seconds = |time: TimeVal| time.num_microseconds() as f64 / 1e6;
         Self {
@@ -89,7 +89,7 @@ impl Report {
         }
     }
 
-    /// In words, each line beginning with `name`.
+    /// Formats it as text, with `name` at the start of each line.
     pub(super) fn text(&self, name: &str, unit: Unit, verbose: bool) -> String {
         let (bytes, calls, cpu_s) = (self.bytes as f64, self.calls as f64, self.user_s + self.system_s);
         let rate = unit.rate(bytes, self.real_s);
@@ -122,19 +122,19 @@ impl Report {
         text
     }
 
-    /// As a JSON object on a line.
+    /// Formats it as a JSON object on one line.
     pub(super) fn json(&self) -> Result<String> {
         Ok(serde_json::to_string(self)? + "\n")
     }
 }
 
-/// Minutes and seconds.
+/// Formats minutes and seconds.
 fn clock(seconds: f64) -> String {
     let whole = seconds as u64;
     format!("{}:{:02}", whole / 60, whole % 60)
 }
 
-/// `amount` for each of `many`; 0 for none.
+/// Returns `amount` divided by `many`; 0 if `many` is 0.
 fn per(amount: f64, many: f64) -> f64 {
     if many > 0.0 { amount / many } else { 0.0 }
 }

@@ -61,7 +61,7 @@ fn delays_losses_and_rates_are_those_of_the_kernels_netem() {
     assert!((ours / theirs - 1.0).abs() < 0.03, "netem {theirs}, linkemu {ours} bit/s");
 }
 
-/// What netem and what we do to the same pings.
+/// Returns the effect of netem, and of our emulator, on the same pings.
 fn both(
     guest: &Guest,
     world: &World,

@@ -1,11 +1,11 @@
-//! What ping and iperf3 say of a way, and the way by our emulator.
+//! Measurements of a link by ping and iperf3, beside our emulator's.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use testbed::{Host, Lab, Process};
 
-/// How long anything may take.
+/// Limit on any step.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// A way from one host to another, with settings for what goes there.
@@ -77,7 +77,7 @@ impl Pings {
         self.times.iter().filter(|time| time.is_none()).count() as f64 / self.times.len() as f64
     }
 
-    /// How many were lost in a row, in the mean.
+    /// Returns the mean length of runs of losses.
     pub(crate) fn mean_burst(&self) -> f64 {
         let lost = self.times.iter().filter(|time| time.is_none()).count();
         let ends = self.times.windows(2).filter(|pair| pair[0].is_none() && pair[1].is_some()).count();

@@ -10,7 +10,7 @@ use linkemu::Report;
 use nix::sys::signal::Signal;
 use world::{LIMIT, World, ping_times};
 
-/// How much longer than the delays a round trip may take in the median: two hosts answer on a shared machine.
+/// Margin of the median round trip beyond the delays: two hosts answer on a shared machine.
 const SLACK_MS: f64 = 1.0;
 
 #[test]
@@ -32,7 +32,7 @@ fn tcp_gets_the_rate_that_was_set_to_three_percent_and_segments_are_cut() {
     let world = World::new();
     world.add(&["--rate", "1.5mbit", "--delay", "35ms", "--queue", "50"]);
     let rate = world.iperf_rate(&["-t", "8", "-O", "2"]);
-    // What iperf3 counts is payload: 1,448 of 1,500 bytes.
+    // iperf3 counts payload: 1,448 of 1,500 bytes.
     let on_the_link = rate * 1500.0 / 1448.0;
     assert!((on_the_link / 1.5e6 - 1.0).abs() < 0.03, "{on_the_link} bit/s");
     let report = world.show();

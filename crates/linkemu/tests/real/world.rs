@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use testbed::{Finished, Host, Lab, Process};
 
-/// How long anything may take.
+/// Limit on any step.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// Two hosts, 10.9.0.1 and 10.9.0.2, fd09::1 and fd09::2, whose only way is through the middle.
@@ -70,7 +70,7 @@ impl World {
         path.display().to_string()
     }
 
-    /// What ping prints, answers or none.
+    /// Returns the output of ping, with answers or without.
     pub(crate) fn ping(&self, words: &[&str]) -> String {
         let mut command = self.alpha.command("ping");
         command.args(words);
@@ -78,7 +78,7 @@ impl World {
         finished.stdout + &finished.stderr
     }
 
-    /// What arrives at beta, in bit/s, as iperf3 says.
+    /// Returns the rate at beta by iperf3, in bit/s.
     pub(crate) fn iperf_rate(&self, words: &[&str]) -> f64 {
         let mut server = self.beta.command("iperf3");
         server.args(["-s", "-1", "--forceflush"]);
@@ -92,7 +92,7 @@ impl World {
         told["end"]["sum_received"]["bits_per_second"].as_f64().unwrap()
     }
 
-    /// How many listen to all addresses at the two interfaces of the host between.
+    /// Returns the promiscuity counts of the middle host's two interfaces.
     pub(crate) fn promiscuity(&self) -> [u64; 2] {
         ["left", "right"].map(|interface| {
             let told = self.middle.ip(&["-d", "-j", "link", "show", interface]).unwrap();

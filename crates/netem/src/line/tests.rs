@@ -1,4 +1,4 @@
-//! What is held comes out when it is due.
+//! Held packets leave when they are due.
 
 use super::*;
 use crate::config::Loss;

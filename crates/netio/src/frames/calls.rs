@@ -57,7 +57,7 @@ pub(super) fn listen_to_all_addresses(fd: BorrowedFd<'_>, ifindex: u32) -> io::R
     check(result as isize).map(drop)
 }
 
-/// Whether an interface is up; `fd` is any socket of its network namespace.
+/// Reports whether an interface is up; `fd` is any socket of its network namespace.
 pub(super) fn is_up(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<bool> {
     // SAFETY: ifreq is plain old data; all zeroes is a valid request.
     let mut request: libc::ifreq = unsafe { zeroed() };

@@ -57,7 +57,7 @@ impl Filters {
         Ok(Filters { news, own_table: own_table.map(str::to_owned), answer: None })
     }
 
-    /// Whether nftables changed since the last call.
+    /// Reports whether nftables changed since the last call.
     pub(super) fn has_news(&mut self) -> bool {
         self.news.has_news()
     }
@@ -67,7 +67,7 @@ impl Filters {
         self.answer = None;
     }
 
-    /// Whether there are filters, or may be.
+    /// Reports whether there are filters, or may be.
     pub(super) fn are_there(&mut self) -> bool {
         if let Some(answer) = self.answer {
             return answer;
@@ -88,7 +88,7 @@ impl Filters {
     }
 }
 
-/// Whether a chain, told behind its `struct nfgenmsg`, is a base chain for IP of another table than `own`.
+/// Reports whether a chain, told behind its `struct nfgenmsg`, is a base chain for IP of another table than `own`.
 fn is_foreign_base_chain(chain: &[u8], own: Option<&[u8]>) -> bool {
     let [family, _, _, _, rest @ ..] = chain else { return false };
     let (mut is_base, mut is_own) = (false, false);
@@ -110,7 +110,7 @@ fn for_each_attribute(mut bytes: &[u8], mut f: impl FnMut(u16, &[u8])) {
     }
 }
 
-/// Whether IPsec has policies.
+/// Reports whether IPsec has policies.
 fn has_policy() -> io::Result<bool> {
     let mut netlink = match Netlink::open_for(NETLINK_XFRM, 0, false) {
         // A kernel without IPsec.

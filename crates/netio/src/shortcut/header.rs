@@ -15,7 +15,7 @@ const V6: usize = 40;
 const V4_FIRST: u8 = 0x45;
 const V6_FIRST: u8 = 0x60;
 const DONT_FRAGMENT: u8 = 0x40;
-/// What an IP length field can say.
+/// Greatest value of an IP length field.
 const LENGTH_MAX: usize = u16::MAX as usize;
 
 /// An IP header.

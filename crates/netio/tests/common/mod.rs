@@ -48,7 +48,7 @@ impl Namespace {
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// What a program inside prints.
+    /// Returns the output of a program inside.
     pub fn read(&self, command: &str) -> String {
         let words = ["netns", "exec", &self.0].into_iter().chain(command.split_whitespace());
         let output = Command::new("ip").args(words).output().expect("the program is installed");
@@ -200,7 +200,7 @@ pub fn families(net: u8) -> [(String, String); 2] {
 /// A packet as it arrived.
 pub type Packet = (Route, Ecn, Vec<u8>);
 
-/// What both carriers do, so that helpers and tests serve both.
+/// Common interface of both carriers, for helpers and tests.
 pub trait AnyCarrier: Send {
     fn transmit(&mut self, train: &Train<'_>) -> Result<(), SendError>;
     fn receive(&mut self, f: impl FnMut(&Route, Ecn, &[u8])) -> Received;

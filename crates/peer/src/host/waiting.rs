@@ -1,7 +1,8 @@
-//! Waiting without a poll: in a receiving call, awake, or in a nap. For hosts with one socket, while packets keep coming.
+//! Waits without a poll: in a receiving call, by busy polling, or with a short sleep. For hosts with one
+//! socket, while packets keep coming.
 //!
-//! Over IP each packet comes alone and would wake this program, which costs both ends more than to receive it; so in a bulk
-//! transfer it first naps. More packets then share a turn and a SACK.
+//! Over IP each packet comes singly and would wake this program, which costs both ends more than its reception;
+//! so a bulk transfer first sleeps briefly. More packets then share a turn and a SACK.
 //!
 //! Begin with [`Host::may_wait_in_receiving`].
 
@@ -13,19 +14,20 @@ use netio::{Carriers, PATIENCE, Received};
 use std::io;
 use std::time::Duration;
 
-/// How long to nap; the kernel may double it. Of what may be late it is little: SACKs have 200 ms (RFC 9260 section 6.2).
+/// Duration of the short sleep; the kernel may double it. It is small compared with the 200 ms for SACKs (RFC
+/// 9260 section 6.2).
 const NAP: Duration = Duration::from_micros(50);
 
 impl Host {
-    /// Whether a receiving call may be the wait: a packet is expected soon, nothing else is, and no timer before the call
-    /// gives up.
+    /// Reports whether a receiving call may serve as the wait: a packet is expected soon, nothing else is, and
+    /// no timer expires before the call gives up.
     pub(super) fn may_wait_in_receiving(&self, until: Time) -> bool {
         let is_idle = self.waiting.is_none() && self.post.is_none() && !self.unread.contains(&true);
         self.is_lively && is_idle && until.since(self.now()) > 2 * PATIENCE
     }
 
-    /// Waits in a receiving call where there is but one socket; false if there are more. Where few packets come awake at
-    /// first, where many come one by one napping at first.
+    /// Waits in a receiving call if there is only one socket; returns false if there are more. With few packets
+    /// it first busy-polls; with many single ones it first sleeps briefly.
     pub(super) fn receive_waiting(&mut self, is_sparse: bool) -> Result<bool> {
         if !self.carriers.is_lone() {
             return Ok(false);
@@ -44,7 +46,7 @@ impl Host {
         Ok(true)
     }
 
-    /// Asks the socket again and again for a while; whether a packet came.
+    /// Polls the socket repeatedly for a while; returns whether a packet came.
     fn receive_awake(&mut self) -> Result<bool> {
         let end = self.now() + AWAKE;
         while self.now() < end {
@@ -56,7 +58,7 @@ impl Host {
         Ok(false)
     }
 
-    /// Feeds the engine by one call of the carriers' that receives from all sockets, of which there is one.
+    /// Feeds the engine with one receiving call over all sockets, of which there is one.
     fn receive_at_once(
         &mut self,
         receive: impl FnOnce(&mut Carriers, &mut dyn FnMut(&Route, Ecn, &[u8])) -> io::Result<Received>,
@@ -70,7 +72,7 @@ impl Host {
         let received = received.context("receiving failed")?;
         self.is_lively = received.packets > 0;
         self.packets += received.packets;
-        // Whichever socket it was: the others are not there.
+        // The index does not matter: there is only one socket.
         self.unread = [received.more; Carriers::TOKENS];
         if received.errors_waiting {
             self.take_errors();

@@ -1,4 +1,4 @@
-//! One cell of the matrix: who talks to whom, over what, and what makes it a success.
+//! One cell of the matrix: the two stacks, their carrier and paths, and the conditions of success.
 
 use crate::world::{Place, Rule, Running, World};
 use anyhow::{Context, Result, ensure};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 /// The SCTP port of every server.
 const PORT: &str = "5000";
-/// How long a program may take.
+/// Limit on a program's run.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
-/// How long after the connection the first path is cut.
+/// Time from the connection to the cut of the first path.
 const BEFORE_CUT: Duration = Duration::from_millis(600);
 
 /// A stack.
@@ -28,7 +28,7 @@ pub(crate) enum Stack {
     Aiortc,
 }
 
-/// What SCTP packets travel in.
+/// The encapsulation of SCTP packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Carrier {
     /// UDP, port 9899 at both ends (RFC 6951).
@@ -37,14 +37,14 @@ pub(crate) enum Carrier {
     Raw,
 }
 
-/// The paths between the two, and what is tried on them beside sending.
+/// The paths between the two, and the feature under test on them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Paths {
     /// One.
     One,
     /// Two; the first falls silent in mid-transfer.
     FirstOfTwoCut,
-    /// Two; ours, the client, sends by both at once.
+    /// Two; our client sends on both at once.
     Shared(Sharing),
     /// One; the client resets and adds streams in mid-transfer; ours also resets the association.
     StreamsReset,
@@ -52,17 +52,17 @@ pub(crate) enum Paths {
     Interleaved,
     /// One; the client adds another of its addresses and removes it, with all DATA and ASCONFs under AUTH.
     SecondAdded,
-    /// One, silent for a while; the client gives messages up, and the server goes on behind them.
+    /// One, silent for a while; the client abandons messages, and the server continues after them.
     GivenUp(Limit),
-    /// One; ours advertises its send buffer in every packet with DATA, which the other does not know.
+    /// One; our end advertises its send buffer in every packet with DATA, which the other does not know.
     Advertised(Form),
-    /// One, on which routers mark packets in both directions as having met congestion.
+    /// One, on which routers set the CE mark on packets in both directions.
     Marked,
-    /// One; packets have a checksum of zero, as if DTLS carried them (RFC 9653).
+    /// One; packets have a zero checksum, as if DTLS carried them (RFC 9653).
     ZeroChecksum,
 }
 
-/// How two paths share what is sent.
+/// Sharing of traffic between two paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sharing {
     /// In equal parts.
@@ -71,7 +71,7 @@ pub(crate) enum Sharing {
     Redundant,
 }
 
-/// How the send buffer is advertised.
+/// Form of the send-buffer advertisement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// In percent: 4 octets.
@@ -80,29 +80,29 @@ pub(crate) enum Form {
     Backlog,
 }
 
-/// When messages are given up.
+/// Condition for abandoning messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Limit {
-    /// Their time is over.
+    /// Their lifetime has expired.
     Lifetime,
-    /// The same, with I-DATA.
+    /// Their lifetime has expired, with I-DATA.
     InterleavedLifetime,
-    /// They would have to be sent again.
+    /// They would need a retransmission.
     Retransmissions,
-    /// More important ones need their place.
+    /// More important ones need their buffer space.
     Priority,
 }
 
 /// One test.
 #[derive(Debug)]
 pub(crate) struct Cell {
-    /// Who connects, sends, and compares what comes back.
+    /// The stack that connects, sends, and compares the returned messages.
     pub(crate) client: Stack,
-    /// Who sends everything back.
+    /// The stack that sends everything back.
     pub(crate) server: Stack,
-    /// What packets travel in.
+    /// The encapsulation of packets.
     pub(crate) carrier: Carrier,
-    /// Over which paths.
+    /// The paths.
     pub(crate) paths: Paths,
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct Load {
 }
 
 const ORDERED: Load = Load { count: 0, size: 0, streams: 1, window: 1, unordered: false, gap: "0" };
-/// What travels over one path: tiny, one packet, many packets, very many; and without order.
+/// Loads over one path: tiny messages, single packets, several packets, very many; and unordered ones.
 const LOADS: &[Load] = &[
     Load { count: 300, size: 1, streams: 3, window: 20, ..ORDERED },
     Load { count: 300, size: 1400, streams: 4, window: 30, ..ORDERED },
@@ -126,24 +126,24 @@ const LOADS: &[Load] = &[
     Load { count: 3, size: 1_048_576, ..ORDERED },
     Load { count: 100, size: 3000, streams: 2, window: 10, unordered: true, ..ORDERED },
 ];
-/// The packets that travel without checksums.
+/// Load without checksums.
 const UNCHECKED: Load = Load { count: 200, size: 3000, streams: 3, window: 20, ..ORDERED };
-/// What travels under AUTH.
+/// Load under AUTH.
 const SIGNED: Load = Load { count: 60, size: 3000, streams: 2, window: 6, ..ORDERED };
-/// What travels around a reset of streams.
+/// Load around a stream reset.
 const RESET: Load = Load { count: 60, size: 3000, streams: 3, window: 6, ..ORDERED };
-/// What travels in I-DATA: in one piece, for Linux numbers fragments otherwise than RFC 8260 does; and in many.
+/// Loads in I-DATA: in one piece, because Linux numbers fragments differently from RFC 8260; and in many.
 const WHOLE: Load = Load { count: 200, size: 1000, streams: 4, window: 20, ..ORDERED };
 const PIECES: Load = Load { count: 40, size: 100_000, streams: 4, window: 8, ..ORDERED };
-/// What is posted while the path is silent: 2.4 s of it, so that a slow machine finds an end behind the silence, too.
+/// Load around the silence of the path: 2.4 s, so that even on a slow machine some messages follow the silence.
 const POSTED: Load = Load { count: 240, size: 1000, gap: "0.01", ..ORDERED };
-/// The same, of which a short send buffer does not take all.
+/// Like [`POSTED`], but too much for a short send buffer.
 const POSTED_LONG: Load = Load { count: 240, size: 8000, gap: "0.01", ..ORDERED };
-/// How long it is silent.
+/// Duration of the silence.
 const SILENCE: Duration = Duration::from_millis(400);
-/// What travels while packets are marked.
+/// Load while packets are marked.
 const MARKED: Load = Load { count: 60, size: 20_000, streams: 2, window: 6, ..ORDERED };
-/// What travels while a path is cut: 2.4 s of it.
+/// Load while a path is cut: 2.4 s of it.
 const PACED: Load = Load { count: 60, size: 20_000, streams: 2, window: 4, gap: "0.04", ..ORDERED };
 
 impl Stack {
@@ -166,18 +166,18 @@ impl Stack {
         }
     }
 
-    /// The longest message that it takes.
+    /// Returns the longest message that it accepts.
     fn message_max(self) -> usize {
         match self {
             Self::Ours | Self::Kernel | Self::Usrsctp | Self::CurrentUsrsctp | Self::Pion => usize::MAX,
-            // Of a WebRTC stack nobody has the right to send more.
+            // Sending more to a WebRTC stack is not allowed.
             Self::Aiortc => 65_536,
         }
     }
 }
 
 impl Cell {
-    /// The test's name, a sentence.
+    /// Returns the test's name, a sentence.
     pub(crate) fn name(&self) -> String {
         let carrier = match self.carrier {
             Carrier::Udp => "udp",
@@ -209,12 +209,12 @@ impl Cell {
         format!("over_{carrier}_{}_{what}_{}", self.server.name(), self.client.name())
     }
 
-    /// The two stacks.
+    /// Returns the two stacks.
     pub(crate) fn stacks(&self) -> [Stack; 2] {
         [self.client, self.server]
     }
 
-    /// Runs the test; a remark for its line.
+    /// Runs the test, and returns a remark for its line.
     pub(crate) fn run(&self, world: &World) -> Result<String> {
         let mended = self.prepare(world)?;
         let port = mended.0.ports();
@@ -251,7 +251,7 @@ impl Cell {
         Ok(remark)
     }
 
-    /// Whether the chunks on the first path are those that the cell is about.
+    /// Checks that the chunks on the first path are those under test.
     fn judge_types(&self, types: &str) -> Result<()> {
         let (wanted, unwanted): (&[&str], &[&str]) = match self.paths {
             Paths::One | Paths::FirstOfTwoCut | Paths::Shared(_) | Paths::ZeroChecksum => (&["0"], &[]),
@@ -273,12 +273,13 @@ impl Cell {
         Ok(())
     }
 
-    /// Sets the guest up, if it takes part; the place whose ports are captured and cut, with the promise to mend it.
+    /// Sets the guest up, if it takes part; returns the place whose ports are captured and cut, with a guard
+    /// that mends it.
     fn prepare<'a>(&self, world: &'a World) -> Result<Mend<'a>> {
         if self.stacks().contains(&Stack::Kernel) {
             self.prepare_guest(world)?;
         }
-        // Never at ours: what our cards did not compute or cut is done by then.
+        // Never our own: at the other end, the deferred checksums and segmentation of our cards are complete.
         let other = if self.client == Stack::Ours { self.server } else { self.client };
         Ok(Mend(other.place(), world))
     }
@@ -346,8 +347,8 @@ impl Cell {
         Ok(format!("longest silence {}", silence.context("the client did not print its longest silence")?))
     }
 
-    /// Messages are posted while the path falls silent for a while: the ones of that time are given up, those before and
-    /// after arrive in order.
+    /// Sends messages while the path is silent for a while: those from that time are abandoned, those before
+    /// and after arrive in order.
     fn posted(&self, world: &World, limit: Limit, place: Place) -> Result<String> {
         let load = if limit == Limit::Priority { &POSTED_LONG } else { &POSTED };
         let (client, server) = self.start(world, load)?;
@@ -391,13 +392,13 @@ impl Cell {
     }
 }
 
-/// Whether a chunk type is among those seen.
+/// Reports whether a chunk type was seen.
 fn has(types: &str, kind: &str) -> bool {
     types.split(' ').any(|seen| seen == kind)
 }
 
-/// Both ended well, the client's hash is that of what it was to send, and the server sent back as much: the
-/// client's output.
+/// Checks that both ended successfully, that the client's hash matches the sent messages, and that the server
+/// sent back as many; returns the client's output.
 fn verdict(load: &Load, client: Running, server: Running) -> Result<String> {
     let text = client.finish(LIMIT).context("the client")?;
     let hash = peer::digest(load.count, load.size);

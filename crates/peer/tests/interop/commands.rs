@@ -1,4 +1,5 @@
-//! How each stack's program is called for a cell: the same wishes in three languages. Begin with [`Cell::command`].
+//! Command lines of each stack's program for a cell: the same options in three dialects. Begin with
+//! [`Cell::command`].
 
 use crate::cell::{Carrier, Cell, Form, LIMIT, Limit, Load, Paths, Sharing, Stack};
 use crate::stacks::BROUGHT;
@@ -6,7 +7,7 @@ use crate::world::World;
 use std::process::Command;
 
 impl Cell {
-    /// A stack's program with its options; `words` are the mode and its arguments.
+    /// Returns the command of a stack's program with its options; `words` are the mode and its arguments.
     pub(crate) fn command(&self, world: &World, stack: Stack, load: &Load, words: &[&str]) -> Command {
         let place = stack.place();
         let mut command = world.command(place, &stack.program(world.dir()), LIMIT);
@@ -89,7 +90,7 @@ impl Cell {
         }
     }
 
-    /// SHA-1 with libusrsctp, which has no other; SHA-256 with the kernel.
+    /// SHA-1 with libusrsctp, which supports nothing else; SHA-256 with the kernel.
     fn hmac(&self) -> &'static str {
         if self.stacks().iter().any(|stack| stack.is_usrsctp()) { "1" } else { "3" }
     }
@@ -106,7 +107,7 @@ impl Cell {
         command.args(load.unordered.then_some("-o"));
     }
 
-    /// What a stack's client calls the limit of its messages, if there is one.
+    /// Returns the option of a stack's client for the limit of its messages, if there is one.
     fn limit_words(&self, stack: Stack) -> &'static [&'static str] {
         let Paths::GivenUp(limit) = self.paths else { return &[] };
         match (limit, stack) {
@@ -121,7 +122,7 @@ impl Cell {
     }
 }
 
-/// What the kernel's peer and ours call the options of a load.
+/// Adds the options of a load for the kernel's peer and ours.
 fn load_options(command: &mut Command, load: &Load) {
     command.args(["--gap", load.gap]);
     command.args(["--streams", &load.streams.to_string(), "--window", &load.window.to_string()]);

@@ -1,11 +1,12 @@
-//! Interop: stacks that were written by different people talk to each other, and every octet is judged.
+//! Interop: independent stacks talk to each other, and every octet is checked.
 //!
-//! Each cell of the matrix (which stack is client, which is server, the carrier, one path or two of which the first
-//! is cut in mid-transfer) is one test. The verdict comes from outside: exit statuses, equal hashes, and tshark
-//! on the packets. A cell whose stack is not here is ignored, with what is missing. Linux and libusrsctp also talk to each other: when such a control fails, the harness is wrong.
+//! Each cell of the matrix (client stack, server stack, carrier, and one path or two of which the first is cut
+//! in mid-transfer) is one test. The verdict comes from outside: exit statuses, equal hashes, and tshark on the
+//! packets. A cell with an unavailable stack is ignored, with the missing part. Linux and libusrsctp also talk
+//! to each other: when such a control fails, the harness is wrong.
 //!
-//! Needs root and Debian; run by `./x test`, or by `cargo test -p peer --test interop -- --ignored [PART OF A NAME]`.
-//! Without them the tests are counted as ignored. Begin with [`matrix`].
+//! Needs root and Debian; otherwise the tests count as ignored. Run by `./x test`, or by `cargo test -p peer
+//! --test interop -- --ignored [PART OF A NAME]`. Begin with [`matrix`].
 
 #![forbid(unsafe_code)]
 
@@ -17,9 +18,10 @@ mod world;
 
 use cell::{Carrier, Cell, Form, Limit, Paths, Sharing, Stack};
 
-/// All tests: ours with each of the others in every way, also under AUTH with ASCONF, with RE-CONFIG, with I-DATA, by two paths
-/// at once, with messages that are given up, with advertised send buffers, and (the kernel) with ECN; those that not every host has
-/// by UDP, with checksums of zero if they know these; and two controls without ours.
+/// Returns all tests: our stack with each of the others in every role, also under AUTH with ASCONF, with
+/// RE-CONFIG, with I-DATA, over two paths at once, with abandoned messages, with advertised send buffers, and
+/// (the kernel) with ECN; the optional stacks over UDP, with zero checksums if they support them; and two
+/// controls without our stack.
 fn matrix() -> Vec<Cell> {
     use Stack::{Aiortc, CurrentUsrsctp, Kernel, Ours, Pion, Usrsctp};
     let mut cells = Vec::new();
@@ -43,7 +45,7 @@ fn matrix() -> Vec<Cell> {
             let paths = Paths::Shared(sharing);
             cells.push(Cell { client: Ours, server: other, carrier: Carrier::Raw, paths });
         }
-        // Linux does not say that it takes I-FORWARD TSN: nothing that we send in I-DATA is given up for it.
+        // Linux does not announce support for I-FORWARD-TSN: we abandon no I-DATA message towards it.
         cells
             .retain(|cell| cell.server != Kernel || cell.paths != Paths::GivenUp(Limit::InterleavedLifetime));
         for form in [Form::Percent, Form::Backlog] {

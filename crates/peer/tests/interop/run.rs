@@ -1,5 +1,5 @@
-//! Runs the cells, in as many worlds at once as `--test-threads` says, and reports in the words of Rust's own test harness, which
-//! `./x test` counts.
+//! Runs the cells, in as many concurrent worlds as `--test-threads` says, and reports in the format of Rust's
+//! own test harness, which `./x test` counts.
 
 use crate::cell::{Cell, Stack};
 use crate::world::{self, World};
@@ -8,10 +8,10 @@ use std::process::exit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// The flag that says how many cells run at once.
+/// The flag with the number of concurrent cells.
 const THREADS: &str = "--test-threads=";
 
-/// What the command line asks for, as far as we know it; cargo's other flags are passed over.
+/// The parsed command line; cargo's other flags are ignored.
 #[derive(Default)]
 struct Wanted {
     ignored: bool,
@@ -40,7 +40,7 @@ impl Wanted {
     }
 }
 
-/// Runs what the command line selects; the exit status.
+/// Runs the selected cells, and returns the exit status.
 pub(crate) fn all(matrix: &[Cell]) -> i32 {
     let wanted = Wanted::from_args(std::env::args().skip(1));
     let cells: Vec<&Cell> = matrix.iter().filter(|cell| wanted.selects(&cell.name())).collect();
@@ -76,7 +76,7 @@ pub(crate) fn all(matrix: &[Cell]) -> i32 {
     report(cells.len() - failed, failed, skipped.len())
 }
 
-/// Runs, in a world of its own, the cells that no other world has taken.
+/// Runs, in its own world, the cells that no other world has taken.
 fn run_in_a_world(cells: &[&Cell], stacks: &BTreeSet<Stack>, next: &AtomicUsize, failed: &AtomicUsize) {
     let mut world = up(stacks);
     while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {

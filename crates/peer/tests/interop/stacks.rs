@@ -1,5 +1,5 @@
-//! The programs of the stacks: where they are, how they are made, and what is missing for those that `scripts/setup.sh` brings and
-//! not every host can have. Begin with [`Stack::lacks`].
+//! The programs of the stacks: their paths, their build, and the missing parts of those that `scripts/setup.sh`
+//! installs and some hosts cannot have. Begin with [`Stack::lacks`].
 
 use crate::cell::Stack;
 use crate::world::output;
@@ -7,17 +7,17 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where setup.sh puts what it brings.
+/// Installation directory of setup.sh.
 pub(crate) const BROUGHT: &str = "/usr/local/lib/sctpify-tests";
-/// The usrsctp that a crate carries.
+/// The usrsctp bundled with a crate.
 const USRSCTP: &str = "/usr/local/lib/sctpify-tests/usrsctp-0.23.0";
 const KERNEL_SCTP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/kernel-sctp");
 const INTEROP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/interop");
-/// Fails where aiortc's SCTP cannot be loaded.
+/// Fails if aiortc's SCTP cannot be loaded.
 const LOAD_AIORTC: &str = "import google_crc32c, pyee.asyncio, importlib.metadata as m; m.version('aiortc')";
 
 impl Stack {
-    /// The part of this stack that this host lacks, in words.
+    /// Describes the part of this stack that this host lacks.
     pub(crate) fn lacks(self) -> Option<String> {
         let why = match self {
             Self::Ours | Self::Kernel | Self::Usrsctp => return None,
@@ -37,12 +37,12 @@ impl Stack {
         why.map(|what| format!("SKIPPED: needs {what} (scripts/setup.sh)"))
     }
 
-    /// Whether it is usrsctp, of whatever age: they have one program.
+    /// Reports whether it is usrsctp of either version: both have one program.
     pub(crate) fn is_usrsctp(self) -> bool {
         matches!(self, Self::Usrsctp | Self::CurrentUsrsctp)
     }
 
-    /// Makes the stack's program in a directory, if it has to be made.
+    /// Builds the stack's program in a directory, if it needs a build.
     pub(crate) fn make(self, dir: &Path) -> Result<()> {
         let source = Path::new(KERNEL_SCTP).join("usrsctp_peer.c");
         let mut gcc = Command::new("gcc");
@@ -59,7 +59,7 @@ impl Stack {
         made.map(drop)
     }
 
-    /// Its program; those that are made lie in this directory.
+    /// Returns its program; built ones are in this directory.
     pub(crate) fn program(self, dir: &Path) -> PathBuf {
         match self {
             Self::Ours => env!("CARGO_BIN_EXE_peer").into(),
@@ -72,7 +72,7 @@ impl Stack {
     }
 }
 
-/// Go in the folder of pion's program, which asks nobody outside of this host.
+/// Returns a Go command in the directory of pion's program, without network access.
 fn go() -> Command {
     let mut command = Command::new("go");
     command.current_dir(Path::new(INTEROP).join("pion")).env("GOMODCACHE", format!("{BROUGHT}/go"));

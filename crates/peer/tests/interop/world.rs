@@ -1,6 +1,6 @@
-//! A guest with the Linux kernel's SCTP, two namespaces beside it, and two paths between all three.
+//! A guest with the Linux kernel's SCTP, two namespaces next to it, and two paths between all three.
 //!
-//! The guest, the namespaces and their end are [`testbed::Guest`]'s. Begin with [`World::up`].
+//! [`testbed::Guest`] manages the guest, the namespaces and their end. Begin with [`World::up`].
 
 use crate::cell::Stack;
 use anyhow::{Context, Result, bail, ensure};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use testbed::Guest;
 use testbed::process::{now, wait_for};
 
-/// Programs that the tests call, and the Debian packages they are in.
+/// Programs that the tests call, and their Debian packages.
 const PROGRAMS: &[(&str, &str)] = &[
     ("gcc", "gcc"),
     ("ip", "iproute2"),
@@ -24,7 +24,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("apt-get", "apt"),
 ];
 
-/// Where a peer runs.
+/// The location of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// In the guest, on its kernel.
@@ -36,7 +36,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Its IPv4 addresses, the first path's first.
+    /// Returns its IPv4 addresses, the first path's first.
     pub(crate) fn addresses(self) -> [&'static str; 2] {
         match self {
             Self::Guest => ["10.60.0.11", "10.60.1.11"],
@@ -45,7 +45,7 @@ impl Place {
         }
     }
 
-    /// Its ports on the two bridges.
+    /// Returns its ports on the two bridges.
     pub(crate) fn ports(self) -> [&'static str; 2] {
         match self {
             Self::Guest => ["t1.0", "t1.1"],
@@ -55,12 +55,12 @@ impl Place {
     }
 }
 
-/// What checksums must be.
+/// Expectations on checksums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rule {
-    /// Right.
+    /// Correct.
     Checksum,
-    /// Zero from both ends, but for chunks that need one; or right.
+    /// Zero from both ends, except for chunks that need one; or correct.
     ZeroChecksum,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct World {
     guest: Guest,
 }
 
-/// What is missing for these tests, in words; `None` when they can run.
+/// Describes the missing prerequisites of these tests; `None` when they can run.
 pub(crate) fn missing() -> Option<String> {
     if !testbed::is_root() {
         return Some("SKIPPED: needs root".to_owned());
@@ -88,7 +88,7 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 impl World {
-    /// Boots the guest (5 s; a minute the first time on a machine), and makes the programs of these stacks.
+    /// Boots the guest (5 s; a minute the first time on a machine), and builds the programs of these stacks.
     pub(crate) fn up(stacks: &BTreeSet<Stack>) -> Result<Self> {
         let world = Self { guest: Guest::up("interop")? };
         stacks.iter().try_for_each(|stack| stack.make(world.dir()))?;
@@ -97,7 +97,7 @@ impl World {
         Ok(world)
     }
 
-    /// A judge that passes everything proves nothing: plants a bad checksum, and expects it to be found.
+    /// Plants a bad checksum and expects the judge to find it: a judge that passes everything proves nothing.
     fn prove_judge(&self) -> Result<()> {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/golden/kernel-raw.pcap");
         let mut octets =
@@ -116,7 +116,7 @@ impl World {
         self.guest.scripts().join("../interop/judge.sh")
     }
 
-    /// Has cards compute checksums and cut segments before the packets are captured.
+    /// Makes cards compute checksums and segment before the packets are captured.
     fn without_offloads(&self) -> Result<()> {
         for namespace in ["peer", "peer2"] {
             for card in ["eth0", "eth1"] {
@@ -127,17 +127,17 @@ impl World {
         Ok(())
     }
 
-    /// Runs a shell line in the guest; its standard output.
+    /// Runs a shell line in the guest, and returns its standard output.
     pub(crate) fn in_guest(&self, line: &str) -> Result<String> {
         self.guest.run(line)
     }
 
-    /// Has the guest's kernel carry SCTP in UDP, or over IP.
+    /// Makes the guest's kernel carry SCTP in UDP, or over IP.
     pub(crate) fn kernel_over_udp(&self, on: bool) -> Result<()> {
         self.guest.carry_over_udp(on)
     }
 
-    /// A command that runs a program at a place for at most `limit`.
+    /// Returns a command that runs a program at a place for at most `limit`.
     pub(crate) fn command(&self, place: Place, program: &Path, limit: Duration) -> Command {
         let seconds = limit.as_secs().to_string();
         let is_python = program.extension().is_some_and(|extension| extension == "py");
@@ -156,14 +156,14 @@ impl World {
         }
     }
 
-    /// Lets the first path of a place fall silent, its links staying up, or mends it.
+    /// Silences the first path of a place, with its links up, or mends it.
     pub(crate) fn set_first_path(&self, place: Place, works: bool) -> Result<()> {
         let port = place.ports()[0];
         let words: &[&str] = if works { &["master", "br0"] } else { &["nomaster"] };
         output(self.in_net("ip").args(["link", "set", port]).args(words)).map(drop)
     }
 
-    /// Marks every seventh packet that may be marked (RFC 3168), to and from our stack, until dropped.
+    /// Sets the CE mark (RFC 3168) on every seventh ECN-capable packet to and from our stack, until dropped.
     pub(crate) fn mark_packets_of_ours(&self) -> Result<Marks<'_>> {
         let rule = "ip protocol 132 ip ecn ect0 numgen inc mod 7 == 0 ip ecn set ce";
         let rules = format!(
@@ -181,7 +181,7 @@ impl World {
         command
     }
 
-    /// Begins to capture SCTP at a bridge's port.
+    /// Starts to capture SCTP at a bridge's port.
     pub(crate) fn capture(&self, port: &str) -> Result<Running> {
         let file = self.dir().join(format!("{port}.pcap"));
         let mut command = self.in_net("tcpdump");
@@ -192,9 +192,9 @@ impl World {
         Ok(capture)
     }
 
-    /// Ends a capture, and lets tshark judge it: the chunk types that were seen.
+    /// Ends a capture, evaluates it with tshark, and returns the observed chunk types.
     pub(crate) fn judge(&self, capture: Running, port: &str, rule: Rule) -> Result<String> {
-        // The last packets are on their way through the kernel.
+        // The last packets are still passing through the kernel.
         std::thread::sleep(Duration::from_millis(100));
         capture.terminate()?;
         let file = self.dir().join(format!("{port}.pcap"));
@@ -210,13 +210,13 @@ impl World {
         Ok(text)
     }
 
-    /// Where processes log.
+    /// Returns the directory of the processes' logs.
     pub(crate) fn dir(&self) -> &Path {
         self.guest.dir()
     }
 }
 
-/// Ends the marking of packets when dropped.
+/// Stops the marking of packets on drop.
 pub(crate) struct Marks<'a>(&'a World);
 
 impl Drop for Marks<'_> {
@@ -227,7 +227,7 @@ impl Drop for Marks<'_> {
     }
 }
 
-/// Runs a command that must succeed; its standard output.
+/// Runs a command that must succeed, and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output =
         command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {command:?}"))?;
@@ -236,17 +236,17 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// How long a process that was told to end may take before it is killed.
+/// Time for a process to obey SIGTERM before it is killed.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
-/// A process whose output goes to a file; killed when dropped.
+/// A process whose output goes to a file; killed on drop.
 pub(crate) struct Running {
     child: Child,
     log: PathBuf,
 }
 
 impl Running {
-    /// Starts a command; `name` is that of its log.
+    /// Starts a command; `name` is the name of its log.
     pub(crate) fn start(mut command: Command, dir: &Path, name: &str) -> Result<Self> {
         let log = dir.join(format!("{name}.log"));
         let file = std::fs::File::create(&log)?;
@@ -255,26 +255,26 @@ impl Running {
         Ok(Self { child, log })
     }
 
-    /// What it printed so far.
+    /// Returns its output so far.
     pub(crate) fn text(&self) -> String {
         let mut text = Vec::new();
-        // Reading our own file fails only when the disk does; what it printed is then unknown.
+        // Reading our own file fails only when the disk does; the output is then unknown.
         let _ = std::fs::File::open(&self.log).and_then(|mut file| file.read_to_end(&mut text));
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Waits until it has printed this.
+    /// Waits until its output contains this.
     pub(crate) fn wait_for_line(&self, part: &str, limit: Duration) -> Result<()> {
         ensure!(wait_for(limit, || self.text().contains(part)), "no {part:?} in {limit:?}: {}", self.text());
         Ok(())
     }
 
-    /// True until it has ended.
+    /// Returns true until it has ended.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its end with status 0: what it printed.
+    /// Waits for its end with status 0, and returns its output.
     pub(crate) fn finish(mut self, limit: Duration) -> Result<String> {
         let start = now();
         let ended = wait_for(limit, || !matches!(self.child.try_wait(), Ok(None)));
@@ -284,7 +284,7 @@ impl Running {
         Ok(self.text())
     }
 
-    /// Ends it by SIGTERM.
+    /// Ends it with SIGTERM.
     fn terminate(mut self) -> Result<()> {
         output(Command::new("kill").arg(self.child.id().to_string()))?;
         self.child.wait()?;
@@ -293,9 +293,10 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// By SIGTERM first: `timeout` passes that on to its program, which would outlive it otherwise and keep its ports.
+    /// Sends SIGTERM first: `timeout` forwards it to its program, which would otherwise survive and keep its
+    /// ports.
     fn drop(&mut self) {
-        // Errors mean that it has ended, which is what we want.
+        // Errors mean that it has already ended, as desired.
         if self.is_running() {
             let _ = output(Command::new("kill").arg(self.child.id().to_string()));
             let _ = wait_for(END_LIMIT, || !self.is_running());

@@ -15,7 +15,7 @@ pub const WINDOW_LEAST: usize = 16 * 1024;
 /// Bytes that may wait to be read of one connection at most: a gigabit over 100 ms.
 pub const WINDOW_MAX: usize = 16 << 20;
 
-/// How far a connection has come.
+/// Progress of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     /// We have asked the peer to open it.
@@ -65,7 +65,7 @@ impl Lane {
         }
     }
 
-    /// Whether both ends have said their last word.
+    /// Reports whether both ends have said their last word.
     pub(super) fn is_over(&self) -> bool {
         self.has_sent_end && self.has_got_end
     }
@@ -93,13 +93,13 @@ impl Lane {
         self.counted
     }
 
-    /// Whether the peer is to hear of credit.
+    /// Reports whether the peer is to hear of credit.
     pub(super) fn is_receiving(&self) -> bool {
         self.stage == Stage::Open && !self.has_got_end && !self.is_gone
     }
 }
 
-/// What this end may send.
+/// Credit of this end.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     pub(super) sent: u64,
@@ -125,7 +125,7 @@ pub(super) enum Look {
     Kept,
 }
 
-/// What came and was not read, and what more may come.
+/// Unread bytes, and the credit of the peer.
 ///
 /// Invariant: the peer is never granted more than what was consumed and the window.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ pub(super) struct Inbox {
     pub(super) has_unread_end: bool,
     pub(super) received: u64,
     pub(super) consumed: u64,
-    /// What the peer was told, or is about to be.
+    /// Credit that the peer was granted, or is about to be.
     pub(super) granted: u64,
     pub(super) window: usize,
     /// The value of `received` when the window was last widened.
@@ -176,7 +176,7 @@ impl Inbox {
         true
     }
 
-    /// Whether bytes share memory from now on, and are to be [looked at](Self::look).
+    /// Reports whether bytes share memory from now on, and are to be [looked at](Self::look).
     pub(super) fn begins_to_share(&mut self) -> bool {
         let begins = self.seen.is_none() && self.consumed >= self.slow_until;
         if begins {

@@ -1,8 +1,8 @@
 //! The messages of a trunk, and their bytes (`docs/trunk.md`).
 //!
 //! The payload protocol identifier says what a message is. Bytes of a connection and their end travel just as on an
-//! association of its own ([`PPID_DATA`], [`PPID_END`]); all else is here. Numbers are in network order. What follows the
-//! fields of this version is ignored, so that later ones may add some. Refuses messages that are too short, addresses of
+//! association of its own ([`PPID_DATA`], [`PPID_END`]); all else is here. Numbers are in network order. Bytes after the
+//! fields of this version are ignored, so that later ones may add some. Refuses messages that are too short, addresses of
 //! two families, port 0, unknown kinds. Begin at [`Message::parse`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -75,13 +75,13 @@ impl Refusal {
         Refusal::ALL.into_iter().find(|reason| reason.code() == code).unwrap_or(Refusal::Busy)
     }
 
-    /// Whether an association of its own may carry the connection.
+    /// Reports whether an association of its own may carry the connection.
     pub const fn may_ride_alone(self) -> bool {
         matches!(self, Refusal::Unproven | Refusal::OwnAssociation | Refusal::Busy)
     }
 }
 
-/// What one end tells the other.
+/// A message between the ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
     /// On stream 0, first of all: the trunk may be used.
@@ -141,7 +141,7 @@ pub enum Message {
     },
 }
 
-/// What is wrong with a message.
+/// Faults of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Malformed {
     /// No message has this payload protocol identifier.
@@ -268,7 +268,7 @@ fn put_address(bytes: &mut BytesMut, ip: IpAddr) {
     }
 }
 
-/// What is left to be read of a message.
+/// The unread rest of a message.
 struct Fields<'a> {
     rest: &'a [u8],
     length: usize,

@@ -56,7 +56,7 @@ pub enum Side {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LaneId(u64);
 
-/// What happened to a lane.
+/// Event of a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LaneEvent {
     /// A program of the peer's host connects: [`Trunk::accept`] or [`Trunk::refuse`] it.
@@ -95,7 +95,7 @@ pub enum TrunkFault {
     Malformed {
         /// Where it came.
         stream: u16,
-        /// What is wrong with it.
+        /// The fault.
         what: Malformed,
     },
     /// A message that has no place there and then.
@@ -103,7 +103,7 @@ pub enum TrunkFault {
     Unexpected {
         /// Where it came.
         stream: u16,
-        /// What it was.
+        /// Its kind.
         kind: &'static str,
     },
     /// More bytes than were granted.
@@ -148,7 +148,7 @@ struct Slot {
 #[derive(Debug)]
 pub struct Trunk {
     side: Side,
-    /// How many lanes the peer allows us, once it has greeted.
+    /// Number of lanes that the peer allows us, once it has greeted.
     allowed: Option<u16>,
     slots: BTreeMap<u16, Slot>,
     /// Streams of ours that were used, and are free.
@@ -204,7 +204,7 @@ impl Trunk {
         }
     }
 
-    /// Whether the peer has greeted, so that lanes may be opened.
+    /// Reports whether the peer has greeted, so that lanes may be opened.
     pub fn is_ready(&self) -> bool {
         self.allowed.is_some()
     }
@@ -287,7 +287,7 @@ impl Trunk {
         self.release(id);
     }
 
-    /// Forgets a lane. One that is not over is reset. What still comes is thrown away: its window counts no more, however late the peer
+    /// Forgets a lane. One that is not over is reset. Later bytes are thrown away: its window counts no more, however late the peer
     /// answers.
     pub fn release(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.is_gone) else { return };
@@ -323,7 +323,7 @@ impl Trunk {
     }
 
     /// Does so for lanes whose bytes have waited since the last call, and names them: the driver may hold some of these bytes. To be
-    /// called from time to time. What comes between two calls is the most that bytes can keep from others' memory.
+    /// called from time to time. Bytes can keep at most the arrivals between two calls from others' memory.
     pub fn keep_what_waits(&mut self) -> Vec<LaneId> {
         let mut kept = Vec::new();
         self.sharing.retain(|id| {
@@ -399,7 +399,7 @@ impl Trunk {
         }
     }
 
-    /// What is to be sent next: stream, payload protocol identifier and bytes; the same until
+    /// Returns the next message to send: stream, payload protocol identifier and bytes; the same until
     /// [`on_out_sent`](Self::on_out_sent). Ordered, and before any bytes of lanes.
     pub fn next_out(&mut self) -> Option<(u16, u32, Bytes)> {
         if self.outbox.is_empty() {
@@ -426,17 +426,17 @@ impl Trunk {
         }
     }
 
-    /// Whether anything is to be sent.
+    /// Reports whether anything is to be sent.
     pub fn has_out(&self) -> bool {
         !self.outbox.is_empty() || !self.credits.is_empty()
     }
 
-    /// Whether [`widen_windows`](Self::widen_windows) has anything to look at.
+    /// Reports whether [`widen_windows`](Self::widen_windows) has anything to look at.
     pub fn has_stopped(&self) -> bool {
         !self.stopped.is_empty()
     }
 
-    /// What happened, in order.
+    /// Returns the next event, in order.
     pub fn poll_event(&mut self) -> Option<(LaneId, LaneEvent)> {
         self.events.pop_front()
     }

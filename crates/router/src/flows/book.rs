@@ -1,4 +1,4 @@
-//! What was seen of each flow, and what keeps it from sending more.
+//! Table of flows: observations of each, and the limit on its sending.
 //!
 //! A sender that says nothing waits is limited by its application. One whose bytes in flight, as far as they pass here, are for most of the
 //! time about all that its receiver still takes (a_rwnd of SACKs) is limited by its receiver. Any other that has something waiting is limited by the network.
@@ -16,9 +16,9 @@ use wire::{ChecksumMode, ChunkType, Packet};
 
 /// Flows remembered at most; beyond that new ones are not seen until some are idle.
 const FLOWS_MAX: usize = 65_536;
-/// How long an idle flow is remembered.
+/// Time after which an idle flow is forgotten.
 const MEMORY: Duration = Duration::from_secs(30);
-/// How long a word counts: some forms are sent every five seconds.
+/// Lifetime of an advertisement: some forms are sent every five seconds.
 const WORD_LIFETIME: Duration = Duration::from_secs(10);
 /// Chunks of a packet that are looked at.
 const CHUNKS_READ: usize = 64;
@@ -42,15 +42,15 @@ pub struct FlowRow {
     pub bit_s: f64,
     /// Packets.
     pub packets: u64,
-    /// How full its sender's buffer is, in percent as it says.
+    /// Advertised occupancy of its sender's buffer, in percent.
     pub occupancy: Option<u8>,
     /// Bytes that wait there, if it says so.
     pub backlog: Option<u32>,
-    /// What keeps it.
+    /// Its limit.
     pub verdict: LimitedBy,
 }
 
-/// What was seen of a flow.
+/// Observations of a flow.
 #[derive(Debug, Default)]
 struct Track {
     seen_at: Time,
@@ -66,13 +66,13 @@ struct Track {
     highest: Option<(u32, u32)>,
 }
 
-/// What the receiver takes, since the first SACK after the last look.
+/// The receiver's window since the first SACK after the last report.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     since: Time,
     /// Whether the last SACK left none for more; a receiver that takes nothing sends none.
     is_closed: bool,
-    /// How long there was none, up to then.
+    /// Time with a closed window, up to then.
     closed_for: Duration,
     counted_until: Time,
 }

@@ -1,4 +1,4 @@
-//! Who could send more, and why it does not: SCTP flows that pass some interfaces, with what their senders advertise.
+//! SCTP flows that pass some interfaces, with their senders' advertisements and the limits on their sending.
 //!
 //! Only listens; beside our own router or the kernel's. Begin at [`run`]; [`book`] keeps the flows.
 
@@ -76,7 +76,7 @@ fn listen(sockets: &mut [FrameSocket], book: &mut Book, look: &Look) -> Result<(
         for _ in 0..RECEIVES_PER_TURN {
             let took = socket.receive(|frame| {
                 let at = clock::time_of(frame.seen_at);
-                // What cannot be cut is no SCTP.
+                // A frame that cannot be cut holds no SCTP.
                 let _ = finish(frame.bytes, frame.offload, |bytes| {
                     let layout = Layout::of(&bytes);
                     if let Some((from, to, packet)) = look.sctp(&bytes, &layout) {

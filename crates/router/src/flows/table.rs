@@ -37,7 +37,7 @@ pub(super) fn part(rows: &[FlowRow], part: &Part) -> Result<serde_json::Value, S
     Ok(told)
 }
 
-/// How many flows there are of each verdict.
+/// Counts flows by their limit.
 fn counts(rows: &[FlowRow]) -> impl Iterator<Item = (LimitedBy, usize)> {
     LimitedBy::ALL
         .into_iter()

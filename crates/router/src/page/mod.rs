@@ -6,11 +6,11 @@ use control::{Page, PageAnswer, PageRequest};
 
 use crate::error::RouterError;
 
-/// What draws the kernel's classes.
+/// Script that draws the kernel's classes.
 pub(crate) const CLASSES: &str = include_str!("classes.js");
-/// What draws flows.
+/// Script that draws flows.
 pub(crate) const FLOWS: &str = include_str!("flows.js");
-/// What draws our own queues.
+/// Script that draws our own queues.
 pub(crate) const QUEUES: &str = include_str!("queues.js");
 
 /// Serves a page with this script, and what `answer` has beside it, until the process ends; nothing without a port.

@@ -1,7 +1,7 @@
 //! Our own router: two interfaces joined as by a cable, with a queue for each direction.
 //!
 //! Begin at [`run`]; [`way`] is one direction. Changes nothing of a packet but the mark for congestion; has no addresses and no routes.
-//! What waits is bounded by the limit of the queue, in packets.
+//! The limit of the queue bounds waiting packets.
 
 mod page;
 mod report;
@@ -26,7 +26,7 @@ pub use report::{DirectionReport, RunReport};
 
 /// Receive calls of one interface in a turn, before packets are sent.
 const RECEIVES_PER_TURN: usize = 2;
-/// How often what it counts is written down for the page.
+/// Interval at which its counters are published for the page.
 const REPORT_PAUSE: Duration = Duration::from_secs(1);
 /// A packet with work left that the kernel cannot put in words (EINVAL), and an interface that is down (ENETDOWN).
 const UNFINISHABLE: i32 = 22;
@@ -120,7 +120,7 @@ impl Running {
         Ok(true)
     }
 
-    /// Whether a failed call matters: an interface that is down may come back, one that is gone does not.
+    /// Reports whether a failed call matters: an interface that is down may come back, one that is gone does not.
     fn judge(&self, n: usize, source: io::Error) -> Result<(), RouterError> {
         if source.raw_os_error() == Some(DOWN) && self.sockets[n].is_up().is_ok() {
             return Ok(());

@@ -1,10 +1,10 @@
-//! What our own router counts, for people and programs.
+//! Counters of our own router, for people and programs.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What one direction has counted.
+/// Counters of one direction.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DirectionReport {
     /// Where frames come from.
@@ -39,7 +39,7 @@ pub struct DirectionReport {
     pub unfinishable: u64,
 }
 
-/// What the router has counted.
+/// Counters of the router.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RunReport {
     /// Since it was started, in seconds.

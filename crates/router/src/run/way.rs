@@ -10,7 +10,7 @@ use crate::args::RunArgs;
 use crate::look::Look;
 use crate::run::report::DirectionReport;
 
-/// What may pass at once after a pause: what the link carries in 2 ms, and two packets at least.
+/// Burst after a pause: the link's bytes of 2 ms, and at least two packets.
 const BURST_PER_SECOND: u64 = 500;
 const BURST_MIN: u64 = 2 * 1514;
 
@@ -95,9 +95,9 @@ impl Way {
         })
     }
 
-    /// What it has to tell; `from` is the socket that its frames come by.
+    /// Returns its report; `from` is the socket that its frames come by.
     pub(super) fn report(&mut self, names: [&str; 2], from: &mut FrameSocket) -> DirectionReport {
-        // What cannot be asked stays as it was.
+        // A count that cannot be read stays as it was.
         self.missed = from.missed().unwrap_or(self.missed);
         let (counters, backlog) = (self.queue.counters(), self.queue.backlog());
         DirectionReport {

@@ -1,11 +1,11 @@
-//! What passed through each class, as `tc` prints it.
+//! Counters of each class, as `tc` prints them.
 
 use std::collections::BTreeMap;
 
 use crate::tc::kernel::Found;
 use crate::tc::plan::{HASHED, MAJOR, first_hashed, tens};
 
-/// What a class has counted.
+/// Counters of a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
     /// Guaranteed and greatest rate, in bit/s.
@@ -74,7 +74,7 @@ fn count(class: &mut Counted, words: &[&str]) {
     }
 }
 
-/// What went through each of the eleven classes; losses and what waits are those of its leaves.
+/// Returns the counters of each of the eleven classes; losses and backlog are those of its leaves.
 pub(crate) fn of(found: &Found) -> BTreeMap<u32, Counted> {
     let all = parse(&found.classes);
     let whole = |minor: u32| {

@@ -1,4 +1,4 @@
-//! What runs `tc`, and reads what is at an interface.
+//! Runs `tc`, and reads an interface's queueing disciplines.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use crate::args::Leaves;
 use crate::error::RouterError;
 use crate::tc::plan::{MAJOR, Plan, removal};
 
-/// What `tc` tells of an interface, as far as it is ours.
+/// The output of `tc` for an interface, as far as it is ours.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) interface: String,
@@ -96,7 +96,7 @@ pub(crate) fn make(plan: &Plan) -> Result<(), RouterError> {
     }
     let outcome = tc(&["-batch", "-"], &plan.commands());
     if outcome.is_err() {
-        // What was refused first matters; there may be nothing to take away.
+        // The first refusal matters; there may be nothing to remove.
         let _ = tc(&["-batch", "-"], &[removal(interface)]);
     }
     outcome.map(|_| ())
@@ -118,7 +118,7 @@ fn ours(interface: &str) -> Result<Value, RouterError> {
     }
 }
 
-/// What is there.
+/// Reads the current state.
 pub(crate) fn read(interface: &str) -> Result<Found, RouterError> {
     let queues = ours(interface)?;
     let classes = tc(&["-s", "class", "show", "dev", interface], &[])?;

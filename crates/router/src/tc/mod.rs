@@ -23,7 +23,7 @@ use crate::page;
 pub use counted::Counted;
 pub use plan::Plan;
 
-/// What was counted last, which the page reads.
+/// The last counters, which the page reads.
 type Shared = Arc<Mutex<Vec<table::Row>>>;
 
 /// Does what the command line says.

@@ -1,4 +1,4 @@
-//! What there is to be at an interface, and the commands that make it.
+//! Plan of an interface's classes, and the commands that make them.
 
 use crate::args::{Flags, Leaves, Matcher, Shape};
 use crate::tc::program::{self, Instruction, by_flow, by_occupancy};
@@ -30,7 +30,7 @@ pub(crate) struct Class {
     pub(crate) minor: u32,
     /// That of its parent; 0 for the root.
     pub(crate) parent: u32,
-    /// What it is guaranteed, and what it may have at most, in bit/s.
+    /// Its guaranteed rate, and its ceiling, in bit/s.
     pub(crate) rate: u64,
     pub(crate) ceil: u64,
     pub(crate) prio: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Class {
     quantum: u32,
 }
 
-/// What there is to be.
+/// The plan.
 #[derive(Clone, Debug)]
 pub struct Plan {
     shape: Shape,

@@ -1,4 +1,4 @@
-//! What passed through each class: a table for people, JSON, and numbers for Prometheus.
+//! Counters of each class: a table for people, JSON, and metrics for Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -16,9 +16,9 @@ use crate::tc::plan::{DEFAULT, MAJOR, WHOLE};
 pub(crate) struct Row {
     /// Its number, as `tc` has it.
     class: String,
-    /// What it is for.
+    /// Its purpose.
     occupancy: String,
-    /// What it is sure of, and the most that it may have.
+    /// Its guaranteed rate, and its ceiling.
     rate_bit_s: u64,
     ceil_bit_s: u64,
     packets: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Row {
     passing_bit_s: Option<f64>,
 }
 
-/// What a class is for.
+/// Returns the purpose of a class.
 fn occupancy(minor: u32) -> String {
     match minor {
         DEFAULT => "none said".to_owned(),

@@ -8,7 +8,7 @@ use testbed::Guest;
 
 use crate::trace::{Came, Offer};
 
-/// How long one trace may take, in seconds.
+/// Limit on one trace, in seconds.
 const LIMIT_S: u64 = 60;
 /// Bits per second at which what waits is let go where only the order matters.
 const FAST: u64 = 1_000_000_000;
@@ -37,7 +37,7 @@ impl Kernel {
         came.iter().map(|fill| fill.iter().map(|packet| packet.id).collect()).collect()
     }
 
-    /// What comes of a trace at so many bits per second, and when.
+    /// Returns the output of a trace at so many bits per second, with times.
     pub(crate) fn times(&self, leaf: &str, trace: &[Offer], rate: u64) -> Vec<Came> {
         self.fills(leaf, &[trace], 0.0, rate).remove(0)
     }
@@ -72,7 +72,7 @@ impl Kernel {
     }
 }
 
-/// Whether nothing but the first packet came before the last was offered.
+/// Reports whether nothing but the first packet came before the last was offered.
 fn was_shut(fill: &Value) -> bool {
     fill["came"][1][1].as_u64() > fill["offered"].as_u64()
 }

@@ -23,7 +23,7 @@ fn buckets(order: &[u32]) -> usize {
     1 + order[1..].windows(2).take_while(|pair| pair[0] < pair[1]).count()
 }
 
-/// How many buckets of so many have a flow, and how much that varies by chance.
+/// Returns the expected number of buckets with a flow, and its deviation.
 fn expected_buckets(flows: f64, buckets: f64) -> (f64, f64) {
     let empty = (1.0 - 1.0 / buckets).powf(flows);
     let both_empty = (1.0 - 2.0 / buckets).powf(flows);

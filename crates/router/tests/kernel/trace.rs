@@ -44,7 +44,7 @@ impl Offer {
     }
 }
 
-/// What our queue makes of a trace that comes at `at` as the kernel's comes to its gate; what waits goes at `then`.
+/// Returns our queue's output of a trace that comes at `at` as the kernel's comes to its gate; waiting packets leave at `then`.
 pub(crate) fn order(queue: &mut impl Queue<u32>, trace: &[Offer], at: Time, then: Time) -> Vec<u32> {
     let mut out = fill(queue, trace, at);
     out.extend(std::iter::from_fn(|| queue.dequeue(then)).map(|packet| packet.body));

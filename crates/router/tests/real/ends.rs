@@ -8,9 +8,9 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use testbed::{Daemon, Host, Lab, Process, Programs};
 
-/// How long anything may take.
+/// Limit on any step.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// What is tested.
+/// The program under test.
 pub(crate) const ROUTER: &str = env!("CARGO_BIN_EXE_sctpify-router");
 /// Ports that ride SCTP, and the one that most use.
 const PORTS: &str = "5001:5009";
@@ -75,7 +75,7 @@ impl Ends {
         tap
     }
 
-    /// How many packets were of each class, by what their first chunk says.
+    /// Returns the packets of each class, by their first chunk.
     pub(crate) fn captured(&self, tap: Process) -> BTreeMap<String, u64> {
         std::thread::sleep(Duration::from_millis(300));
         tap.signal(Signal::SIGINT).unwrap();

@@ -69,7 +69,7 @@ fn a_sender_that_fills_the_link_is_limited_by_the_network_and_its_rate_is_the_li
     let (verdicts, row) = verdicts(&world, PORT);
     assert!(most(&verdicts, "network"), "{verdicts:?} {row}");
     let rate = row["bit_s"].as_f64().unwrap();
-    // What comes by both interfaces: packets before the queue, too, of which some are dropped.
+    // Packets of both interfaces: those before the queue, too, of which some are dropped.
     assert!((8e6..14e6).contains(&rate) && row["backlog"].as_u64().unwrap() > 0, "{row}");
 }
 

@@ -27,7 +27,7 @@ fn router(guest: &Guest, words: &[&str]) -> Output {
     guest.program(LIMIT.as_secs()).arg(program).args(words).output().unwrap()
 }
 
-/// What it prints, when it goes well.
+/// Returns its output; it must succeed.
 fn told(guest: &Guest, words: &[&str]) -> String {
     let output = router(guest, words);
     assert!(output.status.success(), "{words:?}: {output:?}");

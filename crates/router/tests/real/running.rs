@@ -12,7 +12,7 @@ fn last_words(told: &str) -> Value {
     serde_json::from_str::<Value>(line).unwrap()["directions"][0].clone()
 }
 
-/// What `bulk` tells: bytes, or how many, and microseconds.
+/// Parses the output of `bulk`: bytes, or a number, and microseconds.
 fn numbers(told: &str) -> [f64; 2] {
     let line = told.lines().last().unwrap_or_default();
     let mut words = line.split_whitespace().map(|word| word.parse().expect(line));
@@ -51,7 +51,7 @@ fn two_flows_share_the_rate_alike_and_what_the_queue_counts_adds_up() {
     assert!(told.parse::<u64>().unwrap() > 500, "{metrics}");
 }
 
-/// How long a program on beta takes to fetch 400 kB from alpha beside a long transfer, in seconds.
+/// Returns the time that a program on beta takes to fetch 400 kB from alpha beside a long transfer, in seconds.
 fn fetched(policy: &[&str]) -> f64 {
     let world = World::gap("udp", "backlog");
     let router = world.spawn_router(&[&["run", "left", "right", "--rate", "10mbit"], policy].concat());

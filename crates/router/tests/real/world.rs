@@ -62,7 +62,7 @@ impl World {
         router.finish(LIMIT).unwrap().good().unwrap().stdout
     }
 
-    /// How many packets went through each of the kernel's classes that had some.
+    /// Returns the packets that passed each of the kernel's classes, without classes that had none.
     pub(crate) fn counted(&self) -> BTreeMap<String, u64> {
         let told = self.router(&["--json", "tc", "show", &self.link.name()]).good().unwrap().stdout;
         counted(&told)

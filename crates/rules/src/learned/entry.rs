@@ -1,4 +1,4 @@
-//! What is known of one destination.
+//! Capability cache entry of one destination.
 
 use std::net::IpAddr;
 
@@ -9,10 +9,10 @@ use crate::tally::{Failure, Outcome, Tally, UnixMs};
 
 /// Failures this close together count as one: many connections at once see the same lost packets.
 const BURST_MS: u64 = 1_000;
-/// How long a destination's success counts for it.
+/// Lifetime of a destination's success.
 const TRUST_MS: u64 = 86_400_000;
 
-/// What is known of a host, or of one port of it where that differs.
+/// Entry of a host, or of one port of it where that differs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LearnedEntry {
     /// The host.
@@ -36,7 +36,7 @@ pub struct LearnedEntry {
     /// When the last of them was.
     #[serde(default, rename = "failed_unix_ms")]
     pub failed: UnixMs,
-    /// How long it was last disabled for, in milliseconds; zero if it never was, or has worked since.
+    /// Duration of its last disabling, in milliseconds; zero if it never was disabled, or has worked since.
     #[serde(default)]
     pub hold_ms: u64,
     /// Disabled since, until and why; none if SCTP is tried.
@@ -56,7 +56,7 @@ pub struct LearnedEntry {
 /// Why and how long a destination is kept on TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Disabled {
-    /// What the last attempt or probe came to.
+    /// Outcome of the last attempt or probe.
     pub failure: Failure,
     /// When it was first found.
     #[serde(rename = "since_unix_ms")]
@@ -85,7 +85,7 @@ impl LearnedEntry {
         }
     }
 
-    /// Whether it is disabled and its time is over. So is one whose time lies further ahead than it was disabled for:
+    /// Reports whether it is disabled and its time is over. So is one whose time lies further ahead than it was disabled for:
     /// then the clock was set back.
     pub fn is_expired(&self, now: UnixMs) -> bool {
         self.disabled.is_some_and(|d| now >= d.until || d.until.since(now) > self.hold_ms)

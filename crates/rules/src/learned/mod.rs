@@ -4,13 +4,13 @@
 //! The dynamic rules table of the second paper: a destination that fails moves from remote-enable to remote-disable.
 //! It is disabled for a time that doubles with each failure, up to a limit. When the time is over it is probed, if
 //! anybody has asked for it meanwhile; connections stay TCP until a probe has been answered, so no application ever waits
-//! for a destination that is known to have failed. What speaks of the host (no answer, ICMP) disables the host; what
+//! for a destination that is known to have failed. Evidence about the host (no answer, ICMP) disables the host; evidence that
 //! speaks of a port (a refusal) disables that port. A destination that has worked within a day is disabled only after
 //! several failures in a row.
 //!
 //! Refuses: more than [`MAX_LEARNED`] entries (the least recently used goes), addresses that no connection goes to. Reads no
 //! clock and has no randomness. Invariants: a port has an entry only while it differs from its host; nothing a rule
-//! disables is enabled here. Who calls must vouch for the evidence: local time-outs, and packets that carried our own tag.
+//! disables is enabled here. The caller must vouch for the evidence: local time-outs, and packets that carried our own tag.
 //!
 //! Begin with [`LearnedTable::call`].
 
@@ -35,7 +35,7 @@ pub const OTHERS_MAX: usize = 8;
 /// The longest that a kept entry may claim to have been disabled for, in milliseconds: what `learned_hold_max_s` allows.
 const HOLD_LIMIT_MS: u64 = 604_800_000;
 
-/// How the table learns.
+/// Settings of the table's learning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LearnPolicy {
     /// Failures in a row that disable a destination which has worked within a day; at least 1.
@@ -61,7 +61,7 @@ impl LearnPolicy {
     }
 }
 
-/// What is known of the destinations of this host's connections.
+/// Capability cache of the destinations of this host's connections.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LearnedTable {
     /// The whole host before its ports, since `None` sorts first.
@@ -92,7 +92,7 @@ impl LearnedTable {
         self.verdict(to).and_then(|key| self.entries.get(&key))
     }
 
-    /// What is known of a host as a whole.
+    /// Returns the entry of a host as a whole.
     pub fn host(&self, host: IpAddr) -> Option<&LearnedEntry> {
         self.entries.get(&(normalise(host), None))
     }
@@ -137,7 +137,7 @@ impl LearnedTable {
             entry.on_failure(now, failure, policy);
             return;
         }
-        // Who refuses is there.
+        // A host that refuses exists.
         entry.enable(now);
         let worked = entry.worked;
         if let Some(entry) = self.entry(host, Some(to.port()), to.port()) {
@@ -156,8 +156,8 @@ impl LearnedTable {
         Some(SocketAddr::new(entry.host, entry.asked_port))
     }
 
-    /// What a probe of `to` came to: the time to its INIT ACK in microseconds, or why there was none. One that took longer
-    /// than a connection waits (`patience_us`) is a failure too. What has been forgotten meanwhile stays forgotten.
+    /// Notes the result of a probe of `to`: the time to its INIT ACK in microseconds, or the cause of its failure. One that took longer
+    /// than a connection waits (`patience_us`) is a failure too. An entry forgotten meanwhile stays forgotten.
     pub fn on_probe(
         &mut self,
         now: UnixMs,
@@ -217,12 +217,12 @@ impl LearnedTable {
         self.entries.values()
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Reports whether there are none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -273,7 +273,7 @@ impl LearnedTable {
         self.is_changed |= self.entries.remove(&(normalise(host), port)).is_some();
     }
 
-    /// Whether anything has changed since this was last asked.
+    /// Reports whether anything has changed since this was last asked.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
@@ -309,7 +309,7 @@ fn keep_last(others: &mut Vec<IpAddr>) {
     others.drain(..others.len().saturating_sub(OTHERS_MAX));
 }
 
-/// Whether connections go there at all.
+/// Reports whether connections go there at all.
 fn is_destination(host: IpAddr) -> bool {
     !host.is_unspecified() && !host.is_multicast() && !host.is_loopback()
 }

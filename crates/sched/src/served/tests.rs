@@ -1,4 +1,4 @@
-//! Who is served next, least served or least left first, and what a liar gets.
+//! Tests of the order of service, least served or least left first, and of a misreporting sender's share.
 
 use super::*;
 use crate::tests::{control, data, drained, says};
@@ -177,7 +177,7 @@ fn who_claims_much_is_not_preferred() {
     assert_eq!(order, [1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3], "fair turns");
 }
 
-/// What part of the link a flow gets that always claims one byte, beside one that claims its million.
+/// Returns the share of the link of a flow that always claims one byte, beside one that claims its million.
 fn liars_share(favour: Favour) -> f64 {
     let mut queue = finishing(favour);
     let packet = |n: u32| says(data(n, n, 1500), claims(if n == 1 { 1 } else { 1_000_000 }));

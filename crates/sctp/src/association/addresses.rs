@@ -1,7 +1,7 @@
-//! Addresses that come and go while the association lives (RFC 5061): ASCONF and ASCONF-ACK.
+//! Address changes during the lifetime of an association (RFC 5061): ASCONF and ASCONF-ACK.
 //!
-//! A new address of either end makes new paths, which carry nothing until a heartbeat has proved them. An address that
-//! leaves retires its paths, and what was in flight there is sent again elsewhere. Begin at
+//! A new address of either end creates new paths, which carry nothing until a heartbeat has confirmed them.
+//! Removing an address retires its paths, and the data in flight there is sent again elsewhere. Start at
 //! [`Association::change_address`] (ours) and [`Association::on_asconf`] (the peer's).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,7 +22,7 @@ use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
 
 impl Association {
-    /// The driver wants the peer to hear of a change of our addresses.
+    /// Announces a change of our addresses to the peer.
     pub(crate) fn change_address(
         &mut self,
         change: AddressChange,
@@ -67,14 +67,14 @@ impl Association {
         Ok(())
     }
 
-    /// Whether the peer can be asked to take another address for all that it knows. A peer of the same kind believes that of a shared
-    /// key alone.
+    /// Returns whether the peer may be asked to accept another address. A peer of the same kind accepts one
+    /// only if a shared key signs the request.
     fn may_move(&self) -> bool {
         let is_signed = self.auth.as_ref().is_some_and(|auth| auth.signs_with_shared_key());
         is_signed || self.config.address_proof == AddressProof::Signature
     }
 
-    /// The link of one of our addresses went down or came up.
+    /// Handles the loss or return of the link of one of our addresses.
     pub(crate) fn on_local_link(&mut self, address: IpAddr, is_up: bool, ctx: &mut Context<'_>) {
         for index in self.paths.indices() {
             let path = self.paths.get_mut(index);
@@ -89,8 +89,8 @@ impl Association {
         }
     }
 
-    /// All our addresses but this one have gone. What was asked for and not sent is forgotten; a request that is out is sent
-    /// again from the new address, since none may overtake it.
+    /// Handles the loss of all our addresses but `address`. Requests not yet sent are dropped; an outstanding
+    /// request is sent again from the new address, since no other may overtake it.
     fn move_to(&mut self, address: IpAddr, ctx: &mut Context<'_>) -> Result<(), AddressError> {
         let peers = self.peer_addresses.clone();
         if !peers.iter().any(|&peer| may_reach(address, peer)) {
@@ -110,7 +110,7 @@ impl Association {
         Ok(())
     }
 
-    /// Sends the next ASCONF, if none is out.
+    /// Sends the next ASCONF if none is outstanding.
     pub(super) fn ask_next(&mut self, now: Time) {
         if !self.state.probes_paths() {
             return;
@@ -128,7 +128,7 @@ impl Association {
         self.send_asconf(now);
     }
 
-    /// Sends the pending ASCONF, and starts T4-rto.
+    /// Sends the pending ASCONF and starts T4-rto.
     fn send_asconf(&mut self, now: Time) {
         let path = match self.asconf.as_ref().and_then(|a| a.pending) {
             Some(pending) if self.may_ask_by(pending.path) => pending.path,
@@ -145,7 +145,8 @@ impl Association {
         }
     }
 
-    /// Whether a request may go by this path: a proven one, or any while none is proven after a move.
+    /// Returns whether a request may use this path: a confirmed one, or any path while none is confirmed
+    /// after a move.
     fn may_ask_by(&self, index: PathIndex) -> bool {
         let any_is_confirmed = self.paths.iter().any(|(_, p)| p.is_confirmed());
         self.paths.iter().any(|(i, p)| i == index && (p.is_confirmed() || !any_is_confirmed))
@@ -164,12 +165,13 @@ impl Association {
         packet.push(&Chunk::Asconf(chunk)).is_ok()
     }
 
-    /// When T4-rto expires.
+    /// The expiry of T4-rto.
     pub(super) fn asconf_timeout(&self) -> Time {
         self.asconf.as_ref().and_then(|a| a.pending).map_or(Time::NEVER, |p| p.deadline)
     }
 
-    /// T4-rto (RFC 5061 section 5.1, B1 to B5): the timeout doubles, the errors count, another address is tried.
+    /// Handles expiry of T4-rto (RFC 5061 section 5.1, B1 to B5): doubles the timeout, counts the error,
+    /// tries another address.
     //= rfc5061#5.1-11
     pub(super) fn on_t4(&mut self, now: Time) {
         let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return };
@@ -255,8 +257,8 @@ impl Association {
         }
     }
 
-    /// Our change was answered. RFC 5061 section 5.3: an added address is used as a source only from now on, and one
-    /// whose deletion was refused is in use as before.
+    /// Completes our change after the peer's answer. RFC 5061 section 5.3: an added address may be a source
+    /// only from now on, and an address whose deletion was refused stays in use.
     fn finish_change(&mut self, change: AddressChange, refusal: Option<u16>, ctx: &mut Context<'_>) {
         let Some(asconf) = &mut self.asconf else { return };
         let address = match (change, refusal) {
@@ -280,7 +282,8 @@ impl Association {
         }
     }
 
-    /// The peer knows our address now: what was sent from there before was not answered.
+    /// Probes paths from an address that the peer has just learned; it did not answer earlier packets from
+    /// there.
     fn probe_from(&mut self, address: IpAddr, now: Time) {
         for index in self.paths.indices() {
             let path = self.paths.get_mut(index);
@@ -290,7 +293,7 @@ impl Association {
         }
     }
 
-    /// The peer's addresses change. `ASCONF-ACK` goes to where the ASCONF came from.
+    /// Applies the peer's address changes and sends the ASCONF-ACK to the source of the ASCONF.
     pub(super) fn on_asconf(&mut self, chunk: &AsconfChunk<'_>, ctx: &mut Context<'_>) {
         let Some(asconf) = &self.asconf else { return };
         // RFC 5061 section 5.1.1, C4: the states in which ASCONF and ASCONF-ACK may be sent.
@@ -329,8 +332,8 @@ impl Association {
         ctx.replies.push_signed(source, self.header(), &Chunk::AsconfAck(ack), self.auth.as_deref());
     }
 
-    /// An ASCONF by which the peer moves to the address that it comes from has come again, from another one. Either may be a copy that
-    /// somebody else has sent on. Until one of them is proven both are asked.
+    /// Handles a repeated ASCONF that moves the peer to its source address but now comes from another one.
+    /// Either may be a copy that a third party has forwarded, so both are probed until one is confirmed.
     fn hear_move_again(&mut self, chunk: &AsconfChunk<'_>, source: IpAddr, ctx: &mut Context<'_>) {
         if self.peer_addresses.contains(&source) || self.paths.iter().any(|(_, path)| path.is_confirmed()) {
             return;
@@ -338,13 +341,13 @@ impl Association {
         for (parameter, raw) in chunk.parameters.iter().zip(chunk.parameters.tlvs()) {
             let (Ok(Parameter::AddIp { address, .. }), Ok(raw)) = (parameter, raw) else { continue };
             if address.is_unspecified() {
-                // The answer has been given; one that cannot be added is not asked.
+                // The answer has been given; an address that cannot be added is not probed.
                 let _ = self.add_peer_address(source, &raw, ctx);
             }
         }
     }
 
-    /// Does what an ASCONF asks for, one change after another; `None` if one cannot be read.
+    /// Applies the changes of an ASCONF in order; `None` if one cannot be parsed.
     fn apply<'a>(
         &mut self,
         chunk: &AsconfChunk<'a>,
@@ -399,8 +402,8 @@ impl Association {
         Some(responses)
     }
 
-    /// Whether a packet from an address that is not the peer's is an ASCONF that the peer has signed: it may add the
-    /// address that it comes from (RFC 5061 section 4.2.1).
+    /// Returns whether a packet from an unknown address is an ASCONF that the peer has signed: it may add its
+    /// own source address (RFC 5061 section 4.2.1).
     pub(crate) fn is_moving(&self, packet: &Packet<'_>) -> bool {
         let mut chunks = packet.raw_chunks().map_while(Result::ok);
         match (&self.auth, &self.asconf, chunks.next(), chunks.next()) {
@@ -505,8 +508,8 @@ impl Association {
         self.events.push_back(Event::PeerAddressChange(change));
     }
 
-    /// Adds the paths between these addresses and has them proved; false, and none added, if there is no room.
-    /// They are carried like the path in use unless `carrier` says otherwise.
+    /// Adds the paths between these addresses and has them confirmed; returns false, and adds none, if there
+    /// is no room. They use the carrier of the current path unless `carrier` is given.
     fn add_paths(
         &mut self,
         locals: &[IpAddr],
@@ -521,7 +524,7 @@ impl Association {
             .map(|(local, remote)| base::Route { local, remote, carrier })
             .filter(|route| self.paths.find(route).is_none())
             .collect();
-        // The place of a retired path is used again only when no chunk can still be acknowledged for it.
+        // The slot of a retired path is reused only when no chunk can still be acknowledged for it.
         let reuse = self.outstanding.is_empty();
         if self.paths.room(ctx.limits.paths, reuse) < routes.len() {
             return false;
@@ -535,7 +538,7 @@ impl Association {
         true
     }
 
-    /// Takes paths out of use: what was in flight there, and what waits to be sent there, goes elsewhere.
+    /// Takes paths out of use and moves their data in flight and their queued chunks to other paths.
     pub(super) fn retire_paths(&mut self, leaves: impl Fn(&Path) -> bool) {
         let gone: SmallVec<[PathIndex; 8]> =
             self.paths.iter().filter(|(_, p)| leaves(p)).map(|(i, _)| i).collect();
@@ -569,8 +572,9 @@ impl Association {
     }
 }
 
-/// The parameters that ask for a change. A host that has moved may not know under which address the peer sees it, so it
-/// uses the wildcards of RFC 5061 sections 4.2.1 and 4.2.2, which mean the packet's source address.
+/// Builds the parameters that request a change. A host that has moved may not know the address that the peer
+/// sees, so it uses the wildcards of RFC 5061 sections 4.2.1 and 4.2.2, which mean the packet's source
+/// address.
 fn parameters_of(pending: &Pending) -> SmallVec<[Parameter<'static>; 2]> {
     let correlation = pending.serial.0;
     match pending.change {
@@ -588,12 +592,12 @@ fn parameters_of(pending: &Pending) -> SmallVec<[Parameter<'static>; 2]> {
     }
 }
 
-/// The wildcard of an address's family.
+/// Returns the wildcard of an address's family.
 fn unspecified_like(address: IpAddr) -> IpAddr {
     if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
-/// The cause code by which an ASCONF-ACK refuses the one change that was asked for, if it does.
+/// Returns the cause code with which an ASCONF-ACK refuses the single requested change, if it does.
 fn refusal_in(ack: &AsconfAck<'_>) -> Option<u16> {
     ack.parameters.iter().map_while(Result::ok).find_map(|parameter| match parameter {
         Parameter::ErrorCause { causes, .. } => {
@@ -603,7 +607,7 @@ fn refusal_in(ack: &AsconfAck<'_>) -> Option<u16> {
     })
 }
 
-/// Whether an address can be an end's own. RFC 5061 section 4.2.1: neither broadcast nor multicast.
+/// Returns whether an address can belong to an end: neither broadcast nor multicast (RFC 5061 section 4.2.1).
 //= rfc5061#4.2.1-2 4.2.2-2
 fn is_usable(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());

@@ -1,8 +1,8 @@
-//! Send-buffer advertisement: the chunk goes first into packets with DATA, or on a timer into packets of its own, and what comes of
-//! the peer's is reported.
+//! Send-buffer advertisement: the chunk goes first into packets with DATA, or on a timer into packets of its
+//! own. The peer's advertisements are reported as events.
 //!
-//! Packets of its own need no answer, count against no window, and change no timer of a path: they keep nothing alive.
-//! Begin at [`Association::room_for_advertisement`].
+//! Packets that carry only the chunk need no answer, count against no window, and change no timer of a path,
+//! so they keep nothing alive. Start at [`Association::room_for_advertisement`].
 
 use base::Time;
 use wire::{PacketWriter, RawChunk, SendBuffer};
@@ -16,18 +16,19 @@ use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
 impl Association {
-    /// The driver changes what is advertised.
+    /// Changes the advertised configuration.
     pub(crate) fn set_advertisement(&mut self, advertisement: Option<SendBufferConfig>, now: Time) {
         self.config.advertisement = advertisement;
         self.advertiser = advertisement.map(|config| Advertiser::new(config, now));
     }
 
-    /// When the next packet of its own is due.
+    /// The time of the next packet that carries only the chunk.
     pub(super) fn advertisement_timeout(&self) -> Time {
         self.advertiser.as_ref().map_or(Time::NEVER, Advertiser::next_timeout)
     }
 
-    /// Perhaps it is time for a packet of its own: not by a path that is not known to work, for nobody learns of it there.
+    /// Lets a packet of the chunk alone become due, unless the path is not known to work: nobody would see it
+    /// there.
     pub(super) fn on_advertisement_timeout(&mut self, now: Time) {
         let by = self.paths.get(self.paths.current());
         let may = by.is_confirmed() && by.state() == PathState::Active && !self.peer_wants_it_signed();
@@ -41,7 +42,7 @@ impl Association {
         }
     }
 
-    /// Writes a packet of the chunk alone, if one is due: nothing else can leave.
+    /// Writes a packet of the chunk alone, if one is due. Called when nothing else can leave.
     pub(super) fn write_advertisement(&mut self, buf: &mut [u8], now: Time) -> Option<Train> {
         let is_due = self.advertiser.as_ref().is_some_and(Advertiser::is_alone_due);
         if !is_due || !self.state.sends_data() {
@@ -59,8 +60,8 @@ impl Association {
         Some(train)
     }
 
-    /// Octets to keep for the chunk in the packet that is about to be filled; 0 if it is to have none. COOKIE ECHO and
-    /// COOKIE ACK must come first (RFC 9260 sections 5.1 and 6.10): the chunk stays away from them.
+    /// Octets reserved for the chunk in the packet about to be filled, or 0. COOKIE ECHO and COOKIE ACK must
+    /// come first (RFC 9260 sections 5.1 and 6.10), so the chunk never shares a packet with them.
     pub(super) fn room_for_advertisement(&self, path: PathIndex, now: Time) -> usize {
         let Some(advertiser) = &self.advertiser else { return 0 };
         let has_cookie =
@@ -69,7 +70,8 @@ impl Association {
         if goes && advertiser.is_due(&self.send_buffer_fill(path), now) { advertiser.config.len() } else { 0 }
     }
 
-    /// A peer that takes the chunk only behind AUTH would drop it unseen; behind AUTH it could not come first.
+    /// Returns whether the peer accepts the chunk only behind AUTH. Then it is not sent: unsigned it would be
+    /// dropped, and signed it could not come first.
     fn peer_wants_it_signed(&self) -> bool {
         match (&self.advertiser, &self.auth) {
             (Some(advertiser), Some(auth)) => auth.plan().chunks.contains(advertiser.config.chunk_type),
@@ -77,12 +79,12 @@ impl Association {
         }
     }
 
-    /// Octets of full packets that the chunk takes, if it may be in them.
+    /// Octets that the chunk takes from full packets, if it may be in them.
     pub(super) fn advertisement_len(&self) -> usize {
         self.advertiser.as_ref().filter(|_| !self.peer_wants_it_signed()).map_or(0, |a| a.config.len())
     }
 
-    /// A packet has got its DATA.
+    /// Writes the advertisement into a packet that already has its DATA.
     pub(super) fn advertise(
         &mut self,
         path: PathIndex,
@@ -109,7 +111,7 @@ impl Association {
         }
     }
 
-    /// The peer's chunk: counted and reported, and without any influence.
+    /// Counts and reports the peer's advertisement; it influences nothing.
     pub(super) fn on_advertisement(&mut self, raw: &RawChunk<'_>) {
         let Some(SendBuffer { occupancy, backlog, .. }) = SendBuffer::parse(raw) else { return };
         self.note(TraceEvent::PeerAdvertised);
@@ -123,7 +125,7 @@ impl Association {
         }
     }
 
-    /// Whether the chunk is an advertisement, of the type that this end knows.
+    /// Returns whether the chunk is an advertisement of the configured type.
     pub(super) fn is_advertisement(&self, raw: &RawChunk<'_>) -> bool {
         self.advertiser.as_ref().is_some_and(|a| a.config.chunk_type == raw.chunk_type)
     }

@@ -1,7 +1,7 @@
-//! Packets out: small fillers, called in a fixed order.
+//! Assembly of outgoing packets by small fillers, called in a fixed order.
 //!
-//! Begin at [`Association::poll_transmit`]. Each packet of a train has the length of the first, but the last may be
-//! shorter, so that the kernel can cut the train (GSO).
+//! Start at [`Association::poll_transmit`]. All packets of a train have the length of the first, except that
+//! the last may be shorter, as segmentation by the kernel (GSO) requires.
 
 use base::{Ecn, Route, Time};
 use smallvec::SmallVec;
@@ -17,7 +17,7 @@ use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 use crate::tx::{Fragment, Taken};
 
-/// Packets in one train.
+/// Maximum number of packets in a train.
 const TRAIN_MAX: usize = 64;
 
 /// A train of packets written into the caller's buffer.
@@ -31,19 +31,19 @@ pub(crate) struct Train {
     pub(crate) asks_for_queue: bool,
 }
 
-/// What a sender has for the train of another.
+/// The contribution of an association to another's train.
 #[derive(Debug)]
 pub(crate) enum Joining {
-    /// Wrote a packet of so many bytes.
+    /// A packet of this many bytes was written.
     Packet(usize),
-    /// Its next packet does not go with the train.
+    /// The next packet cannot join the train.
     Other,
-    /// Has nothing to send.
+    /// There is nothing to send.
     Nothing,
 }
 
 impl Association {
-    /// Counts a packet of `len` bytes that leaves by a path as a train of its own, not capable of ECN.
+    /// Counts a packet of `len` bytes, not ECN-capable, that leaves on a path as a train of its own.
     pub(super) fn count_alone(&mut self, index: PathIndex, len: usize) -> Train {
         let path = self.paths.get_mut(index);
         path.counters.packets_sent += 1;
@@ -70,7 +70,7 @@ impl Association {
         self.write_train(path, TRAIN_MAX, buf, ctx)
     }
 
-    /// Writes the next packet if it has no data and goes by this route.
+    /// Writes the next packet if it has no data and uses this route.
     pub(crate) fn poll_joining(&mut self, route: &Route, buf: &mut [u8], ctx: &mut Context<'_>) -> Joining {
         let Some(path) = self.path_to_serve(ctx) else { return Joining::Nothing };
         let has_data = !self.queue.is_empty() || self.outstanding.bytes() > 0 || self.forward.is_due();
@@ -83,7 +83,7 @@ impl Association {
         self.write_train(path, 1, buf, ctx).map_or(Joining::Nothing, |train| Joining::Packet(train.len))
     }
 
-    /// Does what is due before anything is sent; the path of the next packet, if there is one.
+    /// Performs due work before sending; returns the path of the next packet, if any.
     fn path_to_serve(&mut self, ctx: &mut Context<'_>) -> Option<PathIndex> {
         if matches!(self.state, State::Closed) {
             return None;
@@ -104,7 +104,7 @@ impl Association {
         path
     }
 
-    /// Writes packets for a path, up to a number.
+    /// Writes up to `packets_max` packets for a path.
     fn write_train(
         &mut self,
         path: PathIndex,
@@ -155,7 +155,8 @@ impl Association {
         (packets > 0).then_some(Train { route, len, segment_size, may_fragment, ecn, asks_for_queue })
     }
 
-    /// How long a packet must be for a COOKIE ECHO that is next: the peer may have made the cookie as long as it liked.
+    /// The packet length needed for a COOKIE ECHO at the front of the queue: the peer may choose any cookie
+    /// length.
     fn room_for_cookie(&self) -> usize {
         match (&self.state, self.control.front()) {
             //= rfc9260#3.3.3-18
@@ -167,8 +168,8 @@ impl Association {
         }
     }
 
-    /// How long a packet must be for the chunk that is to be sent again by `path`: it may have been cut for a larger MTU,
-    /// and cannot be cut anew.
+    /// The packet length needed for the next chunk to retransmit on `path`: it may have been cut for a larger
+    /// MTU and cannot be fragmented again.
     //= rfc9260#section-6.9
     //# Once a user message is fragmented, it cannot be re-fragmented.  Instead, if the PMTU has been reduced, then IP
     //# fragmentation MUST be used.
@@ -191,7 +192,7 @@ impl Association {
         }
     }
 
-    /// The path that has something to carry: control chunks first, then SACKs that are due, then data.
+    /// Returns the path with something to send: control chunks first, then due SACKs, then data.
     fn next_path(&self) -> Option<PathIndex> {
         if let Some((path, _)) = self.control.front() {
             return Some(*path);
@@ -217,18 +218,19 @@ impl Association {
         self.new_data_path()
     }
 
-    /// Later packets of a train may be given less room than the path has: `is_full_size` says that this one was not.
+    /// Writes one packet. Later packets of a train may get less room than the path allows; `is_full_size` is
+    /// set if this one does not.
     fn write_packet(&mut self, path: PathIndex, buf: &mut [u8], is_full_size: bool, now: Time) -> usize {
         self.kept = self.room_for_advertisement(path, now);
         let written = self.write_packet_keeping(path, buf, is_full_size, now);
-        // A chunk that leaves no room for an advertisement goes without.
+        // A chunk that leaves no room for an advertisement is sent without one.
         if std::mem::take(&mut self.kept) > 0 && written == 0 {
             return self.write_packet_keeping(path, buf, is_full_size, now);
         }
         written
     }
 
-    /// The same, with room kept for an advertisement.
+    /// Like `write_packet`, with the room for an advertisement already set aside.
     fn write_packet_keeping(
         &mut self,
         path: PathIndex,
@@ -247,7 +249,8 @@ impl Association {
         self.fill_sack(path, &mut packet);
         let carrier = self.outstanding.next();
         let has_answer = self.fill_answer(path, &mut packet);
-        // A HEARTBEAT travels without data: else it would share the fate of packets that are too long for the path.
+        // A HEARTBEAT travels without data; otherwise it would be lost with packets that are too long for the
+        // path.
         if self.state.sends_data() && !has_heartbeat {
             //= rfc3758#3.5-16
             self.fill_forward(path, &mut packet, now);
@@ -275,12 +278,14 @@ impl Association {
         self.finish_packet(packet, has_asconf)
     }
 
-    /// Signs a packet and writes its checksum, whatever was agreed if it has an ASCONF; returns its length.
+    /// Signs a packet, writes its checksum and returns its length. A packet with an ASCONF always has a real
+    /// checksum.
     pub(super) fn finish_packet(&self, mut packet: PacketWriter<'_>, has_asconf: bool) -> usize {
         if let Some(auth) = &self.auth {
             packet.sign(|covered| auth.sign(covered));
         }
-        // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must have a correct checksum, too.
+        // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must also have a correct
+        // checksum.
         //= rfc9653#5.2-3 5.2-4
         if self.zero_checksum && !has_asconf && !matches!(self.state, State::CookieEchoed { .. }) {
             return packet.finish_zero_checksum();
@@ -288,7 +293,7 @@ impl Association {
         packet.finish()
     }
 
-    /// Control chunks, as many as there is room for; returns whether a HEARTBEAT is among them.
+    /// Writes as many control chunks as fit; returns whether a HEARTBEAT is among them.
     //= rfc9260#12.4-2
     fn fill_control(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, is_full_size: bool) -> bool {
         let mut has_heartbeat = false;
@@ -326,7 +331,7 @@ impl Association {
                 }
                 Control::ShutdownAck => packet.push(&Chunk::ShutdownAck).is_ok(),
             };
-            // What does not even fit into an empty packet of full size never will.
+            // A chunk that does not fit into an empty packet of full size never will.
             if pushed || (is_full_size && packet.is_empty()) {
                 self.control.pop_front();
             }
@@ -346,7 +351,7 @@ impl Association {
         }
     }
 
-    /// A SACK that is due, or one that was waiting and can ride along.
+    /// Writes a SACK that is due, or a pending one that can be bundled.
     fn fill_sack(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) {
         let rides = || !packet.is_empty() || self.next_new_length(path).is_some();
         //= rfc9260#5.1.5-6 6.1-16
@@ -369,21 +374,22 @@ impl Association {
         }
     }
 
-    /// Whether congestion window and pacing let data leave.
+    /// Returns whether the congestion window and pacing let data leave.
     pub(super) fn window_allows(&self, path: PathIndex) -> bool {
         let to = self.paths.get(path);
         //= rfc9260#5.4-2
         to.is_confirmed() && to.sending.allows(self.flight_beside_copies(path))
     }
 
-    /// Whether the congestion window alone does.
+    /// Returns whether the congestion window alone lets data leave.
     fn window_has_room(&self, path: PathIndex) -> bool {
         self.paths.get(path).sending.has_window(self.flight_beside_copies(path))
     }
 
     fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let before = packet.len();
-        // What is asked for the others, or gives the pace, shall be answered at once (RFC 7053 section 4.1).
+        // Request an immediate answer (RFC 7053 section 4.1) if other paths depend on it or SACKs clock the
+        // sending.
         let asks = self.asks_for_word() || self.paths.get(path).sending.takes_over();
         let mut is_allowed = self.window_allows(path);
         while is_allowed && self.retransmission_path() == Some(path) {
@@ -400,15 +406,15 @@ impl Association {
             self.count_retransmission(path, tsn, false);
             let is_earliest = seq == self.outstanding.first();
             let to = self.paths.get_mut(path);
-            // RFC 9260 section 7.2.4: the earliest chunk gets a whole timeout anew.
+            // RFC 9260 section 7.2.4: retransmitting the earliest chunk restarts the timer.
             if is_earliest {
                 //= rfc9260#6.1-19
                 to.t3 = None;
             }
             to.on_data_sent(length, now);
-            // This very chunk may be given up with its message, and with it goes the timer.
+            // This very chunk may be abandoned with its message, which also stops the timer.
             self.give_up_lost(now);
-            // The pacer lets packets go, not chunks.
+            // The pacer admits packets, not chunks.
             is_allowed = self.window_has_room(path);
         }
         if packet.len() > before {
@@ -416,9 +422,9 @@ impl Association {
         }
     }
 
-    /// A chunk of `length` bytes leaves: the peer's window shrinks, or the chunk probes it.
+    /// Accounts for a departing chunk of `length` bytes: it shrinks the peer's window, or probes it.
     fn take_window(&mut self, length: usize) {
-        // With more in flight the answer comes anyhow: then it is no probe.
+        // With more in flight a SACK comes anyway, so the chunk is no probe.
         let is_alone = self.outstanding.total_flight() <= length;
         if self.peer_rwnd < length && is_alone && self.window_probe == WindowProbe::No {
             self.window_probe = WindowProbe::Sent;
@@ -431,13 +437,13 @@ impl Association {
         if self.window_allows(path) { self.waiting_length(path) } else { None }
     }
 
-    /// The same after a chunk of at most `max` bytes, whatever the pacing says (RFC 9260 section 6.1 A and B).
+    /// The same after a chunk of at most `max` bytes, regardless of pacing (RFC 9260 section 6.1 A and B).
     fn length_in_window(&self, path: PathIndex, max: usize) -> Option<usize> {
         //= rfc9260#6.1-3 6.1-17
         if self.window_has_room(path) && !self.is_detour(path) { self.length_with_room(max) } else { None }
     }
 
-    /// The length of the next new chunk that the peer has room for, if `path` is to carry it.
+    /// The length of the next new chunk that fits the peer's window, if `path` carries new data.
     pub(super) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
         //= rfc9260#6.1-13
         if !self.carries_new_data(path) || self.next_lost().is_some() || !self.state.sends_new_data() {
@@ -449,14 +455,14 @@ impl Association {
         self.length_with_room(self.fragment_size_now())
     }
 
-    /// The length of the next new chunk, of at most `max` bytes, that the peer has room for.
+    /// The length of the next new chunk, at most `max` bytes, that fits the peer's window.
     #[inline]
     fn length_with_room(&self, max: usize) -> Option<usize> {
         if self.outstanding.is_full() {
             return None;
         }
         let length = self.queue.next_length(max)?;
-        // With nothing in flight one chunk may probe a closed window.
+        // With nothing in flight, one chunk may probe a closed window.
         //= rfc9260#6.1-2 6.1-4 6.1-5 6.1-9
         //= rfc8260#2.2.2-4
         //= rfc9260#6.1-2 6.1-4 6.1-5 6.1-9
@@ -487,9 +493,10 @@ impl Association {
             self.note_new_data(path, length);
             self.copy_to_others(seq, path);
             self.counters.data_sent += 1;
-            // The pacer lets packets go, not chunks.
+            // The pacer admits packets, not chunks.
             next = self.length_in_window(path, max);
-            // The sender can do no more before a SACK, or the SACKs will give it the pace: ask for them at once (RFC 7053).
+            // Request an immediate SACK (RFC 7053) if the sender must wait for it, or SACKs will clock the
+            // sending.
             let is_stopped =
                 next.is_none() && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
             let immediate = is_stopped || self.paths.get(path).sending.takes_over();

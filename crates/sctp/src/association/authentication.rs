@@ -1,4 +1,4 @@
-//! Which chunks of a packet are let through (RFC 4895 section 6.3), and the commands about keys.
+//! Screening of a packet's chunks (RFC 4895 section 6.3), and commands about keys.
 
 use wire::{Cause, ChunkType, RawChunk};
 
@@ -8,25 +8,25 @@ use crate::extension::auth::{Auth, HandshakeHash, Unverified};
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// What is known of a packet's authentication so far.
+/// The authentication state of a packet so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Screen {
-    /// A good AUTH chunk covers the chunks that follow.
+    /// Set once a valid AUTH chunk covers the chunks that follow.
     pub(crate) is_authenticated: bool,
 }
 
-/// What becomes of a chunk.
+/// The verdict on a chunk.
 pub(super) enum Screened {
-    /// It is handled.
+    /// Handle the chunk.
     Pass,
-    /// It is done with; the next one follows.
+    /// Skip this chunk.
     Skip,
-    /// The rest of the packet is dropped.
+    /// Drop the rest of the packet.
     Stop,
 }
 
 impl Association {
-    /// Verifies AUTH chunks, and holds back chunks that need one and have none.
+    /// Verifies AUTH chunks and holds back chunks that require one and lack it.
     pub(super) fn screen(
         &mut self,
         path: PathIndex,
@@ -46,7 +46,7 @@ impl Association {
                 self.note(TraceEvent::Unauthenticated { chunk_type: raw.chunk_type.0 });
             }
             return match held_back {
-                // It may be true for all that: a host without the association has no way to sign.
+                // It may still be genuine: a host without the association cannot sign.
                 true if is_abort => {
                     self.hear_abort(ctx);
                     Screened::Stop
@@ -58,7 +58,7 @@ impl Association {
                 false => Screened::Pass,
             };
         }
-        // One AUTH chunk covers all that follows it: a second one would only cost work, once for each byte behind it.
+        // One AUTH chunk covers all that follows; verifying a second would hash every byte behind it again.
         //= rfc4895#5.1-5
         let verdict = if screen.is_authenticated { Err(Unverified::Discard) } else { auth.verify(raw) };
         match verdict {
@@ -81,12 +81,12 @@ impl Association {
         Screened::Stop
     }
 
-    /// The hash of the handshake, if keys come of it.
+    /// Returns the hash of the handshake, if keys are derived from it.
     pub(crate) fn handshake(&self) -> Option<HandshakeHash> {
         self.auth.as_ref().and_then(|auth| auth.handshake())
     }
 
-    /// The keys of authentication, for a command.
+    /// Returns the authentication state for a key command.
     pub(crate) fn auth_mut(&mut self) -> Result<&mut Auth, AuthKeyError> {
         self.auth.as_deref_mut().ok_or(AuthKeyError::NotNegotiated)
     }

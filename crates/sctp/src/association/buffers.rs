@@ -1,8 +1,8 @@
-//! How much an association holds, and may hold, for sending (RFC 9260 leaves that to the implementation).
+//! The send buffer's size and the memory of an association (RFC 9260 leaves both to the implementation).
 //!
-//! The send buffer is twice what the congestion windows let fly, so that a message is always at hand when a SACK makes
-//! room, and little waits in vain; within the configured maximum, and less when memory is short. Begin at
-//! [`Association::tune_send_buffer`].
+//! The send buffer is twice the sum of the congestion windows: a message is always at hand when a SACK makes
+//! room, and little queues needlessly. It stays below the configured maximum and shrinks when memory is
+//! short. Start at [`Association::tune_send_buffer`].
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use crate::event::Event;
 use crate::memory::{FLOOR, Pressure, heap, list, tree};
 use crate::path::PathIndex;
 
-/// The send buffer is this many times the congestion windows.
+/// Ratio of the send buffer to the congestion windows.
 const WINDOW_FACTOR: usize = 2;
 
 impl Opening {
@@ -29,13 +29,13 @@ impl Opening {
     }
 }
 
-/// Bytes that a configuration takes beside itself.
+/// Heap bytes of a configuration.
 fn config_memory(config: &AssociationConfig) -> usize {
     tree(config.auth.keys.len(), size_of::<(u16, Bytes)>())
 }
 
 impl Control {
-    /// Bytes that it takes beside itself.
+    /// Heap bytes of this chunk.
     fn memory(&self) -> usize {
         match self {
             Control::HeartbeatAck(bytes) | Control::Error(bytes) | Control::ReconfigAnswer(bytes) => {
@@ -55,7 +55,7 @@ impl Control {
 }
 
 impl Association {
-    /// Bytes held: user data, and what it takes to keep it, as the allocator gives them.
+    /// Bytes held: user data and its bookkeeping, in sizes the allocator hands out.
     pub(crate) fn memory(&self) -> usize {
         heap(size_of::<Association>())
             + self.paths.memory()
@@ -66,15 +66,15 @@ impl Association {
             + self.extensions_memory()
     }
 
-    /// Bytes of user data that wait, both ways, with a little for each piece received.
+    /// Bytes of user data buffered in both directions, plus a small overhead per received piece.
     #[inline]
     pub(crate) fn buffered(&self) -> usize {
         self.queue.bytes() + self.outstanding.bytes() + self.inbound.held()
     }
 
-    /// A measure of what is held that is soon known: the bytes buffered, and of what it takes to keep them those that change
-    /// otherwise. When it has grown a little, the memory has grown by [`COST_MOST`](crate::memory::COST_MOST) times that and
-    /// [`COST_BASE`](crate::memory::COST_BASE) at most. It changes by much when memory was given back.
+    /// A cheap measure of memory: the buffered bytes and those bookkeeping bytes that change independently.
+    /// If it has grown a little, memory has grown by at most [`COST_MOST`](crate::memory::COST_MOST) times
+    /// that plus [`COST_BASE`](crate::memory::COST_BASE). It jumps when memory has been given back.
     #[inline]
     pub(crate) fn measure(&self) -> usize {
         const GIVEN_BACK: usize = 1 << 20;
@@ -84,7 +84,7 @@ impl Association {
             + self.idle.times % 2 * GIVEN_BACK
     }
 
-    /// Bytes of what waits beside user data, and of the state's own.
+    /// Heap bytes of everything queued except user data, and of the state.
     fn lists_memory(&self) -> usize {
         let control =
             if self.control.is_empty() { 0 } else { self.control.iter().map(|c| c.1.memory()).sum() };
@@ -117,7 +117,7 @@ impl Association {
             + self.reconfig.as_ref().map_or(0, |r| r.memory())
     }
 
-    /// The endpoint says how short memory is, before each piece of work.
+    /// Sets the memory pressure, before each piece of work.
     #[inline]
     pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
         if self.pressure != pressure {
@@ -126,7 +126,7 @@ impl Association {
         }
     }
 
-    /// The congestion windows, or the pressure, have changed.
+    /// Resizes the send buffer after a change of the congestion windows or the pressure.
     pub(super) fn tune_send_buffer(&mut self) {
         let windows: usize =
             self.paths.iter().filter(|(_, p)| p.is_confirmed()).map(|(_, p)| p.sending.cwnd()).sum();
@@ -139,31 +139,31 @@ impl Association {
         };
     }
 
-    /// Bytes that `send` would take now.
+    /// Bytes that `send` would accept now.
     pub(crate) fn send_capacity(&self) -> usize {
         self.send_limit.saturating_sub(self.unacknowledged()).min(self.send_room())
     }
 
-    /// Whether a message of `length` bytes is taken. One longer than the tuned buffer need only find it half empty: it
-    /// must go some time.
+    /// Returns whether `send` accepts a message of `length` bytes. A message longer than the tuned buffer is
+    /// accepted when the buffer is half empty; otherwise it could never be sent.
     pub(super) fn takes(&self, length: usize) -> bool {
         let is_low = 2 * self.unacknowledged() < self.send_limit;
         let is_low = if self.pressure < Pressure::Full { is_low } else { self.unacknowledged() == 0 };
         length <= self.send_capacity() || (is_low && length <= self.send_room())
     }
 
-    /// Whether enough room has come up to call a writer who waits for it.
+    /// Returns whether enough room is free to notify a waiting writer.
     pub(super) fn has_room_to_write(&self) -> bool {
         self.send_capacity() >= self.send_limit / 2
     }
 
-    /// Bytes up to the configured maximum.
+    /// Bytes left up to the configured maximum.
     fn send_room(&self) -> usize {
         self.config.send_buffer.saturating_sub(self.queue.bytes() + self.outstanding.bytes())
     }
 
-    /// Bytes that wait or are in flight. What the peer has got already, behind a gap, is not there to be sent: it keeps
-    /// nothing new from being taken.
+    /// Bytes queued or in flight. Chunks that the peer holds behind a gap need no sending, so they do not
+    /// block new messages.
     pub(crate) fn unacknowledged(&self) -> usize {
         self.queue.bytes() + self.outstanding.total_flight()
     }

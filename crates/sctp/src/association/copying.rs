@@ -1,8 +1,8 @@
-//! Redundant scheduling: every chunk goes by all active paths, and the first to arrive counts.
+//! Redundant scheduling: every chunk is sent on all active paths, and the first copy to arrive counts.
 //!
-//! A chunk belongs to one path, as ever; what other paths carry are copies ([`Copies`](crate::tx::Copies)), which take part
-//! in congestion control and in nothing else. Acknowledgements of such chunks prove no path (RFC 7829 section 3.2), so
-//! heartbeats tell whether one works. Begin at [`Association::copy_to_others`].
+//! A chunk still belongs to one path; the others carry copies ([`Copies`](crate::tx::Copies)), which take
+//! part only in congestion control. An acknowledgement of such a chunk confirms no path (RFC 7829 section
+//! 3.2), so heartbeats determine whether a path works. Start at [`Association::copy_to_others`].
 
 use base::Time;
 use wire::PacketWriter;
@@ -15,12 +15,12 @@ use crate::trace::TraceEvent;
 use crate::tx::{Losses, PathAcks, Seq};
 
 impl Association {
-    /// Whether every chunk goes by all paths.
+    /// Returns whether every chunk is sent on all paths.
     pub(super) fn is_redundant(&self) -> bool {
         self.config.multipath == Multipath::Concurrent { scheduler: PathScheduler::Redundant }
     }
 
-    /// A chunk has just left by `path`: the other active ones shall carry it, too.
+    /// Queues copies on the other active paths of a chunk just sent on `path`.
     pub(super) fn copy_to_others(&mut self, seq: Seq, path: PathIndex) {
         if !self.is_redundant() {
             return;
@@ -33,8 +33,8 @@ impl Association {
         }
     }
 
-    /// Takes out the copies at hand that are not needed any more, or cannot be sent: chunks that are done, paths that do
-    /// not work, chunks that were cut for a larger MTU.
+    /// Drops copies at the front of the queues that are no longer needed or cannot be sent: acknowledged
+    /// chunks, paths that are not active, chunks cut for a larger MTU.
     pub(super) fn drop_needless_copies(&mut self) {
         for path in self.copies.wanted() {
             let is_active = self.paths.get(path).state() == PathState::Active;
@@ -51,7 +51,7 @@ impl Association {
         }
     }
 
-    /// The path of the next copy, if one waits and may leave now; needless ones have been dropped.
+    /// Returns the path of the next copy that may leave now. Needless copies must have been dropped.
     pub(super) fn copy_path(&self) -> Option<PathIndex> {
         if !self.is_redundant() {
             return None;
@@ -59,19 +59,19 @@ impl Association {
         self.copies.wanted().into_iter().find(|&path| self.window_allows_copy(path))
     }
 
-    /// User bytes in flight on a path that its window must hold.
+    /// User bytes in flight on a path, copies included, that its window must hold.
     fn flight_with_copies(&self, path: PathIndex) -> usize {
         self.outstanding.flight(path) + self.copies.flight(path)
     }
 
-    /// The same for what is no copy. Only SACKs settle copies: with nothing else in flight none would come, so that copies
-    /// then keep nothing back.
+    /// The same for sending originals. Copies are settled only by SACKs, and with nothing else in flight none
+    /// would come, so copies then do not count.
     pub(super) fn flight_beside_copies(&self, path: PathIndex) -> usize {
         let (own, copies) = (self.outstanding.flight(path), self.copies.flight(path));
         if copies == 0 || self.outstanding.total_flight() == 0 { own } else { own + copies }
     }
 
-    /// Whether congestion window and pacing let a copy leave.
+    /// Returns whether the congestion window and pacing let a copy leave.
     fn window_allows_copy(&self, path: PathIndex) -> bool {
         self.paths.get(path).sending.allows(self.flight_with_copies(path))
     }
@@ -94,7 +94,7 @@ impl Association {
         }
     }
 
-    /// A SACK came: windows of copies open, or are reduced.
+    /// Handles a SACK for copies: opens or reduces their windows.
     pub(super) fn settle_copies(&mut self, duplicates: &[Seq], ctx: &mut Context<'_>) {
         for path in self.paths.indices() {
             let flight_before = self.flight_with_copies(path);
@@ -122,7 +122,7 @@ impl Association {
             };
             let outcome = sending.on_acks(&acks, &seen);
             self.count_recovery(path, outcome);
-            // Perhaps the path is dead: nothing else would tell.
+            // The path may be dead, and nothing else would reveal it.
             if settled.lost > 0 {
                 self.paths.get_mut(path).probe_now(ctx.now);
             }
@@ -132,7 +132,8 @@ impl Association {
         }
     }
 
-    /// One of the active paths may be dead: heartbeats tell which, one per path and RTO (RFC 9260 section 8.3).
+    /// Probes the active paths, one of which may be dead: one heartbeat per path and RTO (RFC 9260 section
+    /// 8.3).
     fn probe_active(&mut self, now: Time) {
         for path in self.paths.indices() {
             if self.paths.get(path).state() == PathState::Active {
@@ -141,7 +142,7 @@ impl Association {
         }
     }
 
-    /// Packets wait to be copied, but for the window, or for the pacer.
+    /// Notes which paths have copies blocked by the window or the pacer.
     pub(super) fn note_waiting_copies(&mut self, now: Time) {
         for path in self.copies.wanted() {
             let flight = self.flight_with_copies(path);

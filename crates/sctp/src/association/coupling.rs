@@ -1,22 +1,24 @@
-//! Coupled congestion control (RFC 6356): paths that turn out to share a bottleneck take together what one path would.
+//! Coupled congestion control (RFC 6356): paths that share a bottleneck together take no more than a single
+//! path would.
 //!
-//! Whether they do is not known. Each path keeps its own window and its own reductions; only growth is coupled, so that
-//! paths which share nothing still fill their links. Slow start is not coupled. Begin at [`Association::couple`].
+//! A shared bottleneck is not detected. Each path keeps its own window and its own reductions; only growth is
+//! coupled, so paths that share nothing still fill their links. Slow start is not coupled. Start at
+//! [`Association::couple`].
 
 use super::Association;
 use crate::path::{Coupling, PathIndex};
 
-/// What all paths that carry data send together.
+/// Totals over all paths that carry data.
 #[derive(Clone, Copy, Debug, Default)]
 struct Together {
     /// Bytes per second.
     rate: f64,
-    /// The greatest quotient of a window and its squared round trip.
+    /// The largest quotient of a window and its squared round-trip time.
     best: f64,
 }
 
 impl Association {
-    /// Tells the controller of `index`, of whose data some was acknowledged, how fast its window may grow.
+    /// Sets the growth rate of the window of `index`, on which data was acknowledged.
     ///
     /// RFC 6356 section 3: for what was acknowledged a window grows by at most `alpha * bytes_acked * MSS / cwnd_total`, with
     /// `alpha = cwnd_total * MAX(cwnd_i / rtt_i^2) / (SUM(cwnd_i / rtt_i))^2`. The quotient of that and Reno's
@@ -33,14 +35,14 @@ impl Association {
         self.paths.get_mut(index).sending.set_coupling(coupling);
     }
 
-    /// Bytes, and seconds; both above zero.
+    /// Window in bytes and round trip in seconds; both are positive.
     fn window_and_rtt(&self, index: PathIndex) -> Option<(f64, f64)> {
         let path = self.paths.get(index);
         let rtt = path.srtt()?.as_secs_f64().max(1e-6);
         Some((path.sending.cwnd() as f64, rtt))
     }
 
-    /// `index`, which has just delivered, with all that have data in flight.
+    /// Totals over `index`, which has just delivered, and all paths with data in flight.
     fn together(&self, index: PathIndex) -> Together {
         let sends = |&i: &PathIndex| i == index || self.outstanding.flight(i) > 0;
         let paths = self.paths.indices().filter(sends).filter_map(|i| self.window_and_rtt(i));

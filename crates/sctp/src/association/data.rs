@@ -32,13 +32,14 @@ impl Association {
         }
         let is_first = !self.inbound.ack.is_pending();
         let outcome = self.inbound.on_data(data, ctx.now, &self.config.timing);
-        // Where a key is in force, a copy of a packet is not the peer's word that it has left a path: it may be anybody's.
+        // If a key is in force, a duplicate does not prove that the peer has left a path: anybody may have
+        // copied the packet.
         if outcome == DataOutcome::Taken || !self.is_keyed() {
             self.follow_peer(path, ctx);
             self.note_data_path(path, is_first);
         }
-        // A sender numbers its chunks upwards: the first one has the lowest TSN. The mark of a copy may be anybody's who has seen the
-        // packet, signed or not; what a sender sends again is never marked.
+        // A sender numbers its chunks upwards: the first one has the lowest TSN. Anybody who has seen a
+        // packet may mark a copy of it, signed or not; retransmissions are never marked.
         if outcome != DataOutcome::Duplicate {
             self.on_marked(path, ecn, data.tsn);
         }
@@ -56,7 +57,7 @@ impl Association {
         self.note_readable(had_ready);
     }
 
-    /// RFC 9260 section 6.5: acknowledged, reported, and dropped.
+    /// Acknowledges, reports, and drops DATA of an invalid stream (RFC 9260 section 6.5).
     //= rfc9260#6.5-2
     fn on_data_of_no_stream(&mut self, path: PathIndex, data: &Piece<'_>, ctx: &mut Context<'_>) {
         if self.inbound.on_discarded(data.tsn) == DataOutcome::Taken {
@@ -81,7 +82,7 @@ impl Association {
             a_rwnd: sack.a_rwnd,
         });
         let Some(first) = self.sequence_after(sack.cumulative_tsn) else { return };
-        // A SACK from before a reset of the association is late, not false.
+        // A SACK from before a reset of the association is late, not invalid.
         let resets = self.extensions.has(Extension::StreamReconfiguration);
         if resets && first.0.saturating_sub(self.outstanding.next().0) > FAR_AHEAD {
             return;
@@ -103,7 +104,7 @@ impl Association {
         }
     }
 
-    /// The sequence after `cumulative`, if it can lie in this association.
+    /// Returns the sequence after `cumulative`, if it can belong to this association.
     pub(super) fn sequence_after(&self, cumulative: Tsn) -> Option<Seq> {
         self.outstanding.first().nearest(self.initial_tsn, cumulative.next())
     }
@@ -133,13 +134,13 @@ impl Association {
         self.hear_of_stranded(&acks, ctx.now);
         let acknowledged: usize = acks.iter().map(|a| a.bytes).sum();
         self.counters.bytes_acknowledged += acknowledged as u64;
-        // One that was overtaken by another, perhaps on another path, knows an older window.
+        // A SACK overtaken by another, perhaps on another path, carries an older window.
         if !is_stale {
             //= rfc9260#6.2.1-1
             self.peer_rwnd = (a_rwnd as usize).saturating_sub(self.outstanding.total_flight());
             self.on_window(acknowledged > 0, a_rwnd as usize);
         }
-        // Answers to window probes prove that the peer lives (RFC 9260 section 6.1 A).
+        // Answers to window probes prove that the peer is alive (RFC 9260 section 6.1 A).
         //= rfc9260#8.1-5
         if acknowledged > 0 || self.window_probe == WindowProbe::Answered {
             self.errors = 0;
@@ -153,7 +154,7 @@ impl Association {
         self.wake_writer();
     }
 
-    /// The driver hears of room in the send buffer, and of its emptiness, if it waits for it.
+    /// Notifies a waiting driver of room in the send buffer, and of its emptiness.
     pub(super) fn wake_writer(&mut self) {
         self.tell_if_dry();
         if self.writable_wanted && self.has_room_to_write() {
@@ -164,9 +165,9 @@ impl Association {
         }
     }
 
-    /// What a SACK means for a window probe that is out. If the window has opened, the probe was dropped or is about to
-    /// be acknowledged: sent again at once, it does not wait for a T3 that has been backed off. A chunk that left while there was room,
-    /// and finds none, is a probe from then on.
+    /// Updates the window probe after a SACK. If the window has opened, the probe was dropped or is about to
+    /// be acknowledged: it is retransmitted at once rather than after a backed-off T3. A chunk that was sent
+    /// into an open window but found it closed becomes a probe.
     fn on_window(&mut self, acknowledged: bool, a_rwnd: usize) {
         let Some((seq, length, path)) = self.outstanding.first_in_flight().filter(|_| !acknowledged) else {
             self.window_probe = WindowProbe::No;
@@ -202,7 +203,8 @@ impl Association {
         if let Some((seq, rtt)) = acks.newest {
             path.on_round_trip(seq, rtt, next, &self.config.timing);
         }
-        // A path's own earliest chunk stands for the cumulative TSN where others may hold that back ("pseudo cumack").
+        // A path's own earliest chunk replaces the cumulative TSN, which other paths may hold back ("pseudo
+        // cumack").
         let earliest = acks.earliest || (self.is_concurrent() && acks.front_moved);
         let cumulative_advanced = cumulative_advanced || earliest;
         let seen = Seen { cumulative_advanced, ..self.seen(index, flight_before, ctx.now) };
@@ -227,7 +229,8 @@ impl Association {
             self.arm_probe(index, false, ctx.now);
         }
         let path = self.paths.get_mut(index);
-        // A doubted path has to be heard itself: by its witness comes word also of what had passed it before it fell silent.
+        // A doubted path must be heard itself: its witness also reports chunks that passed before it fell
+        // silent.
         let has_proof = acks.proves_path && path.pmtu.size_that_proves().is_none();
         if has_proof && (path.doubt.is_none() || path.heard() == ctx.now) {
             let transition = path.on_success(ctx.now, &self.config.timing);
@@ -240,8 +243,8 @@ impl Association {
     }
 }
 
-/// Gap blocks as ranges of sequences, ends included, in order and apart. Blocks that are reversed, or that name the chunk that the SACK
-/// says is missing, are left out.
+/// Gap blocks as disjoint, ordered ranges of sequences, ends included. Blocks that are reversed, or contain
+/// the chunk that the SACK reports missing, are left out.
 fn gap_ranges(first: Seq, sack: &Sack<'_>) -> SmallVec<[(Seq, Seq); 8]> {
     let mut ranges = SmallVec::<[(Seq, Seq); 8]>::new();
     let (mut least, mut in_order) = (2, true);

@@ -1,11 +1,12 @@
-//! A path that is silent while data is in flight on it is doubted long before its T3 expires, if another path is active
-//! ([`Timing::doubts_silence`](crate::Timing::doubts_silence)).
+//! Early doubt about a path that is silent with data in flight, long before its T3 expires, if another path
+//! is active ([`Timing::doubts_silence`](crate::Timing::doubts_silence)).
 //!
-//! What is asked then: is it the path, or the peer? The earliest chunk in flight goes once more, by the other path, and a
-//! HEARTBEAT by the doubted one. If the peer acknowledges the chunk and does not answer the HEARTBEAT, the path is potentially
-//! failed at once (RFC 7829), and what it carried goes elsewhere. If nobody answers, nothing is known, and T3 judges as ever. An
-//! answer on the doubted path ends the doubt. This takes the place of the tail-loss probe (RFC 8985 section 7), which goes by
-//! the same path. Begin at [`Association::on_silence`].
+//! The question is whether the path or the peer has failed. The earliest chunk in flight is repeated on the
+//! other path, and a HEARTBEAT goes on the doubted one. If the peer acknowledges the chunk but does not
+//! answer the HEARTBEAT, the path becomes potentially failed at once (RFC 7829), and its data moves
+//! elsewhere. If there is no answer at all, nothing is known, and T3 decides as usual. An answer on the
+//! doubted path ends the doubt. This replaces the tail-loss probe (RFC 8985 section 7), which uses the same
+//! path. Start at [`Association::on_silence`].
 
 use std::time::Duration;
 
@@ -18,11 +19,11 @@ use crate::path::{Doubt, PathIndex};
 use crate::trace::TraceEvent;
 use crate::tx::Seq;
 
-/// How much later than the acknowledgement by the other path the answer on the doubted one may come: below it, the scheduling
-/// of both hosts looks like loss.
+/// Permitted lag of the answer on the doubted path behind the acknowledgement on the other; below this,
+/// scheduling on both hosts looks like loss.
 pub(super) const LEAST_PATIENCE: Duration = Duration::from_millis(5);
 
-/// A chunk in flight that is to go once more, by another path.
+/// A chunk in flight to be repeated on another path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Detour {
     from: PathIndex,
@@ -30,14 +31,14 @@ pub(super) struct Detour {
 }
 
 impl Association {
-    /// The path that shows whether silence on `index` is its own fault: another active one.
+    /// Returns another active path that can show whether silence on `index` is its own fault.
     pub(super) fn witness(&self, index: PathIndex) -> Option<PathIndex> {
         let asks = self.config.timing.doubts_silence && !self.is_redundant();
         let witness = if asks { self.paths.witness(index) } else { None };
         witness.filter(|_| self.paths.get(index).state() == PathState::Active)
     }
 
-    /// Nothing was heard on a path for about two round trips, and another may tell why.
+    /// Handles silence on a path for about two round trips when another path can show the reason.
     pub(super) fn on_silence(&mut self, index: PathIndex, witness: PathIndex, now: Time) {
         let Some(seq) = self.outstanding.earliest_in_flight(index) else { return };
         let path = self.paths.get_mut(index);
@@ -50,12 +51,12 @@ impl Association {
         self.detour = Some(Detour { from: index, to: witness });
     }
 
-    /// The path that a chunk makes its detour by.
+    /// The path on which a chunk is repeated.
     pub(super) fn detour_path(&self) -> Option<PathIndex> {
         self.detour.map(|detour| detour.to)
     }
 
-    /// The chunk that makes its detour by `path`.
+    /// The chunk to be repeated on `path`.
     pub(super) fn detouring(&self, path: PathIndex) -> Option<Seq> {
         let detour = self.detour.filter(|detour| detour.to == path)?;
         self.outstanding.earliest_in_flight(detour.from)
@@ -64,14 +65,14 @@ impl Association {
     pub(super) fn fill_detour(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let Some(Detour { from, .. }) = self.detour.filter(|detour| detour.to == path) else { return };
         self.detour = None;
-        // A message that may not be sent again is not for probing, either.
+        // A message that must not be retransmitted cannot serve as a probe either.
         let earliest = self.outstanding.earliest_in_flight(from);
         let seq = earliest.filter(|seq| self.limited.exhausted(*seq, now).is_none());
         let Some((seq, fragment)) = seq.and_then(|seq| Some((seq, self.outstanding.unfinished(seq)?))) else {
             return;
         };
         let (length, tsn) = (fragment.payload.len(), seq.tsn(self.initial_tsn));
-        // The answer shall not be delayed (RFC 7053 section 4.1).
+        // The answer must not be delayed (RFC 7053 section 4.1).
         if self.push_fragment(packet, fragment, tsn, true).is_err() {
             return;
         }
@@ -85,7 +86,7 @@ impl Association {
         }
     }
 
-    /// A SACK came: what it says of doubted paths.
+    /// Evaluates a SACK for doubted paths.
     pub(super) fn hear_witnesses(&mut self, now: Time) {
         for index in self.paths.indices() {
             let Some(doubt) = self.paths.get(index).doubt.filter(|doubt| !doubt.is_received) else {
@@ -101,8 +102,9 @@ impl Association {
         }
     }
 
-    /// DATA came by `path`, and until now it came by the one that our own data takes. If nothing has come by that for a whole
-    /// RTO, the peer has found out what we would find out only with data of ours: the answer goes where the question came from.
+    /// Follows the peer after DATA moved to `path` from the one that our own data uses. If nothing has
+    /// arrived there for a whole RTO, the peer has noticed a failure that we would notice only with data of
+    /// our own; we reply on the new path.
     //= rfc7829#3.2-2
     pub(super) fn follow_peer(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
         let left = self.paths.current();
@@ -122,7 +124,8 @@ impl Association {
         self.mark_lost_on(left);
     }
 
-    /// The time for an answer on a doubted path is over: the peer lives, so it is the path.
+    /// Judges a doubted path when the time for an answer has ended: the peer is alive, so the path has
+    /// failed.
     //= rfc7829#3.2-2
     pub(super) fn judge_doubt(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         if self.paths.get(index).doubted_until() > ctx.now {

@@ -1,11 +1,12 @@
-//! Explicit congestion notification (RFC 3168; RFC 4960 appendix A, which RFC 9260 leaves out but keeps reserved).
+//! Explicit congestion notification (RFC 3168; RFC 4960 appendix A, which RFC 9260 omits but keeps reserved).
 //!
-//! New data leaves as ECT(0). A receiver that gets a packet marked CE says so in each SACK, by ECNE with the packet's lowest
-//! TSN, until CWR answers; a sender reduces its window once per round trip and path, as for a loss. CWR needs no packet of its own:
-//! it goes before the next new DATA (RFC 3168 section 6.1.2: "the first new data packet sent after the window reduction"), and
-//! again when that was acknowledged and the echo goes on. Retransmissions and
-//! probes of a closed window are never ECT (RFC 3168 sections 6.1.5 and 6.1.6). A path that lets nothing through that is
-//! ECT is used without. Begin at [`Association::on_marked`] (receiver) and [`Association::on_ecne`] (sender).
+//! New data leaves as ECT(0). A receiver of a packet marked CE sends ECNE with the packet's lowest TSN
+//! alongside each SACK until CWR arrives; a sender reduces its window once per round trip and path, as for a
+//! loss. CWR needs no packet of its own: it precedes the next new DATA (RFC 3168 section 6.1.2: "the first
+//! new data packet sent after the window reduction"), and is repeated if the echo continues after that DATA
+//! was acknowledged. Retransmissions and probes of a closed window are never ECT (RFC 3168 sections 6.1.5 and
+//! 6.1.6). A path that drops all ECT packets is used without ECN. Start at [`Association::on_marked`]
+//! (receiver) and [`Association::on_ecne`] (sender).
 
 use base::{Ecn, Time};
 use smallvec::SmallVec;
@@ -17,26 +18,27 @@ use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 use crate::tx::Seq;
 
-/// Marked packets of different paths that may wait for CWR.
+/// Maximum number of paths with a mark that awaits CWR.
 const MAX_ECHOES: usize = 8;
 
-/// Marks that the peer has yet to answer by CWR: the path they came by, and the lowest TSN of the newest marked packet.
+/// Marks not yet answered with CWR: the path of arrival, and the lowest TSN of the newest marked packet.
 pub(super) type Echoes = SmallVec<[(PathIndex, Tsn); 1]>;
 
 /// Octets of a CWR chunk.
 const CWR_LEN: usize = 8;
 
-/// What the peer is told of the marks that it echoes.
+/// The state of our answers to the peer's echoes.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Answer {
     /// The TSN that the next CWR answers.
     waiting: Option<Seq>,
-    /// The TSN that the last CWR answered, and the new DATA that went with it.
+    /// The TSN that the last CWR answered, and the new DATA sent with it.
     last: Option<(Seq, Seq)>,
 }
 
 impl Answer {
-    /// The peer echoes `marked`, and DATA below `first` is acknowledged: does it not know yet, or did the last CWR not reach it?
+    /// Handles an echo of `marked` when DATA below `first` is acknowledged; repeats the CWR unless one is
+    /// under way.
     fn on_echo(&mut self, marked: Seq, first: Seq) {
         let is_under_way =
             self.last.is_some_and(|(answered, carrier)| marked <= answered && first <= carrier);
@@ -45,7 +47,7 @@ impl Answer {
         }
     }
 
-    /// Octets that the packet in hand has less for user data.
+    /// Octets by which the answer reduces the current packet's room for user data.
     pub(super) fn len(&self) -> usize {
         if self.waiting.is_some() { CWR_LEN } else { 0 }
     }
@@ -56,7 +58,7 @@ impl Association {
         self.extensions.has(Extension::Ecn)
     }
 
-    /// A packet with DATA came by `path`; `lowest` is its lowest TSN.
+    /// Handles the ECN mark of a packet with DATA that arrived on `path`; `lowest` is its lowest TSN.
     #[inline]
     pub(super) fn on_marked(&mut self, path: PathIndex, ecn: Ecn, lowest: Tsn) {
         if ecn != Ecn::Ce || !self.has_ecn() {
@@ -72,7 +74,7 @@ impl Association {
         }
     }
 
-    /// ECNE goes before the SACK, so that the sender still knows the TSN's path.
+    /// Writes ECNE before the SACK, while the sender still knows the TSN's path.
     #[inline]
     pub(super) fn fill_echoes(&self, packet: &mut PacketWriter<'_>) {
         for &(_, lowest_tsn) in &self.echoes {
@@ -82,13 +84,13 @@ impl Association {
         }
     }
 
-    /// The sender has reacted.
+    /// Stops the echoes that the sender has answered.
     pub(super) fn on_cwr(&mut self, answered: Tsn) {
         self.echoes.retain(|(_, tsn)| tsn.is_after(answered));
     }
 
-    /// A packet of ours was marked. RFC 3168 section 6.1.2: the reaction is that to a loss, "at most once every window of
-    /// data".
+    /// Handles an echo for a packet of ours. RFC 3168 section 6.1.2: the reaction is the one to a loss, "at
+    /// most once every window of data".
     pub(super) fn on_ecne(&mut self, lowest: Tsn, now: Time) {
         let first = self.outstanding.first();
         let Some(seq) = first.nearest(self.initial_tsn, lowest).filter(|s| *s < self.outstanding.next())
@@ -109,7 +111,7 @@ impl Association {
         self.answer.on_echo(seq, first);
     }
 
-    /// CWR goes into a packet that has something already, or into which new DATA follows; whether it did.
+    /// Writes CWR into a packet that is not empty or that new DATA will follow into; returns whether it did.
     #[inline]
     pub(super) fn fill_answer(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) -> bool {
         let Some(marked) = self.answer.waiting else { return false };
@@ -119,12 +121,12 @@ impl Association {
         packet.push(&Chunk::Cwr(Cwr { lowest_tsn: marked.tsn(self.initial_tsn) })).is_ok()
     }
 
-    /// The packet with the CWR is full; `carrier` was the next new DATA before.
+    /// Records the CWR of a finished packet; `carrier` was the next new DATA before it.
     pub(super) fn on_answered(&mut self, carrier: Seq) {
         self.answer.last = self.answer.waiting.take().map(|marked| (marked, carrier));
     }
 
-    /// How a train that carries new data, and nothing that was sent before, is to be marked.
+    /// The ECN codepoint for a train of new data without retransmissions.
     pub(super) fn ecn_of_new_data(&mut self, index: PathIndex) -> Ecn {
         if !self.has_ecn() || self.window_probe != WindowProbe::No {
             return Ecn::NotEct;

@@ -1,11 +1,12 @@
-//! What anybody can say who knows the tags, on an association that a shared key protects: that the peer has no such association (an
-//! unsigned ABORT), or that a path leads nowhere (ICMP).
+//! Unauthenticated claims about an association that a shared key protects. Anybody who knows the tags can
+//! claim that the peer has no such association (an unsigned ABORT), or that a path is unreachable (ICMP).
 //!
-//! It may be true: a host that has lost its state has lost the key's random numbers, too, and routers have no key. So it counts as a
-//! question. The peer gets HEARTBEATs with a nonce of their own, an RTO apart, and what was said holds only if neither an answer nor an
-//! acknowledgement of new data comes; an ABORT must be heard again, too, as a host without the association answers each
-//! question by one. Until the time for answers is over the same is not asked again, so that what others send makes us send little.
-//! Signed packets prove nothing here, for anybody who has seen them can send them again. Begin at
+//! A claim may be true: a host that has lost its state has also lost the key's random numbers, and routers
+//! have no key. So it raises a question. The peer gets HEARTBEATs with their own nonce, one RTO apart, and
+//! the claim holds only if neither an answer nor an acknowledgement of new data comes. An ABORT must also be
+//! heard again, since a host without the association answers each HEARTBEAT with one. The same question is
+//! not asked again before its time for answers has ended, which limits the traffic that an attacker can
+//! cause. Signed packets prove nothing here, since anybody who has seen them can replay them. Start at
 //! [`Association::hear_abort`] and [`Association::hear_unreachable`].
 
 use std::time::Duration;
@@ -18,26 +19,26 @@ use crate::extension::auth::AuthConfig;
 use crate::memory::list;
 use crate::path::PathIndex;
 
-/// HEARTBEATs by each path before the peer is taken for gone: with a tenth of all packets lost each way all are lost once in half a
-/// million times.
+/// HEARTBEATs on each path before the peer is considered gone: with 10% loss each way, all are lost once in
+/// half a million times.
 const PEER_QUESTIONS: u8 = 8;
 
-/// HEARTBEATs before a path is taken for dead.
+/// HEARTBEATs before a path is considered dead.
 const PATH_QUESTIONS: u8 = 2;
 
-/// What was said.
+/// An unauthenticated claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Claim {
-    /// The peer knows nothing of this association; the word came by this path.
+    /// The peer does not know this association; the claim came on this path.
     Forgotten(PathIndex),
-    /// Nobody is at the peer's end of any path.
+    /// Nobody is at the far end of any path.
     Deserted,
-    /// This path leads nowhere.
+    /// This path is unreachable.
     Dead(PathIndex, Unreachable),
 }
 
 impl Claim {
-    /// The path that it is about; none: the peer.
+    /// Returns the path that the claim is about, or `None` if it is about the peer.
     fn path(self) -> Option<PathIndex> {
         match self {
             Claim::Dead(index, _) => Some(index),
@@ -46,44 +47,45 @@ impl Claim {
     }
 }
 
-/// The peer is asked about a claim.
+/// A pending check of a claim.
 #[derive(Clone, Copy, Debug)]
 struct Question {
     claim: Claim,
-    /// What the answers bring back.
+    /// The nonce that answers echo.
     nonce: u64,
-    /// HEARTBEATs that have left by each path.
+    /// HEARTBEATs sent on each path.
     asked: u8,
     pause: Duration,
     began: Time,
-    /// When it is asked again, or judged.
+    /// Time of the next HEARTBEAT, or of the verdict.
     next_at: Time,
-    /// When it is judged.
+    /// Time of the verdict.
     until: Time,
-    /// Whether the claim was heard again after the first answer was due.
+    /// Set if the claim was heard again after the first answer was due.
     is_repeated: bool,
     is_answered: bool,
 }
 
 impl Question {
-    /// Whether the claim was heard again, if it is one that the peer's host answers each question by.
+    /// Returns whether the claim was repeated, or is of a kind that the peer's host does not repeat for each
+    /// question.
     fn holds(&self) -> bool {
         self.is_repeated || !matches!(self.claim, Claim::Forgotten(_))
     }
 
-    /// The claim is false. The question stays until its time is over.
+    /// Marks the claim as false. The question remains until its time has ended.
     fn answer(&mut self) {
         self.is_answered = true;
         self.next_at = self.until;
     }
 }
 
-/// The questions that are open: one of each kind about the peer, and one about each path, at most.
+/// The open questions: at most one of each kind about the peer, and one about each path.
 #[derive(Debug, Default)]
 pub(super) struct Hearsay(Vec<Question>);
 
 impl Hearsay {
-    /// Bytes that it takes beside itself.
+    /// Heap bytes of the list.
     pub(super) fn memory(&self) -> usize {
         list::<Question>(self.0.capacity())
     }
@@ -98,7 +100,7 @@ impl Hearsay {
         self.0.iter().map(|question| question.next_at).min().unwrap_or(Time::NEVER)
     }
 
-    /// Whether the peer is being asked about this already, which has then been heard again.
+    /// Returns whether the same question is open already; if so, records that the claim was heard again.
     fn is_asked(&mut self, claim: Claim, now: Time) -> bool {
         let is_same = |question: &&mut Question| {
             let same_kind = std::mem::discriminant(&question.claim) == std::mem::discriminant(&claim);
@@ -109,13 +111,13 @@ impl Hearsay {
         true
     }
 
-    /// A HEARTBEAT ACK came; returns whether it answers a question.
+    /// Handles a HEARTBEAT ACK; returns whether it answers a question.
     pub(super) fn on_answer(&mut self, nonce: u64) -> bool {
         let asked = self.0.iter_mut().find(|question| question.nonce == nonce);
         asked.map(Question::answer).is_some()
     }
 
-    /// A path has just shown that it leads to the peer.
+    /// Answers the questions that a working path refutes.
     #[inline]
     pub(super) fn on_path_lives(&mut self, index: PathIndex) {
         for question in &mut self.0 {
@@ -125,25 +127,26 @@ impl Hearsay {
         }
     }
 
-    /// The association is up: what was said before does not matter.
+    /// Drops all questions once the association is up.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }
 }
 
 impl Association {
-    /// Whether a shared key is in force: only who has it can sign what is taken for the peer's.
+    /// Returns whether a shared key is in force, without which nobody can sign for the peer.
     pub(crate) fn is_keyed(&self) -> bool {
         self.auth.as_ref().is_some_and(|auth| auth.has_shared_keys_only())
     }
 
-    /// Whether a shared key is in force that these settings have, too.
+    /// Returns whether a shared key is in force that these settings also contain.
     pub(crate) fn is_keyed_by(&self, auth: &AuthConfig) -> bool {
         self.is_keyed() && self.has_keys_of_settings() && self.config.auth.shares_key_with(auth)
     }
 
-    /// Whether the association may be begun anew from where new ones begin by these settings. What a key protects is begun anew by that
-    /// key alone: not by another one, and not at all if the keys came by command, for these are not kept.
+    /// Returns whether the settings for new associations permit a restart of this one. An association
+    /// protected by a key restarts only with the same key, and not at all if its keys came by command, since
+    /// these are not kept.
     pub(crate) fn may_begin_anew_by(&self, fresh: &AuthConfig) -> bool {
         let has_another = fresh.has_shared_key() && !self.config.auth.shares_key_with(fresh);
         !self.is_keyed() || (self.has_keys_of_settings() && !has_another)
@@ -153,12 +156,12 @@ impl Association {
         self.auth.as_ref().is_none_or(|auth| !auth.has_other_keys())
     }
 
-    /// Whether the chunk in hand may be anybody's.
+    /// Returns whether the current chunk may come from a third party.
     pub(super) fn may_be_forged(&self) -> bool {
         !self.is_signed && self.is_keyed()
     }
 
-    /// Somebody says in the peer's name, unsigned, that it has no such association.
+    /// Handles an unsigned ABORT, allegedly from the peer.
     pub(super) fn hear_abort(&mut self, ctx: &mut Context<'_>) {
         if self.may_end_at_once() {
             let came_by = self.came_by.path().filter(|index| self.paths.get(*index).is_confirmed());
@@ -166,7 +169,8 @@ impl Association {
         }
     }
 
-    /// ICMP says that a path leads nowhere. One that is not confirmed carries nothing, and is asked anyway.
+    /// Handles an ICMP error that reports a path unreachable. An unconfirmed path carries nothing and is
+    /// probed anyway.
     pub(super) fn hear_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
         let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port);
         match self.state {
@@ -178,7 +182,7 @@ impl Association {
         }
     }
 
-    /// All paths are down, by what ICMP says.
+    /// Handles the failure of all paths according to ICMP.
     pub(super) fn hear_of_desertion(&mut self, ctx: &mut Context<'_>) {
         self.ask_about(Claim::Deserted, ctx);
     }
@@ -210,18 +214,18 @@ impl Association {
         self.on_hearsay_timeout(ctx);
     }
 
-    /// How long an answer by a path is waited for. Timeouts before have doubled the RTO; that is not waited for.
+    /// The time to wait for an answer on a path. The back-off of earlier timeouts does not count.
     fn patience_with(&self, index: PathIndex) -> Duration {
         self.paths.get(index).rto_without_back_off(&self.config.timing)
     }
 
-    /// When the next question is to be asked, or judged.
+    /// Time of the next HEARTBEAT or verdict.
     #[inline]
     pub(super) fn hearsay_timeout(&self) -> Time {
         self.hearsay.next_timeout()
     }
 
-    /// Asks again, and judges what was not answered in time.
+    /// Asks again, and judges claims that were not refuted in time.
     pub(super) fn on_hearsay_timeout(&mut self, ctx: &mut Context<'_>) {
         while let Some(place) = self.hearsay.0.iter().position(|question| question.next_at <= ctx.now) {
             let question = &mut self.hearsay.0[place];
@@ -242,9 +246,10 @@ impl Association {
         }
     }
 
-    /// The first HEARTBEAT goes where the word came from, which costs little if it is false; the others go by all paths.
+    /// Asks once. The first HEARTBEAT takes the path of the claim, which costs little if it is false; the
+    /// others take all paths.
     fn ask(&mut self, question: &Question) {
-        // The COOKIE ECHO, which is sent again, asks by itself.
+        // The COOKIE ECHO is retransmitted and serves as the question.
         if matches!(self.state, State::CookieEchoed { .. }) {
             return;
         }
@@ -260,14 +265,14 @@ impl Association {
         }
     }
 
-    /// Nobody has contradicted.
+    /// Acts on a claim that nobody has refuted.
     fn believe(&mut self, claim: Claim, ctx: &mut Context<'_>) {
         match claim {
             Claim::Dead(index, what) if self.paths.get(index).is_confirmed() => {
                 self.on_unreachable(index, what, ctx);
             }
             Claim::Dead(..) => {}
-            // Everything was delivered, and the peer's SHUTDOWN COMPLETE is lost.
+            // Everything was delivered, and the peer's SHUTDOWN COMPLETE was lost.
             Claim::Forgotten(_) if matches!(self.state, State::ShutdownAckSent { .. }) => {
                 self.close(CloseReason::Graceful);
             }

@@ -9,22 +9,22 @@ use crate::config::AddressProof;
 use crate::info::PathState;
 use crate::path::{PathIndex, SizeProbe};
 
-/// HEARTBEAT ACKs that may wait at once.
+/// Maximum number of HEARTBEAT ACKs waiting at once.
 const MAX_WAITING: usize = 64;
 
-/// Bytes of them.
+/// Maximum number of bytes in them.
 const MAX_WAITING_BYTES: usize = 128 * 1024;
 
 /// Bytes of a HEARTBEAT chunk before the information: headers of chunk and parameter (RFC 9260 section 3.3.5).
 const HEARTBEAT_HEADER_LEN: usize = 8;
 
-/// How many times the bytes that the peer sent may go to addresses that it only claims.
+/// Bytes that may go to unconfirmed addresses, as a multiple of the bytes that the peer has sent.
 const UNPROVEN_FACTOR: usize = 3;
 
-/// Most bytes that may go there after a long time of talk.
+/// Maximum number of bytes that may accumulate for unconfirmed addresses.
 const UNPROVEN_CREDIT_MAX: usize = 4096;
 
-/// What our heartbeats carry: which path, and a nonce that proves that the answer is to ours.
+/// Encodes the information in our heartbeats: the path, and a nonce that ties the answer to the question.
 //= rfc9260#3.3.5-2 3.3.5-3
 pub(super) fn info(path: PathIndex, nonce: u64) -> [u8; 12] {
     let mut info = [0; 12];
@@ -39,7 +39,7 @@ pub(super) fn read_info(info: &[u8]) -> Option<(PathIndex, u64)> {
 }
 
 impl Association {
-    /// Answers on the path it came by, with all that the chunk holds (`value`); several may wait.
+    /// Answers on the path of arrival, echoing the whole chunk value (`value`); several answers may wait.
     //= rfc8899#3-4 3-16
     pub(super) fn on_heartbeat(
         &mut self,
@@ -77,7 +77,7 @@ impl Association {
         }
     }
 
-    /// Bytes of a HEARTBEAT ACK's value that fit into a packet to this path.
+    /// Bytes of a HEARTBEAT ACK's value that fit into a packet on this path.
     fn heartbeat_ack_room(&self, path: PathIndex) -> usize {
         let auth = self.auth.as_ref().map_or(0, |auth| auth.overhead(ChunkType::HEARTBEAT_ACK));
         let taken = wire::COMMON_HEADER_LEN + wire::CHUNK_HEADER_LEN + auth;
@@ -117,15 +117,15 @@ impl Association {
         }
     }
 
-    /// Whether the packet in hand may answer for this path. One that is not confirmed yet is proved by its peer's own address and port,
-    /// where that is asked for ([`AddressProof::ConfirmedPath`]).
+    /// Returns whether the current packet may confirm this path. Under [`AddressProof::ConfirmedPath`], an
+    /// unconfirmed path is confirmed only from the peer's own address and port on it.
     fn may_prove(&self, index: PathIndex) -> bool {
         let path = self.paths.get(index);
         let is_lenient = path.is_confirmed() || self.config.address_proof == AddressProof::Signature;
         is_lenient || self.came_by == CameBy::of_path(index) || self.came_from_new_port(index)
     }
 
-    /// An unconfirmed path is asked once more what it was asked already, within the budget.
+    /// Repeats the open heartbeat of an unconfirmed path, within the budget.
     pub(super) fn repeat_question(&mut self, index: PathIndex, now: Time) {
         let length = self.heartbeat_packet_len();
         if self.unproven_credit < length {
@@ -137,7 +137,7 @@ impl Association {
         }
     }
 
-    /// The peer is at the other end of a path.
+    /// Handles proof that the peer is at the other end of a path.
     pub(super) fn on_path_answered(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         self.paths.resume_proofs(ctx.now);
         let path = self.paths.get_mut(index);
@@ -146,7 +146,8 @@ impl Association {
         self.errors = 0;
         let transition = path.on_success(ctx.now, &self.config.timing);
         if let Some(transition) = transition {
-            // What went out while none worked took its chances: its timer has backed off, and nothing else sends it again.
+            // Data sent while no path worked was a gamble: its timer has backed off, and nothing else
+            // retransmits it.
             if transition.from == PathState::Inactive {
                 self.mark_lost_on(index);
             }
@@ -158,13 +159,13 @@ impl Association {
         if self.paths.get(index).t3.is_some() {
             self.arm_probe(index, true, ctx.now);
         }
-        // Another path may be needed at any moment: its MTU had better be known then.
+        // Another path may be needed at any moment, so its MTU should be known by then.
         if is_new {
             self.paths.get_mut(index).pmtu.suspect(false, ctx.now, ctx.random);
         }
     }
 
-    /// The peer was heard on a path: proof enough to prefer it to one that is only hoped to work.
+    /// Prefers a path on which the peer was heard to one that is only assumed to work.
     pub(super) fn on_heard(&mut self, index: PathIndex) {
         if let Some(old) = self.paths.on_heard(index) {
             self.mark_lost_on(old);
@@ -172,7 +173,7 @@ impl Association {
         }
     }
 
-    /// Heartbeats that are due become control chunks.
+    /// Turns due heartbeats into control chunks.
     pub(super) fn queue_heartbeats(&mut self, ctx: &mut Context<'_>) {
         if !self.state.probes_paths() {
             return;
@@ -191,8 +192,8 @@ impl Association {
         self.queue_verification(ctx);
     }
 
-    /// Heartbeats end with SHUTDOWN (RFC 9260 section 8.3). But where no proved path works any more, another may, and a
-    /// graceful end needs one: at each T2 the next is tried.
+    /// Tries unconfirmed paths during shutdown. Heartbeats end with SHUTDOWN (RFC 9260 section 8.3), but if
+    /// no confirmed path works any more, a graceful end needs another: each T2 tries the next.
     pub(super) fn prove_while_closing(&mut self, ctx: &mut Context<'_>) {
         if self.paths.iter().any(|(_, p)| p.state() == PathState::Active) {
             return;
@@ -222,12 +223,13 @@ impl Association {
         }
     }
 
-    /// Heartbeats to addresses that the peer claims. They may be somebody else's (RFC 5062 sections 5 and 6), so that few
-    /// go out before the first is answered, and all together have no more than some times the bytes that the peer sent.
+    /// Sends heartbeats to addresses that the peer claims. They may belong to others (RFC 5062 sections 5 and
+    /// 6), so few are sent before the first answer, and their total is limited to a multiple of the bytes
+    /// that the peer has sent.
     fn queue_verification(&mut self, ctx: &mut Context<'_>) {
         //= rfc9260#5.4-1
         //# The number of packets containing HEARTBEAT chunks sent at each RTO SHOULD be limited by the 'HB.Max.Burst' parameter.
-        // An answered one is no burden: the next follows at once.
+        // An answered heartbeat is no burden: the next follows at once.
         while self.paths.awaiting_proof() < ctx.limits.unproven_heartbeats.max(1) {
             let Some(index) = self.paths.next_to_prove(ctx.now) else { return };
             let length = self.heartbeat_packet_len();
@@ -240,20 +242,21 @@ impl Association {
         self.paths.put_off_proofs(Time::NEVER);
     }
 
-    /// Takes `length` bytes of what may go to addresses that nobody has proven; false, and nothing taken, if less is left.
+    /// Deducts `length` bytes from the credit for unconfirmed addresses; returns false, and deducts nothing,
+    /// if less is left.
     pub(super) fn spend_credit(&mut self, length: usize) -> bool {
         let rest = self.unproven_credit.checked_sub(length);
         self.unproven_credit = rest.unwrap_or(self.unproven_credit);
         rest.is_some()
     }
 
-    /// Bytes of a packet with one of our heartbeats.
+    /// Length of a packet with one of our heartbeats.
     pub(super) fn heartbeat_packet_len(&self) -> usize {
         let auth = self.auth.as_ref().map_or(0, |a| a.overhead(ChunkType::HEARTBEAT));
         wire::COMMON_HEADER_LEN + HEARTBEAT_HEADER_LEN + info(PathIndex(0), 0).len() + auth
     }
 
-    /// A packet of the peer came, from an address that is proved to be its own.
+    /// Adds credit for a packet of the peer from a confirmed address.
     pub(crate) fn credit(&mut self, length: usize) {
         let credit = self.unproven_credit + UNPROVEN_FACTOR * length;
         self.unproven_credit = credit.min(UNPROVEN_CREDIT_MAX);

@@ -1,7 +1,8 @@
-//! Gives memory back when an association that carried data has been quiet for a while: queues keep what they grew to,
-//! and most associations are idle most of the time.
+//! Returns memory when an association that carried data has been quiet for a while: queues keep the capacity
+//! they grew to, and most associations are idle most of the time.
 //!
-//! Costs no timer while nothing was carried since the last time. Begin at [`Association::shrink_if_quiet`].
+//! Costs no timer while nothing has been carried since the last check. Start at
+//! [`Association::shrink_if_quiet`].
 
 use std::time::Duration;
 
@@ -9,16 +10,16 @@ use base::Time;
 
 use super::Association;
 
-/// How long no DATA must have come or gone.
+/// The time without DATA in either direction after which memory is returned.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// When an association is looked at next.
+/// The state of the idle check.
 #[derive(Debug)]
 pub(super) struct Idle {
     at: Time,
-    /// DATA chunks carried when it was last looked at.
+    /// DATA chunks carried at the last check.
     seen: u64,
-    /// How often memory was given back.
+    /// Number of times that memory was returned.
     pub(super) times: usize,
 }
 
@@ -29,24 +30,24 @@ impl Default for Idle {
 }
 
 impl Association {
-    /// DATA chunks that came or went.
+    /// DATA chunks sent or received.
     fn carried(&self) -> u64 {
         self.counters.data_sent + self.counters.data_retransmitted + self.counters.data_received
     }
 
-    /// A packet came: if data was carried since the last look there will be another one.
+    /// Schedules a check after a packet if data was carried since the last one.
     pub(super) fn watch_for_quiet(&mut self, now: Time) {
         if self.idle.at == Time::NEVER && self.carried() != self.idle.seen {
             self.idle = Idle { at: now + QUIET, seen: self.carried(), times: self.idle.times };
         }
     }
 
-    /// When [`shrink_if_quiet`](Self::shrink_if_quiet) is due.
+    /// The time at which [`shrink_if_quiet`](Self::shrink_if_quiet) is due.
     pub(super) fn idle_timeout(&self) -> Time {
         self.idle.at
     }
 
-    /// Gives back what empty queues hold if nothing was carried since the last look; else looks again later.
+    /// Shrinks empty queues if nothing was carried since the last check; otherwise schedules another.
     pub(super) fn shrink_if_quiet(&mut self, now: Time) {
         if self.idle.at > now {
             return;

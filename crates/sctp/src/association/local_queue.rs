@@ -1,13 +1,14 @@
-//! Packets that wait in this host, before they leave it: a window that only makes them wait longer is reduced.
+//! Reduction of a congestion window that only lengthens a queue inside this host.
 //!
-//! Where this host itself is the bottleneck (a traffic shaper, the queue before a modem) its interface lets a thousand packets
-//! wait and more, each perhaps a train of 64 KiB. Nothing is lost there and nothing marked, so a window would grow until the round
-//! trip takes many seconds: heartbeats, SACKs and other connections wait behind the data, and so does the kernel's neighbour
-//! discovery, whose failure it reports as an unreachable host. Paths that work are left. TCP has its small queues against that;
-//! the engine has no socket, so it asks the driver ([`Transmit::asks_for_queue`](crate::Transmit::asks_for_queue)) where round
-//! trips have become longer, and answers what it is told ([`PathError::LocalQueue`](crate::PathError::LocalQueue)) as it does a
-//! mark for congestion (RFC 3168): once a window. It asks nothing of paths whose round trips stay short, whoever else fills the
-//! same socket. Begin at [`Association::on_local_queue`].
+//! If this host itself is the bottleneck (a traffic shaper, the queue before a modem), its interface queues a
+//! thousand packets and more, each perhaps a train of 64 KiB. Nothing is lost or marked there, so a window
+//! would grow until the round trip takes many seconds. Heartbeats, SACKs and other connections wait behind
+//! the data, and so does the kernel's neighbour discovery, whose failure it reports as an unreachable host;
+//! working paths are then abandoned. TCP has its small queues against that. The engine has no socket, so it
+//! asks the driver ([`Transmit::asks_for_queue`](crate::Transmit::asks_for_queue)) when round trips have
+//! grown, and treats the answer ([`PathError::LocalQueue`](crate::PathError::LocalQueue)) like a congestion
+//! mark (RFC 3168): once per window. It does not ask about paths whose round trips stay short, whatever else
+//! fills the same socket. Start at [`Association::on_local_queue`].
 
 use std::time::Duration;
 
@@ -17,23 +18,25 @@ use super::Association;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// By how much round trips are longer than the shortest where packets wait here.
+/// The excess over the shortest round trip that indicates a local queue.
 const LONGER: Duration = Duration::from_millis(50);
 
-/// For how long packets may wait here at the path's rate: enough for a link to stay busy while a window that was reduced grows again.
+/// Permitted local queueing time at the path's rate: enough to keep a link busy while a reduced window grows
+/// again.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// What may wait here however slow the link is: one train of the longest.
+/// Permitted local queue on however slow a link: one train of maximum length.
 const BYTES_MIN: usize = 64 << 10;
 
 impl Association {
-    /// Whether round trips of a path have become so long that packets may be waiting in this host.
+    /// Returns whether a path's round trips have grown enough for a local queue to be the cause.
     pub(super) fn may_wait_here(&self, path: PathIndex) -> bool {
         let round_trips = self.paths.get(path).srtt().zip(self.outstanding.least_round_trip(path));
         round_trips.is_some_and(|(srtt, least)| srtt > least + LONGER)
     }
 
-    /// So many bytes wait in this host where packets of a path leave it, perhaps those to others among them.
+    /// Handles a report of `bytes` queued in this host where packets of a path leave, possibly including
+    /// other traffic.
     pub(super) fn on_local_queue(&mut self, index: PathIndex, bytes: usize, now: Time) {
         let path = self.paths.get(index);
         let may_wait =

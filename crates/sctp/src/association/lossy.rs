@@ -1,9 +1,11 @@
-//! A path that loses much of what it carries, and yet is never silent: what is lost is found by what comes after it, and no timer
-//! expires. A congestion window shrinks to almost nothing there, for it takes all loss for congestion, and the data waits.
+//! Detection of a path that loses much of its data without ever being silent: later packets reveal the
+//! losses, and no timer expires. The congestion window shrinks to almost nothing there, since it treats every
+//! loss as congestion, and the data waits.
 //!
-//! If another path is there, and is not known to lose as much, the lossy one counts as potentially failed (RFC 7829): data and what is
-//! in flight go elsewhere, and it is watched before it is used again. MPTCP leaves a subflow that makes no progress while
-//! data waits in the same way. Begin at [`Association::count_losses`].
+//! If there is another path that is not known to lose as much, the lossy one counts as potentially failed
+//! (RFC 7829): data, including that in flight, moves elsewhere, and the path is watched before it is used
+//! again. MPTCP likewise abandons a subflow that makes no progress while data waits. Start at
+//! [`Association::count_losses`].
 
 use base::Time;
 
@@ -13,7 +15,7 @@ use crate::trace::TraceEvent;
 use crate::tx::PathAcks;
 
 impl Association {
-    /// What a SACK told of a path: the path in use is left if it loses too much.
+    /// Counts a path's losses from a SACK; leaves the current path if it loses too much.
     pub(super) fn count_losses(&mut self, index: PathIndex, acks: &PathAcks, now: Time) {
         let Some(allowed) = self.config.timing.loss_max else { return };
         let losses = &mut self.paths.get_mut(index).losses;
@@ -32,7 +34,8 @@ impl Association {
         self.leave_poor(index, TraceEvent::PathLossy { route, percent }, now);
     }
 
-    /// The path in use works, but another one is better: it is potentially failed, and asked at once. What is in flight goes elsewhere.
+    /// Leaves a working path for a better one: it becomes potentially failed, is probed at once, and its data
+    /// in flight goes elsewhere.
     pub(super) fn leave_poor(&mut self, index: PathIndex, why: TraceEvent, now: Time) {
         let path = self.paths.get_mut(index);
         let transition = path.on_poor();

@@ -1,9 +1,9 @@
-//! One association: its state, its paths, what it sends and what it receives.
+//! One association: its state, its paths, and its data in both directions.
 //!
-//! Begins where both sides' INITs are known: from an INIT ACK ([`Association::from_init_ack`]) or from a cookie
-//! ([`Association::from_cookie`]). Its parts: `table` says which chunk does what in which state; `data` takes DATA and SACK;
-//! `reconfig` resets and adds streams; `advertising` tells routers of the send buffer; `shutdown` and `timers` are what their
-//! names say; `assemble` writes packets.
+//! It begins once both INITs are known: from an INIT ACK ([`Association::from_init_ack`]) or from a cookie
+//! ([`Association::from_cookie`]). Its parts: `table` maps chunks and states to actions; `data` handles DATA
+//! and SACK; `reconfig` resets and adds streams; `advertising` reports the send buffer to routers; `assemble`
+//! writes packets; `shutdown` and `timers` do what their names suggest.
 
 mod addresses;
 mod advertising;
@@ -73,7 +73,7 @@ pub(crate) use opening::{FirstMessage, INIT_PACKET_MAX, INIT_PACKET_MIN, Opening
 pub(crate) use state::State;
 pub(crate) use table::Verdict;
 
-/// What an association is lent while it works.
+/// Resources lent to an association while it works.
 pub(crate) struct Context<'a> {
     pub(crate) now: Time,
     pub(crate) random: &'a mut Random,
@@ -81,7 +81,7 @@ pub(crate) struct Context<'a> {
     pub(crate) replies: &'a mut Replies,
 }
 
-/// A chunk that waits to be sent, other than DATA and SACK.
+/// A chunk queued for sending, other than DATA and SACK.
 #[derive(Clone, Debug)]
 enum Control {
     CookieEcho,
@@ -89,38 +89,38 @@ enum Control {
     Heartbeat {
         nonce: u64,
     },
-    /// A HEARTBEAT about another path than it goes by.
+    /// A HEARTBEAT about another path than the one that carries it.
     Voucher {
         path: PathIndex,
         nonce: u64,
     },
-    /// The value of the HEARTBEAT that it answers.
+    /// The value of the HEARTBEAT being answered.
     HeartbeatAck(Bytes),
-    /// A HEARTBEAT made so long that its IP packet has `size` bytes.
+    /// A HEARTBEAT padded to an IP packet of `size` bytes.
     SizeProbe {
         nonce: u64,
         size: u16,
     },
-    /// Error causes, whole.
+    /// Encoded error causes.
     Error(Bytes),
-    /// The request of ours that is out.
+    /// Our outstanding ASCONF request.
     Asconf,
-    /// The request of ours about streams that is out.
+    /// Our outstanding RE-CONFIG request.
     Reconfig,
-    /// Answers to requests about streams, whole.
+    /// Encoded answers to RE-CONFIG requests.
     ReconfigAnswer(Bytes),
     Shutdown,
     ShutdownAck,
 }
 
-/// How a packet came. Small, since each association has one.
+/// The arrival of a packet. Small, since each association has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum CameBy {
-    /// By no pair of addresses that is a path.
+    /// No path has this pair of addresses.
     Elsewhere,
-    /// By the very addresses and port of a path.
+    /// Exactly the addresses and port of a path.
     Path(u32),
-    /// By the addresses of a path, from another port.
+    /// The addresses of a path, but another port.
     OtherPort(u32),
 }
 
@@ -133,7 +133,7 @@ impl CameBy {
         u32::try_from(index.0).map_or(CameBy::Elsewhere, CameBy::OtherPort)
     }
 
-    /// The path with these addresses.
+    /// Returns the path with these addresses.
     fn path(self) -> Option<PathIndex> {
         match self {
             CameBy::Elsewhere => None,
@@ -142,19 +142,19 @@ impl CameBy {
     }
 }
 
-/// A chunk sent although the peer's window has no room for it (RFC 9260 section 6.1 A).
+/// A chunk sent into a closed window of the peer (RFC 9260 section 6.1 A).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum WindowProbe {
-    /// None is out.
+    /// No probe is outstanding.
     No,
-    /// It was sent.
+    /// The probe was sent.
     Sent,
-    /// A SACK said that there is still no room.
+    /// A SACK reported that there is still no room.
     Answered,
 }
 
-/// The least pause between two times that the peer is asked whether it lives because an INIT came from elsewhere. INITs are sent again
-/// after 100 ms at the soonest.
+/// Minimum interval between checks that the peer is alive after an INIT from elsewhere. INITs are
+/// retransmitted after 100 ms at the earliest.
 const ALIVE_PAUSE: Duration = Duration::from_millis(50);
 
 /// An association beyond its INIT.
@@ -167,72 +167,72 @@ pub(crate) struct Association {
     peer_tag: VerificationTag,
     state: State,
     adaptation: Option<u32>,
-    /// Those that both ends offered.
+    /// The extensions that both ends offered.
     extensions: Extensions,
     auth: Option<Box<Auth>>,
-    /// Whether our packets may carry a checksum of zero (RFC 9653).
+    /// Set if our packets may carry a checksum of zero (RFC 9653).
     zero_checksum: bool,
     asconf: Option<Box<Asconf>>,
     reconfig: Option<Box<Reconfig>>,
-    /// Advertises our send buffer, if the driver wants that.
+    /// Advertises our send buffer, if so configured.
     advertiser: Option<Advertiser>,
     peer_send_buffer: Option<PeerSendBuffer>,
-    /// Octets kept for an advertisement in the packet in hand.
+    /// Octets reserved for an advertisement in the current packet.
     kept: usize,
-    /// The peer's addresses changed: the endpoint must find the association by the new ones.
+    /// Set if the peer's addresses changed and the endpoint must index the association by the new ones.
     names_changed: bool,
     outbound_streams: u16,
     inbound_streams: u16,
     paths: Paths,
-    /// How the packet in hand came.
+    /// The arrival of the current packet.
     came_by: CameBy,
-    /// Whether the chunk in hand is covered by a good AUTH chunk.
+    /// Set if a valid AUTH chunk covers the current chunk.
     is_signed: bool,
-    /// What somebody said without a signature, and the peer is asked.
+    /// Unsigned claims that the peer is being asked about.
     hearsay: Hearsay,
-    /// All addresses of the peer, also those that no path leads to.
+    /// All addresses of the peer, including those without a path.
     peer_addresses: SmallVec<[IpAddr; 4]>,
     initial_tsn: Tsn,
     queue: SendQueue,
     outstanding: Outstanding,
     copies: Copies,
-    /// Messages that may be given up, and what the peer is told of those that were.
+    /// Messages that may be abandoned, and the FORWARD TSN state for abandoned ones.
     limited: Limited,
     forward: Forward,
-    /// The peer's a_rwnd less what is in flight.
+    /// The peer's a_rwnd minus the bytes in flight.
     peer_rwnd: usize,
     window_probe: WindowProbe,
-    /// The path whose last chunk is to be sent once more: a tail-loss probe.
+    /// The path whose last chunk is retransmitted as a tail-loss probe.
     tail_probe: Option<PathIndex>,
-    /// A chunk in flight on a silent path that is to go by another one.
+    /// A chunk in flight on a silent path that will also go by another one.
     detour: Option<doubt::Detour>,
     stranded: Option<Box<stranded::Stranded>>,
-    /// Until when silence means nothing, for the driver was late.
+    /// Silence means nothing until this time, because the driver was late.
     put_off_until: Time,
     pressure: Pressure,
-    /// Bytes that may wait to be sent or be in flight.
+    /// Limit on bytes queued or in flight.
     send_limit: usize,
-    /// Whether `send` refused and the driver waits for room.
+    /// Set if `send` refused a message and the driver waits for room.
     writable_wanted: bool,
-    /// Whether the driver waits until all is acknowledged.
+    /// Set if the driver waits until all data is acknowledged.
     dry_wanted: bool,
     inbound: Inbound,
-    /// The path that DATA last came by: where SACKs go.
+    /// The path on which DATA last arrived, to which SACKs go.
     data_path: PathIndex,
-    /// The path that the last duplicate came by.
+    /// The path on which the last duplicate arrived.
     duplicate_path: PathIndex,
-    /// Marks of congestion that the peer has not reacted to.
+    /// Congestion marks that the peer has not reacted to.
     echoes: ecn::Echoes,
-    /// What answers the peer's echoes.
+    /// Our answers to the peer's echoes.
     answer: ecn::Answer,
-    /// The mark of the packet that is being handled; taken by its first DATA.
+    /// The ECN mark of the current packet; taken by its first DATA.
     packet_ecn: Ecn,
-    /// Whether the next SACK that reports duplicates leaves by another path.
+    /// Set if the next SACK that reports duplicates takes another path.
     sack_deviates: bool,
     control: VecDeque<(PathIndex, Control)>,
-    /// Timeouts in a row, over all paths.
+    /// Consecutive timeouts over all paths.
     errors: u8,
-    /// When the peer may next be asked whether it lives, for an INIT that came from elsewhere.
+    /// Earliest time of the next check that the peer is alive after an INIT from elsewhere.
     next_alive: Time,
     /// Bytes that may still go to addresses that the peer only claims.
     unproven_credit: usize,
@@ -242,7 +242,7 @@ pub(crate) struct Association {
     idle: Idle,
 }
 
-/// What both ways of birth know.
+/// The inputs common to both constructors.
 struct Birth<'a> {
     config: AssociationConfig,
     ports: (u16, u16),
@@ -259,7 +259,7 @@ struct Birth<'a> {
 }
 
 impl Association {
-    /// The INIT that `opening` sent was answered: COOKIE ECHO goes out.
+    /// Creates the association from the answer to the INIT of `opening`, and queues the COOKIE ECHO.
     pub(crate) fn from_init_ack(
         opening: Opening,
         route: Route,
@@ -290,7 +290,7 @@ impl Association {
         association
     }
 
-    /// A good cookie came back: the driver is asked.
+    /// Creates the association from a valid cookie; the driver decides whether to accept it.
     pub(crate) fn from_cookie(cookie: &Cookie, config: AssociationConfig, ctx: &mut Context<'_>) -> Self {
         let birth = Birth {
             config,
@@ -412,35 +412,36 @@ impl Association {
         &self.config
     }
 
-    /// The peer's addresses.
+    /// The remote address of each path.
     pub(crate) fn remote_addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.paths.iter().map(|(_, p)| p.route.remote)
     }
 
-    /// Our addresses.
+    /// The local address of each path.
     pub(crate) fn local_addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.paths.iter().map(|(_, p)| p.route.local)
     }
 
-    /// Whether the peer named `address` as its own when the association was set up.
+    /// Returns whether `address` is one of the peer's addresses.
     pub(crate) fn peer_has(&self, address: IpAddr) -> bool {
         self.peer_addresses.contains(&address)
     }
 
-    /// Whether the peer has listed `address`, and a path leads there, but nothing was ever heard of it by that.
+    /// Returns whether the peer has listed `address` and paths lead there, but none of them is confirmed.
     pub(crate) fn only_claims(&self, address: IpAddr) -> bool {
         let mut there = self.paths.iter().filter(|(_, p)| p.route.remote == address).peekable();
         there.peek().is_some() && there.all(|(_, p)| !p.is_confirmed())
     }
 
-    /// Whether an INIT that came by `route` may begin the association anew: from where the peer is known to be, carrier and UDP port
-    /// included, or from wherever while no path works.
+    /// Returns whether an INIT that came by `route` may restart the association: from a confirmed location of
+    /// the peer, carrier and UDP port included, or from anywhere while no path works.
     pub(crate) fn may_begin_anew_from(&self, route: &Route) -> bool {
         self.paths.is_confirmed_end(route) || self.paths.have_failed()
     }
 
-    /// Whether the packet in hand may end the association by one chunk. Where addresses need proof one from an address that the peer
-    /// merely lists may not: another host has it, and says truly that it knows of no association.
+    /// Returns whether the current packet may end the association with one chunk. If addresses need proof, a
+    /// packet from an unconfirmed address of the peer may not: the address may belong to another host, which
+    /// truly has no association.
     fn may_end_at_once(&self) -> bool {
         let is_proven = |index: PathIndex| self.paths.get(index).is_confirmed();
         let came_from_peer = self.came_by.path().is_some_and(is_proven);
@@ -448,7 +449,8 @@ impl Association {
         (came_from_peer || !asks_for_proof) && !self.came_to_leaving_address()
     }
 
-    /// Somebody else may be in the peer's place: it is asked, by all its paths, at most once in each [`ALIVE_PAUSE`].
+    /// Asks the peer on all confirmed paths whether it is alive, at most once per [`ALIVE_PAUSE`]; another
+    /// host may have taken its place.
     pub(crate) fn ask_whether_alive(&mut self, ctx: &Context<'_>) {
         if ctx.now < self.next_alive {
             return;
@@ -461,42 +463,42 @@ impl Association {
         }
     }
 
-    /// `path`, or where an answer goes in its place. RFC 9260 section 5.4: an endpoint "MUST NOT send any chunks to an
-    /// UNCONFIRMED address", but HEARTBEAT, its answer, and what is bundled with it.
+    /// Returns `path`, or the path to answer on in its place. RFC 9260 section 5.4: an endpoint "MUST NOT
+    /// send any chunks to an UNCONFIRMED address", except HEARTBEAT, its answer, and chunks bundled with it.
     fn proved(&self, path: PathIndex) -> PathIndex {
         if self.paths.get(path).is_confirmed() { path } else { self.paths.current() }
     }
 
-    /// Whether there are events, or other names to be found by.
+    /// Returns whether there are events, or changed addresses.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         !self.events.is_empty() || self.names_changed
     }
 
-    /// Whether the peer's addresses have changed since this was last asked.
+    /// Returns, and clears, whether the peer's addresses have changed.
     pub(crate) fn take_names_changed(&mut self) -> bool {
         std::mem::take(&mut self.names_changed)
     }
 
-    /// Whether packets with a checksum of zero are taken: RFC 9653 section 5.3 asks it of an end that has said so,
-    /// whatever the other end has said.
+    /// Returns whether packets with a checksum of zero are accepted. RFC 9653 section 5.3 requires it of an
+    /// end that has announced it, regardless of the other end.
     pub(crate) fn takes_zero_checksum(&self) -> bool {
         self.config.zero_checksum.is_some()
     }
 
-    /// Whether a path leads to `address`.
+    /// Returns whether a path leads to `address`.
     pub(crate) fn knows_remote(&self, address: IpAddr) -> bool {
         self.paths.knows_remote(address)
     }
 
-    /// Counts what happened, and keeps it if somebody traces.
+    /// Counts an event, and records it if tracing is on.
     #[inline]
     fn note(&mut self, event: TraceEvent) {
         self.counters.count(&event);
         self.notes.push(event);
     }
 
-    /// Keeps what nothing counts, if somebody traces.
+    /// Records an uncounted event if tracing is on.
     #[inline]
     fn tell(&mut self, event: impl FnOnce(&Association) -> TraceEvent) {
         if self.notes.is_on() {
@@ -505,13 +507,13 @@ impl Association {
         }
     }
 
-    /// Somebody traces what is done from now on; returns the state before that.
+    /// Starts tracing; returns the state before that.
     pub(crate) fn begin_notes(&mut self) -> StateName {
         self.notes.begin();
         self.state.name()
     }
 
-    /// What was noted since; nothing is noted until the next beginning.
+    /// Stops tracing; returns the events recorded.
     pub(crate) fn end_notes(&mut self) -> Vec<TraceEvent> {
         self.notes.end()
     }
@@ -520,7 +522,7 @@ impl Association {
         self.events.pop_front()
     }
 
-    /// Takes a message to be sent.
+    /// Queues a message for sending.
     pub(crate) fn send(
         &mut self,
         stream: StreamId,
@@ -556,25 +558,25 @@ impl Association {
         Ok(())
     }
 
-    /// The driver waits for room to send.
+    /// Requests an event when there is room to send.
     pub(crate) fn notify_when_writable(&mut self) {
         self.writable_wanted = true;
     }
 
-    /// Changes which stream sends next.
+    /// Changes the stream scheduler.
     pub(crate) fn set_scheduler(&mut self, scheduler: Scheduler) {
         self.config.scheduler = scheduler;
         self.queue.set_scheduler(scheduler);
     }
 
-    /// Changes a stream's place under [`Scheduler::Priority`].
+    /// Changes a stream's priority under [`Scheduler::Priority`].
     pub(crate) fn set_stream_priority(&mut self, stream: StreamId, priority: u16) -> Result<(), StreamError> {
         self.check_outbound(stream)?;
         self.queue.set_priority(stream, priority);
         Ok(())
     }
 
-    /// Changes a stream's share under [`Scheduler::WeightedFair`].
+    /// Changes a stream's weight under [`Scheduler::WeightedFair`].
     pub(crate) fn set_stream_weight(
         &mut self,
         stream: StreamId,
@@ -590,13 +592,13 @@ impl Association {
         if stream.0 < streams { Ok(()) } else { Err(StreamError::NoSuchStream { stream: stream.0, streams }) }
     }
 
-    /// The next message. The peer hears of the room this makes if it is much.
+    /// Returns the next message. A window update is sent if reading it makes much room.
     #[inline]
     pub(crate) fn recv(&mut self, now: Time) -> Option<Message> {
         let is_much = self.counters.bytes_received > self.config.first_window() as u64 / 4;
         let path = self.paths.get_mut(self.data_path);
         let rtt = path.srtt();
-        // Who only receives has no round trip to measure, but needs to know it to tune the window.
+        // A pure receiver has no round trip to measure, but needs one to tune the window.
         if rtt.is_none() && is_much {
             path.probe_now(now);
         }
@@ -607,7 +609,7 @@ impl Association {
         message
     }
 
-    /// Tells the driver if there is something to read, and was not before.
+    /// Notifies the driver if a message has become readable.
     fn note_readable(&mut self, had_ready: bool) {
         if !had_ready && self.inbound.has_ready() && !matches!(self.state, State::Accepting) {
             self.events.push_back(Event::Readable);
@@ -623,13 +625,13 @@ impl Association {
         }
     }
 
-    /// What carries user data: DATA, or I-DATA where that was agreed.
+    /// The chunk type of user data: DATA, or I-DATA if negotiated.
     //= rfc8260#2-1
     fn data_chunk_type(&self) -> ChunkType {
         if self.extensions.has(Extension::Interleaving) { ChunkType::I_DATA } else { ChunkType::DATA }
     }
 
-    /// User bytes that fit into one DATA chunk of a full packet on every path in use.
+    /// User bytes that fit into one DATA chunk of a full packet on every confirmed path.
     //= rfc9260#6-9 6.9-7
     //= rfc8899#3-20 5-2
     //= rfc9260#6-9 6.9-7
@@ -644,7 +646,8 @@ impl Association {
         wire::COMMON_HEADER_LEN + self.data_header_len() + self.auth_overhead()
     }
 
-    /// User bytes that fit into one DATA chunk of the packet in hand: more where it has no advertisement, less where it has a CWR.
+    /// User bytes that fit into one DATA chunk of the current packet: more if it has no advertisement, less
+    /// if it has a CWR.
     fn fragment_size_now(&self) -> usize {
         let without = self.fragment_size() + self.advertisement_len().saturating_sub(self.kept);
         without.saturating_sub(self.answer.len()).max(4)
@@ -662,7 +665,7 @@ impl Association {
         }
     }
 
-    /// The driver lets more, or less, leave at first.
+    /// Changes the initial window.
     pub(crate) fn set_initial_packets(&mut self, packets: u8) {
         self.config.initial_packets = packets;
         for index in self.paths.indices() {
@@ -670,7 +673,7 @@ impl Association {
         }
     }
 
-    /// The driver ends the association.
+    /// Aborts the association.
     pub(crate) fn abort(&mut self, cause: AbortCause, ctx: &mut Context<'_>) {
         if !matches!(self.state, State::Closed) {
             //= rfc9260#9.1-1
@@ -690,7 +693,7 @@ impl Association {
         self.events.push_back(Event::Closed(reason));
     }
 
-    /// The association is replaced by the peer's new one.
+    /// Closes the association, which the peer has replaced with a new one.
     pub(crate) fn on_restart(&mut self) {
         if !matches!(self.state, State::Closed) {
             //= rfc9260#5.2.4-4
@@ -698,14 +701,14 @@ impl Association {
         }
     }
 
-    /// Chooses the path of new data anew and says so if it changed; returns the one before then.
+    /// Selects the path of new data again and reports a change; returns the previous path if it changed.
     fn choose_path(&mut self) -> Option<PathIndex> {
         let old = self.paths.choose()?;
         self.on_switch(self.paths.get(old).route);
         Some(old)
     }
 
-    /// New data takes the path now in use, and took `from` before.
+    /// Switches new data from `from` to the current path.
     fn on_switch(&mut self, from: Route) {
         let current = self.paths.current();
         let is_idle = self.outstanding.flight(current) == 0;
@@ -727,7 +730,7 @@ impl Association {
             //= rfc7829#3.2-19
             self.events.push_back(Event::PathChanged { route, from, to });
             let left = self.choose_path();
-            // While none worked, data took its chances there.
+            // Data sent while no path worked was a gamble.
             if let Some(left) = left.filter(|_| to == PathState::Active)
                 && self.paths.get(left).state() != PathState::Active
             {
@@ -780,7 +783,7 @@ impl Association {
         self.state.name()
     }
 
-    /// Recounts everything that is counted.
+    /// Recounts all counters.
     pub(crate) fn check_invariants(&self) {
         self.queue.check_invariants();
         self.outstanding.check_invariants();
@@ -799,7 +802,7 @@ impl Association {
     }
 }
 
-/// Address reconfiguration, if both ends know it.
+/// Returns the address-reconfiguration state, if both ends support it.
 fn asconf_of(birth: &Birth<'_>) -> Option<Box<Asconf>> {
     if !birth.agreed.extensions.has(Extension::AddressReconfiguration) {
         return None;
@@ -811,7 +814,7 @@ fn asconf_of(birth: &Birth<'_>) -> Option<Box<Asconf>> {
     Some(Box::new(Asconf::new(birth.initial_tsns, local, birth.route)))
 }
 
-/// All pairs of our and the peer's addresses that can be paths, the handshake's own left out.
+/// Returns all pairs of our and the peer's addresses that can be paths, except the handshake's own.
 //= rfc9260#5.1.2-5 5.1.2-8 5.1.2-9
 fn routes(birth: &Birth<'_>) -> Vec<Route> {
     let mut routes = Vec::new();
@@ -826,7 +829,7 @@ fn routes(birth: &Birth<'_>) -> Vec<Route> {
     routes
 }
 
-/// Whether packets between these addresses can make sense: one family, and loopback only with loopback.
+/// Returns whether packets between these addresses make sense: one family, and loopback only with loopback.
 fn may_reach(local: IpAddr, remote: IpAddr) -> bool {
     local.is_ipv4() == remote.is_ipv4() && local.is_loopback() == remote.is_loopback()
 }

@@ -1,9 +1,10 @@
-//! Where the MTU of a path (RFC 8899) meets the rest: what makes it doubtful, probes on the wire, and what a change means
-//! for data.
+//! Integration of path MTU discovery (RFC 8899): the reasons to doubt the MTU, probe packets, and the effect
+//! of a change on data.
 //!
-//! [`path::Pmtu`](crate::path::Pmtu) decides; here its probes are written, its answers read, and its changes carried out.
-//! Data that was cut for a larger MTU cannot be cut anew: it is sent again as it was, alone in its packet, which IP may
-//! fragment (RFC 9260 section 6.9). Begin at [`Association::doubt_mtu`] and [`Association::follow_mtu`].
+//! [`path::Pmtu`](crate::path::Pmtu) decides; this module writes its probes, reads the answers, and applies
+//! changes. Data cut for a larger MTU cannot be fragmented again: it is retransmitted as it was, alone in its
+//! packet, which IP may fragment (RFC 9260 section 6.9). Start at [`Association::doubt_mtu`] and
+//! [`Association::follow_mtu`].
 
 use base::Time;
 use wire::{Chunk, ChunkType, Heartbeat, PacketWriter, Pad};
@@ -15,24 +16,24 @@ use crate::event::Event;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// Where the information of a HEARTBEAT begins that is the first chunk of a packet: behind common header, chunk header and
-/// parameter header.
+/// Offset of the HEARTBEAT information if that chunk is the first of a packet: after the common header, chunk
+/// header and parameter header.
 const INFO_AT: usize = wire::COMMON_HEADER_LEN + 8;
 
 /// Octets of a chunk's header.
 const CHUNK_HEADER: usize = 4;
 
-/// Octets at most that fill a chunk up to a multiple of four.
+/// Maximum number of octets that pad a chunk to a multiple of four.
 const CHUNK_PADDING: usize = 3;
 
-/// Packets in flight with which a path counts as busy: its MTU is proven then.
+/// Packets in flight from which a path counts as busy, so that its MTU gets confirmed.
 const BUSY_PACKETS: usize = 3;
 
-/// Packets that nothing was heard of at once which make doubtful even an MTU that was proven a moment ago.
+/// Number of packets unacknowledged at once that puts even a freshly confirmed MTU in doubt.
 const MANY_PACKETS: usize = 8;
 
 impl Association {
-    /// Nothing was heard of `flight` bytes: they may have been too long for the path.
+    /// Handles silence about `flight` bytes, which may have been too long for the path.
     pub(super) fn doubt_mtu(&mut self, index: PathIndex, flight: usize, ctx: &mut Context<'_>) {
         if self.is_long(index, flight) {
             let path = self.paths.get_mut(index);
@@ -41,7 +42,7 @@ impl Association {
         }
     }
 
-    /// Nor was before T3 expired.
+    /// The same after T3 has expired.
     pub(super) fn doubt_mtu_after_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let flight = self.outstanding.flight(index);
         if self.is_about_least(index, flight) {
@@ -54,19 +55,20 @@ impl Association {
         }
     }
 
-    /// Whether so many bytes of data take nearly as long a packet, or more, as may be the longest that works.
+    /// Returns whether `bytes` of data need a packet at least nearly as long as the longest that surely
+    /// works.
     fn is_about_least(&self, index: PathIndex, bytes: usize) -> bool {
         let path = self.paths.get(index);
         bytes + self.data_headers_len() > path.packet_in(path.pmtu.least()) / 8 * 7
     }
 
-    /// Whether so many bytes of data may have been in a packet longer than those that work everywhere.
+    /// Returns whether `bytes` of data may have needed a packet longer than works everywhere.
     fn is_long(&self, index: PathIndex, bytes: usize) -> bool {
         let path = self.paths.get(index);
         bytes + self.data_headers_len() > path.packet_in(path.pmtu.base())
     }
 
-    /// Chunks were acknowledged, the longest with so many bytes: what their packets show of the MTU.
+    /// Learns about the MTU from acknowledged chunks, the longest of `longest` bytes.
     pub(super) fn learn_mtu(&mut self, index: PathIndex, longest: usize, now: Time) {
         if self.is_about_least(index, longest) {
             self.paths.get_mut(index).pmtu.on_least_proven();
@@ -76,14 +78,14 @@ impl Association {
         }
         let in_packet = longest + self.data_headers_len() + self.advertisement_len();
         let path = self.paths.get_mut(index);
-        // A longer one was cut for another size, and sent again in fragments (RFC 9260 section 6.9).
+        // A longer chunk was cut for another size and retransmitted in IP fragments (RFC 9260 section 6.9).
         let full = path.packet_size().saturating_sub(CHUNK_PADDING)..=path.packet_size();
         let (is_full, srtt) = (full.contains(&in_packet), path.srtt());
         path.pmtu.on_data_acknowledged(is_full, srtt, now);
     }
 
-    /// Data was sent. The first that fills several packets shows that the MTU matters: then it is proven once, beside the
-    /// data, so that a black hole is found before any timer expires.
+    /// Confirms the MTU alongside the first data that fills several packets, so a black hole is found before
+    /// any timer expires.
     pub(super) fn prove_mtu_if_busy(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.paths.get_mut(index);
         if path.pmtu.wants_proof() && self.outstanding.flight(index) > BUSY_PACKETS * path.packet_size() {
@@ -91,7 +93,7 @@ impl Association {
         }
     }
 
-    /// A HEARTBEAT ACK may be the answer to a probe of the MTU; returns whether it is.
+    /// Treats a HEARTBEAT ACK as a possible answer to an MTU probe; returns whether it is one.
     pub(super) fn on_size_answer(&mut self, index: PathIndex, nonce: u64, now: Time) -> bool {
         let path = self.paths.get_mut(index);
         let (before, srtt) = (path.pmtu.current(), path.srtt());
@@ -100,7 +102,7 @@ impl Association {
         is_answer
     }
 
-    /// Probes of the MTU that are overdue.
+    /// Handles overdue MTU probes.
     //= rfc8899#3-13
     pub(super) fn on_size_timeout(&mut self, index: PathIndex, now: Time) {
         let path = self.paths.get_mut(index);
@@ -112,7 +114,8 @@ impl Association {
         self.follow_mtu(index, before);
     }
 
-    /// ICMP, or our own host, says that a packet was longer than `mtu` bytes; `quoted` is its beginning.
+    /// Handles a report by ICMP or our own host that a packet exceeded `mtu` bytes; `quoted` is its
+    /// beginning.
     pub(super) fn on_too_big(&mut self, index: PathIndex, mtu: u16, quoted: &[u8], now: Time) {
         let path = self.paths.get_mut(index);
         let before = path.pmtu.current();
@@ -120,7 +123,7 @@ impl Association {
         self.follow_mtu(index, before);
     }
 
-    /// Carries a change of the MTU out. What was in flight when it fell is lost, but for no lack of room.
+    /// Applies an MTU change. Data in flight at a decrease counts as lost, though not from congestion.
     fn follow_mtu(&mut self, index: PathIndex, before: u16) {
         let path = self.paths.get_mut(index);
         let (route, now) = (path.route, path.pmtu.current());
@@ -138,7 +141,7 @@ impl Association {
         self.events.push_back(Event::PathMtu { route, from: before, to: now });
     }
 
-    /// Writes a probe of `size` bytes of IP packet.
+    /// Writes a probe whose IP packet has `size` bytes.
     //= rfc8899#section-6.2.1.2
     //# Probe packets consist of an SCTP common header followed by a HEARTBEAT chunk and a PAD chunk.
     //= rfc8899#3-5 6.2-1
@@ -164,7 +167,7 @@ impl Association {
     }
 }
 
-/// The nonce of the HEARTBEAT that begins a quoted packet, if one does.
+/// Returns the nonce of the HEARTBEAT at the start of a quoted packet, if there is one.
 fn probe_nonce(quoted: &[u8]) -> Option<u64> {
     let is_heartbeat = quoted.get(wire::COMMON_HEADER_LEN) == Some(&ChunkType::HEARTBEAT.0);
     let info = quoted.get(INFO_AT..INFO_AT + 12).filter(|_| is_heartbeat)?;

@@ -1,4 +1,4 @@
-//! COOKIE-WAIT and COOKIE-ECHOED: the active side's half of the handshake (RFC 9260 section 5.1).
+//! COOKIE-WAIT and COOKIE-ECHOED: the initiator's half of the handshake (RFC 9260 section 5.1).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,11 +23,11 @@ use crate::path::PathIndex;
 /// Longest packet with an INIT or INIT ACK, in bytes.
 pub(crate) const INIT_PACKET_MAX: usize = 1400;
 
-/// Shortest packet with an INIT of ours, in bytes. Peers may answer an INIT by no more than some times its length, as we
-/// do; this leaves room for many addresses and for keys.
+/// Shortest packet with an INIT of ours, in bytes. Peers may limit the answer to a multiple of the INIT's
+/// length, as we do; this leaves room for many addresses and for keys.
 pub(crate) const INIT_PACKET_MIN: usize = 256;
 
-/// Ways that one INIT goes at most once more have been added.
+/// Limit on the routes of one INIT beyond which no more are added.
 const INIT_ROUTES_MAX: usize = 32;
 
 /// Bytes of an INIT chunk before its parameters (RFC 9260 section 3.3.2).
@@ -47,9 +47,9 @@ pub(crate) struct Opening {
     pub(crate) local_addresses: Vec<IpAddr>,
     /// Our random number for authentication keys.
     pub(crate) nonce: Nonce,
-    /// The ways that INIT goes, all at once; those that proved unreachable are taken out.
+    /// The routes on which the INIT is sent at once, without those found unreachable.
     pub(crate) init_routes: Vec<Route>,
-    /// The peer's address that was asked first.
+    /// The first address of the peer that was tried.
     pub(crate) first: IpAddr,
     /// T1-init.
     pub(crate) t1: Time,
@@ -57,13 +57,13 @@ pub(crate) struct Opening {
     pub(crate) retransmits: u8,
     /// Cookie Preservative to ask for, in milliseconds; set after a stale cookie.
     pub(crate) cookie_preservative: Option<u32>,
-    /// Whether INIT is to be sent on the routes from this one on.
+    /// Index of the first route on which the INIT is still unsent.
     pub(crate) unsent: usize,
-    /// What goes out with the COOKIE ECHO, on stream 0.
+    /// The message bundled with the COOKIE ECHO, on stream 0.
     pub(crate) first_message: Option<FirstMessage>,
 }
 
-/// A message that was given with the command to connect.
+/// A message passed to the connect command.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstMessage {
     pub(crate) ppid: Ppid,
@@ -71,7 +71,7 @@ pub(crate) struct FirstMessage {
 }
 
 impl Opening {
-    /// The INIT goes out (again) by every route.
+    /// Schedules the INIT (again) on every route.
     pub(crate) fn begin_round(&mut self, now: Time) {
         self.unsent = 0;
         self.t1 = now + self.rto;
@@ -99,7 +99,7 @@ impl Opening {
         Some((route, packet.finish()))
     }
 
-    /// The same, for a train that goes by this route.
+    /// The same for a train that uses this route.
     pub(crate) fn poll_joining(&mut self, route: &Route, buf: &mut [u8]) -> Joining {
         match self.init_routes.get(self.unsent) {
             None => Joining::Nothing,
@@ -129,7 +129,7 @@ impl Opening {
         }
     }
 
-    /// T1-init expired; returns why to give up, if it is time.
+    /// Handles expiry of T1-init; returns the reason if the attempt must end.
     pub(crate) fn on_timeout(&mut self, now: Time) -> Option<CloseReason> {
         if now < self.t1 {
             return None;
@@ -145,7 +145,7 @@ impl Opening {
         None
     }
 
-    /// INIT goes by these too from now on, beginning at once; beyond [`INIT_ROUTES_MAX`] it does not.
+    /// Adds routes for the INIT, starting at once; those beyond [`INIT_ROUTES_MAX`] are ignored.
     pub(crate) fn add_routes(&mut self, routes: &[Route]) {
         for route in routes {
             if self.init_routes.len() < INIT_ROUTES_MAX && !self.init_routes.contains(route) {
@@ -154,12 +154,12 @@ impl Opening {
         }
     }
 
-    /// Whether an INIT went to where a packet came from by `route`, UDP port included.
+    /// Returns whether an INIT was sent to the source of a packet that came by `route`, UDP port included.
     pub(crate) fn has_asked_at(&self, route: &Route) -> bool {
         self.init_routes.iter().any(|r| r.remote == route.remote && r.carrier == route.carrier)
     }
 
-    /// No INIT goes to `remote` any more; false, and nothing changes, if it is the address that was asked first.
+    /// Stops sending the INIT to `remote`; returns false, with no effect, if that address was the first.
     pub(crate) fn leave(&mut self, remote: IpAddr) -> bool {
         if remote == self.first {
             return false;
@@ -170,7 +170,7 @@ impl Opening {
         true
     }
 
-    /// ICMP says that `route` leads nowhere; returns why to give up if none is left.
+    /// Removes a `route` that ICMP reported unreachable; returns a reason to give up if none is left.
     pub(crate) fn on_unreachable(&mut self, route: &Route, what: Unreachable) -> Option<CloseReason> {
         let index = self.init_routes.iter().position(|r| r == route)?;
         self.init_routes.remove(index);
@@ -181,7 +181,8 @@ impl Opening {
     }
 }
 
-/// What INIT and INIT ACK both say of us. A host with one address need not list it (RFC 9260 section 3.3.2.1).
+/// Our parameters common to INIT and INIT ACK. A host with one address need not list it (RFC 9260 section
+/// 3.3.2.1).
 //= rfc9260#3.3.2-1 3.3.2.1.4-1 3.3.2.1.5-1
 //= rfc4820#4-2
 //= rfc9260#3.3.2-1 3.3.2.1.4-1 3.3.2.1.5-1
@@ -201,7 +202,8 @@ pub(crate) fn own_parameters<'a>(
     list
 }
 
-/// The PAD parameter (RFC 4820 section 4) that makes an INIT with `parameters` long enough.
+/// Returns the PAD parameter (RFC 4820 section 4) that brings an INIT with `parameters` to the minimum
+/// length.
 fn padding(parameters: &[Parameter<'_>]) -> Option<Parameter<'static>> {
     let mut room = [0; INIT_PACKET_MAX];
     let mut out = wire::Writer::new(&mut room);
@@ -212,7 +214,7 @@ fn padding(parameters: &[Parameter<'_>]) -> Option<Parameter<'static>> {
 }
 
 impl Association {
-    /// Enters COOKIE-ECHOED. The COOKIE ECHO goes by the path that the INIT ACK has confirmed.
+    /// Enters COOKIE-ECHOED. The COOKIE ECHO takes the path that the INIT ACK has confirmed.
     pub(super) fn echo_cookie(&mut self, opening: Opening, cookie: &[u8], ctx: &mut Context<'_>) {
         let t1 = Retry { at: ctx.now + opening.rto, count: 0 };
         let first = opening.first_message.clone();
@@ -225,12 +227,12 @@ impl Association {
         self.control.push_back((PathIndex(0), Control::CookieEcho));
     }
 
-    /// The message that was given with the command to connect waits for its turn, which is the first.
+    /// Queues the message passed to the connect command, ahead of all others.
     pub(crate) fn queue_first(&mut self, first: FirstMessage) {
         self.queue.push(StreamId(0), first.ppid, first.message, false, false);
     }
 
-    /// What was given with the command to connect, as long as the COOKIE ECHO is not answered.
+    /// The message passed to the connect command, until the COOKIE ECHO is answered.
     pub(crate) fn first_message(&self) -> Option<FirstMessage> {
         match &self.state {
             State::CookieEchoed { opening, .. } => opening.first_message.clone(),
@@ -238,7 +240,8 @@ impl Association {
         }
     }
 
-    /// Parameters of an INIT ACK that we do not know go back in an ERROR, behind the COOKIE ECHO (RFC 9260 section 5.1 C).
+    /// Returns unrecognized parameters of an INIT ACK in an ERROR behind the COOKIE ECHO (RFC 9260 section
+    /// 5.1 C).
     //= rfc9260#3.2.2-2
     pub(crate) fn report_unrecognized(&mut self, parameters: &[&[u8]], ctx: &Context<'_>) {
         if parameters.is_empty() {
@@ -252,7 +255,7 @@ impl Association {
         self.report(PathIndex(0), &Cause::UnrecognizedParameters(&raw), ctx);
     }
 
-    /// COOKIE ACK came, or the peer's COOKIE ECHO of a collision: the association is up.
+    /// Establishes the association on a COOKIE ACK, or on the peer's COOKIE ECHO in a collision.
     pub(super) fn establish(&mut self, ctx: &mut Context<'_>) {
         self.control.retain(|(_, c)| !matches!(c, Control::CookieEcho));
         self.state = State::Established;
@@ -270,7 +273,7 @@ impl Association {
         });
     }
 
-    /// Says to the driver that a peer waits.
+    /// Notifies the driver of an incoming association.
     pub(crate) fn announce(&mut self) {
         self.events.push_back(Event::Incoming {
             route: self.paths.get(PathIndex(0)).route,
@@ -280,7 +283,7 @@ impl Association {
         });
     }
 
-    /// The driver accepts: COOKIE ACK goes out.
+    /// Accepts the association: queues COOKIE ACK.
     pub(crate) fn accept(&mut self, ctx: &mut Context<'_>) {
         if matches!(self.state, State::Accepting) {
             //= rfc9260#3.3.12-1 5.1.5-5
@@ -292,7 +295,7 @@ impl Association {
         }
     }
 
-    /// The peer's COOKIE ECHO says what we know already (RFC 9260 section 5.2.4, action D).
+    /// Handles a COOKIE ECHO that repeats known parameters (RFC 9260 section 5.2.4, action D).
     //= rfc9260#5.2.4-10 5.2.4-11
     pub(crate) fn on_duplicate_cookie(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
         //= rfc9260#5.4-3
@@ -315,16 +318,16 @@ impl Association {
         }
     }
 
-    /// The cookie was stale: the INIT to begin again with, asking for `staleness` more time (RFC 9260 section 5.2.6).
-    /// `None` if this was tried already.
+    /// Returns the INIT to restart with after a stale cookie, asking for `staleness` more time (RFC 9260
+    /// section 5.2.6). `None` if this was tried already.
     pub(super) fn after_stale_cookie(&mut self, staleness_us: u32, now: Time) -> Option<Opening> {
         let State::CookieEchoed { opening, t1, .. } = &self.state else { return None };
         if opening.cookie_preservative.is_some() {
             return None;
         }
         //= rfc9260#5.2.6-3
-        // One and a half times the staleness and a second, but no more than the round trip of COOKIE ECHO and ERROR and
-        // a second; in milliseconds.
+        // One and a half times the staleness plus a second, but at most the round trip of COOKIE ECHO and
+        // ERROR plus a second; in milliseconds.
         let waited = opening.rto.saturating_sub(t1.at - now);
         let round_trip = u32::try_from(waited.as_millis()).unwrap_or(u32::MAX);
         let staleness = staleness_us / 1000 + staleness_us / 2000;

@@ -1,6 +1,6 @@
-//! Commands about single paths, and about what became of messages (RFC 6458 sections 6.1.9, 8.1.9 and 8.1.12).
+//! Commands about single paths, and about undelivered messages (RFC 6458 sections 6.1.9, 8.1.9 and 8.1.12).
 //!
-//! They change settings and ask questions; nothing is sent here. Begin at [`Association::set_path_options`].
+//! They change settings and answer queries; nothing is sent here. Start at [`Association::set_path_options`].
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -12,7 +12,7 @@ use crate::event::{Event, Message};
 use crate::path::PathIndex;
 
 impl Association {
-    /// The paths that lead to `remote`, of an association that is up.
+    /// Returns the paths to `remote` of an association that is not closed.
     fn paths_to(&self, remote: IpAddr) -> Result<Vec<PathIndex>, PathOptionError> {
         if matches!(self.state, State::Closed) {
             return Err(PathOptionError::Closed);
@@ -22,7 +22,7 @@ impl Association {
         if paths.is_empty() { Err(PathOptionError::Unknown(remote)) } else { Ok(paths) }
     }
 
-    /// Gives all paths to `remote` settings of their own.
+    /// Sets options for all paths to `remote`.
     pub(crate) fn set_path_options(
         &mut self,
         remote: IpAddr,
@@ -41,7 +41,7 @@ impl Association {
         Ok(())
     }
 
-    /// Changes the part of new data of the paths between the two addresses.
+    /// Changes the weight, for new data, of the paths between two addresses.
     pub(crate) fn set_path_weight(
         &mut self,
         local: IpAddr,
@@ -77,7 +77,7 @@ impl Association {
         Ok(())
     }
 
-    /// The driver waits until nothing is left to be sent or acknowledged.
+    /// Requests an event when no data is left to send or acknowledge.
     pub(crate) fn notify_when_dry(&mut self) {
         self.dry_wanted = true;
         self.tell_if_dry();
@@ -90,12 +90,12 @@ impl Association {
         }
     }
 
-    /// After the end: the next message of which nothing was ever sent.
+    /// Returns the next message of which nothing was ever sent, after the association has ended.
     pub(crate) fn take_unsent(&mut self) -> Option<Message> {
         if !matches!(self.state, State::Closed) {
             return None;
         }
-        // Of a message that had begun only the rest is left.
+        // Of a message that was partly sent only the rest is left.
         let whole = std::iter::from_fn(|| self.queue.next_fragment(usize::MAX)).find(|t| t.fragment.begin)?;
         let fragment = whole.fragment;
         Some(Message {

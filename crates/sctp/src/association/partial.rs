@@ -1,7 +1,8 @@
-//! Partial reliability: giving messages up, and FORWARD TSN and I-FORWARD TSN both ways (RFC 3758, RFC 7496, RFC 8260
-//! section 2.3).
+//! Partial reliability: abandoning messages, and FORWARD TSN and I-FORWARD TSN in both directions (RFC 3758,
+//! RFC 7496, RFC 8260 section 2.3).
 //!
-//! Begin at [`Association::give_up`] for the sending side, at [`Association::on_forward_tsn`] for the receiving side.
+//! Start at [`Association::give_up`] for the sending side, at [`Association::on_forward_tsn`] for the
+//! receiving side.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ use crate::tx::{Fragment, Limit, MessageId, Seq};
 const FORWARD_HEADER_LEN: usize = 8;
 
 impl Association {
-    /// What limits a message, if anything does.
+    /// Returns the limit on sending a message, if any.
     pub(super) fn limit(&self, reliability: Reliability, now: Time) -> Option<Limit> {
         //= rfc3758#3.3.2-4
         if !self.extensions.has(Extension::PartialReliability) {
@@ -39,7 +40,7 @@ impl Association {
         }
     }
 
-    /// Gives up less important messages until `length` bytes fit into the send buffer.
+    /// Abandons less important messages until `length` bytes fit into the send buffer.
     //= rfc7496#section-3.2
     //# When storing a user message in the send buffer while there is not enough available space, the SCTP stack at the sender
     //# side MAY abandon other user message(s) of the same SCTP association (with the same or a different stream) with a
@@ -56,7 +57,7 @@ impl Association {
         }
     }
 
-    /// Queued messages whose time is over are not sent.
+    /// Abandons queued messages whose lifetime has expired.
     //= rfc3758#4.1-4
     pub(super) fn give_up_expired(&mut self, now: Time) {
         while let Some(id) = self.limited.expired(now) {
@@ -64,7 +65,7 @@ impl Association {
         }
     }
 
-    /// Lost chunks that are not to be sent again, as far as they come next, are given up with their messages.
+    /// Abandons the messages of lost chunks at the front that must not be retransmitted.
     //= rfc3758#3.5-20 4.1-6
     pub(super) fn give_up_lost(&mut self, now: Time) {
         while let Some((seq, _, _)) = self.next_lost() {
@@ -73,7 +74,7 @@ impl Association {
         }
     }
 
-    /// Gives a message up: what is in flight of it and what is queued.
+    /// Abandons a message: its chunks in flight and those queued.
     fn give_up(&mut self, id: MessageId, now: Time) {
         let Some(message) = self.limited.take(id) else { return };
         //= rfc3758#section-3.5
@@ -83,7 +84,7 @@ impl Association {
         message.chunks.iter().for_each(|seq| self.outstanding.abandon(*seq));
         let rest = if message.queued { self.queue.remove(message.stream, id) } else { None };
         if let Some(next) = rest.and_then(|rest| rest.next) {
-            // The peer may have acknowledged all that was sent: a TSN that was never sent makes it move on.
+            // The peer may have acknowledged everything sent: a TSN that was never sent makes it move on.
             let end = Fragment { end: true, ..next };
             let seq = self.outstanding.push(end, self.paths.current(), now);
             self.outstanding.abandon(seq);
@@ -110,19 +111,20 @@ impl Association {
         }
     }
 
-    /// Moves Advanced.Peer.Ack.Point and sees whether the peer should hear of it.
+    /// Advances the Advanced.Peer.Ack.Point and decides whether to inform the peer.
     pub(super) fn follow_forward(&mut self, now: Time) {
         let path = self.paths.get(self.paths.current());
         let round_trip = path.srtt().unwrap_or_else(|| path.rto());
-        // A peer that has reset streams and whose answer is on its way would take old numbers for new ones: beyond what was
-        // sent before the request nothing is told until then, or until all of that is acknowledged.
+        // If the peer has reset streams and its answer is under way, it would take old numbers for new ones.
+        // Until then, or until all earlier data is acknowledged, nothing beyond the data sent before the
+        // request is forwarded.
         let reset = self.reconfig.as_deref().and_then(Reconfig::outgoing_reset_end);
         let end = reset.and_then(|last_tsn| self.sequence_after(last_tsn));
         let end = end.filter(|end| *end > self.outstanding.first());
         self.forward.follow(&self.outstanding, end, now, round_trip);
     }
 
-    /// A SACK has passed chunks that were given up: the peer lives.
+    /// Handles a SACK that has passed abandoned chunks: the peer is alive.
     pub(super) fn on_forward_answered(&mut self, now: Time) {
         self.errors = 0;
         let current = self.paths.current();
@@ -130,7 +132,7 @@ impl Association {
         self.report_transition(current, transition);
     }
 
-    /// No answer to a FORWARD TSN: as if T3-rtx had expired on the path that it went by.
+    /// Treats a missing answer to a FORWARD TSN like expiry of T3-rtx on its path.
     pub(super) fn expire_forward(&mut self, now: Time) {
         if !self.forward.on_timeout(now) {
             return;
@@ -141,7 +143,7 @@ impl Association {
         self.count_error();
     }
 
-    /// The FORWARD TSN or I-FORWARD TSN that is due.
+    /// Writes the FORWARD TSN or I-FORWARD TSN that is due.
     pub(super) fn fill_forward(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         //= rfc3758#3.5-8
         if !self.forward.is_due() || path != self.paths.current() {
@@ -178,8 +180,8 @@ impl Association {
         }
     }
 
-    /// The last message given up of each stream and kind, for as many as there may be, and the sequence up to which this
-    /// is all.
+    /// Returns the last abandoned message of each stream and kind, at most `max` of them, and the sequence up
+    /// to which the list is complete.
     //= rfc3758#section-3.5
     //# For each "abandoned" TSN, the sender of the FORWARD TSN MUST determine if the chunk has a valid stream and sequence
     //# number (i.e., it was ordered). [...] If the total size of the FORWARD TSN does NOT fit in a single MTU, then the sender of
@@ -207,14 +209,14 @@ impl Association {
         (point, streams)
     }
 
-    /// FORWARD TSN, negotiated.
+    /// Handles a negotiated FORWARD TSN.
     pub(super) fn on_forward_tsn(&mut self, chunk: &ForwardTsn<'_>, ctx: &mut Context<'_>) {
         let skips =
             chunk.streams.iter().map(|s| Skip { stream: s.stream, unordered: false, number: s.ssn.0.into() });
         self.on_forward(chunk.new_cumulative_tsn, skips, ctx);
     }
 
-    /// I-FORWARD TSN, negotiated.
+    /// Handles a negotiated I-FORWARD TSN.
     pub(super) fn on_i_forward_tsn(&mut self, chunk: &IForwardTsn<'_>, ctx: &mut Context<'_>) {
         let skips =
             chunk.streams.iter().map(|s| Skip { stream: s.stream, unordered: s.unordered, number: s.mid.0 });

@@ -1,7 +1,9 @@
-//! What ICMP and this host's kernel say of packets of ours.
+//! Errors that ICMP and this host's kernel report about our packets.
 //!
-//! The kernel's own word counts at once. ICMP comes from the network, and whoever knows the tags can forge it: where a shared key is in
-//! force the peer is asked first ([`hearsay`](super::hearsay)), though packets in its name come meanwhile, for these can be forged, too. Begin at [`Association::on_path_error`].
+//! The kernel's own reports count at once. ICMP comes from the network, and anybody who knows the tags can
+//! forge it. If a shared key is in force, the peer is asked first ([`hearsay`](super::hearsay)), even if
+//! packets in its name arrive meanwhile, since those can be forged too. Start at
+//! [`Association::on_path_error`].
 
 use base::{Route, Time};
 
@@ -11,7 +13,8 @@ use crate::info::PathState;
 use crate::path::{Path, PathIndex};
 
 impl Association {
-    /// ICMP, or this host's kernel, about a packet of ours, whose tag was verified. `quoted` is the beginning of the packet.
+    /// Handles an error from ICMP or this host's kernel about a packet of ours whose tag was verified.
+    /// `quoted` is the packet's beginning.
     pub(crate) fn on_path_error(
         &mut self,
         route: &Route,
@@ -29,14 +32,14 @@ impl Association {
                     self.hear_unreachable(index, what, ctx);
                 }
             }
-            // A NAT has forgotten the old port; the new one is being proven.
+            // A NAT has forgotten the old port; the new one is being confirmed.
             PathError::Unreachable(_) if self.paths.get(index).rebinding.is_under_way() => {
                 self.on_port_gone(index, route, ctx.now);
             }
             //= rfc9260#10-7
             PathError::Unreachable(Unreachable::Protocol | Unreachable::Port)
                 if self.was_just_heard(index, ctx.now) => {}
-            // It is about a port that the peer has left, or about one that is yet to be proven.
+            // It concerns a port that the peer has left, or one not yet confirmed.
             PathError::Unreachable(_) | PathError::NoRoute
                 if self.paths.get(index).route.carrier != route.carrier => {}
             PathError::NoRoute => self.on_unsent(index, quoted, ctx),
@@ -45,7 +48,8 @@ impl Association {
         }
     }
 
-    /// Nobody is at the end of `route`. If the path goes there, and another port is being proven, less patience is needed.
+    /// Handles a report that nobody is at the end of `route`. If the path goes there while another port is
+    /// being confirmed, the wait is cut short.
     fn on_port_gone(&mut self, index: PathIndex, route: &Route, now: Time) {
         let path = self.paths.get_mut(index);
         if path.rebinding.is_under_way() && path.route.carrier == route.carrier {
@@ -53,12 +57,13 @@ impl Association {
         }
     }
 
-    /// The path leads nowhere for now. Where no other takes its place T3 keeps the pace of what is tried.
+    /// Marks a path as unreachable for now. If no other replaces it, T3 keeps pacing the attempts.
     pub(super) fn on_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
         self.on_dead_path(index);
-        // RFC 1122 section 3.2.3.1 of routes: an unreachable host is "only a hint", for a route may come back; but when the
-        // peer's own host says that nobody is there, nobody is. A NAT that knows no way to the peer says the same in its place: of ways
-        // that never led through it, and of others once they were silent for longer than it remembers them.
+        // An unreachable host is "only a hint" (RFC 1122 section 3.2.3.1), since a route may come back. An
+        // error from the peer's own host is final. But a NAT without a mapping sends the same error in the
+        // peer's name: on paths that never led through it, and on others once they were silent for longer
+        // than it keeps mappings.
         let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port)
             && self.paths.get(index).is_known_to_nats(ctx.now, &self.config.timing);
         let is_out = |p: &Path| !p.is_confirmed() || p.state() == PathState::Inactive;
@@ -72,13 +77,13 @@ impl Association {
         }
     }
 
-    /// Nobody is there any more.
+    /// Ends an association whose peer is gone.
     pub(super) fn on_deserted(&mut self, ctx: &mut Context<'_>) {
         self.send_abort(&AbortCause::default(), ctx);
         self.close(CloseReason::LostContact);
     }
 
-    /// Nothing gets through on a path, for certain.
+    /// Marks a path on which certainly nothing gets through.
     pub(super) fn on_dead_path(&mut self, index: PathIndex) {
         let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);
         self.report_transition(index, transition);
@@ -87,11 +92,11 @@ impl Association {
         }
     }
 
-    /// A host whose SCTP sits on raw sockets answers with "protocol unreachable" when the receive buffer of such a socket
-    /// is full, and a router that has forgotten a NAT's mapping with "port unreachable" until the peer is heard from its new port;
-    /// that says nothing against a peer from whom packets come (RFC 9260 section 10, ICMP6, leaves the choice).
-    /// The back-off does not count: with it, each retransmission's own timeout would have lengthened the time allowed to
-    /// more than has passed.
+    /// Returns whether the peer was heard on the path within the last RTO. A host whose SCTP uses raw sockets
+    /// sends "protocol unreachable" when such a socket's receive buffer is full, and a router that has lost a
+    /// NAT mapping sends "port unreachable" until the peer is heard from its new port. Neither counts against
+    /// a peer whose packets arrive (RFC 9260 section 10, ICMP6, leaves the choice). Back-off does not count:
+    /// with it, each retransmission's own timeout would extend the permitted time beyond the time passed.
     pub(super) fn was_just_heard(&self, index: PathIndex, now: Time) -> bool {
         let path = self.paths.get(index);
         now - path.heard() < path.rto_without_back_off(&self.config.timing)

@@ -1,7 +1,8 @@
-//! UDP ports of the peer that change (RFC 6951): proven by a HEARTBEAT, and by the silence of the known port, before the path goes there.
+//! Changed UDP ports of the peer (RFC 6951): a HEARTBEAT and the silence of the known port must confirm a new
+//! port before the path uses it.
 //!
-//! Until then the path goes on with the port it has. HEARTBEATs are answered where they came from, and SACKs go to both ports: these
-//! are short, and a peer behind a NAT shall not miss it. Begin at [`Association::path_of`].
+//! Until then the path keeps its port. HEARTBEATs are answered at their source, and SACKs go to both ports:
+//! they are short, and a peer behind a NAT must not miss them. Start at [`Association::path_of`].
 
 use base::{Carrier, Route, Time};
 use wire::{Chunk, ChunkType, Heartbeat};
@@ -15,14 +16,15 @@ use crate::event::Event;
 use crate::path::{Answer, Asks, Pace, Path, PathIndex};
 use crate::trace::TraceEvent;
 
-/// The same way to another UDP port.
+/// The same route to another UDP port.
 //= rfc6951#5.1-1
 fn with_port(route: Route, peer_port: u16) -> Route {
     Route { carrier: Carrier::Udp { peer_port }, ..route }
 }
 
 impl Association {
-    /// The path of a packet that belongs here; the one in use if the pair of addresses is not a path.
+    /// Returns the path of a packet of this association, or the current path if no path has the pair of
+    /// addresses.
     pub(crate) fn path_of(&mut self, route: &Route, ctx: &mut Context<'_>) -> PathIndex {
         if let Some(asconf) = &mut self.asconf {
             (asconf.source, asconf.is_keyed) = (*route, false);
@@ -43,7 +45,7 @@ impl Association {
             let pace = pace_of(path, &self.config.timing);
             let asks = path.rebinding.on_packet(port, known, pace, ctx.now, ctx.random);
             self.ask_ports(index, asks, ctx);
-            // In states without heartbeats no timer looks after it.
+            // In states without heartbeats no timer serves it.
             if self.paths.get(index).rebinding.next_timeout() <= ctx.now {
                 self.on_rebinding_timeout(index, ctx);
             }
@@ -67,7 +69,7 @@ impl Association {
         }
     }
 
-    /// A HEARTBEAT to a new port is to be sent again, or the known port has had its time.
+    /// Repeats a HEARTBEAT to a new port, or ends the wait for the known port.
     pub(super) fn on_rebinding_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.paths.get_mut(index);
         let Carrier::Udp { peer_port: known } = path.route.carrier else { return };
@@ -80,13 +82,13 @@ impl Association {
         }
     }
 
-    /// Whether the packet in hand came by this path but for its port, which is to be proven.
+    /// Returns whether the current packet matches this path except for its port, which is not confirmed.
     pub(super) fn came_from_new_port(&self, index: PathIndex) -> bool {
         self.came_by == CameBy::of_other_port(index)
     }
 
-    /// Answers the first HEARTBEAT of a packet from a port that is not proven; returns whether it came from there. With an answer for each,
-    /// many short ones would send a host at that port more than they are.
+    /// Answers the first HEARTBEAT of a packet from an unconfirmed port; returns whether it came from there.
+    /// Answering each of many short ones would amplify traffic to a host at that port.
     pub(super) fn answer_new_port(&mut self, index: PathIndex, info: &[u8], ctx: &mut Context<'_>) -> bool {
         let length = self.heartbeat_packet_len() + info.len();
         let path = self.paths.get_mut(index);
@@ -99,14 +101,15 @@ impl Association {
         true
     }
 
-    /// Whether a packet of this length may go to a port that is not proven. An address that is not confirmed may be somebody else's, who has
-    /// sent nothing: it gets some times what the peer sent.
+    /// Returns whether a packet of this length may go to an unconfirmed port. An unconfirmed address may
+    /// belong to a bystander, so it only gets a multiple of what the peer sent.
     fn may_send_to_new_port(&mut self, index: PathIndex, length: usize) -> bool {
         self.paths.get(index).is_confirmed() || self.spend_credit(length)
     }
 
-    /// A SACK has left for `path`: it goes to the port that is to be proven, too, if the last packet came from there. At the old port nobody
-    /// may listen any more, and the sender would have to stop once its window is full. What is told is no secret to who speaks from there.
+    /// Repeats a SACK just sent on `path` to an unconfirmed port if the last packet came from there. Nobody
+    /// may listen at the old port any more, and the sender would stop once its window is full. The SACK
+    /// contains nothing secret.
     pub(super) fn acknowledge_to_new_port(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.paths.get(index);
         let Some(port) = path.rebinding.source() else { return };
@@ -119,7 +122,8 @@ impl Association {
         });
     }
 
-    /// A HEARTBEAT ACK may prove a new port; returns whether the path has been proven by it, there or at the known port.
+    /// Handles a HEARTBEAT ACK that may confirm a new port; returns whether it has confirmed the path, at
+    /// either port.
     pub(super) fn on_port_answer(&mut self, index: PathIndex, nonce: u64, now: Time) -> bool {
         let path = self.paths.get_mut(index);
         let Carrier::Udp { peer_port: known } = path.route.carrier else { return false };
@@ -133,7 +137,7 @@ impl Association {
         }
     }
 
-    /// The path goes to another port from now on. What is in flight went to the old one: it is sent again.
+    /// Moves the path to another port. Its data in flight went to the old one and is sent again.
     fn move_to_port(&mut self, index: PathIndex, port: u16, now: Time) {
         let path = self.paths.get_mut(index);
         let from = path.route;
@@ -143,7 +147,7 @@ impl Association {
         let to = path.route;
         self.note(TraceEvent::PortProven { from, to });
         self.mark_lost_on(index);
-        // SACKs were lost, too.
+        // SACKs were lost as well.
         if self.data_path == index && self.state.acknowledges() && self.counters.data_received > 0 {
             self.inbound.ack.on_irregular();
         }
@@ -151,13 +155,14 @@ impl Association {
     }
 }
 
-/// How long the peer is waited for at a new port, and at the one that it had.
+/// The waiting times for the peer at a new port and at the known one.
 fn pace_of(path: &Path, timing: &Timing) -> Pace {
     let patience = match path.srtt() {
         Some(srtt) => srtt * 5 / 4 + LEAST_PATIENCE,
         None => path.rto(),
     };
-    // Timeouts at the known port say nothing of the new one: the back-off would keep a third port waiting for an hour.
+    // Timeouts at the known port do not concern the new one: the back-off would keep a third port waiting for
+    // an hour.
     let pause = path.srtt().unwrap_or(timing.rto_initial.max(timing.rto_min));
     Pace { pause, patience: path.is_confirmed().then_some(patience) }
 }

@@ -1,6 +1,6 @@
-//! Loss recovery (RFC 9260 section 7.2.4, RFC 8985, RFC 7765): what timers and SACKs mean for what was sent.
+//! Loss recovery (RFC 9260 section 7.2.4, RFC 8985, RFC 7765): the effect of timers and SACKs on sent data.
 //!
-//! `tx` finds losses and `path` holds windows; here they meet.
+//! `tx` finds losses and `path` holds windows; this module connects them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::path::{Outcome, PathIndex, Seen, Sending};
 use crate::trace::TraceEvent;
 use crate::tx::{Losses, PathAcks};
 
-/// Packets in flight below which T3 counts from when the earliest was sent (rrthresh, RFC 7765 section 4).
+/// Packets in flight below which T3 counts from the sending of the earliest (rrthresh, RFC 7765 section 4).
 const FEW_PACKETS: usize = 4;
 
 impl Association {
@@ -39,7 +39,7 @@ impl Association {
         }
     }
 
-    /// What an acknowledgement left of a path, for a trace.
+    /// Traces the state of a path after an acknowledgement.
     pub(super) fn tell_window(&mut self, index: PathIndex, acks: &PathAcks) {
         self.tell(|a| {
             let path = a.paths.get(index);
@@ -55,7 +55,7 @@ impl Association {
         });
     }
 
-    /// Reordering timer, tail-loss probe and pacing of one path.
+    /// Handles the reordering timer, tail-loss probe and pacing of one path.
     pub(super) fn on_recovery_timers(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let now = ctx.now;
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
@@ -74,7 +74,7 @@ impl Association {
         }
     }
 
-    /// Chunks that others have overtaken were waited for long enough (RFC 8985 section 6.3).
+    /// Marks chunks as lost that others overtook too long ago (RFC 8985 section 6.3).
     fn on_reordering_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let now = ctx.now;
         let flight_before = self.outstanding.flight(index);
@@ -96,23 +96,24 @@ impl Association {
         self.doubt_mtu_after(index, &lost, ctx);
     }
 
-    /// What was sent again was lost again: perhaps for its length.
+    /// Doubts the MTU if retransmissions were lost again, perhaps because of their length.
     pub(super) fn doubt_mtu_after(&mut self, index: PathIndex, lost: &Losses, ctx: &mut Context<'_>) {
         if lost.again > 0 {
             self.doubt_mtu(index, lost.bytes, ctx);
         }
     }
 
-    /// Nothing was heard for two round trips: something is sent that must be answered (RFC 8985 section 7.3). What is
-    /// lost or new goes first; else the last chunk is sent once more.
+    /// Sends something that must be answered after two round trips of silence (RFC 8985 section 7.3): lost or
+    /// new data if there is any, otherwise the last chunk again.
     ///
-    /// T3 goes on: to begin it anew, as RFC 8985 has it, would put off failover to another path by two round trips. But
-    /// the probe must have time to be answered.
+    /// T3 keeps running: restarting it, as in RFC 8985, would delay failover to another path by two round
+    /// trips. But the probe must have time to be answered.
     fn on_probe_timeout(&mut self, index: PathIndex, now: Time) {
         let path = self.paths.get_mut(index);
         path.sending.on_probe_timeout();
         let answer = path.srtt().unwrap_or_else(|| path.rto());
-        // After a standstill all may have been found lost in this very turn: then nothing is in flight, and no T3 runs.
+        // After a stall, everything may have been found lost in this very turn: then nothing is in flight,
+        // and T3 is off.
         path.t3 = path.t3.map(|at| at.max(now + answer * 5 / 4));
         let route = path.route;
         self.note(TraceEvent::TailProbe { route });
@@ -123,7 +124,7 @@ impl Association {
         }
     }
 
-    /// The path that a tail-loss probe is due on.
+    /// The path on which a tail-loss probe is due.
     pub(super) fn probed_path(&self) -> Option<PathIndex> {
         self.tail_probe.filter(|&index| self.outstanding.flight(index) > 0)
     }
@@ -134,14 +135,14 @@ impl Association {
         }
         let initial_tsn = self.initial_tsn;
         let last = self.outstanding.last_sent(path).map(|(seq, fragment)| (seq, fragment.clone()));
-        // A message that may not be sent again is not for probing, either.
+        // A message that must not be retransmitted cannot serve as a probe either.
         let Some((seq, fragment)) = last.filter(|(seq, _)| self.limited.exhausted(*seq, now).is_none())
         else {
             self.tail_probe = None;
             return;
         };
         let length = fragment.payload.len();
-        // The answer shall not be delayed (RFC 7053 section 4.1).
+        // The answer must not be delayed (RFC 7053 section 4.1).
         let tsn = seq.tsn(initial_tsn);
         if self.push_fragment(packet, &fragment, tsn, true).is_ok() {
             self.tail_probe = None;
@@ -152,7 +153,8 @@ impl Association {
         }
     }
 
-    /// Data was sent (`was_sent`) or acknowledged on a path. Probes of the peer's window have their own rhythm.
+    /// Arms the probe after data was sent (`was_sent`) or acknowledged on a path. Probes of the peer's window
+    /// have their own schedule.
     pub(super) fn arm_probe(&mut self, index: PathIndex, was_sent: bool, now: Time) {
         let flight = if self.window_probe == WindowProbe::No { self.outstanding.flight(index) } else { 0 };
         if self.witness(index).is_some() {
@@ -164,21 +166,22 @@ impl Association {
         path.sending.arm_probe(path.srtt(), flight, ack_delay, now);
     }
 
-    /// When another path is asked why this one is silent.
+    /// Time at which another path is asked why this one is silent.
     fn doubt_at(&self, index: PathIndex, now: Time) -> Option<Time> {
         let srtt = self.paths.get(index).srtt()?;
         let least = self.outstanding.least_round_trip(index).unwrap_or(srtt);
         Some(self.due(index, Sending::patience(srtt, least, self.config.timing.sack_delay), now))
     }
 
-    /// T3 runs anew after an acknowledgement (RFC 9260 section 6.3.2, R3).
+    /// Restarts T3 after an acknowledgement (RFC 9260 section 6.3.2, R3).
     pub(super) fn restart_t3(&mut self, index: PathIndex, now: Time) {
         let at = self.due(index, self.paths.get(index).rto(), now);
         self.paths.get_mut(index).t3 = Some(at);
     }
 
-    /// A path works again, and can carry what is in flight on those that still do not. What is in flight there, or was sent on this one
-    /// before, waits no longer than a timeout that never backed off: without an answer by then it left while nothing got through.
+    /// Ends the back-off once a path has recovered and can carry the data in flight on those that have not.
+    /// That data, and data sent earlier on this path, waits no longer than a timeout without back-off:
+    /// unanswered by then, it left during the outage.
     pub(super) fn end_back_off(&mut self, recovered: PathIndex, now: Time) {
         for index in self.paths.indices() {
             let path = self.paths.get_mut(index);
@@ -194,8 +197,8 @@ impl Association {
         }
     }
 
-    /// So long after now, or, with little in flight and nothing to follow, after the earliest chunk was sent, unless that is over: no
-    /// fast retransmission will come then (RFC 7765 section 4).
+    /// Returns `after` from now. With little in flight and nothing queued it counts from the earliest chunk,
+    /// unless that time has passed, since no fast retransmission will follow (RFC 7765 section 4).
     fn due(&self, index: PathIndex, after: Duration, now: Time) -> Time {
         let is_little = self.outstanding.flight(index) < FEW_PACKETS * self.paths.get(index).packet_size();
         let from =
@@ -203,7 +206,7 @@ impl Association {
         from.map(|sent_at| sent_at + after).filter(|&at| at > now).unwrap_or(now + after)
     }
 
-    /// A DATA chunk was written again.
+    /// Counts a retransmission of a DATA chunk.
     pub(super) fn count_retransmission(&mut self, index: PathIndex, tsn: Tsn, is_probe: bool) {
         let path = self.paths.get_mut(index);
         path.counters.retransmissions += 1;
@@ -211,7 +214,8 @@ impl Association {
         self.note(TraceEvent::Retransmitted { route, tsn: tsn.0, is_probe });
     }
 
-    /// Everything in flight on a path is given up: it is sent again by another. Returns how many chunks.
+    /// Marks everything in flight on a path as lost, for retransmission on another; returns the number of
+    /// chunks.
     pub(super) fn mark_lost_on(&mut self, index: PathIndex) -> usize {
         let flight = self.outstanding.flight(index);
         let given_up = self.outstanding.give_up(index);
@@ -233,7 +237,7 @@ impl Association {
         }
     }
 
-    /// Nothing more may be sent now: notes what holds it back.
+    /// Notes the reason when nothing more may be sent now.
     pub(super) fn note_waiting(&mut self, now: Time) {
         if !self.state.sends_data() {
             return;
@@ -250,7 +254,7 @@ impl Association {
                 continue;
             }
             if self.waiting_length(index).is_some() {
-                // Room that is not enough for a train is none.
+                // Too little room for a train counts as none.
                 let flight =
                     if self.may_begin(index) { self.flight_beside_copies(index) } else { usize::MAX };
                 self.paths.get_mut(index).sending.on_waiting(flight, now);

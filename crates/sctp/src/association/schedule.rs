@@ -1,10 +1,11 @@
-//! Which path takes the next packet: of new data, of what was lost, and of SACKs.
+//! Choice of path for the next packet: for new data, lost chunks and SACKs.
 //!
-//! With [`Multipath::Off`] new data goes by [`Paths::current`](crate::path::Paths::current) alone. Else every active
-//! path carries new data, and the scheduler picks among those that have room. A path may have room and yet be passed
-//! over: a chunk on a slow path holds back, at the receiver, all that was sent after it, and once that fills the smaller
-//! of the two ends' buffers the quick paths stand still ("buffer blocking"). So a slow path is used only as far as the
-//! buffers have room beside what the quicker paths send meanwhile. Begin at [`Association::new_data_path`].
+//! With [`Multipath::Off`] new data uses only [`Paths::current`](crate::path::Paths::current). Otherwise
+//! every active path carries new data, and the scheduler chooses among those with room. A path with room may
+//! still be skipped: a chunk on a slow path makes the receiver hold all later data, and once that fills the
+//! smaller of both ends' buffers, the fast paths stall ("buffer blocking"). So a slow path is used only as
+//! far as the buffers have room for what the faster paths send meanwhile. Start at
+//! [`Association::new_data_path`].
 
 use std::time::Duration;
 
@@ -13,26 +14,27 @@ use crate::info::PathState;
 use crate::multipath::{Multipath, PathScheduler};
 use crate::path::PathIndex;
 
-/// A turn counts bytes times this, divided by the weight of the path.
+/// Scale of turns: a turn counts bytes times this, divided by the weight of the path.
 const TURN_SCALE: u64 = 1 << 16;
 
-/// Bytes by which a path of weight one may be behind the others.
+/// Maximum number of bytes by which a path of weight one may lag behind the others.
 const CATCH_UP: u64 = 64 << 10;
 
 impl Association {
-    /// Whether new data goes by all paths at once.
+    /// Returns whether new data uses all paths at once.
     pub(super) fn is_concurrent(&self) -> bool {
         self.config.multipath != Multipath::Off
     }
 
-    /// Whether `path` is one of those that new data goes by. The path in use always is: when no path is active, it is
+    /// Returns whether `path` carries new data. The current path always does: without an active path, it is
     /// the only one.
     pub(super) fn carries_new_data(&self, path: PathIndex) -> bool {
         path == self.paths.current()
             || (self.is_concurrent() && self.paths.get(path).state() == PathState::Active)
     }
 
-    /// The path of the next packet of new data, if there is such data and a path that it may leave by now.
+    /// Returns the path of the next packet of new data, if there is data and a path on which it may leave
+    /// now.
     pub(super) fn new_data_path(&self) -> Option<PathIndex> {
         match self.config.multipath {
             Multipath::Off => {
@@ -52,19 +54,20 @@ impl Association {
         }
     }
 
-    /// Whether paths take turns by their weights.
+    /// Returns whether paths take turns by weight.
     fn is_weighted(&self) -> bool {
         self.config.multipath == Multipath::Concurrent { scheduler: PathScheduler::Weighted }
     }
 
-    /// Where `path` stands: the least is next. One that had no room, or was not there, catches up with no more than so
-    /// many bytes for a weight of one.
+    /// The turn of `path`; the lowest is next. A path that had no room or was absent catches up by at most
+    /// [`CATCH_UP`] bytes times its weight.
     fn turn(&self, path: PathIndex) -> u64 {
         let most = self.paths.iter().map(|(_, p)| p.turn).max().unwrap_or(0);
         self.paths.get(path).turn.max(most.saturating_sub(CATCH_UP * TURN_SCALE))
     }
 
-    /// A path whose turn came before that of `path` had no room: its window is what holds it back, and shall grow.
+    /// Notes paths whose turn came before that of `path` but which had no room: their window limits them, and
+    /// should grow.
     fn note_missed_turns(&mut self, path: PathIndex, turn: u64) {
         for other in self.paths.indices().filter(|&i| i != path) {
             let flight = self.outstanding.flight(other);
@@ -75,7 +78,7 @@ impl Association {
         }
     }
 
-    /// So many bytes of new data leave by `path`.
+    /// Accounts for `length` bytes of new data leaving on `path`.
     pub(super) fn note_new_data(&mut self, path: PathIndex, length: usize) {
         let turn = if self.is_weighted() { self.turn(path) } else { 0 };
         if self.is_weighted() {
@@ -86,8 +89,9 @@ impl Association {
         path.turn = turn.saturating_add(length as u64 * TURN_SCALE / u64::from(path.weight()));
     }
 
-    /// Whether new data may begin to leave by `path`. Slow paths wait for room for a train: each train of theirs is a hole
-    /// that SACKs must report until it arrives, and of many holes they can report but some (Linux: 16).
+    /// Returns whether new data may start to leave on `path`. Slow paths wait for room for a train: each of
+    /// their trains is a gap that SACKs must report until it arrives, and a SACK can report only so many
+    /// (Linux: 16).
     pub(super) fn may_begin(&self, path: PathIndex) -> bool {
         let flight = self.outstanding.flight(path);
         !self.is_concurrent()
@@ -100,24 +104,24 @@ impl Association {
         quickest.min_by_key(|&i| self.slowness(i)) == Some(path)
     }
 
-    /// Orders paths: quick before slow before unmeasured.
+    /// Sort key of paths: fast before slow before unmeasured.
     fn slowness(&self, path: PathIndex) -> Duration {
         self.paths.get(path).srtt().unwrap_or(Duration::MAX)
     }
 
-    /// Whether new data sent by `path` would arrive so late that it is better left to quicker paths, though they have no
-    /// room now.
+    /// Returns whether new data on `path` would arrive so late that it should wait for faster paths, although
+    /// they have no room now.
     ///
-    /// Until the chunk is acknowledged, the quicker paths send what their windows let them in that time. All of it waits
-    /// for the chunk, together with what `path` carries already. This is the estimate of the blocking estimation
-    /// scheduler (BLEST), made for any number of paths; and where the program has no more to give, that of earliest
-    /// completion first (ECF).
+    /// Until the chunk is acknowledged, the faster paths send what their windows permit in that time. All of
+    /// it waits for the chunk, together with what `path` carries already. This is the estimate of the
+    /// blocking-estimation scheduler (BLEST), generalized to any number of paths; if the program has no more
+    /// to send, it is that of earliest completion first (ECF).
     pub(super) fn is_detour(&self, path: PathIndex) -> bool {
         if !self.is_concurrent() {
             return false;
         }
         let Some(slow) = self.paths.get(path).srtt() else { return false };
-        // The round trip of the slow path may be growing: a quarter on top.
+        // The round trip of the slow path may be growing: add a quarter.
         let meanwhile = self.sent_meanwhile(path, slow);
         let meanwhile = meanwhile.saturating_add(meanwhile / 4);
         if meanwhile == 0 {
@@ -126,12 +130,12 @@ impl Association {
         let room = self.config.send_buffer.min(self.outstanding.bytes() + self.peer_rwnd);
         let packet = self.paths.get(path).packet_size();
         let blocks = meanwhile + self.outstanding.flight(path) + packet > room;
-        // With the send buffer full there is more to come than is seen here.
+        // With the send buffer full there is more to come than is visible here.
         let is_all = !self.writable_wanted && self.send_capacity() >= self.config.send_buffer / 4;
         blocks || (is_all && !self.is_weighted() && self.queue.bytes() < meanwhile)
     }
 
-    /// Bytes that the paths quicker than `path` can send in a round trip of it.
+    /// Bytes that the paths faster than `path` can send in one of its round trips.
     fn sent_meanwhile(&self, path: PathIndex, slow: Duration) -> usize {
         let quicker = self.paths.iter().filter(|&(i, p)| i != path && p.state() == PathState::Active);
         let sent = quicker.filter_map(|(_, p)| {
@@ -142,9 +146,10 @@ impl Association {
         sent.fold(0, usize::saturating_add)
     }
 
-    /// The path for the earliest lost chunk: the one it was lost on while that is active, else another. Where several
-    /// carry data, the quickest that has room, for everything behind the chunk waits for it: but none that takes longer
-    /// than a round trip of the quickest to get room, and another to deliver.
+    /// Returns the path for the earliest lost chunk: the one it was lost on while active, otherwise another.
+    /// If several paths carry data, it is the fastest with room, since everything behind the chunk waits for
+    /// it. But a path more than twice as slow as the fastest is never used: waiting for room on the fastest is
+    /// quicker.
     //= rfc9260#6.4-4 6.4-5
     //= rfc7829#3.2-5
     //= rfc9260#6.4-4 6.4-5
@@ -156,25 +161,27 @@ impl Association {
             let paths = carrying().filter(|&i| self.slowness(i) <= least.saturating_mul(2));
             return paths.min_by_key(|&i| (!self.window_allows(i), self.slowness(i)));
         }
-        // RFC 9260 section 6.4: where the path in use has changed, what was lost on the old one MAY go by the new one. If it
-        // changed because the old one was silent, though no timeout has said so yet, all else would be lost again.
+        // RFC 9260 section 6.4: if the current path has changed, data lost on the old one MAY use the new
+        // one. If it changed because the old one was silent, even without a timeout so far, everything else
+        // would be lost again.
         let stays = last == self.paths.current() && self.paths.get(last).state() == PathState::Active;
         Some(if stays { last } else { self.paths.alternate(last) })
     }
 
-    /// DATA came by `path`. The SACK for it will go back by the path that DATA last came by (RFC 9260 section 6.4). Where
-    /// data comes by several at once, it takes the quickest of those that brought some since the last SACK: these have
-    /// just proved that they work, and the sender's windows wait for the answer. `is_first`: no SACK was due before.
+    /// Chooses the path for the SACK after DATA arrived on `path`: the path on which DATA last arrived (RFC
+    /// 9260 section 6.4). If data arrives on several paths, it is the fastest of those that delivered some
+    /// since the last SACK: they have just proved to work, and the sender's windows wait for the answer.
+    /// `is_first`: no SACK was due before.
     pub(super) fn note_data_path(&mut self, path: PathIndex, is_first: bool) {
         if is_first || !self.is_concurrent() || self.slowness(path) < self.slowness(self.data_path) {
             self.data_path = path;
         }
     }
 
-    /// SACKs go where the data came from (RFC 9260 section 6.4). If duplicates say that they may not get through there,
-    /// the first goes where those came from, whatever has still arrived by the old way, and every other one another way; not all,
-    /// for that way may be the dead one. A path that counts as failed and has just been heard again has come back for both ends:
-    /// it is judged by the HEARTBEAT that is out, not by its past.
+    /// Returns the path of the next SACK, the source of the data (RFC 9260 section 6.4). If duplicates
+    /// suggest that SACKs are lost there, the first goes to the source of the duplicates, and every second
+    /// one takes another path; not all, since that one may be dead. A failed path that was just heard again
+    /// has recovered for both ends: the pending HEARTBEAT judges it, not its past.
     //= rfc9260#6.4-3 6.7-2
     pub(super) fn sack_path(&self) -> PathIndex {
         let has_duplicates = self.inbound.has_duplicates();

@@ -1,4 +1,4 @@
-//! The graceful end (RFC 9260 section 9.2).
+//! Graceful shutdown (RFC 9260 section 9.2).
 
 use wire::Tsn;
 
@@ -8,14 +8,14 @@ use crate::event::{CloseReason, Event};
 use crate::path::PathIndex;
 
 impl Association {
-    /// The driver wants to end the association once everything is delivered.
+    /// Shuts the association down once everything is delivered.
     pub(crate) fn shutdown(&mut self, ctx: &mut Context<'_>) {
         match self.state {
             State::Established => {
                 self.state = State::ShutdownPending;
                 self.after_data_moved(ctx.now);
             }
-            // Not up yet: nothing to deliver to.
+            // Not established yet: nothing to deliver.
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting => {
                 self.abort(crate::event::AbortCause::default(), ctx);
             }
@@ -27,12 +27,12 @@ impl Association {
         }
     }
 
-    /// All data delivered while shutting down: the next step is due.
+    /// Takes the next step of the shutdown once all data is delivered.
     pub(super) fn after_data_moved(&mut self, now: base::Time) {
         if self.queue.bytes() > 0 || !self.outstanding.is_empty() {
             return;
         }
-        // What came since we asked is held back until we know by which numbers to read it.
+        // Data received since our request is held back until it is known by which numbers to read it.
         if self.reconfig.as_ref().is_some_and(|r| r.asks_for_association_reset()) {
             return;
         }
@@ -77,7 +77,7 @@ impl Association {
         self.control.push_back((path, control));
     }
 
-    /// The peer sends no more.
+    /// Handles SHUTDOWN: the peer sends no more data.
     pub(super) fn on_shutdown(&mut self, path: PathIndex, cumulative: Tsn, ctx: &mut Context<'_>) {
         match self.state {
             State::Established | State::ShutdownPending => {
@@ -86,8 +86,8 @@ impl Association {
             }
             //= rfc9260#9.2-25
             State::ShutdownSent { .. } => self.send_shutdown_ack(ctx.now),
-            // The answer before was lost. It goes where the question came from, confirmed or not, as that to a HEARTBEAT does: this
-            // path works one way at least, perhaps alone of all. T2 tries the others.
+            // The previous answer was lost. This one takes the path of the SHUTDOWN, confirmed or not, like a
+            // HEARTBEAT ACK: that path works at least one way, perhaps as the only one. T2 tries the others.
             State::ShutdownAckSent { .. } => return self.queue_shutdown_by(path, Control::ShutdownAck),
             //= rfc9260#9.2-7
             State::ShutdownReceived => {}
@@ -95,10 +95,10 @@ impl Association {
             //= rfc9260#9.2-24
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,
         }
-        // Some put their own last TSN here in place of ours. One that cannot be is passed over: what arrived, SACKs say.
+        // Some peers put their own last TSN here. An impossible one is ignored: SACKs report what arrived.
         let possible = self.outstanding.first()..=self.outstanding.next();
         if let Some(first) = self.sequence_after(cumulative).filter(|f| possible.contains(f)) {
-            // A SHUTDOWN says nothing of gaps and of the window: they are what they were.
+            // A SHUTDOWN reports neither gaps nor the window, so both are unchanged.
             //= rfc9260#3.3.8-2
             let gaps = self.outstanding.gaps_from(first);
             let rwnd = self.peer_rwnd + self.outstanding.total_flight();
@@ -106,14 +106,14 @@ impl Association {
         }
     }
 
-    /// A packet came although we have sent SHUTDOWN: the peer lives; DATA in it is acknowledged by saying SHUTDOWN again (RFC
-    /// 9260 section 9.2). No other packet holds T2 back: the peer's heartbeats would for ever.
+    /// Handles a packet after our SHUTDOWN: the peer is alive, and DATA is acknowledged by repeating SHUTDOWN
+    /// (RFC 9260 section 9.2). No other packet delays T2, or the peer's heartbeats would do so forever.
     pub(super) fn after_packet(&mut self, now: base::Time) {
         let at = now + self.paths.get(self.paths.current()).rto();
         if let State::ShutdownSent { t2, .. } = &mut self.state {
             self.errors = 0;
             if self.inbound.ack.is_pending() {
-                // DATA that comes again says that our answers do not arrive: then T2 must expire to try another path.
+                // Repeated DATA means that our answers get lost; then T2 must expire to try another path.
                 if !self.inbound.has_duplicates() {
                     t2.at = at;
                 }
@@ -127,7 +127,7 @@ impl Association {
         self.watch_for_quiet(now);
     }
 
-    /// The last word: SHUTDOWN COMPLETE.
+    /// Sends SHUTDOWN COMPLETE and closes.
     pub(super) fn complete_shutdown(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
         let route = self.paths.get(self.proved(path)).route;
         //= rfc9260#8.5.1-8 9.2-17 9.2-26
@@ -142,7 +142,8 @@ impl Association {
         }
     }
 
-    /// Whether SHUTDOWN ACK is out: a new INIT or COOKIE ECHO of the peer then only gets it again (section 9.2).
+    /// Repeats SHUTDOWN ACK if it was sent, as the answer to a new INIT or COOKIE ECHO (section 9.2); returns
+    /// whether it was.
     pub(crate) fn resend_shutdown_ack(&mut self) -> bool {
         let is_waiting = matches!(self.state, State::ShutdownAckSent { .. });
         if is_waiting {

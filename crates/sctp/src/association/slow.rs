@@ -1,9 +1,10 @@
-//! A path that has become slow: it loses nothing and is never silent, but what is sent is acknowledged ever later.
+//! Detection of a path that has become slow: it loses nothing and is never silent, but acknowledgements come
+//! ever later.
 //!
-//! If another path is known to be much quicker, the slow one counts as potentially failed (RFC 7829): data and what is in flight go
-//! elsewhere, and it is watched before it is used again. The other one is asked when the delay is first seen, so that what it is
-//! known for is no older than that: behind a bottleneck that both share it answers late, too. Begin at
-//! [`Association::count_delays`].
+//! If another path is known to be much faster, the slow one counts as potentially failed (RFC 7829): data,
+//! including that in flight, moves elsewhere, and the path is watched before it is used again. The other path
+//! is probed when the delay is first seen, so its measurement is fresh: behind a shared bottleneck it answers
+//! late as well. Start at [`Association::count_delays`].
 
 use std::time::Duration;
 
@@ -14,14 +15,14 @@ use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 use crate::tx::PathAcks;
 
-/// How long the delay must last.
+/// Minimum duration of the delay.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// How many times as long as by the other path.
+/// Minimum ratio to the delay on the other path.
 const FACTOR: u32 = 4;
 
 impl Association {
-    /// A SACK tells how long a path takes: the path in use is left if that is too long.
+    /// Measures a path's delay from a SACK; leaves the current path if it is too long.
     pub(super) fn count_delays(&mut self, index: PathIndex, acks: &PathAcks, now: Time) {
         let (Some(most), Some(sent_at)) = (self.config.timing.delay_max, acks.newest_sent_at) else { return };
         if index != self.paths.current() || self.is_concurrent() || self.is_redundant() {
@@ -46,7 +47,7 @@ impl Association {
         }
     }
 
-    /// Another path that is known to be so much quicker that `flight` bytes had better go there.
+    /// Returns another path, if one is known to be enough faster for `flight` bytes to move there.
     fn quicker_path(
         &self,
         index: PathIndex,

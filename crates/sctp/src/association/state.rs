@@ -1,4 +1,4 @@
-//! The states of an association (RFC 9260 section 4), each with what is true only in it.
+//! The states of an association (RFC 9260 section 4), each with the data valid only in it.
 
 use base::Time;
 use bytes::Bytes;
@@ -16,16 +16,16 @@ pub(crate) struct Retry {
 /// State of an association beyond its INIT.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// The INIT ACK has come; nothing was sent yet. Lasts for one function call.
+    /// The INIT ACK has arrived; nothing was sent yet. Lasts for one function call.
     CookieWaitOver,
-    /// COOKIE ECHO sent; `opening` serves to begin again if the cookie is stale. `says_first` until it has gone out once with
-    /// the message that was given with the command to connect.
+    /// COOKIE ECHO sent; `opening` serves to restart if the cookie is stale. `says_first` is set until the
+    /// COOKIE ECHO has been sent once with the message passed to the connect command.
     CookieEchoed { cookie: Bytes, t1: Retry, opening: Box<Opening>, says_first: bool },
-    /// A good cookie came; the driver has not decided.
+    /// A valid cookie has arrived; the driver has not decided.
     Accepting,
     /// Up.
     Established,
-    /// The driver wants to end it; data is outstanding.
+    /// The driver has requested shutdown; data is outstanding.
     ShutdownPending,
     /// SHUTDOWN sent; `guard` is T5.
     ShutdownSent { t2: Retry, guard: Time },
@@ -33,7 +33,7 @@ pub(crate) enum State {
     ShutdownReceived,
     /// SHUTDOWN ACK sent.
     ShutdownAckSent { t2: Retry, guard: Time },
-    /// Over.
+    /// Ended.
     Closed,
 }
 
@@ -52,38 +52,39 @@ impl State {
         }
     }
 
-    /// Whether the driver may hand over more to send.
+    /// Returns whether the driver may submit messages.
     //= rfc9260#9.2-21
     pub(crate) fn takes_data_to_send(&self) -> bool {
         matches!(self, State::Accepting | State::Established)
     }
 
-    /// Whether DATA may leave.
+    /// Returns whether DATA may be sent.
     //= rfc9260#6-1
     pub(crate) fn sends_data(&self) -> bool {
         matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived)
     }
 
-    /// Whether new DATA may be in the packet that is written: behind the first COOKIE ECHO, too.
+    /// Returns whether the current packet may contain new DATA, which includes the one with the first COOKIE
+    /// ECHO.
     //= rfc9260#section-5.1
     //# the COOKIE ECHO chunk MAY be bundled with any pending outbound DATA chunks, but it MUST be the first chunk in the packet
     pub(crate) fn sends_new_data(&self) -> bool {
         self.sends_data() || self.says_first()
     }
 
-    /// Whether the COOKIE ECHO that is next is the first, and the driver's message goes with it.
+    /// Returns whether the next COOKIE ECHO is the first and carries the driver's message.
     pub(crate) fn says_first(&self) -> bool {
         matches!(self, State::CookieEchoed { says_first: true, .. })
     }
 
-    /// The packet with the first COOKIE ECHO has been written.
+    /// Marks the first COOKIE ECHO as written.
     pub(crate) fn end_first(&mut self) {
         if let State::CookieEchoed { says_first, .. } = self {
             *says_first = false;
         }
     }
 
-    /// Whether DATA is taken (RFC 9260 section 6).
+    /// Returns whether DATA is accepted (RFC 9260 section 6).
     //= rfc9260#6-2
     pub(crate) fn receives_data(&self) -> bool {
         matches!(
@@ -92,12 +93,13 @@ impl State {
         )
     }
 
-    /// Whether SACKs may leave.
+    /// Returns whether SACKs may be sent.
     pub(crate) fn acknowledges(&self) -> bool {
         self.receives_data() && !matches!(self, State::Accepting)
     }
 
-    /// Whether requests about streams (RFC 6525) and addresses (RFC 5061 section 5.1.1, C4) are answered.
+    /// Returns whether requests about streams (RFC 6525) and addresses (RFC 5061 section 5.1.1, C4) are
+    /// answered.
     pub(crate) fn answers_requests(&self) -> bool {
         matches!(
             self,
@@ -108,7 +110,7 @@ impl State {
         )
     }
 
-    /// Whether paths are probed (RFC 9260 section 8.3).
+    /// Returns whether paths are probed (RFC 9260 section 8.3).
     pub(crate) fn probes_paths(&self) -> bool {
         matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived)
     }

@@ -1,12 +1,13 @@
-//! A link or an address of ours has gone with data in flight from there: most of that had left this host before, and only the answers
-//! are lost.
+//! Recovery after loss of one of our links or addresses with data in flight. Most of that data has already
+//! left this host, and only the answers are lost.
 //!
-//! To send all of it again would fill the other path's small window with duplicates for a round trip. So the earliest goes once more
-//! and asks for a SACK at once, new data follows it, and the rest waits for that SACK, which names what is missing; for a round trip
-//! and a quarter at most. If all was lost the program's peer still hears the earliest chunk at once, and the rest a round trip
-//! later. What the kernel refused to send is known not to have left: it goes instead of the earliest, all of it before new data, for
-//! the peer's program hears nothing of what comes behind it. Begin at [`Association::on_link_lost`], [`Association::on_address_lost`]
-//! and [`Association::on_unsent`].
+//! Retransmitting all of it would fill the other path's small window with duplicates for a round trip. So
+//! only the earliest chunk is retransmitted and requests an immediate SACK; new data follows it, and the rest
+//! waits up to a round trip and a quarter for that SACK, which shows what is missing. If all was lost, the
+//! peer's program still gets the earliest chunk at once, and the rest a round trip later. Data that the
+//! kernel refused to send certainly has not left: it goes in place of the earliest chunk, and entirely before
+//! new data, which the peer's program could not receive before it. Start at [`Association::on_link_lost`],
+//! [`Association::on_address_lost`] and [`Association::on_unsent`].
 
 use std::net::IpAddr;
 
@@ -20,29 +21,29 @@ use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
 use crate::tx::{Fragment, PathAcks, Seq};
 
-/// What was in flight on a path.
+/// The data in flight on a path.
 struct Flight {
     route: Route,
     bytes: usize,
 }
 
-/// Losses, most of which are presumed only.
+/// Losses, most of them only presumed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stranded {
-    /// What goes first: who has acknowledged it has told of the others.
+    /// The chunk to send first; its acknowledgement also reports on the others.
     seq: Seq,
-    /// The kernel refused to send that, and what came after it.
+    /// Set if the kernel refused to send that chunk and those after it.
     is_unsent: bool,
     question: Option<Question>,
-    /// After that the others are lost.
+    /// The time after which the other chunks count as lost.
     until: Time,
 }
 
-/// What goes first has been sent again.
+/// The retransmission of the first chunk.
 #[derive(Clone, Copy, Debug)]
 struct Question {
     by: PathIndex,
-    /// What comes before this is no answer, but has been under way since before.
+    /// Acknowledgements before this time were already under way and are no answer.
     answer_from: Time,
 }
 
@@ -53,21 +54,21 @@ impl Stranded {
 }
 
 impl Association {
-    /// The link of a path has gone down, as its own host says.
+    /// Handles the loss of a path's link, as reported by its host.
     pub(super) fn on_link_lost(&mut self, index: PathIndex, ctx: &Context<'_>) {
         self.on_no_way(index, None, ctx.now);
     }
 
-    /// This host has no way for a path's packets: of those that have not left `packet` is the first.
+    /// Handles packets of a path that this host could not send; `packet` is the first of them.
     pub(super) fn on_unsent(&mut self, index: PathIndex, packet: &[u8], ctx: &Context<'_>) {
         let first = self.outstanding.first();
         let unsent = first_tsn(packet).and_then(|tsn| first.nearest(self.initial_tsn, tsn));
-        // What follows a chunk that was sent before may have left long ago.
+        // Chunks after a retransmitted one may have left long ago.
         let unsent = unsent.filter(|seq| self.outstanding.was_sent_once(*seq));
         self.on_no_way(index, unsent, ctx.now);
     }
 
-    /// This host has lost one of its addresses.
+    /// Handles the loss of one of this host's addresses.
     pub(super) fn on_address_lost(&mut self, address: IpAddr, now: Time) {
         let is_gone = |path: &Path| path.route.local == address;
         self.leave(address, |_, path| is_gone(path), |this| this.retire_paths(is_gone), None, now);
@@ -78,7 +79,7 @@ impl Association {
         self.leave(local, |it, _| it == index, |this| this.on_dead_path(index), unsent, now);
     }
 
-    /// The paths that are left from `local` carry no more, which `mark` notes.
+    /// Abandons paths from `local`, which `mark` records as unusable.
     fn leave(
         &mut self,
         local: IpAddr,
@@ -106,13 +107,13 @@ impl Association {
         (bytes > 0).then_some(Flight { route, bytes })
     }
 
-    /// What was in flight there has just been presumed lost, and nothing was before, which would wait for nothing; from `unsent` on it is
-    /// lost.
+    /// Sets up the recovery of a flight just presumed lost, unless data was lost before, which would wait for
+    /// nothing. Chunks from `unsent` on are certainly lost.
     fn strand(&mut self, Flight { route, bytes }: Flight, unsent: Option<Seq>, now: Time) {
         let path = self.paths.get(self.paths.current());
         let Some(srtt) = path.srtt().filter(|_| path.state() == PathState::Active) else { return };
         let Some((earliest, ..)) = self.outstanding.first_lost() else { return };
-        // Where data goes by several paths at once their windows are open.
+        // With data on several paths, their windows are already open.
         if self.is_concurrent() {
             return;
         }
@@ -123,7 +124,7 @@ impl Association {
         self.stranded = Some(Box::new(Stranded { seq, is_unsent, question: None, until }));
     }
 
-    /// The next chunk that counts as lost, unless a SACK is waited for that tells whether it is.
+    /// Returns the next chunk that counts as lost, unless a SACK is awaited that may report on it.
     #[inline]
     pub(super) fn next_lost(&self) -> Option<(Seq, &Fragment, PathIndex)> {
         if !self.outstanding.has_lost() {
@@ -136,12 +137,12 @@ impl Association {
         }
     }
 
-    /// Whether what is sent again now asks for the others.
+    /// Returns whether the current retransmission requests a report on the other chunks.
     pub(super) fn asks_for_word(&self) -> bool {
         self.stranded.is_some()
     }
 
-    /// A packet with the chunk that goes first was written for `path`.
+    /// Records that the first chunk was written into a packet for `path`.
     pub(super) fn on_asked(&mut self, path: PathIndex, now: Time) {
         let srtt = self.paths.get(path).srtt().unwrap_or_default();
         if let Some(stranded) = self.stranded.as_mut().filter(|stranded| stranded.question.is_none()) {
@@ -149,13 +150,14 @@ impl Association {
         }
     }
 
-    /// What a path carried was given up: if the question was, no answer is waited for.
+    /// Ends the wait for an answer if the retransmission was abandoned with its path.
     pub(super) fn on_given_up(&mut self, path: PathIndex) {
         let went_by = |it: &Stranded| it.question.is_some_and(|question| question.by == path);
         self.stranded.take_if(|it| went_by(it));
     }
 
-    /// A SACK acknowledged this. Others may still come by the lost link, or to the lost address: theirs is what went that way.
+    /// Handles a SACK for the first chunk. Other SACKs may still arrive over the lost link or address and
+    /// cover what went that way.
     pub(super) fn hear_of_stranded(&mut self, acks: &[PathAcks], now: Time) {
         let acknowledges = |path: PathIndex| acks.get(path.0).is_some_and(|acks| acks.bytes > 0);
         let is_answered = |it: &Stranded| {
@@ -166,13 +168,13 @@ impl Association {
         self.stranded.take_if(|it| is_answered(it));
     }
 
-    /// A SACK tells that these came twice.
+    /// Handles the duplicates that a SACK reports.
     pub(super) fn hear_twice_of_stranded(&mut self, duplicates: &[Seq], now: Time) {
         let is_told = |it: &Stranded| it.may_be_answered(now) && duplicates.contains(&it.seq);
         self.stranded.take_if(|it| is_told(it));
     }
 
-    /// When the rest is waited for no longer.
+    /// Time at which the wait for the rest ends.
     pub(super) fn stranded_until(&self) -> Time {
         self.stranded.as_ref().map_or(Time::NEVER, |stranded| stranded.until)
     }
@@ -182,7 +184,7 @@ impl Association {
     }
 }
 
-/// The TSN of the first DATA in a packet.
+/// Returns the TSN of the first DATA in a packet.
 fn first_tsn(packet: &[u8]) -> Option<Tsn> {
     let packet = Packet::parse(packet, ChecksumMode::Ignore).ok()?;
     packet.chunks().find_map(|chunk| match chunk {

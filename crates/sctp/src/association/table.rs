@@ -1,6 +1,6 @@
-//! What each chunk does in each state: one table, nothing left to chance.
+//! The action for each chunk in each state, as one complete table.
 //!
-//! INIT and COOKIE ECHO concern the endpoint, which has the cookies and the other associations; they never come here.
+//! INIT and COOKIE ECHO are handled by the endpoint, which has the cookies and the other associations.
 
 use base::{Ecn, Time};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use crate::extension::Extension;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// What the endpoint must do after a packet.
+/// The endpoint's next step after a packet.
 #[derive(Debug, Default)]
 pub(crate) enum Verdict {
     /// Nothing.
@@ -27,25 +27,25 @@ pub(crate) enum Verdict {
     OutOfTheBlue,
 }
 
-/// Whether to go on with the packet's next chunk.
+/// The decision on the packet's remaining chunks.
 enum Next {
     Go,
     Stop(Verdict),
 }
 
 impl Association {
-    /// The header of every packet to the peer.
+    /// Returns the common header of packets to the peer.
     //= rfc9260#3.1-3
     pub(super) fn header(&self) -> CommonHeader {
         CommonHeader { source_port: self.local_port, destination_port: self.remote_port, tag: self.peer_tag }
     }
 
-    /// Counts a packet that belongs here.
+    /// Counts a packet of this association.
     pub(crate) fn on_packet(&mut self, path: PathIndex, length: usize, ecn: Ecn, now: Time) {
         self.packet_ecn = ecn;
         self.inbound.ack.on_packet();
         self.tell(|a| TraceEvent::Received { route: a.paths.get(path).route, bytes: length, ecn });
-        // It says nothing of the path that is taken in place of its own.
+        // It does not concern the path that stands in for its own.
         if self.came_by == CameBy::Elsewhere {
             return;
         }
@@ -58,7 +58,8 @@ impl Association {
         }
     }
 
-    /// Handles the chunks of a packet, some of which may have been handled (`screen`), whose tag, ports and addresses are ours.
+    /// Handles the chunks of a packet whose tag, ports and addresses match; `screen` covers chunks handled
+    /// before.
     pub(crate) fn on_chunks<'a>(
         &mut self,
         path: PathIndex,
@@ -81,7 +82,7 @@ impl Association {
                 }
             }
             let is_end = raw.as_ref().is_ok_and(|raw| raw.chunk_type == ChunkType::SHUTDOWN_COMPLETE);
-            // It travels alone.
+            // SHUTDOWN COMPLETE must not be bundled.
             //= rfc9260#3-1
             if is_end && !(is_first && chunks.next().is_none()) {
                 break;
@@ -104,7 +105,7 @@ impl Association {
         Verdict::Done
     }
 
-    /// A chunk that cannot be read is a protocol violation (RFC 9260 section 3.3.10.13).
+    /// Treats a malformed chunk as a protocol violation (RFC 9260 section 3.3.10.13).
     //= rfc9260#6.10-7
     fn on_malformed(&mut self, error: &ChunkError, ctx: &mut Context<'_>) {
         //= rfc9260#3.3.7-3
@@ -114,13 +115,13 @@ impl Association {
         }
     }
 
-    /// The peer broke the protocol: ABORT.
+    /// Aborts because the peer violated the protocol.
     pub(super) fn violation(&mut self, reason: impl Into<Bytes>, ctx: &mut Context<'_>) {
         let cause = AbortCause { code: Cause::ProtocolViolation(&[]).code(), reason: reason.into() };
         self.end_for_fault(cause, ctx);
     }
 
-    /// The chunk in hand is reason to end the association, unless anybody may have sent it.
+    /// Ends the association because of the current chunk, unless a third party may have sent it.
     pub(super) fn end_for_fault(&mut self, cause: AbortCause, ctx: &mut Context<'_>) {
         if self.may_be_forged() {
             self.note(TraceEvent::FaultIgnored);
@@ -176,11 +177,11 @@ impl Association {
             Chunk::Asconf(asconf) if self.asconf.is_some() => self.on_asconf(asconf, ctx),
             Chunk::AsconfAck(ack) if self.asconf.is_some() => self.on_asconf_ack(ack, ctx),
             Chunk::ReConfig(chunk) if self.reconfig.is_some() => self.on_reconfig(path, chunk, ctx),
-            // RFC 9260 section 3: INIT and INIT ACK travel alone; bundled ones are dropped with the packet's rest.
-            // INIT ACK in any state but COOKIE-WAIT is dropped (section 5.2.3). A COOKIE ECHO that is not the first chunk
-            // is, too.
+            // RFC 9260 section 3: INIT and INIT ACK travel alone; bundled ones are dropped with the rest of
+            // the packet. INIT ACK is dropped in any state but COOKIE-WAIT (section 5.2.3), and so is a
+            // COOKIE ECHO that is not the first chunk.
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => return Next::Stop(Verdict::Done),
-            // RFC 4820 section 3: padding is passed over in silence, and what follows it in the packet is read.
+            // RFC 4820 section 3: padding is ignored, and the chunks after it are processed.
             //= rfc4820#3-4
             Chunk::Pad(_) => {}
             Chunk::Ecne(ecne) if self.extensions.has(Extension::Ecn) => {
@@ -203,15 +204,16 @@ impl Association {
         Next::Go
     }
 
-    /// Whether an I-FORWARD TSN is taken: we have said that we can. Linux sends it without having listed it (RFC 8260 section
-    /// 2.3.1 asks that of both ends); not to take it would leave its messages waiting for ever.
+    /// Returns whether I-FORWARD TSN is accepted: it is if we have announced support. Linux sends it without
+    /// having listed it (RFC 8260 section 2.3.1 requires that of both ends); rejecting it would leave its
+    /// messages waiting forever.
     //= rfc8260#2-2
     fn forwards_interleaved(&self) -> bool {
         self.extensions.has(Extension::Interleaving)
             && self.config.extensions.has(Extension::PartialReliability)
     }
 
-    /// RFC 9260 section 3.2: the two highest bits of the type say what to do.
+    /// RFC 9260 section 3.2: the two highest bits of the type determine the action.
     //= rfc5061#4.1.1-7
     fn on_unrecognized(&mut self, path: PathIndex, raw: &RawChunk<'_>, ctx: &mut Context<'_>) -> Next {
         let action = UnrecognizedAction::for_chunk(raw.chunk_type);
@@ -243,8 +245,8 @@ impl Association {
     /// RFC 9260 section 3.3.7: no state survives an ABORT with the right tag.
     //= rfc9260#3.3.7-4 9.1-6 9.1-7
     fn on_abort(&mut self, abort: &Abort<'_>) {
-        // Everything was delivered, and the peer has forgotten us: a straggler met nobody there, and the answer to it
-        // came before SHUTDOWN COMPLETE.
+        // Everything was delivered, and the peer has no state left: a late packet met no association there,
+        // and the answer arrived before SHUTDOWN COMPLETE.
         if abort.tag_reflected && matches!(self.state, State::ShutdownAckSent { .. }) {
             return self.close(CloseReason::Graceful);
         }
@@ -252,7 +254,7 @@ impl Association {
         self.close(CloseReason::PeerAborted(cause.map(|c| AbortCause::from_wire(&c)).unwrap_or_default()));
     }
 
-    /// RFC 9260 section 3.3.10: only a stale cookie and an ASCONF that nobody knows ask for more than to be noted.
+    /// RFC 9260 section 3.3.10: only a stale cookie and an unrecognized ASCONF need more than a note.
     fn on_error_chunk(&mut self, error: &ErrorChunk<'_>, ctx: &mut Context<'_>) -> Next {
         for cause in error.causes.iter().map_while(Result::ok) {
             //= rfc9260#5.2.6-1 5.2.6-2
@@ -280,7 +282,8 @@ impl Association {
                 self.complete_shutdown(path, ctx);
                 Next::Go
             }
-            // RFC 9260 section 8.5.1 E: SHUTDOWN ACK before the association is up is out of the blue.
+            // RFC 9260 section 8.5.1 E: SHUTDOWN ACK before the association is established is out of the
+            // blue.
             State::CookieWaitOver | State::CookieEchoed { .. } => Next::Stop(Verdict::OutOfTheBlue),
             State::Accepting
             | State::Established
@@ -291,5 +294,5 @@ impl Association {
     }
 }
 
-/// ERROR chunks that may wait at once.
+/// Maximum number of ERROR chunks queued at once.
 const MAX_WAITING_ERRORS: usize = 8;

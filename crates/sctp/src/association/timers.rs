@@ -1,5 +1,5 @@
-//! The timers of an association: T1-cookie, T2-shutdown, T3-rtx, T5, heartbeats, delayed SACK, the look for idleness, and
-//! advertisements.
+//! The timers of an association: T1-cookie, T2-shutdown, T3-rtx, T5, heartbeats, delayed SACK, the idle
+//! check, and advertisements.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
 impl Association {
-    /// When the next timer expires.
+    /// Time of the next timer expiry.
     pub(crate) fn next_timeout(&self) -> Time {
         let heartbeats = self.state.probes_paths();
         let paths = self.paths.iter().map(|(_, p)| p.next_timeout(heartbeats)).min().unwrap_or(Time::NEVER);
@@ -32,7 +32,7 @@ impl Association {
         }
     }
 
-    /// Serves every timer that has expired.
+    /// Handles every expired timer.
     pub(crate) fn on_timeout(&mut self, ctx: &mut Context<'_>) {
         self.inbound.ack.on_timeout(ctx.now);
         if self.hearsay_timeout() <= ctx.now {
@@ -56,7 +56,7 @@ impl Association {
         }
     }
 
-    /// The driver is late: what waits for answers has as much time again, once until its path is heard.
+    /// Compensates for a late driver: pending answers get as much extra time, once until their path is heard.
     pub(crate) fn put_off(&mut self, late: Duration, now: Time) {
         if late.is_zero() {
             return;
@@ -67,7 +67,7 @@ impl Association {
         }
     }
 
-    /// Whether the driver was late just now, so that silence means nothing.
+    /// Returns whether the driver was late just now, so that silence proves nothing.
     pub(super) fn was_late(&self, now: Time) -> bool {
         now < self.put_off_until
     }
@@ -89,7 +89,7 @@ impl Association {
         }
     }
 
-    /// T2-shutdown (RFC 9260 section 9.2): again, by another path if there is one.
+    /// T2-shutdown (RFC 9260 section 9.2): repeats the chunk, on another path if there is one.
     //= rfc9260#9.2-14
     fn on_t2(&mut self, control: Control, ctx: &mut Context<'_>) {
         if !self.count_error() {
@@ -111,9 +111,9 @@ impl Association {
         self.prove_while_closing(ctx);
     }
 
-    /// Where what ends the association goes for the n-th time, after such a wait. With no path active every second one goes where the
-    /// peer was heard last meanwhile, confirmed or not, as an answer to it would: no HEARTBEAT of ours shows any more that a path has
-    /// come back.
+    /// Returns the path for the nth shutdown chunk after a wait of `waited`. If no path is active, every
+    /// second one takes the path on which the peer was last heard meanwhile, confirmed or not, like an answer
+    /// would: no HEARTBEAT of ours reveals recovered paths any more.
     fn closing_path(&self, nth: u8, waited: Duration, now: Time) -> PathIndex {
         let current = self.paths.current();
         if nth.is_multiple_of(2) || self.paths.get(current).state() == PathState::Active {
@@ -164,11 +164,12 @@ impl Association {
         self.queue_heartbeats(ctx);
     }
 
-    /// T3-rtx (RFC 9260 section 6.3.3): the window closes, the timeout doubles, what was in flight is lost.
+    /// T3-rtx (RFC 9260 section 6.3.3): the window collapses, the timeout doubles, data in flight counts as
+    /// lost.
     fn on_t3(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let now = ctx.now;
         self.count_timeout(index);
-        // A window probe that was answered, but found no room, says nothing against the path (section 6.1 A).
+        // A window probe that was answered without room does not count against the path (section 6.1 A).
         //= rfc9260#6.1-6
         if self.window_probe == WindowProbe::Answered {
             self.window_probe = WindowProbe::Sent;
@@ -185,7 +186,7 @@ impl Association {
         self.count_error();
     }
 
-    /// A timeout of T3-rtx, or of what counts as one.
+    /// Counts a timeout of T3-rtx, or an equivalent one.
     pub(super) fn count_timeout(&mut self, index: PathIndex) {
         let path = self.paths.get_mut(index);
         path.counters.timeouts += 1;
@@ -194,8 +195,8 @@ impl Association {
         self.note(TraceEvent::Timeout { route });
     }
 
-    /// Several paths may share the link that has just failed: heartbeats on all of them show within a round trip which
-    /// do not.
+    /// Probes all paths, some of which may share the link that has just failed: heartbeats reveal within a
+    /// round trip which do not.
     fn probe_all(&mut self, now: Time) {
         for index in self.paths.indices() {
             if self.paths.get(index).is_confirmed() {
@@ -204,9 +205,9 @@ impl Association {
         }
     }
 
-    /// An unanswered heartbeat counts against its path, and against the association only where data goes: an idle
-    /// association would else be given up for its other paths (section 8.1). While data is in flight on the path it is
-    /// T3 that counts: one silence is not counted twice.
+    /// Counts an unanswered heartbeat against its path, and against the association only on the current path;
+    /// otherwise an idle association would fail because of its other paths (section 8.1). While data is in
+    /// flight on the path, only T3 counts, so one silence is not counted twice.
     //= rfc9260#8.3-3
     //= rfc6951#5.5-2
     //= rfc9260#8.3-3

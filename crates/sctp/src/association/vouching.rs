@@ -1,9 +1,10 @@
-//! Addresses of a peer without a shared key that are used only once a confirmed path has vouched for them
-//! ([`AddressProof::ConfirmedPath`]).
+//! Address confirmation without a shared key: a new address is used only once a confirmed path has vouched
+//! for it ([`AddressProof::ConfirmedPath`]).
 //!
-//! Somebody who has seen the handshake can sign an ASCONF with the empty key, and answer HEARTBEATs at his address. He does not see
-//! what goes by the confirmed paths now. So the nonce of a second HEARTBEAT goes there, and has to come back by the new path. Begin at
-//! [`Association::lacks_voucher`]; [`Association::copy_answer`] is what the end does whose address is new.
+//! Anybody who has seen the handshake can sign an ASCONF with the empty key and answer HEARTBEATs at their
+//! own address, but cannot see current traffic on the confirmed paths. So the nonce of a second HEARTBEAT
+//! goes there and must come back on the new path. Start at [`Association::lacks_voucher`];
+//! [`Association::copy_answer`] is the part of the end with the new address.
 
 use base::Time;
 use bytes::Bytes;
@@ -13,20 +14,20 @@ use crate::config::AddressProof;
 use crate::path::PathIndex;
 
 impl Association {
-    /// Whether addresses change only by proof over a confirmed path: that is asked for, and the packet in hand is not signed with a
-    /// shared key.
+    /// Returns whether address changes need proof over a confirmed path: it is configured, and the current
+    /// packet is not signed with a shared key.
     pub(super) fn asks_for_proof(&self) -> bool {
         let is_keyed = self.asconf.as_ref().is_some_and(|asconf| asconf.is_keyed);
         self.config.address_proof == AddressProof::ConfirmedPath && !is_keyed
     }
 
-    /// Whether an ASCONF counts that came as the one in hand.
+    /// Returns whether the current packet may carry an effective ASCONF.
     pub(super) fn may_ask_for_change(&self) -> bool {
         let comes_by_path = self.asconf.as_ref().is_some_and(|a| self.paths.is_confirmed_way(&a.source));
         comes_by_path || !self.asks_for_proof()
     }
 
-    /// Whether a path that has answered leads to an address that nobody has vouched for.
+    /// Returns whether an answered path leads to an address that no confirmed path has vouched for.
     pub(super) fn lacks_voucher(&self, index: PathIndex) -> bool {
         let path = self.paths.get(index);
         let is_unproven =
@@ -34,7 +35,8 @@ impl Association {
         !path.is_confirmed() && self.asconf.as_deref().is_some_and(is_unproven)
     }
 
-    /// The new path has answered: a HEARTBEAT goes by a confirmed one, and its answer is to come back by the new one.
+    /// Sends a HEARTBEAT on a confirmed path after the new path has answered; its answer must arrive on the
+    /// new one.
     pub(super) fn ask_voucher(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let Some(by) = self.paths.voucher(self.paths.get(index).vouching.tries()) else { return };
         let rto = self.paths.get(by).rto();
@@ -45,7 +47,7 @@ impl Association {
         self.paths.resume_proofs(ctx.now);
     }
 
-    /// The answer to the voucher came by the new path: the address is the peer's.
+    /// Accepts the address after the voucher's answer came on the new path.
     pub(super) fn on_vouched(&mut self, index: PathIndex) {
         let address = self.paths.get(index).route.remote;
         if let Some(asconf) = &mut self.asconf {
@@ -53,14 +55,15 @@ impl Association {
         }
     }
 
-    /// A HEARTBEAT that came by `path` is answered: a copy of the answer goes from each address of ours that is new to the peer.
+    /// Sends a copy of the answer to a HEARTBEAT on `path` from each of our addresses that is new to the
+    /// peer.
     pub(super) fn copy_answer(&mut self, path: PathIndex, value: &Bytes, now: Time) {
         if self.config.address_proof == AddressProof::Signature || self.came_by != CameBy::of_path(path) {
             return;
         }
         self.paths.get_mut(path).vouching.on_heartbeat();
         if !self.paths.get(path).is_confirmed() {
-            // The peer speaks from there now, which it may not have done yet when it was asked.
+            // The peer now sends from there, which it may not have done yet when it was asked.
             return self.repeat_question(path, now);
         }
         for other in self.paths.indices().filter(|other| *other != path) {

@@ -1,4 +1,4 @@
-//! How many packets of strangers are answered: a flood of them costs us, and whoever's address they bear, a bounded
+//! Rate limit on answers to packets out of the blue: a flood of them costs us, and the host whose address they bear, a bounded
 //! number of answers.
 //!
 //! Two token buckets must agree: one for all sources, and one for the source's neighbourhood (IPv4 /24, IPv6 /56), so
@@ -19,7 +19,7 @@ use crate::config::AnswerRate;
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket(Time);
 
-/// What a bucket gets and holds.
+/// Rate and size of a token bucket.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     /// The time that one token stands for.
@@ -68,7 +68,7 @@ impl Budget {
         }
     }
 
-    /// Whether a packet from `source` may be answered; charges for it if so.
+    /// Reports whether a packet from `source` may be answered; charges for it if so.
     pub(super) fn take(&mut self, source: IpAddr, now: Time) -> bool {
         let place = self.place(source);
         if !self.neighbourhood.take(&mut self.neighbourhoods[place], now) {

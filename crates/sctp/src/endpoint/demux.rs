@@ -224,7 +224,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether a packet that is no association's may be answered to where it says it comes from; counts if not.
+    /// Reports whether a packet that is no association's may be answered to where it says it comes from; counts if not.
     pub(super) fn may_answer_stray(&mut self, route: &Route, now: Time) -> bool {
         let may = self.strays.take(route.remote, now);
         if !may {
@@ -233,7 +233,7 @@ impl Endpoint {
         may
     }
 
-    /// What ICMP, or the kernel on sending, said of a packet of ours that went by `route`. `quoted` is the beginning of
+    /// Handles a report by ICMP, or by the kernel on sending, about a packet of ours sent by `route`. `quoted` is the beginning of
     /// that packet, from the SCTP header on: at least its ports and tag must be there and right, for anybody can forge
     /// ICMP (RFC 9260 section 10).
     pub fn handle_path_error(&mut self, now: Time, route: &Route, error: PathError, quoted: &[u8]) {
@@ -268,7 +268,7 @@ impl Endpoint {
     }
 }
 
-/// Whether ICMP quotes an INIT with this initiate tag. The INIT's verification tag is zero, so without enough bytes to
+/// Reports whether ICMP quotes an INIT with this initiate tag. The INIT's verification tag is zero, so without enough bytes to
 /// show chunk type and initiate tag anybody who knows the ports could have forged it: then it is to be silently discarded
 /// (RFC 9260 section 10, ICMP6).
 //= rfc9260#10-5
@@ -297,7 +297,7 @@ fn cookie_echo_behind<'a>(packet: &Packet<'a>) -> Option<RawChunk<'a>> {
     (second.chunk_type == ChunkType::COOKIE_ECHO).then_some(second)
 }
 
-/// Whose a packet is.
+/// The owner of a packet.
 enum Owner {
     Association(AssociationId),
     /// Out of the blue.

@@ -21,10 +21,10 @@ use crate::extension::{Offer, chunks_to_sign};
 use crate::negotiation::{self, Agreed, PeerInit};
 use crate::trace::DropReason;
 
-/// How many times longer than the INIT its answer may be.
+/// Limit on the length of an INIT's answer, as a multiple of the INIT's.
 const ANSWER_FACTOR: usize = 3;
 
-/// What the INIT ACK says of us, and what the cookie remembers of an association that exists.
+/// Our parameters in the INIT ACK, and the cookie's record of an existing association.
 struct Terms {
     tag: VerificationTag,
     initial_tsn: Tsn,
@@ -76,7 +76,7 @@ impl Endpoint {
         route.local != route.remote && peer.auth.random().is_some_and(|nonce| self.random.is_own_nonce(nonce))
     }
 
-    /// Whether new associations with this host begin with a shared key.
+    /// Reports whether new associations with this host begin with a shared key.
     fn has_key_for(&self, peer: IpAddr, listener: &mut dyn Listener) -> bool {
         match listener.auth_for(peer) {
             Some(auth) => auth.has_shared_key(),
@@ -123,7 +123,7 @@ impl Endpoint {
         self.owner_of(local, remote, source).or_else(|| opening.next())
     }
 
-    /// Whether the peer of an association may begin it anew by this route, where new ones begin as `fresh` says. Whoever shares its
+    /// Reports whether the peer of an association may begin it anew by this route, where new ones begin as `fresh` says. A peer that shares its
     /// address, a program of another user or a host behind the same NAT, has another UDP port, and who has another key may be another
     /// host: then the peer itself is asked first. If it lives nothing comes of the INIT; if nobody is there any more the association
     /// ends, and the next INIT begins another.
@@ -197,7 +197,7 @@ impl Endpoint {
         if config.auth.has_shared_key() { self.random.marked(nonce) } else { nonce }
     }
 
-    /// What a new association with this host begins with.
+    /// Returns the initial settings of an association with this host.
     fn config_for(&self, peer: IpAddr, listener: &mut dyn Listener) -> AssociationConfig {
         let config = self.config.association.clone();
         match listener.auth_for(peer) {
@@ -480,7 +480,7 @@ impl Endpoint {
         let owner = |e: &Self| e.owner_of(cookie.local_port, cookie.remote_port, cookie.route.remote);
         let existing = by_tag.or_else(|| owner(self));
         let mut config = self.config_for(cookie.route.remote, listener);
-        // What a key protects is begun anew by the same, from whichever of the peer's addresses.
+        // An association that a key protects is restarted by the same key, from any of the peer's addresses.
         let replaced = existing.filter(|_| by_tag.is_none()).and_then(|id| self.association(id));
         let may_replace = replaced.is_none_or(|association| association.may_begin_anew_by(&config.auth));
         if let Some(association) = replaced.filter(|association| association.is_keyed()) {
@@ -700,12 +700,12 @@ fn keys_with(cookie: &Cookie, config: &AssociationConfig) -> Option<Auth> {
     cookie.key_vectors.clone().map(|vectors| Auth::new(vectors, ports, &config.auth))
 }
 
-/// Whether a key is required and a cookie with these keys is of a handshake without, or one that asked the peer to sign less.
+/// Reports whether a key is required and a cookie with these keys is of a handshake without, or one that asked the peer to sign less.
 fn lacks_key(keys: Option<&Auth>, config: &AssociationConfig) -> bool {
     config.auth.required && !keys.is_some_and(|keys| keys.requires_all(chunks_to_sign(config)))
 }
 
-/// Whether an AUTH chunk before a COOKIE ECHO is good, or none is needed.
+/// Reports whether an AUTH chunk before a COOKIE ECHO is good, or none is needed.
 fn is_authentic(keys: Option<&Auth>, auth: Option<&RawChunk<'_>>) -> bool {
     match (keys, auth) {
         (None, auth) => auth.is_none(),

@@ -64,7 +64,7 @@ pub struct Endpoint {
     trace: Trace,
 }
 
-/// What [`Endpoint::connect`] needs.
+/// Arguments of [`Endpoint::connect`].
 #[derive(Clone, Debug)]
 pub struct Connect {
     /// Our SCTP port.
@@ -84,7 +84,7 @@ pub trait Listener {
     /// An INIT for a new association came; nothing is kept of it yet.
     fn on_init(&mut self, init: &IncomingInit) -> InitDecision;
 
-    /// How a new association with this host is authenticated; `None`: as [`EndpointConfig::association`] says. Asked at its
+    /// Returns the authentication of a new association with this host; `None`: that of [`EndpointConfig::association`]. Called at its
     /// INIT and again at its COOKIE ECHO.
     fn auth_for(&mut self, _peer: IpAddr) -> Option<AuthConfig> {
         None
@@ -98,7 +98,7 @@ pub trait Listener {
 /// An INIT that asks for a new association.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncomingInit {
-    /// How it came.
+    /// Its route.
     pub route: Route,
     /// Our SCTP port.
     pub local_port: u16,
@@ -110,7 +110,7 @@ pub struct IncomingInit {
     pub addresses: Vec<IpAddr>,
 }
 
-/// What to do with an INIT.
+/// The decision on an INIT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InitDecision {
     /// Answer it, announcing these addresses as ours.
@@ -290,13 +290,13 @@ impl Endpoint {
         self.latest
     }
 
-    /// Whether one more association may begin with the host that has this address.
+    /// Reports whether one more association may begin with the host that has this address.
     fn has_room(&self, remote: IpAddr) -> bool {
         self.slots.len() < self.config.limits.associations
             && self.pressure().max(self.slots.pressure_of_host(remote)) < Pressure::Full
     }
 
-    /// How short memory is for this association.
+    /// Returns the memory pressure on this association.
     #[inline]
     fn pressure_on(&self, id: AssociationId) -> Pressure {
         self.pressure().max(self.slots.pressure_beside(id))
@@ -345,7 +345,7 @@ impl Endpoint {
     }
 
     /// The driver comes to the next [`handle_timeout`](Self::handle_timeout) by so much later than
-    /// [`next_timeout`](Self::next_timeout) asked for, since the host was busy. What waits for answers then has at least as much
+    /// [`next_timeout`](Self::next_timeout) asked for, since the host was busy. Pending timers then get at least as much
     /// time again, once until the peer is heard on the path:
     /// the answers may wait where the driver does not see them, and a peer on the same host was kept waiting, too. Lateness of a few
     /// milliseconds need not be told; of one longer than a second, as after a standstill of the whole host, a second counts.
@@ -377,7 +377,7 @@ impl Endpoint {
         Some(self.joined(now, train, sender, buf))
     }
 
-    /// Whether [`poll_transmit`](Self::poll_transmit) is still to be asked for packets of this association, which may leave now.
+    /// Reports whether [`poll_transmit`](Self::poll_transmit) is still to be asked for packets of this association, which may leave now.
     pub fn is_waiting_to_transmit(&self, id: AssociationId) -> bool {
         self.slots.is_ready(id)
     }
@@ -430,7 +430,7 @@ impl Endpoint {
         self.set_timer(id);
     }
 
-    /// What happened next, in order.
+    /// Returns the next event, in order.
     pub fn poll_event(&mut self) -> Option<(AssociationId, Event)> {
         self.events.pop_front()
     }
@@ -573,7 +573,7 @@ impl Endpoint {
         self.with(id, now, |a, _| a.set_initial_packets(packets));
     }
 
-    /// What can be seen of an association that is beyond its INIT.
+    /// Returns a snapshot of an association that is beyond its INIT.
     pub fn info(&self, id: AssociationId) -> Option<AssociationInfo> {
         self.association(id).map(Association::info)
     }
@@ -597,7 +597,7 @@ impl Endpoint {
         self.slots.ids()
     }
 
-    /// What was counted beside the associations.
+    /// Returns the counters that belong to no association.
     pub fn counters(&self) -> EndpointCounters {
         let memory = self.slots.memory();
         EndpointCounters {
@@ -654,7 +654,7 @@ impl Endpoint {
         Some(result)
     }
 
-    /// What an association has to say: events, and that it goes by other names.
+    /// Takes an association's events, and its changes of addresses and tags.
     fn take_news(&mut self, id: AssociationId) {
         let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return };
         while let Some(event) = association.poll_event() {

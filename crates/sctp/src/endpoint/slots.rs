@@ -28,7 +28,7 @@ impl AssociationId {
     }
 }
 
-/// What an id stands for.
+/// State behind an association's id.
 pub(crate) enum Slot {
     /// INIT sent.
     Opening(Box<Opening>),
@@ -55,9 +55,9 @@ struct Entry {
     raised: u16,
     /// Turns since it was counted.
     turns: u8,
-    /// How often it has worked in this turn.
+    /// Number of its steps in this turn.
     works: u8,
-    /// Whose memory that is.
+    /// The host whose memory that is.
     host: Option<usize>,
     tag: Option<VerificationTag>,
     peers: Vec<Peer>,
@@ -78,7 +78,7 @@ impl Entry {
         self.slot.memory() + self.names_memory() + self.user_memory
     }
 
-    /// Whether the slot's measure is by so much more than what the count covers.
+    /// Reports whether the slot's measure is by so much more than what the count covers.
     fn outgrew(&self, step: usize) -> bool {
         self.slot.measure() >= self.measure + step
     }
@@ -203,7 +203,7 @@ pub(crate) struct Slots {
     by_host: BTreeMap<Host, usize>,
     /// Bytes that each host's may be.
     budget_of_host: usize,
-    /// How many hosts' memory is short.
+    /// Number of hosts with short memory.
     pressed: usize,
 }
 
@@ -356,7 +356,7 @@ impl Slots {
         }
     }
 
-    /// What the slot takes from now on is that host's.
+    /// Charges the slot's memory to that host from now on.
     fn charge(&mut self, id: AssociationId, host: Host) {
         if self.entry(id).and_then(|e| e.host).is_some_and(|known| self.hosts[known].host == host) {
             return;
@@ -467,7 +467,7 @@ impl Slots {
         self.by_host.get(&host_of(address)).map_or(0, |&index| self.hosts[index].memory)
     }
 
-    /// How short memory is for the host with this address.
+    /// Returns the memory pressure on the host with this address.
     pub(crate) fn pressure_of_host(&self, address: IpAddr) -> Pressure {
         // No host has more than all together.
         if Pressure::of(self.memory, self.budget_of_host) == Pressure::Calm {
@@ -476,7 +476,7 @@ impl Slots {
         Pressure::of(self.memory_of_host(address), self.budget_of_host)
     }
 
-    /// How short memory is for the host that this slot is with.
+    /// Returns the memory pressure on this slot's host.
     #[inline]
     pub(crate) fn pressure_beside(&self, id: AssociationId) -> Pressure {
         if self.pressed == 0 {
@@ -524,7 +524,7 @@ impl Slots {
         Some(id)
     }
 
-    /// Whether the association waits in the queue of senders.
+    /// Reports whether the association waits in the queue of senders.
     pub(crate) fn is_ready(&self, id: AssociationId) -> bool {
         self.entry(id).is_some_and(|e| e.ready)
     }

@@ -27,7 +27,7 @@ impl SpentCookies {
         SpentCookies { signed: Spent::new(max, key), others: Spent::new(max, key) }
     }
 
-    /// Whether this one cannot be remembered: it must not make an association.
+    /// Reports whether this one cannot be remembered: it must not make an association.
     pub(super) fn is_full_for(&self, cookie: &Cookie, auth: &AuthConfig, now: Time) -> bool {
         is_signed(cookie, auth) && self.signed.is_full(now)
     }
@@ -37,7 +37,7 @@ impl SpentCookies {
         if is_signed(cookie, auth) { self.signed.spend(cookie, now) } else { self.others.spend(cookie, now) }
     }
 
-    /// Whether it did.
+    /// Reports whether it did.
     pub(super) fn has(&self, cookie: &Cookie) -> bool {
         self.signed.has(cookie) || self.others.has(cookie)
     }
@@ -48,7 +48,7 @@ impl SpentCookies {
     }
 }
 
-/// Whether nobody without a shared key can have sent the cookie back.
+/// Reports whether nobody without a shared key can have sent the cookie back.
 fn is_signed(cookie: &Cookie, auth: &AuthConfig) -> bool {
     auth.required && cookie.key_vectors.as_ref().is_some_and(|vectors| vectors.handshake.is_some())
 }
@@ -64,7 +64,7 @@ impl Spent {
         Spent { names: HashSet::with_hasher(KeyedHash(key)), order: VecDeque::new(), max }
     }
 
-    /// Whether another one would have the oldest forgotten before it expires.
+    /// Reports whether another one would have the oldest forgotten before it expires.
     fn is_full(&self, now: Time) -> bool {
         self.order.len() >= self.max.max(1) && self.order.front().is_some_and(|(expires, _)| *expires >= now)
     }

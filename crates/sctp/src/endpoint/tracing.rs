@@ -34,7 +34,7 @@ impl Endpoint {
         self.record(Some(id), TraceEvent::Begun { local_port, remote_port, local_tag, peer_tag, state });
     }
 
-    /// What an association has noted, and how its state has changed.
+    /// Takes an association's trace, and notes its change of state.
     pub(super) fn take_notes(&mut self, id: AssociationId, from: StateName) {
         let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return };
         let to = association.state_name();

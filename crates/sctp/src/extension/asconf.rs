@@ -45,14 +45,14 @@ pub(crate) struct Pending {
     pub(crate) deadline: Time,
 }
 
-/// What becomes of a change that the peer asked for.
+/// Decision on a change that the peer asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Response<'a> {
     pub(crate) correlation: u32,
     pub(crate) refusal: Option<Cause<'a>>,
 }
 
-/// What an ASCONF's serial number means.
+/// Meaning of an ASCONF's serial number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
     /// It is the next one.
@@ -138,7 +138,7 @@ impl Asconf {
         self.local.push(address);
     }
 
-    /// Whether the host is about to tell that it has moved: then earlier changes mean nothing any more.
+    /// Reports whether the host is about to tell that it has moved: then earlier changes mean nothing any more.
     pub(crate) fn is_about_to_move(&self) -> bool {
         self.waiting.iter().any(|c| matches!(c, AddressChange::MoveTo(_)))
     }
@@ -167,7 +167,7 @@ impl Asconf {
         std::mem::take(&mut self.waiting).into()
     }
 
-    /// Whether the peer may still be asked for such a change.
+    /// Reports whether the peer may still be asked for such a change.
     pub(crate) fn is_understood(&self, change: AddressChange) -> bool {
         match change {
             AddressChange::Add(_) | AddressChange::Remove(_) | AddressChange::MoveTo(_) => {
@@ -177,7 +177,7 @@ impl Asconf {
         }
     }
 
-    /// Whether a change that waits or is out concerns this address.
+    /// Reports whether a change that waits or is out concerns this address.
     pub(crate) fn is_changing(&self, address: IpAddr) -> bool {
         let concerns = |c: &AddressChange| match *c {
             AddressChange::Add(a) | AddressChange::Remove(a) => a == address,
@@ -201,7 +201,7 @@ impl Asconf {
         Some(change)
     }
 
-    /// Whether `serial` may be answered although nothing is out: it was used, or not yet.
+    /// Reports whether `serial` may be answered although nothing is out: it was used, or not yet.
     pub(crate) fn was_never_used(&self, serial: AsconfSerial) -> bool {
         !self.next_serial.is_after(serial)
     }

@@ -118,12 +118,12 @@ fn keyed<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> M {
 }
 
 impl AuthConfig {
-    /// Whether somebody without a key can sign nothing by one of these.
+    /// Reports whether somebody without a key can sign nothing by one of these.
     pub(crate) fn has_shared_key(&self) -> bool {
         self.shared_keys().next().is_some()
     }
 
-    /// Whether these settings and the others have a shared key in common.
+    /// Reports whether these settings and the others have a shared key in common.
     pub(crate) fn shares_key_with(&self, other: &AuthConfig) -> bool {
         self.shared_keys().any(|key| other.shared_keys().any(|others| others == key))
     }
@@ -133,7 +133,7 @@ impl AuthConfig {
     }
 }
 
-/// What one end says about authentication in its INIT or INIT ACK.
+/// Authentication parameters of one end's INIT or INIT ACK.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     nonce: Nonce,
@@ -237,7 +237,7 @@ impl<'a> PeerOffer<'a> {
         self.random.and_then(|raw| raw.get(HEADER_LEN..))
     }
 
-    /// Whether the peer offers authentication, be it wrongly.
+    /// Reports whether the peer offers authentication, be it wrongly.
     pub(crate) fn is_made(&self) -> bool {
         self.fault.is_some() || (self.random.is_some() && self.hmacs.is_some())
     }
@@ -454,18 +454,18 @@ impl Auth {
         self.keys.insert(id, Key { signing, verifying, is_shared, may_sign: true });
     }
 
-    /// Whether a chunk of this type is dropped unless it is authenticated.
+    /// Reports whether a chunk of this type is dropped unless it is authenticated.
     pub(crate) fn requires(&self, chunk_type: ChunkType) -> bool {
         self.required.contains(chunk_type)
     }
 
-    /// Whether that holds for all these types, as far as they can be authenticated.
+    /// Reports whether that holds for all these types, as far as they can be authenticated.
     pub(crate) fn requires_all(&self, mut chunks: ChunkSet) -> bool {
         without_unauthenticable(&mut chunks);
         self.required.contains_all(&chunks)
     }
 
-    /// What a packet's AUTH chunk is to be like.
+    /// Returns the layout of a packet's AUTH chunk.
     pub(crate) fn plan(&self) -> AuthPlan {
         AuthPlan {
             chunks: self.outgoing,
@@ -506,17 +506,17 @@ impl Auth {
         if good { Ok(()) } else { Err(Unverified::Discard) }
     }
 
-    /// Whether an AUTH chunk names a shared key; only [`verify`](Self::verify) says whether it was made with that.
+    /// Reports whether an AUTH chunk names a shared key; only [`verify`](Self::verify) says whether it was made with that.
     pub(crate) fn names_shared_key(&self, raw: &RawChunk<'_>) -> bool {
         matches!(raw.parse(), Ok(wire::Chunk::Auth(auth)) if self.is_shared(auth.shared_key))
     }
 
-    /// Whether we sign with a shared key.
+    /// Reports whether we sign with a shared key.
     pub(crate) fn signs_with_shared_key(&self) -> bool {
         self.is_shared(self.active)
     }
 
-    /// Whether nobody without a shared key can sign anything that is verified.
+    /// Reports whether nobody without a shared key can sign anything that is verified.
     pub(crate) fn has_shared_keys_only(&self) -> bool {
         self.keys.values().all(|key| key.is_shared)
     }
@@ -526,7 +526,7 @@ impl Auth {
         self.vectors.handshake
     }
 
-    /// Whether a command has changed the keys.
+    /// Reports whether a command has changed the keys.
     pub(crate) fn has_other_keys(&self) -> bool {
         self.has_other_keys
     }

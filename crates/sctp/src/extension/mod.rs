@@ -77,18 +77,18 @@ impl Extensions {
         Extensions(self.0 & !(1 << extension as u8))
     }
 
-    /// Whether `extension` is in the set.
+    /// Reports whether `extension` is in the set.
     pub const fn has(self, extension: Extension) -> bool {
         self.0 & (1 << extension as u8) != 0
     }
 
-    /// What is in both sets.
+    /// Returns the intersection of both sets.
     #[must_use]
     pub const fn and(self, other: Extensions) -> Extensions {
         Extensions(self.0 & other.0)
     }
 
-    /// Whether there is none.
+    /// Reports whether there is none.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -117,7 +117,7 @@ impl Extensions {
         self.iter().flat_map(|e| e.chunk_types().iter().map(|t| t.0)).collect()
     }
 
-    /// What a Supported Extensions parameter says.
+    /// Reads a Supported Extensions parameter.
     pub(crate) fn from_chunk_types(types: &[u8]) -> Extensions {
         //= rfc5061#4.2.7-4
         let listed = |e: &Extension| e.chunk_types().first().is_some_and(|t| types.contains(&t.0));
@@ -125,7 +125,7 @@ impl Extensions {
     }
 }
 
-/// What one end says of extensions in its INIT or INIT ACK.
+/// Extensions in one end's INIT or INIT ACK.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     extensions: Extensions,

@@ -17,7 +17,7 @@ use crate::tx::Seq;
 /// Requests that may wait to be made.
 pub(crate) const MAX_WAITING: usize = 16;
 
-/// How often the peer may ask to reset the association without any more of our data being acknowledged.
+/// Limit on the peer's requests to reset the association without further acknowledgement of our data.
 const MAX_STALLED: u32 = 8;
 
 /// Answers kept.
@@ -69,7 +69,7 @@ pub enum StreamDirection {
     Incoming,
 }
 
-/// How a request of ours to change streams ended; what the peer asked for is reported only when it is done.
+/// Outcome of our request to change streams. A request of the peer is reported only when it is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReconfigOutcome {
     /// It is done.
@@ -94,13 +94,13 @@ impl ReconfigOutcome {
         }
     }
 
-    /// Whether both ends now have what was wished for.
+    /// Reports whether both ends now have what was wished for.
     pub const fn is_success(self) -> bool {
         matches!(self, ReconfigOutcome::Done | ReconfigOutcome::NothingToDo)
     }
 }
 
-/// What is asked of the peer.
+/// A request to the peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
     /// `answers` is the peer's own request that led to it.
@@ -143,7 +143,7 @@ impl Wish {
         }
     }
 
-    /// Whether the peer must ask something of us, or stop sending, before it can answer: two such requests that cross
+    /// Reports whether the peer must ask something of us, or stop sending, before it can answer: two such requests that cross
     /// would wait for each other.
     fn needs_peer(&self) -> bool {
         matches!(self, Wish::ResetIncoming { .. } | Wish::ResetAssociation | Wish::AddIncoming { .. })
@@ -172,7 +172,7 @@ pub(crate) struct Current {
     pub(crate) pending: Option<Pending>,
 }
 
-/// What was answered to a request of the peer.
+/// The answer to a request of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// With this result; after an SSN/TSN reset also with our next TSN and the peer's.
@@ -183,7 +183,7 @@ pub(crate) enum Answer {
     Open,
 }
 
-/// What a request's number means.
+/// Meaning of a request's sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
     /// It is the next one.
@@ -211,7 +211,7 @@ pub(crate) struct Reconfig {
     pub(crate) put_off: Option<(RequestSn, Streams)>,
     /// When the driver last wished for a reset of the association.
     pub(crate) association_reset_at: Option<Time>,
-    /// How far our data was acknowledged when the peer last asked to reset the association, and how often it has asked since
+    /// Our cumulative TSN acknowledged when the peer last asked to reset the association, and the number of its requests since
     /// then without that having moved.
     stalled: (Seq, u32),
     /// Until when nothing new is sent, for the peer wants to reset the association.
@@ -247,7 +247,7 @@ impl Reconfig {
         }
     }
 
-    /// How many more wishes may wait.
+    /// Returns the number of further requests that may wait.
     pub(crate) fn room(&self) -> usize {
         MAX_WAITING - self.waiting.len().min(MAX_WAITING)
     }
@@ -302,7 +302,7 @@ impl Reconfig {
         self.current.as_mut().and_then(|c| c.pending.as_mut())
     }
 
-    /// Whether our request to reset the association is out.
+    /// Reports whether our request to reset the association is out.
     pub(crate) fn asks_for_association_reset(&self) -> bool {
         self.current.as_ref().is_some_and(|c| c.wish == Wish::ResetAssociation && c.pending.is_some())
     }
@@ -322,7 +322,7 @@ impl Reconfig {
         self.current.take().map(|c| c.wish)
     }
 
-    /// Whether our request for incoming streams had this number.
+    /// Reports whether our request for incoming streams had this number.
     pub(crate) fn asked_for_incoming(&self, request: RequestSn) -> bool {
         self.incoming_asked == Some(request)
     }
@@ -353,7 +353,7 @@ impl Reconfig {
         self.answers.push_back((request, answer));
     }
 
-    /// Whether a request of ours that waits or is out answers this one of the peer: `Some(true)` if it is out.
+    /// Reports whether a request of ours that waits or is out answers this one of the peer: `Some(true)` if it is out.
     pub(crate) fn is_answering(&self, request: RequestSn) -> Option<bool> {
         if self.current.as_ref().is_some_and(|c| c.wish.answers() == Some(request)) {
             return Some(self.pending().is_some());
@@ -361,18 +361,18 @@ impl Reconfig {
         self.waiting.iter().any(|w| w.answers() == Some(request)).then_some(false)
     }
 
-    /// Whether something of ours is in the way of what the peer asks for, and might wait for it in turn.
+    /// Reports whether something of ours is in the way of what the peer asks for, and might wait for it in turn.
     pub(crate) fn crosses(&self) -> bool {
         let ours = self.current.as_ref().map(|c| &c.wish).into_iter().chain(&self.waiting);
         self.room() == 0 || ours.into_iter().any(Wish::needs_peer)
     }
 
-    /// Whether a wish is in hand or waits.
+    /// Reports whether a wish is in hand or waits.
     pub(crate) fn is_busy(&self) -> bool {
         self.current.is_some() || !self.waiting.is_empty()
     }
 
-    /// Whether the wish in hand resets all these outgoing streams.
+    /// Reports whether the wish in hand resets all these outgoing streams.
     pub(crate) fn resets(&self, streams: &[StreamId]) -> bool {
         match self.current.as_ref().map(|c| &c.wish) {
             Some(Wish::ResetOutgoing { streams: ours, .. }) => {

@@ -21,12 +21,12 @@ const GRACE: u32 = 8;
 /// The shortest pause of [`SendBufferCadence::Every`]; what is shorter counts as this.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
-/// How a send buffer is advertised.
+/// Settings of the advertisement of a send buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendBufferConfig {
-    /// What is said.
+    /// The form of the advertisement.
     pub form: SendBufferForm,
-    /// How often it is said.
+    /// The interval of the advertisement.
     pub cadence: SendBufferCadence,
     /// The occupancy is rounded up to a multiple of this, 1 to 100 points: 10 tells tens only. Not for
     /// [`SendBufferForm::SeedTenths`].
@@ -36,7 +36,7 @@ pub struct SendBufferConfig {
     pub chunk_type: ChunkType,
 }
 
-/// What is said of a send buffer.
+/// The form in which a send buffer is advertised.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SendBufferForm {
     /// Occupancy in percent of the send buffer: 4 octets.
@@ -47,7 +47,7 @@ pub enum SendBufferForm {
     SeedTenths,
 }
 
-/// How often a send buffer is advertised: in packets with DATA only, but for [`Every`](SendBufferCadence::Every).
+/// The interval between advertisements of a send buffer: in packets with DATA only, except for [`Every`](SendBufferCadence::Every).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SendBufferCadence {
     /// In every packet.
@@ -103,16 +103,16 @@ impl SendBufferConfig {
     }
 }
 
-/// What the peer has said of its send buffer.
+/// The peer's advertisement of its send buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerSendBuffer {
-    /// How full it is, 0 to 100 percent; or 0 to 10 tenths, if that is what the peer sends.
+    /// Occupancy, 0 to 100 percent; or 0 to 10 tenths, if the peer sends tenths.
     pub occupancy: u8,
     /// Bytes that wait for their first transmission, if the peer says so.
     pub backlog: Option<u32>,
 }
 
-/// What is known of our send buffer when a packet is filled.
+/// State of our send buffer when a packet is filled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fill {
     /// Bytes never sent yet.
@@ -203,12 +203,12 @@ impl Advertiser {
         }
     }
 
-    /// Whether a packet without DATA is due.
+    /// Reports whether a packet without DATA is due.
     pub(crate) fn is_alone_due(&self) -> bool {
         self.alone == Alone::Due
     }
 
-    /// Whether the next packet with DATA is to have the chunk.
+    /// Reports whether the next packet with DATA is to have the chunk.
     pub(crate) fn is_due(&self, fill: &Fill, now: Time) -> bool {
         let Some((occupancy, at)) = self.last else { return true };
         match self.config.cadence {
@@ -253,7 +253,7 @@ fn percent(fill: &Fill, precision: u8) -> u8 {
     u8::try_from(percent.next_multiple_of(precision).min(100)).unwrap_or(100)
 }
 
-/// What cannot leave now, in tenths of the buffer used. The patch counted what the kernel keeps beside user data, some 36 %:
+/// Bytes that cannot leave now, in tenths of the buffer used. The patch counted the kernel's bookkeeping beside user data, some 36 %:
 /// so its figures never exceeded 7.
 fn tenths(fill: &Fill) -> u8 {
     let user_bytes = fill.queued + fill.outstanding;

@@ -1,57 +1,58 @@
-//! Whether what a path carries takes much longer than it would by another path.
+//! Detection of a path that delivers much later than another would.
 //!
-//! A link that becomes slow loses nothing and is never silent: the queue in front of it grows, and what is sent is acknowledged ever
-//! later. But a long queue alone is no reason to leave: whoever sends without end fills the queue of any link, and would fill the
-//! other one's next. So it counts only where the queue is not our own doing (little is in flight), or where the path
-//! delivers a small part of what it once did. Decides nothing: begin at [`DelayMeter::on_acks`], then
-//! [`DelayMeter::time_to_deliver`] and, of a path that carries nothing now, [`DelayMeter::time_elsewhere`].
+//! A link that becomes slow loses nothing and is never silent: the queue in front of it grows, and
+//! acknowledgements come ever later. But a long queue alone is no reason to leave: a sender with unlimited
+//! data fills the queue of any link, and would fill the other one's next. So delay counts only if the queue
+//! is not our own doing (little is in flight), or if the path delivers a small fraction of its former rate.
+//! This module only measures: start at [`DelayMeter::on_acks`], then [`DelayMeter::time_to_deliver`] and, for
+//! an idle path, [`DelayMeter::time_elsewhere`].
 
 use std::time::Duration;
 
 use base::Time;
 
-/// How long deliveries are counted for a rate.
+/// Duration of one rate measurement.
 const COUNT: Duration = Duration::from_millis(250);
 
-/// A path whose rate is this part of its best, or less, has become slow.
+/// Divisor of the best rate at or below which a path counts as slow.
 const PART: u32 = 8;
 
-/// By how much of itself the best rate falls with each count: by half in eleven seconds of sending.
+/// Divisor of the best rate by which it decays with each measurement: by half in eleven seconds of sending.
 const BEST_FADES: u32 = 64;
 
-/// Bytes in flight that fill nobody's queue: a first window (RFC 6928).
+/// Bytes in flight that fill no queue: an initial window (RFC 6928).
 const FIRST_WINDOW: usize = 14_600;
 
-/// How long the rate of a path counts that carries nothing any more.
+/// Lifetime of the rate of a path that has become idle.
 const KNOWN: Duration = Duration::from_secs(60);
 
-/// Counts what one path delivers while it is in use, and how fast.
+/// Measures deliveries of one path while it is in use, and their rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DelayMeter {
-    /// When the count began, never if the next acknowledgement begins it, and the bytes since.
+    /// Start of the measurement, `NEVER` until the next acknowledgement, and the bytes since.
     since: Time,
     delivered: u32,
-    /// Bytes a second of the last whole count, and of the best.
+    /// Bytes per second of the last complete measurement, and of the best.
     rate: u32,
     best: u32,
-    /// Since when it takes too long; never, if it does not.
+    /// Time since which delivery takes too long; `NEVER` if it does not.
     late_since: Time,
 }
 
 impl DelayMeter {
-    /// A path that has carried nothing yet.
+    /// Creates the meter of a path that has carried nothing yet.
     pub(crate) fn new() -> DelayMeter {
         DelayMeter { since: Time::NEVER, delivered: 0, rate: 0, best: 0, late_since: Time::NEVER }
     }
 
-    /// The path begins to carry data. Its best rate stays known.
+    /// Restarts when the path begins to carry data. Its best rate is kept.
     pub(crate) fn begin(&mut self) {
         *self = DelayMeter { best: self.best, ..DelayMeter::new() };
     }
 
-    /// So many bytes were acknowledged, and so many are left in flight.
+    /// Counts acknowledged bytes, with `flight` bytes left in flight.
     pub(crate) fn on_acks(&mut self, bytes: usize, flight: usize, now: Time) {
-        // The program, and not the path, had no more.
+        // The program had no more data; the path was not the limit.
         if flight == 0 {
             (self.since, self.delivered, self.rate) = (Time::NEVER, 0, 0);
             return;
@@ -70,14 +71,15 @@ impl DelayMeter {
         }
     }
 
-    /// How long `flight` bytes take on this path, whose last acknowledged packet took `age`. That packet may have waited in a queue
-    /// that is gone; and a short pause of what is delivered makes no delay.
+    /// The time that `flight` bytes need on this path, whose last acknowledged packet took `age`. The smaller
+    /// estimate counts: the packet may have waited in a queue that is gone, and a short pause in deliveries
+    /// is no delay.
     pub(crate) fn time_to_deliver(&self, flight: usize, age: Duration) -> Duration {
         if self.rate == 0 { age } else { age.min(drain(flight, self.rate)) }
     }
 
-    /// How long `flight` bytes would take on this path, which is idle and has that round trip: in slow start, and at the rate that it
-    /// had when it was left, if that is not long ago.
+    /// The time that `flight` bytes would need on this path, which is idle and has this round trip: that of
+    /// slow start, or at the rate it had when it was left, if that is recent.
     pub(crate) fn time_elsewhere(&self, flight: usize, srtt: Duration, now: Time) -> Duration {
         let windows = u32::try_from(flight / FIRST_WINDOW + 1).unwrap_or(u32::MAX);
         let slow_start = srtt * (windows.ilog2() + 1);
@@ -85,12 +87,12 @@ impl DelayMeter {
         if is_known { slow_start.max(drain(flight, self.rate)) } else { slow_start }
     }
 
-    /// Whether so long a delay is not the doing of what is in flight.
+    /// Returns whether a long delay cannot be caused by the data in flight.
     pub(crate) fn may_be_slow(&self, flight: usize) -> bool {
         flight <= FIRST_WINDOW || (self.rate > 0 && self.rate <= self.best / PART)
     }
 
-    /// It takes too long, or does not; returns since when it has, before now.
+    /// Records whether delivery takes too long; returns the time since which it has, if before now.
     pub(crate) fn note(&mut self, is_late: bool, now: Time) -> Option<Time> {
         let before = std::mem::replace(&mut self.late_since, Time::NEVER);
         if is_late {
@@ -100,7 +102,7 @@ impl DelayMeter {
     }
 }
 
-/// `rate` is in bytes a second, more than 0.
+/// `rate` is in bytes per second, greater than 0.
 fn drain(flight: usize, rate: u32) -> Duration {
     Duration::from_micros((flight as u64).saturating_mul(1_000_000) / u64::from(rate.max(1)))
 }
@@ -111,7 +113,7 @@ mod tests {
 
     const MS: fn(u64) -> Time = Time::from_millis;
 
-    /// Delivers so many bytes each 10 ms, with so many in flight.
+    /// Delivers `bytes` every 10 ms, with `flight` bytes in flight.
     fn run(meter: &mut DelayMeter, from_ms: u64, to_ms: u64, bytes: usize, flight: usize) {
         (from_ms / 10..to_ms / 10).for_each(|n| meter.on_acks(bytes, flight, MS(n * 10)));
     }

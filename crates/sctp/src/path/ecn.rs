@@ -1,4 +1,4 @@
-//! Whether packets that are ECN-capable get through a path.
+//! Detection of whether ECN-capable packets pass a path.
 //!
 //! Begin at [`PathEcn::on_sent`].
 
@@ -10,16 +10,16 @@ pub(crate) enum PathEcn {
     /// Nothing was sent as ECT(0).
     #[default]
     Unused,
-    /// Something was, and is not acknowledged yet.
+    /// Something was sent, and is not acknowledged yet.
     Tried,
-    /// It was acknowledged.
+    /// ECT(0) data was acknowledged.
     Works,
     /// T3 expired before anything was acknowledged: the path is used without ECN.
     Off,
 }
 
 impl PathEcn {
-    /// New data leaves: its codepoint.
+    /// Returns the codepoint for new data.
     pub(crate) fn on_sent(&mut self) -> Ecn {
         match self {
             PathEcn::Unused => *self = PathEcn::Tried,
@@ -29,14 +29,14 @@ impl PathEcn {
         Ecn::Ect0
     }
 
-    /// Data was acknowledged.
+    /// Records that data was acknowledged.
     pub(crate) fn on_acknowledged(&mut self) {
         if *self == PathEcn::Tried {
             *self = PathEcn::Works;
         }
     }
 
-    /// T3 expired.
+    /// Handles expiry of T3.
     pub(crate) fn on_timeout(&mut self) {
         if *self == PathEcn::Tried {
             *self = PathEcn::Off;

@@ -1,11 +1,12 @@
-//! Whether a path loses so much of the data it carries that it had better carry none.
+//! Detection of a path that loses too much data to carry any.
 //!
-//! A leaky bucket of chunks: what is lost fills it, what is delivered empties it, and at the share that is still allowed
-//! ([`Timing::loss_max`](crate::Timing::loss_max)) it stays as it is. A share counted over a number of chunks would have to choose
-//! between many chunks, which a path with a small window needs long for, and few, of which chance takes too many. What one event adds
-//! is bounded: a queue that overflows loses much at once, and the window answers that. Losses are a new event if what was lost was
-//! sent after the last one was noticed, as in RFC 9260 section 7.2.4. Knows no chunks, and decides nothing: begin at
-//! [`LossMeter::on_acks`], then [`LossMeter::take_verdict`].
+//! A leaky bucket of chunks: losses fill it, deliveries empty it, and at the permitted loss rate
+//! ([`Timing::loss_max`](crate::Timing::loss_max)) its level is stable. A rate over a fixed number of chunks
+//! would be slow with a large number on a path with a small window, and too noisy with a small one. One event
+//! adds only a bounded amount: a queue that overflows loses much at once, and the window reacts to that.
+//! Losses are a new event if the lost chunks were sent after the last event was noticed, as in RFC 9260
+//! section 7.2.4. The meter knows no chunks and decides nothing: start at [`LossMeter::on_acks`], then
+//! [`LossMeter::take_verdict`].
 
 use std::time::Duration;
 
@@ -13,50 +14,50 @@ use base::Time;
 
 use crate::tx::{Losses, PathAcks};
 
-/// Losses beyond what is allowed that fill the bucket.
+/// Losses beyond the permitted rate that fill the bucket.
 const LOSSES_FULL: i32 = 30;
 
-/// Events that it takes at least to fill it: a first window that overflows a long queue makes three.
+/// Minimum number of events that fill it: an initial window that overflows a long queue causes three.
 const EVENTS_LEAST: i32 = 6;
 
-/// What a chunk counts for, in percent.
+/// Weight of a chunk, in percent.
 const WHOLE: i32 = 100;
 
 /// The fill of the whole bucket.
 const FULL: i32 = LOSSES_FULL * WHOLE;
 
-/// How long it counts that a path was found to lose too much.
+/// Lifetime of a verdict.
 const VERDICT_HOLDS: Duration = Duration::from_secs(60);
 
-/// Counts what becomes of the chunks that one path carries.
+/// Measures the losses of one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LossMeter {
     /// 0 to [`FULL`], at the end of the last round trip.
     level: i32,
-    /// What this round trip would add.
+    /// The amount that this round trip would add.
     round: i32,
-    /// When the last event was noticed, and what it has added until now.
+    /// Time at which the last event was noticed, and the amount it has added so far.
     noticed_at: Time,
     added: i32,
-    /// Chunks lost, and chunks in all, since the bucket was last empty.
+    /// Lost chunks, and all chunks, since the bucket was last empty.
     lost: u32,
     chunks: u32,
-    /// When the path was last found to lose too much, and how many of a hundred chunks; none if it never was.
+    /// Time of the last verdict of too much loss, and its loss rate in percent; 0 if there was none.
     found_at: Time,
     found_percent: u8,
 }
 
 impl LossMeter {
-    /// The path is about to carry data, after others: what it lost before was long ago.
+    /// Restarts when the path begins to carry data after others: its old losses no longer matter.
     pub(crate) fn begin(&mut self) {
         let LossMeter { found_at, found_percent, .. } = *self;
         *self = LossMeter { found_at, found_percent, ..LossMeter::default() };
     }
 
-    /// What a SACK said of the path; `allowed` is the share of losses that is, in percent.
+    /// Processes a SACK; `allowed` is the permitted loss rate in percent.
     pub(crate) fn on_acks(&mut self, acks: &PathAcks, allowed: u8, now: Time) {
         self.add(&acks.lost, acks.chunks, allowed, now);
-        // What was given up too early is lost no more.
+        // Chunks given up too early were not lost.
         let needless = count(acks.spurious).min(self.lost);
         self.lost -= needless;
         self.round = self.round.saturating_sub(signed(needless).saturating_mul(WHOLE));
@@ -65,7 +66,7 @@ impl LossMeter {
         }
     }
 
-    /// Chunks were found lost between two SACKs.
+    /// Counts chunks found lost between two SACKs.
     pub(crate) fn on_lost(&mut self, lost: &Losses, allowed: u8, now: Time) {
         self.add(lost, 0, allowed, now);
     }
@@ -91,7 +92,7 @@ impl LossMeter {
         }
     }
 
-    /// Whether the path has been found to lose too much; what was counted is forgotten then.
+    /// Returns whether the path loses too much, and resets the counts if so.
     pub(crate) fn take_verdict(&mut self, now: Time) -> bool {
         if self.level < FULL {
             return false;
@@ -102,13 +103,13 @@ impl LossMeter {
         true
     }
 
-    /// The share of chunks that were lost when that was last found to be too much, in percent, unless that is long ago.
+    /// The loss rate in percent at the last verdict, unless it has expired.
     pub(crate) fn known_percent(&self, now: Time) -> Option<u64> {
         let is_known = self.found_percent > 0 && now - self.found_at < VERDICT_HOLDS;
         is_known.then_some(self.found_percent.into())
     }
 
-    /// As if so many of a hundred chunks had been found too many then.
+    /// Sets a verdict with this loss rate, for tests.
     #[cfg(test)]
     pub(super) fn set_verdict(&mut self, at: Time, percent: u8) {
         (self.found_at, self.found_percent) = (at, percent);
@@ -130,14 +131,14 @@ mod tests {
     const ALLOWED: u8 = 5;
     const MS: fn(u64) -> Time = Time::from_millis;
 
-    /// A round trip in which so many chunks were lost and delivered, after the losses before were noticed.
+    /// A round trip with these lost and delivered chunks, after the losses before were noticed.
     fn round(meter: &mut LossMeter, at_ms: u64, lost: usize, delivered: usize) {
         let losses = Losses { chunks: lost, newest: MS(at_ms), ..Losses::default() };
         let acks = PathAcks { lost: losses, chunks: delivered, round_over: true, ..PathAcks::default() };
         meter.on_acks(&acks, ALLOWED, MS(at_ms));
     }
 
-    /// When a path that loses one of so many chunks is found to lose too much, in chunks.
+    /// The number of chunks after which a path that loses one of `one_of` gets a verdict.
     fn found_after(one_of: usize) -> Option<usize> {
         let mut meter = LossMeter::default();
         let found = (1..10_000).find(|&n| {

@@ -1,7 +1,7 @@
-//! One way to the peer: its state, RTO, congestion window and heartbeats; and the set of all ways.
+//! One path to the peer: its state, RTO, congestion window and heartbeats; and the set of all paths.
 //!
-//! Never sends. Invariants: an unconfirmed path carries no data; `errors` is zero on an active path that has just
-//! been heard. Begin at [`Path`], then [`Paths::choose`].
+//! This module never sends. Invariants: an unconfirmed path carries no data; `errors` is zero on an active
+//! path that has just been heard. Start at [`Path`], then [`Paths::choose`].
 
 mod congestion;
 mod delays;
@@ -40,11 +40,11 @@ use rto::Rto;
 use vouching::Vouching;
 use watch::Watch;
 
-/// How long a NAT remembers a UDP mapping at least, and a little less: RFC 4787 section 4.3, REQ-5, asks for two minutes, but half a minute
-/// is not rare.
+/// Lower bound of a NAT's lifetime of UDP mappings, with a margin: RFC 4787 section 4.3, REQ-5, requires two
+/// minutes, but half a minute is not rare.
 const NAT_MEMORY: Duration = Duration::from_secs(25);
 
-/// The place of a path in its association.
+/// The index of a path in its association.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct PathIndex(pub(crate) usize);
 
@@ -58,44 +58,44 @@ pub(crate) struct Transition {
 /// A heartbeat that was sent and not yet answered.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
-    /// Of the first one. Those sent again before its time count on from it.
+    /// Nonce of the first one. Early retransmissions count on from it.
     nonce: u64,
-    /// When the last one left.
+    /// Time at which the last one was sent.
     sent_at: Time,
     deadline: Time,
-    /// How often it was sent again.
+    /// Number of retransmissions.
     repeats: u8,
-    /// It is to be sent again.
+    /// Set if a retransmission is due.
     is_due_again: bool,
 }
 
-/// How often a HEARTBEAT may be sent again before its time.
+/// Maximum number of early retransmissions of a HEARTBEAT.
 const REPEATS_MAX: u8 = 2;
 
-/// A path that has been silent while data was in flight on it, and another one was asked why.
+/// The doubt about a path that is silent with data in flight, while another one is asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doubt {
-    /// The chunk that another path carries now.
+    /// The chunk that was repeated on another path.
     pub(crate) seq: Seq,
-    /// Until when an answer on the doubted path is waited for.
+    /// End of the wait for an answer on the doubted path.
     pub(crate) judge_at: Time,
-    /// The peer has that chunk.
+    /// Set if the peer has that chunk.
     pub(crate) is_received: bool,
 }
 
-/// Whether packets come by a path that counts as failed.
+/// Signs of recovery of a path that counts as failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Returned {
     No,
-    /// They do again.
+    /// Packets arrive again.
     Heard,
-    /// It was asked since.
+    /// The path was probed since.
     Asked,
-    /// It was asked, and did not answer: it may lead one way only.
+    /// The path was probed without an answer: it may work in one direction only.
     AskedInVain,
 }
 
-/// What a path counts.
+/// Counters of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PathCounters {
     pub(crate) packets_sent: u64,
@@ -113,17 +113,17 @@ pub(crate) struct Path {
     pub(crate) route: Route,
     state: PathState,
     confirmed: bool,
-    /// One of its addresses has left the association; it only keeps its place.
+    /// One of its addresses has left the association; the path only keeps its index.
     retired: bool,
     //= rfc9260#7.3-2
     pub(crate) pmtu: Pmtu,
     pub(crate) ecn: PathEcn,
-    /// Marks of chunks before this one are no news: the window was reduced after they were sent.
+    /// Marks on chunks before this one are old: the window was reduced after they were sent.
     pub(crate) reduced_until: Seq,
     pub(crate) rebinding: Rebinding,
     pub(crate) vouching: Vouching,
     options: PathOptions,
-    /// Bytes of new data by weight: where the path stands beside the others.
+    /// Weighted bytes of new data: the path's position relative to the others.
     pub(crate) turn: u64,
     //= rfc9260#8.2-1
     errors: u8,
@@ -132,26 +132,26 @@ pub(crate) struct Path {
     pub(crate) sending: Sending,
     pub(crate) losses: LossMeter,
     pub(crate) delays: DelayMeter,
-    /// When T3-rtx expires.
+    /// Expiry of T3-rtx.
     pub(crate) t3: Option<Time>,
     pub(crate) doubt: Option<Doubt>,
-    /// Timers that wait for answers were put off, and no answer has come.
+    /// Set if timers that await answers were put off, and no answer has come.
     is_put_off: bool,
-    /// It works again after a failure, and is watched before it, being the primary path, is used again.
+    /// Watches a recovered path before it is used again as the primary path.
     watch: Watch,
     probe: Option<Probe>,
     next_heartbeat: Time,
     last_data: Time,
-    /// When a packet last came by this path.
+    /// Time at which a packet last arrived on this path.
     heard: Time,
     returned: Returned,
-    /// Chunks from this one on give the next round-trip sample: one sample a round trip (rule C4).
+    /// First chunk of the next round-trip sample: one sample per round trip (rule C4).
     rtt_from: Seq,
     pub(crate) counters: PathCounters,
 }
 
 impl Probe {
-    /// It is sent again, now: the nonce. That puts off nothing.
+    /// Records a retransmission and returns its nonce. The deadline stays.
     fn repeat(&mut self, now: Time) -> u64 {
         self.is_due_again = false;
         self.repeats = self.repeats.saturating_add(1);
@@ -163,13 +163,13 @@ impl Probe {
         self.nonce.wrapping_add(self.repeats.into())
     }
 
-    /// Whether one of those that were sent had this nonce.
+    /// Returns whether one of those sent had this nonce.
     fn has(&self, nonce: u64) -> bool {
         nonce.wrapping_sub(self.nonce) <= self.repeats.into()
     }
 }
 
-/// Bytes below SCTP in each packet: IP header, and UDP header where there is one.
+/// Bytes below SCTP in each packet: IP header, and UDP header if any.
 //= rfc6951#5.6-1
 fn overhead(route: &Route) -> u16 {
     let ip = if route.remote.is_ipv4() { 20 } else { 40 };
@@ -180,7 +180,8 @@ fn overhead(route: &Route) -> u16 {
 }
 
 impl Path {
-    /// A path that has yet to be proven. Each pair of addresses has its own, so that another source address begins anew.
+    /// Creates an unconfirmed path. Each pair of addresses has its own, so another source address starts
+    /// anew.
     //= rfc9260#7.2.5.2-1
     pub(crate) fn new(route: Route, config: &AssociationConfig, now: Time) -> Path {
         let pmtu = Pmtu::new(route.remote, config.mtu, now);
@@ -222,7 +223,7 @@ impl Path {
         self.state
     }
 
-    /// Whether the peer has proved to be at the other end.
+    /// Returns whether the peer has proved to be at the other end.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.confirmed
     }
@@ -235,12 +236,12 @@ impl Path {
         self.rto.rto()
     }
 
-    /// The RTO as it was before any timeout.
+    /// The RTO without back-off.
     pub(crate) fn rto_without_back_off(&self, timing: &Timing) -> Duration {
         self.rto.without_back_off(timing)
     }
 
-    /// Its part of new data beside those of other paths.
+    /// The path's weight in the distribution of new data.
     pub(crate) fn weight(&self) -> u16 {
         self.options.weight.map_or(1, NonZeroU16::get)
     }
@@ -249,41 +250,41 @@ impl Path {
         self.rto.srtt()
     }
 
-    /// Bytes of SCTP packet that fit into one IP packet, a multiple of four.
+    /// Length of an SCTP packet that fits into one IP packet, a multiple of four.
     //= rfc8899#3-1
     pub(crate) fn packet_size(&self) -> usize {
         self.packet_in(self.pmtu.current())
     }
 
-    /// Bytes of SCTP packet in an IP packet of at most `mtu` bytes, a multiple of four.
+    /// Length of an SCTP packet in an IP packet of at most `mtu` bytes, a multiple of four.
     pub(crate) fn packet_in(&self, mtu: u16) -> usize {
         usize::from(mtu.saturating_sub(overhead(&self.route)) & !3)
     }
 
-    /// Whether sizes are probed: not on a path that has yet to be proven, or has failed.
+    /// Returns whether sizes are probed: only on a confirmed path that has not failed.
     fn may_probe_size(&self) -> bool {
         self.confirmed && self.state != PathState::Inactive
     }
 
-    /// A probe of the path's MTU that is due.
+    /// Returns the MTU probe that is due.
     #[inline]
     pub(crate) fn poll_size_probe(&mut self, now: Time, random: &mut Random) -> Option<SizeProbe> {
         if now < self.pmtu.next_timeout() || !self.may_probe_size() {
             return None;
         }
-        // Not the RTO that timeouts have doubled: the size may be why they expired.
+        // Not the backed-off RTO: the size may be why the timeouts expired.
         let rto = self.srtt().map_or(self.rto.rto(), |srtt| self.rto.rto().min(srtt * 4));
         self.pmtu.poll(now, rto, random)
     }
 
-    /// The handshake proved this path.
+    /// Confirms the path by the handshake.
     pub(crate) fn confirm(&mut self, now: Time, timing: &Timing, random: &mut Random) {
         self.confirmed = true;
         self.state = PathState::Active;
         self.schedule_heartbeat(now, timing, random);
     }
 
-    /// The peer acknowledged data, or answered a heartbeat, on this path (RFC 9260 section 8.1 and 8.2).
+    /// Handles acknowledged data or an answered heartbeat on this path (RFC 9260 sections 8.1 and 8.2).
     //= rfc9260#8.3-9
     //= rfc7829#3.2-14
     //= rfc9260#8.3-9
@@ -304,8 +305,9 @@ impl Path {
         (from != self.state).then_some(Transition { from, to: self.state })
     }
 
-    /// A packet came by this path. If the path counts as failed, it may work again: it is asked at once, and not when the heartbeat
-    /// that was put off longer and longer is due. `asks`: heartbeats may be sent in this state of the association.
+    /// Handles a packet that arrived on this path. A failed path may have recovered, so it is probed at once
+    /// rather than at the next backed-off heartbeat. `asks`: heartbeats may be sent in this state of the
+    /// association.
     #[inline]
     pub(crate) fn on_packet(&mut self, now: Time, asks: bool, timing: &Timing) {
         let before = std::mem::replace(&mut self.heard, now);
@@ -314,8 +316,9 @@ impl Path {
         }
     }
 
-    /// Two questions are asked at once. One that answers neither may lead one way only: from then on it is asked at its own pace, but for
-    /// packets that come after a silence, which may mean that it has come back.
+    /// Probes a failed path twice at once. If it answers neither, it may work in one direction only: from
+    /// then on it is probed at the regular pace, except for packets after a silence, which may mean that it
+    /// has recovered.
     #[cold]
     fn on_packet_while_failed(&mut self, silence: Duration, now: Time, timing: &Timing) {
         if self.options.heartbeats == Heartbeats::Off {
@@ -327,7 +330,8 @@ impl Path {
             }
             return;
         }
-        // After a silence the path has just come back: the question that is out may have been lost a moment before.
+        // After a silence the path has just recovered: the outstanding probe may have been lost a moment
+        // before.
         let usual = self.rto_without_back_off(timing);
         let patience = if silence >= usual { Duration::ZERO } else { usual };
         let is_asked = self.ask_again_after(patience, now);
@@ -339,17 +343,18 @@ impl Path {
         };
     }
 
-    /// When a packet last came by this path.
+    /// Time at which a packet last arrived on this path.
     pub(crate) fn heard(&self) -> Time {
         self.heard
     }
 
-    /// Whether the path counts as failed, but may have just come back: packets come by it, and it has had no time yet to answer.
+    /// Returns whether the path counts as failed but may have just recovered: packets arrive, and it had no
+    /// time to answer yet.
     pub(crate) fn may_have_returned(&self) -> bool {
         matches!(self.returned, Returned::Heard | Returned::Asked)
     }
 
-    /// It works again after a failure: it is watched before it is trusted, and asked more often meanwhile.
+    /// Starts watching the path after a recovery, with more frequent probes, before it is trusted.
     fn on_recovery(&mut self, now: Time, timing: &Timing) {
         self.pmtu.on_return(now);
         self.watch.begin(now, timing.primary_return);
@@ -358,17 +363,17 @@ impl Path {
         }
     }
 
-    /// Whether it has failed, and works again, but not for long enough.
+    /// Returns whether the path has recovered too recently to be trusted.
     pub(crate) fn is_watched(&self) -> bool {
         self.watch.is_on()
     }
 
-    /// When its watch ends, if that is known.
+    /// End of the watch, if known.
     fn watched_until(&self) -> Time {
         self.watch.ends_at(self.options.heartbeats != Heartbeats::Off)
     }
 
-    /// Whether the time for which it is watched is over, if it was.
+    /// Ends the watch if its time has come; returns whether it did.
     pub(crate) fn ends_watch(&mut self, now: Time) -> bool {
         let is_over = self.watched_until() <= now;
         if is_over {
@@ -377,20 +382,20 @@ impl Path {
         is_over
     }
 
-    /// When a doubt becomes a failure.
+    /// Time at which a doubt becomes a failure.
     #[inline]
     pub(crate) fn doubted_until(&self) -> Time {
         self.doubt.filter(|doubt| doubt.is_received).map_or(Time::NEVER, |doubt| doubt.judge_at)
     }
 
-    /// The path was heard: its silence was not its own fault, or is over.
+    /// Ends the doubt: the path was heard, or the silence was not its fault.
     fn end_doubt(&mut self) {
         if self.doubt.take().is_some() {
             self.sending.on_probe_answered();
         }
     }
 
-    /// The path carries nothing from now on.
+    /// Takes the path out of use for good.
     fn retire(&mut self) {
         self.retired = true;
         self.confirmed = false;
@@ -404,7 +409,7 @@ impl Path {
         self.next_heartbeat = Time::NEVER;
     }
 
-    /// A timeout on this path (RFC 9260 section 8.2, RFC 7829 section 3).
+    /// Counts a timeout on this path (RFC 9260 section 8.2, RFC 7829 section 3).
     pub(crate) fn on_error(&mut self, timing: &Timing) -> Option<Transition> {
         self.errors = self.errors.saturating_add(1);
         self.end_doubt();
@@ -423,7 +428,7 @@ impl Path {
         (from != self.state).then_some(Transition { from, to: self.state })
     }
 
-    /// It works, but loses so much, or takes so long, that another path had better carry the data.
+    /// Marks a working path as potentially failed because it loses too much or takes too long.
     pub(crate) fn on_poor(&mut self) -> Option<Transition> {
         self.errors = self.errors.saturating_add(1);
         self.end_doubt();
@@ -432,7 +437,7 @@ impl Path {
         (from != self.state).then_some(Transition { from, to: self.state })
     }
 
-    /// Whether, being the primary path, it has to be left (RFC 7829 section 5).
+    /// Returns whether this path must lose its role as primary path (RFC 7829 section 5).
     //= rfc7829#5-3 5-4
     fn exceeds_switchover(&self, timing: &Timing) -> bool {
         let psmr = self.options.switchover_max_retrans.or(timing.primary_switchover_max_retrans);
@@ -440,21 +445,21 @@ impl Path {
         psmr.is_some_and(|psmr| self.errors > psmr.max(least))
     }
 
-    /// ICMP proved that nobody is there.
+    /// Handles an ICMP error that proves that nobody is there.
     pub(crate) fn on_unreachable(&mut self, timing: &Timing) -> Option<Transition> {
         self.errors = self.errors.max(self.max_retrans(timing));
         self.on_error(timing)
     }
 
-    /// A round trip of a chunk up to `seq` was measured; `next` is the next chunk to be sent.
+    /// Processes the round trip of a chunk up to `seq`; `next` is the next chunk to be sent.
     pub(crate) fn on_round_trip(&mut self, seq: Seq, rtt: Duration, next: Seq, timing: &Timing) {
         //= rfc9260#6.3.1-1
         if seq >= self.rtt_from {
             self.rto.on_sample(rtt, timing);
             self.rtt_from = next;
         } else if self.rto.is_surprised_by(rtt) {
-            // RFC 9260 section 6.3.1 (C4) wants no more than one measurement each round trip. But a queue that fills makes that
-            // one longer than the timeout before it ends, and T3 would expire for nothing.
+            // RFC 9260 section 6.3.1 (C4) permits only one measurement per round trip. But a queue that fills
+            // makes that round trip longer than the timeout, and T3 would expire spuriously.
             self.rto.on_sample(rtt, timing);
         }
     }
@@ -470,13 +475,13 @@ impl Path {
         }
     }
 
-    /// T3 is not needed any more, nor are the timers that run beside it.
+    /// Stops T3 and the timers that run with it.
     pub(crate) fn stop_data_timers(&mut self) {
         self.t3 = None;
         self.sending.stop_timers();
     }
 
-    /// `length` user bytes leave by this path: the heartbeat is put off, T3 runs.
+    /// Handles `length` user bytes sent on this path: delays the heartbeat and starts T3.
     pub(crate) fn on_data_sent(&mut self, length: usize, now: Time) {
         self.sending.on_sent(length);
         self.last_data = now;
@@ -487,7 +492,7 @@ impl Path {
         }
     }
 
-    /// Before data is sent after a pause (RFC 9260 section 7.2.1).
+    /// Prepares for data after a pause (RFC 9260 section 7.2.1).
     //= rfc7829#3.2-15
     pub(crate) fn before_data(&mut self, now: Time, flight: usize) {
         let rto = self.rto();
@@ -498,8 +503,8 @@ impl Path {
         }
     }
 
-    /// A heartbeat is due: the nonce to send, unless the path is busy enough to prove itself, where data proves paths. Data that
-    /// nothing is heard of proves none.
+    /// Returns the nonce of a due heartbeat, unless enough data proves the path (if data proves paths).
+    /// Unanswered data proves nothing.
     //= rfc9260#8.3-1
     //= rfc7829#3.2-12
     //= rfc9260#8.3-1
@@ -527,7 +532,7 @@ impl Path {
         Some(nonce)
     }
 
-    /// A HEARTBEAT ACK with `nonce`; returns whether it answers ours.
+    /// Handles a HEARTBEAT ACK with `nonce`; returns whether it answers ours.
     pub(crate) fn on_heartbeat_ack(
         &mut self,
         nonce: u64,
@@ -546,7 +551,7 @@ impl Path {
         true
     }
 
-    /// Answers are waited for until then at least, but not again until the peer was heard on the path.
+    /// Extends the waits for answers to `until`, once until the peer is heard on the path.
     pub(crate) fn put_off(&mut self, until: Time) {
         if self.is_put_off {
             return;
@@ -558,7 +563,7 @@ impl Path {
         self.is_put_off = early.map(|at| *at = until).count() > 0;
     }
 
-    /// The answer to a heartbeat is overdue; returns whether it was.
+    /// Handles an overdue heartbeat; returns whether there was one.
     pub(crate) fn expire_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> bool {
         if self.probe.is_none_or(|p| p.deadline > now) {
             return false;
@@ -567,11 +572,12 @@ impl Path {
         if self.returned != Returned::No {
             self.returned = Returned::AskedInVain;
         }
-        // While data is in flight its timer backs off; twice would be too much.
+        // While data is in flight its timer backs off; doing so twice would be too much.
         if self.t3.is_none() {
             self.rto.on_timeout(timing);
         }
-        // Unconfirmed and potentially failed paths are probed once an RTO (RFC 9260 section 5.4, RFC 7829 section 3).
+        // Unconfirmed and potentially failed paths are probed once per RTO (RFC 9260 section 5.4, RFC 7829
+        // section 3).
         let is_off = self.options.heartbeats == Heartbeats::Off && self.confirmed;
         if is_off || matches!(self.state, PathState::Inactive) || self.errors >= self.max_retrans(timing) {
             self.schedule_heartbeat(now, timing, random);
@@ -582,14 +588,15 @@ impl Path {
         true
     }
 
-    /// Asks for a heartbeat at once: the path has just become doubtful.
+    /// Requests a heartbeat at once because the path has become doubtful.
     pub(crate) fn probe_now(&mut self, now: Time) {
         if self.options.heartbeats != Heartbeats::Off || !self.confirmed {
             self.request_heartbeat(now);
         }
     }
 
-    /// T3 expired for data about as long as the least MTU: short heartbeats, one of which may be out, say nothing of the path now.
+    /// Handles expiry of T3 for data about as long as the least MTU: short heartbeats, one of which may be
+    /// out, prove nothing now.
     pub(crate) fn doubt_least_mtu(&mut self, now: Time) {
         if self.options.heartbeats != Heartbeats::Off && self.pmtu.doubt_least() {
             self.probe = None;
@@ -597,8 +604,8 @@ impl Path {
         }
     }
 
-    /// Asks for a heartbeat at once. One that left longer ago than answers take is sent again: after failures its own deadline may
-    /// be seconds away. Returns whether this was news.
+    /// Requests a heartbeat at once. An outstanding one older than a normal answer is retransmitted, since
+    /// after failures its own deadline may be seconds away. Returns whether this changed anything.
     pub(crate) fn ask_again(&mut self, now: Time, timing: &Timing) -> bool {
         self.ask_again_after(self.rto_without_back_off(timing), now)
     }
@@ -621,19 +628,20 @@ impl Path {
         }
     }
 
-    /// Asks for a heartbeat at once, whatever the settings.
+    /// Requests a heartbeat at once, regardless of settings.
     pub(crate) fn request_heartbeat(&mut self, now: Time) {
         if !self.retired {
             self.next_heartbeat = self.next_heartbeat.min(now);
         }
     }
 
-    /// Whether the HEARTBEAT that is out has this nonce.
+    /// Returns whether the outstanding HEARTBEAT has this nonce.
     pub(crate) fn is_asked(&self, nonce: u64) -> bool {
         self.probe.is_some_and(|p| p.has(nonce))
     }
 
-    /// The peer may not have been able to answer the HEARTBEAT that is out, and can now: its nonce, to be sent once more.
+    /// Returns the nonce for a repetition of the outstanding HEARTBEAT, which the peer may only now be able
+    /// to answer.
     pub(crate) fn repeat_heartbeat(&mut self, now: Time) -> Option<u64> {
         let deadline = now + self.rto();
         let probe = self.probe.as_mut().filter(|p| p.repeats < REPEATS_MAX)?;
@@ -641,7 +649,8 @@ impl Path {
         Some(probe.repeat(now))
     }
 
-    /// A confirmed path is asked to vouch for this one; returns the nonce. If no answer comes, this one is asked anew.
+    /// Starts a request that a confirmed path vouch for this one; returns the nonce. Without an answer, this
+    /// path is asked anew.
     pub(crate) fn ask_voucher(
         &mut self,
         by: Duration,
@@ -655,19 +664,19 @@ impl Path {
         nonce
     }
 
-    /// The same, whatever was asked and not answered before: that could not be answered.
+    /// Requests a heartbeat at once, dropping an outstanding one that could not be answered.
     pub(crate) fn ask_anew(&mut self, now: Time, timing: &Timing) {
         self.probe = None;
         self.rto.on_new_timing(timing);
         self.request_heartbeat(now);
     }
 
-    /// Its part of new data from now on.
+    /// Sets the path's weight in the distribution of new data.
     pub(crate) fn set_weight(&mut self, weight: NonZeroU16) {
         self.options.weight = Some(weight);
     }
 
-    /// Settings of its own.
+    /// Sets the path's own options.
     pub(crate) fn set_options(
         &mut self,
         options: PathOptions,
@@ -683,15 +692,16 @@ impl Path {
         self.options.max_retrans.unwrap_or(timing.path_max_retrans)
     }
 
-    /// Whether a NAT on the way still remembers the path, so that it speaks for nobody: it is confirmed, and was heard within the time that
-    /// a mapping lasts, or with rarer heartbeats has missed one at most. Without heartbeats silence means nothing.
+    /// Returns whether NATs on the way still know the path, so they do not answer in the peer's name: it is
+    /// confirmed, and was heard within a mapping's lifetime or, with rarer heartbeats, has missed at most
+    /// one. Without heartbeats, silence means nothing.
     pub(crate) fn is_known_to_nats(&self, now: Time, timing: &Timing) -> bool {
         let rto = self.rto_without_back_off(timing);
         let limit = self.heartbeat_pause(timing).map(|pause| NAT_MEMORY.max(2 * (pause + rto)));
         self.confirmed && limit.is_none_or(|limit| now - self.heard < limit)
     }
 
-    /// Between two heartbeats while the path is idle, but for the RTO; none is sent without one.
+    /// The interval between heartbeats of an idle path, without the RTO; `None` if none are sent.
     fn heartbeat_pause(&self, timing: &Timing) -> Option<Duration> {
         let pause = match self.options.heartbeats {
             Heartbeats::AsAssociation => timing.heartbeat_interval,
@@ -709,7 +719,7 @@ impl Path {
         self.next_heartbeat = pause.map_or(Time::NEVER, |pause| now + pause + random.jitter(self.rto()));
     }
 
-    /// When this path wants to be looked at.
+    /// Time of the next timer expiry of this path.
     #[inline]
     pub(crate) fn next_timeout(&self, heartbeats: bool) -> Time {
         let heartbeat = match (heartbeats, &self.probe) {

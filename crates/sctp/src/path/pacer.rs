@@ -1,19 +1,19 @@
-//! Lets data leave evenly instead of a window at once.
+//! Pacing: data leaves evenly rather than a window at once.
 //!
-//! Holds a budget of bytes that fills at the path's rate. Data may leave while there is some, and a packet may overdraw
-//! it. What is released at a time is what the rate gives in a millisecond, so that trains (GSO) are long where rates are
-//! high; at low rates it is two packets, for of a longer burst a full queue drops several, and others pay for its one
-//! reaction; where a path takes over from another it is one. Data that has waited for a driver who comes late leaves as if the
-//! driver had come in time. Begin at [`Pacer::refill`].
+//! The pacer holds a budget of bytes that fills at the path's rate. Data may leave while the budget is
+//! positive, and a packet may overdraw it. A release is the yield of the rate in a millisecond, so trains
+//! (GSO) are long at high rates. At low rates it is two packets, since a full queue drops several of a longer
+//! burst, and other flows suffer for its single reaction; if a path takes over from another it is one. Data
+//! that waited for a late driver leaves as if the driver had been on time. Start at [`Pacer::refill`].
 
 use std::time::Duration;
 
 use base::Time;
 
-/// Packets that are released together at least, but where a path takes over.
+/// Minimum number of packets released together, except if a path takes over.
 const QUANTUM_PACKETS: usize = 2;
 
-/// What is released together at high rates.
+/// Time whose yield is released together at high rates.
 const QUANTUM: Duration = Duration::from_millis(1);
 
 /// Budget of one path.
@@ -23,10 +23,10 @@ pub(super) struct Pacer {
     budget: i64,
     /// Bytes released together.
     quantum: i64,
-    /// Bytes per second; 0: any.
+    /// Bytes per second; 0: unlimited.
     rate: u64,
     filled_at: Time,
-    /// When enough is there again; set while data waits for that only.
+    /// Time at which the budget suffices again; set while data waits only for that.
     pub(super) release_at: Option<Time>,
 }
 
@@ -35,12 +35,12 @@ impl Pacer {
         Pacer { budget: 0, quantum: 0, rate: 0, filled_at: Time::ZERO, release_at: None }
     }
 
-    /// The rate is `rate` bytes per second from now on, for packets of `mtu` bytes.
+    /// Sets the rate to `rate` bytes per second, for packets of `mtu` bytes.
     pub(super) fn set_rate(&mut self, rate: u64, mtu: usize, now: Time) {
         self.pace(rate, QUANTUM_PACKETS * mtu, now);
     }
 
-    /// At this rate from now on, `least` bytes at a time at least.
+    /// Sets the rate and the minimum release in bytes.
     fn pace(&mut self, rate: u64, least: usize, now: Time) {
         if self.rate == 0 {
             self.filled_at = now;
@@ -54,14 +54,14 @@ impl Pacer {
         self.budget = self.budget.min(self.most(now));
     }
 
-    /// From now on at this rate, packet by packet where it is low; one release may leave at once.
+    /// Starts pacing at this rate, packet by packet if it is low; one release may leave at once.
     pub(super) fn begin(&mut self, rate: u64, now: Time) {
         *self = Pacer::new();
         self.pace(rate, 1, now);
         self.budget = self.quantum;
     }
 
-    /// Time has passed. After a pause there are up to two quanta.
+    /// Refills the budget for the time passed. After a pause there are up to two quanta.
     pub(super) fn refill(&mut self, now: Time) {
         if self.rate == 0 || now <= self.filled_at {
             return;
@@ -73,33 +73,33 @@ impl Pacer {
         }
     }
 
-    /// What the rate gives in a time.
+    /// The yield of the rate in a period.
     fn gained(&self, time: Duration) -> i64 {
         let bytes = u128::from(self.rate) * time.as_nanos() / 1_000_000_000;
         i64::try_from(bytes).unwrap_or(i64::MAX)
     }
 
-    /// What may be saved up: two quanta, and what data could not have that waited for a driver that comes late. Without that a busy
-    /// host would send two quanta each time it is let run, whatever its window; and as the window is then never full, it would not
-    /// grow, either.
+    /// Maximum of the budget: two quanta, and the share of data that waited for a late driver. Without the
+    /// latter a busy host would send two quanta each time it is scheduled, regardless of its window; and as
+    /// the window would never be full, it would not grow either.
     fn most(&self, now: Time) -> i64 {
         let late = self.release_at.map_or(Duration::ZERO, |at| now.since(at));
         (2 * self.quantum).saturating_add(self.gained(late))
     }
 
-    /// Whether data may leave.
+    /// Returns whether data may leave.
     pub(super) fn allows(&self) -> bool {
         (self.rate == 0 || self.budget > 0) && self.release_at.is_none()
     }
 
-    /// Data left.
+    /// Deducts sent data.
     pub(super) fn on_sent(&mut self, bytes: usize) {
         if self.rate > 0 {
             self.budget = self.budget.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
         }
     }
 
-    /// Data waits for the budget alone: it is let go when a quantum is there, so that trains stay long.
+    /// Waits for the budget until a full quantum is available, so trains stay long.
     pub(super) fn wait(&mut self, now: Time) {
         if self.release_at.is_none() && !self.allows() {
             let missing = u128::try_from(self.quantum.saturating_sub(self.budget)).unwrap_or(0);
@@ -109,7 +109,7 @@ impl Pacer {
         }
     }
 
-    /// The wait is over if its time has come.
+    /// Ends the wait if its time has come.
     pub(super) fn expire(&mut self, now: Time) {
         if self.release_at.is_some_and(|at| at <= now) {
             self.refill(now);
@@ -185,7 +185,7 @@ mod tests {
         drain(&mut pacer);
         pacer.wait(MS(1));
         assert_eq!(pacer.release_at, Some(MS(3)));
-        // SACKs that came meanwhile tell the rate anew before the release.
+        // SACKs received meanwhile set the rate again before the release.
         pacer.set_rate(1_000_000, 1000, MS(23));
         pacer.expire(MS(23));
         assert_eq!(drain(&mut pacer), 22);

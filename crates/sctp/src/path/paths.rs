@@ -1,4 +1,4 @@
-//! All paths of an association, and which of them carries new data.
+//! All paths of an association, and the choice of the one that carries new data.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -11,18 +11,18 @@ use crate::config::Timing;
 use crate::info::PathState;
 use crate::memory::{heap, list};
 
-/// The paths, in the order of their birth; never empty.
+/// The paths in order of creation; never empty.
 #[derive(Debug)]
 pub(crate) struct Paths {
     list: Vec<Path>,
     primary: PathIndex,
     current: PathIndex,
-    /// Data was moved off a failing path, and the one it moved to has not been heard since.
+    /// Set if data was moved off a failing path to one that has not been heard since.
     is_guess: bool,
 }
 
 impl Paths {
-    /// Begins with the path that the handshake took, which is the primary one.
+    /// Starts with the path of the handshake as the primary one.
     pub(crate) fn new(first: Path) -> Paths {
         Paths { list: vec![first], primary: PathIndex(0), current: PathIndex(0), is_guess: false }
     }
@@ -37,7 +37,7 @@ impl Paths {
         self.list.len()
     }
 
-    /// Bytes that all take.
+    /// Heap bytes of all paths.
     pub(crate) fn memory(&self) -> usize {
         list::<Path>(self.list.capacity())
             + self.list.len() * heap(congestion::LARGEST)
@@ -56,14 +56,15 @@ impl Paths {
         self.list.get_mut(index.0)
     }
 
-    /// How many more paths there may be in all with at most `max` in use; places of retired ones count if `reuse`.
+    /// Number of paths that may be added with at most `max` in use; indices of retired ones are available if
+    /// `reuse`.
     pub(crate) fn room(&self, max: usize, reuse: bool) -> usize {
         let used = self.iter().count();
         let places = if reuse { usize::MAX } else { (2 * max).saturating_sub(self.list.len()) };
         max.saturating_sub(used).min(places)
     }
 
-    /// Adds a path, in the place of a retired one if `reuse`.
+    /// Adds a path, replacing a retired one if `reuse`.
     pub(crate) fn add(&mut self, path: Path, reuse: bool) {
         match self.list.iter_mut().find(|p| p.retired && reuse) {
             Some(place) => *place = path,
@@ -71,12 +72,12 @@ impl Paths {
         }
     }
 
-    /// Takes a path out of use. Its place stays, so that the others keep their numbers.
+    /// Takes a path out of use. Its index stays, so the others keep theirs.
     pub(crate) fn retire(&mut self, index: PathIndex) {
         self.get_mut(index).retire();
     }
 
-    /// Makes sure that neither the primary path nor the one in use is a retired one.
+    /// Replaces a retired primary or current path.
     pub(crate) fn leave_retired(&mut self) {
         if self.get(self.current).retired {
             let any = self.iter().next().map(|(i, _)| i);
@@ -87,7 +88,7 @@ impl Paths {
         }
     }
 
-    /// Makes the best path to `remote` the primary one; returns whether there is any.
+    /// Makes the best path to `remote` the primary one; returns whether there is one.
     pub(crate) fn make_primary(&mut self, remote: IpAddr) -> bool {
         let rank =
             |(i, p): &(PathIndex, &Path)| (!p.is_confirmed(), *i != self.primary, p.errors(), p.srtt());
@@ -101,7 +102,7 @@ impl Paths {
         self.list.iter().enumerate().filter(|(_, p)| !p.retired).map(|(i, p)| (PathIndex(i), p))
     }
 
-    /// The numbers of all paths, retired ones included.
+    /// The indices of all paths, retired ones included.
     pub(crate) fn indices(&self) -> impl Iterator<Item = PathIndex> + use<> {
         (0..self.list.len()).map(PathIndex)
     }
@@ -115,13 +116,13 @@ impl Paths {
         self.get(index).state() == PathState::Active
     }
 
-    /// Heartbeats that are out to addresses not proved yet.
+    /// Number of heartbeats outstanding to unconfirmed addresses.
     pub(crate) fn awaiting_proof(&self) -> usize {
         self.iter().filter(|(_, p)| !p.is_confirmed() && p.probe.is_some()).count()
     }
 
-    /// The unconfirmed path whose heartbeat is due and is worth most: few errors, then little in common with paths that
-    /// are proved.
+    /// Returns the unconfirmed path with a due heartbeat that is most valuable: fewest errors, then least in
+    /// common with confirmed paths.
     pub(crate) fn next_to_prove(&self, now: Time) -> Option<PathIndex> {
         let due = |p: &Path| !p.is_confirmed() && p.probe.is_none() && p.next_heartbeat <= now;
         let proved = || self.iter().filter(|(_, p)| p.is_confirmed()).map(|(_, p)| p.route);
@@ -133,7 +134,8 @@ impl Paths {
         self.iter().filter(|(_, p)| due(p)).min_by_key(rank).map(|(i, _)| i)
     }
 
-    /// The paths yet to be proved wait until the heartbeats that are out are answered or given up, or until `at`.
+    /// Delays probes of unconfirmed paths until the outstanding heartbeats are answered or have timed out, or
+    /// until `at`.
     pub(crate) fn put_off_proofs(&mut self, at: Time) {
         let out =
             self.list.iter().filter(|p| !p.confirmed).filter_map(|p| p.probe.map(|probe| probe.deadline));
@@ -143,14 +145,14 @@ impl Paths {
         }
     }
 
-    /// The next path may be proved: a heartbeat was answered.
+    /// Permits the next unconfirmed path to be probed after an answered heartbeat.
     pub(crate) fn resume_proofs(&mut self, now: Time) {
         let waits =
             |p: &&mut Path| p.state() == PathState::Unconfirmed && p.probe.is_none() && !p.vouching.is_out();
         self.list.iter_mut().filter(waits).for_each(|p| p.probe_now(now));
     }
 
-    /// The path between these addresses by this kind of carrier, whatever the peer's UDP port.
+    /// Finds the path between these addresses with this kind of carrier, for any UDP port of the peer.
     pub(crate) fn find(&self, route: &Route) -> Option<PathIndex> {
         let same = |p: &Path| {
             p.route.remote == route.remote
@@ -160,23 +162,25 @@ impl Paths {
         self.iter().find(|(_, p)| same(p)).map(|(i, _)| i)
     }
 
-    /// Whether a packet that came by `route` came by a confirmed path, UDP port included.
+    /// Returns whether `route` is that of a confirmed path, UDP port included.
     pub(crate) fn is_confirmed_way(&self, route: &Route) -> bool {
         self.iter().any(|(_, p)| p.is_confirmed() && p.route == *route)
     }
 
-    /// Whether any path to the host at that end of `route` is confirmed, UDP port included, whatever our own address.
+    /// Returns whether a confirmed path leads to the far end of `route`, UDP port included, from any of our
+    /// addresses.
     pub(crate) fn is_confirmed_end(&self, route: &Route) -> bool {
         let same = |r: &Route| r.remote == route.remote && r.carrier == route.carrier;
         self.iter().any(|(_, p)| p.is_confirmed() && same(&p.route))
     }
 
-    /// Whether no confirmed path works.
+    /// Returns whether no confirmed path works.
     pub(crate) fn have_failed(&self) -> bool {
         self.iter().all(|(_, p)| !p.is_confirmed() || p.state() == PathState::Inactive)
     }
 
-    /// The confirmed path that is to vouch for another one after `tries` others: an active one if there is any, the one in use first.
+    /// Returns the confirmed path that vouches for another after `tries` attempts: an active one if any,
+    /// starting with the current one.
     pub(crate) fn voucher(&self, tries: usize) -> Option<PathIndex> {
         let any_is_active = self.iter().any(|(_, p)| p.is_confirmed() && p.state() == PathState::Active);
         let may = |p: &Path| p.is_confirmed() && (p.state() == PathState::Active || !any_is_active);
@@ -185,16 +189,16 @@ impl Paths {
         all.get((first + tries) % all.len().max(1)).copied()
     }
 
-    /// Whether `address` is one of the peer's.
+    /// Returns whether `address` is one of the peer's.
     pub(crate) fn knows_remote(&self, address: IpAddr) -> bool {
         self.iter().any(|(_, p)| p.route.remote == address)
     }
 
-    /// Chooses the path of new data anew; returns the old one if it changed.
+    /// Chooses the path of new data; returns the old one if it changed.
     ///
-    /// The primary path while it is active; else the path in use while that is active; else the best active one; else
-    /// the potentially failed one with the fewest errors (RFC 7829 section 3); else, with all failed, the confirmed
-    /// one with the fewest errors (dormant state).
+    /// The order is: the primary path while active; the current path while active; the best active one; the
+    /// potentially failed one with the fewest errors (RFC 7829 section 3); and if all have failed, the
+    /// confirmed one with the fewest errors (dormant state).
     //= rfc9260#6.4-1 6.4.1-1 8.2-4
     //= rfc7829#3.2-3 3.2-4 3.2-7
     //= rfc9260#6.4-1 6.4.1-1 8.2-4
@@ -213,7 +217,8 @@ impl Paths {
         (old != chosen).then_some(old)
     }
 
-    /// The primary path has failed so often that the one in use, if that works, takes its place (RFC 7829 section 5).
+    /// Makes the current path primary if it works and the primary one has exceeded its error limit (RFC 7829
+    /// section 5).
     //= rfc7829#5-4 5-5
     pub(crate) fn switch_over(&mut self, timing: &Timing) {
         if self.is_active(self.current) && self.get(self.primary).exceeds_switchover(timing) {
@@ -226,14 +231,14 @@ impl Paths {
         self.primary
     }
 
-    /// Data has moved because this host has no way from that address any more: a path that leaves from another one is no guess.
+    /// Records that data moved because this host lost an address: a path from another address is no guess.
     pub(crate) fn on_local_loss(&mut self, lost: IpAddr) {
         self.is_guess &= self.get(self.current).route.local == lost;
     }
 
-    /// The peer was heard on `index`. If the path in use is only a guess (it may lie on the same dead link as the one
-    /// before it), the first path heard takes its place, but for one that has just failed itself: one that loses much is heard now and
-    /// then. Returns the path that was in use then.
+    /// Handles a sign of life on `index`. If the current path is only a guess (it may share the dead link
+    /// with its predecessor), the first path heard replaces it, except one that has just failed: a lossy one
+    /// is heard now and then. Returns the previous path if it changed.
     pub(crate) fn on_heard(&mut self, index: PathIndex) -> Option<PathIndex> {
         let path = self.get(index);
         if !self.is_guess || path.state() != PathState::Active || path.is_watched() {
@@ -244,7 +249,7 @@ impl Paths {
         (old != index).then_some(old)
     }
 
-    /// The best path for what was lost on `failed`: another one if any may carry data.
+    /// Returns the best path for data lost on `failed`: another one if any may carry data.
     pub(crate) fn alternate(&self, failed: PathIndex) -> PathIndex {
         if self.current != failed && self.get(self.current).state() == PathState::Active {
             return self.current;
@@ -253,7 +258,7 @@ impl Paths {
         alternate.unwrap_or(self.current)
     }
 
-    /// New data takes this path from now on, if it is active; returns whether it is.
+    /// Moves new data to this path if it is active; returns whether it is.
     pub(crate) fn follow(&mut self, index: PathIndex) -> bool {
         let is_active = self.is_active(index);
         if is_active {
@@ -263,14 +268,14 @@ impl Paths {
         is_active
     }
 
-    /// Another active path, that shares little with `index`.
+    /// Returns another active path that shares little with `index`.
     pub(crate) fn witness(&self, index: PathIndex) -> Option<PathIndex> {
         self.best_except(index).filter(|&i| i != index && self.is_active(i))
     }
 
-    /// The path that data had better take than `index`, which loses too much of it: an active one that has no address in common with
-    /// that, has not just failed, and is not known to lose half as much. Of the other family it may well be on the same link, and
-    /// there data would only begin anew with another window.
+    /// Returns the path that should replace the lossy `index`: an active one without a common address that
+    /// has not just failed and is not known to lose at least half as much. A path of the other family may
+    /// well share the link, and there data would only start anew with another window.
     pub(crate) fn refuge(&self, index: PathIndex, now: Time) -> Option<PathIndex> {
         let left = self.get(index);
         let lost = left.losses.known_percent(now).unwrap_or(0);
@@ -281,17 +286,19 @@ impl Paths {
         })
     }
 
-    /// The path in use after this one, around the circle.
+    /// Returns the next path after this one, wrapping around.
     pub(crate) fn after(&self, index: PathIndex) -> PathIndex {
         let following = self.iter().map(|(i, _)| i).find(|i| i.0 > index.0);
         following.or_else(|| self.iter().next().map(|(i, _)| i)).unwrap_or(index)
     }
 
-    /// Active before potentially failed before inactive; then few errors; then of the other family, if `avoid` does not take packets of the
-    /// least size; then far from `avoid`; then quick.
+    /// Returns the best confirmed path: active before potentially failed before inactive; then few errors; then
+    /// not `avoid` itself; then of the other family if `avoid` does not carry packets of the least size; then far
+    /// from `avoid`; then fast.
     fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
         let avoided = self.get(avoid).route;
-        // A packet that is too long for one path often is so for all of its family: a tunnel, or a router that drops fragments, is behind it.
+        // A packet too long for one path often is so for its whole family because of a tunnel, or a router
+        // that drops fragments.
         let avoids_family = self.get(avoid).pmtu.size_that_proves().is_some();
         let rank = |i: &PathIndex| {
             let path = self.get(*i);
@@ -309,11 +316,11 @@ impl Paths {
     }
 }
 
-/// Two paths of one family without an address in common.
+/// Distance of two paths of one family without a common address.
 const APART_MOST: usize = 3;
 
-/// How little two paths seem to share. Other addresses of the same family are most often on another link; one of the other
-/// family is as often on the same.
+/// Estimates how little two paths share. Other addresses of the same family are mostly on another link; those
+/// of the other family are as often on the same.
 //= rfc9260#6.4.1-2
 fn apart(one: &Route, other: &Route) -> usize {
     match (one.local != other.local, one.remote != other.remote) {
@@ -421,7 +428,7 @@ mod tests {
     #[test]
     //= rfc7829#5-1 5-3 5-4 5-5 5-6
     fn beyond_the_threshold_the_path_in_use_becomes_the_primary_one_and_not_at_it() {
-        // What is below PFMR counts as that.
+        // Values below PFMR count as PFMR.
         for (psmr, errors) in [(0, 1), (2, 3)] {
             let timing = Timing { primary_switchover_max_retrans: Some(psmr), ..Timing::default() };
             let mut paths = three_active();

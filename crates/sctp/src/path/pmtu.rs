@@ -1,12 +1,13 @@
-//! The MTU of one path, found by probes (DPLPMTUD, RFC 8899 section 6.2): which size is used, which is tried next, and
-//! when the size in use has to be doubted.
+//! The MTU of one path, found by probes (DPLPMTUD, RFC 8899 section 6.2): the size in use, the next one to
+//! try, and doubts about the size in use.
 //!
-//! Never sends and never reads packets. A *trial* is a probe of one size (HEARTBEAT and PAD) and, right behind it, a short
-//! HEARTBEAT, its companion: if the companion is answered and the probe is not, the probe was lost for its size or by
-//! chance, and nobody has to wait for a timer. Where there was silence only, a short HEARTBEAT *asks* first: in a long queue data is
-//! acknowledged before it is answered, and no probe takes room there. Trials say nothing about congestion. Sizes are bytes of IP packet.
-//! Invariants: `least` ≤ `current` ≤ `ceiling`; at most one trial is out. Begin at [`Pmtu::suspect`], [`Pmtu::poll`] and
-//! [`Pmtu::on_answer`]; ADR 0007 says why a path starts at its link's MTU.
+//! This module neither sends nor reads packets. A *trial* is a probe of one size (HEARTBEAT and PAD) directly
+//! followed by a short HEARTBEAT, its companion: if only the companion is answered, the probe was lost
+//! because of its size or by chance, without waiting for a timer. After mere silence, a short HEARTBEAT
+//! *asks* first: in a long queue the data is acknowledged before it is answered, and no probe takes room
+//! there. Trials do not affect congestion control. Sizes are bytes of IP packet. Invariants: `least` ≤
+//! `current` ≤ `ceiling`; at most one trial is out. Start at [`Pmtu::suspect`], [`Pmtu::poll`] and
+//! [`Pmtu::on_answer`]; ADR 0007 explains why a path starts at its link's MTU.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,38 +16,40 @@ use base::Time;
 
 use crate::random::Random;
 
-/// A path starts with no more than this: what Ethernet carries. Larger sizes must be proven first.
+/// Maximum initial size, that of Ethernet. Larger sizes must be proven first.
 const START_MAX: u16 = 1500;
 
-/// Losses of probes of one size after which it counts as too large (RFC 8899 section 5.1.2).
+/// Number of lost probes of one size after which it counts as too large (RFC 8899 section 5.1.2).
 const MAX_PROBES: u8 = 3;
 
 /// RFC 8899 section 5.1.1: "This value MUST NOT be smaller than 1 second".
 const PROBE_TIMER_MIN: Duration = Duration::from_secs(1);
 
-/// How long a search rests before larger sizes are tried again (RFC 8899 section 5.1.1).
+/// Pause of a search before larger sizes are tried again (RFC 8899 section 5.1.1).
 //= rfc8899#5.1.1-2 5.2-1
 const RAISE_TIMER: Duration = Duration::from_secs(600);
 
-/// Longest pause between trials that nobody answers.
+/// Longest pause between unanswered trials.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Losses of probes of the base size after which that is too large, too: a larger one has just been found so.
+/// Number of lost probes after which the base size is too large as well: a larger one has just been found so.
 const BASE_PROBES: u8 = 2;
 
-/// Timeouts of T3 without anything long acknowledged in between after which one lost probe is proof enough.
+/// Number of T3 timeouts, without anything long acknowledged in between, after which one lost probe is
+/// sufficient proof.
 const CERTAIN_TIMEOUTS: u8 = 2;
 
-/// Such timeouts after which even a size is doubted that was doubted for nothing a moment ago.
+/// Number of such timeouts after which even a size is doubted whose last doubt was needless.
 const TIMEOUTS_AGAINST_TRUST: u8 = 2;
 
-/// Doubts for nothing in a row after which trust in a proof grows no more: two round trips by then have become 128.
+/// Number of consecutive needless doubts after which trust stops growing: two round trips have become 128 by
+/// then.
 const NEEDLESS_MAX: u8 = 6;
 
-/// Longest trust in a proof.
+/// Maximum duration of trust in a proof.
 const TRUST_MAX: Duration = Duration::from_secs(30);
 
-/// A companion's answer waits for the probe's by a quarter of the round trip, but at least by this.
+/// Minimum time from the companion's answer to the probe's, which otherwise is a quarter of the round trip.
 const GRACE_MIN: Duration = Duration::from_millis(5);
 
 /// MTUs of usual links and tunnels, ascending: the search tries these before others.
@@ -56,37 +59,38 @@ const USUAL: [u16; 18] = [
     16_384,
 ];
 
-/// What a trial is for.
+/// The purpose of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Aim {
     /// A larger size than the one in use may work.
     Larger,
-    /// The size in use may not work any more; it has failed after so many lost probes.
+    /// The size in use may not work any more; it has failed after `patience` lost probes.
     Current { patience: u8 },
 }
 
-/// A probe and its companion that are out, or about to be sent.
+/// A probe and its companion, sent or about to be.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     aim: Aim,
     size: u16,
-    /// Kept when the probe is sent again, so that a late answer counts.
+    /// Kept when the probe is retransmitted, so a late answer counts.
     nonce: u64,
     companion: u64,
-    /// Whether the companion goes alone, and the probe only when that was answered.
+    /// Set if the companion goes alone, and the probe only after its answer.
     asks: bool,
-    /// When the probe is sent, or counts as lost.
+    /// Time at which the probe is sent, or counts as lost.
     at: Time,
     is_sent: bool,
     companion_answered: bool,
     /// Probes lost.
     lost: u8,
-    /// Rounds that neither answer came of.
+    /// Number of rounds without any answer.
     silent: u8,
 }
 
 impl Trial {
-    /// The size in use is doubted again while it is tried. Who only asked so far, and was not answered, asks no more.
+    /// Doubts the size in use again during its trial. If it only asked so far, it stops asking and sends the
+    /// probe.
     fn press(&mut self, patience: u8, asks: bool, now: Time) {
         if let Aim::Current { patience: known } = &mut self.aim {
             *known = patience.min(*known);
@@ -99,7 +103,7 @@ impl Trial {
     }
 }
 
-/// What [`Pmtu::poll`] wants sent: a probe, and right behind it a short HEARTBEAT; or that alone.
+/// A request to send a probe directly followed by a short HEARTBEAT, or the latter alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SizeProbe {
     /// Length of the probe's IP packet; `None`: only the short one is sent.
@@ -115,31 +119,31 @@ pub(crate) struct Pmtu {
     base: u16,
     ceiling: u16,
     current: u16,
-    /// Whether a packet of the size in use has been proven to arrive.
+    /// Set if a packet of the size in use is known to arrive.
     is_proven: bool,
-    /// The least size known not to work; 0 if none is.
+    /// The smallest size known not to work; 0 if none.
     failed: u16,
-    /// A size to be tried before others.
+    /// The size to try first.
     hint: Option<u16>,
     trial: Option<Trial>,
-    /// When the next trial of a larger size begins.
+    /// Start of the next trial of a larger size.
     next_at: Time,
-    /// No doubts before this: the size in use was proven a moment ago.
+    /// Time before which the size in use is not doubted because it was proven recently.
     trusted_until: Time,
-    /// Doubts of the size in use, one soon after the other, that a probe dispelled: losses here have other causes.
+    /// Number of doubts in quick succession that a probe dispelled: losses here have other causes.
     needless: u8,
-    /// Timeouts of T3 since anything long was acknowledged.
+    /// T3 timeouts since anything long was acknowledged.
     timeouts: u8,
-    /// The size in use has just fallen to the base, and nothing has shown yet that that is small enough.
+    /// Set if the size in use has just fallen to the base, which is not yet proven.
     doubts_base: bool,
-    /// Nothing shorter may be tried than what T3 expired for: short packets say nothing of the path.
+    /// Set if T3 expired for data of the least size, so short packets prove nothing about the path.
     doubts_least: bool,
     pub(crate) probes_sent: u64,
     pub(crate) probes_lost: u64,
 }
 
 impl Pmtu {
-    /// A path to `remote` over links that take packets of `ceiling` bytes.
+    /// Creates the state for a path to `remote` over links with an MTU of `ceiling` bytes.
     //= rfc8899#3-8 3-19
     pub(crate) fn new(remote: IpAddr, ceiling: u16, now: Time) -> Pmtu {
         // RFC 8899 section 5.1.2: MIN_PLPMTU and BASE_PLPMTU.
@@ -172,40 +176,40 @@ impl Pmtu {
         self.current
     }
 
-    /// Whether a packet of the size in use is known to arrive.
+    /// Returns whether a packet of the size in use is known to arrive.
     pub(crate) fn is_proven(&self) -> bool {
         self.is_proven
     }
 
-    /// Whether the size in use is neither known to work nor being tried.
+    /// Returns whether the size in use is neither known to work nor on trial.
     #[inline]
     pub(crate) fn wants_proof(&self) -> bool {
         !self.is_proven && self.trial.is_none()
     }
 
-    /// The least size that any path takes.
+    /// The least size that every path carries.
     pub(crate) fn least(&self) -> u16 {
         self.least
     }
 
-    /// The size that is expected to work everywhere: what falls short of it raises no doubt.
+    /// The size that is expected to work everywhere; losses of shorter packets raise no doubt.
     pub(crate) fn base(&self) -> u16 {
         self.base
     }
 
-    /// Data about as long as the least size was lost with all else: the path has to be proven with packets of that size, until one
-    /// arrives. Returns whether this is news.
+    /// Requires proof of the path with packets of the least size, after data of about that size was lost.
+    /// Returns whether this is new.
     //= rfc8899#4.3-1
     pub(crate) fn doubt_least(&mut self) -> bool {
         self.current <= self.least && !std::mem::replace(&mut self.doubts_least, true)
     }
 
-    /// The size that the path's own heartbeats must have to say anything.
+    /// The size that heartbeats need to prove the path, if any.
     pub(crate) fn size_that_proves(&self) -> Option<u16> {
         self.doubts_least.then_some(self.current)
     }
 
-    /// The path works again: a trial that went out before, and was lost with all else, need not wait for its timer.
+    /// Repeats an unanswered trial at once after the path has recovered.
     pub(crate) fn on_return(&mut self, now: Time) {
         if let Some(trial) = self.trial.as_mut().filter(|trial| trial.is_sent && !trial.companion_answered) {
             trial.is_sent = false;
@@ -214,19 +218,19 @@ impl Pmtu {
         }
     }
 
-    /// A packet of about the least size has arrived.
+    /// Records that a packet of about the least size has arrived.
     pub(crate) fn on_least_proven(&mut self) {
         self.doubts_least = false;
     }
 
-    /// When [`poll`](Self::poll) or [`on_timeout`](Self::on_timeout) has something to do.
+    /// The time at which [`poll`](Self::poll) or [`on_timeout`](Self::on_timeout) is due.
     #[inline]
     pub(crate) fn next_timeout(&self) -> Time {
         self.trial.as_ref().map_or(self.next_at, |trial| trial.at)
     }
 
-    /// Packets may be vanishing for their length: the size in use is tried. `many`: so many at once as chance and full queues
-    /// hardly take, so that even a size that was proven a moment ago is doubted.
+    /// Tries the size in use because packets may vanish due to their length. `many`: more at once than chance
+    /// or full queues explain, so even a recently proven size is doubted.
     //= rfc8899#3-21
     pub(crate) fn suspect(&mut self, many: bool, now: Time, random: &mut Random) {
         if many || now >= self.trusted_until {
@@ -234,9 +238,10 @@ impl Pmtu {
         }
     }
 
-    /// T3 expired, and what it lost was long. The second time in a row not even what was sent again came through: one lost
-    /// probe is proof enough (black hole detection, RFC 8899 section 4.3). Where doubts were needless of late it takes more
-    /// timeouts, and all probes: a full queue lets T3 expire, too, and probes would take the place of data in it.
+    /// Handles expiry of T3 with long packets lost. The second time in a row, retransmissions failed as well,
+    /// and one lost probe is sufficient proof (black hole detection, RFC 8899 section 4.3). After recent
+    /// needless doubts it takes more timeouts and all probes: a full queue causes T3 timeouts as well, and
+    /// probes would displace data in it.
     //= rfc8899#4.3-1
     pub(crate) fn on_data_timeout(&mut self, many: bool, now: Time, random: &mut Random) {
         self.timeouts = self.timeouts.saturating_add(1);
@@ -258,8 +263,9 @@ impl Pmtu {
         }
     }
 
-    /// Data in a packet longer than the base size was acknowledged; `is_full`: as long as packets may be. That proves the
-    /// size in use as a probe does (RFC 8899 section 4.1: the probe may be data), and answers a doubt of it.
+    /// Handles acknowledged data in a packet longer than the base size; `is_full`: of maximum length. That
+    /// proves the size in use as a probe does (RFC 8899 section 4.1: the probe may be data), and settles a
+    /// doubt.
     pub(crate) fn on_data_acknowledged(&mut self, is_full: bool, srtt: Option<Duration>, now: Time) {
         self.timeouts = 0;
         if !is_full {
@@ -267,7 +273,7 @@ impl Pmtu {
         }
         self.is_proven = true;
         self.doubts_base = false;
-        // Less than the time after which silence is noticed, so that a black hole is doubted at the first silence.
+        // Less than the time after which silence is noticed, so a black hole is doubted at the first silence.
         self.trusted_until = self.trusted_until.max(now + srtt.unwrap_or_default());
         if self.trial.is_some_and(|trial| matches!(trial.aim, Aim::Current { .. })) {
             self.trial = None;
@@ -275,7 +281,8 @@ impl Pmtu {
         }
     }
 
-    /// A doubt was needless. Each that follows soon doubles the time until the next: losses here have other causes.
+    /// Extends trust after a needless doubt; each that soon follows doubles it, since losses here have other
+    /// causes.
     fn trust(&mut self, srtt: Option<Duration>, now: Time) {
         let trust = (srtt.unwrap_or(GRACE_MIN) * 2 * (1 << self.needless)).min(TRUST_MAX);
         let is_soon = self.trusted_until != Time::ZERO && now < self.trusted_until + trust;
@@ -283,7 +290,7 @@ impl Pmtu {
         self.trusted_until = now + trust;
     }
 
-    /// The next probe, if one is due.
+    /// Returns the next probe, if one is due.
     //= rfc9260#7.3-1
     //= rfc6951#5.6-3
     //= rfc9260#7.3-1
@@ -310,7 +317,7 @@ impl Pmtu {
         Some(SizeProbe { size, nonce: trial.nonce, companion: trial.companion })
     }
 
-    /// A HEARTBEAT ACK with `nonce` came; returns whether it answers a trial.
+    /// Handles a HEARTBEAT ACK with `nonce`; returns whether it answers a trial.
     //= rfc8899#3-22 3-23
     pub(crate) fn on_answer(&mut self, nonce: u64, srtt: Option<Duration>, now: Time) -> bool {
         let Some(trial) = &mut self.trial else { return false };
@@ -324,7 +331,7 @@ impl Pmtu {
         }
         let grace = srtt.map_or(GRACE_MIN, |srtt| (srtt / 4).max(GRACE_MIN));
         if std::mem::take(&mut trial.asks) {
-            // Others arrive. Unless data is acknowledged in this moment, it is the turn of the probe.
+            // Other packets arrive. Unless data is acknowledged right now, the probe is next.
             trial.is_sent = false;
             trial.silent = 0;
             trial.at = now + grace;
@@ -350,7 +357,7 @@ impl Pmtu {
         }
     }
 
-    /// A probe is overdue.
+    /// Handles an overdue probe.
     pub(crate) fn on_timeout(&mut self, now: Time) {
         let Some(trial) = self.trial.as_mut().filter(|t| t.is_sent && t.at <= now) else { return };
         trial.is_sent = false;
@@ -358,7 +365,7 @@ impl Pmtu {
         self.probes_lost += u64::from(!trial.asks);
         //= rfc8899#3-7
         if !trial.companion_answered {
-            // Short packets are lost, too: that is no question of size.
+            // Short packets are lost as well, so size is not the cause.
             trial.silent = trial.silent.saturating_add(1);
             if trial.silent >= MAX_PROBES {
                 self.give_up(now);
@@ -374,7 +381,7 @@ impl Pmtu {
         }
     }
 
-    /// Nobody answers: the path's own timers see to that.
+    /// Ends a trial without any answers; the path's own timers handle that.
     fn give_up(&mut self, now: Time) {
         if let Some(trial) = self.trial.take()
             && trial.aim == Aim::Larger
@@ -389,7 +396,8 @@ impl Pmtu {
         self.next_at = now;
     }
 
-    /// The size in use does not work (any more). Its like is tried again at once, in case that probes were lost by chance.
+    /// Lowers the size in use, which does not work (any more). A similar size is tried at once, in case
+    /// probes were lost by chance.
     //= rfc8899#section-4.3
     //# When the method detects that the current PLPMTU is not supported, DPLPMTUD sets a lower PLPMTU and a lower MPS.
     fn on_black_hole(&mut self, reported: Option<u16>, now: Time) {
@@ -403,8 +411,8 @@ impl Pmtu {
         self.next_at = now;
     }
 
-    /// A router, or our own host, says that a packet was longer than `size`, its MTU. `nonce` is that of the probe that
-    /// was too long, if it was one.
+    /// Handles a report by a router or our own host that a packet exceeded `size`, its MTU. `nonce` is that
+    /// of the probe that was too long, if it was one.
     //= rfc8899#section-4.6.2
     //# PTB messages that have been validated MAY be utilized by the DPLPMTUD algorithm but MUST NOT be used directly to set
     //# the PLPMTU.
@@ -423,8 +431,9 @@ impl Pmtu {
             }
             return;
         }
-        // "BASE_PLPMTU <= PL_PTB_SIZE < PLPMTU": the size falls to the base and the reported one is probed. Below the base
-        // it falls to the least. What is below the least, or not below the size in use, is not believed.
+        // "BASE_PLPMTU <= PL_PTB_SIZE < PLPMTU": the size falls to the base and the reported one is probed.
+        // Below the base it falls to the least. A size below the least, or not below the size in use, is
+        // ignored.
         if (self.least..self.current).contains(&size) {
             //= rfc8899#4.6.2-2
             self.on_black_hole(Some(size), now);
@@ -448,13 +457,13 @@ impl Pmtu {
         });
     }
 
-    /// Nothing larger is worth a try for now.
+    /// Pauses the search when nothing larger is worth a try.
     fn rest(&mut self, now: Time) {
         self.failed = 0;
         self.next_at = if self.current < self.ceiling { now + RAISE_TIMER } else { Time::NEVER };
     }
 
-    /// The next size to be tried: a hint, the largest, then by halves, usual sizes first.
+    /// Returns the next size to try: a hint, the largest, then by bisection with usual sizes first.
     fn candidate(&mut self) -> Option<u16> {
         let top =
             if self.failed == 0 { self.ceiling + u16::from(self.ceiling < u16::MAX) } else { self.failed };

@@ -1,12 +1,12 @@
-//! Proportional rate reduction (RFC 6937): how a reduced window is reached within one round trip.
+//! Proportional rate reduction (RFC 6937): a reduced window is reached within one round trip.
 //!
-//! While losses are mended, each SACK allows as much to leave as brings what is in flight to the new window in
-//! proportion to what was delivered: neither a pause nor a burst. Begin at [`Prr::on_ack`].
+//! During recovery, each SACK permits data in proportion to the delivered bytes, so the flight converges to
+//! the new window without a pause or a burst. Start at [`Prr::on_ack`].
 
 /// One reduction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prr {
-    /// Bytes in flight when it began; never zero.
+    /// Bytes in flight at its start; never zero.
     recover_flight: usize,
     delivered: usize,
     sent: usize,
@@ -16,18 +16,20 @@ pub(super) struct Prr {
 }
 
 impl Prr {
-    /// `flight` bytes were in flight before the loss was found and `left` are now; the window shall be `ssthresh`.
+    /// Starts a reduction to `ssthresh`, with `flight` bytes in flight before the loss was found and `left`
+    /// now.
     pub(super) fn new(flight: usize, left: usize, ssthresh: usize, mtu: usize) -> Prr {
         // RFC 9260 section 7.2.4: the first packet does not wait for the window.
         Prr { recover_flight: flight.max(1), delivered: 0, sent: 0, ssthresh, mtu, window: left + mtu }
     }
 
-    /// Data left.
+    /// Counts sent data.
     pub(super) fn on_sent(&mut self, bytes: usize) {
         self.sent += bytes;
     }
 
-    /// `bytes` were delivered, and `flight` are still in flight (RFC 6937 section 3, with the slow start bound).
+    /// Handles `bytes` delivered with `flight` still in flight (RFC 6937 section 3, with the slow start
+    /// bound).
     pub(super) fn on_ack(&mut self, bytes: usize, flight: usize) {
         self.delivered += bytes;
         let quota = if flight > self.ssthresh {
@@ -38,7 +40,7 @@ impl Prr {
             let limit = self.delivered.saturating_sub(self.sent).max(bytes) + self.mtu;
             limit.min(self.ssthresh - flight)
         };
-        // Whatever happens, something may be sent for the first SACK.
+        // The first SACK always permits something.
         let least = if self.sent == 0 { self.mtu } else { 0 };
         self.window = flight + quota.max(least);
     }

@@ -1,10 +1,11 @@
-//! A peer that is heard from another UDP port than before: a NAT has given it a new one, or somebody else speaks.
+//! Detection of a peer whose UDP port changes: a NAT has assigned a new one, or somebody else is sending.
 //!
-//! RFC 6951 section 5.4 stores the source port of any packet with the right tag. Here the new port must answer a HEARTBEAT first
-//! (RFC 9260 section 5.4 asks the same of new addresses), and the known port must have fallen silent: it is asked, too, and anything
-//! that comes from there while the new one is being proven ends the attempt. So nobody who has seen a packet, and speaks from another
-//! port of the peer's address, can pull a path away from a peer that lives. Keeps one port to be proven; never sends. At most one
-//! HEARTBEAT leaves to a new port in each pause, whatever comes in. Begin at [`Rebinding::on_packet`].
+//! RFC 6951 section 5.4 stores the source port of any packet with the right tag. Here the new port must first
+//! answer a HEARTBEAT (as RFC 9260 section 5.4 requires of new addresses), and the known port must be silent:
+//! it is probed as well, and any packet from it while the new one is being proven ends the attempt. So nobody
+//! who has seen a packet and sends from another port of the peer's address can divert a path from a live
+//! peer. Keeps one candidate port; never sends. Each pause permits at most one HEARTBEAT to a new port,
+//! whatever arrives. Start at [`Rebinding::on_packet`].
 
 use std::time::Duration;
 
@@ -13,69 +14,70 @@ use base::Time;
 use crate::memory::heap;
 use crate::random::Random;
 
-/// HEARTBEATs to a new port that may stay unanswered.
+/// Maximum number of unanswered HEARTBEATs to a new port.
 const MAX_TRIES: u8 = 6;
 
-/// Least pause between two HEARTBEATs to new ports.
+/// Minimum pause between two HEARTBEATs to new ports.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
-/// How often the known port is asked again beside each HEARTBEAT to the new one: none of these must be lost by chance.
+/// Number of repeated HEARTBEATs to the known port per HEARTBEAT to the new one, so that chance does not lose
+/// them all.
 const KNOWN_REPEATS: u8 = 2;
 
-/// The part of a pause after which it is.
+/// Divisor of the pause between these repetitions.
 const KNOWN_REPEAT_PART: u32 = 8;
 
-/// How long a port that was left may take the path back by its answer alone.
+/// Time during which a port that was left may take the path back by its answer alone.
 const RETURN_LIMIT: Duration = Duration::from_secs(60);
 
-/// How far a new port is proven.
+/// Progress of the proof of a new port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Proof {
-    /// Its answer is waited for.
+    /// Its answer is pending.
     Asked,
-    /// It has answered; the known port may still.
+    /// It has answered; the known port may still do so.
     Answered,
-    /// The known port lives.
+    /// The known port is alive.
     Denied,
 }
 
-/// A port that the peer was heard from, and that is to be proven.
+/// A port from which the peer was heard, not yet proven.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     port: u16,
-    /// Kept when the HEARTBEAT is sent again, so that a late answer counts.
+    /// Kept when the HEARTBEAT is retransmitted, so a late answer counts.
     nonce: u64,
     tries: u8,
     sent_at: Time,
     retry_at: Time,
-    /// The packet that is being handled came from this port.
+    /// Set if the current packet came from this port.
     is_source: bool,
-    /// It has had an answer to this packet's HEARTBEAT.
+    /// Set if this packet's HEARTBEAT was answered there.
     is_answered: bool,
     proof: Proof,
-    /// What the known port is asked.
+    /// Nonce of the HEARTBEATs to the known port.
     known_nonce: u64,
     known_repeats: u8,
     known_at: Time,
-    /// Until when the known port may answer.
+    /// Deadline for an answer from the known port.
     judge_at: Time,
-    /// ICMP has said that nobody is at the known port.
+    /// Set if ICMP has reported that nobody is at the known port.
     is_known_gone: bool,
 }
 
-/// The new port of a path's peer, if there may be one. Apart from the path, since most never have one.
+/// The candidate port of a path's peer, if any. Kept apart from the path, since most never have one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rebinding(Option<Box<Ports>>);
 
-/// Ports of the peer beside the known one.
+/// Ports of the peer other than the known one.
 #[derive(Clone, Debug, Default)]
 struct Ports {
     candidate: Option<Candidate>,
-    /// The port that the path has left, and until when it may come back by its answer alone.
+    /// The port that the path has left, and the time until which its answer alone brings the path back.
     left: Option<(u16, Time)>,
 }
 
-/// HEARTBEATs that must be sent.
+/// HEARTBEATs to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asks {
     /// To the new port: port and nonce.
@@ -84,30 +86,30 @@ pub(crate) struct Asks {
     pub(crate) known: Option<u64>,
 }
 
-/// What a HEARTBEAT ACK means.
+/// The meaning of a HEARTBEAT ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It answers nothing that was asked here.
+    /// It answers no HEARTBEAT of this module.
     Strange,
-    /// The new port has answered, but the known one may still.
+    /// The new port has answered, but the known one may still do so.
     Waits,
-    /// The known port has.
+    /// The known port has answered.
     Known,
-    /// The path goes to this port from now on.
+    /// The path uses this port from now on.
     Proven(u16),
 }
 
-/// How long to wait.
+/// Waiting times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// For the answer of a new port.
+    /// Wait for the answer of a new port.
     pub(crate) pause: Duration,
-    /// For that of the known port; `None` where that is not proven itself.
+    /// Wait for the answer of the known port; `None` if that one is not proven itself.
     pub(crate) patience: Option<Duration>,
 }
 
 impl Rebinding {
-    /// A packet came from `port`, while the path's is `known`.
+    /// Handles a packet from `port`, while the path's is `known`.
     pub(crate) fn on_packet(
         &mut self,
         port: u16,
@@ -116,26 +118,27 @@ impl Rebinding {
         now: Time,
         random: &mut Random,
     ) -> Asks {
-        // Nobody can be answered at port 0.
+        // Port 0 cannot be answered.
         if self.0.is_none() && (port == known || port == 0) {
             return Asks::default();
         }
         self.0.get_or_insert_default().on_packet(port, known, pace, now, random)
     }
 
-    /// A HEARTBEAT is to be sent again, or the known port has not answered in time: then the port is returned that the path goes to
-    /// from now on.
+    /// Handles a due retransmission, or the known port's silence; in the latter case returns the new port of
+    /// the path.
     pub(crate) fn on_timeout(&mut self, known: u16, pace: Pace, now: Time) -> (Asks, Option<u16>) {
         self.0.as_mut().map_or_else(Default::default, |ports| ports.on_timeout(known, pace, now))
     }
 
-    /// A HEARTBEAT ACK with `nonce`.
+    /// Handles a HEARTBEAT ACK with `nonce`.
     pub(crate) fn on_answer(&mut self, nonce: u64, known: u16, now: Time) -> Answer {
         self.0.as_mut().map_or(Answer::Strange, |ports| ports.on_answer(nonce, known, now))
     }
 
-    /// ICMP says that nobody is at the known port. Who has seen a packet can forge that, so that it shortens the wait only where no
-    /// round trip was measured: to once more the time that the new port took, which is at the same address.
+    /// Handles an ICMP error for the known port. Anybody who has seen a packet can forge it, so it shortens
+    /// the wait only if no round trip was measured: to once more the time that the new port took, which has
+    /// the same address.
     pub(crate) fn on_known_gone(&mut self, now: Time) {
         if let Some(ports) = &mut self.0 {
             ports.on_known_gone(now);
@@ -146,35 +149,35 @@ impl Rebinding {
         self.0.as_ref()?.candidate.as_ref()
     }
 
-    /// The new port, if the packet that is being handled came from it.
+    /// The new port, if the current packet came from it.
     pub(crate) fn source(&self) -> Option<u16> {
         self.candidate().filter(|c| c.is_source && c.proof != Proof::Denied).map(|c| c.port)
     }
 
-    /// Whether the new port gets an answer to a HEARTBEAT of the packet that is being handled: to the first.
+    /// Returns whether the new port gets an answer to a HEARTBEAT of the current packet: only to the first.
     pub(crate) fn takes_answer(&mut self) -> bool {
         let candidate = self.0.as_mut().and_then(|ports| ports.candidate.as_mut());
         candidate.is_some_and(|c| c.is_source && !std::mem::replace(&mut c.is_answered, true))
     }
 
-    /// Bytes that it takes beside itself.
+    /// Heap bytes.
     pub(crate) fn memory(&self) -> usize {
         if self.0.is_some() { heap(size_of::<Ports>()) } else { 0 }
     }
 
-    /// Whether a port is being proven.
+    /// Returns whether a port is being proven.
     #[inline]
     pub(crate) fn is_under_way(&self) -> bool {
         self.candidate().is_some_and(|c| c.proof != Proof::Denied)
     }
 
-    /// Whether nothing is kept of other ports than the known one.
+    /// Returns whether no state about other ports is kept.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.candidate().is_none()
     }
 
-    /// When [`on_timeout`](Self::on_timeout) is due.
+    /// The time at which [`on_timeout`](Self::on_timeout) is due.
     #[inline]
     pub(crate) fn next_timeout(&self) -> Time {
         self.candidate().map_or(Time::NEVER, Candidate::next_timeout)
@@ -191,11 +194,11 @@ impl Ports {
                 candidate.proof = Proof::Denied;
             }
         }
-        // Whoever has the path now cannot keep the one that had it before from asking for it.
+        // The current owner of the path cannot keep its previous one from asking for it.
         let gives_way = |c: &Candidate| may_return(port) && c.port != port;
         let pauses = |c: &Candidate| now < c.retry_at || c.proof == Proof::Answered;
         let pauses = self.candidate.as_ref().is_some_and(|c| pauses(c) && !gives_way(c));
-        // Nobody can be answered at port 0.
+        // Port 0 cannot be answered.
         if port == known || port == 0 || pauses {
             return Asks::default();
         }
@@ -304,7 +307,7 @@ impl Candidate {
         }
     }
 
-    /// The known port is asked once more.
+    /// Repeats the HEARTBEAT to the known port.
     fn ask_known(&mut self, pace: Pace, now: Time) -> Option<u64> {
         self.known_at = Time::NEVER;
         pace.patience?;
@@ -334,7 +337,7 @@ mod tests {
         (rebinding, asks, random)
     }
 
-    /// All that is asked until `until`, and the port that the path goes to then.
+    /// Returns all HEARTBEATs requested until `until`, and the resulting port of the path.
     fn run(rebinding: &mut Rebinding, until: Time) -> (Vec<(u64, Asks)>, Option<u16>) {
         let (mut all, mut proven) = (Vec::new(), None);
         while rebinding.next_timeout() <= until {

@@ -1,6 +1,6 @@
 //! The retransmission timeout of one path (RFC 9260 section 6.3).
 //!
-//! Keeps SRTT, RTTVAR and RTO. Never starts a timer. Invariant: RTO.Min ≤ rto ≤ RTO.Max. Begin at
+//! Keeps SRTT, RTTVAR and RTO. Never starts a timer. Invariant: RTO.Min ≤ rto ≤ RTO.Max. Start at
 //! [`Rto::on_sample`].
 
 use std::time::Duration;
@@ -20,12 +20,12 @@ impl Rto {
         Rto { srtt: None, rttvar: Duration::ZERO, rto: Rto::unmeasured(timing) }
     }
 
-    /// Before any round trip was measured. RTO.Initial below RTO.Min is that of INITs alone.
+    /// The RTO before any measurement. An RTO.Initial below RTO.Min applies only to INITs.
     fn unmeasured(timing: &Timing) -> Duration {
         timing.rto_initial.max(timing.rto_min)
     }
 
-    /// The timeout now.
+    /// The current timeout.
     pub(crate) fn rto(&self) -> Duration {
         self.rto
     }
@@ -35,7 +35,7 @@ impl Rto {
         self.srtt
     }
 
-    /// A round trip was measured (rules C2 and C3, with RTO.Alpha = 1/8 and RTO.Beta = 1/4).
+    /// Processes a measured round trip (rules C2 and C3, with RTO.Alpha = 1/8 and RTO.Beta = 1/4).
     pub(crate) fn on_sample(&mut self, rtt: Duration, timing: &Timing) {
         let srtt = match self.srtt {
             None => {
@@ -56,17 +56,17 @@ impl Rto {
         (srtt + (self.rttvar * 4).max(timing.rto_margin)).clamp(timing.rto_min, timing.rto_max)
     }
 
-    /// Whether this is more than three quarters of the way from what is usual to the timeout.
+    /// Returns whether this is more than three quarters of the way from SRTT to the timeout.
     pub(crate) fn is_surprised_by(&self, rtt: Duration) -> bool {
         self.srtt.is_some_and(|srtt| rtt > srtt + self.rttvar * 3)
     }
 
-    /// The timer expired: back off (rule E2).
+    /// Backs off after the timer has expired (rule E2).
     pub(crate) fn on_timeout(&mut self, timing: &Timing) {
         self.rto = (self.rto * 2).min(timing.rto_max);
     }
 
-    /// The timeout that was measured, without what the timer has backed off since.
+    /// The measured timeout without back-off.
     pub(crate) fn without_back_off(&self, timing: &Timing) -> Duration {
         match self.srtt {
             Some(srtt) => self.measured(srtt, timing),
@@ -74,7 +74,7 @@ impl Rto {
         }
     }
 
-    /// The bounds have changed: what was measured stays, the back-off goes.
+    /// Applies changed bounds: measurements stay, the back-off ends.
     pub(crate) fn on_new_timing(&mut self, timing: &Timing) {
         self.rto = self.without_back_off(timing);
     }

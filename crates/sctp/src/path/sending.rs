@@ -1,8 +1,8 @@
-//! What one path may send now: window, recovery, pacing, and the timers of loss detection.
+//! The sending state of one path: window, recovery, pacing, and the timers of loss detection.
 //!
-//! Joins a [`CongestionControl`] with proportional rate reduction, the undoing of spurious reductions, pacing, and the
-//! tail-loss probe. Never sends, and counts no chunks: `tx` does. Begin at [`Sending::on_acks`] and
-//! [`Sending::allows`].
+//! Combines a [`CongestionControl`] with proportional rate reduction, the undoing of spurious reductions,
+//! pacing, and the tail-loss probe. Never sends, and counts no chunks: `tx` does. Start at
+//! [`Sending::on_acks`] and [`Sending::allows`].
 
 use std::time::Duration;
 
@@ -14,35 +14,35 @@ use super::prr::Prr;
 use crate::config::CongestionAlgorithm;
 use crate::tx::{Losses, PathAcks};
 
-/// Least time before a tail-loss probe: below it, the scheduling of both hosts looks like loss.
+/// Minimum time before a tail-loss probe: below this, scheduling on both hosts looks like loss.
 const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// Trains that a window is sent in where trains are wanted.
+/// Number of trains per window, if trains are wanted.
 const TRAINS_IN_WINDOW: usize = 16;
 
-/// The state of an association around a SACK, or a loss, on one path.
+/// The state of an association at a SACK, or a loss, on one path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) now: Time,
     /// User bytes in flight on the path before.
     pub(crate) flight_before: usize,
-    /// And after.
+    /// User bytes in flight on the path after.
     pub(crate) flight: usize,
-    /// Whether the cumulative TSN moved.
+    /// Set if the cumulative TSN moved.
     pub(crate) cumulative_advanced: bool,
     pub(crate) srtt: Option<Duration>,
 }
 
-/// What a SACK, or a loss, meant.
+/// The result of a SACK, or a loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Losses showed congestion that was not known before.
+    /// Losses indicated new congestion.
     pub(crate) recovery_began: bool,
-    /// The last recovery, or timeout, was needless, and its reduction was taken back.
+    /// The last recovery, or timeout, was spurious, and its reduction was undone.
     pub(crate) undone: bool,
 }
 
-/// Leave to send one packet whatever the window says (RFC 8985 section 7.3).
+/// Permission to send one packet regardless of the window (RFC 8985 section 7.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Credit {
     No,
@@ -55,42 +55,42 @@ enum Credit {
 #[derive(Debug)]
 pub(crate) struct Sending {
     mtu: usize,
-    /// Packets that may leave before anything is acknowledged, where that is more than the controller would let.
+    /// Initial window in packets, if larger than the controller's.
     initial_packets: u8,
     control: Box<dyn CongestionControl>,
-    /// Bytes that may be in flight now: the controller's window, or that of the reduction that is being carried out.
+    /// Bytes that may be in flight now: the controller's window, or that of the ongoing reduction.
     window: usize,
-    /// Whether that may be passed by a part of a packet.
+    /// Set if the window may be exceeded by part of a packet.
     may_be_passed: bool,
     pacer: Pacer,
     takes_over: TakeOver,
-    /// The reduction that is being carried out.
+    /// The ongoing reduction.
     prr: Option<Prr>,
     in_recovery: bool,
-    /// When congestion was last noticed: losses of what was sent before are no news.
+    /// Time at which congestion was last noticed: losses of earlier data are not new.
     congested_at: Option<Time>,
-    /// Chunks given up since then, and how many of them needlessly.
+    /// Chunks given up since then, and the number of spurious ones among them.
     given_up: usize,
     spurious: usize,
     round: u64,
-    /// The last round in which the window held data back.
+    /// The last round in which the window limited data.
     full_in: Option<u64>,
     credit: Credit,
-    /// A tail-loss probe is out, and nothing was heard since.
+    /// Set if a tail-loss probe is out, and nothing was heard since.
     probe_out: bool,
-    /// When a tail-loss probe is due.
+    /// Time at which a tail-loss probe is due.
     pub(crate) probe_at: Option<Time>,
-    /// When a chunk that others have overtaken counts as lost.
+    /// Time at which an overtaken chunk counts as lost.
     pub(crate) reorder_at: Option<Time>,
 }
 
-/// An idle path takes over from one that data flowed by.
+/// Takeover by an idle path from one that carried data.
 #[derive(Clone, Copy, Debug)]
 enum TakeOver {
     No,
-    /// As soon as packets are about to be written.
+    /// Starts as soon as packets are about to be written.
     Begins,
-    /// Until then it keeps the pace that it began with.
+    /// Keeps its initial pace until then.
     Until(Time),
 }
 
@@ -119,7 +119,7 @@ impl Sending {
         }
     }
 
-    /// So many packets may leave before anything is acknowledged. Too late once something was.
+    /// Sets the initial window in packets. Has no effect after the first acknowledgement.
     pub(crate) fn begin_with(&mut self, packets: u8) {
         self.initial_packets = packets;
         if self.round == 0 && self.congested_at.is_none() {
@@ -136,25 +136,25 @@ impl Sending {
         self.control.ssthresh()
     }
 
-    /// The association's other paths have changed their windows.
+    /// Sets the coupling after windows of the association's other paths changed.
     pub(crate) fn set_coupling(&mut self, coupling: Coupling) {
         self.control.set_coupling(coupling);
     }
 
-    /// The controller, or the reduction, has changed.
+    /// Recomputes the window after a change of the controller or the reduction.
     fn update_window(&mut self) {
         self.window = self.prr.map_or_else(|| self.control.cwnd(), |prr| prr.window());
         self.may_be_passed = self.prr.is_some() || self.control.may_be_passed();
     }
 
-    /// Whether the window has room.
+    /// Returns whether the window has room.
     pub(crate) fn has_window(&self, flight: usize) -> bool {
         //= rfc9260#6.1-10 6.1-11 6.1-12
         self.credit != Credit::No || self.has_room(flight)
     }
 
-    /// Whether the window itself has room for a packet, or for a part of one if it may be passed. While losses are mended the
-    /// reduction says byte by byte what may leave.
+    /// Returns whether the window itself has room for a packet, or for part of one if it may be exceeded.
+    /// During recovery the reduction counts bytes.
     fn has_room(&self, flight: usize) -> bool {
         if self.may_be_passed || flight == 0 {
             flight < self.window
@@ -163,21 +163,21 @@ impl Sending {
         }
     }
 
-    /// Whether the window has room for a train, unless losses are being mended.
+    /// Returns whether the window has room for a train, or a reduction is ongoing.
     pub(crate) fn has_train_window(&self, flight: usize) -> bool {
         self.prr.is_some() || self.has_window(flight + self.window / TRAINS_IN_WINDOW)
     }
 
-    /// Whether data may leave now.
+    /// Returns whether data may leave now.
     pub(crate) fn allows(&self, flight: usize) -> bool {
         self.credit != Credit::No || (self.has_room(flight) && self.pacer.allows())
     }
 
-    /// Time has passed; packets are about to be written on the path, whose round trip this is.
+    /// Updates the pacer before packets are written on the path with this round trip.
     pub(crate) fn refill(&mut self, srtt: Option<Duration>, now: Time) {
         match (self.takes_over, srtt) {
             (TakeOver::Begins, Some(srtt)) => {
-                // A controller with a model of the path may know of less.
+                // A controller with a model of the path may have a lower rate.
                 let rate = window_rate(self.window, srtt, 100).min(self.pacing_rate(srtt));
                 self.pacer.begin(rate, now);
                 self.takes_over = TakeOver::Until(now + srtt);
@@ -192,19 +192,20 @@ impl Sending {
         self.pacer.refill(now);
     }
 
-    /// The path, idle until now, takes over from one that data flowed by: no acknowledgements give the pace, so the window is
-    /// spread over the round trip, packet by packet. At once it would fill a queue that nobody knows, and the peer's program would hear
-    /// nothing for the rest of the round trip; so it would at the rate of slow start, which sends a window in half of one.
+    /// Prepares an idle path to take over from one that carried data. No acknowledgements clock the sending,
+    /// so the window is spread over the round trip, packet by packet. Sent at once, it would fill an unknown
+    /// queue, and the peer's program would then get nothing for the rest of the round trip; likewise at the
+    /// rate of slow start, which takes half a round trip.
     pub(crate) fn begin_evenly(&mut self) {
         self.takes_over = TakeOver::Begins;
     }
 
-    /// Whether it takes over, and no acknowledgements give the pace yet.
+    /// Returns whether the path takes over, without acknowledgements to clock the sending.
     pub(crate) fn takes_over(&self) -> bool {
         !matches!(self.takes_over, TakeOver::No)
     }
 
-    /// Bytes that may leave in a time.
+    /// Bytes that may leave in a period.
     pub(crate) fn bytes_in(&self, time: Duration, srtt: Duration) -> usize {
         let bytes = u128::from(self.pacing_rate(srtt)) * time.as_nanos() / 1_000_000_000;
         usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -214,7 +215,7 @@ impl Sending {
         self.control.pacing_rate(srtt.max(Duration::from_nanos(1)))
     }
 
-    /// Data waits on this path, with `flight` bytes in flight: for the window, or for the pacer.
+    /// Notes that data waits with `flight` bytes in flight: for the window, or for the pacer.
     pub(crate) fn on_waiting(&mut self, flight: usize, now: Time) {
         if !self.has_room(flight) {
             self.note_full();
@@ -223,12 +224,12 @@ impl Sending {
         }
     }
 
-    /// The window held data back.
+    /// Notes that the window limited data.
     pub(crate) fn note_full(&mut self) {
         self.full_in = Some(self.round);
     }
 
-    /// User bytes leave.
+    /// Counts sent user bytes.
     pub(crate) fn on_sent(&mut self, bytes: usize) {
         self.pacer.on_sent(bytes);
         if let Some(prr) = &mut self.prr {
@@ -239,14 +240,14 @@ impl Sending {
         }
     }
 
-    /// A packet was written.
+    /// Ends a packet's credit after it was written.
     pub(crate) fn end_packet(&mut self) {
         if self.credit == Credit::InUse {
             self.credit = Credit::No;
         }
     }
 
-    /// A SACK came.
+    /// Processes a SACK.
     pub(crate) fn on_acks(&mut self, acks: &PathAcks, seen: &Seen) -> Outcome {
         self.round += u64::from(acks.round_over);
         self.reorder_at = acks.lost.next_at;
@@ -291,14 +292,14 @@ impl Sending {
             round_over: acks.round_over,
             rate: acks.rate,
         });
-        // What is acknowledged in the first round trip had come to the peer by another path.
+        // Data acknowledged in the first round trip had reached the peer by another path.
         if !self.takes_over() {
             self.pacer.set_rate(self.pacing_rate(srtt), self.mtu, seen.now);
         }
     }
 
-    /// Takes the last reduction back if all that was given up had arrived after all (RFC 5682, RFC 3522, and RFC 3708
-    /// for the duplicates reported in SACKs).
+    /// Undoes the last reduction if all chunks given up had arrived after all (RFC 5682, RFC 3522, and RFC
+    /// 3708 for the duplicates reported in SACKs).
     fn undo(&mut self, acks: &PathAcks) -> bool {
         self.spurious += acks.spurious;
         let all = self.given_up > 0 && self.spurious >= self.given_up;
@@ -312,7 +313,8 @@ impl Sending {
         true
     }
 
-    /// Chunks were given up. Those sent after congestion was last noticed are news (RFC 9260 section 7.2.4).
+    /// Handles chunks given up. Only those sent after congestion was last noticed count as new (RFC 9260
+    /// section 7.2.4).
     pub(crate) fn on_losses(&mut self, lost: &Losses, seen: &Seen) -> Outcome {
         if lost.chunks == 0 {
             return Outcome::default();
@@ -325,7 +327,7 @@ impl Sending {
         Outcome { recovery_began, undone: false }
     }
 
-    /// Congestion that was not known: the window is reduced. Returns whether the controller did.
+    /// Reduces the window for new congestion. Returns whether the controller reduced it.
     fn congested(&mut self, seen: &Seen) -> bool {
         self.congested_at = Some(seen.now);
         (self.given_up, self.spurious) = (0, 0);
@@ -338,7 +340,7 @@ impl Sending {
         reduced
     }
 
-    /// T3 expired, and gave up so many chunks.
+    /// Handles expiry of T3, which gave up `given_up` chunks.
     pub(crate) fn on_timeout(&mut self, given_up: usize, now: Time) {
         self.control.on_timeout();
         self.congested_at = Some(now);
@@ -348,15 +350,15 @@ impl Sending {
         self.update_window();
     }
 
-    /// Nothing is in flight any more.
+    /// Stops the timers once nothing is in flight.
     pub(crate) fn stop_timers(&mut self) {
         self.probe_at = None;
         self.reorder_at = None;
         self.probe_out = false;
     }
 
-    /// Data was sent or acknowledged: the tail-loss probe is due after two round trips (RFC 8985 section 7.2), and the
-    /// peer's delay if there is but one packet that it may wait with.
+    /// Arms the tail-loss probe after data was sent or acknowledged: for two round trips (RFC 8985 section
+    /// 7.2), plus the peer's ack delay if only one packet is in flight.
     pub(crate) fn arm_probe(
         &mut self,
         srtt: Option<Duration>,
@@ -372,8 +374,8 @@ impl Sending {
         self.probe_at = Some(now + (srtt * 2 + delay).max(MIN_PROBE_TIMEOUT));
     }
 
-    /// The same where another path is asked about silence, at `at` if anything is in flight: whatever
-    /// `was_sent` meanwhile does not put it off.
+    /// The same if another path is asked about silence, at `at` if anything is in flight; sending
+    /// (`was_sent`) does not put it off.
     pub(crate) fn arm_doubt(&mut self, at: Option<Time>, was_sent: bool) {
         let at = at.filter(|_| !self.probe_out);
         if at.is_none() || self.probe_at.is_none() || !was_sent {
@@ -381,31 +383,31 @@ impl Sending {
         }
     }
 
-    /// How long silence is waited for before another path is asked: two of the least round trips, and for the peer's delay always; but
-    /// half a round trip is enough for what else is late, since being wrong costs a packet. The usual round trip is longer where
-    /// single packets are acknowledged with a delay.
+    /// The silence after which another path is asked: two of the shortest round trips, and always time for
+    /// the peer's ack delay. Half a round trip is enough for other delays, since an error costs only a
+    /// packet. The usual round trip is longer where single packets are acknowledged with a delay.
     pub(crate) fn patience(srtt: Duration, least: Duration, ack_delay: Duration) -> Duration {
         (least * 2).max(srtt * 3 / 2 + ack_delay).max(MIN_PROBE_TIMEOUT)
     }
 
-    /// Something was heard: another probe may follow.
+    /// Permits another probe after a sign of life.
     pub(crate) fn on_probe_answered(&mut self) {
         self.probe_out = false;
     }
 
-    /// The probe is due: it is sent, and no second one before something is heard.
+    /// Records that the probe is due; no second one follows before a sign of life.
     pub(crate) fn on_probe_timeout(&mut self) {
         self.probe_at = None;
         self.probe_out = true;
     }
 
-    /// The next packet may pass the window.
+    /// Permits the next packet to exceed the window.
     pub(crate) fn grant_packet(&mut self) {
         self.credit = Credit::OnePacket;
     }
 
-    /// A packet was marked, or the host's own queue is long: the window is reduced, and as nothing was given up, that is never
-    /// taken back.
+    /// Reduces the window because a packet was marked, or the host's own queue is long. This is never undone,
+    /// as nothing was given up.
     pub(crate) fn on_marked(&mut self, seen: &Seen) {
         self.control.on_mark(seen.now);
         if self.in_recovery {
@@ -415,7 +417,7 @@ impl Sending {
         self.update_window();
     }
 
-    /// What was lost was lost for its length: the last reduction was needless.
+    /// Undoes the last reduction: the packets were lost because of their length.
     pub(crate) fn on_black_hole(&mut self) {
         (self.given_up, self.spurious) = (0, 0);
         self.in_recovery = false;
@@ -424,7 +426,7 @@ impl Sending {
         self.update_window();
     }
 
-    /// The path lay idle for so many retransmission timeouts.
+    /// Handles a pause of `rtos` retransmission timeouts.
     pub(crate) fn on_idle(&mut self, rtos: u32) {
         self.control.on_idle(rtos, usize::from(self.initial_packets) * self.mtu);
         self.update_window();
@@ -436,12 +438,12 @@ impl Sending {
         self.update_window();
     }
 
-    /// Serves the pacer if its time has come.
+    /// Runs the pacer's timer if it has expired.
     pub(crate) fn expire_pacing(&mut self, now: Time) {
         self.pacer.expire(now);
     }
 
-    /// When this path wants to be looked at.
+    /// Time of the next timer expiry of this path.
     pub(crate) fn next_timeout(&self) -> Time {
         let or_never = |at: Option<Time>| at.unwrap_or(Time::NEVER);
         or_never(self.probe_at).min(or_never(self.reorder_at)).min(or_never(self.pacer.release_at))

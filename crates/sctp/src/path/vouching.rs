@@ -1,38 +1,38 @@
-//! Paths that a confirmed path has to vouch for, and paths that our own new addresses make.
+//! Paths that a confirmed path must vouch for, and paths from our own new addresses.
 //!
-//! Where an address was added without a shared key ([`AddressProof::ConfirmedPath`](crate::AddressProof)) its own answer to a
-//! HEARTBEAT is not enough: whoever asked for it would answer. So a second HEARTBEAT, the voucher, goes to the peer by a confirmed
-//! path, and its answer must come back by the new one. The end that has added an address sends such answers: of HEARTBEATs that come
-//! by its confirmed paths it sends a copy of the answer by the new ones, once these were asked themselves. Never sends. Begin at
-//! [`Vouching`].
+//! If an address was added without a shared key ([`AddressProof::ConfirmedPath`](crate::AddressProof)), its
+//! own answer to a HEARTBEAT is not enough: an attacker who added it would answer. So a second HEARTBEAT, the
+//! voucher, goes to the peer on a confirmed path, and its answer must come back on the new one. The end that
+//! has added an address sends such answers: it copies answers to HEARTBEATs from its confirmed paths to the
+//! new ones, once these were probed themselves. Never sends. Start at [`Vouching`].
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::random::Random;
 
-/// Answers that are copied to the path of an address of our own that is new: enough for many lost ones, few beside a life of
-/// HEARTBEATs.
+/// Number of answers copied to the path of a new address of ours: enough for many losses, few compared with
+/// the HEARTBEATs of an association.
 const COPIES: u8 = 64;
 
-/// Most doublings of the pause between two vouchers that nobody answers.
+/// Maximum number of doublings of the pause between unanswered vouchers.
 const DOUBLINGS_MAX: u32 = 6;
 
 /// The second half of a path's proof, at either end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Vouching {
-    /// Of the voucher that is out.
+    /// Nonce of the outstanding voucher.
     nonce: Option<NonZeroU64>,
     /// Vouchers sent.
     tries: u32,
     /// Answers that may still be copied to this path.
     copies: u8,
-    /// The peer has asked by this path.
+    /// Set if the peer has sent a HEARTBEAT on this path.
     is_asked: bool,
 }
 
 impl Vouching {
-    /// A voucher leaves: its nonce, and how many have left before.
+    /// Starts a voucher; returns its nonce, and the number of earlier ones.
     pub(crate) fn ask(&mut self, random: &mut Random) -> (u64, u32) {
         let (nonce, tries) = (NonZeroU64::MIN | random.u64(), self.tries);
         self.nonce = Some(nonce);
@@ -40,22 +40,22 @@ impl Vouching {
         (nonce.get(), tries)
     }
 
-    /// Until the next one, after `tries` and if a round trip may take `rto`.
+    /// The pause before the next one, after `tries` and with a retransmission timeout of `rto`.
     pub(crate) fn pause(tries: u32, rto: Duration, max: Duration) -> Duration {
         (rto * (1 << tries.min(DOUBLINGS_MAX))).min(max.max(rto))
     }
 
-    /// Vouchers sent.
+    /// Number of vouchers sent.
     pub(crate) fn tries(&self) -> usize {
         self.tries as usize
     }
 
-    /// Whether a voucher is out.
+    /// Returns whether a voucher is outstanding.
     pub(crate) fn is_out(&self) -> bool {
         self.nonce.is_some()
     }
 
-    /// An answer came by this path; returns whether it is the voucher's.
+    /// Handles an answer on this path; returns whether it is the voucher's.
     pub(crate) fn on_answer(&mut self, nonce: u64) -> bool {
         let is_voucher = self.nonce.is_some_and(|asked| asked.get() == nonce);
         if is_voucher {
@@ -64,22 +64,22 @@ impl Vouching {
         is_voucher
     }
 
-    /// The path goes elsewhere now: what was answered before proves nothing.
+    /// Resets the proof because the path's destination has changed.
     pub(crate) fn begin_anew(&mut self) {
         self.nonce = None;
     }
 
-    /// The path leaves from an address of ours that the peer has just learned of.
+    /// Permits copies to this path, which starts at an address of ours that is new to the peer.
     pub(crate) fn offer_copies(&mut self) {
         self.copies = COPIES;
     }
 
-    /// The peer asks by this path.
+    /// Records a HEARTBEAT of the peer on this path.
     pub(crate) fn on_heartbeat(&mut self) {
         self.is_asked = true;
     }
 
-    /// Whether an answer to a HEARTBEAT on another path is to be copied to this one; counts it.
+    /// Returns whether an answer to a HEARTBEAT on another path is copied to this one, and counts it.
     pub(crate) fn takes_copy(&mut self) -> bool {
         let takes = self.is_asked && self.copies > 0;
         self.copies -= u8::from(takes);

@@ -1,42 +1,44 @@
-//! A path that works again after a failure is watched before data goes back to it: for a time that doubles with each further failure,
-//! and until it has given a number of answers without a failure between them. The time alone says little of a path that loses
-//! much, and nothing where heartbeats are rare. Begin at [`Watch::begin`].
+//! The watch over a path that has recovered from a failure, before data returns to it. It lasts for a time
+//! that doubles with each further failure, and until the path has given a number of answers without a failure
+//! in between. Time alone proves little about a lossy path, and nothing if heartbeats are rare. Start at
+//! [`Watch::begin`].
 
 use std::time::Duration;
 
 use base::Time;
 
-/// A failure this long after the last recovery is the first one again.
+/// Time after the last recovery from which a failure counts as the first one again.
 const FAILURES_COUNT: Duration = Duration::from_secs(60);
 
-/// How often the time for which a path is watched doubles.
+/// Maximum number of doublings of the watch.
 const DOUBLINGS: u32 = 4;
 
-/// Answers that a path must give: one that loses 10 % each way does so once in five times, one that loses 30 % once in three hundred.
+/// Required answers: a path that loses 10 % each way succeeds once in five times, one that loses 30 % once in
+/// three hundred.
 const ANSWERS: u8 = 8;
 
-/// How many times as often a path is asked while it is watched.
+/// Factor on the frequency of heartbeats during the watch.
 pub(super) const PACE: u32 = 4;
 
-/// Whether, and for how long, a path is watched.
+/// The state of the watch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
-    /// When the time is over, while the path is watched.
+    /// Its minimum end, while the path is watched.
     until: Option<Time>,
-    /// Given since it began.
+    /// Answers since it began.
     answers: u8,
-    /// When the last one began, and how many there were, none a minute after the one before.
+    /// Start of the last one, and the number of them with less than a minute between recoveries.
     began: Time,
     times: u32,
 }
 
 impl Watch {
-    /// The path has not failed yet.
+    /// Creates the state of a path that has not failed yet.
     pub(super) fn new(now: Time) -> Watch {
         Watch { until: None, answers: 0, began: now, times: 0 }
     }
 
-    /// The path works again; `first` is how long it is watched after a first failure, nought: not at all.
+    /// Starts the watch after a recovery; `first` is its duration after a first failure, zero for none.
     pub(super) fn begin(&mut self, now: Time, first: Duration) {
         if now - self.began > FAILURES_COUNT {
             self.times = 0;
@@ -48,12 +50,12 @@ impl Watch {
         self.answers = 0;
     }
 
-    /// The path has failed, or the watch is over.
+    /// Ends the watch, also because the path has failed.
     pub(super) fn end(&mut self) {
         self.until = None;
     }
 
-    /// The peer was heard on the path.
+    /// Counts a sign of life on the path.
     pub(super) fn on_answer(&mut self) {
         self.answers = self.answers.saturating_add(1);
     }
@@ -62,7 +64,7 @@ impl Watch {
         self.until.is_some()
     }
 
-    /// When it is over, as far as is known: one that is asked has to answer, too.
+    /// Its end, as far as known: a path that is probed must also answer.
     pub(super) fn ends_at(&self, is_asked: bool) -> Time {
         let is_proven = !is_asked || self.answers >= ANSWERS;
         self.until.filter(|_| is_proven).unwrap_or(Time::NEVER)

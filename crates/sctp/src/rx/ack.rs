@@ -61,12 +61,12 @@ impl AckTimer {
         }
     }
 
-    /// Whether a SACK must go out even if alone.
+    /// Reports whether a SACK must go out even if alone.
     pub(crate) fn is_due(&self) -> bool {
         self.due == Due::Now
     }
 
-    /// Whether a SACK would say something new to a packet that leaves anyway.
+    /// Reports whether a SACK would say something new to a packet that leaves anyway.
     pub(crate) fn is_pending(&self) -> bool {
         self.due != Due::No
     }

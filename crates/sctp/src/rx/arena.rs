@@ -26,7 +26,7 @@ const MAX_FILLED: usize = 16;
 /// Copies payloads out of packets.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// What is left of the block being filled.
+    /// The rest of the block being filled.
     block: BytesMut,
     /// Its size when it was empty.
     size: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Arena {
     filled: Vec<BytesMut>,
     /// The greatest size.
     max: usize,
-    /// How many filled ones are remembered.
+    /// Limit on the filled blocks that are remembered.
     max_filled: usize,
 }
 

@@ -32,7 +32,7 @@ use reset::HeldBack;
 use tracker::{Arrival, Tracker};
 use window::Window;
 
-/// What each piece of a message costs beside its bytes: an allocation of its own, and its place in a list.
+/// Cost of each piece of a message besides its bytes: an allocation of its own, and its place in a list.
 const MESSAGE_OVERHEAD: usize = 64;
 
 /// The place that a list of pieces has for another one when it has just grown.
@@ -45,13 +45,13 @@ const MAX_SHARING_WAITING: usize = 8;
 /// this part of it.
 const STRETCH_PART: usize = 16;
 
-/// What a small window holds may cost as much as what this one holds.
+/// A smaller window's contents may cost as much as the contents of one of this size.
 const LEAST_ROOM: usize = 32 * 1024;
 
 /// An empty queue to the reader keeps at most this part of the receive buffer for later.
 const QUEUE_PART: usize = 8;
 
-/// What became of a DATA chunk.
+/// Outcome of a DATA chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DataOutcome {
     /// Taken.
@@ -75,9 +75,9 @@ pub(crate) struct Inbound {
     /// User bytes held.
     payload: usize,
     window: Window,
-    /// How short memory is.
+    /// Memory pressure.
     pressure: Pressure,
-    /// What was held when memory had run out.
+    /// Cost of the buffered data when memory ran out.
     cost_before: usize,
     /// The window that the last SACK advertised.
     advertised: usize,
@@ -171,7 +171,7 @@ impl Inbound {
         }
     }
 
-    /// A copy of a payload. What may have to wait for long gets memory of its own, so that a peer cannot make us keep
+    /// A copy of a payload. A payload that may wait long gets memory of its own, so that a peer cannot make us keep
     /// whole blocks by a few bytes in each.
     fn keep(&mut self, payload: &[u8], arrival: Arrival) -> BytesMut {
         let shares = arrival == Arrival::InOrder && self.held_back.is_none();
@@ -204,7 +204,7 @@ impl Inbound {
             + self.held_back.as_ref().map_or(0, |h| h.memory())
     }
 
-    /// Whether the cost is below that; most often the bytes held show it at once.
+    /// Reports whether the cost is below that; most often the bytes held show it at once.
     #[inline]
     fn costs_less_than(&self, bound: usize) -> bool {
         self.held_back.is_none() && COST_MOST * self.held + COST_BASE < bound || self.cost() < bound
@@ -269,7 +269,7 @@ impl Inbound {
         }
     }
 
-    /// Whether a message takes so much, and nothing else is there to be read.
+    /// Reports whether a message takes so much, and nothing else is there to be read.
     #[inline]
     fn is_blocked(&self) -> bool {
         if !self.ready.is_empty() {
@@ -291,7 +291,7 @@ impl Inbound {
         }
     }
 
-    /// Whether `tsn` is so far ahead that it can only be from before a reset of the association.
+    /// Reports whether `tsn` is so far ahead that it can only be from before a reset of the association.
     pub(crate) fn is_from_before_reset(&self, tsn: Tsn) -> bool {
         let first_missing = self.tracker.first_missing();
         let seq = first_missing.nearest(self.initial, tsn);
@@ -399,7 +399,7 @@ impl Inbound {
         Some(message)
     }
 
-    /// Whether reading has reopened the window enough to tell the peer.
+    /// Reports whether reading has reopened the window enough to tell the peer.
     #[inline]
     //= rfc9260#6.2-6 6.2-11 6.2-12
     pub(crate) fn has_reopened(&self) -> bool {

@@ -26,7 +26,7 @@ pub(super) struct HeldBack {
     /// Whether the reset is done once everything before `from` has come, or only when that is said.
     by_itself: bool,
     pieces: Vec<(Seq, Piece<'static>, BytesMut)>,
-    /// What FORWARD TSNs skip, up to where: numbers of streams mean nothing before it is known whether they are old or new.
+    /// Skips of FORWARD TSNs, with their new cumulative TSNs: stream numbers mean nothing until it is known whether they are old or new.
     skips: Vec<(Seq, Vec<Skip>)>,
     /// Streams in all of these.
     skipped: usize,
@@ -93,12 +93,12 @@ impl Inbound {
         false
     }
 
-    /// Whether a reset that was put off has been done since this was last asked.
+    /// Reports whether a reset that was put off has been done since this was last asked.
     pub(crate) fn take_reset_done(&mut self) -> bool {
         std::mem::take(&mut self.reset_done)
     }
 
-    /// Whether a reset is under way.
+    /// Reports whether a reset is under way.
     pub(crate) fn is_resetting(&self) -> bool {
         self.held_back.is_some()
     }
@@ -167,7 +167,7 @@ impl Inbound {
         None
     }
 
-    /// Whether one more FORWARD TSN can wait, if it must.
+    /// Reports whether one more FORWARD TSN can wait, if it must.
     pub(super) fn has_room_for_skips(&self) -> bool {
         self.held_back.as_ref().is_none_or(|h| h.skips.len() < MAX_SKIPS && h.skipped < MAX_SKIPPED)
     }
@@ -207,7 +207,7 @@ impl Inbound {
         for (seq, piece, payload) in now {
             self.place(seq, &piece, payload);
         }
-        // What is skipped ends before the TSN that comes next.
+        // Skips end before the next TSN.
         let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut held_back.skips)
             .into_iter()
             .partition(|s| picks(Seq(s.0.0.saturating_sub(1))));

@@ -1,4 +1,4 @@
-//! How much may be held for the reader: a window that follows the reader's pace, as Linux tunes TCP's.
+//! Receive window: it follows the reader's pace, as Linux tunes TCP's.
 //!
 //! It begins small, and grows to some times what the reader takes in a round trip, so that it never holds a sender back
 //! that the reader keeps up with; a reader who does not keep up gets no more. Never above what the settings allow, not at

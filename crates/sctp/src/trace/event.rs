@@ -1,4 +1,4 @@
-//! What can be noted, and which counter it moves.
+//! Events that the trace records, and the counter that each moves.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use base::{Ecn, Route};
 
 use crate::info::{Counters, EndpointCounters, PathState, StateName};
 
-/// What happened. TSNs are those on the wire; lengths are in bytes, those of packets without IP and UDP headers.
+/// An event of the trace. TSNs are those on the wire. Lengths are in bytes; packet lengths exclude IP and UDP headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "event", rename_all = "snake_case"))]
 pub enum TraceEvent {
@@ -41,7 +41,7 @@ pub enum TraceEvent {
     Sent {
         /// The way they go.
         route: Route,
-        /// How many.
+        /// Number of packets.
         packets: usize,
         /// Their length in all.
         bytes: usize,
@@ -85,7 +85,7 @@ pub enum TraceEvent {
         /// Advertised Receiver Window Credit.
         a_rwnd: u32,
     },
-    /// What an acknowledgement left of a path.
+    /// State of a path after an acknowledgement.
     Window {
         /// The path.
         route: Route,
@@ -162,17 +162,17 @@ pub enum TraceEvent {
     PathSlow {
         /// The path.
         route: Route,
-        /// How long it takes.
+        /// Delay until it expires.
         delay: Duration,
     },
     /// A link or an address of ours went with data in flight from there: what of that is lost is asked before it is sent again.
     FlightStranded {
         /// The path.
         route: Route,
-        /// How much.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// What was in flight on a path was given up, to be sent again.
+    /// The data in flight on a path was given up, and will be sent again.
     FlightGivenUp {
         /// The path.
         route: Route,

@@ -1,4 +1,4 @@
-//! What the engine did and why, record by record, for whoever asks.
+//! Trace of the engine: its actions and their causes, record by record.
 //!
 //! Off until [`Endpoint::set_tracing`](crate::Endpoint::set_tracing): then [`Endpoint::poll_trace`](crate::Endpoint::poll_trace)
 //! hands out what was noted. Everything that [`Counters`](crate::Counters) counts, packets and user bytes apart, is noted by
@@ -22,13 +22,13 @@ pub use event::{DropReason, TraceEvent};
 pub struct TraceRecord {
     /// When it happened.
     pub at: Time,
-    /// Whose it is; `None`: it concerns no association.
+    /// The association concerned; `None` if there is none.
     pub association: Option<AssociationId>,
-    /// What happened.
+    /// The event.
     pub event: TraceEvent,
 }
 
-/// What one association notes while it works on one thing; nothing unless somebody traces.
+/// Events of one association during one step; empty unless tracing is on.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Option<Vec<TraceEvent>>);
 
@@ -49,7 +49,7 @@ impl Notes {
         }
     }
 
-    /// What was noted, oldest first.
+    /// Returns the events, oldest first.
     pub(crate) fn end(&mut self) -> Vec<TraceEvent> {
         self.0.take().unwrap_or_default()
     }

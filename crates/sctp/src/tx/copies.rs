@@ -1,7 +1,7 @@
 //! Chunks that went by further paths beside the one that counts them in flight: copies (redundant scheduling).
 //!
 //! The first arrival counts, and a SACK does not say by which path it came. So copies are kept apart: they give no round
-//! trips, prove no path, and do not find losses of other chunks. What they take of a path's window comes back when one is
+//! trips, prove no path, and do not find losses of other chunks. Their part of a path's window comes back when one is
 //! known to have arrived: because the peer reports a duplicate, or because the chunk was acknowledged no sooner than this
 //! path could have brought it. A copy of which nothing was heard in time was lost, and counts as congestion.
 //!
@@ -38,7 +38,7 @@ struct Lane {
     flight: usize,
 }
 
-/// What became of a path's copies.
+/// Outcome of a path's copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CopyAcks {
     /// User bytes that arrived.
@@ -148,7 +148,7 @@ impl Copies {
         acks
     }
 
-    /// Whether one of two paths may be dead: many chunks arrived and none of them twice. While the other brings everything
+    /// Reports whether one of two paths may be dead: many chunks arrived and none of them twice. While the other brings everything
     /// nothing else tells. (Where there are three, the other two go on making duplicates.) Once told it counts anew.
     pub(crate) fn take_silence(&mut self) -> bool {
         let is_silent = self.silent.is_some_and(|silent| silent >= SILENT_MAX);

@@ -17,7 +17,7 @@ use crate::memory::tree;
 pub(crate) struct Forward {
     /// The first sequence that the peer must still wait for.
     advanced: Seq,
-    /// What `advanced` was when a FORWARD TSN last left, and when.
+    /// The value of `advanced` when a FORWARD TSN last left, and the time.
     told: Option<(Seq, Time)>,
     due: bool,
     /// When to say it again although nothing came: stands in for T3-rtx, which runs only for chunks in flight.
@@ -73,12 +73,12 @@ impl Forward {
         self.renumbered.extend(old.map(|stream| (stream, outstanding.next())));
     }
 
-    /// Whether the number of this chunk is from before a reset of its stream.
+    /// Reports whether the number of this chunk is from before a reset of its stream.
     pub(crate) fn has_old_number(&self, stream: StreamId, seq: Seq) -> bool {
         self.renumbered.get(&stream).is_some_and(|begin| seq < *begin)
     }
 
-    /// Whether a FORWARD TSN is to be sent.
+    /// Reports whether a FORWARD TSN is to be sent.
     pub(crate) fn is_due(&self) -> bool {
         self.due
     }
@@ -102,7 +102,7 @@ impl Forward {
         self.timer.unwrap_or(Time::NEVER)
     }
 
-    /// Whether the peer has not answered in time; the FORWARD TSN is then due again.
+    /// Reports whether the peer has not answered in time; the FORWARD TSN is then due again.
     pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
         let expired = self.timer.is_some_and(|at| at <= now);
         if expired {

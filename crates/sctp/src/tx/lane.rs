@@ -1,4 +1,4 @@
-//! What was sent by one path, in the order of sending.
+//! Transmissions by one path, in the order of sending.
 //!
 //! A lane knows transmissions as bursts: runs of chunks that left at one time. Each transmission is added once and
 //! taken out once, so that finding losses costs a constant amount per chunk. It never sends, and does not own chunks:
@@ -26,7 +26,7 @@ pub(super) struct Burst {
     delivery: Delivery,
 }
 
-/// How much was delivered until when; what delivery rates are computed from.
+/// Bytes delivered until a time; delivery rates are computed from it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivery {
     bytes: u64,
@@ -37,7 +37,7 @@ struct Delivery {
     app_limited: bool,
 }
 
-/// How fast data was delivered over about one round trip.
+/// Delivery rate over about one round trip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RateSample {
     /// Bytes per second.
@@ -132,7 +132,7 @@ impl Lane {
         self.round
     }
 
-    /// Whether T3 expired so little ago that what is acknowledged now cannot be the answer to anything sent since.
+    /// Reports whether T3 expired so little ago that what is acknowledged now cannot be the answer to anything sent since.
     pub(super) fn timed_out_too_early(&self, now: Time) -> bool {
         self.timed_out_at.is_some_and(|at| self.rack.is_too_soon(now - at))
     }

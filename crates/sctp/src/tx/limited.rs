@@ -13,7 +13,7 @@ use wire::StreamId;
 use super::{MessageId, Seq};
 use crate::memory::{heap, tree};
 
-/// What limits the effort for a message.
+/// Limit on the effort for a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Limit {
     /// It is of no use afterwards (RFC 3758 section 4.1).

@@ -36,7 +36,7 @@ enum Fate {
     Abandoned,
 }
 
-/// How often a chunk was sent, and why.
+/// Number of a chunk's transmissions, and their cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sent {
     Once,
@@ -74,7 +74,7 @@ pub(crate) struct Losses {
     pub(crate) chunks: usize,
     /// User bytes.
     pub(crate) bytes: usize,
-    /// How many of the chunks had been sent again already.
+    /// Number of the chunks that had been retransmitted already.
     pub(crate) again: usize,
     /// When the last sent of them was sent.
     pub(crate) newest: Time,
@@ -82,7 +82,7 @@ pub(crate) struct Losses {
     pub(crate) next_at: Option<Time>,
 }
 
-/// What a SACK did on one path.
+/// Effect of a SACK on one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PathAcks {
     /// User bytes newly acknowledged.
@@ -117,7 +117,7 @@ pub(crate) struct PathAcks {
     pub(crate) proves_path: bool,
 }
 
-/// What a SACK did, path by path (indexed like the paths).
+/// Effect of a SACK, path by path (indexed like the paths).
 pub(crate) type Acks = SmallVec<[PathAcks; 2]>;
 
 /// The chunks in flight, lost, or acknowledged out of order.
@@ -152,7 +152,7 @@ impl Outstanding {
         self.chunks.is_empty()
     }
 
-    /// Whether no further chunk may be sent before one is cumulatively acknowledged.
+    /// Reports whether no further chunk may be sent before one is cumulatively acknowledged.
     pub(crate) fn is_full(&self) -> bool {
         //= rfc9260#6.1-22 6.1-23
         //= rfc8260#2.1-4
@@ -196,7 +196,7 @@ impl Outstanding {
         self.get(seq).map(|chunk| chunk.path)
     }
 
-    /// Whether a chunk is outstanding, and was sent no more than once.
+    /// Reports whether a chunk is outstanding, and was sent no more than once.
     pub(crate) fn was_sent_once(&self, seq: Seq) -> bool {
         self.get(seq).is_some_and(|chunk| chunk.sent == Sent::Once)
     }
@@ -274,7 +274,7 @@ impl Outstanding {
         }
     }
 
-    /// Whether a chunk is acknowledged or given up.
+    /// Reports whether a chunk is acknowledged or given up.
     pub(crate) fn is_done(&self, seq: Seq) -> bool {
         self.get(seq).is_none_or(|c| matches!(c.fate, Fate::Acknowledged | Fate::Abandoned))
     }
@@ -407,7 +407,7 @@ impl Outstanding {
         self.lost.len() - before
     }
 
-    /// What the last timeout gave up, and was not sent since, is in flight again (RFC 5682 section 3.1).
+    /// Puts data that the last timeout gave up, and that was not sent since, in flight again (RFC 5682 section 3.1).
     fn undo_timeout(&mut self, path: PathIndex) {
         let mut back: Vec<Seq> = Vec::new();
         for burst in &self.lanes[path.0].bursts {
@@ -418,7 +418,7 @@ impl Outstanding {
             back.extend((burst.first.0..burst.end.0).map(Seq).filter(given_up));
         }
         for seq in back {
-            // What left twice at one time is in two bursts.
+            // A chunk that left twice at one time is in two bursts.
             let Some(index) = self.index(seq).filter(|_| self.lost.remove(&seq)) else { continue };
             self.chunks[index].fate = Fate::InFlight;
             self.lanes[path.0].flight += self.chunks[index].fragment.payload.len();
@@ -445,7 +445,7 @@ impl Outstanding {
         self.lane(path).rack.on_recovery();
     }
 
-    /// Whether a SACK with these gap blocks is older than one already seen: it knows less of what came above `first`.
+    /// Reports whether a SACK with these gap blocks is older than one already seen: it knows less of what came above `first`.
     pub(crate) fn is_stale(&self, first: Seq, gaps: &[(Seq, Seq)]) -> bool {
         first == self.first && gaps.last().map(|g| g.1) < self.gaps.last().map(|g| g.1)
     }
@@ -691,12 +691,12 @@ impl Outstanding {
         found
     }
 
-    /// Whether the transmission of `seq` by `path` at `at` is the one in flight.
+    /// Reports whether the transmission of `seq` by `path` at `at` is the one in flight.
     fn is_live(&self, seq: Seq, path: PathIndex, at: Time) -> bool {
         self.get(seq).is_some_and(|c| c.fate == Fate::InFlight && c.path == path && c.sent_at == at)
     }
 
-    /// What earlier gap blocks covered and these do not is missing again (RFC 9260 section 6.2.1, D iii).
+    /// Marks as missing again the data that earlier gap blocks covered and these do not (RFC 9260 section 6.2.1, D iii).
     fn renege(&mut self, first: Seq, gaps: &[(Seq, Seq)], now: Time) {
         let known = std::mem::take(&mut self.gaps);
         for_each_uncovered(&known, gaps, first, |seq| self.unacknowledge(seq, now));

@@ -13,7 +13,7 @@ use super::Seq;
 /// (DupThresh, RFC 8985 section 6.2 step 4).
 pub(super) const DUP_THRESHOLD: usize = 3;
 
-/// How long the least round trip is remembered: between one and two of these.
+/// Memory of the least round trip: between one and two of these.
 const MIN_RTT_SPAN: Duration = Duration::from_secs(60);
 
 /// Most that the reordering window is widened, in quarters of the least round trip.
@@ -86,7 +86,7 @@ impl Rack {
         self.min_rtt.get()
     }
 
-    /// Whether a chunk that was delivered `after` its last transmission came sooner than this could: then an earlier
+    /// Reports whether a chunk that was delivered `after` its last transmission came sooner than this could: then an earlier
     /// one was delivered. A quarter of the least round trip is left for paths that have become quicker, and for packets
     /// that meet a shorter queue.
     pub(super) fn is_too_soon(&self, after: Duration) -> bool {
@@ -119,7 +119,7 @@ impl Rack {
         }
     }
 
-    /// How long a chunk may come later than one sent after it. `above` counts the chunks delivered out of order.
+    /// Returns the delay that a chunk may have behind one sent after it. `above` counts the chunks delivered out of order.
     fn reordering_window(&self, above: impl FnOnce() -> usize) -> Duration {
         if !self.reordering_seen && above() >= DUP_THRESHOLD {
             return Duration::ZERO;

@@ -231,7 +231,7 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
     assert_eq!(refused, Err(AddressError::NotNegotiated));
 }
 
-/// What `b` answers to an ASCONF that its peer has signed, which comes from `source`.
+/// Returns the answer of `b` to an ASCONF that its peer has signed, which comes from `source`.
 fn answer_to(t: &mut Two, source: &str, offset: u32, changes: &[Parameter<'_>]) -> Option<Vec<Option<u16>>> {
     let forger = Forger::new(&t.world, KEY);
     let info = t.info(t.b);

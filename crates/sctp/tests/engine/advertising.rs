@@ -34,7 +34,7 @@ fn slow() -> LinkConfig {
     LinkConfig { rate: 10_000_000, ..LinkConfig::default() }
 }
 
-/// What each packet that a host sent with DATA advertises.
+/// Returns the advertisement of each packet with DATA that a host sent.
 fn said(t: &Two, sender: &str) -> Vec<Option<SendBuffer>> {
     let own = |r: &&Record| r.route.local == sender.parse::<std::net::IpAddr>().unwrap();
     let packets = t.world.records.iter().filter(own).filter(|r| chunk_names(&r.packet).contains("DATA"));
@@ -281,7 +281,7 @@ fn another_type_can_be_agreed_on() {
     assert!(t.info(t.b).counters.advertisements_received > 20);
 }
 
-/// What a host in a state sends when its program has handed over a message: the table of section 3.1 of the 2016 report, "the
+/// Chunks that a host in a state sends when its program has handed over a message: the table of section 3.1 of the 2016 report, "the
 /// states in which the chunk should be generated and sent".
 #[test]
 fn the_chunk_is_sent_in_the_states_that_send_data_and_in_no_others() {
@@ -298,7 +298,7 @@ fn the_chunk_is_sent_in_the_states_that_send_data_and_in_no_others() {
         subject.world().world.run_for(seconds(10));
         let after: Vec<_> = records(&mut subject).split_off(before);
         let expected = match state {
-            // What waits leaves now; what was sent before is sent again.
+            // Waiting data leaves now; data sent before is sent again.
             StateName::Established | StateName::ShutdownPending | StateName::ShutdownReceived => true,
             StateName::Closed
             | StateName::CookieWait
@@ -326,7 +326,7 @@ fn what_is_advertised_can_be_changed_once_the_peer_is_known_and_all_arrives() {
         said(t, "10.0.1.1")
     };
     let told = change(&mut t, Some(SendBufferForm::Backlog));
-    // What had been cut into chunks before leaves no room.
+    // Data cut into chunks before leaves no room.
     assert!(told.len() > 50 && told.iter().flatten().count() * 2 > told.len(), "{told:?}");
     let told = change(&mut t, None);
     assert!(told.len() > 50 && told.iter().all(Option::is_none), "{told:?}");

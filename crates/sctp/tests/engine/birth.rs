@@ -106,7 +106,7 @@ fn ways_added_after_the_answer_change_nothing() {
     assert!(t.world.records.iter().all(|record| record.route.remote != second().remote));
 }
 
-/// What becomes of an attempt when ICMP quotes these bytes of its INIT, one of them changed.
+/// Returns the state of an attempt after ICMP quoted these bytes of its INIT, one of them changed.
 fn after_icmp(length: usize, changed: Option<usize>) -> Option<StateName> {
     let mut t = two(1);
     t.world.recording = true;

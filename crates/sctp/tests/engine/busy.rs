@@ -49,7 +49,7 @@ impl Two {
         }));
     }
 
-    /// What one association's windows are, for who reads along.
+    /// Prints one association's windows.
     fn print(&self, period: u64, millisecond: u64, waits: u64) {
         let path = &self.info(self.a).paths[0];
         let (cwnd, ssthresh, srtt, timeouts) = (path.cwnd, path.ssthresh, path.srtt, path.timeouts);

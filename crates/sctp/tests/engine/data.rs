@@ -351,7 +351,7 @@ fn after_losses_of_one_chunk(most: usize) -> Two {
     t
 }
 
-/// What an established sender does after a SACK of `cumulative` above its initial TSN, with `gaps`.
+/// Returns an established sender after a SACK of `cumulative` above its initial TSN, with `gaps`.
 fn after_sack(ahead: u32, gaps: &[GapBlock]) -> Two {
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let sack = Sack {

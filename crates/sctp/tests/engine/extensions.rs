@@ -76,7 +76,7 @@ fn without_the_same_method_every_packet_has_its_checksum_and_zero_is_taken_by_wh
     }
 }
 
-/// Whether the two get up when the INIT ACK comes with a checksum of zero.
+/// Reports whether the two get up when the INIT ACK comes with a checksum of zero.
 fn opens_by_init_ack_without_checksum(announced: Option<u32>) -> bool {
     let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
     t.world.set_filter(|record| {

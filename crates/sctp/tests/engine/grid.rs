@@ -1,4 +1,4 @@
-//! What each chunk, with the right tag, does in each state: a snapshot, to be changed with a reason only.
+//! Effect of each chunk, with the right tag, in each state: a snapshot, to be changed with a reason only.
 //!
 //! `UPDATE_GRID=1 cargo test -p sctp --test engine state_grid` writes it anew.
 

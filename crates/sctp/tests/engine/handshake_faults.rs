@@ -42,7 +42,7 @@ fn unknown(kind: u8, value: &[u8]) -> Chunk<'_> {
     Chunk::Unknown(UnknownChunk { chunk_type: ChunkType(kind), flags: 0, value })
 }
 
-/// What a host that listens answers to this INIT, and its packet.
+/// Returns the answer of a listening host to this INIT, and its packet.
 fn answer_to_init(init: Init<'_>) -> (Vec<String>, Vec<u8>) {
     let mut t = two(1);
     t.world.recording = true;
@@ -51,7 +51,7 @@ fn answer_to_init(init: Init<'_>) -> (Vec<String>, Vec<u8>) {
     (sent_by(&t.world, 0, "10.0.1.2"), packet)
 }
 
-/// What a host in COOKIE-WAIT answers to this INIT ACK, and the host.
+/// Returns the answer of a host in COOKIE-WAIT to this INIT ACK, and the host.
 fn answer_to_init_ack(init: Init<'_>) -> (Vec<String>, Subject) {
     let mut subject = Subject::in_state(StateName::CookieWait);
     let tag = subject.own_tag;

@@ -18,7 +18,7 @@ use crate::forge::Forger;
 use crate::support::{Two, UDP, messages, route, seconds, sends, sends_then_closes};
 
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
-/// Who opens, and who listens.
+/// The end that opens, and the end that listens.
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
 const KEY: &[u8] = b"a key of more than sixteen bytes";
@@ -26,7 +26,7 @@ const KEY: &[u8] = b"a key of more than sixteen bytes";
 /// questions that are an RTO of a tenth of a second apart, and as long for a path to be given up before.
 pub(crate) const NOTICED: Duration = Duration::from_millis(2500);
 
-/// What the daemon asks its peers to sign.
+/// Chunks that the daemon asks its peers to sign.
 const SIGNED: [ChunkType; 16] = [
     ChunkType::COOKIE_ECHO,
     ChunkType::COOKIE_ACK,
@@ -616,7 +616,7 @@ fn a_peer_that_asks_for_fewer_signatures_or_none_is_served_and_noticed_when_it_i
             let counters = t.info(host).counters;
             assert_eq!((counters.auth_failed, counters.unauthenticated), (0, 0));
         }
-        // What the other one has not asked to be signed is not, and counts as a question.
+        // Chunks that the other end has not asked for are not signed, and count as a question.
         let (now, a, id) = (t.world.now(), t.a, t.id(t.a));
         t.world.host_mut(a).endpoint.abort(now, id, sctp::AbortCause::user("enough"));
         t.world.run_for(NOTICED);
@@ -710,7 +710,7 @@ fn one_unsigned_abort_in_a_short_outage_ends_nothing() {
     }
 }
 
-/// `a` loses its address and gets another. Whoever sees its ASCONF sends a copy from an address of his own, which comes first.
+/// `a` loses its address and gets another. An observer of its ASCONF sends a copy from an address of his own, which comes first.
 #[test]
 fn a_move_that_somebody_else_repeats_first_leads_to_the_peer_all_the_same() {
     let extensions = Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration);

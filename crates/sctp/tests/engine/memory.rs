@@ -23,7 +23,7 @@ fn path(mbit: u64, rtt: Duration, buffer: usize) -> (Two, AssociationConfig) {
     (t, config)
 }
 
-/// What arrives from `from` to `to`, in Mbit/s.
+/// Returns the goodput from `from` to `to`, in Mbit/s.
 fn goodput(t: &mut Two, from: u64, to: u64) -> f64 {
     let received = |t: &Two| t.talk(t.b).received_bytes;
     t.world.run_until(Time::from_millis(from), |_| false);

@@ -1,4 +1,4 @@
-//! What other stacks got wrong, each as a test. Where a row's test stands:
+//! Faults of other stacks, each as a test. The test of each row:
 //!
 //! | seen elsewhere | tested by |
 //! |---|---|

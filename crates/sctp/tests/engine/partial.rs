@@ -47,7 +47,7 @@ fn names(t: &Two) -> Vec<String> {
     t.world.records.iter().map(|r| chunk_names(&r.packet)).collect()
 }
 
-/// What arrived is a part of what was sent, in the order of each stream.
+/// Asserts that the arrivals are a part of the sent messages, in the order of each stream.
 fn assert_partly_delivered(t: &Two, sent: &[Outgoing]) -> usize {
     let received = &t.talk(t.b).received;
     for stream in 0..u16::MAX {

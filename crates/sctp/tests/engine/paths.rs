@@ -216,7 +216,7 @@ fn icmp_with_a_wrong_tag_is_not_believed_and_with_the_right_one_it_is() {
     }
 }
 
-/// What a peer's host says that has nobody for our packets.
+/// ICMP errors of a peer's host without a listener for our packets.
 const NOBODY: [PathError; 2] =
     [PathError::Unreachable(Unreachable::Protocol), PathError::Unreachable(Unreachable::Port)];
 

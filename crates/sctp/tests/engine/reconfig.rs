@@ -66,7 +66,7 @@ fn add(t: &mut Two, host: HostId, outgoing: u16, incoming: u16) -> Result<(), Re
     t.world.host_mut(host).endpoint.add_streams(now, id, outgoing, incoming)
 }
 
-/// What a host heard of streams.
+/// Returns a host's events about streams.
 fn heard(t: &Two, host: HostId) -> Vec<Event> {
     let of_streams = |e: &Event| {
         matches!(e, Event::StreamReset { .. } | Event::AssociationReset { .. } | Event::StreamsChanged { .. })
@@ -530,7 +530,7 @@ fn opener_tsn(t: &Two) -> u32 {
     init.initial_tsn.0
 }
 
-/// What `b` answers to these parameters.
+/// Returns the answers of `b` to these parameters.
 fn answers_to(t: &mut Two, parameters: &[Parameter<'_>]) -> Vec<ReconfigResult> {
     let (tag, from) = (t.info(t.b).local_tag, t.world.records.len());
     t.inject_to_b(tag, &[Chunk::ReConfig(ReConfig { parameters: Parameters::from(parameters) })]);

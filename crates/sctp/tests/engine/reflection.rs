@@ -187,13 +187,13 @@ fn heartbeats_that_come_back_hide_no_peer_that_is_gone() {
     }
 }
 
-/// What somebody sends in the name of a peer whose link is dead.
+/// Packets sent in the name of a peer whose link is dead.
 #[derive(Clone, Copy, PartialEq)]
 enum Sent {
     Nothing,
-    /// What the peer is asked by that path, and answers by the other.
+    /// Requests to the peer by that path, which it answers by the other.
     Mirrored,
-    /// What needs no signature.
+    /// Packets that need no signature.
     Noise,
 }
 

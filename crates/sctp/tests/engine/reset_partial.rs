@@ -19,7 +19,7 @@ const BOTH: Extensions =
     Extensions::NONE.with(Extension::StreamReconfiguration).with(Extension::PartialReliability);
 const STREAMS: u16 = 3;
 
-/// What was sent without limit, with its stream.
+/// Messages sent without limit, with their streams.
 type Sent = Vec<(u16, Bytes)>;
 
 fn say(t: &mut Two, r: &mut ChaCha12Rng, number: usize, sent: &mut Sent) {

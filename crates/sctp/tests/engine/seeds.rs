@@ -38,7 +38,7 @@ const KEPT: [u64; 11] = [
     8_019_179, 8_019_201,
 ];
 
-/// What must be true at the end.
+/// Conditions at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Expected {
     /// Everything arrived, both sides closed gracefully.
@@ -244,7 +244,7 @@ fn run(seed: u64, t: &mut Run) {
     judge(seed, t, expected);
 }
 
-/// Whether the opening host has given up, and chance has taken a packet for each INIT that it sent.
+/// Reports whether the opening host has given up, and chance has taken a packet for each INIT that it sent.
 fn all_inits_were_lost(t: &Run) -> bool {
     let lost = |link: &LinkId| {
         let counters = &t.world.link(*link).counters;

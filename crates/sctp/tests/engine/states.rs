@@ -211,7 +211,7 @@ impl Subject {
 /// A tag and an initial TSN.
 type Announced = (u32, Tsn);
 
-/// What the host and its peer announced of themselves.
+/// Returns the announcements of the host and its peer.
 fn inits(t: &Two, host: HostId) -> (Option<Announced>, Option<Announced>) {
     let find = |wanted: &str| {
         let record = t.world.records.iter().find(|r| chunk_names(&r.packet) == wanted)?;

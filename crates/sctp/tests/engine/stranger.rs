@@ -18,7 +18,7 @@ pub(crate) struct Stranger {
     pub(crate) to: HostId,
 }
 
-/// What an INIT ACK said.
+/// Contents of an INIT ACK.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) tag: u32,

@@ -1,4 +1,4 @@
-//! What the tests share: two hosts, one or two links, and messages.
+//! Shared parts of the tests: two hosts, one or two links, and messages.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -127,7 +127,7 @@ pub(crate) fn seeds(usual: u64, kept: impl IntoIterator<Item = u64>) -> Vec<u64>
     }
 }
 
-/// Whether somebody has chosen the seeds: one may be too few for what a test expects of all.
+/// Reports whether somebody has chosen the seeds: one may be too few for what a test expects of all.
 pub(crate) fn is_chosen() -> bool {
     number("SIM_SEED").is_some()
 }

@@ -711,7 +711,7 @@ fn an_init_ack_comes_from_the_port_that_was_asked_or_opens_nothing() {
     assert_eq!(t.state(t.a), StateName::CookieEchoed);
 }
 
-// Whose association an address is in is told to nobody.
+// Nobody learns the association of an address.
 
 #[test]
 fn an_init_that_lists_a_peer_of_ours_is_answered_as_if_it_did_not() {

@@ -1,4 +1,4 @@
-//! The files themselves, for the process that may reach them.
+//! The files themselves, for the process that has access to them.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) struct Loaded {
     pub(crate) keys: PeerKeys,
 }
 
-/// Where the files are.
+/// The locations of the files.
 #[derive(Clone)]
 pub(crate) struct Files {
     args: Arc<DaemonArgs>,
@@ -41,7 +41,7 @@ impl Files {
         Ok(Loaded { settings, table, keys })
     }
 
-    /// The same with the keys as their file has them, which make sense.
+    /// Like `load`, but returns the validated keys as the text of their file.
     pub(super) fn texts(&self) -> Result<(Settings, RulesTable, String), ArchiveError> {
         let settings = control::load_config(&self.args.config)?;
         let keys = control::read_peer_keys(&settings.peer_keys).map_err(refused)?;
@@ -69,7 +69,7 @@ fn refused(error: impl ToString) -> ArchiveError {
     ArchiveError::Refused(error.to_string())
 }
 
-/// Makes the directories of what is to be written later: a process that is to be confined must find them.
+/// Creates the directories for files that are written later: they must exist before the process is confined.
 pub(crate) fn prepare_directories(args: &DaemonArgs) -> anyhow::Result<()> {
     for directory in [Some(args.state_dir.as_path()), args.config.parent()].into_iter().flatten() {
         if let Err(error) = make(directory) {

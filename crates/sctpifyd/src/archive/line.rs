@@ -1,4 +1,5 @@
-//! The worker's end. One question at a time; a thread of its own hears the answers, and the end of the supervisor.
+//! The worker's end. It asks one question at a time; a separate thread receives the answers and notices when
+//! the supervisor exits.
 
 use std::io::{self, BufReader};
 use std::net::Shutdown;
@@ -12,10 +13,10 @@ use super::words::{ANSWER_MAX, Answer, Ask, Outcome, Question};
 use super::{ArchiveError, Loaded};
 use crate::peer_keys::PeerKeys;
 
-/// How long the supervisor may take to take a question, and to answer: a disk may be slow.
+/// Time limit for the supervisor to accept a question, and again to answer it: a disk may be slow.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Where questions go.
+/// The sending side for questions.
 pub(crate) struct Line {
     talk: Mutex<Talk>,
 }
@@ -26,7 +27,7 @@ struct Talk {
     number: u64,
 }
 
-/// Where answers come from.
+/// The receiving side for answers.
 pub(crate) struct Listener {
     stream: BufReader<UnixStream>,
     answers: Sender<Answer>,
@@ -44,7 +45,7 @@ impl Line {
         Ok((Line { talk: Mutex::new(Talk { stream, answers, number: 0 }) }, listener))
     }
 
-    /// Asks for something that has no answer but that it is done.
+    /// Asks for something whose only answer is that it is done.
     pub(super) fn tell(&self, ask: Ask) -> Result<(), ArchiveError> {
         match self.ask(ask)? {
             Outcome::Done => Ok(()),
@@ -77,14 +78,14 @@ impl Talk {
         self.number += 1;
         let number = self.number;
         if let Err(error) = control::write_line(&mut self.stream, &Question { number, ask }) {
-            // Half a question may have gone: nothing that follows would be understood.
+            // Half a question may have been sent: nothing after it would be understood.
             let _ = self.stream.shutdown(Shutdown::Both);
             return Err(silent(error));
         }
         loop {
             match self.answers.recv_timeout(LIMIT) {
                 Ok(answer) if answer.number == number => return Ok(answer.outcome),
-                // To a question that was given up.
+                // Answers a question that was given up.
                 Ok(_) => {}
                 Err(error) => return Err(silent(error)),
             }
@@ -93,7 +94,7 @@ impl Talk {
 }
 
 impl Listener {
-    /// Returns when the supervisor has gone, or says what nobody understands.
+    /// Receives answers until the supervisor exits or sends something invalid.
     pub(crate) fn run(mut self) {
         while let Ok(Some(answer)) = control::read_body::<Answer>(&mut self.stream, ANSWER_MAX) {
             if self.answers.send(answer).is_err() {

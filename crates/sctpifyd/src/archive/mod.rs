@@ -1,11 +1,12 @@
-//! The daemon's files: configuration, rules, keys and what was learned; and who reads and writes them.
+//! Reads and writes the daemon's files: configuration, rules, keys and learned entries.
 //!
-//! The supervisor does, for it stays root and reads no packets; the worker asks it in words ([`words`]) by the socket that is
-//! the worker's standard input ([`line`] is its end, [`server`] the other). A daemon without a supervisor does it itself.
+//! The supervisor does this, because it stays root and reads no packets. The worker sends it requests
+//! ([`words`]) over the socket that is the worker's standard input ([`line`] is its end, [`server`] the
+//! other). A daemon without a supervisor accesses the files itself.
 //!
-//! The worker is what an intruder would have taken over, so the supervisor refuses: settings that are root's alone
-//! ([`rules::Setting::is_roots`]), rules and learned tables that do not read back, words that it does not know or that are too
-//! long. It opens no path that the worker names. Begin with [`Archive`].
+//! An intruder would control the worker, so the supervisor refuses root-only settings
+//! ([`rules::Setting::is_roots`]), rules and learned tables that do not parse, and unknown or overlong
+//! requests. It opens no path that the worker names. Begin with [`Archive`].
 
 mod files;
 mod line;
@@ -25,10 +26,10 @@ use files::Files;
 use line::Line;
 use words::Ask;
 
-/// Why a file was not read or written.
+/// The reason why a file was not read or written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ArchiveError {
-    /// It makes no sense or must not be; the text says why.
+    /// The request is invalid or not allowed; the text gives the reason.
     Refused(String),
     /// A file could not be read or written.
     Failed(String),
@@ -48,23 +49,24 @@ impl std::error::Error for ArchiveError {}
 pub(crate) enum Archive {
     /// This process reads and writes them.
     Own(Files),
-    /// The supervisor does.
+    /// The supervisor reads and writes them.
     Asked(Arc<Line>),
 }
 
 impl Archive {
-    /// Of a daemon without a supervisor.
+    /// Returns the archive of a daemon without a supervisor.
     pub(crate) fn own(args: &DaemonArgs) -> Archive {
         Archive::Own(Files::new(args))
     }
 
-    /// Of a worker, whose standard input leads to its supervisor. The listener is to be run.
+    /// Returns the archive of a worker, whose standard input leads to its supervisor. The caller must run the
+    /// listener.
     pub(crate) fn of_supervisor() -> std::io::Result<(Archive, Listener)> {
         let (line, listener) = Line::of_standard_input()?;
         Ok((Archive::Asked(Arc::new(line)), listener))
     }
 
-    /// Reads configuration, rules and keys. All are sound, or none is returned.
+    /// Reads configuration, rules and keys; returns them only if all are valid.
     pub(crate) fn load(&self) -> Result<Loaded, ArchiveError> {
         match self {
             Archive::Own(files) => files.load(),
@@ -88,7 +90,7 @@ impl Archive {
         }
     }
 
-    /// Writes the file with what was learned.
+    /// Writes the file of learned entries.
     pub(crate) fn save_learned<'a>(
         &self,
         entries: impl Iterator<Item = &'a LearnedEntry>,

@@ -1,4 +1,4 @@
-//! The supervisor's end. Whatever comes may have been written by an intruder.
+//! The supervisor's end. Everything it receives may have been written by an intruder.
 
 use std::io::BufReader;
 use std::net::Shutdown;
@@ -11,7 +11,7 @@ use super::ArchiveError;
 use super::files::Files;
 use super::words::{Answer, Ask, Outcome, QUESTION_MAX, Question};
 
-/// Answers until the worker has gone. One that does not keep to the words is not answered again, and stops for that.
+/// Answers until the worker exits. After an invalid request it closes the connection, which stops the worker.
 pub(crate) fn serve(stream: &UnixStream, args: &DaemonArgs) {
     let (files, mut from, mut to) = (Files::new(args), BufReader::new(stream), stream);
     loop {
@@ -83,7 +83,7 @@ mod tests {
     use crate::archive::line::Line;
     use crate::clock::today;
 
-    /// A supervisor's end with files in a directory of its own, and the worker's.
+    /// A supervisor's end with its own directory of files, and the worker's end.
     struct Pair {
         dir: tempfile::TempDir,
         archive: Archive,
@@ -155,7 +155,7 @@ mod tests {
                 "{refusal}"
             );
         }
-        // By the name that the papers have, too.
+        // Uses the setting's sysctl name from the papers.
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         let args = args_in(pair.dir.path());
         std::thread::spawn(move || serve(&ours, &args));

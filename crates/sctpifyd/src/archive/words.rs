@@ -1,10 +1,11 @@
-//! Requests of the worker and answers of the supervisor: a line of JSON each, with a number that the answer repeats.
+//! Requests of the worker and answers of the supervisor: one line of JSON each, with a number that the answer
+//! repeats.
 
 use serde::{Deserialize, Serialize};
 
-/// The longest question, in bytes: the text of a full learned table, quoted.
+/// The longest question, in bytes: a full learned table, quoted.
 pub(super) const QUESTION_MAX: u64 = 16 << 20;
-/// The longest answer: a full rules file and a full file of keys, quoted.
+/// The longest answer, in bytes: a full rules file and a full key file, quoted.
 pub(super) const ANSWER_MAX: u64 = 32 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -13,7 +14,7 @@ pub(super) struct Question {
     pub(super) ask: Ask,
 }
 
-/// A request of the worker. None names a file.
+/// A request of the worker. No request names a file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Ask {
@@ -21,7 +22,7 @@ pub(super) enum Ask {
     Set { name: String, value: String },
     /// Put these rules into the rules file.
     Rules { text: String },
-    /// Put these entries into the file with what was learned.
+    /// Put these entries into the file of learned entries.
     Learned { text: String },
     /// Read configuration, rules and keys.
     Load,
@@ -37,7 +38,7 @@ pub(super) struct Answer {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outcome {
     Done,
-    /// Settings and rules as files with all of them would have them, and the keys.
+    /// All settings and rules in the format of their files, and the keys.
     Loaded {
         config: String,
         rules: String,

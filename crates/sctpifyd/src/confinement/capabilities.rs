@@ -1,18 +1,19 @@
-//! Capabilities given up for good.
+//! Drops capabilities permanently.
 
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// Gives up all capabilities but those, and every way to others. The calling thread may have had fewer.
+/// Gives up all capabilities except `kept`, and every way to regain others. The calling thread may have had
+/// fewer.
 pub(super) fn keep(kept: CapabilitySet) -> Result<String, String> {
     let failed = |what: &'static str| move |error: rustix::io::Errno| format!("{what}: {error}");
     set_no_new_privs(true).map_err(failed("cannot give up new privileges"))?;
     let now = capabilities(None).map_err(failed("cannot read capabilities"))?;
     if now.effective.contains(CapabilitySet::SETPCAP) {
         for other in CapabilitySet::all() - kept {
-            // A kernel that does not know it does not bound it.
+            // A kernel that does not know the capability does not bound it.
             let _ = remove_capability_from_bounding_set(other);
         }
     }

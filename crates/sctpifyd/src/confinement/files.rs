@@ -1,6 +1,6 @@
-//! The files that a process can still reach, by Landlock.
+//! Restricts the files that a process can reach, with Landlock.
 //!
-//! Rules name directories, which must exist: what is missing at the start stays out of reach.
+//! Rules name directories, which must exist: one that is missing at the start stays out of reach.
 
 use std::path::{Path, PathBuf};
 
@@ -10,25 +10,25 @@ use landlock::{
     RulesetStatus, Scope,
 };
 
-/// Where a host's names and the code that resolves them lie. Of /etc, which has to be named as a whole because its files are
-/// replaced, the worker reads only what every user may.
+/// The files of name resolution and the code behind it. /etc must be named as a whole because its files are
+/// replaced; the worker reads only its world-readable files.
 const NAMES: [&str; 6] =
     ["/etc", "/run/systemd/resolve", "/run/NetworkManager", "/usr/lib", "/lib", "/lib64"];
-/// The sysctls that are put back after a worker that was killed.
+/// The sysctls that are restored after a worker was killed.
 const SYSCTLS: &str = "/proc/sys/net";
 /// The kernel's lists of sockets and interfaces, and this process's own namespaces.
 const OWN_PROC: &str = "/proc/self";
 
-/// Directories, and what may be done below them.
+/// The directories that stay in reach, and the access allowed below them.
 #[derive(Clone)]
 pub(super) struct Reach {
     below: Vec<(PathBuf, BitFlags<AccessFs>)>,
-    /// What is kept within the process.
+    /// Kinds of access confined to the process itself.
     scope: BitFlags<Scope>,
 }
 
 impl Reach {
-    /// What the kernel tells; `asks_names` where it must resolve names.
+    /// Allows the kernel's lists; also name resolution with `asks_names`.
     pub(super) fn of_worker(asks_names: bool) -> Reach {
         let look = AccessFs::ReadFile | AccessFs::ReadDir;
         let mut below = vec![(OWN_PROC.into(), look)];
@@ -38,8 +38,8 @@ impl Reach {
         Reach { below, scope: Scope::AbstractUnixSocket | Scope::Signal }
     }
 
-    /// The daemon's own files, and the sysctls; and it can signal its worker, which was started before. `keys` is the file with
-    /// keys, if any.
+    /// Allows the daemon's own files and the sysctls, and signals to the worker, which was started before.
+    /// `keys` is the key file, if any.
     pub(super) fn of_supervisor(args: &DaemonArgs, keys: &str) -> Reach {
         let change = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
         let mut reach =
@@ -48,7 +48,7 @@ impl Reach {
         reach
     }
 
-    /// The directories of the daemon's own files, with the right to replace what is in them.
+    /// Adds the directories of the daemon's own files, with the right to replace the files in them.
     pub(super) fn add_own_files(&mut self, args: &DaemonArgs, keys: &str) {
         let replace = AccessFs::ReadFile
             | AccessFs::ReadDir
@@ -68,7 +68,7 @@ impl Reach {
         }
     }
 
-    /// Puts everything else out of the calling thread's reach.
+    /// Denies the calling thread access to all other files.
     pub(super) fn apply(&self) -> Result<String, String> {
         let failed = |error: landlock::RulesetError| format!("Landlock: {error}");
         let everything = AccessFs::from_all(ABI::V5);

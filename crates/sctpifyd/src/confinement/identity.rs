@@ -1,11 +1,12 @@
-//! The user whose process the worker is.
+//! Chooses and assumes the worker's user id.
 //!
-//! Root may connect to every UNIX socket of the host, and some of them are as good as root: D-Bus, systemd's, container
-//! engines'. Capabilities do not matter there, the user id does. So the worker becomes a user that has nothing else; the
-//! supervisor, which only kills, cleans up and writes files, stays root's.
+//! Root may connect to every UNIX socket of the host, and some of them are as good as root: those of D-Bus,
+//! systemd and container engines. There the user id counts, not the capabilities. The worker therefore
+//! becomes a user that owns nothing else; the supervisor, which only kills, cleans up and writes files, stays
+//! root.
 //!
-//! Each thread does this for itself, with the bare system calls. Capabilities survive it, so that what is set up afterwards
-//! still can be; [`super::Confinement::apply`] takes them.
+//! Each thread changes its own ids with the bare system calls. Capabilities survive the change, so later
+//! setup still works; [`super::Confinement::apply`] drops them.
 
 use anyhow::{Context, Result, bail};
 use control::{DaemonArgs, Measure};
@@ -20,26 +21,27 @@ use super::is_unix;
 
 /// The setting that names the user.
 pub(super) const SETTING: &str = "worker_user";
-/// The user that the package makes.
+/// The user that the package creates.
 const USUAL: &str = "sctpify";
-/// User ids that are nobody's, for hosts without the usual user: systemd's table of ranges gives 60706 to 61183 to nobody. Above
-/// begin its dynamic services, and 65534 is everybody's.
+/// Unassigned user ids for hosts without the usual user: systemd's table of ranges leaves 60706 to 61183
+/// unused. Its dynamic services begin above; 65534 is shared as nobody.
 const UNUSED: std::ops::RangeInclusive<u32> = 60_899..=61_183;
 
-/// Whom the worker becomes.
+/// The user that the worker runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// Somebody who has nothing else.
+    /// A user that owns nothing else.
     Becomes(Account),
-    /// The user that a setting names.
+    /// Root, as the setting requires.
     Stays,
-    /// Whoever ran the command that it serves, and who is not root outside of the command's user namespace.
+    /// The user who ran the command that the worker serves, and who is not root outside the command's user
+    /// namespace.
     Callers,
-    /// The user that started it, for nobody else writes its files.
+    /// The user that started the worker, because it has no supervisor to write its files.
     Alone,
 }
 
-/// A user as the kernel knows one.
+/// A user in the kernel's terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     name: Option<String>,
@@ -49,10 +51,10 @@ pub(crate) struct Account {
 }
 
 impl Identity {
-    /// As settings and command line have it. To be asked while name services are within reach.
+    /// Chooses the identity by settings and command line. Must be called while name services are reachable.
     ///
     /// # Errors
-    /// When the setting names a user that does not exist.
+    /// Fails if the setting names a user that does not exist.
     pub(crate) fn of_worker(
         settings: &Settings,
         args: &DaemonArgs,
@@ -74,7 +76,7 @@ impl Identity {
         Ok(Identity::Becomes(account))
     }
 
-    /// Takes it on, in the calling thread.
+    /// Assumes this identity in the calling thread.
     pub(crate) fn assume(&self) -> Measure {
         match self {
             Identity::Stays => Measure::Off,
@@ -100,12 +102,12 @@ impl Account {
         Account { name: Some(user.name.clone()), uid, gid, groups: Vec::new() }
     }
 
-    /// One that no name belongs to.
+    /// Returns the account of an id that has no name.
     fn nameless(id: u32) -> Account {
         Account { name: None, uid: id, gid: id, groups: Vec::new() }
     }
 
-    /// Adds the groups that the system gives the user: a server's socket may be open to one of them.
+    /// Adds the user's system groups: a server's socket may be open to one of them.
     fn join_groups(&mut self) -> Result<()> {
         if let Some(name) = &self.name {
             let name = std::ffi::CString::new(name.as_str())?;
@@ -123,7 +125,7 @@ impl Account {
         set_thread_groups(&groups)?;
         set_thread_res_gid(gid, gid, gid)?;
         set_thread_res_uid(uid, uid, uid)?;
-        // Those permitted were kept, those in effect were not.
+        // The permitted capabilities survived the change; the effective ones did not.
         let permitted = capabilities(None)?.permitted;
         set_capabilities(
             None,
@@ -142,11 +144,11 @@ impl std::fmt::Display for Account {
     }
 }
 
-/// The user of this name or number; of none, the usual one.
+/// Finds the user with this name or number; the usual one if it is empty.
 fn find(wanted: &str) -> Result<Account> {
     let named = |name: &str| User::from_name(name).with_context(|| format!("cannot look user {name} up"));
     if wanted.is_empty() {
-        // A user that somebody made root is none to become.
+        // A root user under this name is unsuitable.
         return match named(USUAL)?.filter(|user| !user.uid.is_root()) {
             Some(user) => Ok(Account::of(&user)),
             None => unused(|id| {
@@ -167,7 +169,7 @@ fn find(wanted: &str) -> Result<Account> {
     }
 }
 
-/// The first number that is free.
+/// Returns the first free number.
 fn unused(is_free: impl Fn(u32) -> Result<bool>) -> Result<Account> {
     for id in UNUSED {
         if is_free(id)? {

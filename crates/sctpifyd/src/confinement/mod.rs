@@ -1,14 +1,15 @@
-//! Confinement: a process of the daemon that has been set up gives up its user id, capabilities, files, system calls.
+//! Confines a process of the daemon after its setup: drops user id, capabilities, files and system calls.
 //!
-//! The worker reads packets that anybody may send it. Whoever takes it over by one of them shall find a process that is not
-//! root's, can run no program, reach no file and no UNIX socket, and enter no other namespace. What remains is CAP_NET_ADMIN
-//! and CAP_NET_RAW, without which nothing can be diverted, and the few words that the supervisor takes from it
-//! ([`crate::archive`]).
+//! The worker reads packets from anybody. An intruder who takes it over must find a process that is not root,
+//! can run no program, reach no file and no UNIX socket, and enter no other namespace. Only CAP_NET_ADMIN and
+//! CAP_NET_RAW remain, without which nothing can be diverted, and the few requests that the supervisor
+//! accepts ([`crate::archive`]).
 //!
-//! All means work for the calling thread and those that it starts later, so the order of a start is: the interceptor
-//! with its thread and whatever needs root; the [`Identity`] in both threads; the carriers, whose sockets belong to whom they
-//! were opened by; the rest in both threads; then all others. A means that the kernel lacks is told of in the log and by
-//! `sctpify status`, and the daemon runs without it. Begin with [`Confinement::of_worker`].
+//! All measures apply to the calling thread and to threads that it starts later. Startup therefore proceeds
+//! in this order: the interceptor with its thread and everything that needs root; the [`Identity`] in both
+//! threads; the carriers, whose sockets belong to the user that opens them; the remaining measures in both
+//! threads; all other threads. The log and `sctpify status` report a measure that the kernel lacks, and the
+//! daemon runs without it. Begin with [`Confinement::of_worker`].
 
 mod capabilities;
 mod files;
@@ -22,17 +23,17 @@ use rustix::thread::CapabilitySet;
 pub(crate) use crate::confinement::identity::Identity;
 use crate::confinement::system_calls::{Filters, Work};
 
-/// What is to be given up.
+/// The privileges to give up.
 #[derive(Clone)]
 pub(crate) struct Confinement {
-    /// Those kept, if the others are to go.
+    /// The capabilities to keep, if the others are dropped.
     capabilities: Option<CapabilitySet>,
     files: Option<files::Reach>,
     system_calls: Option<Result<Filters, String>>,
 }
 
 impl Confinement {
-    /// For the process that does the work; without a supervisor it writes the files, too.
+    /// Returns the confinement of the worker; without a supervisor it also writes the files.
     pub(crate) fn of_worker(settings: &Settings, args: &DaemonArgs, has_supervisor: bool) -> Confinement {
         let store = &settings.learned_store;
         let work = Work {
@@ -56,8 +57,8 @@ impl Confinement {
         }
     }
 
-    /// For the process that watches, once the worker has been started. It kills what is not its own user's, and keeps the owners
-    /// of the files that it replaces.
+    /// Returns the confinement of the supervisor, once the worker has been started. It kills a process of
+    /// another user, and preserves the owners of the files that it replaces.
     pub(crate) fn of_supervisor(settings: &Settings, args: &DaemonArgs, worker: u32) -> Confinement {
         let kept = CapabilitySet::NET_ADMIN | CapabilitySet::KILL | CapabilitySet::CHOWN;
         Confinement {
@@ -67,9 +68,11 @@ impl Confinement {
         }
     }
 
-    /// Puts it in force for the calling thread and those it starts from now on. What cannot be is in the result.
+    /// Applies it to the calling thread and threads started from now on. The result reports measures that are
+    /// unavailable.
     pub(crate) fn apply(&self) -> control::Confinement {
-        // Files first, while they can all be opened; filters last, for the others need calls that they refuse.
+        // Files come first, while all can still be opened; filters last, because they refuse calls that the
+        // others need.
         let files = measure(self.files.as_ref(), files::Reach::apply);
         let capabilities = measure(self.capabilities.as_ref(), |kept| capabilities::keep(*kept));
         let system_calls = measure(self.system_calls.as_ref(), |filters| {
@@ -79,7 +82,7 @@ impl Confinement {
     }
 }
 
-/// Whether a store is reached by a UNIX socket.
+/// Reports whether a store is reached through a UNIX socket.
 fn is_unix(store: &str) -> bool {
     store.starts_with("redis+unix:")
 }
@@ -92,17 +95,17 @@ fn measure<T>(wanted: Option<&T>, apply: impl FnOnce(&T) -> Result<String, Strin
     }
 }
 
-/// Says in the log what came of it.
+/// Logs the outcome.
 pub(crate) fn log(who: &str, confinement: &control::Confinement) {
     for (setting, measure) in confinement.measures() {
-        // That is told where it is taken on.
+        // The user is logged where it is assumed.
         if setting != identity::SETTING {
             log_measure(who, setting, measure);
         }
     }
 }
 
-/// Says in the log whose process it is.
+/// Logs the worker's user.
 pub(crate) fn log_user(measure: &Measure) {
     log_measure("worker", identity::SETTING, measure);
 }
@@ -115,7 +118,7 @@ fn log_measure(who: &str, setting: &str, measure: &Measure) {
     }
 }
 
-/// What `sctpify doctor` says of it: one check for each means.
+/// Returns the checks of `sctpify doctor`: one for each measure.
 pub(crate) fn checks(confinement: &control::Confinement) -> Vec<Check> {
     let check = |(setting, measure): (&str, &Measure)| match measure {
         Measure::InForce { left } => Check::ok(setting, left),
@@ -149,14 +152,14 @@ mod tests {
 
     use super::*;
 
-    /// Set in the process that a test runs to be confined, to its directory.
+    /// Environment variable with the directory of the confined process that a test runs.
     const DIRECTORY: &str = "SCTPIFYD_TEST_DIRECTORY";
 
-    /// What a worker that somebody has taken over tries.
+    /// Tries what an intruder in the worker would try.
     fn try_everything(dir: &Path) {
         let mut args = DaemonArgs::parse_from(["sctpifyd"]);
         (args.config, args.state_dir) = (dir.join("sctpify.toml"), dir.join("state"));
-        // With such a store it may open UNIX sockets, and only its user id is in their way.
+        // With such a store it may open UNIX sockets; only its user id prevents the connection.
         let learned_store = format!("redis+unix://{}/root.sock", dir.display());
         let settings = Settings { learned_store, ..Settings::default() };
         let identity = Identity::of_worker(&settings, &args, true).expect("a user");

@@ -1,8 +1,9 @@
-//! The system calls that the kernel still takes from a process, by seccomp.
+//! Restricts the system calls of a process, with seccomp.
 //!
-//! Two filters. What no daemon of ours ever calls and an intruder would (start a program, enter a namespace, load a module,
-//! trace another process) kills the process: the supervisor then cleans up as after any death. Everything else that is not
-//! on the list fails with ENOSYS, as on an older kernel, so that a C library that knows newer calls finds its way.
+//! There are two filters. Calls that only an intruder would make (start a program, enter a namespace, load a
+//! module, trace another process) kill the process; the supervisor then cleans up as after any death. All
+//! other unlisted calls fail with ENOSYS, as on an older kernel, so a C library that knows newer calls falls
+//! back.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-/// Sockets, files, memory, threads, time: as strace shows them, and what another C library would use instead.
+/// Calls for sockets, files, memory, threads and time: those seen with strace, and their equivalents in other
+/// C libraries.
 const ALLOWED: &[c_long] = &[
     libc::SYS_accept4,
     libc::SYS_bind,
@@ -89,7 +91,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Older names of the same, where they exist.
+/// Older equivalents, where they exist.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[c_long] = &[
     libc::SYS_access,
@@ -106,7 +108,7 @@ const ALLOWED_HERE: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[c_long] = &[];
 
-/// What a process needs that writes the daemon's files.
+/// Further calls of a process that writes the daemon's files.
 const WRITING: &[c_long] = &[
     libc::SYS_fchmod,
     libc::SYS_fchown,
@@ -123,10 +125,10 @@ const WRITING_HERE: &[c_long] = &[libc::SYS_mkdir, libc::SYS_rename, libc::SYS_u
 #[cfg(not(target_arch = "x86_64"))]
 const WRITING_HERE: &[c_long] = &[];
 
-/// What the process that watches needs beside that: the worker's end. It signals the worker alone.
+/// Further calls of the supervisor, to wait for the worker. It may signal only the worker.
 const WATCHING: &[c_long] = &[libc::SYS_wait4, libc::SYS_waitid];
 
-/// Whoever calls these is not our program any more.
+/// Calls that only an intruder makes.
 const DEADLY: &[c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -166,10 +168,11 @@ const DEADLY: &[c_long] = &[
     libc::SYS_userfaultfd,
 ];
 
-/// The families of sockets that the daemon opens. Of AF_UNIX it has what it was started with and what it accepts: a socket of
-/// its own would lead to any server on this host, for Landlock does not know of connect(2), and seccomp of paths.
+/// The address families of sockets that the daemon opens. For AF_UNIX it has only sockets that it inherited
+/// or accepts. A new one could reach any server on this host, because Landlock does not cover connect(2) and
+/// seccomp sees no paths.
 const FAMILIES: [i32; 4] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET];
-/// What it asks of sockets and of its log's terminal.
+/// The ioctls on sockets and on the log's terminal.
 #[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
 const IOCTLS: [u64; 8] = [
     libc::FIONBIO as u64,
@@ -183,7 +186,7 @@ const IOCTLS: [u64; 8] = [
 ];
 const SIOCATMARK: u64 = 0x8905;
 const PRCTLS: [i32; 2] = [libc::PR_SET_NAME, libc::PR_GET_NAME];
-/// A thread, and none of the new namespaces.
+/// Flags of a thread without new namespaces.
 const THREAD: u64 = libc::CLONE_THREAD as u64;
 const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
     | libc::CLONE_NEWCGROUP
@@ -196,14 +199,14 @@ const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
 
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// What settings and command line ask of the worker beyond its packets.
+/// The worker's tasks beyond its packets, by settings and command line.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Work {
-    /// Names are resolved, which loads code.
+    /// It resolves names, which loads code.
     pub(super) asks_names: bool,
-    /// A server is reached by its UNIX socket.
+    /// It connects to a server's UNIX socket.
     pub(super) connects_unix: bool,
-    /// There is no supervisor to write the files.
+    /// It writes the files, because there is no supervisor.
     pub(super) writes_files: bool,
 }
 
@@ -216,13 +219,13 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    /// For the worker.
+    /// Compiles the worker's filters.
     pub(super) fn of_worker(work: Work) -> Result<Filters, String> {
         let writing = if work.writes_files { [WRITING, WRITING_HERE].concat() } else { Vec::new() };
         Filters::compile(&writing, work, None)
     }
 
-    /// For the process that watches `worker`.
+    /// Compiles the filters of the supervisor that watches `worker`.
     pub(super) fn of_supervisor(worker: u32) -> Result<Filters, String> {
         Filters::compile(&[WRITING, WRITING_HERE, WATCHING].concat(), Work::default(), Some(worker))
     }
@@ -239,7 +242,7 @@ impl Filters {
         })
     }
 
-    /// Puts the filters in force for the calling thread.
+    /// Applies the filters to the calling thread.
     pub(super) fn apply(&self) -> Result<String, String> {
         let failed = |error: seccompiler::Error| format!("seccomp: {error}");
         seccompiler::apply_filter(&self.deadly).map_err(failed)?;
@@ -262,7 +265,7 @@ fn allowed(more: &[c_long], work: Work, watched: Option<u32>) -> Result<Rules, s
     rules.insert(libc::SYS_socket, families.collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_ioctl, any_of(1, IOCTLS)?);
     rules.insert(libc::SYS_prctl, any_of(0, PRCTLS.map(|option| option as u64))?);
-    // Of this process alone.
+    // Only for this process itself.
     rules.insert(libc::SYS_prlimit64, any_of(0, [0])?);
     rules.insert(libc::SYS_tgkill, any_of(0, [u64::from(std::process::id())])?);
     rules.insert(libc::SYS_clone, vec![masked(0, THREAD_OR_NAMESPACE, THREAD)?]);
@@ -288,7 +291,7 @@ fn masked(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, seccompile
 }
 
 fn rule(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
-    // The kernel reads 32 bits of all arguments that are looked at here.
+    // The kernel reads 32 bits of every argument that is checked here.
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
     SeccompRule::new(vec![condition])
 }
@@ -300,10 +303,10 @@ mod tests {
 
     use super::*;
 
-    /// Set in the process that a test runs to be confined: filters are for good.
+    /// Environment variable of the confined process that a test runs: filters are permanent.
     const IS_CONFINED: &str = "SCTPIFYD_TEST_IS_CONFINED";
 
-    /// Runs `body` confined, in a process of its own that runs only this test, and returns how that ended.
+    /// Runs `body` confined in a separate process that runs only this test; returns its exit status.
     fn confined(test: &str, body: impl FnOnce()) -> ExitStatus {
         if std::env::var_os(IS_CONFINED).is_some() {
             Filters::of_worker(Work::default())

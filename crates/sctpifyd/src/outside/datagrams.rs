@@ -19,7 +19,7 @@ use super::{LISTENERS, LISTENERS_MAX, Names, Side, token_of};
 
 /// Conversations at once at most.
 const FLOWS_MAX: usize = 1024;
-/// How long a conversation may be silent.
+/// Limit on the silence of a conversation.
 const SILENCE: Duration = Duration::from_secs(120);
 /// Datagrams taken from one socket at one event at most; the rest waits its turn.
 const DATAGRAMS_PER_EVENT: usize = 256;

@@ -23,7 +23,7 @@ impl End {
     }
 }
 
-/// What flows one way.
+/// One direction of the flow.
 pub(super) struct Half {
     buffer: Box<[u8]>,
     start: usize,

@@ -1,4 +1,4 @@
-//! What a command in an enclosed network namespace needs beside SCTP: plain TCP and UDP of the host's own namespace.
+//! Plain TCP and UDP of the host's own namespace, for a command in an enclosed network namespace.
 //!
 //! There every packet leads to us, so whatever does not ride SCTP is opened here by ordinary sockets, in a thread of its
 //! own: a SYN is held until its destination has answered ([`Outside::open`]), and is then released or denied with the same
@@ -50,7 +50,7 @@ fn token_of(number: usize, side: Side) -> Token {
     Token(SIDES + 2 * number + usize::from(side == Side::Outside))
 }
 
-/// What the shard asks of the thread.
+/// Orders from the shard to the thread.
 enum Order {
     Open(FourTuple, SocketAddr),
     Claim(FourTuple, mio::net::TcpStream),
@@ -94,7 +94,7 @@ impl Outside {
         self.order(Order::Claim(arrival.flow, arrival.stream));
     }
 
-    /// Whether this address stands for the host's name server.
+    /// Reports whether this address stands for the host's name server.
     pub(crate) fn is_name_server(&self, ip: IpAddr) -> bool {
         self.names.server.is_some() && ip == control::STAND_IN_NAME_SERVER
     }

@@ -17,7 +17,7 @@ use super::{Side, token_of};
 
 /// Connections at once at most; further ones find the network unreachable.
 const STREAMS_MAX: usize = 4096;
-/// How long a connection that was opened may take to be claimed by its program.
+/// Time in which a program must claim its opened connection.
 const CLAIM_LIMIT: Duration = Duration::from_secs(5);
 
 /// All of them, by number; even ones, so that datagrams have the odd ones.
@@ -30,7 +30,7 @@ pub(super) struct Streams {
     last: usize,
 }
 
-/// How far a connection has come.
+/// Progress of a connection.
 enum Stage {
     /// Its destination is being asked.
     Opening(TcpStream),
@@ -55,7 +55,7 @@ struct Plain {
 }
 
 impl Streams {
-    /// Whether something can be done without waiting.
+    /// Reports whether something can be done without waiting.
     pub(super) fn has_more(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -184,7 +184,7 @@ impl Streams {
     }
 }
 
-/// How far a turn of a connection has come.
+/// Progress of a connection's turn.
 enum Progress {
     Waits,
     HasMore,
@@ -199,7 +199,7 @@ impl Flowing {
             return Ok(Progress::Over);
         }
         if self.is_broken && !more {
-            // What had arrived before the reset was read first.
+            // Data that arrived before the reset was read first.
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         Ok(if more { Progress::HasMore } else { Progress::Waits })

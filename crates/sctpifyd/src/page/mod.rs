@@ -8,7 +8,7 @@ use control::{Page, PageAnswer, PageRequest, Request, Response};
 
 use crate::control_server::Desk;
 
-/// What there is.
+/// The paths served.
 const NAMES: &str = "/, /metrics, /status.json and /rules.json";
 
 /// Serves until the process ends.

@@ -4,7 +4,7 @@
 //! does not grow with the number of flows. Packets of senders wait in the queue and pass the link at its rate; the way
 //! back is not limited; each flow has a round trip of its own. The same settings give the same run, bit for bit.
 //!
-//! What is not in it: the hosts' own links and processors, loss other than the queue's, IP fragments. Begin at [`Dumbbell`]
+//! It leaves out the hosts' own links and processors, loss other than the queue's, and IP fragments. Begin at [`Dumbbell`]
 //! and [`run`].
 
 mod flow;

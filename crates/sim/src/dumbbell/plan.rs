@@ -1,4 +1,4 @@
-//! What a dumbbell is like, and what its flows do.
+//! Settings of a dumbbell and of its flows.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ pub struct Dumbbell {
     pub rate: u64,
     /// Bytes that may pass the bottleneck at once after a pause: a token bucket; 0: a plain link.
     pub burst: usize,
-    /// How the router before it chooses.
+    /// Policy of the router before it.
     pub policy: Policy,
     /// Settings of both ends of all associations.
     pub association: AssociationConfig,
-    /// Whoever wants to send.
+    /// The flows.
     pub flows: Vec<FlowPlan>,
     /// From when to when all flows are measured together.
     pub window: (Duration, Duration),
-    /// How often the senders' buffers are looked at; `None`: never.
+    /// Interval at which the senders' buffers are sampled; `None`: never.
     pub sampling: Option<Duration>,
     /// When it ends, whatever is unfinished.
     pub limit: Duration,
@@ -28,25 +28,25 @@ pub struct Dumbbell {
     pub seed: u64,
 }
 
-/// What one flow does.
+/// Plan of one flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowPlan {
     /// When it begins its association.
     pub start: Duration,
     /// Its round trip without queues.
     pub round_trip: Duration,
-    /// What it sends.
+    /// Its load.
     pub load: Load,
-    /// What the router reads in place of what its chunks say, where it sends such chunks.
+    /// The advertisement that the router reads in place of the real one, where the flow sends advertisements.
     pub lie: Option<Said>,
 }
 
-/// What a flow sends.
+/// Load of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
     /// As much as it can, for so long from when it is set up.
     Bulk {
-        /// How long.
+        /// Duration.
         lasting: Duration,
         /// Bytes that the program hands over at once; 0: as soon as there is room, as much as there is.
         write: usize,

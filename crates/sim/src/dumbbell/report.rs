@@ -1,16 +1,16 @@
-//! What came of a dumbbell.
+//! Results of a dumbbell.
 
 use std::time::Duration;
 
 use base::Time;
 use sched::Counters;
 
-/// What came of all.
+/// Results of all flows.
 #[derive(Clone, Debug, Default)]
 pub struct DumbbellReport {
     /// The flows, in the order of their plans.
     pub flows: Vec<FlowReport>,
-    /// What the router counted.
+    /// Counters of the router.
     pub queue: Counters,
     /// Packets of senders that carried an advertisement, as the router saw them.
     pub advertisements: u64,
@@ -20,7 +20,7 @@ pub struct DumbbellReport {
     pub ended: Time,
 }
 
-/// What came of one flow.
+/// Result of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowReport {
     /// When its sender's side was set up.
@@ -45,7 +45,7 @@ pub struct FlowReport {
     pub timeouts: u64,
     /// The longest time in which its receiver read nothing, from its set-up on.
     pub longest_pause: Duration,
-    /// How long its messages took from the program to the program, in the order of their arrival.
+    /// Delays of its messages from program to program, in the order of their arrival.
     pub latencies: Vec<Duration>,
     /// Its send buffer, as often as was asked for.
     pub samples: Vec<Sample>,
@@ -60,6 +60,6 @@ pub struct Sample {
     pub buffered: usize,
     /// Congestion window in bytes.
     pub cwnd: usize,
-    /// What the receiver's window has room for, beyond what is in flight, in bytes.
+    /// The receiver's window beyond the data in flight, in bytes.
     pub peer_rwnd: usize,
 }

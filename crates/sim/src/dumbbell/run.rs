@@ -47,7 +47,7 @@ enum Happening {
     Sample,
 }
 
-/// What happens when; equal only to itself.
+/// A planned event; equal only to itself.
 struct Planned {
     at: Time,
     sequence: u64,

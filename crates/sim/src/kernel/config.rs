@@ -1,4 +1,4 @@
-//! How the kernel's sender behaves, and what its packets pass.
+//! Settings of the kernel's sender, and of the links that its packets pass.
 
 use std::time::Duration;
 
@@ -25,11 +25,11 @@ pub struct KernelConfig {
     pub rto_min: Duration,
     /// The greatest T3.
     pub rto_max: Duration,
-    /// How long a SACK may wait for a second packet.
+    /// Delay of a SACK that waits for a second packet.
     pub sack_delay: Duration,
     /// Packets after which a SACK leaves at once.
     pub sack_every: u32,
-    /// What the program writes at once.
+    /// Bytes that the program writes at once.
     pub write: usize,
     /// Bytes not acknowledged at which it can write again.
     pub low: usize,
@@ -56,7 +56,7 @@ impl KernelConfig {
     }
 }
 
-/// What all flows pass: each a link of its own, then the router.
+/// The topology of all flows: a link of its own for each, then the router.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bottleneck {
     /// Bits per second of each host's own link.

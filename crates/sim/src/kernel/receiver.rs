@@ -7,7 +7,7 @@ use base::Time;
 
 use super::config::KernelConfig;
 
-/// What a receiver says.
+/// Contents of a SACK.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Sack {
     /// All up to this has come.
@@ -81,7 +81,7 @@ impl Receiver {
         None
     }
 
-    /// What is said now, whatever it is that has come.
+    /// Returns the current SACK.
     pub(super) fn sack(&mut self) -> Sack {
         self.unsaid = 0;
         self.due = Time::NEVER;

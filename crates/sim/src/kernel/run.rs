@@ -17,14 +17,14 @@ use super::sender::{Buffer, Sender, Sent};
 
 const PORT: u16 = 5201;
 
-/// What came of a flow.
+/// Result of a flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KernelFlow {
     /// User bytes received, without duplicates.
     pub received: u64,
     /// The longest time, from its start to the end of all, in which its receiver got none.
     pub longest_pause: Duration,
-    /// How often T3 expired.
+    /// Number of expiries of T3.
     pub timeouts: u64,
     /// Its sender's buffer, as often as was asked for.
     pub buffers: Vec<Buffer>,

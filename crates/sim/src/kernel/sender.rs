@@ -17,7 +17,7 @@ struct Chunk {
     length: usize,
     sent: Time,
     is_gap_acknowledged: bool,
-    /// How often later ones were acknowledged while it was not.
+    /// Number of acknowledgements of later ones while it was missing.
     reports: u8,
     /// It was lost by reports once; that happens once only.
     was_reported_lost: bool,
@@ -38,11 +38,11 @@ pub struct Buffer {
     pub flight: usize,
     /// The congestion window.
     pub cwnd: usize,
-    /// What the receiver has room for beside what is in flight.
+    /// The receiver's window beyond the data in flight.
     pub peer_rwnd: usize,
 }
 
-/// What leaves: a TSN, and user bytes.
+/// A departing chunk: its TSN, and its user bytes.
 pub(super) type Sent = (u64, usize);
 
 /// The sending end.
@@ -146,7 +146,7 @@ impl Sender {
         length > self.peer_rwnd && self.flight > 0
     }
 
-    /// What is to be sent again: one packet where T3 has expired or reports have found a loss, else what the window takes.
+    /// Retransmits: one packet where T3 has expired or reports have found a loss, else as much as the window takes.
     fn repeat(&mut self, now: Time, window: usize, expired: bool, sent: &mut Vec<Sent>) {
         let at_once = std::mem::take(&mut self.repeats_at_once);
         while let Some((&tsn, &chunk)) = self.to_repeat.first_key_value() {
@@ -199,7 +199,7 @@ impl Sender {
         (self.cwnd / 2).max(4 * self.config.mtu)
     }
 
-    /// What is lost leaves the flight, and its round trip is not measured.
+    /// Takes lost chunks out of the flight; their round trip is not measured.
     fn give_up(&mut self, is_lost: impl Fn(&Chunk) -> bool) {
         let lost: Vec<u64> = self.in_flight.iter().filter(|it| is_lost(it.1)).map(|it| *it.0).collect();
         for tsn in lost {

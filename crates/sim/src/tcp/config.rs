@@ -1,8 +1,8 @@
-//! How a TCP behaves, and the ones that we compare with.
+//! Settings of a TCP, and the TCPs that we compare with.
 
 use std::time::Duration;
 
-/// How one end of a TCP connection behaves.
+/// Settings of one end of a TCP connection.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TcpConfig {
     /// User bytes of a full segment.
@@ -15,25 +15,25 @@ pub struct TcpConfig {
     pub initial_window: u32,
     /// Most bytes in flight: the least of the peer's window and of the send buffer.
     pub window_max: u64,
-    /// How the window grows and shrinks.
+    /// Congestion control.
     pub growth: Growth,
     /// Whether slow start counts segments acknowledged (RFC 3465), and not acknowledgements.
     pub counts_segments: bool,
-    /// How losses are found and mended.
+    /// Loss recovery.
     pub recovery: Recovery,
     /// The time-out before the first round trip was measured.
     pub rto_initial: Duration,
     /// The floor of the time-out.
     pub rto_min: Duration,
-    /// What has that floor.
+    /// The quantity with that floor.
     pub rto_floor: RtoFloor,
-    /// How long an acknowledgement may wait for a second segment.
+    /// Delay of an acknowledgement that waits for a second segment.
     pub ack_delay: Duration,
     /// So many first segments are acknowledged at once.
     pub quick_acks: u32,
 }
 
-/// How the window grows and shrinks.
+/// Congestion control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Growth {
     /// A segment each round trip; half after a loss (RFC 5681).
@@ -42,7 +42,7 @@ pub enum Growth {
     Cubic,
 }
 
-/// How losses are found and mended.
+/// Loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recovery {
     /// By three duplicate acknowledgements, one loss each round trip, without SACK (RFC 6582).
@@ -54,12 +54,12 @@ pub enum Recovery {
     Rack,
 }
 
-/// What may not be less than [`TcpConfig::rto_min`].
+/// The quantity that [`TcpConfig::rto_min`] bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RtoFloor {
     /// The time-out (RFC 6298).
     TimeOut,
-    /// What is added to the smoothed round trip, as in Linux.
+    /// The addition to the smoothed round trip, as in Linux.
     Variance,
 }
 

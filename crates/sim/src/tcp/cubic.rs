@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use base::Time;
 
-/// What is left of the window after a loss.
+/// Window after a loss, as a share.
 pub(super) const BETA: f64 = 0.7;
-/// How steep the function is, in segments per cubic second.
+/// Steepness of the function, in segments per cubic second.
 const C: f64 = 0.4;
-/// What Reno with this beta would add each round trip.
+/// Growth of Reno with this beta in each round trip.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// The window grows by at most a segment for so many acknowledged.
 const ACKS_PER_SEGMENT_MIN: f64 = 2.0;
@@ -25,7 +25,7 @@ struct Epoch {
     reno: f64,
 }
 
-/// What CUBIC remembers besides the window.
+/// State of CUBIC besides the window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
     w_max: f64,

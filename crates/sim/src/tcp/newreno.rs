@@ -31,7 +31,7 @@ pub(super) struct NewReno {
     sent: u64,
     duplicates: u32,
     is_recovering: bool,
-    /// What was sent when a loss was last noticed: duplicates below it are no news.
+    /// Sequence number sent when a loss was last noticed: duplicates below it are no news.
     recover: u64,
     /// The first hole is to be sent now, whatever the window says.
     mends: bool,
@@ -91,7 +91,7 @@ impl NewReno {
         self.una = ack;
         self.next = self.next.max(ack);
         if self.is_recovering && ack < self.recover {
-            // Partial: the next hole shows. What has left the path leaves the window, and a segment enters it.
+            // Partial: the next hole shows. Data that has left the path leaves the window, and a segment enters it.
             self.mends = true;
             self.window.cwnd = (self.window.cwnd - segments + 1.0).max(1.0);
         } else if self.is_recovering {

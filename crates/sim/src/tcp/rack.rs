@@ -16,7 +16,7 @@ use super::window::Window;
 
 /// Segments delivered beyond a hole after which it has no time left (RFC 8985 section 6.2 step 4).
 const DUPLICATES: usize = 3;
-/// What Linux adds to a probe's two round trips: for its ticks, and for the peer's delay if but one segment is out.
+/// Linux's addition to a probe's two round trips: for its ticks, and for the peer's delay if only one segment is out.
 const PROBE_MORE: Duration = Duration::from_millis(2);
 const PROBE_MORE_ALONE: Duration = Duration::from_millis(200);
 
@@ -56,13 +56,13 @@ enum State {
 /// A tail-loss probe that is out.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
-    /// What was sent when it left.
+    /// Sequence number sent when it left.
     until: u64,
     /// It brought nothing new.
     is_again: bool,
 }
 
-/// What an acknowledgement delivered.
+/// Data delivered by an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivered {
     segments: usize,
@@ -280,7 +280,7 @@ impl Rack {
         self.counters.recoveries += 1;
     }
 
-    /// What may leave for what was delivered (RFC 6937 section 3, with the bound of slow start).
+    /// Lets data leave in proportion to the data delivered (RFC 6937 section 3, with the bound of slow start).
     fn reduce_in_proportion(&mut self, newly: usize, is_progress: bool) {
         let flight = self.in_flight() as f64;
         let ssthresh = self.window.ssthresh.floor();
@@ -418,7 +418,7 @@ impl Rack {
         }
         self.timeouts_in_row += 1;
         for (index, sent) in self.segments.iter_mut().enumerate() {
-            // What was sent within the last round trip may still come.
+            // Data sent within the last round trip may still arrive.
             let is_recent = index > 0 && sent.at + self.rtt > now;
             sent.is_lost |= !sent.is_sacked && !is_recent;
         }

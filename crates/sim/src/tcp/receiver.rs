@@ -14,7 +14,7 @@ const SEGMENTS_PER_ACK: u32 = 2;
 pub(super) struct Receiver {
     /// The next byte in order.
     next: u64,
-    /// What has come beyond it, apart from each other, the newest first. As many as the sender's window has holes.
+    /// Separate ranges received beyond it, the newest first. As many as the sender's window has holes.
     beyond: Vec<Range>,
     sends_sacks: bool,
     delay: Duration,
@@ -24,12 +24,12 @@ pub(super) struct Receiver {
     is_due: bool,
     pub(super) ack_at: Option<Time>,
     has_duplicate: bool,
-    /// What was acknowledged last, and when the segment was sent that moved on from there.
+    /// The last acknowledged sequence number, and the time when the segment after it was sent.
     reported: u64,
     recent: Option<Time>,
 }
 
-/// What an acknowledgement says.
+/// Contents of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Report {
     pub(super) ack: u64,
@@ -122,7 +122,7 @@ impl Receiver {
         self.is_due
     }
 
-    /// What is said now, on a segment of its own or with data.
+    /// Returns the current acknowledgement, for a segment of its own or with data.
     pub(super) fn report(&mut self) -> Report {
         (self.is_due, self.waiting, self.ack_at) = (false, 0, None);
         let mut sacks = [None; SACK_BLOCKS_MAX];

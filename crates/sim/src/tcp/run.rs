@@ -11,14 +11,14 @@ use super::segment::Segment;
 use super::sender::TcpCounters;
 use crate::exchange::{Exchange, Side};
 
-/// How a conversation went.
+/// Result of a conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TcpRun {
     /// From the first SYN until both sides had received all.
     pub elapsed: Duration,
-    /// What the client's sender counted.
+    /// Counters of the client's sender.
     pub client: TcpCounters,
-    /// What the server's sender counted.
+    /// Counters of the server's sender.
     pub server: TcpCounters,
 }
 
@@ -67,7 +67,7 @@ impl Connection {
         }
     }
 
-    /// All that may leave leaves. What the link loses is lost.
+    /// All that may leave leaves. The link's losses are lost.
     fn speak(&mut self, exchange: &Exchange) {
         for from in 0..2 {
             while let Some(segment) = self.ends[from].poll(self.now, exchange) {
@@ -86,7 +86,7 @@ impl Connection {
         ends.chain(self.lines.iter().map(Line::next_wakeup)).fold(Time::NEVER, Time::min)
     }
 
-    /// What has come, then what is due.
+    /// Handles arrivals, then timers.
     fn work(&mut self) {
         for to in 0..2 {
             if let Some(delivery) = self.lines[to].dequeue(self.now) {

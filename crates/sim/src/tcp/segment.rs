@@ -27,9 +27,9 @@ pub(super) struct Segment {
     pub(super) is_syn: bool,
     /// The next byte that is expected; `None` in the first SYN alone.
     pub(super) ack: Option<u64>,
-    /// What has come beyond that, the newest first.
+    /// Ranges received beyond that, the newest first.
     pub(super) sacks: [Option<Range>; SACK_BLOCKS_MAX],
-    /// What is acknowledged here had come before (RFC 2883).
+    /// The acknowledged data is a duplicate (RFC 2883).
     pub(super) is_of_duplicate: bool,
     /// When it was sent.
     pub(super) at: Time,

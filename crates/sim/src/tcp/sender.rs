@@ -8,7 +8,7 @@ use super::rack::Rack;
 use super::rto::Rto;
 use super::segment::{Piece, Segment};
 
-/// What a sender counted.
+/// Counters of a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpCounters {
     /// Segments sent again.

@@ -1,4 +1,4 @@
-//! What others ask of us: calls, their ends, OPTIONS (RFC 3261 sections 8.2, 11, 13.3 and 15.1.2).
+//! Incoming requests: calls, BYE, CANCEL, OPTIONS (RFC 3261 sections 8.2, 11, 13.3 and 15.1.2).
 
 use base::Time;
 use bytes::Bytes;
@@ -41,7 +41,7 @@ impl Agent {
 
     fn on_invite(&mut self, now: Time, server: u64, request: &Message, known: &Essentials) {
         if known.to_tag.is_some() {
-            // Sessions are not changed here (section 14.2).
+            // The agent does not modify sessions (section 14.2).
             return self.reply(now, server, request, 488, "Not Acceptable Here");
         }
         if self.calls.len() >= self.config.calls_max {
@@ -73,7 +73,7 @@ impl Agent {
         self.wake_at(now + self.config.ring, Sleeper::Call(id));
     }
 
-    /// 180 or 200 to an INVITE.
+    /// Builds a 180 or 200 to an INVITE.
     fn answer(&self, request: &Message, status: u16, reason: &str, tag: &str) -> Message {
         let mut response = request.response(status, reason, tag);
         response.headers.extend(request.all(Name::RecordRoute).cloned());
@@ -86,7 +86,7 @@ impl Agent {
         response
     }
 
-    /// The time to answer has come, or to send the 200 again.
+    /// Answers a ringing call when its time has come, or retransmits the 200.
     pub(super) fn wake_call(&mut self, now: Time, id: CallId) {
         let t2 = self.config.timers.t2;
         let Some(call) = self.calls.get_mut(&id) else { return };
@@ -129,7 +129,7 @@ impl Agent {
         self.wake_at(resend, Sleeper::Call(id));
     }
 
-    /// ACK for our 200: the call is up.
+    /// Handles the ACK for our 200: the call is established.
     pub(super) fn on_ack(&mut self, now: Time, known: &Essentials) {
         let Some(id) = self.call_of(known) else { return };
         let Some(call) = self.calls.get_mut(&id) else { return };

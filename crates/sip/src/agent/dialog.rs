@@ -11,21 +11,21 @@ use crate::header::{Header, Name};
 use crate::message::{Message, Method};
 use crate::transport::Hop;
 
-/// How far a call is.
+/// The state of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// We called.
+    /// An outgoing call.
     Calling {
         since: Time,
         hang_up: bool,
     },
-    /// We are called.
+    /// An incoming call.
     Ringing {
         since: Time,
         answer_at: Time,
         server: u64,
     },
-    /// We have answered: the 200 goes again until ACK comes (section 13.3.1.4).
+    /// Answered: the 200 is retransmitted until the ACK arrives (section 13.3.1.4).
     Answered {
         since: Time,
         resend: Time,
@@ -35,7 +35,7 @@ pub(super) enum State {
         hop: Hop,
     },
     Up,
-    /// We have sent BYE.
+    /// BYE has been sent.
     Leaving {
         since: Time,
     },
@@ -53,10 +53,10 @@ pub(super) struct Call {
     pub(super) remote: Bytes,
     /// Request-URI of our requests.
     pub(super) target: Bytes,
-    /// In the order that our requests visit them.
+    /// The route set, in the order in which our requests visit it.
     pub(super) routes: Vec<Bytes>,
     pub(super) cseq: u32,
-    /// The ACK for the 2xx, which goes again with each of its repetitions.
+    /// The ACK for the 2xx, which is sent again for each retransmission of it.
     pub(super) ack: Option<Bytes>,
     pub(super) hop: Hop,
     pub(super) state: State,
@@ -68,7 +68,7 @@ impl Call {
         self.cseq
     }
 
-    /// From, To, Call-ID, CSeq and Routes of a request within the dialog (section 12.2.1.1).
+    /// Builds a request within the dialog with From, To, Call-ID, CSeq and Routes (section 12.2.1.1).
     pub(super) fn request(&self, method: Method, cseq: u32) -> Message {
         let line = [cseq.to_string().as_bytes(), b" ", method.as_bytes()].concat();
         let mut headers = vec![
@@ -81,7 +81,7 @@ impl Call {
         super::request(method, self.target.clone(), headers, Bytes::new())
     }
 
-    /// Takes the remote target and route set over; `backwards` where we called (sections 12.1.1 and 12.1.2).
+    /// Takes the remote target and route set from a message; `backwards` for outgoing calls (sections 12.1.1 and 12.1.2).
     pub(super) fn learn(&mut self, message: &Message, backwards: bool) {
         if let Some(uri) = contact_of(message) {
             self.target = uri;
@@ -93,7 +93,7 @@ impl Call {
     }
 }
 
-/// The URI of the first Contact.
+/// Returns the URI of the first Contact.
 pub(super) fn contact_of(message: &Message) -> Option<Bytes> {
     let value = message.elements(Name::Contact).next()?;
     Address::parse(trim(value)).ok().map(|contact| Bytes::copy_from_slice(contact.uri))

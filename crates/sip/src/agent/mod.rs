@@ -1,8 +1,8 @@
-//! A user agent (RFC 3261 sections 8, 10, 12 to 15): registers, calls, answers. One user, any number of calls.
+//! A user agent (RFC 3261 sections 8, 10, 12 to 15) that registers, calls and answers: one user, any number of calls.
 //!
-//! Commands and messages in, [`AgentOutput`] out, as with the proxy. All requests outside of dialogs go to one proxy. It refuses
-//! what it does not know: re-INVITE with 488, other methods with 405. Invariants: a call ends once, by [`AgentEvent::Ended`]
-//! or [`AgentEvent::Failed`]; there are no more calls than [`AgentConfig::calls_max`]. Begin with [`Agent::call`].
+//! Commands and messages in, [`AgentOutput`] out, as with the proxy. All requests outside of dialogs go to one proxy. It rejects
+//! unsupported requests: re-INVITE with 488, other methods with 405. Invariants: a call ends once, with [`AgentEvent::Ended`]
+//! or [`AgentEvent::Failed`]; there are never more calls than [`AgentConfig::calls_max`]. Begin with [`Agent::call`].
 
 mod answering;
 mod calling;
@@ -35,33 +35,33 @@ use crate::transport::Hop;
 use crate::via::Via;
 use dialog::Call;
 
-/// What an agent is.
+/// Settings of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     /// The user's name.
     pub user: String,
     /// The user's domain.
     pub domain: String,
-    /// For digest; `None`: challenges end what was tried.
+    /// The digest password; with `None` a challenge makes the request fail.
     pub password: Option<String>,
-    /// Where it is.
+    /// The agent's own listener.
     pub listener: Listener,
-    /// Where requests outside of dialogs go.
+    /// The proxy that gets requests outside of dialogs.
     pub proxy: Hop,
-    /// Where it takes sound; `None`: nowhere, and calls are without.
+    /// Address for incoming RTP; `None`: calls have no audio.
     pub rtp: Option<SocketAddr>,
-    /// How long it rings before it answers.
+    /// Time it rings before it answers.
     pub ring: Duration,
-    /// Calls at once at most; more are answered with 486.
+    /// Limit on concurrent calls; further ones are answered with 486.
     pub calls_max: usize,
-    /// Transactions' timers.
+    /// Transaction timers.
     pub timers: Timers,
 }
 
-/// A call's number; not used again.
+/// A call's number; never reused.
 pub type CallId = u64;
 
-/// What has happened.
+/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AgentEvent {
     /// The registrar has answered with 200.
@@ -73,39 +73,39 @@ pub enum AgentEvent {
     NotRegistered {
         /// Its status.
         status: u16,
-        /// Whether it came in an answer.
+        /// True if it arrived in a response.
         is_answer: bool,
     },
-    /// A call is up.
+    /// A call is established.
     Answered {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// Whether we called.
+        /// True if we called.
         is_caller: bool,
-        /// From INVITE to 2xx, or from INVITE to ACK where we were called.
+        /// From INVITE to 2xx for outgoing calls, from INVITE to ACK for incoming ones.
         took: Duration,
-        /// Where the peer takes sound.
+        /// The peer's address for RTP.
         rtp: Option<SocketAddr>,
     },
-    /// A call that was up is over.
+    /// An established call has ended.
     Ended {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// From BYE to its answer, where we hung up.
+        /// From BYE to its response, if we hung up.
         took: Option<Duration>,
     },
-    /// A call did not come about, or was lost.
+    /// A call was not established, or was lost.
     Failed {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// The status that ended it; 408 without an answer in time, 503 where the request could not be sent.
+        /// The status that ended it; 408 without a response in time, 503 if the request could not be sent.
         status: u16,
-        /// Whether the peer said so.
+        /// True if the peer sent that status.
         is_answer: bool,
     },
 }
 
-/// What the agent wants done, or tells.
+/// An action for the driver, or an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AgentOutput {
     /// Send this.
@@ -114,7 +114,7 @@ pub enum AgentOutput {
     Event(AgentEvent),
 }
 
-/// What a request of ours is for.
+/// The purpose of a request of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
     Register { since: Time },
@@ -128,7 +128,7 @@ struct Client {
     purpose: Purpose,
     hop: Hop,
     request: Message,
-    /// The request, later the ACK for a refusal.
+    /// The request, later the ACK for a rejection.
     bytes: Bytes,
     branch: String,
     has_credentials: bool,
@@ -160,7 +160,7 @@ pub struct Agent {
     servers: HashMap<u64, Server>,
     server_keys: HashMap<Box<[u8]>, u64>,
     calls: BTreeMap<CallId, Call>,
-    /// INVITEs that were not answered, or their ACK has not come.
+    /// INVITEs that have not been answered, or whose ACK has not arrived.
     ringing: BTreeMap<CallId, Message>,
     /// Calls by Call-ID and our tag.
     dialogs: HashMap<(Bytes, Bytes), CallId>,
@@ -170,7 +170,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent that has done nothing yet; `seed` must be unpredictable.
+    /// Creates an idle agent; `seed` must be unpredictable.
     pub fn new(config: AgentConfig, seed: [u8; 32]) -> Agent {
         let mut rng = ChaCha12Rng::from_seed(seed);
         let registration = registering::Registration::new(format!("{:016x}", rng.next_u64()));
@@ -190,23 +190,23 @@ impl Agent {
         }
     }
 
-    /// The session that calls are offered and answered with.
+    /// Returns the session description for offers and answers.
     fn session(&self) -> Bytes {
         let host = self.config.listener.address.ip();
         self.config.rtp.map_or_else(|| silent_session(host), audio_session)
     }
 
-    /// What is to be done, or has happened, next.
+    /// Returns the next output.
     pub fn poll_output(&mut self) -> Option<AgentOutput> {
         self.outputs.pop_front()
     }
 
-    /// Calls that have begun and are not over.
+    /// Returns the number of calls in progress.
     pub fn calls(&self) -> usize {
         self.calls.len()
     }
 
-    /// Takes a message that came whole; `from` says how. What is no message of an agreed form is dropped.
+    /// Handles a complete message that came from hop `from`. Malformed messages are dropped.
     pub fn handle_message(&mut self, now: Time, from: Hop, bytes: Bytes) {
         let Ok(message) = Message::parse(bytes, &Limits::default()) else { return };
         let Ok(known) = Essentials::of(&message) else { return };
@@ -217,7 +217,7 @@ impl Agent {
         }
     }
 
-    /// The request of this number could not be sent: as if 503 had come.
+    /// Reports that the request of this number could not be sent; handled as a 503.
     pub fn handle_send_failure(&mut self, now: Time, on_failure: u64) {
         let Some(client) = self.clients.remove(&on_failure) else { return };
         self.on_final(now, client.purpose, 503, None);
@@ -286,7 +286,7 @@ impl Agent {
         }
     }
 
-    /// Sends the request once more with an answer to the challenge (section 22.2), if there was none with it yet.
+    /// Repeats the request with an answer to the challenge (section 22.2), unless it had credentials already.
     fn try_with_password(&mut self, now: Time, id: u64, response: &Message) -> bool {
         let cnonce = self.token();
         let Some(client) = self.clients.get(&id).filter(|client| !client.has_credentials) else {
@@ -342,7 +342,7 @@ impl Agent {
         self.outputs.push_back(AgentOutput::Event(event));
     }
 
-    /// Sends a request in a transaction of its own.
+    /// Sends a request in a new client transaction.
     fn start_client(
         &mut self,
         now: Time,
@@ -370,7 +370,7 @@ impl Agent {
         request.push_front(Header::new(Name::Via, &value));
     }
 
-    /// Our contact's URI.
+    /// Returns the URI of our Contact.
     fn contact(&self) -> String {
         let Listener { transport, address } = self.config.listener;
         format!("<sip:{}@{address};transport={}>", self.config.user, transport.as_lower_str())
@@ -390,7 +390,7 @@ impl Agent {
     }
 }
 
-/// A request from scratch, without Via.
+/// Builds a request from scratch, without Via.
 fn request(method: Method, uri: Bytes, headers: Vec<Header>, body: Bytes) -> Message {
     let mut headers = headers;
     headers.push(Header::new(Name::MaxForwards, "70"));
@@ -398,7 +398,7 @@ fn request(method: Method, uri: Bytes, headers: Vec<Header>, body: Bytes) -> Mes
     Message { start: Start::Request { method, uri }, headers, body, fault: None }
 }
 
-/// The transaction that a response's first Via names, and its branch.
+/// Returns the transaction named by a response's first Via, and its branch.
 fn branch_of(known: &Essentials) -> Option<(u64, String)> {
     let branch = Via::parse(&known.via).ok()?.branch()?;
     let hex = branch.strip_prefix(b"z9hG4bK")?.split(|&b| b == b'.').next()?;

@@ -1,4 +1,4 @@
-//! Our own registration: made, kept alive at half its time, taken back.
+//! The agent's own registration: it is refreshed at half its lifetime and can be removed.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::cursor::number;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method};
 
-/// One registration: all its REGISTERs have one Call-ID (RFC 3261 section 10.2.4).
+/// One registration: all its REGISTERs share a Call-ID (RFC 3261 section 10.2.4).
 #[derive(Debug)]
 pub(super) struct Registration {
     token: String,
     cseq: u32,
-    /// What is asked for; zero takes it back.
+    /// The requested lifetime; zero removes the registration.
     expires: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Registration {
 }
 
 impl Agent {
-    /// Registers for so long, in whole seconds, and again before that is over; zero takes the registration back.
+    /// Registers for `expires`, in whole seconds, and refreshes before that ends; zero removes the registration.
     pub fn register(&mut self, now: Time, expires: Duration) {
         self.registration.expires = expires;
         let cseq = self.registration.next_cseq();
@@ -70,7 +70,7 @@ impl Agent {
         }
     }
 
-    /// What the registrar granted our contact.
+    /// Returns the lifetime that the registrar granted our contact.
     fn granted(&self, response: &Message) -> Option<Duration> {
         let ours = self.contact();
         let is_ours = |contact: &Address<'_>| contact.uri == &ours.as_bytes()[1..ours.len() - 1];

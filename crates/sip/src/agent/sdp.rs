@@ -1,10 +1,10 @@
-//! As much of SDP (RFC 4566, RFC 3264) as a tone by PCMU takes.
+//! The part of SDP (RFC 4566, RFC 3264) that a PCMU tone needs.
 
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 
-/// A session with one audio stream: PCMU to this address, both ways.
+/// Builds a session with one audio stream: PCMU to this address, in both directions.
 pub fn audio_session(rtp: SocketAddr) -> Bytes {
     let (family, ip, port) = (if rtp.is_ipv4() { "IP4" } else { "IP6" }, rtp.ip(), rtp.port());
     let text = format!(
@@ -14,7 +14,7 @@ pub fn audio_session(rtp: SocketAddr) -> Bytes {
     Bytes::from(text)
 }
 
-/// A session whose one audio stream is used neither way (RFC 3264 section 5.1); its port is the one that discards.
+/// Builds a session with one inactive audio stream (RFC 3264 section 5.1); its port is the discard port.
 pub(super) fn silent_session(host: IpAddr) -> Bytes {
     let family = if host.is_ipv4() { "IP4" } else { "IP6" };
     let text = format!(
@@ -24,7 +24,7 @@ pub(super) fn silent_session(host: IpAddr) -> Bytes {
     Bytes::from(text)
 }
 
-/// Where a session's first audio stream is to be sent; `None` if it has none, one that was refused (port 0), or one that takes
+/// Returns the address for a session's first audio stream; `None` if there is no stream, it was rejected (port 0), or it receives
 /// nothing.
 pub fn audio_address(session: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(session).ok()?;
@@ -39,7 +39,7 @@ pub fn audio_address(session: &[u8]) -> Option<SocketAddr> {
         } else if matches!(line, "a=inactive" | "a=sendonly") {
             return None;
         } else if let Some(connection) = line.strip_prefix("c=IN ") {
-            // The stream's own goes before the session's.
+            // A stream's own address overrides the session's.
             ip = connection.split(' ').nth(1).and_then(|ip| ip.parse::<IpAddr>().ok());
         }
     }

@@ -1,4 +1,4 @@
-//! One heap of moments, as in the proxy: entries may be too early, and are put in again.
+//! One heap of deadlines, as in the proxy: an entry may be too early, and is then reinserted.
 
 use std::cmp::Reverse;
 
@@ -8,12 +8,12 @@ use super::{Agent, Sleeper};
 use crate::transaction::{ClientTimeout, ServerTimeout};
 
 impl Agent {
-    /// When [`Agent::handle_timeout`] is to be called next.
+    /// Returns the time of the next [`Agent::handle_timeout`] call.
     pub fn next_timeout(&self) -> Time {
         self.wakes.peek().map_or(Time::NEVER, |Reverse((time, _))| *time)
     }
 
-    /// Time has come to [`Agent::next_timeout`].
+    /// Handles all timers that are due; call it at [`Agent::next_timeout`].
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(Reverse((time, sleeper))) = self.wakes.peek().copied() {
             if time > now {
@@ -53,7 +53,7 @@ impl Agent {
     fn wake_server(&mut self, now: Time, id: u64) {
         let Some(server) = self.servers.get_mut(&id) else { return };
         match server.machine.on_timeout(now) {
-            // It answers all but INVITE at once.
+            // The agent answers everything but INVITE at once.
             ServerTimeout::Nothing | ServerTimeout::SayTrying => {}
             ServerTimeout::Resend => {
                 self.resend_response(id);

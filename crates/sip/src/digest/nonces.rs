@@ -1,8 +1,8 @@
-//! Nonces: made, known again, and used once for each count (RFC 7616 section 3.3, `nc`).
+//! Nonces: creation, recognition, and replay detection by nonce count (RFC 7616 section 3.3, `nc`).
 //!
-//! A nonce is its time and number with a keyed hash of both, so nothing is kept of who was asked. What is kept is the highest count
-//! of each nonce that was used with the right password, for [`NONCE_LIFETIME`] and [`NONCES_MAX`] nonces at most; where one had to be
-//! forgotten, all that are as old are stale. So an answer that somebody reads on the wire is worth nothing.
+//! A nonce consists of its time and number with a keyed hash of both, so no state is kept per challenge. The only state is the
+//! highest count of each nonce that was used with the right password, for [`NONCE_LIFETIME`] and up to [`NONCES_MAX`] nonces; if
+//! one had to be forgotten, all nonces that are as old are stale. So credentials sniffed from the wire cannot be replayed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,54 +14,54 @@ use subtle::ConstantTimeEq;
 use super::{Algorithm, Credentials, hex};
 use crate::proxy::Proof;
 
-/// How long a nonce is good for.
+/// Lifetime of a nonce.
 pub const NONCE_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Used nonces that are remembered.
+/// Limit on used nonces that are remembered.
 pub const NONCES_MAX: usize = 200_000;
 
-/// When a nonce was made, in milliseconds, and which it is.
+/// A nonce's creation time, in milliseconds, and its number.
 type Stamp = (u64, u64);
 
-/// How good a nonce is.
+/// The validity of a nonce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Nonce {
-    /// Ours, and young.
+    /// Ours, and fresh.
     Good,
-    /// Ours, and too old or used already: the client need not ask its user again.
+    /// Ours, but too old or already used: the client need not ask its user again.
     Stale,
     /// Not ours.
     Foreign,
 }
 
-/// Makes nonces and knows them again.
+/// Creates nonces and recognizes them.
 #[derive(Debug)]
 pub struct Nonces {
     secret: [u8; 32],
-    /// What the clock of the nonces says when that of this program begins.
+    /// The nonce clock's reading when this program's clock starts.
     origin: Duration,
     /// The number of the first nonce, and of the last.
     first: u64,
     made: u64,
-    /// The highest count that each was used with.
+    /// The highest count used with each nonce.
     used: BTreeMap<Stamp, u32>,
-    /// What is not newer than this may have been forgotten.
+    /// Nonces that are not newer than this may have been forgotten.
     forgotten: Option<Stamp>,
 }
 
 impl Nonces {
-    /// With a secret that nobody else knows.
+    /// Creates nonces with a private secret.
     pub fn new(secret: [u8; 32]) -> Nonces {
         Nonces { secret, origin: Duration::ZERO, first: 0, made: 0, used: BTreeMap::new(), forgotten: None }
     }
 
-    /// With a secret that others have, too, and knows theirs: `origin` is what the clock they all go by says at [`Time::ZERO`], and the
-    /// nonces from number `first` on are nobody else's.
+    /// Creates nonces with a secret that other proxies share, and recognizes theirs. `origin` is the shared clock's reading at
+    /// [`Time::ZERO`]; the nonces from number `first` on are used by no other proxy.
     pub fn shared(secret: [u8; 32], origin: Duration, first: u64) -> Nonces {
         Nonces { origin, first, made: first, ..Nonces::new(secret) }
     }
 
-    /// A nonce of this moment; no other is the same.
+    /// Returns a new, unique nonce.
     pub fn make(&mut self, now: Time) -> String {
         self.made = self.made.wrapping_add(1);
         let stamp = format!("{:016x}{:016x}", (now + self.origin).as_millis(), self.made);
@@ -84,7 +84,7 @@ impl Nonces {
         Some((number(&stamp[..16])?, number(&stamp[16..])?))
     }
 
-    /// What a client's answer was made for.
+    /// Judges the nonce of a client's credentials.
     pub fn judge(&self, now: Time, credentials: &Credentials<'_>) -> Nonce {
         let Some(stamp) = self.stamp_of(credentials.nonce) else { return Nonce::Foreign };
         let now = now + self.origin;
@@ -98,7 +98,7 @@ impl Nonces {
         if is_young && credentials.nonce_count() > highest { Nonce::Good } else { Nonce::Stale }
     }
 
-    /// Notes that an answer with the right password was taken: its count, and those before it, are not good again.
+    /// Records that credentials with the right password were accepted: their count, and lower ones, are no longer valid.
     pub fn use_up(&mut self, now: Time, credentials: &Credentials<'_>) {
         let Some(stamp) = self.stamp_of(credentials.nonce) else { return };
         let now = now + self.origin;
@@ -114,7 +114,7 @@ impl Nonces {
         }
     }
 
-    /// Which nonce of ours was used how often, in a form for others that know it, and whether this one made it.
+    /// Describes the use of one of our nonces, in a form for other proxies that know it, with whether this proxy made it.
     pub(crate) fn proof(&self, credentials: &Credentials<'_>) -> Option<Proof> {
         let (_, number) = self.stamp_of(credentials.nonce)?;
         let nonce = String::from_utf8_lossy(&credentials.nonce[..32]).into_owned();
@@ -122,7 +122,7 @@ impl Nonces {
         Some(Proof { nonce, count: credentials.nonce_count(), is_own })
     }
 
-    /// The value of WWW-Authenticate or Proxy-Authenticate.
+    /// Returns a value for WWW-Authenticate or Proxy-Authenticate.
     pub fn challenge(&mut self, now: Time, realm: &str, algorithm: Algorithm, is_stale: bool) -> String {
         let stale = if is_stale { ",stale=true" } else { "" };
         let (nonce, algorithm) = (self.make(now), algorithm.as_str());

@@ -1,8 +1,9 @@
-//! ACK for a 2xx, which no transaction has (RFC 3261 sections 13.2.2.4 and 16.11): where it goes, and where next if nobody is reached.
+//! Routes the ACK for a 2xx, which belongs to no transaction (RFC 3261 sections 13.2.2.4 and 16.11), and retries at the next place on
+//! failure.
 //!
-//! Nobody answers an ACK, so all that can be heard of one is that it could not be sent. While that may be heard, its other places are
-//! kept. Invariant: no more than [`super::ProxyLimits::transactions`] are kept, within the budget in bytes, each as long as a transaction may wait for an answer. Begin
-//! with [`Proxy::forward_ack`].
+//! An ACK gets no response; the only possible feedback is that it could not be sent. Its alternative places are kept while that may
+//! still happen. Invariant: no more than [`super::ProxyLimits::transactions`] are kept, within the budget in bytes, each as long as a
+//! transaction may wait for an answer. Begin with [`Proxy::forward_ack`].
 
 use std::cmp::Reverse;
 
@@ -21,30 +22,30 @@ use crate::message::Message;
 use crate::transport::Hop;
 use crate::uri::Uri;
 
-/// An ACK that is to go on, with what was found of it on the way here.
+/// An ACK to forward, with the facts found about it so far.
 #[derive(Clone, Debug)]
 pub(super) struct Ack {
     from: Hop,
-    /// Without the Routes that lead here.
+    /// The request without the Routes that lead here.
     pub(super) request: Message,
     known: Essentials,
-    /// The dialog that one of our own Routes was marked for.
+    /// The dialog for which one of our own Routes was marked.
     leg: Option<Leg>,
     mark: String,
 }
 
-/// One that was sent, and has other places to go to.
+/// An ACK that was sent and has alternative places.
 #[derive(Debug)]
 pub(super) struct SentAck {
     ack: Ack,
     target: Target,
-    /// For its bytes.
+    /// The charge for its bytes.
     _charge: Charge,
 }
 
 impl Proxy {
-    /// Sends an ACK where its Routes and Request-URI say, unless it is for a refusal of ours: "a stateless UAS MUST ignore ACK requests"
-    /// (section 8.2.7).
+    /// Forwards an ACK according to its Routes and Request-URI, unless it is for a rejection of ours: "a stateless UAS MUST ignore ACK
+    /// requests" (section 8.2.7).
     pub(super) fn forward_ack(&mut self, now: Time, from: Hop, mut request: Message, known: Essentials) {
         if self.is_for_own_refusal(&known) {
             return;
@@ -63,7 +64,7 @@ impl Proxy {
         }
     }
 
-    /// Finds its targets and sends it to them; waits for the name that leads there.
+    /// Finds its targets and sends it to them, or waits for a name lookup.
     pub(super) fn route_ack(&mut self, now: Time, ack: Ack) {
         let gone = match self.ack_targets(now, &ack) {
             Ok(mut targets) => {
@@ -84,14 +85,14 @@ impl Proxy {
         if request.first(Name::Route).is_none() && self.is_ours(&uri) {
             return Ok(self.registered_targets(&self.user_of(&uri), now));
         }
-        // Nobody can be asked for a password with an ACK, so there is no other way out than the dialog's.
+        // An ACK cannot be challenged, so outside of a dialog there is no way on.
         let leg = leg.as_ref().ok_or(RELAYING_DENIED)?;
         Ok(vec![self.target_within(now, leg, *from, request, known)?])
     }
 
     fn send_ack(&mut self, now: Time, ack: &Ack, mut target: Target) {
         let branch = format!("z9hG4bK0.{}.{}", self.token(), ack.mark);
-        // ACK makes no dialog: how it came does not matter to its copies.
+        // ACK creates no dialog: the source hop does not matter to its copies.
         let copy = self.fitting_copy(&ack.request, &ack.known, target.hop, &mut target, &branch);
         let (hop, domain) = target.way();
         let id = self.keep_ack(now, ack, target);
@@ -100,7 +101,7 @@ impl Proxy {
         self.send_to(hop, domain, copy.to_bytes(), id, dialog);
     }
 
-    /// Its number, if it has other places to go to.
+    /// Keeps an ACK that has alternative places, and returns its number.
     fn keep_ack(&mut self, now: Time, ack: &Ack, target: Target) -> Option<Id> {
         let bytes = TRANSACTION + weight(&ack.request);
         let is_full = self.acks.len() >= self.config.limits.transactions || !self.has_room(bytes);
@@ -114,7 +115,7 @@ impl Proxy {
         Some(id)
     }
 
-    /// One could not be sent: the next place, if it was an ACK.
+    /// Sends an ACK that could not be sent to its next place; does nothing for other messages.
     pub(super) fn send_ack_elsewhere(&mut self, now: Time, id: Id) {
         let Some(SentAck { ack, mut target, .. }) = self.acks.remove(&id) else { return };
         if target.move_on() {

@@ -1,8 +1,8 @@
-//! One attempt after the other: contacts of less preference once those before them have refused (RFC 3261 section 16.6, serial
-//! forking), and those that Max-Breadth has no room for at once (RFC 5393 section 5.3.3); and the next place when one cannot be
-//! reached (RFC 3263 section 4.3; section 18.1.1 for a message that UDP is too small for).
+//! Serial attempts: contacts of lower preference once those before them have rejected the request (RFC 3261 section 16.6, serial
+//! forking), contacts beyond the Max-Breadth (RFC 5393 section 5.3.3), and the next place if one cannot be
+//! reached (RFC 3263 section 4.3; section 18.1.1 for a message that is too large for UDP).
 //!
-//! A server transaction keeps its [`Plan`] while it may need it. Invariants: nothing new is tried once a branch has succeeded, 6xx has
+//! A server transaction keeps its [`Plan`] while it may need it. Invariants: no new attempt begins once a branch has succeeded, 6xx has
 //! come or the request was cancelled; no place is tried twice. Begin with [`Proxy::forward`].
 
 use std::collections::VecDeque;
@@ -18,19 +18,19 @@ use crate::message::{Message, Method};
 use crate::transaction::Kind;
 use crate::transport::{Hop, Transport};
 
-/// Longer requests go by TCP instead of UDP: "larger than 1300 bytes and the path MTU is unknown" (RFC 3261 section 18.1.1).
+/// Longer requests use TCP instead of UDP: "larger than 1300 bytes and the path MTU is unknown" (RFC 3261 section 18.1.1).
 const UDP_MAX: usize = 1300;
 
-/// What copies are made of, and what is left to try.
+/// The request to copy, and the targets not yet tried.
 #[derive(Debug)]
 pub(super) struct Plan {
     asked: Asked,
-    /// Those that are tried at once together, the most preferred first.
+    /// Groups of targets that are tried in parallel, the most preferred group first.
     later: VecDeque<Vec<Target>>,
 }
 
 impl Proxy {
-    /// Sends a request to those of its targets that are preferred most, at once; to others when all of those have refused.
+    /// Forwards a request to its most preferred targets in parallel; to the others once all of those have rejected it.
     pub(super) fn forward(&mut self, now: Time, asked: Asked, targets: Vec<Target>) {
         let Asked { server, from, request, known, .. } = &asked;
         if may_make_dialog(&known.cseq.method) {
@@ -56,7 +56,7 @@ impl Proxy {
         }
     }
 
-    /// Whether another group was begun because all that were tried have refused.
+    /// Begins the next group once all attempts so far were rejected; returns true if there was one.
     pub(super) fn attempt_next(&mut self, now: Time, id: Id) -> bool {
         let Some(server) = self.servers.get_mut(&id) else { return false };
         let Some(plan) = server.plan.take_if(|plan| !plan.later.is_empty()) else { return false };
@@ -64,7 +64,7 @@ impl Proxy {
         true
     }
 
-    /// Sends one copy; whether there are other places to send it to.
+    /// Sends one copy; returns true if the target has alternative places.
     fn start_branch(&mut self, now: Time, asked: &Asked, mut target: Target) -> bool {
         let id = self.new_id();
         let branch = format!("z9hG4bK{id:x}.{}.{}", self.token(), asked.mark);
@@ -81,7 +81,7 @@ impl Proxy {
         has_more
     }
 
-    /// The copy for a target, which becomes TCP's where that is too long for UDP (section 18.1.1).
+    /// Builds the copy for a target, which switches to TCP if the copy is too long for UDP (section 18.1.1).
     pub(super) fn fitting_copy(
         &self,
         request: &Message,
@@ -94,7 +94,7 @@ impl Proxy {
         let Some(hop) = (copy.length() > UDP_MAX).then(|| self.without_udp(target)).flatten() else {
             return copy;
         };
-        // "If a response is not received … [TCP] the request … retried over UDP", as far as the connection failed.
+        // "If a response is not received … [TCP] the request … retried over UDP", if the connection attempt failed.
         target.alternates.insert(0, target.hop);
         (target.hop, target.is_settled) = (hop, true);
         self.copy_for(request, known, from, target, branch)
@@ -109,7 +109,7 @@ impl Proxy {
         Some(Hop { listener, transport: Transport::Tcp, address, connection: None })
     }
 
-    /// Whether a branch that reached nobody was begun anew at the next place.
+    /// Restarts a branch that reached nobody at its next place; returns true if there was one.
     pub(super) fn try_next_place(&mut self, now: Time, id: Id) -> bool {
         let Some(client) = self.clients.get_mut(&id).filter(|client| !client.wants_cancel) else {
             return false;
@@ -128,7 +128,7 @@ impl Proxy {
     }
 }
 
-/// "Process … targets … in decreasing order of q-values" (section 16.6), those of the same at once, as far as the breadth goes.
+/// Groups targets "in decreasing order of q-values" (section 16.6): equal ones in parallel, up to the breadth.
 fn groups(mut targets: Vec<Target>, breadth: u8) -> VecDeque<Vec<Target>> {
     let fits = |group: &[Target], target: &Target| {
         group[0].preference == target.preference && group.len() < usize::from(breadth)

@@ -1,10 +1,10 @@
-//! Who a request is from (RFC 3261 section 22): REGISTER by Authorization, others by Proxy-Authorization.
+//! Authentication of requests (RFC 3261 section 22): REGISTER with Authorization, others with Proxy-Authorization.
 //!
-//! Asked are those who say they are our users, outside of dialogs. The user's name must be that of the address they use, and the
-//! credentials those for this request's target: "the server MUST assure that the resource designated by the "uri" parameter is the same as
-//! the resource specified in the Request-Line" (RFC 7616 section 3.4.6). Else who is called could pass our challenge on to the caller as
-//! its own, and call somebody else with the answer. RFC 3261 section 22.4 (8) lets a server take others, as proxies forward; here
-//! that is what [`is_same_target`] leaves them to change. CANCEL and ACK are never asked.
+//! The proxy challenges requests outside of dialogs whose From is one of our users. The user name must match the From address, and the
+//! credentials must be for this request's target: "the server MUST assure that the resource designated by the "uri" parameter is the
+//! same as the resource specified in the Request-Line" (RFC 7616 section 3.4.6). Otherwise a callee could pass our challenge on to the
+//! caller as its own, and call somebody else with the answer. RFC 3261 section 22.4 (8) lets a server accept other URIs, since proxies
+//! forward; here [`is_same_target`] defines the permitted differences. CANCEL and ACK are never challenged.
 
 use base::Time;
 
@@ -17,22 +17,22 @@ use crate::header::{Header, Name};
 use crate::message::{Message, Method};
 use crate::uri::{Uri, is_same_target};
 
-/// An answer to a challenge that is right, and not to be taken twice.
+/// A correct answer to a challenge, which must not be accepted twice.
 #[derive(Debug)]
 pub(crate) struct Proof {
-    /// Which challenge: its nonce's number.
+    /// The challenge, by its nonce's number.
     pub(crate) nonce: String,
-    /// How often it was answered, this time included.
+    /// Number of answers to it, this one included.
     pub(crate) count: u32,
-    /// Whether it was this proxy's.
+    /// True if this proxy issued the challenge.
     pub(crate) is_own: bool,
 }
 
-/// How a request is refused.
+/// The rejection of a request.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) fault: Fault,
-    /// Fields that its response has beside those that all have.
+    /// Fields of its response in addition to the standard ones.
     pub(super) fields: Vec<Header>,
 }
 
@@ -42,18 +42,18 @@ impl From<Fault> for Refusal {
     }
 }
 
-/// What became of a request.
+/// The result of authentication.
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// It may go on.
     Passed,
-    /// It may go on if no proxy has seen this before.
+    /// It may go on if no proxy has accepted this proof before.
     Unless(Proof),
 }
 
 impl Proxy {
-    /// Whether the request may go on; nothing is kept of one that may not. `asked_for` is the Request-URI that it came with, which is another one than it has now behind a
-    /// strict router.
+    /// Reports whether the request may go on; a rejected one leaves no state. `asked_for` is the Request-URI as received, which
+    /// differs from the current one behind a strict router.
     pub(super) fn authenticate(
         &mut self,
         now: Time,
@@ -144,7 +144,7 @@ impl Proxy {
         Refusal { fault: Fault { status, reason }, fields }
     }
 
-    /// What was for us is not for the next hop.
+    /// Removes the credentials meant for us before the next hop.
     pub(super) fn forget_credentials(&self, request: &mut Message, is_register: bool) {
         if is_register {
             return;
@@ -157,9 +157,9 @@ impl Proxy {
     }
 }
 
-/// What came of a request's credentials.
+/// The result of checking a request's credentials.
 enum Check {
-    /// This user; and what shows it, where other proxies have to know.
+    /// Authenticated as this user; with a proof if other proxies must know of it.
     By(String, Option<Proof>),
     Not {
         is_stale: bool,

@@ -1,9 +1,9 @@
-//! How many bytes are kept of messages, all together.
+//! The memory budget for kept messages.
 //!
 //! Each transaction has a [`Charge`] for what it keeps: its request while that waits for an answer, copies, keys, the last response for
-//! repetitions. New requests get 503 when the budget is spent, long ones when half of it is, and a response that does not fit is passed on without being kept. So
-//! what strangers send takes no more than [`super::ProxyLimits::kept_bytes`], and the copies of one forked request, however long their messages
-//! are. Begin with [`Budget::charge`].
+//! retransmission. New requests get 503 when the budget is spent, long ones when half of it is; a response that does not fit is forwarded
+//! but not kept. So untrusted traffic takes no more than [`super::ProxyLimits::kept_bytes`] plus the copies of one forked request,
+//! however long its messages are. Begin with [`Budget::charge`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,32 +11,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::header::Header;
 use crate::message::Message;
 
-/// Bytes that a transaction takes beside its messages: its entry in each table, and its timers.
+/// Bytes per transaction in addition to its messages: its entry in each table, and its timers.
 pub(super) const TRANSACTION: usize = 1024;
 
-/// A request that takes more is a long one.
+/// Requests above this size count as long.
 pub(super) const LONG: usize = 16 * 1024;
 
-/// The bytes that are kept.
+/// The bytes in use.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     used: Arc<AtomicUsize>,
 }
 
 impl Budget {
-    /// Takes so many bytes, be there room or not, until the charge is dropped.
+    /// Charges this many bytes, even beyond the budget, until the charge is dropped.
     pub(super) fn charge(&self, bytes: usize) -> Charge {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         Charge { bytes, used: self.used.clone() }
     }
 
-    /// How many bytes are kept.
+    /// Returns the number of bytes in use.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 }
 
-/// Bytes that are kept as long as this is.
+/// Bytes that stay charged as long as this lives.
 #[derive(Debug)]
 pub(super) struct Charge {
     bytes: usize,
@@ -44,12 +44,12 @@ pub(super) struct Charge {
 }
 
 impl Charge {
-    /// For how many bytes it is.
+    /// Returns its number of bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// It is for so many bytes from now on.
+    /// Changes its number of bytes.
     pub(super) fn set(&mut self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.used.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Drop for Charge {
     }
 }
 
-/// Bytes that a message takes: its own, and a place for each of its fields.
+/// Returns the memory that a message takes: its bytes, and an entry for each of its fields.
 pub(super) fn weight(message: &Message) -> usize {
     message.length() + message.headers.len() * size_of::<Header>()
 }

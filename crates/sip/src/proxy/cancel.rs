@@ -1,4 +1,4 @@
-//! CANCEL (RFC 3261 sections 9 and 16.10), timer C, and what else goes hop by hop: ACK for refusals.
+//! CANCEL (RFC 3261 sections 9 and 16.10), timer C, and the other hop-by-hop request: ACK for rejections.
 
 use base::Time;
 
@@ -8,7 +8,7 @@ use crate::message::{Message, Method, Start};
 use crate::transaction::Kind;
 
 impl Proxy {
-    /// A CANCEL has come: it is answered by ourselves, and cancels all branches of the INVITE.
+    /// Handles a CANCEL: the proxy answers it itself, and cancels all branches of the INVITE.
     pub(super) fn handle_cancel(&mut self, now: Time, id: Id, invite_key: &[u8]) {
         let Some(&invite) = self.server_keys.get(invite_key) else {
             self.reply(now, id, 481, "No Such Transaction", |_| {});
@@ -21,7 +21,7 @@ impl Proxy {
         self.cancel_branches(now, invite);
     }
 
-    /// Cancels what has no final response (section 16.7, step 10).
+    /// Cancels all branches without a final response (section 16.7, step 10).
     pub(super) fn cancel_branches(&mut self, now: Time, server: Id) {
         if let Some(server) = self.servers.get_mut(&server) {
             server.plan = None;
@@ -42,7 +42,7 @@ impl Proxy {
         self.send_wanted_cancel(now, id);
     }
 
-    /// Sends the CANCEL that is wanted, if it may go.
+    /// Sends the pending CANCEL, if it may go.
     pub(super) fn send_wanted_cancel(&mut self, now: Time, id: Id) {
         let Some(client) = self.clients.get(&id) else { return };
         if !client.wants_cancel || client.cancel.is_some() || !client.machine.is_proceeding() {
@@ -58,13 +58,13 @@ impl Proxy {
         self.start_client(now, cancel_id, kind, None, way, cancel, branch);
         if let Some(client) = self.clients.get_mut(&id) {
             client.cancel = Some(cancel_id);
-            // A branch that does not answer CANCEL either is over after this (section 9.1, last paragraph).
+            // A branch that does not answer CANCEL either ends after this time (section 9.1, last paragraph).
             client.timer_c = now + self.config.timers.long();
             self.schedule_client(id);
         }
     }
 
-    /// Timer C (section 16.8): CANCEL after a provisional response, else as if 408 had come.
+    /// Handles timer C (section 16.8): CANCEL after a provisional response, otherwise as if 408 had come.
     pub(super) fn on_timer_c(&mut self, now: Time, id: Id) {
         let Some(client) = self.clients.get(&id) else { return };
         if client.machine.is_proceeding() && client.cancel.is_none() {
@@ -76,13 +76,13 @@ impl Proxy {
     }
 }
 
-/// CANCEL, or ACK for a refusal: Request-URI, first Via, Routes, From, Call-ID and CSeq's number of the request (sections
+/// Builds CANCEL, or ACK for a rejection: Request-URI, first Via, Routes, From, Call-ID and CSeq's number of the request (sections
 /// 9.1 and 17.1.1.3).
 pub(crate) fn hop_request(request: &Message, method: Method, to: Option<Header>) -> Message {
     let mut headers = Vec::with_capacity(8);
     for header in &request.headers {
         match header.name {
-            // A Route may stand before it.
+            // A Route may precede it.
             Name::Via if headers.iter().all(|h: &Header| h.name != Name::Via) => headers.push(header.clone()),
             Name::From | Name::CallId | Name::Route => headers.push(header.clone()),
             Name::CSeq => {

@@ -1,4 +1,4 @@
-//! What a proxy is told at its start.
+//! Settings of a proxy.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,16 +13,16 @@ use crate::proxy::gate::Access;
 use crate::transaction::Timers;
 use crate::transport::Transport;
 
-/// One address that the proxy listens at.
+/// One listening address of the proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listener {
-    /// What carries messages there.
+    /// The transport.
     pub transport: Transport,
-    /// What Via and Record-Route say; never unspecified.
+    /// The address in Via and Record-Route; never unspecified.
     pub address: SocketAddr,
 }
 
-/// What Record-Route says in place of a listener's address: proxies that share users may all be found by it.
+/// A replacement for a listener's address in Record-Route: a name or address common to all proxies that share users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordName {
     /// A name in lower case, or an address.
@@ -38,37 +38,37 @@ impl fmt::Display for RecordName {
     }
 }
 
-/// Where requests for a domain go that is not ours.
+/// The route to a foreign domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NextHop {
     /// The domain, in lower case.
     pub domain: String,
-    /// What carries them.
+    /// The transport.
     pub transport: Transport,
-    /// Whom to send them to.
+    /// The peer's address.
     pub address: SocketAddr,
 }
 
-/// Who has to prove who they are.
+/// Digest authentication settings.
 #[derive(Clone, Debug)]
 pub struct Authentication {
-    /// Shown to users.
+    /// The realm, shown to users.
     pub realm: String,
     /// Passwords by user name, without domain.
     pub passwords: BTreeMap<String, String>,
-    /// Which hashes are asked for, the best first (RFC 8760 section 2.4). Some clients give up at one that they do not know
-    /// instead of taking the next.
+    /// The hashes to offer, the best first (RFC 8760 section 2.4). Some clients fail at an unsupported one instead of trying
+    /// the next.
     pub algorithms: Vec<Algorithm>,
 }
 
-/// How long bindings live (RFC 3261 section 10.3).
+/// Limits on the lifetime of bindings (RFC 3261 section 10.3).
 #[derive(Clone, Copy, Debug)]
 pub struct Expiry {
-    /// Less is refused with 423.
+    /// The minimum; shorter requests are rejected with 423.
     pub min: Duration,
-    /// Where the client says nothing.
+    /// The lifetime if the client names none.
     pub default: Duration,
-    /// More is cut down to this.
+    /// The maximum; longer requests are reduced to this.
     pub max: Duration,
 }
 
@@ -82,77 +82,77 @@ impl Default for Expiry {
     }
 }
 
-/// What proxies have in common that share users by a store; they need the same [`ProxyConfig::dialog_secret`], too.
+/// Settings common to proxies that share users in a store; they also need the same [`ProxyConfig::dialog_secret`].
 #[derive(Clone, Copy, Debug)]
 pub struct Shared {
-    /// What the store's clock says at [`base::Time::ZERO`].
+    /// The store clock's reading at [`base::Time::ZERO`].
     pub origin: Duration,
 }
 
-/// How requests for others are served.
+/// The mode in which requests are served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// They are forwarded to all places where they may arrive, by transactions of their own (RFC 3261 section 16).
+    /// Forwards requests to all their targets, in transactions of its own (RFC 3261 section 16).
     #[default]
     Stateful,
-    /// They are forwarded to one place, and nothing is kept of them (section 16.11). Not with authentication, for a repetition would be
-    /// refused; nor with [`ProxyConfig::names`] or [`ProxyConfig::shared`], for which they would have to wait.
+    /// Forwards requests to one target, and keeps no state (section 16.11). Not with authentication, because a retransmission would be
+    /// rejected; nor with [`ProxyConfig::names`] or [`ProxyConfig::shared`], which would make them wait.
     Stateless,
-    /// Their senders are told where the user is (section 8.3).
+    /// Redirects senders to the user's contacts (section 8.3).
     Redirect,
 }
 
 /// All settings.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyConfig {
-    /// How requests for others are served. Given at the start alone.
+    /// The mode in which requests are served. Cannot be changed later.
     pub mode: Mode,
     /// Domains whose users are registered here, in lower case.
     pub domains: Vec<String>,
     /// Our addresses.
     pub listeners: Vec<Listener>,
-    /// What Record-Route says of listeners instead of their addresses, by their places in `listeners`.
+    /// Replacements for listeners' addresses in Record-Route, by index into `listeners`.
     pub record_names: BTreeMap<usize, RecordName>,
-    /// Ways to other domains.
+    /// Routes to other domains.
     pub next_hops: Vec<NextHop>,
-    /// Whether users have to prove who they are; `None`: not.
+    /// Authentication of users; `None`: not required.
     pub authentication: Option<Authentication>,
-    /// How long bindings live.
+    /// Limits on the lifetime of bindings.
     pub expiry: Expiry,
-    /// Transactions' timers.
+    /// Transaction timers.
     pub timers: Timers,
-    /// Bounds on messages.
+    /// Limits on messages.
     pub messages: Limits,
-    /// Bounds on bindings.
+    /// Limits on bindings.
     pub location: LocationLimits,
-    /// Bounds on what is going on.
+    /// Limits on concurrent activity.
     pub limits: ProxyLimits,
-    /// The key of the marks that requests within dialogs are known by; `None`: one of its own, so that no dialog goes on through the
-    /// next proxy.
+    /// The key of the marks that identify requests within dialogs; `None`: a random one, so that dialogs do not continue through
+    /// another proxy.
     pub dialog_secret: Option<[u8; 32]>,
-    /// Of proxies that share users; `None`: this one's users are its own.
+    /// Set if proxies share users; `None`: this proxy has users of its own.
     pub shared: Option<Shared>,
-    /// Whether names of other domains are looked up: [`Output::Resolve`](super::Output::Resolve); else they get 500.
+    /// If true, names of other domains are looked up with [`Output::Resolve`](super::Output::Resolve); otherwise they get 500.
     pub names: bool,
-    /// Who may send requests, and how many.
+    /// Access lists and rate limit.
     pub access: Access,
-    /// Where requests within dialogs may go, beside the addresses that have to do with the dialog or with us anyway.
+    /// Permitted addresses for requests within dialogs, in addition to addresses related to the dialog or to us.
     pub relay_networks: Vec<Network>,
 }
 
-/// Bounds on what is going on at once.
+/// Limits on concurrent activity.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyLimits {
-    /// Server transactions, those that only wait to be over included; beyond that requests get 503.
+    /// Server transactions, including those that only wait to end; beyond that requests get 503.
     pub transactions: usize,
-    /// Bytes that are kept of messages, of all transactions together; beyond that requests get 503, and responses that do not fit are not
-    /// kept for repetitions.
+    /// Bytes kept of messages in all transactions together; beyond that requests get 503, and responses that do not fit are not
+    /// kept for retransmission.
     pub kept_bytes: usize,
-    /// What Retry-After says then, in seconds.
+    /// The Retry-After of those responses, in seconds.
     pub retry_after: u32,
-    /// Branches of one request.
+    /// Branches per request.
     pub branches: usize,
-    /// Dialogs that are known; beyond that the one that was silent longest is forgotten.
+    /// Known dialogs; beyond that the one that was silent longest is forgotten.
     pub dialogs: usize,
 }
 

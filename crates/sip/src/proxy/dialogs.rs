@@ -1,13 +1,13 @@
-//! Dialogs that were begun through this proxy: what `sctpify-sip dialogs` lists, and where requests within one may go.
+//! Dialogs created through this proxy: the list for `sctpify-sip dialogs`, and the permitted targets of requests within one.
 //!
-//! A dialog is known by what its mark in Record-Route covers: its Call-ID and its caller's tag ([`Leg`]). It is noted when the request
-//! that makes it is sent on, and forgotten when that request is refused, when BYE was answered, when it was silent for [`IDLE_MAX`],
-//! or when [`super::ProxyLimits::dialogs`] newer ones need its place. Invariant: `order` has each dialog once, the one heard of last
-//! at its end.
+//! A dialog is identified by what its mark in Record-Route covers: its Call-ID and its caller's tag ([`Leg`]). It is recorded when the
+//! request that creates it is forwarded, and forgotten when that request is rejected, when BYE was answered, when it was silent for
+//! [`IDLE_MAX`], or when [`super::ProxyLimits::dialogs`] newer ones need its place. Invariant: `order` contains each dialog once, the
+//! most recently active at its end.
 //!
-//! Either end may name any address as its Contact, and would have us send there whatever it likes. So a request within a
-//! dialog goes only to addresses from which, or to which, the dialog was made, to those that our users are registered from, to configured
-//! next hops, and to [`super::ProxyConfig::relay_networks`].
+//! Either end may name any address as its Contact, and so direct our messages anywhere. So a request within a dialog goes only to
+//! addresses that took part in creating the dialog, to addresses that our users are registered from, to configured next hops, and to
+//! [`super::ProxyConfig::relay_networks`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -28,35 +28,35 @@ use crate::transport::Hop;
 use crate::uri::Uri;
 use crate::via::parse_ip;
 
-/// How long a dialog may be silent: the longest registration, and so the longest subscription, is as long.
+/// Time after which a silent dialog is forgotten: as long as the longest registration, and hence the longest subscription.
 const IDLE_MAX: Duration = Duration::from_secs(86_400);
-/// Dialogs that one request may make by being forked, as far as BYEs are told apart.
+/// Limit on dialogs that one request may create by forking, for telling BYEs apart.
 const ANSWERS_MAX: usize = 16;
-/// The refusal of a request to an address that has nothing to do with its dialog.
+/// The rejection of a request to an address unrelated to its dialog.
 const NOT_OF_THIS_DIALOG: Fault = Fault { status: 403, reason: "Address Has No Part In This Dialog" };
 
-/// What the requests of a dialog have in common: Call-ID and the tag of who began it.
+/// The identity of a dialog: Call-ID and the caller's tag.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Leg(Box<[u8]>);
 
 impl Leg {
     pub(super) fn new(call_id: &[u8], caller_tag: &[u8]) -> Leg {
-        // No Call-ID has a zero.
+        // A Call-ID contains no zero byte.
         Leg([call_id, &[0], caller_tag].concat().into())
     }
 }
 
-/// One who speaks to us directly, without another proxy between.
+/// A user agent that talks to us directly, with no other proxy between.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct End {
-    /// The URI of its Contact: the Request-URI of those who send to it.
+    /// The URI of its Contact: the Request-URI of requests to it.
     contact: Box<[u8]>,
-    /// How its messages come.
+    /// The hop its messages come from.
     flow: Hop,
 }
 
 impl End {
-    /// The way to it, if that is not what its Contact says: by its connection while there is one; back to where it comes from if it
+    /// Returns the hop to it if that differs from its Contact: its connection while there is one; its source address if it
     /// asks for that (`ob`, RFC 5626 section 5.3), or if it does not know its own address behind a NAT.
     fn hop(&self) -> Option<Hop> {
         let uri = Uri::parse(&self.contact).ok()?;
@@ -70,42 +70,42 @@ impl End {
     }
 }
 
-/// One dialog, or several that a forked request made.
+/// One dialog, or several created by a forked request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dialog {
     /// Its Call-ID.
     pub call_id: Box<[u8]>,
-    /// The caller, as From has it.
+    /// The caller, as in From.
     pub from: Box<[u8]>,
-    /// The callee, as To has it.
+    /// The callee, as in To.
     pub to: Box<[u8]>,
-    /// Whether INVITE made it; else it is a subscription.
+    /// True if INVITE created it; otherwise it is a subscription.
     pub is_call: bool,
-    /// How its first request came.
+    /// The source of its first request.
     pub caller: Hop,
-    /// Where that went.
+    /// The destinations of that request.
     pub callees: Vec<Hop>,
-    /// When that came.
+    /// Arrival time of that request.
     pub began: Time,
-    /// When a 2xx came; `None`: it rings.
+    /// Arrival time of the first 2xx; `None`: it is ringing.
     pub answered: Option<Time>,
-    /// Tags of those who answered.
+    /// Tags of the callees that answered.
     answers: Vec<Box<[u8]>>,
-    /// How those are reached that speak to us directly: the caller, then the callee.
+    /// The ends that talk to us directly: the caller, then the callee.
     ends: [Option<End>; 2],
-    /// When a request of it came last.
+    /// Time of its last request.
     heard: Time,
     number: u64,
 }
 
 impl Dialog {
-    /// Its place among the others: greater than that of all that were heard of before it.
+    /// Returns its sequence number: greater than that of all dialogs that were active before it.
     pub fn number(&self) -> u64 {
         self.number
     }
 }
 
-/// All of them.
+/// All known dialogs.
 #[derive(Debug, Default)]
 pub(super) struct Dialogs {
     known: HashMap<Leg, Dialog>,
@@ -115,12 +115,12 @@ pub(super) struct Dialogs {
 }
 
 impl Dialogs {
-    /// None yet, and no more than this.
+    /// Creates an empty table for at most `max` dialogs.
     pub(super) fn new(max: usize) -> Dialogs {
         Dialogs { max, ..Dialogs::default() }
     }
 
-    /// Another bound, for dialogs to come.
+    /// Changes the limit, for future dialogs.
     pub(super) fn set_max(&mut self, max: usize) {
         self.max = max;
     }
@@ -150,7 +150,7 @@ impl Dialogs {
         }
     }
 
-    /// Forgets those that were silent for too long.
+    /// Forgets dialogs that were silent for too long.
     pub(super) fn expire(&mut self, now: Time) {
         while let Some((_, leg)) = self.order.first_key_value() {
             if self.known.get(leg).is_some_and(|dialog| dialog.heard + IDLE_MAX > now) {
@@ -164,18 +164,18 @@ impl Dialogs {
 }
 
 impl Proxy {
-    /// Dialogs that are known, the one heard of last first; those that follow the one of a number ([`Dialog::number`]), if given.
+    /// Returns known dialogs, the most recently active first; those after the one of a given number ([`Dialog::number`]), if any.
     pub fn dialogs(&self, after: Option<u64>) -> impl Iterator<Item = &Dialog> {
         let order = self.dialogs.order.range(..after.unwrap_or(u64::MAX)).rev();
         order.filter_map(|(_, leg)| self.dialogs.known.get(leg))
     }
 
-    /// How many there are.
+    /// Returns the number of known dialogs.
     pub fn dialog_count(&self) -> usize {
         self.dialogs.known.len()
     }
 
-    /// A request that may make a dialog goes to these; within one nothing new is learned.
+    /// Records the destinations of a request that may create a dialog; requests within a dialog add nothing.
     pub(super) fn note_dialog(
         &mut self,
         now: Time,
@@ -192,7 +192,7 @@ impl Proxy {
         let Some(server) = self.servers.get_mut(&server) else { return };
         server.leg = Some(leg.clone());
         if let Some(dialog) = self.dialogs.known.get_mut(&leg) {
-            // The same request again, with credentials, or to those who are asked next.
+            // The same request again, with credentials or to the next group of targets.
             dialog.callees.extend(to);
             dialog.callees.truncate(2 * self.config.limits.branches);
             self.dialogs.touch(&leg, now);
@@ -216,7 +216,7 @@ impl Proxy {
         self.dialogs.begin(&leg, dialog);
     }
 
-    /// A response that makes a dialog came by this hop; if it comes from the callee itself its Contact is how to reach it.
+    /// Records the hop of a response that creates a dialog; if it comes from the callee itself, its Contact is recorded too.
     pub(super) fn learn_callee(&mut self, server: Id, from: Hop, response: &Message) {
         let recorded =
             response.elements(Name::RecordRoute).next().and_then(|route| Address::parse(route).ok());
@@ -230,7 +230,7 @@ impl Proxy {
         }
     }
 
-    /// Where a request within a dialog goes: to an end that speaks to us by the way it does, else where Route or Request-URI say.
+    /// Returns the target of a request within a dialog: the flow of an end that talks to us directly, otherwise Route or Request-URI.
     pub(super) fn target_within(
         &mut self,
         now: Time,
@@ -244,7 +244,7 @@ impl Proxy {
         let mut flow = None;
         if let Some(dialog) = self.dialogs.known.get_mut(leg) {
             let [own, other] = if is_caller { [0, 1] } else { [1, 0] };
-            // Of a target refresh request, as re-INVITE is one (RFC 3261 section 12.2).
+            // The Contact of a target refresh request such as re-INVITE (RFC 3261 section 12.2).
             if let Some(end) = end_of(from, request) {
                 dialog.ends[own] = Some(end);
             }
@@ -261,7 +261,7 @@ impl Proxy {
         if self.may_send_within(leg, target.hop) { Ok(target) } else { Err(NOT_OF_THIS_DIALOG) }
     }
 
-    /// The request that `leg` is of has its final response; `to_tag` is whose.
+    /// Handles the final response to the request that created `leg`; `to_tag` is the responder's.
     pub(super) fn on_dialog_answer(&mut self, now: Time, leg: &Leg, status: u16, to_tag: Option<&[u8]>) {
         let Some(dialog) = self.dialogs.known.get_mut(leg) else { return };
         if status < 300 {
@@ -275,7 +275,7 @@ impl Proxy {
         }
     }
 
-    /// BYE has its final response: the dialog is over, but for a demand for credentials and the like (RFC 3261 section 15.1.1).
+    /// Handles the final response to BYE: the dialog has ended, unless credentials were demanded or the like (RFC 3261 section 15.1.1).
     pub(super) fn on_bye_answer(&mut self, now: Time, status: u16, known: &Essentials, server: Option<Id>) {
         let came = server.and_then(|server| self.servers.get(&server)).map(|server| server.measured.began);
         let end = match status {
@@ -287,8 +287,8 @@ impl Proxy {
         self.end_by_bye(now, known, end);
     }
 
-    /// A BYE has reached nobody: "no response at all" (section 15.1.1), or no way to its other end. Its session is over for its sender
-    /// since it was sent, and nobody will say so again.
+    /// Records that a BYE reached nobody: "no response at all" (section 15.1.1), or no route to the other end. Its sender regards the
+    /// session as ended since it sent the BYE, and will not repeat it.
     pub(super) fn note_undelivered_bye(&mut self, now: Time, server: Id) {
         let request = self.servers.get(&server).and_then(|server| server.request.as_ref());
         let bye = request.filter(|request| request.method() == Some(&Method::Bye));
@@ -313,7 +313,7 @@ impl Proxy {
         }
     }
 
-    /// Whether a request of this dialog may be sent there.
+    /// Reports whether a request of this dialog may be sent there.
     fn may_send_within(&self, leg: &Leg, to: Hop) -> bool {
         let address = to.address.ip();
         let has_part = |dialog: &Dialog| {
@@ -330,7 +330,7 @@ impl Proxy {
     }
 }
 
-/// Who sent a request that has been through no other proxy, if it says where it is.
+/// Returns the sender of a request that has passed no other proxy, if it has a Contact.
 fn end_of(from: Hop, request: &Message) -> Option<End> {
     let is_direct = request.elements(Name::Via).count() == 1;
     contact_of(request).filter(|_| is_direct).map(|contact| End { contact, flow: from })

@@ -1,10 +1,10 @@
-//! The end of a proxy, begun in time: nothing new is taken, and what is under way comes to its end.
+//! Graceful shutdown of a proxy: it accepts no new work, and lets pending work finish.
 //!
-//! While it drains, requests that begin something get 503 with Retry-After, and nothing is kept of them; what belongs to something that has
-//! begun (within dialogs, ACK, CANCEL, what comes again) is served as ever. So are requests that other proxies which share our users send
-//! for a flow of ours, as whoever has that is reached by nobody else. Under way is what somebody waits for: a request
-//! without its final response, here or at a next hop, a refusal of an INVITE whose ACK has not come, and an accepted one whose ACK has not
-//! passed. A transaction that only waits for repetitions (timers D, I, J and K) is not. Invariant: `left` has all that is under way. Begin
+//! While it drains, out-of-dialog requests get 503 with Retry-After, and leave no state; requests that belong to existing work
+//! (within dialogs, ACK, CANCEL, retransmissions) are served as usual. So are requests that other proxies which share our users send
+//! for a flow of ours, because only we can reach its user agent. Work is pending while somebody waits for it: a request
+//! without its final response, here or at a next hop, a rejected INVITE whose ACK has not arrived, or an accepted one whose ACK has not
+//! passed. A transaction that only waits for retransmissions (timers D, I, J and K) is not. Invariant: `left` has all pending work. Begin
 //! with [`Proxy::begin_drain`].
 
 use base::Time;
@@ -14,18 +14,18 @@ use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::message::{Message, Method};
 
-/// The refusal of what would begin now, and of what has not ended in time.
+/// The rejection of new work while draining, and of work that did not finish in time.
 pub(super) const ENDING: Fault = Fault { status: 503, reason: "Proxy Is Stopping" };
 
-/// What has to end before the proxy may.
+/// The pending work.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    /// Transactions, the newest last; some of them have ended.
+    /// Transactions, the newest last; some may have ended.
     left: Vec<Id>,
 }
 
 impl Proxy {
-    /// From now on nothing new is taken.
+    /// Begins draining: no new work is accepted.
     pub fn begin_drain(&mut self) {
         if self.drain.is_none() {
             let mut left: Vec<Id> = self.servers.keys().chain(self.clients.keys()).copied().collect();
@@ -34,7 +34,7 @@ impl Proxy {
         }
     }
 
-    /// Whether nothing is under way any more, once it drains.
+    /// Reports whether the proxy drains and no work is pending.
     pub fn is_drained(&mut self) -> bool {
         let Some(mut drain) = self.drain.take() else { return false };
         while drain.left.pop_if(|id| !self.is_under_way(*id)).is_some() {}
@@ -43,13 +43,14 @@ impl Proxy {
         is_drained
     }
 
-    /// Transactions that are under way; `None` unless it drains.
+    /// Returns the number of pending transactions; `None` unless it drains.
     pub fn transactions_left(&self) -> Option<usize> {
         let drain = self.drain.as_ref()?;
         Some(drain.left.iter().filter(|id| self.is_under_way(**id)).count())
     }
 
-    /// Ends at once what is under way: requests get 503, whoever rings is told to stop (RFC 3261 section 16.10). How many requests those were.
+    /// Ends all pending work at once: requests get 503, and ringing is cancelled (RFC 3261 section 16.10). Returns the number of those
+    /// requests.
     pub fn cut_off(&mut self, now: Time) -> usize {
         self.begin_drain();
         let left = self.drain.as_mut().map(|drain| std::mem::take(&mut drain.left)).unwrap_or_default();
@@ -68,7 +69,7 @@ impl Proxy {
         requests
     }
 
-    /// Whether a request is refused because it would begin something.
+    /// Reports whether a request must be rejected because it begins new work.
     pub(super) fn is_too_late(&self, request: &Message, known: &Essentials) -> bool {
         let begins = match known.cseq.method {
             Method::Cancel => false,
@@ -78,7 +79,7 @@ impl Proxy {
         begins && self.drain.is_some() && !self.leads_by_flow(request)
     }
 
-    /// A transaction has begun: the end waits for it, too.
+    /// Makes the drain wait for a new transaction, too.
     pub(super) fn note_begun(&mut self, id: Id) {
         if let Some(drain) = &mut self.drain {
             drain.left.push(id);

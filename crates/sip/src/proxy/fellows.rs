@@ -1,8 +1,9 @@
-//! Which of the proxies that share users are there, by what they say of themselves every two seconds.
+//! Liveness of the proxies that share users, from their heartbeats every two seconds.
 //!
-//! One that drains says so: users are called through it as long as it lives if there is no other way to them. A flow of one that has taken
-//! its leave is gone, so that nobody waits for it. So is that of one that is silent; but only while others are heard, this one among
-//! them: else it is the news that do not come. Invariant: who is silent is forgotten, and no more than [`FELLOWS_MAX`] are known.
+//! A draining proxy announces it: its users are still called through it if there is no other way to them. A flow through a proxy that
+//! announced its end is treated as gone, so that nobody waits for it. So is that of a silent proxy, but only while heartbeats from
+//! others, our own included, still arrive: otherwise our subscription is broken. Invariant: silent proxies are forgotten, and no more
+//! than [`FELLOWS_MAX`] are known.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,32 +11,32 @@ use std::time::Duration;
 
 use base::Time;
 
-/// Three of those times without a word, and a second for the news to come.
+/// Three missed heartbeats, plus a second for delivery.
 const SILENCE_MAX: Duration = Duration::from_secs(7);
-/// Proxies that are known at once.
+/// Limit on known proxies.
 const FELLOWS_MAX: usize = 1000;
 
-/// What a proxy says of itself to those that share its users.
+/// A proxy's announced state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presence {
-    /// It is there.
+    /// It is running.
     Here,
-    /// It takes nothing new but for users whom nobody else can reach.
+    /// It accepts new work only for users whom no other proxy can reach.
     Draining,
-    /// It is about to end, and takes nothing.
+    /// It is about to end, and accepts nothing.
     Gone,
 }
 
-/// Those that are there, each by its first listener.
+/// The known proxies, each by its first listener.
 #[derive(Debug, Default)]
 pub(super) struct Fellows {
     heard: BTreeMap<SocketAddr, (Time, Presence)>,
-    /// Since when somebody has been heard all the time.
+    /// Start of the period in which heartbeats have arrived without a gap.
     since: Time,
 }
 
 impl Fellows {
-    /// One says how it is; whether that is something new.
+    /// Records a heartbeat; returns true if the state is new.
     pub(super) fn note(&mut self, now: Time, address: SocketAddr, presence: Presence) -> bool {
         if !self.is_anybody_heard(now) {
             self.since = now;
@@ -51,13 +52,13 @@ impl Fellows {
         self.heard.values().any(|(at, _)| *at + SILENCE_MAX > now)
     }
 
-    /// What one has said last, if that is not too long ago.
+    /// Returns a proxy's last announced state, if recent enough.
     fn presence(&self, now: Time, address: SocketAddr) -> Option<Presence> {
         let (at, presence) = self.heard.get(&address)?;
         (*at + SILENCE_MAX > now).then_some(*presence)
     }
 
-    /// Whether this one has said that it is gone, or would have been heard if it were there.
+    /// Reports whether a proxy has announced its end, or missed its heartbeats while others arrived.
     pub(super) fn is_gone(&self, now: Time, address: SocketAddr) -> bool {
         match self.presence(now, address) {
             Some(presence) => presence == Presence::Gone,
@@ -65,7 +66,7 @@ impl Fellows {
         }
     }
 
-    /// Whether this one should be spared what others can do.
+    /// Reports whether a proxy should be avoided if others can do the work.
     pub(super) fn is_draining(&self, now: Time, address: SocketAddr) -> bool {
         self.presence(now, address) == Some(Presence::Draining)
     }
@@ -100,7 +101,7 @@ mod tests {
         }
         here(&mut fellows, 115, ours);
         assert!(fellows.is_gone(second(115), other) && !fellows.is_gone(second(115), ours));
-        // Nobody is heard: it is the news that do not come, and when they do again all get their time.
+        // Nobody is heard, so our subscription is broken; once heartbeats return, each proxy gets its full time again.
         assert!(!fellows.is_gone(second(130), other));
         here(&mut fellows, 130, ours);
         assert!(!fellows.is_gone(second(130), other));

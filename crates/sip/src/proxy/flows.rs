@@ -1,9 +1,9 @@
-//! Flows of proxies that share users (RFC 5626 section 5.2): a user who is there by a connection to one proxy is reached by the others
-//! through that one, with a Route whose user part is a token of the flow.
+//! Flows of proxies that share users (RFC 5626 section 5.2): a user connected to one proxy is reached by the others through that
+//! proxy, with a Route whose user part is a token of the flow.
 //!
-//! A token says how the REGISTER came, with a MAC by a key that the proxies share, so none can be made up; only the proxy that made it
-//! uses what it says. It lives as long as that proxy runs, by UDP longer: there is nothing that could be gone. Begin with
-//! [`Proxy::flow_route`] and [`Proxy::flow_of`].
+//! A token encodes the source of the REGISTER, with a MAC under a key that the proxies share, so tokens cannot be forged; only the
+//! proxy that issued it uses its contents. A token is valid until its proxy restarts; one for UDP, which needs no connection, remains
+//! valid after that. Begin with [`Proxy::flow_route`] and [`Proxy::flow_of`].
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -22,19 +22,19 @@ use crate::uri::Uri;
 
 /// Listener, transport, address, port, connection, run.
 const SAID: usize = 2 + 1 + 16 + 2 + 8 + 8;
-/// With the MAC.
+/// The same with the MAC.
 const LENGTH: usize = SAID + marks::LENGTH;
 /// No connection has this number.
 const NO_CONNECTION: u64 = u64::MAX;
-/// The URI parameter that says where the same is reached by TLS; no RFC has it, and nobody but proxies that share users sees it.
+/// The URI parameter with the TLS address of the same proxy; not from an RFC, and seen only by proxies that share users.
 const SECURE: &str = "tls";
-/// The flow is gone, or was one of a proxy that was here before (RFC 5626 section 5.3.1).
+/// The flow is gone, or belonged to an earlier run of the proxy (RFC 5626 section 5.3.1).
 pub(super) const FLOW_FAILED: Fault = Fault { status: 430, reason: "Flow Failed" };
 /// "the flow token … has been tampered with" (the same).
 const NO_TOKEN: Fault = Fault { status: 403, reason: "No Flow Of This Proxy" };
 
 impl Proxy {
-    /// A Route to here that leads on by this flow; one by TLS can be asked for by TLS, too.
+    /// Builds a Route to this proxy that leads on to this flow; for a TLS flow it has our TLS address, too.
     pub(super) fn flow_route(&self, flow: Hop) -> Option<Box<[u8]>> {
         let home = self.config.listeners.first()?;
         let token = hex(&self.token_of(flow, &self.flow_secret));
@@ -44,7 +44,7 @@ impl Proxy {
         Some(format!("<sip:{token}@{address};transport={transport};lr{secure}>").into_bytes().into())
     }
 
-    /// The same as such a Route, by nothing but TLS, and the way there.
+    /// Converts such a Route to one over TLS only, and returns it with its hop.
     pub(super) fn secure_route(&self, route: &[u8]) -> Option<(Box<[u8]>, Hop)> {
         let uri = Uri::parse(Address::parse(route).ok()?.uri).ok()?;
         let token = std::str::from_utf8(uri.user?).ok()?;
@@ -55,7 +55,7 @@ impl Proxy {
         Some((format!("<sips:{token}@{address};lr>").into_bytes().into(), hop))
     }
 
-    /// A hop, with a MAC.
+    /// Encodes a hop, with a MAC.
     pub(super) fn token_of(&self, flow: Hop, secret: &[u8; 32]) -> [u8; LENGTH] {
         let transport = Transport::ALL.iter().position(|t| *t == flow.transport);
         let ip = match flow.address.ip() {
@@ -78,19 +78,19 @@ impl Proxy {
         token
     }
 
-    /// The flow that a Route of ours leads on by: of this run, or one that needs no connection.
+    /// Returns the flow that a Route of ours leads to: one of this run, or one that needs no connection.
     ///
     /// # Errors
-    /// 403 for a token that nobody here made, 430 if its connection is of an earlier run.
+    /// 403 for a token that nobody here issued, 430 if its connection is of an earlier run.
     pub(super) fn flow_of(&self, route: &Uri<'_>) -> Result<Hop, Fault> {
         let token = route.user.and_then(marks::bytes_of::<LENGTH>).ok_or(NO_TOKEN)?;
         self.hop_in(token, &self.flow_secret)
     }
 
-    /// The hop of a token: of this run, or one that needs no connection.
+    /// Decodes the hop of a token: one of this run, or one that needs no connection.
     ///
     /// # Errors
-    /// 403 for a token that nobody here made with this key, 430 if its connection is of an earlier run.
+    /// 403 for a token that nobody here issued with this key, 430 if its connection is of an earlier run.
     pub(super) fn hop_in(&self, token: [u8; LENGTH], secret: &[u8; 32]) -> Result<Hop, Fault> {
         let (said, mac) = token.split_at(SAID);
         mac_of(secret, said).verify_truncated_left(mac).map_err(|_| NO_TOKEN)?;
@@ -102,19 +102,19 @@ impl Proxy {
         Ok(hop)
     }
 
-    /// Whether a request's first Route leads on by a flow of ours.
+    /// Reports whether a request's first Route leads to a flow of ours.
     pub(super) fn leads_by_flow(&self, request: &Message) -> bool {
         let first = request.elements(Name::Route).next();
         let uri = first.and_then(|route| Uri::parse(Address::parse(route).ok()?.uri).ok());
         uri.is_some_and(|uri| self.is_ours(&uri) && self.is_flow_route(&uri) && self.flow_of(&uri).is_ok())
     }
 
-    /// Whether a Route's user part looks like a token: no user is called that.
+    /// Reports whether a Route's user part looks like a token, judged by its length.
     pub(super) fn is_flow_route(&self, route: &Uri<'_>) -> bool {
         self.is_shared() && route.user.is_some_and(|user| user.len() == 2 * LENGTH)
     }
 
-    /// The flow of a binding's `through`, or why there is none; `None` if it leads to another proxy.
+    /// Returns the flow of a binding's `through`, or the reason why it has none; `None` if it leads to another proxy.
     pub(super) fn own_flow(&self, through: &[u8]) -> Option<Result<Hop, Fault>> {
         let address = Address::parse(through).ok()?;
         let uri = Uri::parse(address.uri).ok()?;
@@ -145,19 +145,19 @@ fn parse(said: &[u8]) -> Option<(Hop, u64)> {
     Some((hop, run))
 }
 
-/// What proxies compare that must have the same key, without showing it: 16 hexadecimal digits.
+/// Returns a fingerprint for comparing keys between proxies without revealing them: 16 hexadecimal digits.
 pub fn fingerprint(secret: &[u8; 32]) -> String {
     hex(&derived(secret, "fingerprint")[..8])
 }
 
-/// A key of its own for each use of the shared one.
+/// Derives a separate key for each use of the shared one.
 pub(super) fn derived(secret: &[u8; 32], purpose: &str) -> [u8; 32] {
     let mut mac = keyed(secret);
     mac.update(purpose.as_bytes());
     mac.finalize().into_bytes().into()
 }
 
-/// A key shorter than the hash's block is filled up with zeros (RFC 2104 section 2).
+/// Pads a key shorter than the hash's block with zeros (RFC 2104 section 2).
 pub(super) fn keyed(secret: &[u8; 32]) -> Hmac<Sha256> {
     let mut key = [0; 64];
     key[..32].copy_from_slice(secret);

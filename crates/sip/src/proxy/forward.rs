@@ -1,4 +1,4 @@
-//! Sending a request on (RFC 3261 section 16.6): the copies, their fields, their client transactions.
+//! Forwards a request (RFC 3261 section 16.6): the copies, their fields, their client transactions.
 
 use base::Time;
 use bytes::Bytes;
@@ -58,7 +58,7 @@ impl Proxy {
         self.schedule_client(id);
     }
 
-    /// The copy for one target, steps 1 to 9.
+    /// Builds the copy for one target, steps 1 to 9.
     pub(super) fn copy_for(
         &self,
         request: &Message,
@@ -100,7 +100,7 @@ impl Proxy {
         ));
     }
 
-    /// Our address on the side that the request goes to, and on the side it came from if that is another one (RFC 5658).
+    /// Adds our address on the outgoing side, and on the incoming side if that differs (RFC 5658).
     fn record_route(
         &self,
         copy: &mut Message,
@@ -118,8 +118,8 @@ impl Proxy {
         copy.push_front(record_of(&side_to, is_secure, &mark));
     }
 
-    /// Our address or name on a hop's side, and the transport that the peer there takes it to have. Where something translates on the way
-    /// (TCP to SCTP by a shim) that is what its Via or Contact names: it can come back by no other one.
+    /// Returns our address or name on a hop's side, and our transport as the peer there sees it. If a shim translates on the way
+    /// (TCP to SCTP), that is the transport that the peer's Via or Contact names: it can return by no other.
     fn side(&self, hop: Hop, named: Option<Transport>) -> (String, Transport) {
         let listener = self.config.listeners[hop.listener];
         let name = self.config.record_names.get(&hop.listener);
@@ -129,7 +129,7 @@ impl Proxy {
     }
 }
 
-/// Of a SIPS request with a SIPS URI (RFC 3261 section 16.6, step 4).
+/// Builds the field, with a SIPS URI for a SIPS request (RFC 3261 section 16.6, step 4).
 fn record_of((place, transport): &(String, Transport), is_secure: bool, mark: &str) -> Header {
     let uri = if is_secure && *transport == Transport::Tls {
         format!("sips:{place}")
@@ -139,7 +139,7 @@ fn record_of((place, transport): &(String, Transport), is_secure: bool, mark: &s
     Header::new(Name::RecordRoute, &format!("<{uri};lr;{}={mark}>", marks::PARAM))
 }
 
-/// Reliable, and open to whoever translates it.
+/// Reports whether a transport is reliable and can be translated on the way.
 fn is_bare_stream(transport: Transport) -> bool {
     matches!(transport, Transport::Tcp | Transport::Sctp)
 }
@@ -148,7 +148,7 @@ fn named_by_via(known: &Essentials) -> Option<Transport> {
     Transport::from_bytes(Via::parse(&known.via).ok()?.transport)
 }
 
-/// What the Contact says that is the Request-URI now, if it is sent to that itself.
+/// Returns the transport named by the Contact that is now the Request-URI, if the copy goes directly there.
 fn named_by_contact(copy: &Message, target: &Target) -> Option<Transport> {
     let has_route = copy.first(Name::Route).is_some() || !target.routes.is_empty() || target.detour.is_some();
     let uri = Uri::parse(copy.request_uri()).ok().filter(|_| !has_route)?;
@@ -161,7 +161,7 @@ fn is_outside_of_dialogs(request: &Message) -> bool {
     to.is_some_and(|to| to.tag().is_none())
 }
 
-/// Requests that begin a dialog or change its route set: Record-Route is of use there alone.
+/// Reports whether requests may create a dialog or change its route set: only those need Record-Route.
 pub(super) fn may_make_dialog(method: &Method) -> bool {
     match method {
         Method::Invite => true,
@@ -170,7 +170,7 @@ pub(super) fn may_make_dialog(method: &Method) -> bool {
     }
 }
 
-/// If the first Route is of a strict router, it becomes the Request-URI, and that the last Route (section 16.6, step 6).
+/// If the first Route is a strict router's, swaps it into the Request-URI, and that into the last Route (section 16.6, step 6).
 fn route_strictly_if_needed(copy: &mut Message) {
     let Some(first) = copy.elements(Name::Route).next() else { return };
     let Ok(address) = Address::parse(first) else { return };

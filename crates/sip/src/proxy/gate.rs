@@ -1,9 +1,9 @@
-//! Who may send requests, and how many: lists of networks, and a rate for each source.
+//! Access control: lists of networks, and a rate limit per source.
 //!
-//! A source is an IPv4 address, or the first 64 bits of an IPv6 one, which one subscriber has all of. Beyond its rate a source gets 503 with
-//! Retry-After at the same rate again, then nothing: an answer to each would make this proxy a reflector. Invariant: no more than
-//! [`Access::sources`] sources are remembered; the longest silent are forgotten first, half of them at once. ACK and responses are not
-//! judged: there is no answer to them, and what they belong to was judged.
+//! A source is an IPv4 address, or the first 64 bits of an IPv6 address, all of which belong to one subscriber. Beyond its rate a source
+//! gets 503 with Retry-After at the same rate again, then nothing: answering everything would make this proxy a reflector. Invariant:
+//! no more than [`Access::sources`] sources are remembered; the longest silent are forgotten first, half of them at once. ACK and
+//! responses are not checked: they get no answer, and the transactions they belong to were checked.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,20 +13,20 @@ use base::Time;
 
 use crate::network::Network;
 
-/// Who may send requests, and how many.
+/// Access lists and the rate limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// Nobody else may; empty: everybody.
+    /// If not empty, only these may send requests.
     pub allow: Vec<Network>,
-    /// These may not, be they in `allow` or not.
+    /// These may not, even if listed in `allow`.
     pub deny: Vec<Network>,
-    /// These are not bound to the rate; next hops are not either.
+    /// These are exempt from the rate limit, as are next hops.
     pub unlimited: Vec<Network>,
-    /// Requests of one source in a second; 0: any number.
+    /// Requests per second of one source; 0: unlimited.
     pub rate: u32,
-    /// How many may come at once after silence, at least 1.
+    /// Burst size after silence, at least 1.
     pub burst: u32,
-    /// Sources that are remembered.
+    /// Limit on remembered sources.
     pub sources: usize,
 }
 
@@ -43,27 +43,27 @@ impl Default for Access {
     }
 }
 
-/// What becomes of a request.
+/// The decision on a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Admission {
-    /// It is judged further.
+    /// It is processed further.
     Granted,
-    /// 403.
+    /// Rejected with 403.
     Denied,
-    /// 503.
+    /// Rejected with 503.
     Limited,
-    /// Nothing.
+    /// Dropped.
     Ignored,
 }
 
-/// When a source would have sent all that it has if it kept to its rate (the generic cell rate algorithm, ITU-T I.371).
+/// The theoretical arrival times of the generic cell rate algorithm (ITU-T I.371).
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     granted: Time,
     refused: Time,
 }
 
-/// The sources that were heard of. New ones go to `young`; when that is half of what may be, it becomes `old`.
+/// The known sources. New ones go to `young`; when that has half of the permitted number, it becomes `old`.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     young: HashMap<u64, Source>,
@@ -71,7 +71,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Judges a request.
+    /// Decides on a request.
     pub(super) fn judge(&mut self, now: Time, access: &Access, from: IpAddr) -> Admission {
         let is_in = |list: &[Network]| list.iter().any(|network| network.contains(from));
         if is_in(&access.deny) || !(access.allow.is_empty() || is_in(&access.allow)) {
@@ -102,14 +102,14 @@ impl Gate {
         self.young.entry(key).or_default()
     }
 
-    /// Sources that are remembered.
+    /// Returns the number of remembered sources.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }
 }
 
-/// Whether one more is within the rate; it is counted if so.
+/// Reports whether one more is within the rate, and counts it if so.
 fn take(taken: &mut Time, now: Time, access: &Access) -> bool {
     let interval = Duration::from_secs(1) / access.rate.max(1);
     let next = (*taken).max(now) + interval;
@@ -120,7 +120,7 @@ fn take(taken: &mut Time, now: Time, access: &Access) -> bool {
     is_within
 }
 
-/// IPv4 addresses as they stand in IPv6 would share their first 64 bits, so they are moved to where no unicast address is.
+/// IPv4-mapped IPv6 addresses would share their first 64 bits, so they are moved to a range without unicast addresses.
 fn key_of(from: IpAddr) -> u64 {
     match from.to_canonical() {
         IpAddr::V4(address) => 0xffff_ffff_0000_0000 | u64::from(address.to_bits()),

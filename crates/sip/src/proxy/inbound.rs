@@ -1,4 +1,4 @@
-//! What comes in: which transaction it belongs to, and what a new request is judged by (RFC 3261 section 16.3).
+//! Incoming messages: finds their transaction, and checks new requests (RFC 3261 section 16.3).
 
 use base::Time;
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use crate::transport::{Hop, Transport};
 use crate::via::Via;
 
 impl Proxy {
-    /// Takes a message that came whole; `from` says how.
+    /// Handles a complete message that came from hop `from`.
     pub fn handle_message(&mut self, now: Time, from: Hop, bytes: Bytes) {
         let Ok(message) = Message::parse(bytes, &self.config.messages) else {
             self.counters.dropped += 1;
@@ -33,7 +33,7 @@ impl Proxy {
         }
     }
 
-    /// Answers what is malformed without keeping anything of it (section 8.2.7), if its Via says where to.
+    /// Rejects a malformed request without keeping state (section 8.2.7), if its Via names a return address.
     fn refuse_malformed(&mut self, from: Hop, message: &Message, fault: Fault) {
         self.counters.dropped += 1;
         let via = message.elements(Name::Via).next().map(Via::parse);
@@ -44,7 +44,7 @@ impl Proxy {
         }
     }
 
-    /// Refuses a new request without keeping anything of it: a flood of those costs no memory. A repetition is judged anew.
+    /// Rejects a new request without keeping state: a flood of those costs no memory. A retransmission is checked anew.
     fn refuse_unkept(
         &mut self,
         now: Time,
@@ -133,7 +133,7 @@ impl Proxy {
         }
         let vetted = match self.vet(now, &request, &known) {
             Ok(vetted) => Ok(vetted),
-            // Of a dialog that ends something is known.
+            // The dialog of a BYE is known.
             Err(refusal) if known.cseq.method == Method::Bye && refusal.fields.is_empty() => {
                 Err(refusal.fault)
             }
@@ -143,11 +143,11 @@ impl Proxy {
         if let Err(fault) = vetted.and_then(|vetted| self.serve_vetted(now, id, from, vetted, known)) {
             self.refuse(now, id, fault);
         }
-        // If it waits for others its sender may have to be told.
+        // A request that waits may later need a 100 to its sender.
         self.schedule_server(id);
     }
 
-    /// Whether a request is judged further; if not, it was refused without anything being kept of it.
+    /// Reports whether a request is processed further; if not, it was rejected without keeping state.
     fn admit(&mut self, now: Time, from: Hop, request: &Message, via: &Via<'_>) -> bool {
         let address = from.address.ip();
         let fault = match self.gate.judge(now, &self.config.access, address) {
@@ -171,7 +171,7 @@ impl Proxy {
         false
     }
 
-    /// A request of a transaction that is there already.
+    /// Handles a retransmission, or an ACK, for an existing transaction.
     fn handle_again(&mut self, now: Time, id: Id, method: &Method) {
         let Some(server) = self.servers.get_mut(&id) else { return };
         if *method == Method::Ack {
@@ -185,7 +185,7 @@ impl Proxy {
         }
     }
 
-    /// A request is refused without anything being kept of it.
+    /// Counts a request that was rejected without keeping state.
     fn note_refused(&mut self, now: Time, known: &Essentials, fault: Fault) {
         let dialog = dialog_number(&known.call_id);
         let measured = self.performance.begin(now, known, dialog);
@@ -230,7 +230,7 @@ impl Proxy {
         id
     }
 
-    /// Section 16.3 in its order, and 16.4; an error refuses the request. Nothing is kept of it yet.
+    /// Checks a request by section 16.3, in its order, and 16.4; an error rejects it. Nothing is kept of it yet.
     fn vet(&mut self, now: Time, request: &Message, known: &Essentials) -> Result<Vetted, Refusal> {
         if known.max_forwards == 0 {
             return Err(Fault { status: 483, reason: "Too Many Hops" }.into());
@@ -249,14 +249,14 @@ impl Proxy {
         let mut request = request.clone();
         let Taken { leg, flow } = self.take_own_routes(&mut request, known)?;
         let verdict = match flow {
-            // The proxy that sent it here has asked who the caller is.
+            // The proxy that sent it here has authenticated the caller.
             Some(_) => Verdict::Passed,
             None => self.authenticate(now, &mut request, known, asked_for, leg.is_some())?,
         };
         Ok(Vetted { request, leg, flow, mark, verdict })
     }
 
-    /// Section 16.5 and on.
+    /// Serves a checked request: section 16.5 and on.
     fn serve_vetted(
         &mut self,
         now: Time,
@@ -276,26 +276,26 @@ impl Proxy {
     }
 }
 
-/// A request that may go on.
+/// A checked request.
 struct Vetted {
-    /// Without the Routes that lead here, and credentials for us.
+    /// The request without the Routes that lead here, and without credentials for us.
     request: Message,
-    /// The dialog that one of those Routes was marked for.
+    /// The dialog for which one of those Routes was marked.
     leg: Option<Leg>,
-    /// By which flow another proxy has us send this.
+    /// The flow for which another proxy sent this here.
     flow: Option<Hop>,
     mark: String,
     verdict: Verdict,
 }
 
-/// No extension is supported that a proxy would have to know (section 16.3, step 5).
+/// Rejects all Proxy-Require options: no such extension is supported (section 16.3, step 5).
 pub(super) fn bad_extensions(request: &Message) -> Refusal {
     let wanted: Vec<_> = request.elements(Name::ProxyRequire).collect();
     let unsupported = Header::of_bytes(Name::Unsupported, &wanted.join(&b","[..]));
     Refusal { fault: Fault { status: 420, reason: "Bad Extension" }, fields: vec![unsupported] }
 }
 
-/// Where responses to a request go (section 18.2.2, RFC 3581 section 4), and the Via value with its source noted.
+/// Returns the hop for responses to a request (section 18.2.2, RFC 3581 section 4), and the Via value with its source noted.
 pub(crate) fn response_hop(from: Hop, via: &Via<'_>) -> (Hop, Vec<u8>) {
     let value = via.with_source(from.address.ip(), from.address.port());
     let mut hop = from;
@@ -305,12 +305,12 @@ pub(crate) fn response_hop(from: Hop, via: &Via<'_>) -> (Hop, Vec<u8>) {
     (hop, value)
 }
 
-/// What tells server transactions apart (section 17.2.3). `method` is the request's; of ACK it is INVITE.
+/// Returns the key of a server transaction (section 17.2.3). `method` is the request's; for ACK it is INVITE.
 pub(crate) fn server_key(request: &Message, known: &Essentials, via: &Via<'_>, method: &Method) -> Box<[u8]> {
     let method = if *method == Method::Ack { Method::Invite } else { method.clone() };
     let parts: Vec<&[u8]> = match via.branch() {
         Some(branch) => vec![branch, via.sent_by(), method.as_bytes()],
-        // Of RFC 2543; To's tag is not compared, as ACK has another one than INVITE.
+        // For RFC 2543 clients; To's tag is not compared, since that of ACK differs from that of INVITE.
         None => vec![
             request.request_uri(),
             known.from_tag.as_deref().unwrap_or_default(),

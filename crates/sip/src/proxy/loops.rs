@@ -1,4 +1,4 @@
-//! Loops and spirals (RFC 5393 section 4): the same request again, and the same request changed.
+//! Loops and spirals (RFC 5393 section 4): the same request again, either unchanged or changed.
 
 use sha2::{Digest as _, Sha256};
 
@@ -9,13 +9,13 @@ use crate::message::Message;
 use crate::via::{Via, parse_ip};
 
 impl Proxy {
-    /// What of a request as it came decides where it goes: "the Request-URI, … Route header fields, … Proxy-Require" and the
-    /// dialog it belongs to (RFC 3261 section 16.6, step 8), with a key, so that nobody else can make a loop of none.
+    /// Hashes the parts of a request as received that decide its route: "the Request-URI, … Route header fields, … Proxy-Require" and the
+    /// dialog (RFC 3261 section 16.6, step 8). A key keeps others from faking a loop.
     pub(super) fn loop_mark(&self, request: &Message, known: &Essentials) -> String {
         self.mark_of(request, known, known.to_tag.as_deref().unwrap_or_default())
     }
 
-    /// The same for a request and the ACK for its refusal, which has another tag.
+    /// Computes the mark common to a request and the ACK for its rejection, which has another tag.
     pub(super) fn loop_mark_without_to_tag(&self, request: &Message, known: &Essentials) -> String {
         self.mark_of(request, known, &[])
     }
@@ -37,7 +37,7 @@ impl Proxy {
         hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Whether a request with this mark has passed here before.
+    /// Reports whether a request with this mark has passed here before.
     pub(super) fn is_loop(&self, request: &Message, mark: &str) -> bool {
         request.elements(Name::Via).filter_map(|via| Via::parse(via).ok()).any(|via| {
             let is_marked = via.branch().is_some_and(|branch| branch.ends_with(mark.as_bytes()));
@@ -45,7 +45,7 @@ impl Proxy {
         })
     }
 
-    /// Whether we wrote this.
+    /// Reports whether we wrote this Via.
     pub(super) fn is_our_via(&self, via: &Via<'_>) -> bool {
         let host = parse_ip(via.host);
         self.config

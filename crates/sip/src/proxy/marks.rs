@@ -1,8 +1,8 @@
-//! Marks in our Record-Route, so that only those who were in a dialog through here can send on in it.
+//! Marks in our Record-Route, so that only participants of a dialog through this proxy can send requests in it.
 //!
-//! A Route with our address and To's tag can be made up by anybody; a proxy that takes that for a dialog sends anything anywhere
-//! for anybody. So our Record-Route URIs carry a MAC over the dialog's Call-ID and its caller's tag, which the user agents give back in
-//! their Routes (RFC 3261 section 12.1). Requests with none that is right are judged as if they were in no dialog.
+//! Anybody can forge a Route with our address and a To tag; a proxy that takes that for a dialog is an open relay.
+//! So our Record-Route URIs carry a MAC over the dialog's Call-ID and its caller's tag, which the user agents return in
+//! their Routes (RFC 3261 section 12.1). Requests without a valid mark are treated as outside of dialogs.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -14,20 +14,21 @@ use crate::digest::hex;
 use crate::essentials::Essentials;
 use crate::uri::Uri;
 
-/// The URI parameter; no RFC has it.
+/// The URI parameter; not from an RFC.
 pub(super) const PARAM: &str = "dialog";
 
-/// Bytes of the MAC: half of the hash, the least that RFC 2104 section 5 allows.
+/// Bytes of the MAC: half of the hash, the minimum in RFC 2104 section 5.
 pub(super) const LENGTH: usize = 16;
 
 impl Proxy {
-    /// The mark of a request that may begin a dialog.
+    /// Returns the mark of a request that may create a dialog.
     pub(super) fn dialog_mark(&self, known: &Essentials) -> String {
         let mac = self.dialog_mac(known, known.from_tag.as_deref().unwrap_or_default()).finalize();
         hex(&mac.into_bytes()[..LENGTH])
     }
 
-    /// The dialog that a URI of ours was marked for, if it is this request's. From is the caller in its own requests, To in the callee's.
+    /// Returns the dialog for which a URI of ours was marked, if it is this request's. The caller is in From in its own requests, in
+    /// To in the callee's.
     pub(super) fn marked(&self, uri: &Uri<'_>, known: &Essentials) -> Option<Leg> {
         let mark = uri.param(PARAM).flatten().and_then(bytes_of::<LENGTH>)?;
         let tags = [&known.from_tag, &known.to_tag];
@@ -45,7 +46,7 @@ impl Proxy {
     }
 }
 
-/// So many bytes out of twice as many hexadecimal digits.
+/// Decodes N bytes from twice as many hexadecimal digits.
 pub(super) fn bytes_of<const N: usize>(hex: &[u8]) -> Option<[u8; N]> {
     let hex = std::str::from_utf8(hex).ok().filter(|hex| hex.len() == 2 * N && hex.is_ascii())?;
     let mut bytes = [0; N];

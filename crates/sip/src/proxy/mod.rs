@@ -1,9 +1,9 @@
 //! The core of a proxy and registrar (RFC 3261 sections 10 and 16, with RFC 6026, 5393, 3581, 3327 and 5658).
 //!
 //! In: [`Proxy::handle_message`], [`Proxy::handle_timeout`], [`Proxy::handle_send_failure`]. Out: [`Proxy::poll_output`], until
-//! it gives nothing more, and [`Proxy::next_timeout`]. Invariants: a server transaction gets one final response; a branch
-//! ends once; nothing that was not counted in [`ProxyLimits`] is kept. Begin with `inbound` for requests and `response` for
-//! responses; `redirect` and `stateless` have the other modes.
+//! it returns `None`, and [`Proxy::next_timeout`]. Invariants: a server transaction gets one final response; a branch
+//! ends once; nothing is kept that is not counted in [`ProxyLimits`]. Begin with `inbound` for requests and `response` for
+//! responses; `redirect` and `stateless` implement the other modes.
 
 mod acks;
 mod attempts;
@@ -64,68 +64,68 @@ use crate::message::Message;
 use crate::transaction;
 use crate::transport::{Hop, Transport};
 
-/// The number of a server or client transaction; not used again.
+/// The number of a server or client transaction; never reused.
 type Id = u64;
 
 /// A message to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outgoing {
-    /// Where to.
+    /// The destination.
     pub hop: Hop,
-    /// The domain that this is meant for: whom a TLS peer has to prove to be (RFC 5922 section 4). `None`: its address.
+    /// The domain that this is meant for, which a TLS peer must prove to serve (RFC 5922 section 4). `None`: its address.
     pub domain: Option<Arc<str>>,
     /// The message.
     pub bytes: Bytes,
-    /// What [`Proxy::handle_send_failure`] is to be told if it cannot be sent; `None`: nothing.
+    /// The number to pass to [`Proxy::handle_send_failure`] if it cannot be sent; `None`: failures are not reported.
     pub on_failure: Option<u64>,
-    /// The same for all messages of a dialog: which stream to take where there are several.
+    /// The same number for all messages of a dialog; selects the stream if the transport has several.
     pub dialog: u32,
-    /// Whether it begins something, as a request outside of dialogs does. Where too much waits for the next hop such are refused first,
-    /// and [`Proxy::handle_congestion`] is told: what has begun should come to its end.
+    /// True if it begins new work, as an out-of-dialog request does. If too much waits for the next hop, such messages are rejected
+    /// first, with a call of [`Proxy::handle_congestion`], so that work in progress can finish.
     pub is_new: bool,
 }
 
-/// What the core wants done, in this order.
+/// An action for the driver; actions must be executed in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Write this down before any message that comes after it is sent. Only without [`ProxyConfig::shared`].
+    /// Persist this before any later message is sent. Only without [`ProxyConfig::shared`].
     Store(Change),
-    /// Ask the store that proxies share, and tell [`Proxy::handle_found`]. Only with [`ProxyConfig::shared`].
+    /// Query the shared store, and report to [`Proxy::handle_found`]. Only with [`ProxyConfig::shared`].
     Ask(Query),
     /// Send this.
     Send(Outgoing),
-    /// Look this up, and tell [`Proxy::handle_resolved`]. Only with [`ProxyConfig::names`].
+    /// Look this up, and report to [`Proxy::handle_resolved`]. Only with [`ProxyConfig::names`].
     Resolve(Lookup),
 }
 
-/// What has happened so far.
+/// Event counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Requests that were well-formed and new.
     pub requests: u64,
-    /// Requests and responses that came again.
+    /// Retransmitted requests and responses.
     pub retransmissions: u64,
-    /// Bytes that were no message, and responses that belong to nothing.
+    /// Messages that could not be parsed, and responses that match no transaction.
     pub dropped: u64,
-    /// Requests refused for want of room.
+    /// Requests rejected for lack of room.
     pub overloads: u64,
     /// REGISTERs answered with 200.
     pub registrations: u64,
     /// INVITEs answered with 2xx.
     pub calls: u64,
-    /// Client transactions without an answer.
+    /// Client transactions that got no response.
     pub timeouts: u64,
-    /// Requests refused because of where they came from.
+    /// Requests rejected because of their source address.
     pub denied: u64,
-    /// Requests beyond their source's rate.
+    /// Requests above their source's rate limit.
     pub limited: u64,
-    /// INVITEs that were new and in no dialog.
+    /// New INVITEs outside of dialogs.
     pub invites: u64,
-    /// Requests refused because the shared store did not answer.
+    /// Requests rejected because the shared store did not answer.
     pub unanswered: u64,
-    /// Requests refused because the proxy drains.
+    /// Requests rejected because the proxy drains.
     pub late: u64,
-    /// Responses of server transactions by their class, 1xx first.
+    /// Responses of server transactions by class, 1xx first.
     pub responses: [u64; 6],
 }
 
@@ -134,38 +134,38 @@ pub struct Counters {
 struct Server {
     machine: transaction::Server,
     key: Box<[u8]>,
-    /// Where responses go.
+    /// The hop for responses.
     hop: Hop,
     dialog: u32,
-    /// The number of its CSeq.
+    /// The sequence number of its CSeq.
     cseq: u32,
     measured: performance::Measured,
     /// The last response.
     last: Option<Bytes>,
     /// The request, until it has its final response.
     request: Option<Message>,
-    /// Branches, ended ones among them.
+    /// Branches, including ended ones.
     branches: Vec<Id>,
-    /// What may have to be tried yet.
+    /// Targets that may have to be tried later.
     plan: Option<Box<attempts::Plan>>,
     /// CANCEL has come.
     is_cancelled: bool,
-    /// A branch was not sent because too much waits for its next hop.
+    /// A branch was not sent because too much waited for its next hop.
     is_congested: bool,
     /// Another proxy sent this here for a flow of ours.
     is_by_flow: bool,
-    /// The dialog that it may make.
+    /// The dialog that it may create.
     leg: Option<dialogs::Leg>,
     /// Branches without a final response.
     open: usize,
-    /// The best final response that was not forwarded.
+    /// The best final response not forwarded.
     best: Option<Message>,
-    /// When the heap will wake this.
+    /// Time of its entry in the timer heap.
     wake: Time,
     charge: budget::Charge,
 }
 
-/// What an ACK for a 2xx has in common with its INVITE: the dialog's number, and that of CSeq.
+/// The key common to an ACK for a 2xx and its INVITE: the dialog's number, and that of CSeq.
 type AckKey = (u32, u32);
 
 impl Server {
@@ -173,7 +173,7 @@ impl Server {
         (self.dialog, self.cseq)
     }
 
-    /// The bytes that it keeps.
+    /// Returns the bytes that it keeps.
     fn weight(&self) -> usize {
         let messages = self.request.iter().chain(&self.best).map(budget::weight).sum::<usize>();
         budget::TRANSACTION + 2 * self.key.len() + messages + self.last.as_ref().map_or(0, Bytes::len)
@@ -184,31 +184,31 @@ impl Server {
 #[derive(Debug)]
 struct Client {
     machine: transaction::Client,
-    /// Whom responses are for; `None`: nobody, as for CANCEL.
+    /// The recipient of responses; `None`: nobody, as for CANCEL.
     server: Option<Id>,
     hop: Hop,
     domain: Option<Arc<str>>,
     dialog: u32,
     /// The branch parameter of our Via.
     branch: Box<[u8]>,
-    /// As it was sent, until a final response.
+    /// The request as sent, until a final response.
     request: Option<Message>,
-    /// What is sent again: the request, later the ACK.
+    /// The message to retransmit: the request, later the ACK.
     bytes: Bytes,
-    /// Where else it may be sent.
+    /// Alternative targets.
     target: Option<Box<target::Target>>,
     /// The transaction of the CANCEL for this one.
     cancel: Option<Id>,
-    /// CANCEL goes as soon as there was a provisional response (RFC 3261 section 9.1).
+    /// CANCEL is sent as soon as a provisional response has arrived (RFC 3261 section 9.1).
     wants_cancel: bool,
-    /// Timer C, of INVITEs.
+    /// Timer C, for INVITEs.
     timer_c: Time,
     wake: Time,
     charge: budget::Charge,
 }
 
 impl Client {
-    /// The bytes that it keeps.
+    /// Returns the bytes that it keeps.
     fn weight(&self) -> usize {
         budget::TRANSACTION + self.request.as_ref().map_or(0, budget::weight) + self.bytes.len()
     }
@@ -231,17 +231,17 @@ pub struct Proxy {
     loop_secret: [u8; 32],
     dialog_secret: [u8; 32],
     flow_secret: [u8; 32],
-    /// Of what the stateless proxy's Via says.
+    /// Key for the source parameter in the stateless proxy's Via.
     source_secret: [u8; 32],
-    /// With its key, as each request has one.
+    /// Keyed in advance, since each request needs one.
     tag_mac: Hmac<Sha256>,
-    /// Which run of this program it is, among all.
+    /// The number of this run of the program.
     run: u64,
     shared: shared::Waiting,
     fellows: fellows::Fellows,
     rng: ChaCha12Rng,
     next_id: Id,
-    /// Boxed, as are the others: what a table has room for beyond its entries costs little then.
+    /// The boxes here and below keep the tables' spare capacity cheap.
     servers: HashMap<Id, Box<Server>>,
     server_keys: HashMap<Box<[u8]>, Id>,
     clients: HashMap<Id, Box<Client>>,
@@ -261,7 +261,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy without bindings; `seed` must be unpredictable.
+    /// Creates a proxy without bindings; `seed` must be unpredictable.
     pub fn new(now: Time, config: ProxyConfig, seed: [u8; 32]) -> Proxy {
         let mut rng = ChaCha12Rng::from_seed(seed);
         let mut secret = || {
@@ -310,13 +310,13 @@ impl Proxy {
         }
     }
 
-    /// Takes over what a store has.
+    /// Applies a change read from a store.
     pub fn restore(&mut self, change: &Change) {
         self.location.apply(change);
     }
 
-    /// Goes on with other settings; what is under way ends by those it began with. Mode, listeners, key, bounds on messages and whether users
-    /// are shared are given at the start alone, and stay.
+    /// Changes the settings; work in progress continues with its old ones. Mode, listeners, key, limits on messages and whether users
+    /// are shared cannot be changed.
     pub fn set_config(&mut self, config: ProxyConfig) {
         let old = std::mem::take(&mut self.config);
         self.location.set_limits(config.location);
@@ -325,43 +325,43 @@ impl Proxy {
         self.config = ProxyConfig { mode, listeners, record_names, messages, shared, ..config };
     }
 
-    /// What is to be done next.
+    /// Returns the next action.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// Who is registered where.
+    /// Returns the registered bindings.
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// What has happened so far.
+    /// Returns the event counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// How long registrations and sessions have taken so far, and how they have ended.
+    /// Returns the delays and outcomes of registrations and sessions so far.
     pub fn performance(&self) -> &Performance {
         &self.performance
     }
 
-    /// Server and client transactions, those that only wait to be over included.
+    /// Returns the number of server and client transactions, including those that only wait to end.
     pub fn transactions(&self) -> (usize, usize) {
         (self.servers.len(), self.clients.len())
     }
 
-    /// Bytes that are kept of messages.
+    /// Returns the bytes kept of messages.
     pub fn kept_bytes(&self) -> usize {
         self.budget.used()
     }
 
-    /// Whether so many more bytes may be kept.
+    /// Reports whether this many more bytes may be kept.
     fn has_room(&self, bytes: usize) -> bool {
         self.budget.used().saturating_add(bytes) <= self.config.limits.kept_bytes
     }
 
-    /// Whether a new request of so many bytes may be kept. Long ones may fill half of what there is, so that a flood of those leaves room
-    /// for calls, which are short.
+    /// Reports whether a new request of this many bytes may be kept. Long ones may fill half of the budget, so that a flood of them
+    /// leaves room for calls, which are short.
     fn may_keep(&self, request: usize) -> bool {
         let half = if request > budget::LONG { self.config.limits.kept_bytes / 2 } else { 0 };
         self.has_room(request.saturating_add(half))
@@ -372,7 +372,7 @@ impl Proxy {
         self.next_id
     }
 
-    /// Part of a branch: 64 unpredictable bits.
+    /// Returns part of a branch: 64 unpredictable bits.
     fn token(&mut self) -> String {
         format!("{:016x}", self.rng.next_u64())
     }
@@ -393,7 +393,7 @@ impl Proxy {
         self.outputs.push_back(Output::Send(message));
     }
 
-    /// The listener for requests by a transport to an address of this family.
+    /// Returns the listener for requests over a transport to an address of this family.
     fn listener_for(&self, transport: Transport, is_ipv4: bool) -> Result<usize, Fault> {
         let fits =
             |listener: &Listener| listener.transport == transport && listener.address.is_ipv4() == is_ipv4;
@@ -401,7 +401,7 @@ impl Proxy {
         found.ok_or(Fault { status: 500, reason: "No Listener For The Next Hop's Transport" })
     }
 
-    /// Sends a response of a server transaction, if it may have one still.
+    /// Sends a response of a server transaction, if it may still have one.
     fn respond(&mut self, now: Time, id: Id, response: &Message) {
         let Some(server) = self.servers.get_mut(&id) else { return };
         let status = response.status();
@@ -418,7 +418,7 @@ impl Proxy {
         if status >= 200 {
             server.best = None;
             server.plan = None;
-            // Further 2xx are no other attempts.
+            // Further 2xx are no new attempts.
             if server.request.take().is_some() {
                 self.performance.note_final(now, server.measured, dialog, status);
             }
@@ -427,7 +427,7 @@ impl Proxy {
         let weight = server.weight();
         let more = weight.saturating_sub(server.charge.bytes());
         if more > 0 && self.budget.used().saturating_add(more) > self.config.limits.kept_bytes {
-            // Repetitions get no answer.
+            // Retransmitted requests will get no response.
             server.last = None;
         }
         server.charge.set(server.weight());
@@ -442,9 +442,9 @@ impl Proxy {
         }
     }
 
-    /// Answers a request by ourselves.
+    /// Rejects a request.
     fn refuse(&mut self, now: Time, id: Id, fault: Fault) {
-        // There is no way to whom it is for.
+        // The recipient cannot be reached.
         if matches!(fault.status, 404 | 416 | 430 | 480 | 500) {
             self.note_undelivered_bye(now, id);
         }
@@ -456,7 +456,7 @@ impl Proxy {
         });
     }
 
-    /// The same, with fields added.
+    /// Answers a request; `add` adds fields.
     fn reply(&mut self, now: Time, id: Id, status: u16, reason: &str, add: impl FnOnce(&mut Message)) {
         let Some(request) = self.servers.get(&id).and_then(|server| server.request.as_ref()) else { return };
         let mut response = self.own_response(request, status, reason);
@@ -465,7 +465,7 @@ impl Proxy {
     }
 }
 
-/// The same for all messages of a dialog, from its Call-ID (FNV-1a).
+/// Returns a number common to all messages of a dialog, from its Call-ID (FNV-1a).
 pub(crate) fn dialog_number(call_id: &[u8]) -> u32 {
     call_id.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

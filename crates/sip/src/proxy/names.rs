@@ -1,7 +1,7 @@
-//! Domains whose addresses have to be looked up (RFC 3263). Whoever drives the proxy does that; here is what was found, for how long it is
-//! good, and which requests wait for it.
+//! Cache and queue for domain names that must be resolved (RFC 3263). The driver does the lookups; this module keeps the answers, their
+//! lifetimes, and the requests that wait for them.
 //!
-//! Invariants: what is being looked up is asked for once; no more than [`NAMES_MAX`] answers are kept, and no more than [`WAITING_MAX`]
+//! Invariants: each name in progress is queried once; no more than [`NAMES_MAX`] answers are kept, and no more than [`WAITING_MAX`]
 //! requests wait. Begin with [`Proxy::wait_for_name`] and [`Proxy::handle_resolved`].
 
 use std::collections::BTreeMap;
@@ -21,61 +21,61 @@ use crate::transport::Transport;
 use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
 
-/// Answers that are kept at most.
+/// Limit on cached answers.
 const NAMES_MAX: usize = 4096;
 /// Requests that may wait for answers at once.
 const WAITING_MAX: usize = 10_000;
-/// How long an answer is good at least: else nobody could use it.
+/// Minimum lifetime of an answer: otherwise it could expire before its first use.
 const GOOD_MIN: Duration = Duration::from_secs(1);
-/// Nobody knows yet where this name leads: never sent as a response.
+/// The name is not resolved yet: never sent as a response.
 pub(super) const UNRESOLVED: Fault = Fault { status: 500, reason: "Name Not Looked Up" };
 
-/// What is to be looked up: a URI's host with what RFC 3263 section 4 looks at beside it.
+/// A query: a URI's host with the other inputs of RFC 3263 section 4.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Lookup {
     /// The host, in lower case.
     pub name: String,
-    /// The port, if given: then there is no SRV.
+    /// The port, if given: then SRV is not used.
     pub port: Option<u16>,
     /// The transport, if given.
     pub transport: Option<Transport>,
-    /// Whether nothing but TLS will do (SIPS).
+    /// True if only TLS will do (SIPS).
     pub is_secure: bool,
 }
 
-/// One place that a name leads to.
+/// One address that a name resolves to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// What carries messages there.
+    /// The transport.
     pub transport: Transport,
-    /// Where.
+    /// The address.
     pub address: SocketAddr,
 }
 
-/// All that is known of names.
+/// Cached answers and waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: BTreeMap<Lookup, (Time, Vec<Place>)>,
     waiting: BTreeMap<Lookup, Vec<Waiting>>,
 }
 
-/// What waits for a name.
+/// A request that waits for a name.
 #[derive(Debug)]
 enum Waiting {
     /// With a server transaction.
     Request(Asked),
-    /// Without.
+    /// Without one.
     Ack(Ack),
 }
 
 impl Names {
-    /// The places of a name; `None`: it is to be looked up.
+    /// Returns the addresses of a name; `None`: it must be looked up.
     pub(super) fn places(&self, now: Time, lookup: &Lookup) -> Option<&[Place]> {
         let (until, places) = self.known.get(lookup)?;
         (*until > now).then_some(&places[..])
     }
 
-    /// The name that led to this address, by TLS.
+    /// Returns the name that resolved to this address, over TLS.
     pub(super) fn name_of(&self, address: SocketAddr) -> Option<&str> {
         let leads_there = |place: &Place| place.transport == Transport::Tls && place.address == address;
         let mut found = self.known.iter().filter(|(_, (_, places))| places.iter().any(leads_there));
@@ -93,7 +93,7 @@ impl Names {
     }
 }
 
-/// What is to be looked up for a URI; `None` if its host is an address.
+/// Returns the query for a URI; `None` if its host is an address.
 pub(super) fn lookup_of(uri: &Uri<'_>) -> Option<Lookup> {
     let host = uri.param("maddr").flatten().unwrap_or(uri.host);
     if parse_ip(host).is_some() {
@@ -108,7 +108,7 @@ pub(super) fn lookup_of(uri: &Uri<'_>) -> Option<Lookup> {
 }
 
 impl Proxy {
-    /// A request's next hop is a name that nobody has looked up: it goes on with [`Proxy::handle_resolved`].
+    /// Queues a request whose next hop is an unresolved name, until [`Proxy::handle_resolved`].
     pub(super) fn wait_for_name(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
         let lookup = self.lookup_for(&asked.request)?;
         if asked.known.cseq.method == Method::Invite {
@@ -118,14 +118,14 @@ impl Proxy {
         Ok(())
     }
 
-    /// The same for an ACK.
+    /// Queues an ACK likewise.
     pub(super) fn have_ack_wait(&mut self, ack: Ack) -> Result<(), Fault> {
         let lookup = self.lookup_for(&ack.request)?;
         self.put_in_queue(lookup, Waiting::Ack(ack));
         Ok(())
     }
 
-    /// What a request has to wait for, if it may.
+    /// Returns the query that a request must wait for, if it may wait.
     fn lookup_for(&self, request: &Message) -> Result<Lookup, Fault> {
         if self.names.waiting.values().map(Vec::len).sum::<usize>() >= WAITING_MAX {
             return Err(Fault { status: 503, reason: "Too Many Requests Wait For Names" });
@@ -141,7 +141,7 @@ impl Proxy {
         queue.push(waiting);
     }
 
-    /// A name was looked up: the places that it leads to, the best first, none if there are none; and how long that is good.
+    /// Handles the answer to a query: the addresses, the best first, or none; and its lifetime.
     pub fn handle_resolved(&mut self, now: Time, lookup: Lookup, places: Vec<Place>, good_for: Duration) {
         self.names.keep(now, lookup.clone(), now + good_for.max(GOOD_MIN), places);
         for waiting in self.names.waiting.remove(&lookup).unwrap_or_default() {
@@ -152,7 +152,7 @@ impl Proxy {
         }
     }
 
-    /// The name that a request waited for is known.
+    /// Resumes a request whose name is resolved.
     fn go_on(&mut self, now: Time, asked: Asked) {
         let server = asked.server;
         if let Err(fault) = self.check_cancelled(server).and_then(|()| self.route(now, asked)) {
@@ -161,7 +161,7 @@ impl Proxy {
     }
 }
 
-/// The URI that says where a request goes: of the first Route, or the Request-URI.
+/// Returns the URI that decides a request's next hop: the first Route's, or the Request-URI.
 fn next_uri(request: &Message) -> Option<Uri<'_>> {
     match request.elements(Name::Route).next() {
         Some(route) => Uri::parse(Address::parse(route).ok()?.uri).ok(),

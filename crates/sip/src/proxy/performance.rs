@@ -1,8 +1,8 @@
-//! SIP's performance metrics (RFC 6076), of registrations and sessions that pass.
+//! SIP performance metrics (RFC 6076) of the registrations and sessions that pass this proxy.
 //!
-//! The RFC has user agents take them; here they are of the way from this proxy on. A time begins when the first request has come (the one
-//! before a challenge, if there was one) and ends when the answer goes back. Invariant: no more than [`CHALLENGED_MAX`] requests are
-//! remembered because of their challenges. Begin with [`Performance::note_final`].
+//! The RFC defines them for user agents; here they cover the path from this proxy on. A delay begins when the first request arrives
+//! (the one before a challenge, if there was one) and ends when the response is sent back. Invariant: no more than [`CHALLENGED_MAX`]
+//! requests are remembered because of their challenges. Begin with [`Performance::note_final`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use base::Time;
 use crate::essentials::Essentials;
 use crate::message::Method;
 
-/// Requests remembered after a challenge; the delays of further ones begin with the answer to it.
+/// Limit on requests remembered after a challenge; delays of further ones begin with the authenticated request.
 const CHALLENGED_MAX: usize = 100_000;
-/// Upper bounds of a delay's buckets, in milliseconds: from a host nearby to 64 × T1 and twice that.
+/// Upper bounds of the delay buckets, in milliseconds: from a nearby host to 64 × T1 and twice that.
 const DELAYS_MS: [u64; 14] = [5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000];
-/// The same of a session's duration.
+/// Upper bounds for session durations, in milliseconds.
 const DURATIONS_MS: [u64; 12] = [
     1000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000,
     14_400_000,
 ];
 
-/// How an attempt to register, or to begin a session, has ended.
+/// The outcome of an attempt to register, or to begin a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attempt {
     /// 2xx.
@@ -40,7 +40,7 @@ pub enum Attempt {
 }
 
 impl Attempt {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Attempt; 6] = [
         Attempt::Successful,
         Attempt::Redirected,
@@ -50,7 +50,7 @@ impl Attempt {
         Attempt::Failed,
     ];
 
-    /// That of a final response.
+    /// Returns the outcome for a final response.
     pub fn of(status: u16) -> Attempt {
         match status {
             200..=299 => Attempt::Successful,
@@ -62,7 +62,7 @@ impl Attempt {
         }
     }
 
-    /// In lower case.
+    /// Returns its name in lower case.
     pub fn as_str(self) -> &'static str {
         match self {
             Attempt::Successful => "successful",
@@ -75,12 +75,12 @@ impl Attempt {
     }
 }
 
-/// How many attempts have ended how.
+/// Number of attempts by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Attempts([u64; 6]);
 
 impl Attempts {
-    /// How many have ended so.
+    /// Returns the number of attempts with this outcome.
     pub fn of(&self, attempt: Attempt) -> u64 {
         self.0[attempt as usize]
     }
@@ -90,7 +90,7 @@ impl Attempts {
     }
 }
 
-/// Times, by how long they are.
+/// A histogram of durations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Histogram {
     bounds_ms: &'static [u64],
@@ -103,17 +103,17 @@ impl Histogram {
         Histogram { bounds_ms, counts: vec![0; bounds_ms.len() + 1].into(), sum: Duration::ZERO }
     }
 
-    /// Upper bounds of the buckets in milliseconds, each its bucket's; the last bucket has none.
+    /// Returns the buckets' upper bounds in milliseconds; the last bucket has none.
     pub fn bounds_ms(&self) -> &'static [u64] {
         self.bounds_ms
     }
 
-    /// How many are in each bucket, and not in one before.
+    /// Returns the number in each bucket; not cumulative.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// All together.
+    /// Returns the sum of all durations.
     pub fn sum(&self) -> Duration {
         self.sum
     }
@@ -126,12 +126,12 @@ impl Histogram {
     }
 }
 
-/// Times of what has succeeded and of what has failed, which are never put together (RFC 6076 sections 4.3 to 4.5).
+/// Durations of successes and failures, which are never combined (RFC 6076 sections 4.3 to 4.5).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// Of what has succeeded.
+    /// Durations of successes.
     pub successful: Histogram,
-    /// Of what has failed.
+    /// Durations of failures.
     pub failed: Histogram,
 }
 
@@ -150,13 +150,13 @@ pub struct Performance {
     pub sessions: Attempts,
     /// RRD (section 4.1): from REGISTER to its 2xx.
     pub registration_request_delay: Histogram,
-    /// SRD (section 4.3): from INVITE to the first response that says what goes on: provisional but for 100, or final.
+    /// SRD (section 4.3): from INVITE to the first provisional response other than 100, or the final one.
     pub session_request_delay: Times,
-    /// SDD (section 4.4): from BYE to its 2xx; failed: until nobody has answered it.
+    /// SDD (section 4.4): from BYE to its 2xx; failed: to the time-out.
     pub session_disconnect_delay: Times,
-    /// SDT (section 4.5): from the 2xx of INVITE to BYE; failed: until nobody has answered that.
+    /// SDT (section 4.5): from the 2xx of INVITE to BYE; failed: to the BYE's time-out.
     pub session_duration: Times,
-    /// When what was challenged had come, by the dialog's number.
+    /// Arrival times of challenged requests, by the dialog's number.
     challenged: HashMap<u32, Time>,
 }
 
@@ -174,7 +174,7 @@ impl Default for Performance {
     }
 }
 
-/// What a request is for, as far as that is measured.
+/// The purpose of a request, for the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     Registration,
@@ -196,34 +196,34 @@ impl Purpose {
     }
 }
 
-/// How a session has come to its end, as far as that is measured.
+/// The end of a session, for the metrics.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SessionEnd {
-    /// By a BYE that came then, and was answered.
+    /// A BYE that arrived at this time and was answered.
     By(Time),
-    /// By one that nobody has answered.
+    /// A BYE that was not answered.
     Unheard,
 }
 
-/// What is known of a request that is measured.
+/// The state of a measured request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub(super) purpose: Purpose,
-    /// When it came, or what was challenged before it.
+    /// Arrival time of the request, or of the challenged one before it.
     pub(super) began: Time,
-    /// When it was first said what goes on.
+    /// Time of the first indication to the caller.
     indicated: Option<Time>,
 }
 
 impl Measured {
-    /// A response other than 100 goes back.
+    /// Records that a response other than 100 goes back.
     pub(super) fn note_indication(&mut self, now: Time) {
         self.indicated.get_or_insert(now);
     }
 }
 
 impl Performance {
-    /// A request has come.
+    /// Records a new request.
     pub(super) fn begin(&mut self, now: Time, known: &Essentials, dialog: u32) -> Measured {
         let purpose = Purpose::of(known);
         let may_be_challenged = matches!(purpose, Purpose::Registration | Purpose::Session);
@@ -231,7 +231,7 @@ impl Performance {
         Measured { purpose, began: first.unwrap_or(now), indicated: None }
     }
 
-    /// A request has its final response.
+    /// Records the final response to a request.
     pub(super) fn note_final(&mut self, now: Time, measured: Measured, dialog: u32, status: u16) {
         let Measured { purpose, began, indicated } = measured;
         let attempt = Attempt::of(status);
@@ -263,14 +263,14 @@ impl Performance {
         }
     }
 
-    /// Nobody has answered a request in time, and it gets no answer for that (RFC 4320).
+    /// Records that a request timed out, which gets no response (RFC 4320).
     pub(super) fn note_silence(&mut self, now: Time, measured: Measured) {
         if measured.purpose == Purpose::Disconnect {
             self.session_disconnect_delay.failed.note(now.since(measured.began));
         }
     }
 
-    /// A session that was answered then is over.
+    /// Records the end of a session that was answered at `answered`.
     pub(super) fn note_session(&mut self, now: Time, answered: Time, end: SessionEnd) {
         match end {
             SessionEnd::By(bye) => self.session_duration.successful.note(bye.since(answered)),
@@ -278,7 +278,7 @@ impl Performance {
         }
     }
 
-    /// Forgets challenges that nobody has answered for so long.
+    /// Forgets challenges that were not answered within `patience`.
     pub(super) fn forget(&mut self, now: Time, patience: Duration) {
         self.challenged.retain(|_, began| now.since(*began) < patience);
         if self.challenged.len() < self.challenged.capacity() / 4 {

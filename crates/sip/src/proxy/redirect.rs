@@ -1,6 +1,6 @@
-//! A redirect server (RFC 3261 section 8.3): who asks for a user is told where the user is, and asks there himself.
+//! A redirect server (RFC 3261 section 8.3): it returns a user's contacts, and the client sends its request there itself.
 //!
-//! Nothing is forwarded, so whatever is not for a user of ours is refused. Begin at [`Proxy::redirect`].
+//! Nothing is forwarded, so requests for anybody but our users are rejected. Begin at [`Proxy::redirect`].
 
 use base::Time;
 
@@ -12,11 +12,11 @@ use crate::location::Binding;
 use crate::uri::{Scheme, Uri};
 
 impl Proxy {
-    /// Answers a request for a user with 302 and the places where others can reach him.
+    /// Answers a request for a user with 302 and the contacts that others can reach.
     ///
     /// # Errors
-    /// 404 or 480 if he is not registered, 480 if all his places are reached by his own connection or a Path alone: those lead through
-    /// the registrar, and would lead whoever is told of them nowhere.
+    /// 404 or 480 if the user is not registered, 480 if all contacts are reached only by their own connection or a Path: those lead
+    /// through the registrar, and are useless to anybody else.
     pub(super) fn redirect(&mut self, now: Time, id: Id, user: &str, uri: &Uri<'_>) -> Result<(), Fault> {
         if self.location.of(user, now).next().is_none() {
             return Err(self.nobody_there(user));
@@ -34,8 +34,9 @@ impl Proxy {
         Ok(())
     }
 
-    /// Whether whoever asks for `asked` can reach a place himself. It is not ourselves ("a redirect server MUST NOT redirect a request to
-    /// a URI equal to the one in the Request-URI"), and for a SIPS URI it is one, too (RFC 5630 section 5.4).
+    /// Reports whether a client that asks for `asked` can reach a contact itself. It must not be ourselves ("a redirect server MUST
+    /// NOT redirect a request to a URI equal to the one in the Request-URI"), and for a SIPS URI it must be SIPS, too (RFC 5630
+    /// section 5.4).
     fn is_open(&self, binding: &Binding, asked: &Uri<'_>) -> bool {
         let Ok(contact) = Uri::parse(&binding.uri) else { return false };
         let is_secure_enough = asked.scheme != Scheme::Sips || contact.scheme == Scheme::Sips;
@@ -43,7 +44,7 @@ impl Proxy {
     }
 }
 
-/// With how much it is preferred, and for how long it is known.
+/// Formats a Contact with its preference and remaining lifetime.
 fn contact(now: Time, binding: &Binding) -> Vec<u8> {
     let (q, left) = (binding.q, binding.expires.since(now).as_secs());
     let rest = format!(">;q={}.{:03};expires={left}", q / 1000, q % 1000);

@@ -1,6 +1,6 @@
 //! REGISTER (RFC 3261 section 10.3, RFC 3327, RFC 5626).
 //!
-//! Either all of a request's contacts are taken over or none. Begin with [`Proxy::register`].
+//! A request's contacts are accepted all together or not at all. Begin with [`Proxy::register`].
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::message::Message;
 use crate::transport::Hop;
 use crate::uri::{Scheme, Uri};
 
-/// A contact that a REGISTER names, and for how long.
+/// A contact in a REGISTER, with its requested lifetime.
 struct Wish {
     binding: Binding,
     lifetime: Duration,
@@ -34,11 +34,11 @@ pub(super) struct Registration {
     pub(super) user: String,
 }
 
-/// What becomes of a REGISTER that is well-formed and in order.
+/// The decision on a valid REGISTER.
 pub(super) enum Decision {
-    /// 423: this is the least.
+    /// 423: with this minimum.
     TooBrief(Duration),
-    /// These, or none if it only asks.
+    /// The changes; none if it is only a query.
     Changes(Vec<Change>),
 }
 
@@ -80,14 +80,14 @@ impl Proxy {
         Ok(())
     }
 
-    /// Bindings that have expired were forgotten: a store of our own hears of it, one that is shared has a clock.
+    /// Tells the store of its own about expired bindings; a shared store expires them itself.
     pub(super) fn note_expired(&mut self, changes: Vec<Change>) {
         if !self.is_shared() {
             self.outputs.extend(changes.into_iter().map(Output::Store));
         }
     }
 
-    /// What a REGISTER changes in these bindings of its user, all of which are still good.
+    /// Returns the changes of a REGISTER to its user's unexpired bindings.
     pub(super) fn decide(
         &self,
         now: Time,
@@ -149,7 +149,7 @@ impl Proxy {
         Ok(wishes)
     }
 
-    /// The least that would do, if a wish is shorter and not for removal (step 7).
+    /// Returns the minimum lifetime if a contact's is shorter and not zero (step 7).
     fn too_short(&self, wishes: &[Wish]) -> Option<Duration> {
         let min = self.config.expiry.min;
         wishes.iter().any(|wish| wish.lifetime < min && wish.lifetime > Duration::ZERO).then_some(min)
@@ -175,7 +175,7 @@ impl Proxy {
                 }
                 None if lifetime.is_zero() => {}
                 Some(old) => {
-                    // The same instance at another address: the store knows bindings by their URI.
+                    // The same instance at another address: the store identifies bindings by their URI.
                     if old.uri != binding.uri {
                         changes.push(Change::Remove { user: user.clone(), uri: old.uri.clone() });
                     }
@@ -194,8 +194,8 @@ impl Proxy {
         }
     }
 
-    /// 200 with all contacts (step 8), the Path that was taken (RFC 3327 section 5.3), and whether the connection is kept for calls (RFC
-    /// 5626 section 6).
+    /// Sends 200 with all contacts (step 8), the accepted Path (RFC 3327 section 5.3), and `outbound` if the connection is kept for
+    /// calls (RFC 5626 section 6).
     pub(super) fn answer_registration(&mut self, now: Time, asked: &Registration, contacts: Vec<Vec<u8>>) {
         self.counters.registrations += 1;
         let path: Vec<Header> = asked.request.all(Name::Path).cloned().collect();
@@ -212,7 +212,7 @@ impl Proxy {
     }
 }
 
-/// Bindings as Contact of a 200 has them, with the time that is left.
+/// Formats bindings for the Contact of a 200, with their remaining lifetimes.
 pub(super) fn contacts<'a>(now: Time, bindings: impl Iterator<Item = &'a Binding>) -> Vec<Vec<u8>> {
     let contact = |binding: &Binding| {
         let left = binding.expires.since(now).as_secs();
@@ -221,7 +221,7 @@ pub(super) fn contacts<'a>(now: Time, bindings: impl Iterator<Item = &'a Binding
     bindings.map(contact).collect()
 }
 
-/// `Contact: *` (step 6): only with Expires of zero and alone.
+/// Handles `Contact: *` (step 6): valid only alone and with Expires of zero.
 fn remove_all(
     request: &Message,
     known: &Essentials,
@@ -239,7 +239,7 @@ fn remove_all(
     bindings.iter().map(removal).collect()
 }
 
-/// Step 7: a request of the same Call-ID must be newer than what made the binding.
+/// Step 7: a request with the same Call-ID must be newer than the one that made the binding.
 fn check_order(old: &Binding, call_id: &[u8], cseq: u32) -> Result<(), Fault> {
     if *old.call_id == *call_id && cseq <= old.cseq {
         return Err(Fault { status: 500, reason: "Out Of Order" });
@@ -247,7 +247,7 @@ fn check_order(old: &Binding, call_id: &[u8], cseq: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `q` in thousandths: "0" or "1" with up to three digits behind a point (RFC 3261 section 25.1); the most where nothing is said.
+/// Parses `q` in thousandths: "0" or "1" with up to three decimal places (RFC 3261 section 25.1); 1000 if absent.
 fn preference_of(contact: &Address<'_>) -> Result<u16, Fault> {
     let Some(q) = contact.param("q") else { return Ok(1000) };
     let wrong = Fault::bad("q Is Malformed");
@@ -262,8 +262,8 @@ fn preference_of(contact: &Address<'_>) -> Result<u16, Fault> {
     }
 }
 
-/// Whether a user agent that asks for it is told to keep its flow alive, and to come again when that is gone: by a connection of its own to
-/// here. By UDP it would do that by STUN, which we do not speak.
+/// Reports whether a user agent that asks for outbound is told to keep its flow alive, and to register again once it is gone: only with a
+/// direct connection. Over UDP it would use STUN for that, which we do not support.
 fn is_by_outbound(asked: &Registration) -> bool {
     let Registration { from, request, .. } = asked;
     let is_direct = from.connection.is_some() && request.elements(Name::Via).count() == 1;
@@ -274,7 +274,7 @@ fn is_by_outbound(asked: &Registration) -> bool {
         && contacts.any(|contact| instance_of(&contact).is_some())
 }
 
-/// `+sip.instance` and `reg-id` together (RFC 5626 section 6); one without the other says nothing.
+/// Returns `+sip.instance` and `reg-id` together (RFC 5626 section 6); one without the other is ignored.
 fn instance_of(contact: &Address<'_>) -> Option<Box<[u8]>> {
     let (instance, flow) = (contact.param("+sip.instance").flatten()?, contact.param("reg-id").flatten()?);
     Some([instance, b";", flow].concat().into())

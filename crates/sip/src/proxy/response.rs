@@ -1,4 +1,4 @@
-//! Responses (RFC 3261 section 16.7): what is forwarded at once, what waits for the other branches, and the best of them.
+//! Responses (RFC 3261 section 16.7): forwards them at once or waits for the other branches, and selects the best.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use crate::message::{Message, Method};
 use crate::via::Via;
 
 impl Proxy {
-    /// A response has come. One that belongs to no branch is dropped (RFC 6026 section 7.3 has proxies forward none).
+    /// Handles a response. One that matches no branch is dropped (RFC 6026 section 7.3 forbids proxies to forward it).
     pub(super) fn handle_response(&mut self, now: Time, response: Message, known: &Essentials) {
         let Some(id) = self.branch_of(known) else {
             let is_passed_back = self.config.mode == Mode::Stateless && self.pass_response(response, known);
@@ -46,11 +46,11 @@ impl Proxy {
         self.schedule_client(id);
     }
 
-    /// The client transaction that a response's first Via names (section 17.1.3).
+    /// Returns the client transaction named by a response's first Via (section 17.1.3).
     fn branch_of(&self, known: &Essentials) -> Option<Id> {
         let via = Via::parse(&known.via).ok().filter(|via| self.is_our_via(via))?;
         let (id, client) = self.client_with(via.branch()?)?;
-        // CANCEL has the branch of what it cancels.
+        // CANCEL has the branch of the request that it cancels.
         if known.cseq.method == Method::Cancel { client.cancel } else { Some(id) }
     }
 
@@ -61,7 +61,7 @@ impl Proxy {
         Some((id, client))
     }
 
-    /// ACK for a refusal is this hop's business (section 17.1.1.3); it goes again with each repetition.
+    /// Sends the hop-by-hop ACK for a rejection (section 17.1.1.3), again for each retransmission.
     fn acknowledge(&mut self, id: Id, response: &Message) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         if let Some(request) = client.request.take() {
@@ -97,7 +97,7 @@ impl Proxy {
         let Some(server) = client.server else { return };
         let is_success = response.status() < 300;
         // "If the SIP request fails … 503 …, the client SHOULD try" the next place (RFC 3263 section 4.3).
-        // A flow that is gone (RFC 5626 section 5.3.1) is no reason not to go where the contact says.
+        // The same for 430: a lost flow (RFC 5626 section 5.3.1) does not rule out the address in the Contact.
         let is_begun_anew = matches!(response.status(), 430 | 503) && self.try_next_place(now, id);
         if is_first {
             self.close_branch(server);
@@ -127,20 +127,20 @@ impl Proxy {
         }
     }
 
-    /// A response as the next hop upstream gets it: without our Via.
+    /// Forwards a response upstream, without our Via.
     fn pass_back(&mut self, now: Time, server: Id, mut response: Message) {
         response.pop_first(Name::Via);
         self.respond(now, server, &response);
     }
 
-    /// The same with another status.
+    /// Forwards a response upstream with another status.
     fn pass_back_as(&mut self, now: Time, server: Id, mut response: Message, fault: Fault) {
         let (status, reason) = (fault.status, bytes::Bytes::from_static(fault.reason.as_bytes()));
         response.start = crate::message::Start::Response { status, reason };
         self.pass_back(now, server, response);
     }
 
-    /// A branch had no final response, and will not have any.
+    /// Ends a branch that had no final response, and will not have one.
     pub(super) fn end_branch_without_response(&mut self, now: Time, id: Id, status: u16, reason: &str) {
         let is_begun_anew = self.try_next_place(now, id);
         let Some(client) = self.clients.remove(&id) else { return };
@@ -152,14 +152,14 @@ impl Proxy {
         let Some(server) = self.servers.get(&server_id) else { return };
         if let Some(request) = &server.request {
             let mut response = self.own_response(request, status, reason);
-            // Kept responses have our own Via, which goes when they are passed back.
+            // Kept responses have our own Via, which is removed when they are forwarded.
             self.push_via(&mut response, client.hop, &String::from_utf8_lossy(&client.branch));
             self.keep_best(server_id, response);
         }
         self.answer_if_all_ended(now, server_id);
     }
 
-    /// The driver could not send the request of this branch: as if 503 had come (section 16.9).
+    /// Handles a driver's failure to send the request of this branch: as if 503 had come (section 16.9).
     pub fn handle_send_failure(&mut self, now: Time, on_failure: u64) {
         if self.clients.get(&on_failure).is_some_and(|client| client.machine.is_pending()) {
             self.end_branch_without_response(now, on_failure, 503, "Next Hop Cannot Be Reached");
@@ -167,8 +167,8 @@ impl Proxy {
         self.send_ack_elsewhere(now, on_failure);
     }
 
-    /// The driver has not sent the request of this branch because too much waits for its next hop already. If nobody else can be asked
-    /// its sender gets 503 with Retry-After, and not 500 as for a next hop that is out of order: "it knows that any subsequent
+    /// Handles a request that the driver did not send because too much already waits for its next hop. If there is no alternative,
+    /// the sender gets 503 with Retry-After, and not 500 as for a broken next hop: "it knows that any subsequent
     /// requests it might proxy will also generate a 503" (section 16.7, step 6).
     pub fn handle_congestion(&mut self, now: Time, on_failure: u64) {
         let client = self.clients.get(&on_failure).filter(|client| client.machine.is_pending());
@@ -180,9 +180,9 @@ impl Proxy {
         self.end_branch_without_response(now, on_failure, 503, "Too Much Waits For The Next Hop");
     }
 
-    /// ICMP says that a datagram to `address` did not arrive and never will: "inform the transport user of a failure in
-    /// sending" (section 18.4). `quoted` is its beginning. Anybody can forge ICMP, so it must have our branch, which nobody else
-    /// knows; what has less of the message than that is passed over.
+    /// Handles an ICMP report that a datagram to `address` can never arrive: "inform the transport user of a failure in
+    /// sending" (section 18.4). `quoted` is its beginning. Since ICMP can be forged, it must contain our unpredictable branch;
+    /// shorter quotations are ignored.
     pub fn handle_unreachable(&mut self, now: Time, address: SocketAddr, quoted: &[u8]) {
         let found = branch_in(quoted).and_then(|branch| self.client_with(branch));
         if let Some((id, client)) = found
@@ -192,7 +192,7 @@ impl Proxy {
         }
     }
 
-    /// Step 6: the best response so far; challenges of all branches are put together (step 7).
+    /// Step 6: keeps the best response so far; challenges of all branches are combined (step 7).
     fn keep_best(&mut self, server: Id, response: Message) {
         let response = self.within_budget(server, response);
         let Some(server) = self.servers.get_mut(&server) else { return };
@@ -200,7 +200,7 @@ impl Proxy {
         server.charge.set(server.weight());
     }
 
-    /// A response, or one of our own with the same status where there is no room to keep it.
+    /// Returns the response, or a short one of our own with the same status if there is no room to keep it.
     fn within_budget(&self, server: Id, response: Message) -> Message {
         if self.has_room(weight(&response)) {
             return response;
@@ -215,7 +215,7 @@ impl Proxy {
         short
     }
 
-    /// The best response says that nobody was reached; but who is told of congestion may send the request again.
+    /// Notes an undelivered BYE if the best response means that nobody was reached, except in congestion, when the sender may retry.
     fn note_if_undelivered(&mut self, now: Time, id: Id) {
         let Some(server) = self.servers.get(&id).filter(|server| !server.is_congested) else { return };
         if server.best.as_ref().is_some_and(|best| matches!(best.status(), 408 | 430 | 503)) {
@@ -223,7 +223,7 @@ impl Proxy {
         }
     }
 
-    /// When no branch is open any more the best response goes.
+    /// Sends the best response once no branch is open.
     fn answer_if_all_ended(&mut self, now: Time, id: Id) {
         let Some(server) = self.servers.get_mut(&id) else { return };
         if server.open > 0 || !server.machine.is_pending() {
@@ -238,7 +238,7 @@ impl Proxy {
         let is_by_flow = server.is_by_flow;
         let Some(mut best) = server.best.take() else { return };
         match best.status() {
-            // "MUST NOT send a 408 … to a non-INVITE" (RFC 4320 section 4.1): the client has given up by then itself.
+            // "MUST NOT send a 408 … to a non-INVITE" (RFC 4320 section 4.1): the client itself has given up by then.
             408 if !is_invite => {
                 if let Some(server) = self.servers.remove(&id) {
                     self.performance.note_silence(now, server.measured);
@@ -250,12 +250,13 @@ impl Proxy {
                 self.pass_back(now, id, best);
             }
             503 if is_by_flow => self.pass_back_as(now, id, best, FLOW_FAILED),
-            // Step 6: 503 would say that this proxy is overloaded.
+            // Step 6: 503 would mean that this proxy is overloaded.
             503 => {
                 best.remove(Name::RetryAfter);
                 self.pass_back_as(now, id, best, Fault { status: 500, reason: "Next Hop Unavailable" });
             }
-            // It is between proxies alone, "MUST NOT be sent to" the caller (RFC 5626 section 11.5 has it for edge proxies and registrars).
+            // 430 is for use between proxies; it "MUST NOT be sent to" the caller (RFC 5626 section 11.5 defines it for edge proxies
+            // and registrars).
             430 => self.pass_back_as(now, id, best, Fault { status: 480, reason: "Flow Is Gone" }),
             _ => self.pass_back(now, id, best),
         }
@@ -286,7 +287,7 @@ impl Server {
     }
 }
 
-/// The first Via's branch in the beginning of a request that we sent, if all of it is there.
+/// Returns the first Via's branch at the beginning of a request that we sent, if it is complete.
 fn branch_in(quoted: &[u8]) -> Option<&[u8]> {
     const NAME: &[u8] = b";branch=";
     let start = quoted.windows(NAME.len()).position(|window| window == NAME)? + NAME.len();
@@ -295,8 +296,8 @@ fn branch_in(quoted: &[u8]) -> Option<&[u8]> {
     rest.get(..end)
 }
 
-/// The lower the better (step 6): 6xx before all, then the lowest class, in 4xx first what tells the client how to try
-/// again, 503 last of its class.
+/// Ranks a status, the lower the better (step 6): first 6xx, then the lowest class; within 4xx first those that help the client try
+/// again; 503 last in its class.
 fn rank(status: u16) -> u16 {
     match status {
         600.. => 0,

@@ -1,4 +1,4 @@
-//! Where a request goes (RFC 3261 sections 16.4 to 16.6): routes, registered contacts, other domains.
+//! Request routing (RFC 3261 sections 16.4 to 16.6): Routes, registered contacts, other domains.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,10 +20,10 @@ use crate::transport::{Hop, Transport};
 use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
 
-/// Whose request is none of our business.
+/// The rejection of a request that concerns neither our users nor our dialogs.
 pub(super) const RELAYING_DENIED: Fault = Fault { status: 403, reason: "Relaying Denied" };
 
-/// A request that is to go on, with what was found of it on the way here.
+/// A request to forward, with the facts found about it so far.
 #[derive(Debug)]
 pub(super) struct Asked {
     /// Its server transaction.
@@ -31,33 +31,33 @@ pub(super) struct Asked {
     pub(super) from: Hop,
     pub(super) request: Message,
     pub(super) known: Essentials,
-    /// The dialog that one of our own Routes was marked for.
+    /// The dialog for which one of our own Routes was marked.
     pub(super) leg: Option<Leg>,
-    /// For the branches of its copies: where it has been through here before with the same, it loops.
+    /// The loop mark for the branches of its copies: seen again here, it reveals a loop.
     pub(super) mark: String,
 }
 
-/// What our own Routes said.
+/// The contents of our own Routes.
 #[derive(Debug)]
 pub(super) struct Taken {
-    /// The dialog that one was marked for, if it is this request's.
+    /// The dialog for which one was marked, if it is this request's.
     pub(super) leg: Option<Leg>,
-    /// By which flow another proxy has us send this.
+    /// The flow for which another proxy sent this here.
     pub(super) flow: Option<Hop>,
 }
 
 impl Proxy {
-    /// Takes the Routes off that lead here (section 16.4), and says what they said.
+    /// Removes the Routes that lead here (section 16.4), and returns their contents.
     ///
-    /// Where proxies share users, so are Routes of another one that bring a request here in its stead: it is gone, or the user agent has
-    /// its reasons. By its mark such a Route is known to be of one of ours.
+    /// If proxies share users, this includes another proxy's Routes in a request that came here instead: that proxy is gone, or the
+    /// user agent has other reasons. The mark proves that such a Route belongs to one of our proxies.
     pub(super) fn take_own_routes(&self, request: &mut Message, known: &Essentials) -> Result<Taken, Fault> {
         let marked = |uri: &Uri<'_>| known.to_tag.as_ref().and_then(|_| self.marked(uri, known));
         let mut leg = Uri::parse(request.request_uri()).ok().and_then(|uri| marked(&uri));
         self.undo_strict_routing(request)?;
-        // Whose Route was taken off.
+        // The host of the removed Route.
         let mut host: Option<Vec<u8>> = None;
-        // Two of ours follow each other where transports differ (RFC 5658); more than that is a loop of somebody's.
+        // Two of ours are adjacent if transports differ (RFC 5658); more than that is a loop.
         for _ in 0..2 {
             let Some(first) = request.elements(Name::Route).next() else { break };
             let address = Address::parse(first)?;
@@ -81,7 +81,7 @@ impl Proxy {
         Ok(Taken { leg, flow: None })
     }
 
-    /// A strict router before us put our Record-Route into the Request-URI, and the true one behind the Routes.
+    /// Undoes strict routing: a previous hop put our Record-Route into the Request-URI, and the real one after the Routes.
     fn undo_strict_routing(&self, request: &mut Message) -> Result<(), Fault> {
         let Ok(uri) = Uri::parse(request.request_uri()) else { return Ok(()) };
         let is_our_record = uri.user.is_none() && uri.param("lr").is_some() && self.is_ours(&uri);
@@ -99,7 +99,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Whether a URI names this proxy: one of its domains, an address it listens at, or what its Record-Route says instead.
+    /// Reports whether a URI names this proxy: one of its domains, a listening address, or its name in Record-Route.
     pub(super) fn is_ours(&self, uri: &Uri<'_>) -> bool {
         if uri.scheme == Scheme::Other {
             return false;
@@ -141,7 +141,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// A request for this domain.
+    /// Serves a request for this domain.
     fn serve(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
         let Asked { server, from, request, known, .. } = &asked;
         let uri = Uri::parse(request.request_uri())?;
@@ -159,7 +159,7 @@ impl Proxy {
         self.serve_at(now, asked, &user, targets)
     }
 
-    /// A request for a user who is at these places.
+    /// Serves a request for a user with these targets.
     pub(super) fn serve_at(
         &mut self,
         now: Time,
@@ -179,7 +179,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Another proxy has found the user's flow to be one of ours; it has asked who the caller is, as far as that is asked.
+    /// Forwards to a flow of ours that another proxy found; that proxy has authenticated the caller where required.
     pub(super) fn follow_flow(&mut self, now: Time, asked: Asked, flow: Hop) {
         if let Some(server) = self.servers.get_mut(&asked.server) {
             server.is_by_flow = true;
@@ -188,7 +188,8 @@ impl Proxy {
         self.begin(now, asked, vec![Target { is_settled: true, ..Target::new(uri, flow, None) }]);
     }
 
-    /// "each hop … MUST be secured with TLS" up to a SIPS URI's domain (section 26.2.2), and RFC 5630 section 5.3 from there on.
+    /// Restricts a SIPS URI's targets: "each hop … MUST be secured with TLS" up to its domain (section 26.2.2), then RFC 5630 section
+    /// 5.3.
     pub(super) fn targets_for(&self, uri: &Uri<'_>, targets: Vec<Target>) -> Vec<Target> {
         if uri.scheme != Scheme::Sips {
             return targets;
@@ -196,7 +197,7 @@ impl Proxy {
         targets.into_iter().filter_map(|target| self.secured(target)).collect()
     }
 
-    /// A target by nothing but TLS; `None` if there is no such way.
+    /// Restricts a target to TLS; `None` if that leaves no way.
     fn secured(&self, mut target: Target) -> Option<Target> {
         target.alternates.retain(is_secure);
         target.otherwise = target.otherwise.and_then(|otherwise| self.secured_way(otherwise));
@@ -213,12 +214,12 @@ impl Proxy {
             return Some((way, detour));
         }
         let (detour, hop) = self.secure_route(&detour?)?;
-        // Proxies that share users are there for the same domains, and have to prove it.
+        // Proxies that share users serve the same domains, and must prove it.
         let domain = self.config.domains.first().map(|domain| domain.as_str().into());
         Some(((hop, domain), Some(detour)))
     }
 
-    /// Requests to the proxy itself: OPTIONS is answered (section 11.2), nothing else.
+    /// Answers requests to the proxy itself: only OPTIONS (section 11.2).
     fn answer_for_ourselves(&mut self, now: Time, id: Id, known: &Essentials) -> Result<(), Fault> {
         if known.cseq.method != Method::Options {
             return Err(Fault { status: 404, reason: "Nobody Of That Name" });
@@ -230,7 +231,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// An address-of-record; our addresses stand for the first domain, so that `sip:user@ADDRESS` finds the user.
+    /// Returns the address-of-record; our addresses stand for the first domain, so `sip:user@ADDRESS` finds the user.
     pub(super) fn user_of(&self, uri: &Uri<'_>) -> String {
         let known = self.config.domains.iter().any(|d| uri.host.eq_ignore_ascii_case(d.as_bytes()));
         let address = uri.address_of_record();
@@ -240,7 +241,7 @@ impl Proxy {
         }
     }
 
-    /// 480 for users that there are, 404 for others, as far as that is known.
+    /// Returns 480 for known users without bindings, 404 for others, as far as users are known.
     pub(super) fn nobody_there(&self, user: &str) -> Fault {
         let name = user.split('@').next().unwrap_or_default();
         let is_known = self.config.authentication.as_ref().is_some_and(|a| a.passwords.contains_key(name));
@@ -278,7 +279,7 @@ impl Proxy {
         let routes = binding.path.clone();
         let (hop, domain) = match routes.first() {
             Some(first) => self.hop_of(now, &Uri::parse(Address::parse(first)?.uri)?)?,
-            // By the flow that the REGISTER came by (RFC 5626 section 5.3): a NAT lets that through.
+            // Use the flow of the REGISTER (RFC 5626 section 5.3): a NAT lets that through.
             None if is_by_flow(binding) => (flow, None),
             None => self.hop_of_contact(now, binding, flow)?,
         };
@@ -286,9 +287,9 @@ impl Proxy {
         Ok(Target { routes, preference, is_settled, ..Target::new(uri, hop, domain) })
     }
 
-    /// A user who registered with a proxy that shares users: by its flow if that was this one, by UDP where the contact says, else
-    /// through that proxy. One that drains is spared that, and calls are spared its Record-Route, where nothing seems to stand between the
-    /// user and us: then its flow is the other way.
+    /// Returns the target for a user who registered with a proxy that shares users: the flow if it is ours, the contact's address for
+    /// UDP, otherwise that proxy. A draining proxy is avoided, and a call avoids its Record-Route, if nothing seems to stand between
+    /// the user and us: its flow is then the alternative.
     fn target_through(&self, now: Time, binding: &Binding, through: &[u8]) -> Result<Target, Fault> {
         let uri = || Bytes::copy_from_slice(&binding.uri);
         let contact = || self.hop_of(now, &Uri::parse(&binding.uri)?);
@@ -319,7 +320,7 @@ impl Proxy {
         })
     }
 
-    /// Where a contact says it is, by the connection of its REGISTER while there is one.
+    /// Returns the contact's address, with the connection of its REGISTER while that exists.
     fn hop_of_contact(&self, now: Time, binding: &Binding, flow: Hop) -> Result<Way, Fault> {
         let (hop, domain) = self.hop_of(now, &Uri::parse(&binding.uri)?).unwrap_or((flow, None));
         let is_same = hop.transport == flow.transport;
@@ -330,14 +331,14 @@ impl Proxy {
         })
     }
 
-    /// Whether a request from outside of a dialog may go to others: if it is from one of our users.
+    /// Reports whether an out-of-dialog request may go to other domains: only if it is from one of our users.
     pub(super) fn may_relay(&self, request: &Message, to: &Uri<'_>) -> bool {
         let from = request.first(Name::From).and_then(|value| Address::parse(value).ok());
         let is_from_us = from.and_then(|a| Uri::parse(a.uri).ok()).is_some_and(|uri| self.is_ours(&uri));
         is_from_us && to.scheme != Scheme::Other
     }
 
-    /// The first Route, or the Request-URI of another domain.
+    /// Returns the target for the first Route, or for a Request-URI of another domain.
     pub(super) fn target_outside(
         &self,
         now: Time,
@@ -354,7 +355,7 @@ impl Proxy {
         Ok(Target { alternates, ..Target::new(uri, hop, domain) })
     }
 
-    /// Whom a URI says to send to. Names are looked up among the configured next hops, then among what DNS has said.
+    /// Returns the next hop for a URI. Names are looked up among the configured next hops, then among DNS answers.
     pub(super) fn hop_of(&self, now: Time, uri: &Uri<'_>) -> Result<Way, Fault> {
         // RFC 4475 section 3.3.2.
         if uri.scheme == Scheme::Other {
@@ -375,7 +376,7 @@ impl Proxy {
         let Some(ip) = parse_ip(host) else { return self.hop_of_name(now, uri) };
         let address = SocketAddr::new(ip, uri.port.unwrap_or(transport.default_port()));
         let listener = self.listener_for(transport, address.is_ipv4())?;
-        // A next hop that records its address is asked for the domain that we know to be there.
+        // A next hop in Record-Route by address must prove to be the domain that we know at that address.
         let mut secure = self.config.next_hops.iter().filter(|hop| hop.transport == Transport::Tls);
         let known = secure.find(|hop| transport == Transport::Tls && hop.address == address);
         let domain = known.map(|hop| hop.domain.as_str());
@@ -398,7 +399,7 @@ impl Proxy {
         Ok((hop, (hop.transport == Transport::Tls).then(|| lookup.name.into())))
     }
 
-    /// All that DNS has said of a URI's name, as far as we have listeners for it; nothing of an address or a configured next hop.
+    /// Returns all DNS answers for a URI's name for which we have listeners; none for an address or a configured next hop.
     fn hops_of_name(&self, now: Time, uri: &Uri<'_>) -> Vec<Hop> {
         let is_configured = |name: &str| self.config.next_hops.iter().any(|hop| hop.domain == name);
         let lookup = names::lookup_of(uri).filter(|lookup| !is_configured(&lookup.name));
@@ -411,9 +412,9 @@ impl Proxy {
         places.iter().filter_map(hop).collect()
     }
 
-    /// The targets are known: INVITE is told so, and sent on.
+    /// Forwards the request, after a 100 to INVITE.
     fn begin(&mut self, now: Time, asked: Asked, targets: Vec<Target>) {
-        // One that waited for a name was told so before.
+        // One that waited for a name has sent its 100 already.
         let is_told = self.servers.get(&asked.server).is_some_and(|server| server.last.is_some());
         if asked.known.cseq.method == Method::Invite && !is_told {
             self.reply(now, asked.server, 100, "Trying", |_| {});
@@ -426,15 +427,15 @@ fn is_secure(hop: &Hop) -> bool {
     hop.transport == Transport::Tls
 }
 
-/// Whether a user is there by nothing but the way that the REGISTER came: it says so (RFC 5626), or by UDP it named an address of a private
-/// network, though it came out of one.
+/// Reports whether a user is reachable only by the flow of the REGISTER: the contact asks for that (RFC 5626), or over UDP it names a
+/// private address but came from a public one.
 pub(super) fn is_by_flow(binding: &Binding) -> bool {
     let contact = Uri::parse(&binding.uri).ok().and_then(|uri| parse_ip(uri.host));
     let is_behind_nat = contact.is_some_and(is_private) && !is_private(binding.flow.address.ip());
     binding.instance.is_some() || (binding.flow.transport == Transport::Udp && is_behind_nat)
 }
 
-/// RFC 1918, RFC 6598 and RFC 4193.
+/// Reports whether an address is private by RFC 1918, RFC 6598 or RFC 4193.
 fn is_private(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
@@ -445,13 +446,13 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// The user is there, but only by ways that are gone or will not do.
+/// The user is registered, but all ways there are gone or unsuitable.
 pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "No Way To The User" };
 
-/// A SIPS request that would have to go in the clear.
+/// A SIPS request that would have to be sent without TLS.
 const NOT_SECURE: Fault = Fault { status: 416, reason: "No Secure Way To The Next Hop" };
 
-/// What a URI says to be carried by; SIPS is always TLS, over TCP where it says so (RFC 3261 section 19.1.2).
+/// Returns the transport named by a URI; SIPS always means TLS, over TCP if that is named (RFC 3261 section 19.1.2).
 fn transport_of(uri: &Uri<'_>) -> Result<Transport, Fault> {
     let unknown = Fault { status: 500, reason: "Unknown Transport Of The Next Hop" };
     let named = uri.transport().map(|name| Transport::from_bytes(name).ok_or(unknown)).transpose()?;

@@ -1,10 +1,10 @@
-//! Users that several proxies share by a store ([`ProxyConfig::shared`](super::ProxyConfig)).
+//! Users that several proxies share in a store ([`ProxyConfig::shared`](super::ProxyConfig)).
 //!
-//! What the store has of a user is one [`Record`] with a version. A REGISTER is decided by what is known here, and its outcome replaces
-//! the record if that is still of the version it was decided by; else it is decided again by what the store has meanwhile. So the rules
-//! of RFC 3261 section 10.3 (order, limits, instances) hold among all proxies as they do within one. Requests for users are answered by
-//! what is known here, which the store's news keep current ([`Proxy::handle_record`]); a user of whom nothing is known is looked up there
-//! before it is said that nobody is there. Invariants: no more than [`WAITING_MAX`] requests wait; each that waits is answered when the
+//! The store has one [`Record`] with a version per user. A REGISTER is decided from the local copy, and the result replaces
+//! the record if its version is unchanged (optimistic locking); otherwise the decision is repeated from the newer record. So the rules
+//! of RFC 3261 section 10.3 (order, limits, instances) hold among all proxies as they do within one. Requests for users are answered from
+//! the local copy, which notifications keep current ([`Proxy::handle_record`]); an unknown user is looked up in the store
+//! before being reported as absent. Invariants: no more than [`WAITING_MAX`] requests wait; each is answered once the
 //! store has answered or failed. Begin with [`Proxy::register_shared`] and [`Proxy::handle_found`].
 
 use std::collections::BTreeMap;
@@ -26,82 +26,82 @@ use crate::uri::Uri;
 
 /// Requests that may wait for the store at once.
 const WAITING_MAX: usize = 10_000;
-/// How often a REGISTER is decided: each time another proxy was faster.
+/// Limit on decisions of one REGISTER: it is repeated each time another proxy was faster.
 const TRIES_MAX: u32 = 8;
-/// The store does not answer, and this cannot be answered without.
+/// The store does not answer, and this request needs it.
 const NO_STORE: Fault = Fault { status: 503, reason: "Location Store Unavailable" };
 
 /// A user's bindings in the store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Record {
-    /// Grows with each change; 0: there are none.
+    /// Grows with each change; 0: there is no record.
     pub version: u64,
-    /// All of them, those that have expired perhaps among them.
+    /// All bindings, possibly including expired ones.
     pub bindings: Vec<Binding>,
 }
 
-/// What is asked of the store.
+/// A query to the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Query {
-    /// For [`Proxy::handle_found`]; not used again.
+    /// The number for [`Proxy::handle_found`]; never reused.
     pub ticket: u64,
-    /// What is wanted.
+    /// The operation.
     pub wanted: Wanted,
 }
 
-/// What is wanted of the store.
+/// An operation on the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// To know a user's record.
+    /// Reads a user's record.
     Read {
         /// The user's address-of-record.
         user: String,
     },
-    /// To have these bindings in it if it is still of this version.
+    /// Replaces a user's bindings if the record still has this version.
     Replace {
         /// The user's address-of-record.
         user: String,
-        /// Which; 0: if there is none.
+        /// The expected version; 0: there is no record.
         version: u64,
-        /// All there will be; none: there is no record then.
+        /// All new bindings; if empty, the record is removed.
         bindings: Vec<Binding>,
     },
-    /// To note that a nonce was used, if it was not used so often before, by whatever proxy.
+    /// Records the use of a nonce, unless any proxy has recorded this count, or a higher one, before.
     Use {
-        /// Which: hexadecimal digits.
+        /// The nonce, in hexadecimal.
         nonce: String,
-        /// How often its user has used it, this time included.
+        /// Number of uses by its user, this one included.
         count: u32,
-        /// How long that is to be remembered.
+        /// Time for which this must be remembered.
         lifetime: Duration,
     },
 }
 
-/// What the store has answered.
+/// The store's answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Finding {
-    /// What it has: to [`Wanted::Read`], and to [`Wanted::Replace`] if that is of another version.
+    /// The current record: to [`Wanted::Read`], and to [`Wanted::Replace`] if the version differs.
     Is(Record),
-    /// To [`Wanted::Use`]: whether it is noted, so the first such use.
+    /// To [`Wanted::Use`]: true if it was recorded, and so is the first such use.
     IsFirst(bool),
-    /// It was replaced, and has this version now; what was written outlives the store's process.
+    /// Replaced, with this new version; the write survives a crash of the store's process.
     Replaced(u64),
-    /// The store did not answer in time, or refused. What was to be replaced may be so or not.
+    /// The store did not answer in time, or refused. A replacement may have happened or not.
     Failed,
 }
 
 /// A request that waits for the store.
 #[derive(Debug)]
 enum Waiter {
-    /// Decided so often; what it wants to be there; `None` if it changes nothing.
+    /// `tries` decisions so far; `bindings` are the new ones, `None` if nothing changes.
     Registration { asked: Box<Registration>, tries: u32, bindings: Option<Vec<Binding>> },
-    /// For this user.
+    /// A request for this user.
     Request { asked: Box<Asked>, user: String },
-    /// Its sender has the right password, and answered with this nonce.
+    /// The sender has the right password, and used this nonce.
     Proof { asked: Box<Asked>, is_own: bool },
 }
 
-/// All that wait, by their tickets.
+/// All waiting requests, by ticket.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     waiters: BTreeMap<u64, Waiter>,
@@ -109,12 +109,12 @@ pub(super) struct Waiting {
 }
 
 impl Proxy {
-    /// Whether other proxies have the same users.
+    /// Reports whether other proxies have the same users.
     pub(super) fn is_shared(&self) -> bool {
         self.config.shared.is_some()
     }
 
-    /// Requests that wait for the store.
+    /// Returns the number of requests that wait for the store.
     pub fn waiting_for_store(&self) -> usize {
         self.shared.waiters.len()
     }
@@ -131,14 +131,14 @@ impl Proxy {
         Ok(())
     }
 
-    /// Decides a REGISTER by what is known of its user.
+    /// Decides a REGISTER from the local copy of its user's record.
     pub(super) fn register_shared(&mut self, now: Time, asked: Registration) -> Result<(), Fault> {
         let version = self.location.version_of(&asked.user);
         let bindings = self.location.of(&asked.user, now).cloned().collect();
         self.register_by(now, asked, Record { version, bindings }, 0)
     }
 
-    /// Decides it by this record.
+    /// Decides it from this record.
     fn register_by(
         &mut self,
         now: Time,
@@ -168,7 +168,7 @@ impl Proxy {
         self.ask(wanted, Waiter::Registration { asked, tries, bindings: Some(bindings) })
     }
 
-    /// A request for a user of whom nothing is known here: it goes on when the store has answered.
+    /// Queues a request for a user unknown here until the store has answered.
     pub(super) fn wait_for_record(&mut self, now: Time, user: String, asked: Asked) -> Result<(), Fault> {
         let (server, is_invite) = (asked.server, asked.known.cseq.method == Method::Invite);
         let waiter = Waiter::Request { asked: Box::new(asked), user: user.clone() };
@@ -179,14 +179,14 @@ impl Proxy {
         Ok(())
     }
 
-    /// A request of somebody who has the right password: it goes on if nobody has shown this proof to any of the proxies before.
+    /// Queues a request with the right password; it continues if no proxy has seen this proof before.
     pub(super) fn wait_for_proof(&mut self, asked: Asked, proof: Proof) -> Result<(), Fault> {
         let Proof { nonce, count, is_own } = proof;
         let wanted = Wanted::Use { nonce, count, lifetime: NONCE_LIFETIME };
         self.ask(wanted, Waiter::Proof { asked: Box::new(asked), is_own })
     }
 
-    /// The store has answered a [`Query`], or will not.
+    /// Handles the store's answer to a [`Query`], or its failure.
     pub fn handle_found(&mut self, now: Time, ticket: u64, finding: Finding) {
         let Some(waiter) = self.shared.waiters.remove(&ticket) else { return };
         if finding == Finding::Failed {
@@ -247,7 +247,7 @@ impl Proxy {
         self.serve_at(now, asked, user, targets)
     }
 
-    /// Without the store's word a nonce of this proxy's own is judged by what is known here, which it was; another's may have been used there.
+    /// If the store fails, a nonce of our own is valid as judged locally; another proxy's may have been used there.
     fn finish_proof(
         &mut self,
         now: Time,
@@ -272,7 +272,7 @@ impl Proxy {
         self.route(now, asked)
     }
 
-    /// Whether a request that has waited is wanted still.
+    /// Fails if a request that has waited was cancelled.
     pub(super) fn check_cancelled(&self, server: Id) -> Result<(), Fault> {
         match self.servers.get(&server) {
             Some(server) if server.is_cancelled => Err(Fault { status: 487, reason: "Request Terminated" }),
@@ -280,14 +280,14 @@ impl Proxy {
         }
     }
 
-    /// The store has, or had, this; news of it may have come before.
+    /// Updates the local copy from the store; a notification may have come before.
     fn learn(&mut self, user: &str, version: u64, bindings: &[Binding]) {
         if version == 0 || version > self.location.version_of(user) {
             self.location.replace(user, version, bindings.to_vec());
         }
     }
 
-    /// News from the store: a user's record, of which there may be newer already.
+    /// Handles a notification from the store: a user's record, which may be outdated already.
     pub fn handle_record(&mut self, user: &str, record: Record) {
         if record.version > self.location.version_of(user) {
             self.location.replace(user, record.version, record.bindings);
@@ -296,23 +296,24 @@ impl Proxy {
         }
     }
 
-    /// A proxy, by its first listener, says how it is; whether that is something new.
+    /// Handles a heartbeat of a proxy, named by its first listener; returns true if its state is new.
     pub fn handle_presence(&mut self, now: Time, address: SocketAddr, presence: Presence) -> bool {
         self.fellows.note(now, address, presence)
     }
 
-    /// All records follow by [`Proxy::handle_record`], then [`Proxy::end_records`]: the connection to the store is new.
+    /// Begins a full reload after reconnecting to the store: all records follow with [`Proxy::handle_record`], then
+    /// [`Proxy::end_records`].
     pub fn begin_records(&mut self) {
         self.location.begin_round();
     }
 
-    /// Those were all: who was not among them is not there any more.
+    /// Ends the reload: users not mentioned in it are removed.
     pub fn end_records(&mut self) {
         self.location.end_round();
     }
 }
 
-/// Bindings with changes.
+/// Applies changes to bindings.
 fn with(mut bindings: Vec<Binding>, changes: Vec<Change>) -> Vec<Binding> {
     for change in changes {
         match change {

@@ -1,9 +1,9 @@
-//! A stateless proxy (RFC 3261 section 16.11): requests and responses are passed on, one by one, and nothing is kept of them.
+//! A stateless proxy (RFC 3261 section 16.11): it forwards requests and responses one by one, without keeping state.
 //!
-//! The state that a stateful proxy keeps stands in our Via here, which comes back with each response: where the request came from, with a
-//! MAC ([`PARAM`]). The branch is made from what repetitions of a request have in common, as have its CANCEL and the ACK for its
-//! refusal, so that the next hop sees them as such. A request goes to one place, which depends on nothing but the request and on who is
-//! registered; whoever sent it repeats it if it is lost. REGISTER and what is for ourselves is answered as ever. Begin at
+//! Our Via carries the state that a stateful proxy keeps, and each response returns it: the source of the request, with a MAC
+//! ([`PARAM`]). The branch is computed from fields common to a request, its retransmissions, its CANCEL and the ACK for its rejection,
+//! so that the next hop recognizes them. A request goes to one place, which depends only on the request and the registered bindings;
+//! its sender retransmits it if it is lost. REGISTER and requests to the proxy itself are answered as usual. Begin at
 //! [`Proxy::pass_on`] and [`Proxy::pass_response`].
 
 use base::Time;
@@ -23,18 +23,18 @@ use crate::transport::Hop;
 use crate::uri::Uri;
 use crate::via::Via;
 
-/// How branches of this proxy begin when nothing is kept of them.
+/// Prefix of this proxy's stateless branches.
 const BRANCH: &str = "z9hG4bKs";
-/// The Via parameter that says where a request came from; no RFC has it.
+/// The Via parameter with a request's source; not from an RFC.
 const PARAM: &str = "source";
 /// Bytes of the branch's hash.
 const HASH: usize = 16;
 
-/// A request that is not passed on.
+/// The reason why a request is not forwarded.
 enum Stays {
-    /// It is for ourselves: a REGISTER, or a question what we can do.
+    /// It is for the proxy itself: a REGISTER, or OPTIONS.
     Ours,
-    /// It is refused, with these fields.
+    /// It is rejected, with these fields.
     Refused(Fault, Vec<Header>),
 }
 
@@ -45,7 +45,7 @@ impl From<Fault> for Stays {
 }
 
 impl Proxy {
-    /// Passes a request on; false if it is for ourselves. Refusals are sent without anything being kept, and an ACK gets none.
+    /// Forwards a request; returns false if it is for the proxy itself. Rejections leave no state, and an ACK gets none.
     pub(super) fn pass_on(
         &mut self,
         now: Time,
@@ -65,7 +65,7 @@ impl Proxy {
                 let branch = self.stateless_branch(via, request, known);
                 let source = hex(&self.token_of(back, &self.source_secret));
                 onward.replace_first(Name::Via, &value);
-                // The rest of our Via, behind the branch.
+                // The rest of our Via, after the branch.
                 let branch = format!("{branch}.{mark};{PARAM}={source}");
                 let copy = self.fitting_copy(&onward, known, from, &mut target, &branch);
                 let (hop, domain) = target.way();
@@ -85,7 +85,7 @@ impl Proxy {
         }
     }
 
-    /// Section 16.3 and 16.5 for one place.
+    /// Finds the single target: sections 16.3 and 16.5.
     fn way_on(
         &mut self,
         now: Time,
@@ -124,8 +124,8 @@ impl Proxy {
         Ok((onward, target, mark))
     }
 
-    /// "MUST choose one and only one target from the target set", the same for each repetition: the place that the user prefers, of those
-    /// alike the first by its URI.
+    /// "MUST choose one and only one target from the target set", the same for each retransmission: the contact that the user prefers,
+    /// among equal ones the first by URI.
     fn one_place(&self, now: Time, uri: &Uri<'_>) -> Result<Target, Fault> {
         let user = self.user_of(uri);
         let targets = self.targets_for(uri, self.registered_targets(&user, now));
@@ -133,15 +133,15 @@ impl Proxy {
         targets.into_iter().min_by_key(key).ok_or_else(|| self.nobody_there(&user))
     }
 
-    /// The same for all that has the same transaction: section 16.11 has it made from the received branch, where that is unique.
+    /// Computes the same branch for all messages of a transaction: section 16.11 derives it from the received branch, if that is unique.
     fn stateless_branch(&self, via: &Via<'_>, request: &Message, known: &Essentials) -> String {
         let mut mac = keyed(&derived(&self.dialog_secret, "branches"));
         mac.update(&server_key(request, known, via, &Method::Invite));
         format!("{BRANCH}{}", hex(&mac.finalize().into_bytes()[..HASH]))
     }
 
-    /// Passes a response back to where its request came from, by our own word in the Via that is taken off; false if it is of no request
-    /// that was passed on.
+    /// Forwards a response to the source of its request, as recorded in the Via that is removed; returns false if it matches no request
+    /// that was forwarded.
     pub(super) fn pass_response(&mut self, mut response: Message, known: &Essentials) -> bool {
         let Ok(via) = Via::parse(&known.via) else { return false };
         let is_ours = self.is_our_via(&via) && via.branch().is_some_and(|b| b.starts_with(BRANCH.as_bytes()));

@@ -1,9 +1,9 @@
-//! To tags of our own responses, by which their ACKs are known with nothing kept (RFC 3261 sections 8.2.7 and 19.3).
+//! To tags of our own responses, which identify their ACKs without state (RFC 3261 sections 8.2.7 and 19.3).
 //!
-//! ACK for a refusal ends at the hop that refused (section 17.1.1.3). Where that kept a transaction, the ACK belongs to it. Where it kept
-//! none (overload, access, drain, what is malformed), or none any more, the ACK would look like one for a 2xx, which goes on to the other
-//! end. So our tag is a MAC of what ACK has in common with the request that it is for, and nobody else can have made it. A request within a
-//! dialog has a tag already: ACK for its refusal is not known, and goes on to an end that ignores it. Begin with [`Proxy::own_response`].
+//! ACK for a rejection ends at the hop that rejected (section 17.1.1.3). If that hop keeps a transaction, the ACK belongs to it. If it
+//! keeps none (overload, access, drain, malformed requests), or no longer, the ACK would look like one for a 2xx, which goes on to the
+//! other end. So our tag is a MAC of fields common to the ACK and its request, and cannot be forged. A request within a dialog already
+//! has a tag: the ACK for its rejection is not recognized, and goes on to an end that ignores it. Begin with [`Proxy::own_response`].
 
 use hmac::Mac;
 
@@ -13,18 +13,18 @@ use crate::header::Name;
 use crate::message::Message;
 use crate::via::Via;
 
-/// Bytes of the MAC: more than the 32 bits of randomness that section 19.3 asks for.
+/// Bytes of the MAC: more than the 32 bits of randomness required by section 19.3.
 const LENGTH: usize = 8;
 
 impl Proxy {
-    /// A response of ours to a request as it came, or with its source noted in Via.
+    /// Builds a response of ours to a request as received, or with its source noted in Via.
     pub(super) fn own_response(&self, request: &Message, status: u16, reason: &str) -> Message {
         // 100 gets none.
         let tag = if status > 100 { self.own_tag_for(request) } else { String::new() };
         request.response(status, reason, &tag)
     }
 
-    /// Whether an ACK is for a refusal of ours.
+    /// Reports whether an ACK is for a rejection of ours.
     pub(super) fn is_for_own_refusal(&self, ack: &Essentials) -> bool {
         let tag = ack.to_tag.as_deref().filter(|tag| tag.len() == 2 * LENGTH);
         tag.is_some_and(|tag| *tag == *self.own_tag(&ack.via, &ack.call_id).as_bytes())

@@ -1,5 +1,5 @@
-//! One heap of moments for all transactions. Each sleeper has an entry that is not later than what it waits for; entries that
-//! come too early are put in again.
+//! One timer heap for all transactions. Each sleeper has an entry that is not later than its deadline; an entry that
+//! fires too early is reinserted.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,16 +11,16 @@ use base::Time;
 use super::{Id, Proxy, Sleeper};
 use crate::transaction::{ClientTimeout, ServerTimeout};
 
-/// How often all bindings are looked at for such as have expired; those of a user whenever it is looked up.
+/// Interval at which all bindings are checked for expiry; a user's are checked at each lookup.
 pub(super) const SWEEP: Duration = Duration::from_secs(60);
 
 impl Proxy {
-    /// When [`Proxy::handle_timeout`] is to be called next.
+    /// Returns the time of the next [`Proxy::handle_timeout`] call.
     pub fn next_timeout(&self) -> Time {
         self.wakes.peek().map_or(Time::NEVER, |Reverse((time, _))| *time)
     }
 
-    /// Time has come to [`Proxy::next_timeout`].
+    /// Handles all timers that are due; call it at [`Proxy::next_timeout`].
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(Reverse((time, sleeper))) = self.wakes.peek().copied() {
             if time > now {
@@ -43,7 +43,7 @@ impl Proxy {
         }
     }
 
-    /// Gives back what tables took for a storm that is over: each keeps a place for every entry of its worst moment, else.
+    /// Shrinks tables after a burst of traffic; otherwise each keeps the capacity of its peak.
     fn shrink(&mut self) {
         fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
             if table.len() < table.capacity() / 4 {
@@ -84,7 +84,7 @@ impl Proxy {
         }
     }
 
-    /// Sends the last response again.
+    /// Retransmits the last response.
     pub(super) fn resend_response(&mut self, id: Id) {
         let Some(server) = self.servers.get(&id) else { return };
         let (hop, dialog) = (server.hop, server.dialog);

@@ -6,25 +6,25 @@ use base::Time;
 
 use super::{Kind, Timers};
 
-/// What to do with a response.
+/// The handling of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientVerdict {
-    /// Hand it to the user.
+    /// Pass it to the user.
     pub pass: bool,
     /// Send ACK for it (again).
     pub ack: bool,
 }
 
-/// What a time-out brings.
+/// The result of a time-out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientTimeout {
     /// Nothing yet.
     Nothing,
-    /// Send the request again.
+    /// Retransmit the request.
     Resend,
-    /// No response came in time; the transaction is over.
+    /// No response came in time; the transaction has ended.
     TimedOut,
-    /// The transaction is over.
+    /// The transaction has ended.
     Ended,
 }
 
@@ -45,7 +45,7 @@ enum State {
         give_up: Time,
         is_proceeding: bool,
     },
-    /// INVITE after a provisional response: its user has timer C.
+    /// INVITE after a provisional response: its user runs timer C.
     Proceeding,
     Completed {
         until: Time,
@@ -57,7 +57,7 @@ enum State {
 }
 
 impl Client {
-    /// The request was sent just now.
+    /// Starts a transaction whose request was sent just now.
     pub fn start(kind: Kind, timers: Timers, now: Time) -> Client {
         let resend = if kind.is_reliable { Time::NEVER } else { now + timers.t1 };
         let give_up = now + timers.long();
@@ -65,7 +65,7 @@ impl Client {
         Client { kind, timers, state }
     }
 
-    /// A response has come.
+    /// Handles a response.
     pub fn on_response(&mut self, now: Time, status: u16) -> ClientVerdict {
         let (pass, ack) = if self.kind.is_invite {
             self.on_invite_response(now, status)
@@ -91,7 +91,7 @@ impl Client {
                 self.state = State::Completed { until };
                 (true, true)
             }
-            // Other branches' and repeated 2xx belong to the user (RFC 6026 section 7.2).
+            // 2xx of other branches and repeated ones belong to the user (RFC 6026 section 7.2).
             (State::Accepted { .. }, 200..=299) => (true, false),
             (State::Completed { .. }, 300..) => (false, true),
             (State::Accepted { .. } | State::Completed { .. } | State::Ended, _) => (false, false),
@@ -108,7 +108,7 @@ impl Client {
         true
     }
 
-    /// Time has come to [`Client::next_timeout`].
+    /// Handles the time-out at [`Client::next_timeout`].
     pub fn on_timeout(&mut self, now: Time) -> ClientTimeout {
         match self.state {
             State::Waiting { give_up, .. } if now >= give_up => {
@@ -130,7 +130,7 @@ impl Client {
         }
     }
 
-    /// When to call [`Client::on_timeout`].
+    /// Returns the time for [`Client::on_timeout`].
     pub fn next_timeout(&self) -> Time {
         match self.state {
             State::Waiting { resend, give_up, .. } => resend.min(give_up),
@@ -139,17 +139,17 @@ impl Client {
         }
     }
 
-    /// Whether a provisional response has come, and no final one: CANCEL may be sent (section 9.1).
+    /// Reports whether there was a provisional response but no final one: CANCEL may be sent (section 9.1).
     pub fn is_proceeding(&self) -> bool {
         matches!(self.state, State::Proceeding | State::Waiting { is_proceeding: true, .. })
     }
 
-    /// Whether the request is INVITE.
+    /// Reports whether the request is INVITE.
     pub fn is_invite(&self) -> bool {
         self.kind.is_invite
     }
 
-    /// Whether no final response has come.
+    /// Reports whether no final response has come.
     pub fn is_pending(&self) -> bool {
         matches!(self.state, State::Proceeding | State::Waiting { .. })
     }
@@ -163,7 +163,7 @@ mod tests {
         Client::start(Kind { is_invite, is_reliable }, Timers::default(), Time::ZERO)
     }
 
-    /// Moments in ms of retransmissions, and of the end.
+    /// Runs to the end: times of retransmissions and of the end, in ms.
     fn run(client: &mut Client) -> (Vec<u64>, u64, ClientTimeout) {
         let mut resent = Vec::new();
         loop {

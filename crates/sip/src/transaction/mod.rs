@@ -1,7 +1,7 @@
-//! The four transaction machines of RFC 3261 section 17, with RFC 6026's Accepted states. They know time and statuses, not
-//! messages: whoever drives them keeps the bytes, sends them when told to, and asks for [`Client::next_timeout`].
+//! The four transaction machines of RFC 3261 section 17, with RFC 6026's Accepted states. They handle times and statuses, not
+//! messages: the driver keeps the bytes, sends them on request, and observes [`Client::next_timeout`].
 //!
-//! Invariant: a machine that is not over has a time-out, but for those that wait for their user (INVITE in Proceeding).
+//! Invariant: a machine that has not ended has a time-out, unless it waits for its user (INVITE in Proceeding).
 
 mod client;
 mod server;
@@ -20,7 +20,7 @@ pub struct Timers {
     pub t2: Duration,
     /// Longest time a message stays in the network.
     pub t4: Duration,
-    /// How long a proxy waits for a final response after the last provisional one: timer C, more than 3 minutes (section
+    /// Time a proxy waits for a final response after the last provisional one: timer C, more than 3 minutes (section
     /// 16.6, step 11).
     pub c: Duration,
 }
@@ -37,10 +37,10 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// How long timer E takes to come to T2: 3.5 s. Who has no other answer to a request than INVITE by then says 100 (RFC 4320 section 4.1).
+    /// Returns the time until timer E reaches T2: 3.5 s. A non-INVITE request still unanswered by then gets 100 (RFC 4320 section 4.1).
     pub fn until_t2(&self) -> Duration {
         let (mut interval, mut all) = (self.t1, Duration::ZERO);
-        // Bounded by 64 × T1, when nobody waits any more.
+        // Bounded by 64 × T1, when the client has given up.
         while interval < self.t2 && all < self.long() {
             all += interval;
             interval *= 2;
@@ -48,23 +48,23 @@ impl Timers {
         all
     }
 
-    /// 64 × T1: timers B, F, H, J, L and M, and what timer D is for unreliable transports.
+    /// 64 × T1: timers B, F, H, J, L and M, and timer D over unreliable transports.
     pub fn long(&self) -> Duration {
         64 * self.t1
     }
 }
 
-/// What a transaction is of, and over what.
+/// The kind of a transaction and its transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kind {
-    /// Whether the request is INVITE.
+    /// True for INVITE.
     pub is_invite: bool,
-    /// Whether the transport repeats what is lost.
+    /// True if the transport retransmits lost data.
     pub is_reliable: bool,
 }
 
 impl Kind {
-    /// `wait` over transports that lose messages, nothing over others.
+    /// Returns `wait` over unreliable transports, zero over others.
     fn unless_reliable(self, wait: Duration) -> Duration {
         if self.is_reliable { Duration::ZERO } else { wait }
     }

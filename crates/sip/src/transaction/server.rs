@@ -6,18 +6,18 @@ use base::Time;
 
 use super::{Kind, Timers};
 
-/// What a time-out brings.
+/// The result of a time-out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerTimeout {
     /// Nothing yet.
     Nothing,
-    /// Nobody has answered yet: say 100.
+    /// No response was sent yet: send 100.
     SayTrying,
-    /// Send the last response again.
+    /// Retransmit the last response.
     Resend,
-    /// No ACK came in time; the transaction is over.
+    /// No ACK came in time; the transaction has ended.
     NoAck,
-    /// The transaction is over.
+    /// The transaction has ended.
     Ended,
 }
 
@@ -36,13 +36,13 @@ enum State {
         say_so: Time,
     },
     Proceeding,
-    /// INVITE refused, and no ACK yet.
+    /// INVITE rejected, and no ACK yet.
     Refused {
         resend: Time,
         interval: Duration,
         give_up: Time,
     },
-    /// Answered; of INVITE: refused, and ACK has come.
+    /// Answered; for INVITE: rejected, and the ACK has come.
     Done {
         until: Time,
     },
@@ -54,13 +54,13 @@ enum State {
 }
 
 impl Server {
-    /// The request came just now. To INVITE its user says 100 at once.
+    /// Starts a transaction whose request came just now. For INVITE the user sends 100 at once.
     pub fn start(kind: Kind, timers: Timers, now: Time) -> Server {
         let say_so = if kind.is_invite { Time::NEVER } else { now + timers.until_t2() };
         Server { kind, timers, state: State::Trying { say_so } }
     }
 
-    /// The request came again: whether to send the last response again.
+    /// Handles a retransmitted request; returns true if the last response must be sent again.
     pub fn on_request(&self) -> bool {
         match self.state {
             State::Proceeding | State::Refused { .. } => true,
@@ -70,14 +70,14 @@ impl Server {
         }
     }
 
-    /// ACK has come.
+    /// Handles an ACK.
     pub fn on_ack(&mut self, now: Time) {
         if let State::Refused { .. } = self.state {
             self.state = State::Done { until: now + self.kind.unless_reliable(self.timers.t4) };
         }
     }
 
-    /// The user wants to send a response: whether it may go.
+    /// Reports whether the user may send this response, and enters the state after it.
     pub fn on_response(&mut self, now: Time, status: u16) -> bool {
         match (self.state, status) {
             (State::Trying { .. } | State::Proceeding, 100..=199) => self.state = State::Proceeding,
@@ -98,7 +98,7 @@ impl Server {
         true
     }
 
-    /// Time has come to [`Server::next_timeout`].
+    /// Handles the time-out at [`Server::next_timeout`].
     pub fn on_timeout(&mut self, now: Time) -> ServerTimeout {
         match self.state {
             State::Trying { say_so } if now >= say_so => {
@@ -122,7 +122,7 @@ impl Server {
         }
     }
 
-    /// When to call [`Server::on_timeout`].
+    /// Returns the time for [`Server::on_timeout`].
     pub fn next_timeout(&self) -> Time {
         match self.state {
             State::Refused { resend, give_up, .. } => resend.min(give_up),
@@ -132,17 +132,17 @@ impl Server {
         }
     }
 
-    /// Whether no final response was sent.
+    /// Reports whether no final response was sent.
     pub fn is_pending(&self) -> bool {
         matches!(self.state, State::Trying { .. } | State::Proceeding)
     }
 
-    /// Whether an INVITE was refused, and its ACK has not come.
+    /// Reports whether an INVITE was rejected, and its ACK has not come.
     pub fn awaits_ack(&self) -> bool {
         matches!(self.state, State::Refused { .. })
     }
 
-    /// Whether an INVITE was accepted; its ACK is no business of this transaction (RFC 6026 section 7.1).
+    /// Reports whether an INVITE was accepted; this transaction ignores its ACK (RFC 6026 section 7.1).
     pub fn is_accepted(&self) -> bool {
         matches!(self.state, State::Accepted { .. })
     }

@@ -108,7 +108,7 @@ fn a_request_waits_for_its_domains_places_and_takes_the_next_where_one_is_not_re
     assert_eq!(summary(&sent), pairs(&[("INVITE", "192.0.2.8:5060")]));
     let sent = world.put_message(udp("192.0.2.8:5060"), &sent[0].answer(503));
     assert_eq!(summary(&sent), pairs(&[("ACK", "192.0.2.8:5060"), ("INVITE", "192.0.2.9:5060")]));
-    // What was found is used again while it is good.
+    // A resolved name is used again while it is valid.
     let again = request("OPTIONS", "sip:zoe@far.example", "alice", "zoe", "o2", udp(ALICE), "");
     assert_eq!(summary(&world.put(udp(ALICE), &again)), pairs(&[("OPTIONS", "192.0.2.7:5060")]));
     world.pass(Duration::from_secs(61));
@@ -221,7 +221,7 @@ fn a_request_is_not_at_more_places_at_once_than_its_max_breadth_says() {
     ] {
         assert_eq!(breadths(&in_breadth(breadth).1), shares, "{breadth}");
     }
-    // Who has no place among the first is asked when those have refused.
+    // A user without a place among the first is asked when those have refused.
     let (mut world, sent) = in_breadth("2");
     assert_eq!(summary(&sent[1..]), pairs(&[("INVITE", BOB), ("INVITE", CAROL)]));
     assert_eq!(summary(&world.put_message(udp(BOB), &sent[1].answer(486))), pairs(&[("ACK", BOB)]));

@@ -1,4 +1,4 @@
-//! What is refused, and how (RFC 3261 section 16.3, RFC 5393, RFC 4475 sections 3.3.2 to 3.3.11).
+//! Refusals (RFC 3261 section 16.3, RFC 5393, RFC 4475 sections 3.3.2 to 3.3.11).
 
 use std::time::Duration;
 

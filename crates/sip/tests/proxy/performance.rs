@@ -1,4 +1,4 @@
-//! What is measured of registrations and sessions (RFC 6076).
+//! Measurements of registrations and sessions (RFC 6076).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::world::*;
 
 const NONE: (u64, u128) = (0, 0);
 
-/// How many times there are, and how many milliseconds together.
+/// Returns the number of times, and their sum in milliseconds.
 fn measured(histogram: &Histogram) -> (u64, u128) {
     (histogram.counts().iter().sum(), histogram.sum().as_millis())
 }

@@ -17,7 +17,7 @@ const PLACES: [&str; 2] = ["192.0.2.100:5060", "192.0.2.101:5060"];
 struct Pair {
     worlds: [World; 2],
     records: BTreeMap<String, Record>,
-    /// How often each was used.
+    /// Uses of each.
     nonces: BTreeMap<String, u32>,
     version: u64,
     is_gone: bool,
@@ -96,14 +96,14 @@ impl Pair {
         sent.pop().unwrap()
     }
 
-    /// What comes of a message, and of what the store says.
+    /// Handles a message and the store's answer; returns the messages sent.
     fn put(&mut self, at: usize, from: sip::Hop, text: &str) -> Vec<Sent> {
         let mut sent = self.worlds[at].put(from, text);
         sent.extend(self.serve(at));
         sent
     }
 
-    /// What one proxy has sent to the other reaches it.
+    /// Passes one proxy's messages to the other.
     fn pass(&mut self, to: usize, sent: &Sent) -> Vec<Sent> {
         let mut from = udp(PLACES[1 - to]);
         (from.transport, from.listener) = (sent.hop.transport, sent.hop.listener);
@@ -400,7 +400,7 @@ fn nobody_waits_for_a_proxy_that_has_fallen_silent() {
     assert_eq!(called(&mut pair, "i4", "bob"), ("INVITE".to_owned(), BOB.to_owned()));
 }
 
-/// What comes of a call of alice's through the second proxy, to somebody who is registered with the first.
+/// Returns the result of alice's call through the second proxy, to a user registered with the first.
 fn call(pair: &mut Pair, branch: &str, user: &str) -> Sent {
     let text = invite(udp(ALICE), "").replace("i1", branch).replace("sip:bob@", &format!("sip:{user}@"));
     pair.put(1, udp(ALICE), &text).pop().unwrap()

@@ -126,7 +126,7 @@ impl World {
         self.put_bytes(from, &message.to_bytes())
     }
 
-    /// What came out since the last look.
+    /// Returns the messages sent since the last call.
     pub(crate) fn sent(&mut self) -> Vec<Sent> {
         let mut sent = Vec::new();
         while let Some(output) = self.proxy.poll_output() {
@@ -211,7 +211,7 @@ pub(crate) fn from_alice(method: &str, number: u32, forwarded: &Sent) -> String 
     text.replace("To: <sip:bob@example.com>", "To: <sip:bob@example.com>;tag=uas")
 }
 
-/// What was sent to whom, in short.
+/// Returns a summary of messages and their destinations.
 pub(crate) fn summary(sent: &[Sent]) -> Vec<(String, String)> {
     sent.iter().map(|sent| (sent.what(), sent.to())).collect()
 }

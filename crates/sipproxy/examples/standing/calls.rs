@@ -1,4 +1,4 @@
-//! Calls between phones: what becomes of each, and what its two phones do when.
+//! Calls between phones: the outcome of each, and the timed actions of its two phones.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use sip::{Message, Name};
 use super::phone::{Side, Wanted, contact_of, routes_of, text_of};
 use super::world::{Event, World};
 
-/// Half of it passes between two refreshes of a session (RFC 4028 section 7.4).
+/// Half of this passes between two refreshes of a session (RFC 4028 section 7.4).
 const SESSION_EXPIRES: Duration = Duration::from_secs(180);
-/// How long a caller lets it ring before giving up.
+/// Time a caller lets it ring before giving up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long a call may take to be answered or refused: more than the proxy's timer C.
+/// Limit on the time until a call is answered or rejected: more than the proxy's timer C.
 const CALLING_MAX: Duration = Duration::from_secs(200);
-/// How long BYE may wait for its answer (RFC 3261 timer F).
+/// Limit on the wait for the response to BYE (RFC 3261 timer F).
 const LEAVING_MAX: Duration = Duration::from_secs(32);
 
-/// What is to become of a call.
+/// The planned outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Answered,
     Busy,
     /// It rings until the caller gives up.
     Cancelled,
-    /// The called phone says nothing at all.
+    /// The called phone does not respond at all.
     Ignored,
 }
 
-/// How far it is.
+/// The state of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Calling,
@@ -36,7 +36,7 @@ enum State {
     Leaving,
 }
 
-/// A call, as both phones know it together.
+/// A call, with the state of both phones.
 #[derive(Debug)]
 pub(crate) struct Call {
     fate: Fate,
@@ -44,15 +44,15 @@ pub(crate) struct Call {
     caller: Side,
     callee: Side,
     cseq: [u32; 2],
-    /// The INVITE as the callee got it, until it is answered.
+    /// The INVITE as the callee received it, until it is answered.
     invite: Option<Message>,
     /// The INVITE's last branch, for ACK and CANCEL.
     branch: String,
-    /// Where each side's requests go, and by which Routes: the caller's, then the callee's.
+    /// Target and Routes of each side's requests: the caller's, then the callee's.
     ways: [(String, String); 2],
 }
 
-/// What happens to a call without a message.
+/// A timed event of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     Ring,
@@ -60,7 +60,7 @@ pub(crate) enum Step {
     GiveUp,
     Refresh,
     HangUp,
-    /// A phone that has heard nothing takes the call for over.
+    /// A phone that has heard nothing treats the call as ended.
     TimeOut,
 }
 
@@ -69,7 +69,7 @@ fn id_of(message: &Message) -> Option<u64> {
 }
 
 impl World {
-    /// Begins a call of somebody's to somebody.
+    /// Begins a call between two random users.
     pub(crate) fn begin_call(&mut self) {
         let users = self.size.users;
         let (caller, callee) = (self.rng.u32(..users), self.rng.u32(..users));
@@ -102,7 +102,7 @@ impl World {
         self.send_invite(id, "");
     }
 
-    /// The caller's INVITE, first or again.
+    /// Sends the caller's INVITE, initial or repeated.
     fn send_invite(&mut self, id: u64, more: &str) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.branch = format!("z9hG4bKi{id}.{}", call.cseq[0] + 1);
@@ -110,7 +110,7 @@ impl World {
         self.send_within(id, "INVITE", true, &more);
     }
 
-    /// A request of one side's.
+    /// Sends a request from one side.
     fn send_within(&mut self, id: u64, method: &str, is_caller: bool, more: &str) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let side = usize::from(!is_caller);
@@ -136,12 +136,12 @@ impl World {
         self.send(hop, text.into());
     }
 
-    /// A request of a call has come to a phone.
+    /// Handles a call's request at a phone.
     pub(crate) fn handle_call_request(&mut self, to: u32, request: Message) {
         let method = request.method().map(|method| method.as_bytes().to_vec()).unwrap_or_default();
         let known = id_of(&request).filter(|id| self.calls.contains_key(id));
         let Some(id) = known else {
-            // A BYE that came again, say.
+            // For example a retransmitted BYE.
             if method != b"ACK" {
                 self.answer(to, &request, 481);
             }
@@ -160,7 +160,7 @@ impl World {
         if call.state == State::Up {
             return self.answer(to, &request, 200);
         }
-        // One that goes to two contacts of a user rings at the first.
+        // An INVITE to two contacts of a user rings at the first.
         if call.invite.is_some() || call.fate == Fate::Ignored {
             return;
         }
@@ -190,7 +190,7 @@ impl World {
         self.send(hop, bytes);
     }
 
-    /// A time of a call has come.
+    /// Handles a timed event of a call.
     pub(crate) fn on_step(&mut self, id: u64, step: Step) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         match (step, call.state) {
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// A response has come to one of a call's phones.
+    /// Handles a response at one of a call's phones.
     pub(crate) fn handle_call_response(&mut self, response: &Message) {
         let cseq = text_of(response, Name::CSeq);
         let Some(call) = id_of(response).and_then(|id| Some((id, self.calls.get_mut(&id)?))) else { return };
@@ -262,7 +262,7 @@ impl World {
         let is_up = call.state == State::Up;
         let is_current = cseq.split(' ').next() == Some(call.cseq[0].to_string().as_str());
         let (caller, uri, branch) = (call.caller.user, call.ways[0].0.clone(), call.branch.clone());
-        // Of this hop: the branch and the To of what it is for (RFC 3261 section 17.1.1.3).
+        // Hop by hop: the branch and the To of the rejected INVITE (RFC 3261 section 17.1.1.3).
         let ack = Wanted {
             method: "ACK",
             uri: &uri,
@@ -286,7 +286,7 @@ impl World {
         }
     }
 
-    /// A call is over: another takes its place.
+    /// Ends a call; another takes its place.
     fn end_call(&mut self, id: u64) {
         if let Some(call) = self.calls.remove(&id) {
             self.up -= u32::from(call.state == State::Up);

@@ -1,8 +1,9 @@
-//! A proxy's memory in an hour of virtual time: so many registered users, so many calls that stand while others come and go.
+//! A proxy's memory over an hour of virtual time: constant numbers of registered users and concurrent calls, while calls come and go.
 //!
 //! `cargo run --release -p sipproxy --example standing` drives the core with its SQLite store, and phones that register with a
-//! password, again and again, restart and vanish, call, ring, refuse, cancel, refresh sessions and hang up. Every minute it looks at what
-//! is allocated, resident, and on disk. Exit status 1 if the last quarter's mean is more than the second's by what the goals allow.
+//! password, again and again, restart and vanish, call, ring, reject, cancel, refresh sessions and hang up. Every minute it samples
+//! allocated and resident memory, and disk space. Exit status 1 if the last quarter's mean exceeds the second's by more than the goals
+//! allow.
 
 mod calls;
 mod phone;
@@ -17,11 +18,11 @@ use samples::{Sample, growth};
 use watch::watch;
 use world::Size;
 
-/// One figure of a look.
+/// One figure of a sample.
 type Figure = fn(&Sample) -> f64;
 
-/// How much more the last quarter's mean may be: of what is allocated; of what is resident and on disk, which an allocator and SQLite
-/// have a part in.
+/// Permitted growth of the last quarter's mean: of allocated memory; of resident memory and disk space, which also depend on the
+/// allocator and SQLite.
 const GOALS: [(&str, Figure, f64); 3] = [
     ("allocated", |sample| sample.live, 1.01),
     ("resident", |sample| sample.resident, 1.02),

@@ -1,4 +1,4 @@
-//! A phone: who it is, where it is, and the messages that it sends.
+//! A phone: its identity, its address, and the messages that it sends.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,11 +8,11 @@ use sip::{Address, ConnectionId, Header, Hop, Message, Name, Transport};
 
 /// The only domain.
 pub(crate) const DOMAIN: &str = "example.com";
-/// Where the proxy listens, by each of [`TRANSPORTS`].
+/// The proxy's address, for each of [`TRANSPORTS`].
 pub(crate) const PROXY: &str = "192.0.2.1:5060";
 /// The proxy's listeners, in their order; phones take turns.
 pub(crate) const TRANSPORTS: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Sctp];
-/// What all bodies are.
+/// The body of all offers and answers.
 const SESSION: &str = "v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\nm=audio 4000 RTP/AVP 0 8 101\r\n\
                        a=rtpmap:0 PCMU/8000\r\na=rtpmap:101 telephone-event/8000\r\na=ptime:20\r\na=sendrecv\r\n";
 
@@ -20,16 +20,16 @@ const SESSION: &str = "v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.
 #[derive(Clone, Debug)]
 pub(crate) struct Phone {
     pub(crate) number: u32,
-    /// Changes with each restart, and with it the port, the connection and the Call-ID of registrations.
+    /// Changes with each restart, along with the port, the connection and the Call-ID of registrations.
     pub(crate) restarts: u16,
     pub(crate) cseq: u32,
-    /// For how long it wants to be registered, in seconds; 0: no more.
+    /// Registration lifetime to ask for, in seconds; 0 unregisters.
     pub(crate) wanted_s: u32,
-    /// A phone that is off hears nothing.
+    /// A phone that is off receives nothing.
     pub(crate) is_on: bool,
 }
 
-/// What tells one side of a call from another in From and To.
+/// The identity of one side of a call in From and To.
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub(crate) user: u32,
@@ -58,7 +58,7 @@ impl Phone {
         user(self.number)
     }
 
-    /// Every other one says that it is there by its flow (RFC 5626).
+    /// Reports whether it registers a flow (RFC 5626), as every other phone does.
     fn is_by_flow(&self) -> bool {
         self.number / 3 % 2 == 1
     }
@@ -76,14 +76,14 @@ impl Phone {
         (Ipv4Addr::new(10, a, b, c), 5060 + self.restarts % 1000).into()
     }
 
-    /// How its messages come to the proxy.
+    /// Returns the hop its messages come from.
     pub(crate) fn hop(&self) -> Hop {
         let number = (u64::from(self.number) << 16) | u64::from(self.restarts);
         let connection = self.transport().is_reliable().then_some(ConnectionId(number));
         Hop { listener: self.listener(), transport: self.transport(), address: self.address(), connection }
     }
 
-    /// Whether what goes to `hop` arrives here.
+    /// Reports whether messages to `hop` arrive here.
     pub(crate) fn hears(&self, hop: Hop) -> bool {
         self.is_on && hop.address == self.address()
     }
@@ -98,7 +98,7 @@ impl Phone {
         self.cseq = 0;
     }
 
-    /// A REGISTER.
+    /// Builds a REGISTER.
     pub(crate) fn register(&mut self, credentials: &str) -> String {
         self.cseq += 1;
         let own = Side { user: self.number, tag: Some(format!("r{}", self.restarts)) };
@@ -140,7 +140,7 @@ impl Phone {
         )
     }
 
-    /// A response of this phone, with what makes a dialog where it accepts.
+    /// Builds a response of this phone, with the dialog's fields if it accepts.
     pub(crate) fn answer(&self, request: &Message, status: u16, tag: &str) -> Bytes {
         let mut response = request.response(status, "Answer", tag);
         let is_invite = request.method().is_some_and(|method| method.as_bytes() == b"INVITE");
@@ -158,7 +158,7 @@ impl Phone {
         response.to_bytes()
     }
 
-    /// The field that answers a challenge.
+    /// Builds the field that answers a challenge.
     pub(crate) fn credentials(&self, challenged: &Message, method: &str, uri: &str) -> String {
         let (asked, answered) = match challenged.status() {
             401 => (Name::WwwAuthenticate, Name::Authorization),
@@ -188,7 +188,7 @@ pub(crate) fn password(number: u32) -> String {
     format!("secret{number}")
 }
 
-/// Whose phone it is that lives at an address.
+/// Returns the number of the phone at an address.
 pub(crate) fn number_at(address: SocketAddr) -> Option<u32> {
     match address {
         SocketAddr::V4(address) => Some(address.ip().to_bits() & 0x00ff_ffff),
@@ -196,7 +196,7 @@ pub(crate) fn number_at(address: SocketAddr) -> Option<u32> {
     }
 }
 
-/// A request's Routes, of those that a message recorded: the caller visits them backwards.
+/// Builds a request's Routes from a message's Record-Route: the caller visits them in reverse.
 pub(crate) fn routes_of(message: &Message, is_caller: bool) -> String {
     let mut recorded: Vec<&[u8]> = message.elements(Name::RecordRoute).collect();
     if is_caller {
@@ -205,13 +205,13 @@ pub(crate) fn routes_of(message: &Message, is_caller: bool) -> String {
     recorded.iter().map(|route| format!("Route: {}\r\n", String::from_utf8_lossy(route))).collect()
 }
 
-/// The URI of a message's Contact.
+/// Returns the URI of a message's Contact.
 pub(crate) fn contact_of(message: &Message) -> String {
     let contact = message.first(Name::Contact).and_then(|value| Address::parse(value).ok());
     contact.map(|contact| String::from_utf8_lossy(contact.uri).into_owned()).unwrap_or_default()
 }
 
-/// A field's value.
+/// Returns a field's value.
 pub(crate) fn text_of(message: &Message, name: Name) -> String {
     message.first(name).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
 }

@@ -1,16 +1,16 @@
-//! What a world takes of memory from time to time, and whether that stays where it is.
+//! Samples of a world's memory, and the check that it stays constant.
 
 use std::fmt;
 
-/// One look.
+/// One sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) minute: u32,
-    /// Bytes that are allocated, of proxy and phones together.
+    /// Allocated bytes of proxy and phones together.
     pub(crate) live: f64,
-    /// What the process has in memory, SQLite's cache included.
+    /// Resident memory of the process, SQLite's cache included.
     pub(crate) resident: f64,
-    /// The store's files.
+    /// Size of the store's files.
     pub(crate) stored: f64,
     pub(crate) users: usize,
     pub(crate) standing: u32,
@@ -38,7 +38,7 @@ impl fmt::Display for Sample {
     }
 }
 
-/// What the last quarter's mean is of the second's: 1 where nothing grows.
+/// Returns the ratio of the last quarter's mean to the second's: 1 if nothing grows.
 pub(crate) fn growth(samples: &[Sample], of: fn(&Sample) -> f64) -> f64 {
     let quarter = samples.len() / 4;
     let mean = |part: &[Sample]| part.iter().map(of).sum::<f64>() / part.len().max(1) as f64;

@@ -1,4 +1,4 @@
-//! Lets a world run, and looks at its memory every minute.
+//! Runs a world, and samples its memory every minute.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use sipproxy::Sqlite;
 use super::samples::Sample;
 use super::world::{Size, World};
 
-/// Minutes before the first look: phones and calls have come, and what they did first is forgotten.
+/// Minutes before the first sample: phones and calls are set up, and their first transactions are forgotten.
 const SETTLING: u32 = 15;
 
-/// A world after so many minutes, and what was seen in them. `each_minute` happens beside; what it allocates counts.
+/// Runs a world for this many minutes; returns it with the samples. `each_minute` is called as well; its allocations count.
 pub(crate) fn watch(
     size: Size,
     seed: u64,
@@ -60,7 +60,7 @@ fn look(world: &World, minute: u32, live: i64, file: &Path) -> Sample {
     }
 }
 
-/// Of this process, as the kernel has it.
+/// Returns this process's resident memory according to the kernel.
 fn resident_bytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

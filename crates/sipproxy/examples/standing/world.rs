@@ -1,6 +1,6 @@
 //! A proxy with its store, and phones that register and call, in virtual time.
 //!
-//! All that the proxy sends arrives a while later; it comes from, and goes to, nothing but memory. The same seed gives the same hour.
+//! Everything the proxy sends arrives a little later, all in memory. The same seed gives the same hour.
 //! Begin with [`World::run_until`].
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,40 +16,40 @@ use sipproxy::Sqlite;
 use super::calls::{Call, Step};
 use super::phone::{DOMAIN, PROXY, Phone, TRANSPORTS, number_at, password, user};
 
-/// From a phone to the proxy, or back.
+/// Delay between phone and proxy, in each direction.
 const DELAY: Duration = Duration::from_millis(10);
-/// What phones register for; they do so again after half of it.
+/// The lifetime that phones register for; they refresh after half of it.
 const EXPIRES_S: u32 = 3600;
-/// How long phones take to come one after the other, at first.
+/// Time over which the phones first register.
 const ARRIVAL: Duration = Duration::from_secs(240);
-/// Of so many messages one comes twice.
+/// One message in this many is duplicated.
 const REPEATED: u32 = 100;
 
-/// How much of everything.
+/// The size of a world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) users: u32,
-    /// Calls at once, those that are being set up among them.
+    /// Concurrent calls, including those being set up.
     pub(crate) calls: u32,
-    /// How long a call lasts, on average.
+    /// Mean duration of a call.
     pub(crate) talk_s: f64,
 }
 
-/// What happens next.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A phone registers, again or for the first time.
     Register(u32),
     /// A phone is switched on again.
     SwitchOn(u32),
-    /// A message arrives at the phone that listens there.
+    /// A message arrives at the phone with this address.
     Arrive(Hop, Bytes),
     /// A call begins.
     Begin,
     Call(u64, Step),
 }
 
-/// Everything.
+/// The simulated world.
 pub(crate) struct World {
     pub(crate) size: Size,
     pub(crate) proxy: Proxy,
@@ -60,12 +60,12 @@ pub(crate) struct World {
     pub(crate) rng: fastrand::Rng,
     pub(crate) phones: Vec<Phone>,
     pub(crate) calls: BTreeMap<u64, Call>,
-    /// Calls that stand.
+    /// Established calls.
     pub(crate) up: u32,
     pub(crate) answered: u64,
-    /// Messages that the proxy got.
+    /// Messages received by the proxy.
     pub(crate) messages: u64,
-    /// Responses that phones got, by method.
+    /// Responses received by phones, by method.
     pub(crate) statuses: BTreeMap<(String, u16), u64>,
 }
 
@@ -85,7 +85,7 @@ fn config(users: u32) -> ProxyConfig {
 }
 
 impl World {
-    /// Phones that come one after the other, and calls that begin then.
+    /// Creates phones that arrive one after the other, and calls that begin then.
     pub(crate) fn new(size: Size, store: Sqlite, seed: u64) -> World {
         let mut world = World {
             size,
@@ -122,7 +122,7 @@ impl World {
         self.events.insert((self.now + time, number), event);
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) fn run_until(&mut self, end: Time) {
         loop {
             let timer = self.proxy.next_timeout();
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// Most phones register again; some are switched off, and some come back with another port.
+    /// Registers a phone again; some are switched off instead, and some come back with another port.
     fn register(&mut self, number: u32) {
         let chance = self.rng.u32(..1000);
         let phone = &mut self.phones[number as usize];
@@ -190,7 +190,7 @@ impl World {
             200 if is_removal => self.after(Duration::from_secs(60), Event::Register(to)),
             200 => {
                 let half = u64::from(EXPIRES_S) / 2;
-                // The first time at any moment of that half, so that as many come in each minute.
+                // The first refresh falls at a random moment of that half, so that the load is uniform.
                 let from = if self.now < Time::ZERO + 2 * ARRIVAL { 1 } else { half - 60 };
                 let wait = Duration::from_secs(self.rng.u64(from..half));
                 self.after(wait, Event::Register(to));
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// A message of a phone's comes to the proxy; now and then twice.
+    /// Delivers a phone's message to the proxy, now and then twice.
     pub(crate) fn send(&mut self, from: Hop, bytes: Bytes) {
         let times = 1 + u64::from(self.rng.u32(..REPEATED) == 0);
         for _ in 0..times {
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// As the program does: what is to be stored is, then messages go.
+    /// Works like the program: first stores changes, then sends messages.
     fn deliver(&mut self) {
         let mut outgoing = VecDeque::new();
         loop {
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// Who is not there hears nothing: a datagram is lost, a connection cannot be made.
+    /// Delivers a message to its phone. If that is absent, a datagram is lost, and a connection fails.
     fn pass_on(&mut self, message: Outgoing) {
         let Outgoing { hop, bytes, on_failure, .. } = message;
         let is_heard = number_at(hop.address)

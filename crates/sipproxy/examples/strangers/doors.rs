@@ -1,4 +1,4 @@
-//! The ways into a proxy.
+//! The transports to a proxy.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -9,22 +9,22 @@ use bytes::Bytes;
 use peer::options::{CarrierKind, Mode, Options};
 use peer::talk::Talk;
 
-/// How long the proxy may take to answer before it is asked again.
+/// Time to wait for the proxy's answer before asking again.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is asked.
+/// Limit on the number of questions.
 const QUESTIONS_MAX: u32 = 20;
-/// Messages of one TCP connection: what is changed in one spoils those behind it.
+/// Messages per TCP connection: a mutation in one spoils those after it.
 const OF_A_CONNECTION: usize = 4;
 
 /// One transport.
 pub(crate) trait Door {
     fn name(&self) -> &'static str;
 
-    /// Has the proxy read all of these.
+    /// Makes the proxy read all of these.
     fn send(&mut self, messages: &[Vec<u8>]) -> Result<()>;
 }
 
-/// What the proxy itself is asked.
+/// Builds a request to the proxy itself.
 fn question(transport: &str, local: SocketAddr, proxy: SocketAddr, number: u32) -> String {
     format!(
         "OPTIONS sip:{proxy} SIP/2.0\r\nVia: SIP/2.0/{transport} {local};rport;branch=z9hG4bKask{number}\r\n\
@@ -38,7 +38,7 @@ fn is_answer(bytes: &[u8], number: u32) -> bool {
     text.starts_with("SIP/2.0 200 ") && text.contains(&format!("\r\nCSeq: {number} OPTIONS\r\n"))
 }
 
-/// Datagrams.
+/// The UDP transport.
 pub(crate) struct UdpDoor {
     socket: UdpSocket,
     proxy: SocketAddr,
@@ -90,7 +90,7 @@ impl Door for UdpDoor {
     }
 }
 
-/// A connection for some messages each.
+/// A TCP connection for every few messages.
 pub(crate) struct TcpDoor {
     proxy: SocketAddr,
 }
@@ -100,11 +100,11 @@ impl TcpDoor {
         TcpDoor { proxy }
     }
 
-    /// Sends, and waits until the proxy has read all and closed, too.
+    /// Sends, and waits until the proxy has read everything and closed as well.
     fn connection(&self, messages: &[Vec<u8>]) -> Result<()> {
         let mut stream = TcpStream::connect(self.proxy)?;
         stream.set_read_timeout(Some(PATIENCE * QUESTIONS_MAX))?;
-        // A proxy that was told nonsense may close before it was told all.
+        // A proxy that received a malformed message may close before it has read everything.
         let told = messages.iter().try_for_each(|message| stream.write_all(message));
         if told.and_then(|()| stream.shutdown(Shutdown::Write)).is_err() {
             return Ok(());

@@ -1,9 +1,9 @@
-//! What strangers send to a running proxy: the messages of RFC 4475, changed at random, by UDP, TCP and SCTP in turns.
+//! Fuzzes a running proxy with the messages of RFC 4475, mutated at random, over UDP, TCP and SCTP in turn.
 //!
 //! `cargo run --release -p sipproxy --example strangers -- --local ADDRESS --proxy ADDRESS:5060 --watch PID` sends them in batches.
-//! After each the proxy has to answer OPTIONS, which tells that it lives and has dealt with the batch. Prints as JSON how many were sent by
-//! what, how often the proxy had to be asked again, and its memory as it went on. Exit status 1
-//! if the proxy does not answer any more.
+//! After each batch the proxy must answer OPTIONS, which shows that it lives and has processed the batch. Prints as JSON the number of
+//! messages per transport, the number of repeated OPTIONS, and the proxy's memory over time. Exit status 1 if the proxy no longer
+//! answers.
 
 mod doors;
 
@@ -17,9 +17,9 @@ use doors::{Door, SctpDoor, TcpDoor, UdpDoor};
 use fuzzing::torture::{changed, corpus};
 use serde_json::json;
 
-/// Messages in a batch: as many as a socket's buffer holds.
+/// Messages per batch: as many as fit a socket's buffer.
 const BATCH: u64 = 32;
-/// Looks at the proxy's memory in all.
+/// Total number of memory samples.
 const LOOKS: u64 = 100;
 
 #[derive(Parser)]
@@ -36,7 +36,7 @@ struct Args {
     #[arg(long, default_value_t = 1_000_000)]
     messages: u64,
 
-    /// How many a second at most. What the proxy keeps of each for some seconds is as much at any time then, and connections that are
+    /// Messages a second at most. The proxy's state of each lasts some seconds, so its total is bounded then, and connections that are
     /// over do not use up all ports
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
@@ -92,7 +92,7 @@ fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// When batches may leave. What was not sent in time is not sent all at once afterwards.
+/// The pace of batches. Time lost is not made up for by a burst.
 struct Pace {
     due: Instant,
     between: Duration,
@@ -114,7 +114,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Of a process, as the kernel has it.
+/// Returns a process's resident memory according to the kernel.
 fn resident_kib(process: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"));
     let status = status.with_context(|| format!("there is no process {process}"))?;

@@ -1,4 +1,4 @@
-//! The tables of the configuration file, and what their values must be.
+//! The tables of the configuration file, and the checks on their values.
 //!
 //! Begin with [`File::check`].
 
@@ -76,7 +76,7 @@ impl ModeName {
     }
 }
 
-/// 64 × T1, as long as a transaction waits for an answer that nobody gives (RFC 3261 table 4, timers B and F).
+/// 64 × T1, the time for which a transaction waits for a response (RFC 3261 table 4, timers B and F).
 fn drain_s() -> u32 {
     32
 }
@@ -105,7 +105,7 @@ impl Default for NameServers {
 }
 
 impl NameServers {
-    /// Those of the system where none are named.
+    /// Returns the configured servers, or the system's if none are configured.
     fn of_system(self) -> Vec<SocketAddr> {
         if !self.enabled || !self.servers.is_empty() {
             return if self.enabled { self.servers } else { Vec::new() };
@@ -139,11 +139,11 @@ impl Tls {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listen {
-    /// As in the thesis: UDP unless said otherwise.
+    /// As in the thesis: UDP by default.
     #[serde(default = "udp")]
     transport: String,
     address: SocketAddr,
-    /// What Record-Route says instead of the address.
+    /// A replacement for the address in Record-Route.
     record_route: Option<String>,
 }
 
@@ -190,9 +190,9 @@ impl Users {
     }
 }
 
-/// Requests of one source in a second where the file does not say: some thousand telephones behind one address.
+/// Default requests per second of one source: some thousand telephones behind one address.
 const REQUESTS_PER_S: u32 = 200;
-/// How many may come at once: five hundred telephones register, each after a challenge, when the power is back.
+/// Default burst: five hundred telephones register, each after a challenge, after a power failure.
 const BURST: u32 = 1000;
 
 /// The table `[access]`.
@@ -300,14 +300,14 @@ impl Default for T1 {
     }
 }
 
-/// A key and what is wrong with it.
+/// A key and its fault.
 pub(super) type Wrong = (&'static str, String);
 
 impl File {
-    /// The meaning of it all.
+    /// Checks and converts the whole file.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first fault.
     pub(super) fn check(self) -> Result<Config, Wrong> {
         let domains =
             self.domains.iter().map(|name| domain("domains", name)).collect::<Result<Vec<_>, _>>()?;
@@ -321,7 +321,7 @@ impl File {
             let problem = "does not go with mode = \"stateless\": a request that comes again would be refused, for its password is used";
             return Err(("authentication", problem.to_owned()));
         }
-        // A request that waits for a name would have to be kept.
+        // The proxy would have to keep a request that waits for a name.
         let name_servers = if is_stateless { Vec::new() } else { self.dns.of_system() };
         let proxy = ProxyConfig {
             mode: self.mode.mode(),
@@ -410,7 +410,7 @@ fn record_names(listen: &[Listen]) -> Result<BTreeMap<usize, RecordName>, Wrong>
     named.map(|(at, text)| Ok((at, record_name(text)?))).collect()
 }
 
-/// `NAME`, which is looked up with its port, or `NAME:PORT`.
+/// Parses `NAME`, which is looked up with its port, or `NAME:PORT`.
 fn record_name(text: &str) -> Result<RecordName, Wrong> {
     const KEY: &str = "listen.record_route";
     let Some((host, port)) = text.split_once(':') else {
@@ -452,7 +452,7 @@ fn domain(key: &'static str, name: &str) -> Result<String, Wrong> {
     Ok(name.to_ascii_lowercase())
 }
 
-/// 64 hexadecimal digits: a password would be guessed by whoever sees a mark made with it.
+/// Parses 64 hexadecimal digits: anyone who sees a mark could guess a password.
 fn dialog_key(text: &str) -> Result<[u8; 32], Wrong> {
     let wrong =
         || ("dialog_key", "must be 64 hexadecimal digits: `openssl rand -hex 32` makes some".to_owned());

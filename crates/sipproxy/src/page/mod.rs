@@ -1,4 +1,4 @@
-//! What goes on, for people, Prometheus and other programs, on 127.0.0.1 alone: [`control::Page`] serves it and says who may look.
+//! The proxy's state for people, Prometheus and other programs, on 127.0.0.1 only: [`control::Page`] serves it and controls access.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::control_socket::Desk;
 use crate::report;
 use crate::words::{Answer, Question};
 
-/// What there is.
+/// The available paths.
 const NAMES: &str = "/, /metrics, /status.json, /performance.json, and /contacts.json, /dialogs.json and /connections.json (?search=TEXT&count=NUMBER&after=NEXT)";
 
 /// Serves until the process ends.
@@ -41,7 +41,7 @@ fn answer(desk: &Desk, request: &PageRequest<'_>) -> Option<PageAnswer> {
     })
 }
 
-/// The same line as on the control socket.
+/// Returns the same line as on the control socket.
 fn json(answer: io::Result<Answer>) -> PageAnswer {
     let answer = match answer {
         Ok(Answer::Refused { reason }) => return PageAnswer::text("400 Bad Request", reason),

@@ -1,99 +1,99 @@
-//! What a server must be able to do that proxies share users by; each kind has a module of its own.
+//! The interface of servers through which proxies share users; each kind has its own module.
 //!
-//! A backend moves texts and decides nothing: what they say is `record`'s business, and when to ask and what to do on failure `shared`'s.
-//! Every call returns within a few times [`LIMIT`], whatever the server does. Failures are sentences without secrets.
+//! A backend moves texts and decides nothing: `record` defines their contents, and `shared` decides when to ask and how to handle
+//! failure. Every call returns within a few times [`LIMIT`], whatever the server does. Failures are sentences without secrets.
 
 use std::time::Duration;
 
-/// How long the server may take to be connected to, and for one answer.
+/// Time limit for connecting to the server, and for one answer.
 pub(super) const LIMIT: Duration = Duration::from_secs(2);
 
-/// Something that is wanted of the server.
+/// A request to the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Command {
-    /// A user's record.
+    /// Reads a user's record.
     Read {
-        /// Whose.
+        /// The user's key.
         key: String,
     },
-    /// Another record if it is of this version still.
+    /// Replaces a record if it still has this version.
     Replace {
-        /// Whose.
+        /// The user's key.
         key: String,
-        /// Of the record that there is; 0: there is none.
+        /// The expected version; 0: there is no record.
         version: u64,
-        /// What others are told, and what is kept unless `is_gone`.
+        /// The text for the notification, also stored unless `is_gone`.
         text: String,
-        /// Nothing is kept.
+        /// True if the record is to be deleted.
         is_gone: bool,
-        /// When the record may be forgotten, in milliseconds since 1970.
+        /// Time after which the record may be forgotten, in milliseconds since 1970.
         expires_ms: u64,
     },
-    /// Notes a use of a nonce, if its count is higher than any noted before.
+    /// Records a use of a nonce, if its count is higher than any before.
     Use {
-        /// Which.
+        /// The nonce.
         nonce: String,
         /// At least 1.
         count: u32,
-        /// When it may be forgotten, in milliseconds since 1970.
+        /// Time after which it may be forgotten, in milliseconds since 1970.
         expires_ms: u64,
     },
 }
 
-/// What the server has done.
+/// The server's answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
-    /// There is this record: its version and text; `None` if there is none.
+    /// The record's version and text; `None` if there is none.
     Is(Option<(u64, String)>),
     /// The record was replaced, and has this version.
     Replaced(u64),
-    /// Whether the use was noted.
+    /// True if the use was recorded.
     IsFirst(bool),
 }
 
-/// What is heard from the server unasked.
+/// A notification from the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Event {
-    /// A record is of this version now; the text as in [`Command::Replace`].
+    /// A record has this new version; the text is as in [`Command::Replace`].
     Changed(u64, String),
-    /// What a proxy says of itself.
+    /// A proxy's announcement of its state.
     Presence(String),
 }
 
-/// What went wrong, for people.
+/// The error, for people.
 pub(super) type Failure = String;
 
-/// A kind of server, and where it is.
+/// A kind of server, and its address.
 pub(super) trait Backend: Send + Sync {
     /// Connects for commands.
     fn connect(&self) -> Result<Box<dyn Commands>, Failure>;
 
-    /// Connects for news, which are kept from this moment on.
+    /// Connects for notifications, which are kept from this moment on.
     fn listen(&self) -> Result<Box<dyn News>, Failure>;
 }
 
 /// A connection for commands.
 pub(super) trait Commands: Send {
-    /// Does all of these, each one whole or not at all, and answers in their order. What was replaced outlives the server's process.
+    /// Executes all of these, each atomically, and answers in their order. Replacements survive a crash of the server's process.
     fn run(&mut self, commands: &[Command]) -> Result<Vec<Reply>, Failure>;
 
-    /// Tells the others what this proxy says of itself, and forgets what has expired; the server's time in milliseconds since 1970.
+    /// Announces this proxy's state, and forgets expired records; returns the server's time in milliseconds since 1970.
     fn beat(&mut self, who: &str) -> Result<u64, Failure>;
 
-    /// What the server is not set up for that the user ought to know, asked once.
+    /// Returns warnings about the server's configuration, asked once.
     fn warnings(&mut self) -> Vec<String>;
 }
 
-/// A connection for news.
+/// A connection for notifications.
 pub(super) trait News: Send {
-    /// Hands over version and text of all records, in any order.
+    /// Delivers version and text of all records, in any order.
     fn load(&mut self, each: &mut dyn FnMut(u64, String)) -> Result<(), Failure>;
 
-    /// What is heard next; `None` if nothing was within the time.
+    /// Returns the next notification; `None` if there was none within the limit.
     fn next(&mut self, limit: Duration) -> Result<Option<Event>, Failure>;
 }
 
-/// An event as one text: its version, 0 for [`Event::Presence`], a line end, and the rest.
+/// Parses an event from one text: its version, 0 for [`Event::Presence`], a line end, and the rest.
 pub(super) fn event_of(text: &str) -> Option<Event> {
     let (version, rest) = text.split_once('\n')?;
     match version.parse().ok()? {

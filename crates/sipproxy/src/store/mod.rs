@@ -1,7 +1,7 @@
-//! Where bindings are kept beyond the program: nowhere, in a file of this host, or in a server that several proxies share.
+//! Persistence of bindings: none, a file of this host, or a server that several proxies share.
 //!
-//! A file ([`Sqlite`]) is written before each turn's messages are sent. A server is asked by threads of its own ([`Shared`]), and never
-//! waited for by the loop; Redis and PostgreSQL are behind one interface, [`backend::Backend`]. Begin with [`StorePlace`] and [`Store::open`].
+//! A file ([`Sqlite`]) is written before each turn's messages are sent. Separate threads query a server ([`Shared`]), and the loop never
+//! waits for it; Redis and PostgreSQL are behind one interface, [`backend::Backend`]. Begin with [`StorePlace`] and [`Store::open`].
 
 mod backend;
 mod own;
@@ -25,7 +25,7 @@ pub(crate) use own::Own;
 pub(crate) use shared::Shared;
 pub use sqlite::Sqlite;
 
-/// Where the store is.
+/// The location of the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum StorePlace {
     /// A file of this host.
@@ -36,15 +36,15 @@ pub(crate) enum StorePlace {
     Postgres(ServerPlace),
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ServerPlace {
     url: SecretUrl,
-    /// The file with the roots that its certificate must come from, where the URL says TLS.
+    /// The file with the roots for its certificate, if the URL asks for TLS.
     roots: PathBuf,
 }
 
-/// A URL that may have a password: it is shown without.
+/// A URL that may contain a password: it is shown without.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SecretUrl(String);
 
@@ -54,7 +54,7 @@ impl SecretUrl {
     }
 }
 
-/// Scheme, host and path alone: both what is before `@` and what is behind `?` may be secret.
+/// Shows only scheme, host and path: both the part before `@` and the part after `?` may be secret.
 impl fmt::Display for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
@@ -80,10 +80,10 @@ impl fmt::Display for StorePlace {
 }
 
 impl StorePlace {
-    /// From what the configuration says; `roots` is the file with the roots for TLS.
+    /// Parses the configured value; `roots` is the file with the roots for TLS.
     ///
     /// # Errors
-    /// For a URL of something else: what would be right.
+    /// If it is another kind of URL: the valid forms.
     pub(crate) fn parse(text: &str, roots: &Path) -> Result<StorePlace, String> {
         let server = ServerPlace { url: SecretUrl(text.to_owned()), roots: roots.to_owned() };
         match text.split_once("://").map(|(scheme, _)| scheme) {
@@ -102,7 +102,7 @@ impl StorePlace {
         }
     }
 
-    /// Whether it is asked by TLS.
+    /// Reports whether it uses TLS.
     pub(crate) fn has_tls(&self) -> bool {
         match self {
             StorePlace::File(_) => false,
@@ -111,7 +111,7 @@ impl StorePlace {
         }
     }
 
-    /// Whether other proxies may have the same store.
+    /// Reports whether other proxies may have the same store.
     pub(crate) fn is_shared(&self) -> bool {
         !matches!(self, StorePlace::File(_))
     }
@@ -128,10 +128,10 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Opens the store; a server is connected to, and asked for its time.
+    /// Opens the store; for a server, connects and asks for its time.
     ///
     /// # Errors
-    /// When the file cannot be used, or the server not be reached, or refuses.
+    /// If the file cannot be used, or the server cannot be reached or refuses.
     pub(crate) fn open(
         place: Option<&StorePlace>,
         own: Own,
@@ -145,10 +145,10 @@ impl Store {
         }
     }
 
-    /// Hands all that the store has to a proxy with so many listeners, which has nothing yet; how many bindings that were.
+    /// Loads the whole store into a proxy with this many listeners and no bindings; returns the number of bindings.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub(crate) fn restore(
         &mut self,
         clock: Clock,
@@ -171,7 +171,7 @@ impl Store {
 }
 
 impl Store {
-    /// The server, if it is one.
+    /// Returns the server, if it is one.
     pub(crate) fn shared(&self) -> Option<&Shared> {
         match self {
             Store::Shared(store) => Some(store),
@@ -185,7 +185,7 @@ fn failed(place: &impl fmt::Display) -> impl FnOnce(String) -> SipError {
     move |problem| SipError::Store { place, problem }
 }
 
-/// For `map_err` of SQLite.
+/// Wraps an SQLite error, for `map_err`.
 fn failed_file(path: &Path) -> impl FnOnce(rusqlite::Error) -> SipError {
     let place = path.display().to_string();
     move |source| SipError::Store { place, problem: source.to_string() }

@@ -1,24 +1,24 @@
-//! What proxies that share users say of themselves: `ADDRESS FINGERPRINT`, and ` draining` or ` gone` behind it.
+//! Announcements of proxies that share users: `ADDRESS FINGERPRINT`, optionally followed by ` draining` or ` gone`.
 
 use std::net::SocketAddr;
 
 use sip::proxy::Presence;
 
-/// How this proxy is known to those that share its users.
+/// The identity of a proxy among those that share its users.
 pub(crate) struct Own {
     /// Its first listener.
     pub(crate) address: SocketAddr,
-    /// Of its key, which must be that of all.
+    /// The fingerprint of its key, which must be the same in all.
     pub(crate) fingerprint: String,
 }
 
 impl Own {
-    /// What it says of itself.
+    /// Formats its announcement.
     pub(super) fn to_text(&self, presence: Presence) -> String {
         format!("{} {}{}", self.address, self.fingerprint, suffix_of(presence))
     }
 
-    /// What another one says.
+    /// Parses another proxy's announcement.
     pub(super) fn parse(text: &str) -> Option<(Own, Presence)> {
         let (address, rest) = text.split_once(' ')?;
         let said = [Presence::Draining, Presence::Gone].into_iter().find_map(|presence| {
@@ -30,7 +30,7 @@ impl Own {
     }
 }
 
-/// Behind what a proxy says of itself.
+/// Returns the suffix of an announcement.
 fn suffix_of(presence: Presence) -> &'static str {
     match presence {
         Presence::Here => "",

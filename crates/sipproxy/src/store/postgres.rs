@@ -1,9 +1,9 @@
-//! PostgreSQL as the store: a table with version and text for each user, and `NOTIFY` for news.
+//! PostgreSQL as the store: a table with version and text for each user, and `NOTIFY` for notifications.
 //!
-//! Tables are made if they are missing. A record is replaced by one statement that compares, writes and tells; what waits together is
-//! one transaction, in the order of the keys, so two proxies never wait for each other. Versions grow with the server's clock, so one that was
-//! deleted does not come again. The library is asynchronous; each connection has a small runtime of its own, which runs while it is asked
-//! something, so every wait has its limit.
+//! Missing tables are created. One statement replaces a record: it compares, writes and notifies. Commands that wait together form
+//! one transaction, ordered by key, so two proxies never deadlock. Versions grow with the server's clock, so a deleted version
+//! does not recur. The library is asynchronous; each connection has a small runtime of its own, which runs only during a
+//! call, so every wait has a limit.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use super::ServerPlace;
 use super::backend::{Backend, Command, Commands, Event, Failure, LIMIT, News, Reply, event_of};
 use super::postgres_tls::{Tls, TlsSocket};
 
-/// Where news go; the number is the format's.
+/// The channel of notifications; the number is the format's.
 const CHANNEL: &str = "sctpify_sip_1";
-/// The longest text that goes with the news: `NOTIFY` takes 7999 bytes.
+/// The longest text in a notification: `NOTIFY` takes 7999 bytes.
 const TOLD_MAX: usize = 7900;
-/// Records that are read at once.
+/// Records read at once.
 const PAGE: i64 = 1000;
-/// News that wait to be taken from the connection.
+/// Limit on notifications not yet taken from the connection.
 const NEWS_MAX: usize = 1000;
-/// After so many beats what has expired is deleted.
+/// Number of heartbeats between deletions of expired rows.
 const BEATS: u32 = 30;
 
-/// Made under a lock: two proxies may start at once.
+/// Created under a lock: two proxies may start at once.
 const SCHEMA: &str = "
     SELECT pg_advisory_xact_lock(50604168);
     CREATE TABLE IF NOT EXISTS sctpify_sip_user (
@@ -73,7 +73,7 @@ const FORGET: &str = "
     DELETE FROM sctpify_sip_user WHERE expires_ms <= extract(epoch FROM clock_timestamp()) * 1000;
     DELETE FROM sctpify_sip_nonce WHERE expires_ms <= extract(epoch FROM clock_timestamp()) * 1000";
 
-/// Whether a URL is one of PostgreSQL, asks for nothing that is not there, and its roots can be read.
+/// Checks that a URL is one of PostgreSQL with supported options, and that its roots can be read.
 pub(super) fn check(place: &ServerPlace) -> Result<(), String> {
     Postgres::new(place).map(drop)
 }
@@ -91,7 +91,7 @@ pub(super) struct Postgres {
 impl Postgres {
     pub(super) fn new(place: &ServerPlace) -> Result<Postgres, String> {
         let (url, mode) = take_ssl_mode(place.url.as_str())?;
-        // What the library says of it might have a part of it.
+        // The library's message might contain a part of the URL.
         let wrong = |_| "is no URL of PostgreSQL: say postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned();
         let mut config: Config = url.parse().map_err(wrong)?;
         config.ssl_mode(mode).connect_timeout(LIMIT).application_name("sctpify-sip");
@@ -103,7 +103,7 @@ impl Postgres {
     }
 }
 
-/// The URL without its `sslmode`, and what it says. The library has no `verify-full`; a certificate is always judged as that has it.
+/// Splits the URL into the rest and its `sslmode`. The library has no `verify-full`; a certificate is always checked like that.
 fn take_ssl_mode(url: &str) -> Result<(String, SslMode), String> {
     const KEY: &str = "sslmode=";
     let Some(at) = url.rmatch_indices(KEY).map(|(at, _)| at).find(|at| url[..*at].ends_with(['?', '&']))
@@ -132,7 +132,7 @@ fn text(error: tokio_postgres::Error) -> Failure {
     }
 }
 
-/// A connection with what runs it.
+/// A connection with its runtime.
 struct Session {
     runtime: Runtime,
     client: Client,
@@ -147,14 +147,14 @@ impl Session {
         Ok((Session { runtime, client }, connection))
     }
 
-    /// One that is only asked.
+    /// Opens a connection without notifications.
     fn open_quiet(server: &Postgres) -> Result<Session, Failure> {
         let (session, connection) = Session::open(server)?;
         session.runtime.spawn(async move { drop(connection.await) });
         Ok(session)
     }
 
-    /// Waits for this with its limit.
+    /// Waits for this, with a time limit.
     fn within<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         within(&self.runtime, work)
     }
@@ -197,7 +197,7 @@ async fn query(
 impl Backend for Postgres {
     fn connect(&self) -> Result<Box<dyn Commands>, Failure> {
         let session = Session::open_quiet(self)?;
-        // Who may use tables may not always make some.
+        // A role that may use tables may not always create them.
         if !session.one::<bool>(HAS_SCHEMA)? {
             session.execute(SCHEMA)?;
         }
@@ -236,7 +236,7 @@ struct PostgresCommands {
     beats: u32,
 }
 
-/// Those of [`Command`].
+/// Prepared statements for [`Command`].
 struct Statements {
     read: Statement,
     insert: Statement,
@@ -246,11 +246,11 @@ struct Statements {
 }
 
 impl Statements {
-    /// Does all in one transaction.
+    /// Executes all commands in one transaction.
     async fn run(&self, client: &Client, commands: &[Command]) -> Result<Vec<Reply>, Failure> {
         let mut order: Vec<usize> = (0..commands.len()).collect();
         order.sort_by_key(|&at| key_of(&commands[at]));
-        // One statement is one by itself.
+        // A single statement is a transaction by itself.
         let is_transaction = commands.len() > 1;
         if is_transaction {
             execute(client, "BEGIN").await?;
@@ -286,7 +286,7 @@ impl Statements {
         rows.first().map(record_of).transpose().map(Reply::Is)
     }
 
-    /// The new version if there was the expected one.
+    /// Returns the new version if the record had the expected one.
     async fn replace(&self, client: &Client, command: &Command) -> Result<Option<u64>, Failure> {
         let Command::Replace { key, version, text, is_gone, expires_ms } = command else { return Ok(None) };
         let told = if text.len() > TOLD_MAX { format!("!{key}") } else { text.clone() };
@@ -327,7 +327,7 @@ impl Commands for PostgresCommands {
     }
 }
 
-/// The same order for all proxies, so that none has a lock that another waits for while that has one that this waits for.
+/// Returns the sort key that gives all proxies the same order of locks, which prevents deadlocks.
 fn key_of(command: &Command) -> (u8, &str) {
     match command {
         Command::Use { nonce, .. } => (0, nonce),
@@ -349,7 +349,7 @@ fn signed(number: u64) -> i64 {
 }
 
 struct PostgresNews {
-    /// Runs the connection that `news` come by.
+    /// Runs the connection that delivers `news`.
     session: Session,
     news: Receiver<String>,
     records: Session,
@@ -385,7 +385,7 @@ impl News for PostgresNews {
 }
 
 impl PostgresNews {
-    /// A record that was too long to be told of with the news; if it is gone meanwhile, news of that follow.
+    /// Reads a record that was too long for its notification; if it was deleted meanwhile, another notification follows.
     fn read(&self, key: &str) -> Result<Option<Event>, Failure> {
         let rows = self.records.query(&self.read, &[&key])?;
         let Some(row) = rows.first() else { return Ok(Some(Event::Presence(String::new()))) };

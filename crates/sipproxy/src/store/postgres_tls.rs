@@ -1,7 +1,7 @@
-//! TLS for PostgreSQL: what `tokio-postgres` asks of a connector, with rustls.
+//! TLS for PostgreSQL: a connector for `tokio-postgres`, with rustls.
 //!
-//! The server has to prove to be the host of the URL by a certificate from our roots, whatever `sslmode` asks for: encryption with nobody
-//! knows whom keeps no secret. There is no channel binding.
+//! The server must prove to be the host of the URL with a certificate from our roots, whatever `sslmode` asks for: encryption to an
+//! unknown peer keeps no secret. There is no channel binding.
 
 use std::future::Future;
 use std::io;
@@ -18,7 +18,7 @@ use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-/// What connections are made with; nothing where there is no TLS.
+/// The TLS configuration of connections; `None` without TLS.
 #[derive(Clone)]
 pub(super) struct Tls(Option<(Arc<ClientConfig>, Roots)>);
 
@@ -44,7 +44,7 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// For a connection to a host.
+/// The connector for a host.
 pub(super) struct ToHost {
     tls: Tls,
     host: String,

@@ -1,7 +1,7 @@
-//! A user's bindings as a store keeps them that several proxies share: JSON, the same in all of them.
+//! A user's bindings in a store that several proxies share: JSON, the same in all of them.
 //!
-//! Bytes of SIP, which need be no text, stand as the characters of their numbers (ISO 8859-1), so that nothing is lost and what is ASCII
-//! can be read. Times are milliseconds since 1970 by the store's clock. Unknown fields are passed over, so that a later version can add
+//! Bytes of SIP, which need not be text, are stored as ISO 8859-1 characters, so that nothing is lost and ASCII
+//! stays readable. Times are milliseconds since 1970 by the store's clock. Unknown fields are ignored, so that a later version can add
 //! some. Begin with [`encode`] and [`decode`].
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sip::proxy::Record;
 use sip::{Binding, Hop, Transport};
 
-/// The longest text that is written and read, in bytes: more than a thousand bindings.
+/// The longest text to write or read, in bytes: more than a thousand bindings.
 pub(super) const TEXT_MAX: usize = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -43,7 +43,7 @@ fn most() -> u16 {
     1000
 }
 
-/// A user's bindings; `today` is the time of day at `now`.
+/// Encodes a user's bindings; `today` is the time of day at `now`.
 pub(super) fn encode(user: &str, bindings: &[Binding], now: Time, today: Duration) -> String {
     let places = bindings.iter().map(|binding| Place {
         uri: text_of(&binding.uri),
@@ -57,11 +57,11 @@ pub(super) fn encode(user: &str, bindings: &[Binding], now: Time, today: Duratio
         source: binding.flow.address,
         through: binding.through.as_deref().map(text_of),
     });
-    // Strings, numbers and lists of them can always be written.
+    // Strings, numbers and lists of them can always be serialized.
     serde_json::to_string(&User { user: user.to_owned(), bindings: places.collect() }).unwrap_or_default()
 }
 
-/// What [`encode`] made, and whose it is; `None` for anything else.
+/// Decodes the output of [`encode`], with its user; `None` for anything else.
 pub(super) fn decode(version: u64, text: &str, now: Time, today: Duration) -> Option<(String, Record)> {
     if text.len() > TEXT_MAX {
         return None;
@@ -81,7 +81,7 @@ fn binding_of(place: Place, now: Time, today: Duration) -> Option<Binding> {
         path: place.path.iter().map(|value| bytes_of(value)).collect::<Option<_>>()?,
         instance: place.instance.as_deref().map(bytes_of).map_or(Some(None), |bytes| bytes.map(Some))?,
         q: place.q,
-        // The listener and the connection are the other proxy's, and known to it alone.
+        // The listener and the connection belong to the other proxy, and are known only there.
         flow: Hop {
             listener: 0,
             transport: Transport::from_bytes(place.transport.as_bytes())?,
@@ -92,7 +92,7 @@ fn binding_of(place: Place, now: Time, today: Duration) -> Option<Binding> {
     })
 }
 
-/// When the last of some bindings ends, in milliseconds since 1970.
+/// Returns the expiry of the last binding, in milliseconds since 1970.
 pub(super) fn end_of(bindings: &[Binding], now: Time, today: Duration) -> u64 {
     let last = bindings.iter().map(|binding| binding.expires).max().unwrap_or(now);
     milliseconds(today + last.since(now))
@@ -102,7 +102,7 @@ pub(super) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a user is known by in the store: text without control characters, whatever an address-of-record may have.
+/// Returns the user's key in the store: text without control characters, which an address-of-record may contain.
 pub(super) fn key_of(user: &str) -> String {
     user.escape_default().to_string()
 }

@@ -1,7 +1,7 @@
-//! Redis as the store: a hash with version and text for each user, which expires with the last binding, and a channel for news.
+//! Redis as the store: a hash with version and text for each user, which expires with the last binding, and a channel for notifications.
 //!
-//! A script replaces a record, so that comparing, writing and telling are one step. What it answers has been written by Redis as far as
-//! its own settings say (`appendonly`). Versions grow with the server's clock, so one that was forgotten does not come again.
+//! A script replaces a record, so that comparing, writing and notifying are one step. Its answer is as durable as Redis's
+//! own settings (`appendonly`). Versions grow with the server's clock, so a forgotten version does not recur.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use stores::{RedisConnection, RedisServer};
 use super::ServerPlace;
 use super::backend::{Backend, Command, Commands, Event, Failure, LIMIT, News, Reply, event_of};
 
-/// Before the key of each user; the number is the format's.
+/// Prefix of each user's key; the number is the format's.
 const USERS: &str = "sctpify:sip:1:user:";
-/// Before each nonce that was used.
+/// Prefix of each used nonce.
 const NONCES: &str = "sctpify:sip:1:nonce:";
-/// Before the number of the database: channels are common to all of a server.
+/// Prefix of the database's number: channels are common to all databases of a server.
 const CHANNEL: &str = "sctpify:sip:1:changes:";
-/// Keys that are looked through at once.
+/// Keys per scan step.
 const SCANNED: usize = 1000;
 
-/// KEYS: the record. ARGV: version expected, text, 1 if nothing is to be kept, expiry in ms, channel.
+/// KEYS: the record. ARGV: expected version, text, 1 to delete the record, expiry in ms, channel.
 const REPLACE: &str = "
 local v = redis.call('HGET', KEYS[1], 'version') or '0'
 if v ~= ARGV[1] then return {0, v, redis.call('HGET', KEYS[1], 'text') or ''} end
@@ -40,7 +40,7 @@ if tonumber(redis.call('GET', KEYS[1]) or '0') >= tonumber(ARGV[1]) then return 
 redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])
 return 1";
 
-/// Whether a URL is one of Redis, and its roots can be read.
+/// Checks that a URL is one of Redis, and that its roots can be read.
 pub(super) fn check(place: &ServerPlace) -> Result<(), String> {
     Redis::new(place).map(drop)
 }
@@ -91,7 +91,7 @@ impl Backend for Redis {
 
 struct RedisCommands {
     connection: RedisConnection,
-    /// The hashes that the server knows [`REPLACE`] and [`USE`] by.
+    /// The server's hashes of [`REPLACE`] and [`USE`].
     replace: String,
     note: String,
     channel: String,
@@ -130,7 +130,7 @@ impl Commands for RedisCommands {
     }
 
     fn warnings(&mut self) -> Vec<String> {
-        // Servers that are rented out often do not say how they are set up.
+        // Hosted servers often do not reveal their settings.
         let mut setting = |name: &str| -> Option<String> {
             let asked = redis::cmd("CONFIG").arg("GET").arg(name).query(&mut self.connection);
             let (_, value): (String, String) = asked.ok()?;
@@ -173,7 +173,7 @@ fn reply_of(command: &Command, value: Value) -> Result<Reply, Failure> {
 
 struct RedisNews {
     news: RedisConnection,
-    /// One that listens can do nothing else.
+    /// A subscribed connection cannot execute other commands.
     records: RedisConnection,
 }
 

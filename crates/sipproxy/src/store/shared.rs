@@ -1,9 +1,10 @@
-//! A store that several proxies share, as the loop sees it: it asks, goes on, and is told later.
+//! A store that several proxies share, as the loop sees it: asynchronous queries and results.
 //!
-//! One thread has a connection for commands: it takes all questions that wait together to the server, and tells every two seconds that
-//! this proxy is there, or drains, and at once when that changes. Another has one for news: each record as it changes, and all of them whenever that connection is new. Both
-//! connect again by themselves, after a time that doubles from 100 ms to 5 s; meanwhile questions fail at once. Invariants: each question
-//! is answered once; no more than [`QUEUE_MAX`] wait, nor more news than that. Begin with [`Shared::open`].
+//! One thread has a connection for commands: it sends all waiting queries together to the server, and announces this proxy's state
+//! every two seconds, and at once when that changes. Another has one for notifications: each record as it changes, and all of them
+//! after each reconnection. Both reconnect by themselves, with a delay that doubles from 100 ms to 5 s; meanwhile queries fail at
+//! once. Invariants: each query is answered once; no more than [`QUEUE_MAX`] wait, nor more notifications than that. Begin with
+//! [`Shared::open`].
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,22 +25,22 @@ use super::redis::Redis;
 use crate::clock::Clock;
 use crate::error::SipError;
 
-/// Questions that wait at most, and news that the loop has not heard.
+/// Limit on waiting queries, and on results that the loop has not yet taken.
 const QUEUE_MAX: usize = 10_000;
-/// Questions that are taken to the server together.
+/// Limit on queries sent to the server together.
 const BATCH_MAX: usize = 128;
-/// News that the loop hears in one turn.
+/// Results that the loop takes in one turn.
 const TURN_MAX: usize = 1000;
-/// How often this proxy says that it is there.
+/// Interval of this proxy's heartbeats.
 const BEAT: Duration = Duration::from_secs(2);
-/// Without news for so long, even of this proxy itself, the connection is taken to be dead.
+/// Time without notifications, even our own heartbeats, after which the connection counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// How long to wait before the next attempt to connect, at first and at most.
+/// Delay before the next attempt to connect: initial and maximum.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// The longest key that is asked for: PostgreSQL indexes none that are much longer.
+/// The longest key for queries: PostgreSQL indexes none that are much longer.
 const KEY_MAX: usize = 1024;
 
-/// How the store does, for people and metrics.
+/// The state of the store, for people and metrics.
 #[derive(Debug, Default)]
 pub(crate) struct StoreState {
     has_commands: AtomicBool,
@@ -49,22 +50,22 @@ pub(crate) struct StoreState {
 }
 
 impl StoreState {
-    /// Whether it answers and tells.
+    /// Reports whether both connections work.
     pub(crate) fn is_up(&self) -> bool {
         self.has_commands.load(Ordering::Relaxed) && self.has_news.load(Ordering::Relaxed)
     }
 
-    /// How often a connection failed.
+    /// Returns the number of failed connections.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// What the last failure was.
+    /// Returns the last error.
     pub(crate) fn problem(&self) -> String {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Logs once that something does not work, and once that it does again.
+    /// Logs once that a connection fails, and once that it works again.
     fn note(&self, what: What, store: &str, result: Result<(), &str>) {
         let flag = match what {
             What::Commands => &self.has_commands,
@@ -107,7 +108,7 @@ impl What {
     }
 }
 
-/// What the threads tell the loop.
+/// A result from the threads to the loop.
 enum Told {
     Found(u64, Finding),
     /// All records follow.
@@ -115,14 +116,14 @@ enum Told {
     Record(String, Record),
     /// Those were all.
     End,
-    /// How a proxy is.
+    /// A proxy's state.
     Presence(SocketAddr, Presence),
 }
 
-/// The server's clock beside ours.
+/// The server's clock relative to ours.
 struct StoreClock {
     clock: Clock,
-    /// What it says at the start of ours, in milliseconds since 1970.
+    /// Its reading at the start of ours, in milliseconds since 1970.
     origin_ms: AtomicU64,
 }
 
@@ -132,7 +133,7 @@ impl StoreClock {
         (now, Duration::from_millis(self.origin_ms.load(Ordering::Relaxed) + now.as_millis()))
     }
 
-    /// The server has said what time it is.
+    /// Adjusts to the server's time.
     fn set(&self, server_ms: u64) {
         self.origin_ms.store(server_ms.saturating_sub(self.clock.now().as_millis()), Ordering::Relaxed);
     }
@@ -143,20 +144,20 @@ struct Question {
     command: Command,
 }
 
-/// What the loop wants of the thread for commands.
+/// A request from the loop to the command thread.
 enum Errand {
     Ask(Question),
-    /// To tell others how this proxy is.
+    /// Announces this proxy's state.
     Beat,
 }
 
-/// What both threads know.
+/// The state common to both threads.
 struct Common {
     backend: Box<dyn Backend>,
-    /// The store, as it may be shown.
+    /// The store's name without secrets.
     name: String,
     own: Own,
-    /// How this proxy is, and whether it has told others that it goes, or cannot tell them.
+    /// This proxy's state, and whether its end was announced, or cannot be.
     presence: Mutex<Presence>,
     has_left: AtomicBool,
     clock: StoreClock,
@@ -170,7 +171,7 @@ pub(crate) struct Shared {
     common: Arc<Common>,
     errands: SyncSender<Errand>,
     told: Receiver<Told>,
-    /// What the threads will have once they run.
+    /// The resources for the threads, until they start.
     start: Option<(Box<dyn Commands>, Receiver<Errand>)>,
 }
 
@@ -178,7 +179,7 @@ impl Shared {
     /// Connects, and asks for the time.
     ///
     /// # Errors
-    /// When the server cannot be reached, or refuses.
+    /// If the server cannot be reached, or refuses.
     pub(crate) fn open(
         place: &StorePlace,
         own: Own,
@@ -208,20 +209,20 @@ impl Shared {
         Ok(Shared { common, errands, told, start: Some((commands, asked)) })
     }
 
-    /// What the server's clock says at the start of this program's.
+    /// Returns the reading of the server's clock at the start of this program's.
     pub(crate) fn origin(&self) -> Duration {
         Duration::from_millis(self.common.clock.origin_ms.load(Ordering::Relaxed))
     }
 
-    /// How it does.
+    /// Returns the state of the store.
     pub(crate) fn state(&self) -> &StoreState {
         &self.common.state
     }
 
-    /// Hands over all records, and begins to listen.
+    /// Loads all records into the proxy, and starts the threads.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If they cannot be read.
     pub(super) fn begin(&mut self, proxy: &mut Proxy) -> Result<(), SipError> {
         let common = &self.common;
         let failed = || super::failed(&common.name);
@@ -242,7 +243,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Asks; an answer that is known at once is that there will be none.
+    /// Submits a query; returns a failure at once if it cannot be answered.
     pub(crate) fn ask(&self, query: Query) -> Option<Finding> {
         let (now, today) = self.common.clock.now();
         let command = match query.wanted {
@@ -271,19 +272,19 @@ impl Shared {
         }
     }
 
-    /// Has the other proxies told how this one is.
+    /// Announces this proxy's new state to the other proxies.
     pub(crate) fn say(&self, presence: Presence) {
         *self.common.presence.lock().unwrap_or_else(PoisonError::into_inner) = presence;
-        // Where too much waits already it goes with the next beat.
+        // If the queue is full, it goes with the next heartbeat.
         let _ = self.errands.try_send(Errand::Beat);
     }
 
-    /// Whether nobody needs to be waited for any more: the others were told that this proxy goes, or cannot be.
+    /// Reports whether shutdown need not wait: this proxy's end was announced, or cannot be.
     pub(crate) fn has_left(&self) -> bool {
         self.common.has_left.load(Ordering::Relaxed)
     }
 
-    /// Tells the proxy what was found and heard. There may be more, for the next turn; then the loop is woken.
+    /// Delivers results to the proxy, up to a turn's limit; if there may be more, wakes the loop again.
     pub(crate) fn tell(&self, now: Time, proxy: &mut Proxy) {
         let mut heard = 0;
         for told in self.told.try_iter().take(TURN_MAX) {
@@ -302,25 +303,25 @@ impl Shared {
             }
         }
         if heard == TURN_MAX {
-            // Wakes are put together, so there may be no other one for what is left.
+            // Wakes are coalesced, so there may be no other one for the remaining results.
             let _ = self.common.waker.wake();
         }
     }
 }
 
 impl Common {
-    /// A record and whose it is; what is none is passed over.
+    /// Decodes a record and its user; invalid ones are ignored.
     fn decode(&self, version: u64, text: &str) -> Option<(String, Record)> {
         let (now, today) = self.clock.now();
         decode(version, text, now, today)
     }
 
-    /// Whether the loop is there still.
+    /// Sends a result to the loop; returns false if that has ended.
     fn tell(&self, told: Told) -> bool {
         self.told.send(told).is_ok() && self.waker.wake().is_ok()
     }
 
-    /// Waits for the next attempt.
+    /// Returns the delay before the next attempt, and doubles it.
     fn back_off(wait: &mut Duration) -> Duration {
         std::mem::replace(wait, (*wait * 2).min(BACKOFF.1))
     }
@@ -376,7 +377,7 @@ impl Common {
         self.state.note(what, &self.name, result);
     }
 
-    /// Answers questions, and tells how this proxy is if that is due; `None` without a connection.
+    /// Answers queries, and announces this proxy's state if due; without a connection fails the queries, and returns `None`.
     fn serve(
         &self,
         commands: Option<&mut (dyn Commands + 'static)>,
@@ -408,7 +409,7 @@ impl Common {
             Reply::IsFirst(is_first) => Finding::IsFirst(*is_first),
             Reply::Is(None) => Finding::Is(Record::default()),
             Reply::Is(Some((version, text))) => {
-                // What another program left there has no bindings; the next REGISTER of this user replaces it.
+                // Another program's data counts as no bindings; the next REGISTER of this user replaces it.
                 let found = self.decode(*version, text).map(|(_, record)| record);
                 Finding::Is(found.unwrap_or(Record { version: *version, bindings: Vec::new() }))
             }
@@ -437,7 +438,7 @@ impl Common {
         }
     }
 
-    /// Connects anew, and tells all records: some may have changed meanwhile.
+    /// Reconnects, and delivers all records: some may have changed meanwhile.
     fn listen_again(&self) -> Result<Box<dyn News>, Failure> {
         let mut news = self.backend.listen()?;
         self.tell(Told::Begin);
@@ -451,7 +452,7 @@ impl Common {
         Ok(news)
     }
 
-    /// Whether the loop is there to hear the next thing.
+    /// Handles the next notification; returns false if the loop has ended.
     fn hear(&self, news: &mut dyn News, stranger: &mut Option<SocketAddr>) -> Result<bool, Failure> {
         match news.next(SILENCE_MAX)? {
             None => Err(format!("nothing was heard for {} s", SILENCE_MAX.as_secs())),

@@ -1,6 +1,6 @@
-//! The bindings on disk: one SQLite table, one transaction a turn of the loop.
+//! The bindings on disk: one SQLite table, one transaction per turn of the loop.
 //!
-//! What was committed survives the end of the process, however it comes. A crash of the whole system may take the last
+//! Committed changes survive any end of the process. A crash of the whole system may lose the last
 //! transactions, never the file: SQLite's write-ahead log with synchronous = NORMAL.
 
 use std::net::SocketAddr;
@@ -33,10 +33,10 @@ const SCHEMA: &str = "
 ";
 
 impl Sqlite {
-    /// Opens a store, which is made if it is missing.
+    /// Opens a store, and creates it if it is missing.
     ///
     /// # Errors
-    /// When the file cannot be used.
+    /// If the file cannot be used.
     pub fn open(path: &Path) -> Result<Sqlite, SipError> {
         let connection = Connection::open(path).map_err(super::failed_file(path))?;
         connection.execute_batch(SCHEMA).map_err(super::failed_file(path))?;
@@ -44,10 +44,10 @@ impl Sqlite {
         Ok(Sqlite { path: path.to_owned(), connection })
     }
 
-    /// All bindings that are still good, at the time `now` of this run, for as many listeners.
+    /// Loads all unexpired bindings, at the time `now` of this run, for this number of listeners.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn load(&self, now: Time, listeners: usize) -> Result<Vec<Change>, SipError> {
         self.try_load(now, listeners).map_err(super::failed_file(&self.path))
     }
@@ -60,7 +60,7 @@ impl Sqlite {
         let rows = query.query_map([], |row| read(row, now, today))?;
         let mut changes = Vec::new();
         for change in rows {
-            // A binding of a transport or listener that is configured no more is of no use.
+            // Skip bindings of a transport or listener that is no longer configured.
             if let Some(change) = change?.filter(|change| is_reachable(change, listeners)) {
                 changes.push(change);
             }
@@ -68,10 +68,10 @@ impl Sqlite {
         Ok(changes)
     }
 
-    /// Writes changes down, all or none.
+    /// Writes changes, all or none.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&mut self, now: Time, changes: &[Change]) -> Result<(), SipError> {
         if changes.is_empty() {
             return Ok(());
@@ -96,7 +96,7 @@ impl Sqlite {
     }
 }
 
-/// What tables of earlier versions have not.
+/// Adds columns that earlier versions lack.
 fn add_missing(to: &Connection) -> rusqlite::Result<()> {
     let known = to.prepare("SELECT q FROM binding LIMIT 0");
     match known {
@@ -116,7 +116,7 @@ fn put(to: &Connection, user: &str, binding: &Binding, now: Time, today: Duratio
         i64::try_from(expires.as_millis()).unwrap_or(i64::MAX),
         &binding.call_id[..],
         binding.cseq,
-        // No value of Path has a line end that is no fold.
+        // The only line ends in a Path value are folds.
         binding.path.join(&b"\n\n"[..]),
         binding.instance.as_deref(),
         binding.flow.transport.as_lower_str(),

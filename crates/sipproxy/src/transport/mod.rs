@@ -1,8 +1,8 @@
-//! Transports as plug-ins: whatever carries messages implements [`Plugin`], and the loop knows nothing else of it.
+//! Transports as plug-ins: each implements [`Plugin`], the loop's only interface to it.
 //!
 //! Each plug-in has a place in the configuration's order; its tokens in the poll, and the numbers of its connections, begin
 //! with that place ([`Place`]). Invariants: a message handed to [`Plugin::send`] is sent, or its failure reported once; no connection
-//! has more than [`WAITING_MAX`] bytes waiting, and what begins something has to leave the last three quarters of them to what has begun.
+//! has more than [`WAITING_MAX`] bytes waiting, the last three quarters of which are reserved for work in progress.
 
 mod sctp;
 mod sctp_host;
@@ -29,9 +29,9 @@ use tcp::Tcp;
 pub(crate) use tls::{TlsContext, TlsFiles};
 use udp::Udp;
 
-/// Bytes that may wait for one connection before no request is taken for it that begins something.
+/// Limit on bytes that wait for one connection when a message that begins new work is added.
 const WAITING_MAX_NEW: usize = 1 << 20;
-/// Bytes that may wait for one connection at all.
+/// Limit on bytes that wait for one connection.
 const WAITING_MAX: usize = 4 * WAITING_MAX_NEW;
 /// Bits of a token or connection number below the plug-in's place.
 const PLACE_SHIFT: u32 = 48;
@@ -41,47 +41,47 @@ const PLACE_SHIFT: u32 = 48;
 pub(crate) struct Place(pub(crate) usize);
 
 impl Place {
-    /// The plug-in's token of this number.
+    /// Returns the plug-in's token of this number.
     pub(crate) fn token(self, number: usize) -> Token {
         Token((self.0 << PLACE_SHIFT) | number)
     }
 
-    /// Whose token this is, and its number there.
+    /// Splits a token into its plug-in's place and its number there.
     pub(crate) fn of_token(token: Token) -> (Place, usize) {
         (Place(token.0 >> PLACE_SHIFT), token.0 & ((1 << PLACE_SHIFT) - 1))
     }
 
-    /// The plug-in's connection of this number.
+    /// Returns the plug-in's connection of this number.
     pub(crate) fn connection(self, number: usize) -> ConnectionId {
         ConnectionId(self.token(number).0 as u64)
     }
 
-    /// The number of one of the plug-in's own connections.
+    /// Returns the number of one of the plug-in's own connections.
     pub(crate) fn number_of(self, connection: ConnectionId) -> Option<usize> {
         let (place, number) = Place::of_token(Token(usize::try_from(connection.0).ok()?));
         (place == self).then_some(number)
     }
 }
 
-/// What plug-ins bring in.
+/// Output of the plug-ins.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// Messages, and how they came.
+    /// Messages, with their sources.
     pub(crate) messages: Vec<(Hop, Bytes)>,
-    /// What [`Outgoing::on_failure`] said of messages that could not be sent.
+    /// The [`Outgoing::on_failure`] values of messages that could not be sent.
     pub(crate) failures: Vec<u64>,
-    /// The same of messages that were refused because too much waits already.
+    /// The same for messages rejected because too much already waits.
     pub(crate) refused: Vec<u64>,
-    /// How many there were of those so far.
+    /// Number of those so far.
     turned_away: u64,
-    /// How the association that ended last came to its end.
+    /// The reason why the last association ended.
     pub(crate) ended: Option<&'static str>,
-    /// Datagrams that ICMP says did not arrive and never will: where they went, and how they begin.
+    /// Datagrams that ICMP reports as undeliverable: destination and beginning.
     pub(crate) unreachable: Vec<(SocketAddr, Bytes)>,
 }
 
 impl Inbox {
-    /// Whether nothing is to be done.
+    /// Reports whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
             && self.failures.is_empty()
@@ -89,21 +89,21 @@ impl Inbox {
             && self.unreachable.is_empty()
     }
 
-    /// Messages that were not sent, whatever the reason.
+    /// Takes the failures of both kinds.
     pub(crate) fn take_failures(&mut self) -> Vec<u64> {
         let mut all = std::mem::take(&mut self.failures);
         all.append(&mut self.refused);
         all
     }
 
-    /// Whether a message may wait for a connection behind so many bytes; who sent it is told if it may not.
+    /// Reports whether a message may wait for a connection behind this many bytes; if not, records the failure.
     fn lets_wait(&mut self, message: &Outgoing, behind: usize) -> bool {
         let most = if message.is_new { WAITING_MAX_NEW } else { WAITING_MAX };
         if behind + message.bytes.len() <= most {
             return true;
         }
         self.turned_away += 1;
-        // The first, then ever fewer of them: there may be very many.
+        // Logs the first, then exponentially fewer: there may be very many.
         if self.turned_away.is_power_of_two() {
             let (peer, transport, so_far) =
                 (message.hop.address, message.hop.transport.as_str(), self.turned_away);
@@ -116,47 +116,47 @@ impl Inbox {
 
 /// One transport at one address.
 pub(crate) trait Plugin {
-    /// One of its tokens is ready.
+    /// Handles readiness of one of its tokens.
     fn handle_ready(&mut self, now: Time, number: usize, inbox: &mut Inbox);
 
-    /// Sends a message, now or when its connection is there.
+    /// Sends a message, now or once its connection is established.
     fn send(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox);
 
-    /// All messages of this turn were handed over.
+    /// Ends a turn: all its messages were handed over.
     fn finish_turn(&mut self, now: Time, inbox: &mut Inbox);
 
-    /// The program ends: says so to peers, where the transport has a word for it.
+    /// Begins shutdown: notifies peers, if the transport has a message for that.
     fn begin_close(&mut self, now: Time);
 
-    /// Whether nothing is left to be sent, and peers know that it ends.
+    /// Reports whether nothing is left to be sent, and peers were notified.
     fn is_closed(&self) -> bool;
 
-    /// Time has come to [`Plugin::next_timeout`].
+    /// Handles its timers; call it at [`Plugin::next_timeout`].
     fn handle_timeout(&mut self, now: Time, inbox: &mut Inbox);
 
-    /// Connections to come are made with this.
+    /// Sets the TLS context of future connections.
     fn set_tls(&mut self, _: &TlsContext) {}
 
-    /// Connections or associations that there are.
+    /// Returns the number of connections or associations.
     fn connections(&self) -> usize;
 
-    /// Those with a greater number than this, in the order of their numbers.
+    /// Iterates over those with a greater number than this, in ascending order.
     fn seen(&self, _after: usize) -> Box<dyn Iterator<Item = Seen> + '_> {
         Box::new(std::iter::empty())
     }
 
-    /// When to call [`Plugin::handle_timeout`]; at once while more is to be read than one turn takes.
+    /// Returns the time for [`Plugin::handle_timeout`]; at once while more input is left than one turn takes.
     fn next_timeout(&self) -> Time;
 }
 
-/// What can be seen of a connection or association.
+/// The visible state of a connection or association.
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// Its number.
     pub(crate) number: usize,
-    /// The peer's address; of an association that which it began with.
+    /// The peer's address; for an association the first one.
     pub(crate) peer: SocketAddr,
-    /// `connecting`, then `connected`; of an association RFC 9260's name.
+    /// `connecting`, then `connected`; for an association RFC 9260's name.
     pub(crate) state: &'static str,
     /// Bytes that wait to be sent.
     pub(crate) waiting_bytes: usize,
@@ -164,10 +164,10 @@ pub(crate) struct Seen {
     pub(crate) paths: Vec<PathInfo>,
 }
 
-/// Bounds on what a plug-in keeps.
+/// Limits of a plug-in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Of each message.
+    /// Limits on each message.
     pub(crate) messages: Limits,
     /// Connections or associations.
     pub(crate) connections: usize,
@@ -176,7 +176,7 @@ pub(crate) struct Bounds {
 /// Opens the plug-in of a listener.
 ///
 /// # Errors
-/// When its address is not ours or taken, rights are missing, or the kernel's SCTP is in the way.
+/// If its address is not ours or in use, privileges are missing, or the kernel's SCTP interferes.
 pub(crate) fn open(
     place: Place,
     listener: Listener,

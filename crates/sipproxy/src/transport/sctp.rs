@@ -1,7 +1,7 @@
-//! SIP over SCTP (RFC 4168): one message is one SCTP message; an association serves both ways and lives on.
+//! SIP over SCTP (RFC 4168): one SIP message is one SCTP message; an association serves both directions and persists.
 //!
-//! Our port is that of the listener in associations that we begin, too, so two proxies have one association, not one each
-//! way. Messages of a dialog share a stream and keep their order, those of others do not wait for them; with `order =
+//! Associations that we begin also use the listener's port, so two proxies have one association, not one per
+//! direction. Messages of a dialog share a stream and keep their order, without head-of-line blocking by other dialogs; with `order =
 //! "none"` all go unordered on stream 0. Invariant: no more associations than configured.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -40,18 +40,18 @@ pub(crate) struct Sctp {
 struct Association {
     id: AssociationId,
     peer: SocketAddr,
-    /// Streams that we may send on; 0 until it is up.
+    /// Outgoing streams; 0 until it is established.
     streams: u16,
     unsent: VecDeque<Outgoing>,
     unsent_bytes: usize,
-    /// Whom to tell if it does not come up: of the message that went with our COOKIE ECHO.
+    /// The failure number of the message that went with our COOKIE ECHO, for use if it is not established.
     first: Option<u64>,
 }
 
 impl Sctp {
     /// Listens.
     ///
-    /// # Errors
+    /// If privileges are missing, or the UDP port is in use.
     /// When rights are missing, or the UDP port is taken.
     pub(crate) fn open(
         place: Place,
@@ -89,8 +89,8 @@ impl Sctp {
         number
     }
 
-    /// Begins an association with a message, which goes with our COOKIE ECHO (RFC 9260 section 5.1 allows that) and so arrives a round
-    /// trip earlier than it could after the handshake. `None` if there can be no association.
+    /// Begins an association with a message, which is bundled with our COOKIE ECHO (RFC 9260 section 5.1 allows that) and so arrives a
+    /// round trip earlier than after the handshake. `None` if there can be no association.
     fn connect(&mut self, now: Time, message: &Outgoing) -> Option<()> {
         let peer = message.hop.address;
         if self.associations.len() >= self.associations_max {
@@ -111,14 +111,14 @@ impl Sctp {
         Some(())
     }
 
-    /// The association that a message belongs to, or one to the same address.
+    /// Returns the association that a message belongs to, or one to the same address.
     fn association_for(&self, hop: &Hop) -> Option<usize> {
         let own = hop.connection.and_then(|connection| self.place.number_of(connection));
         let own = own.filter(|number| self.associations.contains_key(number));
         own.or_else(|| self.by_address.get(&hop.address).copied())
     }
 
-    /// Hands the engine what waits, as far as it takes it.
+    /// Hands waiting messages to the engine, as far as it accepts them.
     fn flush(&mut self, now: Time, number: usize, inbox: &mut Inbox) {
         let Some(association) = self.associations.get_mut(&number).filter(|a| a.streams > 0) else { return };
         while let Some(message) = association.unsent.front() {
@@ -154,10 +154,10 @@ impl Sctp {
                 Event::PathSwitched { from, to } => {
                     tracing::info!(?from, ?to, "SCTP path switched");
                 }
-                // The peer is about to leave; so do we, once our data is out.
+                // The peer is shutting down; so do we, once our data is sent.
                 Event::PeerShutdown => {}
                 Event::Closed(reason) => self.on_closed(now, id, &reason, inbox),
-                // Of the rest nothing is asked for, or the engine deals with it.
+                // The other events need no action here.
                 Event::PathChanged { .. }
                 | Event::PathMtu { .. }
                 | Event::PeerPort { .. }
@@ -224,7 +224,7 @@ impl Sctp {
             connection: Some(self.place.connection(number)),
         };
         while let Some(message) = self.host.engine.recv(now, id) {
-            // Parts of a message beyond the receive buffer, which is more than any SIP message here may have.
+            // Fragments of a message beyond the receive buffer, which exceeds the limit on SIP messages.
             if message.begin && message.end {
                 inbox.messages.push((hop, copy_of(message)));
             }
@@ -244,12 +244,12 @@ impl Sctp {
     }
 }
 
-/// The message in memory of its own: its transaction outlives the engine's blocks.
+/// Copies the message: its transaction outlives the engine's blocks.
 fn copy_of(message: Message) -> Bytes {
     Bytes::from(message.pieces.concat())
 }
 
-/// How an association ended, for people.
+/// Describes the end of an association, for people.
 fn words_for(reason: &CloseReason) -> &'static str {
     match reason {
         CloseReason::NoAnswer => "no answer",
@@ -261,7 +261,7 @@ fn words_for(reason: &CloseReason) -> &'static str {
     }
 }
 
-/// Stream and order of a message.
+/// Returns stream and order of a message.
 fn place_of(message: &Outgoing, order: SctpOrder, streams: u16) -> (StreamId, SendOptions) {
     match order {
         SctpOrder::Dialog => {

@@ -1,6 +1,6 @@
-//! The SCTP engine with its sockets: packets in, packets out. Knows nothing of SIP.
+//! The SCTP engine with its sockets: packets in, packets out. Independent of SIP.
 //!
-//! Invariant: while a batch of packets waits for room in a send buffer, no other is asked of the engine.
+//! Invariant: while a batch of packets waits for room in a send buffer, the engine is not asked for another.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,13 +16,13 @@ use sctp::{
 
 use crate::config::{SctpCarrier, SctpConfig, SctpCongestion};
 
-/// Bytes of packets that go to the kernel in one call.
+/// Bytes of packets per send call.
 const BATCH: usize = 64 * 1024;
-/// Calls to the receive function in one turn and socket at most.
+/// Limit on receive calls per turn and socket.
 const RECEIVES_PER_TURN: usize = 16;
-/// Packets in flight before anything was acknowledged: as TCP (RFC 6928).
+/// Initial congestion window in packets: as in TCP (RFC 6928).
 const INITIAL_PACKETS: u8 = 10;
-/// How long a full send buffer is given before it is tried again, where the poll has not told earlier.
+/// Delay before a full send buffer is retried, unless the poll reports it earlier.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// Engine and sockets.
@@ -31,23 +31,23 @@ pub(super) struct SctpHost {
     carriers: Carriers,
     interfaces: Vec<LocalAddress>,
     door: Door,
-    /// Which sockets may have packets, by their tokens.
+    /// The sockets that may have packets, by token.
     unread: [bool; Carriers::TOKENS],
     batch: Box<[u8]>,
-    /// What of the batch waits for room, from which byte on, and until when.
+    /// The unsent rest of the batch: its first byte, and the deadline.
     waiting: Option<(Transmit, usize, Time)>,
 }
 
-/// Lets INITs in that ask for the one port, and other packets that are for it.
+/// Admits INITs for our port, and other packets addressed to it.
 struct Door {
     port: u16,
     addresses: Vec<IpAddr>,
 }
 
 impl Door {
-    /// Whether a packet is ours to answer, were it by ABORT. In UDP all are, for the UDP port is ours. Over IP everybody who has
-    /// SCTP on this host gets every packet, so what is for others' ports is left to them: an ABORT of ours would end their
-    /// associations (RFC 9260 section 8.4 speaks of a host with one SCTP). All our associations are at the one port.
+    /// Reports whether we may answer a packet, even with ABORT. In UDP all are ours, since the UDP port is ours. Over IP every SCTP
+    /// program on this host receives every packet, so packets for other ports are ignored: an ABORT of ours would end their
+    /// associations (RFC 9260 section 8.4 assumes a host with one SCTP). All our associations use the one port.
     fn is_ours(&self, route: &Route, packet: &[u8]) -> bool {
         let is_our_port = packet.get(2..4).is_some_and(|port| port == self.port.to_be_bytes());
         !matches!(route.carrier, Carrier::Ip) || (is_our_port && self.addresses.contains(&route.local))
@@ -64,8 +64,8 @@ impl Listener for Door {
     }
 }
 
-/// What associations ask for. Signalling is thin and must not wait: a silent path is doubted at once, probed each second while
-/// idle, and given up after a few timeouts; RFC 9260 section 16 leaves all of these to the application.
+/// Returns the settings of associations. Signalling is thin and must not wait: a silent path is suspected at once, probed each second
+/// while idle, and fails after a few timeouts; RFC 9260 section 16 leaves all of these to the application.
 pub(super) fn association_config(config: &SctpConfig) -> AssociationConfig {
     AssociationConfig {
         timing: Timing {
@@ -125,7 +125,7 @@ impl SctpHost {
         })
     }
 
-    /// The socket at this place has something.
+    /// Receives from the socket at this place.
     pub(super) fn receive(&mut self, now: Time, place: usize) {
         let Some(unread) = self.unread.get_mut(place) else { return };
         *unread = false;
@@ -156,7 +156,7 @@ impl SctpHost {
         }
     }
 
-    /// Receives what a turn had left over.
+    /// Receives packets left over from the last turn.
     pub(super) fn receive_rest(&mut self, now: Time) {
         for place in 0..Carriers::TOKENS {
             if self.unread[place] {
@@ -165,7 +165,7 @@ impl SctpHost {
         }
     }
 
-    /// When something is to be done.
+    /// Returns the time of the next action.
     pub(super) fn next_timeout(&self) -> Time {
         if self.unread.contains(&true) {
             return Time::ZERO;
@@ -174,7 +174,7 @@ impl SctpHost {
         self.engine.next_timeout().min(retry)
     }
 
-    /// Sends what the engine has.
+    /// Sends the engine's packets.
     pub(super) fn transmit(&mut self, now: Time) {
         loop {
             let waiting = self.waiting.take().map(|(batch, start, _)| (batch, start));
@@ -186,7 +186,7 @@ impl SctpHost {
         }
     }
 
-    /// Sends one batch; false if the send buffer is full.
+    /// Sends one batch; returns false if the send buffer is full.
     fn send(&mut self, now: Time, batch: Transmit, start: usize) -> bool {
         let owner = self.interfaces.iter().find(|address| address.addr == batch.route.local);
         let train = Train::of(&batch, &self.batch, start, owner.map(|address| address.ifindex));
@@ -200,7 +200,7 @@ impl SctpHost {
     }
 }
 
-/// The ways of a first INIT to a host.
+/// Returns the route of a first INIT to a host.
 pub(super) fn init_route(config: &SctpConfig, local: IpAddr, remote: IpAddr) -> Route {
     let carrier = match config.carrier {
         SctpCarrier::Udp => Carrier::Udp { peer_port: config.peer_udp_port },

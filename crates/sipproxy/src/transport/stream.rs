@@ -1,23 +1,23 @@
-//! A connection's stream of bytes: TCP, or TLS over it.
+//! A connection's byte stream: TCP, or TLS over it.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 
 use mio::net::TcpStream;
 
-/// Bytes that a TLS session may hold before the kernel has taken them.
+/// Limit on bytes held by a TLS session before the kernel has accepted them.
 const HELD_MAX: usize = 64 * 1024;
 
 /// One connection.
 #[derive(Debug)]
 pub(super) enum Stream {
-    /// As it is.
+    /// Unencrypted.
     Plain(TcpStream),
     /// Encrypted.
     Tls(TcpStream, Box<rustls::Connection>),
 }
 
 impl Stream {
-    /// Over TLS where there is a session.
+    /// Creates a stream, over TLS if there is a session.
     pub(super) fn new(socket: TcpStream, session: Option<rustls::Connection>) -> Stream {
         match session {
             None => Stream::Plain(socket),
@@ -28,14 +28,14 @@ impl Stream {
         }
     }
 
-    /// For the poll.
+    /// Returns the socket, for the poll.
     pub(super) fn socket(&mut self) -> &mut TcpStream {
         match self {
             Stream::Plain(socket) | Stream::Tls(socket, _) => socket,
         }
     }
 
-    /// As read(2): 0 at the end. [`ErrorKind::InvalidData`] if the peer does not keep to TLS, or is not who it has to be.
+    /// Like read(2): 0 at the end. [`ErrorKind::InvalidData`] if the peer violates TLS, or fails authentication.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (socket, session) = match self {
             Stream::Plain(socket) => return socket.read(buffer),
@@ -50,7 +50,7 @@ impl Stream {
                 return Ok(0);
             }
             if let Err(error) = session.process_new_packets() {
-                // The alert that says why.
+                // Sends the alert with the reason.
                 let _ = session.write_tls(socket);
                 return Err(io::Error::new(ErrorKind::InvalidData, error));
             }
@@ -58,7 +58,7 @@ impl Stream {
         }
     }
 
-    /// As write(2). Nothing is taken before the peer has proven who it is.
+    /// Like write(2). Nothing is accepted before the peer is authenticated.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let (socket, session) = match self {
             Stream::Plain(socket) => return socket.write(bytes),
@@ -73,7 +73,7 @@ impl Stream {
         if written == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(written) }
     }
 
-    /// Writes what a session holds, as far as the kernel takes it.
+    /// Writes the session's pending bytes, as far as the kernel accepts them.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Plain(_) => Ok(()),
@@ -81,12 +81,12 @@ impl Stream {
         }
     }
 
-    /// Whether something was written that the kernel has not taken yet.
+    /// Reports whether written bytes wait for the kernel.
     pub(super) fn holds(&self) -> bool {
         matches!(self, Stream::Tls(_, session) if session.wants_write())
     }
 
-    /// Tells the peer that nothing more comes, where there is a word for it.
+    /// Tells the peer that nothing more comes, if the protocol has a message for that.
     pub(super) fn say_goodbye(&mut self) {
         if let Stream::Tls(socket, session) = self {
             session.send_close_notify();

@@ -1,9 +1,9 @@
-//! SIP over TCP and TLS (RFC 3261 section 18): connections are kept and used both ways. TLS connections are for the domain that they
-//! were made for, and those of others are only answered by: nobody has proven to be anybody there (RFC 5923).
+//! SIP over TCP and TLS (RFC 3261 section 18): connections are kept and used in both directions. Outgoing TLS connections are for the
+//! domain they were made for; incoming ones only carry responses, since their peers are not authenticated (RFC 5923).
 //!
-//! A message for a connection that is gone goes by another one to the same address, which is opened if there is none.
-//! Invariants: no more than the configured number of connections; one that does not come about is given up after [`CONNECT_TIMEOUT`], and so is a client that says
-//! nothing for [`SILENCE_MAX`], and a peer that does not answer any more ([`watch`]).
+//! A message for a lost connection uses another one to the same address, which is opened if necessary.
+//! Invariants: no more than the configured number of connections; one that is not established within [`CONNECT_TIMEOUT`] is closed,
+//! and so is a client that is silent for [`SILENCE_MAX`], and a peer that no longer responds ([`watch`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -22,14 +22,14 @@ use super::stream::Stream;
 use super::tls::TlsContext;
 use super::{Inbox, Place, Plugin, Seen};
 
-/// How long a connection may take to come about.
+/// Time limit for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a client may be connected without a whole message: the time in which a transaction would have given up (64 × T1).
+/// Time a client may stay connected without a complete message: until a transaction would have timed out (64 × T1).
 const SILENCE_MAX: Duration = Duration::from_secs(32);
-/// How long nothing may come before the kernel asks whether the peer is there still, as long as its own keep-alives may be apart (RFC 5626
-/// section 4.4.1), and then how often. Else phones that are gone without a word would have all of `limits.connections` some day.
+/// Idle time before TCP keep-alive, as long as the peer's own keep-alives may be apart (RFC 5626
+/// section 4.4.1), and its interval. Otherwise phones that vanish silently would eventually use up all of `limits.connections`.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(10));
-/// Bytes read off one connection in one turn at most.
+/// Limit on bytes read from one connection in one turn.
 const READ_PER_TURN: usize = 256 * 1024;
 
 /// A listener with its connections.
@@ -45,19 +45,19 @@ pub(crate) struct Tcp {
     connections: BTreeMap<usize, Connection>,
     /// By the peer's address and, with TLS, the domain it has proven.
     by_address: BTreeMap<Peer, usize>,
-    /// TLS rather than TCP.
+    /// Set for TLS, `None` for plain TCP.
     tls: Option<TlsContext>,
     next_number: usize,
     buffer: Box<[u8]>,
-    /// Connections with more to read than a turn took.
+    /// Connections with unread input left from a turn.
     unread: VecDeque<usize>,
-    /// Connections of ours, and when they must have come about; the earliest first, as all have the same time.
+    /// Outgoing connections with their deadlines for being established; the earliest first, as all have the same limit.
     deadlines: VecDeque<(Time, usize)>,
-    /// Connections of others, and when a message must have come by them, the same way.
+    /// Incoming connections with their deadlines for a message, ordered likewise.
     silent: VecDeque<(Time, usize)>,
 }
 
-/// Whom a connection leads to.
+/// The peer of a connection.
 type Peer = (SocketAddr, Option<Arc<str>>);
 
 #[derive(Debug)]
@@ -67,17 +67,17 @@ struct Connection {
     framer: Framer,
     unsent: VecDeque<(Bytes, Option<u64>)>,
     unsent_bytes: usize,
-    /// Whether it has yet to come about.
+    /// True until it is established.
     is_connecting: bool,
-    /// Whether a whole message has come.
+    /// True once a complete message has arrived.
     has_spoken: bool,
 }
 
 impl Tcp {
-    /// Listens.
+    /// Opens the listener.
     ///
     /// # Errors
-    /// When the address is not ours, or taken.
+    /// If the address is not ours, or in use.
     pub(crate) fn open(
         place: Place,
         address: SocketAddr,
@@ -118,7 +118,7 @@ impl Tcp {
                 }
                 Ok((stream, peer)) => {
                     let session = self.tls.as_ref().map(TlsContext::accept);
-                    // Without a certificate nobody can connect to us.
+                    // Without a certificate we cannot accept connections.
                     if matches!(session, Some(None)) {
                         continue;
                     }
@@ -162,7 +162,7 @@ impl Tcp {
         Ok(number)
     }
 
-    /// From our own address, so that the peer sees whom Via names.
+    /// Connects from our own address, so that the peer sees the one in Via.
     fn connect(&mut self, now: Time, to: Peer) -> io::Result<usize> {
         let peer = to.0;
         if self.connections.len() >= self.connections_max {
@@ -191,7 +191,7 @@ impl Tcp {
         }
     }
 
-    /// The connection that a message belongs to, or one to the same address.
+    /// Returns the connection that a message belongs to, or one to the same address.
     fn connection_for(&mut self, now: Time, hop: &Hop, domain: Option<Arc<str>>) -> io::Result<usize> {
         let own = hop.connection.and_then(|connection| self.place.number_of(connection));
         let own = own.filter(|number| self.connections.contains_key(number));
@@ -264,7 +264,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads all there is up to a turn's part; whether there may be more. An error ends the connection, and so does its end.
+    /// Reads up to a turn's share; returns true if there may be more. An error or the end of the stream ends the connection.
     fn read(&mut self, buffer: &mut [u8], mut take: impl FnMut(Bytes)) -> io::Result<bool> {
         let mut total = 0;
         while total < READ_PER_TURN {
@@ -303,8 +303,8 @@ impl Connection {
     }
 }
 
-/// Has the kernel end a connection whose peer does not answer any more: not to what it is asked when nothing is sent, nor, for as long as
-/// a transaction waits, to what is.
+/// Makes the kernel end a connection whose peer no longer responds: neither to keep-alive probes when idle, nor, for a transaction's
+/// time-out, to data.
 fn watch(stream: &TcpStream) {
     let (idle, interval) = KEEPALIVE;
     let socket = socket2::SockRef::from(stream);
@@ -313,7 +313,7 @@ fn watch(stream: &TcpStream) {
 }
 
 pub(super) fn is_in_progress(error: &io::Error) -> bool {
-    // EINPROGRESS of connect(2) has no kind of its own.
+    // EINPROGRESS of connect(2) has no `ErrorKind` of its own.
     error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(115)
 }
 
@@ -325,7 +325,7 @@ impl Plugin for Tcp {
         }
         self.write(number, inbox);
         self.read(number, inbox);
-        // What waited for the end of a handshake.
+        // Sends messages that waited for the end of a handshake.
         if self.tls.is_some() {
             self.write(number, inbox);
         }

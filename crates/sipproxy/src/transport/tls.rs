@@ -1,8 +1,8 @@
-//! TLS for SIP: whose certificate we show, and whom a peer has to prove to be (RFC 5922).
+//! TLS for SIP: our certificate, and the identity that a peer must prove (RFC 5922).
 //!
-//! Files are PEM, and read anew at SIGHUP. A peer that we connect to has to prove the domain that the message is meant for: by
-//! a `sip:` URI in its certificate's subjectAltName, or where there is none by a DNS name, letter by letter and without wildcards (section
-//! 7). Clients are asked for no certificate: users have passwords. TLS 1.2 and 1.3; nothing is decided on by who connects to us.
+//! Files are PEM, and reread at SIGHUP. The peer of an outgoing connection must prove the domain that the message is meant for: with
+//! a `sip:` URI in its certificate's subjectAltName, or if there is none with a DNS name, compared exactly and without wildcards (section
+//! 7). Clients need no certificate: users have passwords. TLS 1.2 and 1.3; a client's identity decides nothing.
 //! Begin with [`TlsContext::load`].
 
 use std::net::IpAddr;
@@ -21,21 +21,21 @@ use rustls::{
 };
 use stores::Roots;
 
-/// Where the files are.
+/// The paths of the files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TlsFiles {
-    /// Our certificate and those between it and a root, with its key; `None`: nobody can connect to us.
+    /// Our certificate chain without the root, and its key; `None`: no incoming connections.
     pub(crate) own: Option<(PathBuf, PathBuf)>,
     /// The roots that peers' certificates must come from.
     pub(crate) roots: PathBuf,
 }
 
-/// What connections are made with.
+/// The TLS configuration of connections.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsContext {
     server: Option<Arc<ServerConfig>>,
     client: Arc<ClientConfig>,
-    /// Whom peers have to prove to be where the message does not say.
+    /// The domain that peers must prove if the message names none.
     pub(crate) domain: Option<Arc<str>>,
 }
 
@@ -43,7 +43,7 @@ impl TlsContext {
     /// Reads all files.
     ///
     /// # Errors
-    /// A sentence with the file that is wrong.
+    /// A sentence that names the faulty file.
     pub(crate) fn load(files: &TlsFiles) -> Result<TlsContext, String> {
         let provider = Arc::new(ring::default_provider());
         let own = files.own.as_ref().map(|(certificate, key)| chain(certificate, key)).transpose()?;
@@ -66,7 +66,7 @@ impl TlsContext {
             .map_err(wrong)?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
-        // Other proxies may want to know who we are.
+        // Other proxies may want to authenticate us.
         let client = match own {
             Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(wrong)?,
             None => builder.with_no_client_auth(),
@@ -74,12 +74,12 @@ impl TlsContext {
         Ok(TlsContext { server, client: Arc::new(client), domain: None })
     }
 
-    /// For a connection that came to us; `None` without a certificate.
+    /// Creates a session for an incoming connection; `None` without a certificate.
     pub(super) fn accept(&self) -> Option<rustls::Connection> {
         ServerConnection::new(self.server.clone()?).ok().map(Into::into)
     }
 
-    /// For a connection to a domain, or to an address that has to prove itself.
+    /// Creates a session for a connection to a domain, or to an address that must prove itself.
     pub(super) fn connect(&self, domain: Option<&str>, address: IpAddr) -> Option<rustls::Connection> {
         let name = match domain {
             Some(domain) => ServerName::try_from(domain.to_owned()).ok()?,
@@ -98,7 +98,7 @@ fn chain(certificate: &Path, key: &Path) -> Result<Chain, String> {
     Ok((certificates, key_der))
 }
 
-/// Judges the certificates of those whom we connect to.
+/// Verifies the certificates of the peers that we connect to.
 #[derive(Debug)]
 struct Verifier {
     roots: Arc<RootCertStore>,
@@ -147,7 +147,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// RFC 5922 section 7.1: "sip" URIs without a user part are the identities; only "if and only if" there are none, DNS names are.
+/// RFC 5922 section 7.1: "sip" URIs without a user part are the identities; DNS names count "if and only if" there are none.
 fn check_domain(end_entity: &CertificateDer<'_>, domain: &str) -> Result<(), Error> {
     let bad = |_| Error::InvalidCertificate(CertificateError::BadEncoding);
     let parsed = webpki::EndEntityCert::try_from(end_entity).map_err(bad)?;

@@ -1,4 +1,4 @@
-//! SIP over UDP: a datagram, a message. Nothing is queued: what the kernel does not take is lost, as on the wire.
+//! SIP over UDP: one message per datagram. Nothing is queued: datagrams that the kernel does not accept are lost, as on the wire.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,9 +12,9 @@ use sip::{Hop, Transport};
 
 use super::{Inbox, Place, Plugin, udp_errors};
 
-/// Datagrams of one turn at most: the others' turn comes, too.
+/// Limit on datagrams per turn, so that other sockets get their turn.
 const DATAGRAMS_PER_TURN: usize = 64;
-/// Receive buffer to ask the kernel for, in bytes: what comes while a turn is long.
+/// Receive buffer to request, in bytes: it must hold the datagrams that arrive during a long turn.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// A socket.
@@ -30,10 +30,10 @@ impl Udp {
     /// Binds a socket.
     ///
     /// # Errors
-    /// When the address is not ours, or taken.
+    /// If the address is not ours, or in use.
     pub(crate) fn open(place: Place, address: SocketAddr, registry: &Registry) -> io::Result<Udp> {
         let mut socket = UdpSocket::bind(address)?;
-        // Less than asked for is no reason not to run.
+        // A smaller buffer is acceptable.
         let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER);
         udp_errors::enable(&socket, address.is_ipv4())?;
         registry.register(&mut socket, place.token(0), Interest::READABLE)?;
@@ -50,7 +50,7 @@ impl Udp {
                     inbox.messages.push((hop, Bytes::copy_from_slice(&self.buffer[..length])));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // ICMP says something of what was sent before; that takes the place of a datagram once.
+                // An ICMP error for an earlier datagram, reported once in place of a datagram.
                 Err(_) => udp_errors::take(&self.socket, &mut inbox.unreachable),
             }
         }
@@ -66,11 +66,11 @@ impl Plugin for Udp {
     fn send(&mut self, _: Time, message: Outgoing, inbox: &mut Inbox) {
         let mut sent = self.socket.send_to(&message.bytes, message.hop.address);
         if sent.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
-            // It may be that of an earlier datagram, which the kernel tells whoever comes next.
+            // The error may be of an earlier datagram, as the kernel reports it to the next caller.
             udp_errors::take(&self.socket, &mut inbox.unreachable);
             sent = self.socket.send_to(&message.bytes, message.hop.address);
         }
-        // A full buffer is a lost datagram; no route, or a message beyond 64 KiB, stays so.
+        // A full buffer loses the datagram; a missing route, or a message beyond 64 KiB, is permanent.
         if sent.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
             inbox.failures.extend(message.on_failure);
         }
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// An address at which nobody listens any more.
+    /// Returns an address at which nobody listens any more.
     fn closed() -> SocketAddr {
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
     }

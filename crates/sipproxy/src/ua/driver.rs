@@ -1,4 +1,4 @@
-//! The loop of the user agent: transport, sound, timers, and when to call whom.
+//! The main loop of the user agent: transport, RTP, timers, and the schedule of calls.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,22 +23,22 @@ use crate::error::SipError;
 use crate::server::{SIGNALS, in_whole_milliseconds, signals};
 use crate::transport::{self, Bounds, Inbox, Place, Plugin, TlsContext, TlsFiles};
 
-/// The token of the socket for sound.
+/// The token of the RTP socket.
 const SOUND: Token = Token(usize::MAX - 1);
-/// Packets of sound read in one turn at most.
+/// Limit on RTP packets read in one turn.
 const PACKETS_PER_TURN: usize = 256;
-/// How long a registration is asked for.
+/// The registration lifetime to request.
 const EXPIRES: Duration = Duration::from_secs(300);
-/// How long the end may take: hanging up, unregistering, taking leave.
+/// Time limit for the end: hanging up, unregistering, closing.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// What the program is about.
+/// The phase of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Waits for the registration.
+    /// Waiting for the registration.
     Registering,
     Working,
-    /// Nothing new is begun; what goes on ends.
+    /// No new calls; the current ones end.
     HangingUp,
     Unregistering,
     Closing,
@@ -53,15 +53,15 @@ pub(super) struct Driver<'a> {
     agent: Agent,
     plugin: Box<dyn Plugin>,
     inbox: Inbox,
-    /// Where the tones of calls come and go, if there are any.
+    /// The RTP socket for calls' tones, if any.
     sound: Option<UdpSocket>,
     senders: BTreeMap<CallId, Sender>,
     tone: [u8; 160],
-    /// Calls of ours that are up, and when they are hung up.
+    /// Established outgoing calls, with the times to hang them up.
     up: BTreeMap<CallId, Time>,
     next_call: Time,
     phase: Phase,
-    /// When the end must have come, once it has begun.
+    /// The deadline of the end, once it has begun.
     end_at: Time,
     statistics: Statistics,
 }
@@ -101,7 +101,7 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Runs until all is done, the time is up, or a signal comes.
+    /// Runs until all calls are done, the time is up, or a signal comes.
     pub(super) fn run(mut self) -> Result<Statistics, SipError> {
         let mut ready = Events::with_capacity(256);
         let stop_at = self.args.stop_after.map_or(Time::NEVER, |after| self.clock.now() + after);
@@ -155,7 +155,7 @@ impl<'a> Driver<'a> {
         self.exchange(now);
     }
 
-    /// What came in goes to the agent, what it wants goes out.
+    /// Passes input to the agent, and executes its outputs.
     fn exchange(&mut self, now: Time) {
         loop {
             for (hop, bytes) in std::mem::take(&mut self.inbox.messages) {
@@ -164,7 +164,7 @@ impl<'a> Driver<'a> {
             for failure in self.inbox.take_failures() {
                 self.agent.handle_send_failure(now, failure);
             }
-            // The agent waits for answers instead: what ICMP says may be forged.
+            // The agent waits for responses instead: ICMP may be forged.
             self.inbox.unreachable.clear();
             let mut is_done = true;
             while let Some(output) = self.agent.poll_output() {
@@ -183,7 +183,7 @@ impl<'a> Driver<'a> {
 
     fn on_event(&mut self, now: Time, event: AgentEvent) {
         tracing::info!(?event);
-        // The end of a registration is none.
+        // The response to unregistering is not counted.
         if self.phase != Phase::Unregistering {
             self.statistics.note(&event);
         }
@@ -223,7 +223,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// What there is instead of an answer.
+    /// Describes the reason why there is no response.
     fn silence(&self) -> String {
         let (proxy, transport) = (self.args.proxy, self.args.transport);
         let is_up = self.plugin.seen(0).any(|seen| matches!(seen.state, "ESTABLISHED" | "connected"));
@@ -255,7 +255,7 @@ impl<'a> Driver<'a> {
 
     fn begin_calls(&mut self, now: Time) {
         while self.may_call() && self.next_call <= now {
-            // Where there are too many calls already this one begins when another is over.
+            // If there are too many calls, this one begins when another ends.
             if !self.has_room() {
                 self.next_call = now;
                 return;
@@ -278,7 +278,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// From one phase to the next, when it is over.
+    /// Enters the next phase, if this one has ended.
     fn go_on(&mut self, now: Time) {
         let has_called = self.args.call.is_some() && self.statistics.begun >= self.args.calls;
         if self.phase == Phase::Working && has_called && self.agent.calls() == 0 {
@@ -311,7 +311,7 @@ impl<'a> Driver<'a> {
         for sender in self.senders.values_mut() {
             while sender.next <= now {
                 let packet = sender.packet(&self.tone);
-                // What the kernel does not take is lost, as on the wire.
+                // Packets that the kernel does not accept are lost, as on the wire.
                 if sound.send_to(&packet, sender.peer).is_ok() {
                     self.statistics.sent += 1;
                 }
@@ -328,7 +328,7 @@ impl<'a> Driver<'a> {
                 Err(_) => return,
             }
         }
-        // Edges are reported once: what is left must be asked for.
+        // Edge-triggered: reregister to be notified of the rest.
         let _ = self.poll.registry().reregister(sound, SOUND, Interest::READABLE);
     }
 }
@@ -379,7 +379,7 @@ fn agent_config(args: &UaArgs, listener: Listener, rtp: Option<SocketAddr>) -> R
     })
 }
 
-/// The proxy has to prove the user's domain; nobody connects to us.
+/// Builds the TLS context: the proxy must prove the user's domain; there are no incoming connections.
 pub(super) fn tls(args: &UaArgs) -> Result<TlsContext, SipError> {
     let context = TlsContext::load(&TlsFiles { own: None, roots: args.roots.clone() });
     let mut context = context.map_err(SipError::Usage)?;

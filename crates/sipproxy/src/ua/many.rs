@@ -1,7 +1,7 @@
-//! `--users`: registers many users from one address, so many at a time or so many a second, and tells how fast that went; again, if it
-//! is told to. Knows no passwords.
+//! `--users`: registers many users from one address, with limited concurrency or at a fixed rate, and reports the speed; repeatedly, if
+//! asked to. Does not support passwords.
 //!
-//! Each user is asked about once in a round: nothing is repeated, so over UDP a lost message is a failure. Begin with [`run`].
+//! Each user is registered once per round: nothing is retransmitted, so over UDP a lost message is a failure. Begin with [`run`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,45 +22,45 @@ use crate::error::SipError;
 use crate::server::in_whole_milliseconds;
 use crate::transport::{self, Bounds, Inbox, Place, Plugin};
 
-/// How long the registrar may take for one user.
+/// Time limit for the registration of one user.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// How many are asked for at once where nothing is said.
+/// Default concurrency.
 const AT_ONCE: usize = 32;
-/// How long taking leave may take.
+/// Time limit for closing.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// What goes on.
+/// The state of the run.
 struct Many<'a> {
     args: &'a UaArgs,
     user: &'a str,
     domain: &'a str,
     plugin: Box<dyn Plugin>,
     inbox: Inbox,
-    /// Makes Call-IDs of this run its own.
+    /// Makes the Call-IDs unique to this run.
     run: u64,
     users: u32,
     round: Round,
 }
 
-/// All users once.
+/// One round over all users.
 #[derive(Default)]
 struct Round {
-    /// Which, from 1 on.
+    /// Its number, from 1 on.
     number: u32,
     begun: u32,
-    /// When the next may be asked for.
+    /// Time of the next request.
     next: Time,
-    /// Users who were asked for, and when.
+    /// Users with pending requests, and the times of those.
     waiting: BTreeMap<u32, Time>,
     took: Vec<Duration>,
     failed: u32,
     seconds: f64,
 }
 
-/// Registers them all; what is told of it, and how many were not registered.
+/// Registers all users; returns the report, and the number of failures.
 ///
 /// # Errors
-/// When the address cannot be used, or the user is none.
+/// If the address cannot be used, or the user is invalid.
 pub(super) fn run(args: &UaArgs, users: u32) -> Result<(Value, u32), SipError> {
     let (clock, mut poll) = (Clock::start(), Poll::new().map_err(SipError::system("make a poll"))?);
     let Some((user, domain)) = args.user.split_once('@') else {
@@ -109,7 +109,7 @@ impl Many<'_> {
         Ok(Round { seconds, ..std::mem::take(&mut self.round) })
     }
 
-    /// How many may be asked for at once: with a rate any number, unless the command line says otherwise.
+    /// Returns the concurrency: unlimited with a rate, unless the command line limits it.
     fn at_once(&self) -> usize {
         let any = if self.args.rate.is_some() { usize::MAX } else { AT_ONCE };
         self.args.at_once.unwrap_or(any)
@@ -216,7 +216,7 @@ impl Many<'_> {
         }
     }
 
-    /// Takes leave of the registrar, where the transport has a word for it.
+    /// Closes the connection to the registrar, if the transport has a message for that.
     fn close(&mut self, clock: &Clock, poll: &mut Poll) -> Result<(), SipError> {
         self.users = 0;
         let until = clock.now() + CLOSE_LIMIT;

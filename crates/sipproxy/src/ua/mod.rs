@@ -1,7 +1,7 @@
-//! `sctpify-ua`: the agent of `sip` with a transport, a clock and sound. Registers, calls at a rate, answers, and tells what it
-//! took, as JSON.
+//! `sctpify-ua`: the agent of `sip` with a transport, a clock and RTP. Registers, calls at a rate, answers, and reports the
+//! delays as JSON.
 //!
-//! Begin with [`run`]; `driver` has the loop, `many` the registrations of many users, `rtp` the sound, `statistics` what is told.
+//! Begin with [`run`]; `driver` has the loop, `many` the registrations of many users, `rtp` the audio, `statistics` the report.
 
 mod args;
 mod driver;
@@ -13,7 +13,7 @@ pub use args::UaArgs;
 
 use crate::error::SipError;
 
-/// The same error in the words of this program, which has no configuration but its command line.
+/// Rewords the error for this program, whose only configuration is its command line.
 fn in_flags(error: SipError) -> SipError {
     match error {
         SipError::Listen { transport, address, source } => {
@@ -24,10 +24,10 @@ fn in_flags(error: SipError) -> SipError {
     }
 }
 
-/// Does what the command line says; prints statistics at its end.
+/// Executes the command line; prints statistics at the end.
 ///
 /// # Errors
-/// When the command line cannot be, an address cannot be used, or a registration or call failed.
+/// If the command line is invalid, an address cannot be used, or a registration or call failed.
 pub fn run(args: &UaArgs) -> Result<(), SipError> {
     crate::begin_log(&args.log);
     if let Some(users) = args.users {

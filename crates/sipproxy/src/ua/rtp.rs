@@ -1,6 +1,6 @@
-//! Sound as RTP (RFC 3550) carries it: a tone by PCMU, 20 ms a packet; what arrives is counted, not played.
+//! Audio over RTP (RFC 3550): a PCMU tone, 20 ms per packet; incoming packets are counted, not played.
 //!
-//! Invariant: no more than [`SOURCES_MAX`] sources are kept apart.
+//! Invariant: no more than [`SOURCES_MAX`] sources are distinguished.
 
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use base::Time;
 
-/// Between two packets.
+/// Interval between two packets.
 pub(super) const PACKET: Duration = Duration::from_millis(20);
-/// Samples of a packet, at 8,000 a second.
+/// Samples per packet, at 8,000 per second.
 const SAMPLES: usize = 160;
-/// Of the tone, in Hz: eight periods in a packet, so that all packets have the same payload.
+/// Frequency of the tone, in Hz: eight periods per packet, so that all packets have the same payload.
 const PITCH: f64 = 400.0;
 /// Bytes of the fixed header (RFC 3550 section 5.1).
 const HEADER: usize = 12;
-/// Sources that are kept apart; packets of others are counted alone.
+/// Limit on distinguished sources; packets of others are only counted.
 const SOURCES_MAX: usize = 100_000;
 
 /// A G.711 µ-law octet: sign, exponent and mantissa of the sample plus a bias, all inverted.
@@ -29,7 +29,7 @@ fn mu_law(sample: i16) -> u8 {
     !(sign | u8::try_from(exponent << 4 | mantissa).unwrap_or(0x7f))
 }
 
-/// A packet of the tone.
+/// Returns the payload of a packet of the tone.
 pub(super) fn tone() -> [u8; SAMPLES] {
     std::array::from_fn(|at| {
         let angle = TAU * PITCH * at as f64 / 8000.0;
@@ -53,7 +53,7 @@ impl Sender {
         Sender { peer, next: now, source, sequence: 0, timestamp: 0 }
     }
 
-    /// The packet that is due, and the time of the next.
+    /// Returns the due packet, and schedules the next.
     pub(super) fn packet(&mut self, payload: &[u8; SAMPLES]) -> [u8; HEADER + SAMPLES] {
         let mut packet = [0; HEADER + SAMPLES];
         // Version 2, no padding, extension or sources; the first packet is marked (RFC 3551 section 4.1). PCMU is type 0.
@@ -70,28 +70,28 @@ impl Sender {
     }
 }
 
-/// What arrives of one source (RFC 3550 appendix A).
+/// Statistics of one source (RFC 3550 appendix A).
 #[derive(Clone, Copy, Debug)]
 struct Source {
     first: u32,
     highest: u32,
     received: u64,
-    /// Arrival less timestamp of the last packet, in samples.
+    /// Arrival time minus timestamp of the last packet, in samples.
     transit: i64,
-    /// In samples.
+    /// Interarrival jitter, in samples.
     jitter: f64,
 }
 
-/// What arrives of all.
+/// Statistics of all sources.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Receiver {
     sources: BTreeMap<u32, Source>,
-    /// Packets of RTP.
+    /// RTP packets received.
     pub(super) received: u64,
 }
 
 impl Receiver {
-    /// Counts a packet; what is no RTP is ignored.
+    /// Counts a packet; anything but RTP is ignored.
     pub(super) fn handle(&mut self, now: Time, packet: &[u8]) {
         if packet.len() < HEADER || packet[0] >> 6 != 2 {
             return;
@@ -115,13 +115,13 @@ impl Receiver {
         known.note(sequence, transit);
     }
 
-    /// Packets that are missing between the first and the last of each source.
+    /// Returns the number of packets missing between the first and the last of each source.
     pub(super) fn lost(&self) -> u64 {
         let lost = |s: &Source| u64::from(s.highest - s.first + 1).saturating_sub(s.received);
         self.sources.values().map(lost).sum()
     }
 
-    /// The greatest jitter of a source, in ms.
+    /// Returns the greatest jitter of a source, in ms.
     pub(super) fn jitter_ms_max(&self) -> f64 {
         self.sources.values().map(|source| source.jitter / 8.0).fold(0.0, f64::max)
     }

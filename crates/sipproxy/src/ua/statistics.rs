@@ -1,4 +1,4 @@
-//! What happened, for people and for experiments.
+//! Statistics, for people and for experiments.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use sip::agent::AgentEvent;
 use super::args::UaArgs;
 use super::rtp::Receiver;
 
-/// Times of one kind that are kept; later ones are counted alone.
+/// Limit on recorded times of one kind; later ones are only counted.
 const TIMES_MAX: usize = 1_000_000;
 
 /// Counts and times.
@@ -17,19 +17,19 @@ const TIMES_MAX: usize = 1_000_000;
 pub(super) struct Statistics {
     registered: Vec<Duration>,
     not_registered: Vec<u16>,
-    /// Calls that we began.
+    /// Outgoing calls begun.
     pub(super) begun: u64,
     answered: Vec<Duration>,
     taken: u64,
     ended: u64,
-    /// When the first call of ours began, and when the last one was over.
+    /// Start of the first outgoing call, and end of the last.
     pub(super) calling: Option<(Time, Time)>,
-    /// Of those that ended, those before we were told to stop.
+    /// Ended calls, without those ended because the program was told to stop.
     pub(super) completed: u64,
     hung_up: Vec<Duration>,
     failed: u64,
     last_failure: Option<u16>,
-    /// What there was instead of an answer to what failed last: a status that we made ourselves is not the proxy's.
+    /// The reason why the last failure had no response; the program's own status is not the proxy's.
     pub(super) silence: Option<String>,
     pub(super) sent: u64,
     pub(super) receiver: Receiver,
@@ -61,7 +61,7 @@ impl Statistics {
         }
     }
 
-    /// How many registrations have succeeded.
+    /// Returns the number of successful registrations.
     pub(super) fn registrations(&self) -> usize {
         self.registered.len()
     }
@@ -88,7 +88,7 @@ impl Statistics {
         })
     }
 
-    /// What did not succeed of what the command line asked for.
+    /// Returns the error if anything that the command line asked for failed.
     pub(super) fn verdict(&self, args: &UaArgs) -> Option<String> {
         if !args.no_register && self.registered.is_empty() {
             let refusal =
@@ -108,7 +108,7 @@ impl Statistics {
     }
 }
 
-/// How many, and how long they took in ms.
+/// Formats the number of times, and statistics of them in ms.
 pub(super) fn times(times: &[Duration]) -> Value {
     let mut ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
     ms.sort_by(f64::total_cmp);

@@ -59,7 +59,7 @@ impl Pair {
         site.proxy(&[site.with_control(), site.listen("udp"), site.listen("sctp"), next_hop, sctp])
     }
 
-    /// What the first proxy says of its path from a link's address to the other end's; null if there is none.
+    /// Returns the first proxy's path from a link's address to the other end's; null if there is none.
     fn path(&self, link: usize) -> Value {
         let told: Value = serde_json::from_str(&self.a.told(&["connections", "--json"])).unwrap();
         let ends = (self.links[link].left_v4().to_string(), self.links[link].right_v4().to_string());
@@ -142,7 +142,7 @@ fn a_proxy_that_is_stopped_takes_leave_of_its_peers() {
     assert!(b.stderr().contains("Graceful"), "{}", b.stderr());
 }
 
-/// What the first proxy sends when it carries calls.
+/// Traffic of the first proxy when it carries calls.
 #[derive(Debug)]
 struct Sent {
     /// Bytes of frames, by link.

@@ -48,7 +48,7 @@ impl World {
     }
 }
 
-/// How many calls a caller has hung up, and why one failed.
+/// Returns the number of calls that a caller has hung up, and the cause of a failure.
 fn outcome(caller: Process) -> (u64, Value) {
     let told = caller.finish(LIMIT).unwrap();
     let told: Value = serde_json::from_str(&told.stdout).unwrap();

@@ -53,7 +53,7 @@ impl Message {
     }
 }
 
-/// Whether each message of SIP is one of SCTP; a long one may have fragments.
+/// Reports whether each message of SIP is one of SCTP; a long one may have fragments.
 pub(crate) fn are_each_one(seen: &[Message]) -> bool {
     let begins = seen.iter().filter(|message| message.begins).count();
     let ends = seen.iter().filter(|message| message.ends).count();

@@ -14,7 +14,7 @@ const THEIRS: &str = "10.60.0.11";
 const OURS: &str = "10.60.0.1";
 /// Where Debian has its module for SCTP.
 const MODULE: &str = "/usr/lib/x86_64-linux-gnu/kamailio/modules/sctp.so";
-/// How long it may run, in seconds.
+/// Limit on its run, in seconds.
 const RUN_S: u64 = 120;
 
 /// Registrar of `k.example`; what is for our domain goes to our proxy.
@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-/// Whether somebody in the guest listens at a port of SCTP.
+/// Reports whether somebody in the guest listens at a port of SCTP.
 fn listens(guest: &Guest, port: u16) -> bool {
     guest.run("cat /proc/net/sctp/eps").is_ok_and(|told| told.contains(&format!(" {port} ")))
 }

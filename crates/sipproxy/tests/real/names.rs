@@ -164,7 +164,7 @@ fn calls_are_ended_through_the_other_proxy_behind_the_name_that_both_record() {
     first.signal(Signal::SIGKILL).unwrap();
     first.stop();
     alice.finish(LIMIT).unwrap().good().unwrap();
-    // What the other one heard is their ends, each of which was answered.
+    // The other one received their ends, each of which was answered.
     let status = other.told(&["status"]);
     for heard in [
         format!("requests             {STANDING}\n"),

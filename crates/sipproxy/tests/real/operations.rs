@@ -1,4 +1,4 @@
-//! What an operator sees: dialogs, messages as they pass, metrics; and who may see them.
+//! The operator's view: dialogs, messages as they pass, metrics; and the access to them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

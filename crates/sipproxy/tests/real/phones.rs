@@ -15,7 +15,7 @@ struct Phone {
     transport: &'static str,
     /// Where it is.
     address: &'static str,
-    /// What becomes of calls for it: `auto` answers.
+    /// Treatment of calls to it: `auto` answers.
     answers: &'static str,
 }
 
@@ -34,7 +34,7 @@ impl Phone {
         let Phone { user, password, transport, address, answers } = self;
         let dir = lab.dir().join(user);
         fs::create_dir_all(&dir).unwrap();
-        // What a phone plays is what it records: aubridge joins the two.
+        // A phone plays its recording: aubridge joins the two.
         let sound = format!("audio_player aubridge,{user}\naudio_source aubridge,{user}\n");
         fs::write(dir.join("config"), format!("sip_listen {address}:5070\n{sound}{CONFIG}")).unwrap();
         let outbound = format!("outbound=\"sip:10.77.1.1;transport={transport}\"");

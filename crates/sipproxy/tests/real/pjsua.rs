@@ -18,7 +18,7 @@ fn python(host: &Host) -> std::process::Command {
     command
 }
 
-/// Whether there is PJSUA; else the test is told to be skipped.
+/// Reports whether there is PJSUA; else the test is told to be skipped.
 fn is_there(host: &Host) -> bool {
     let mut command = python(host);
     command.args(["-c", "import pjsua2"]);

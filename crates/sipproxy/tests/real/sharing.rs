@@ -180,7 +180,7 @@ fn kill_the_store(kind: Kind) {
     world.kill_store();
     world.notices(2);
     world.refuses_registrations();
-    // Who is known can be called.
+    // A known user can be called.
     world.sites[1].call("bob", "example.com", "udp", 10);
     let status = world.told(1, "status");
     assert!(status.contains(&format!("{} not reachable: ", kind.shown(PORT))), "{status}");
@@ -279,7 +279,7 @@ fn kill_a_proxy(kind: Kind) {
         missing.is_empty()
     };
     assert!(wait_for(LIMIT, || is_known(&world.told(1, "contacts"))), "{answered}");
-    // What stands goes on: INVITE again, and BYE, through the other proxy.
+    // Established dialogs go on: INVITE again, and BYE, through the other proxy.
     caller.finish(LIMIT).unwrap().good().unwrap();
     // Users of the dead one can be called, and register.
     world.sites[1].call("u7", "example.com", "udp", 20);

@@ -59,7 +59,7 @@ fn a_store_that_cannot_prove_who_it_is_is_an_error_with_its_cause() {
     }
 }
 
-/// What a proxy says that does not start, since a store with these names in its certificate is judged by the roots of this file.
+/// Returns the error of a proxy that does not start, because a store with these names in its certificate is judged by the roots of this file.
 fn refusal(kind: Kind, names: &str, file: &str) -> String {
     let lab = Lab::new().unwrap();
     let site = Site::alone(&lab);

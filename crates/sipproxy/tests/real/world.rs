@@ -6,7 +6,7 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Host, Lab, Process};
 
-/// How long anything may take.
+/// Limit on any step.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// Where those who answer calls listen.
 const CALLEE_PORT: &str = "6666";
@@ -69,7 +69,7 @@ impl Site {
         proxy
     }
 
-    /// What starts a proxy.
+    /// Returns the command that starts a proxy.
     pub(crate) fn proxy_command(&self, store: &str, more: &[String]) -> std::process::Command {
         let path = self.dir.join(format!("{}-{}.toml", self.domain, self.address));
         // Load comes from one address; a test of the rate says another.
@@ -99,7 +99,7 @@ impl Site {
         command
     }
 
-    /// What the proxy answers.
+    /// Returns the proxy's answer.
     pub(crate) fn told(&self, words: &[&str]) -> String {
         self.host.run("ask", self.ask(words), LIMIT).unwrap().good().unwrap().stdout
     }
@@ -109,7 +109,7 @@ impl Site {
         format!("{}:5060", self.address)
     }
 
-    /// What sipsak says when it asks the proxy, as alice if it is about a user.
+    /// Returns the output of sipsak's request to the proxy, as alice if it concerns a user.
     pub(crate) fn sipsak(&self, words: &[&str]) -> String {
         let user = if words.contains(&"-U") { "alice@" } else { "" };
         let mut command = self.host.command("sipsak");

@@ -1,27 +1,27 @@
-//! A plain TCP program for measurements: moves bytes for a time, sends them to and fro, or connects again and again.
+//! A plain TCP program for measurements: transfers bytes for a time, measures round trips, or connects repeatedly.
 //!
 //!     bulk receive PORT [SECONDS]            prints "listening", then "processor MICROSECONDS" and
-//!                                            "BYTES MICROSECONDS"; of so many seconds at most
+//!                                            "BYTES MICROSECONDS"; counts for at most SECONDS
 //!     bulk send ADDRESS:PORT SECONDS SIZE    writes of SIZE bytes for SECONDS; prints "processor MICROSECONDS"
 //!     bulk send-now ADDRESS:PORT SECONDS SIZE  the same, with TCP_NODELAY
-//!     bulk send-paced ADDRESS:PORT SECONDS SIZE MICROSECONDS  the same, a write each so many microseconds
-//!     bulk accept PORT                       prints "listening"; accepts and closes, for ever
-//!     bulk connect ADDRESS:PORT COUNT        prints how long each connect took, in microseconds
-//!     bulk race ADDRESS:PORT ADDRESS:PORT COUNT  connects to both at once and closes both once they are up; prints how long the
-//!                                            first took, in microseconds, and which it was, 1 or 2
+//!     bulk send-paced ADDRESS:PORT SECONDS SIZE MICROSECONDS  the same, with a write every MICROSECONDS
+//!     bulk accept PORT                       prints "listening"; accepts and closes, forever
+//!     bulk connect ADDRESS:PORT COUNT        prints the duration of each connect, in microseconds
+//!     bulk race ADDRESS:PORT ADDRESS:PORT COUNT  connects to both at once and closes both once they are up; prints the duration
+//!                                            of the first, in microseconds, and its number, 1 or 2
 //!     bulk connects ADDRESS:PORT COUNT       connects and closes; prints "COUNT MICROSECONDS"; once all ports of this host are
 //!                                            in TIME-WAIT, waits until one is free
-//!     bulk keep PORT                         prints "listening"; accepts and keeps all connections, for ever
-//!     bulk hold ADDRESS:PORT COUNT           connects so often, prints "holding", and keeps all connections, for ever
+//!     bulk keep PORT                         prints "listening"; accepts and keeps all connections, forever
+//!     bulk hold ADDRESS:PORT COUNT           connects COUNT times, prints "holding", and keeps all connections, forever
 //!     bulk echo PORT                         prints "listening"; sends the bytes of one connection back
-//!     bulk ping ADDRESS:PORT COUNT SIZE [MICROSECONDS]  prints each round trip of SIZE bytes in microseconds; begins one each so
-//!                                            many microseconds, or else when the last one is over
-//!     bulk give PORT                         prints "listening"; sends each connection as many bytes as it asks for, for ever
-//!     bulk fetch ADDRESS:PORT COUNT SIZE PARALLEL  COUNT connections, so many at a time, each asking for SIZE bytes;
+//!     bulk ping ADDRESS:PORT COUNT SIZE [MICROSECONDS]  prints each round trip of SIZE bytes in microseconds; starts one every
+//!                                            MICROSECONDS, by default when the last one has ended
+//!     bulk give PORT                         prints "listening"; sends each connection the number of bytes that it requests, forever
+//!     bulk fetch ADDRESS:PORT COUNT SIZE PARALLEL  COUNT connections, PARALLEL at a time, each requesting SIZE bytes;
 //!                                            prints "COUNT MICROSECONDS"
 //!
-//! The receiver's time runs from its first to its last byte, the processor's from when the connection is there. Knows
-//! nothing of SCTP.
+//! The receiver's time runs from its first to its last byte, its processor time from the accepted connection
+//! on. The program does not know SCTP.
 
 #![forbid(unsafe_code)]
 
@@ -36,11 +36,11 @@ use std::thread::sleep;
 use std::time::Duration;
 use testbed::process::now;
 
-/// Connections that wait to be accepted: as many as a new network namespace allows (net.core.somaxconn).
+/// Connections waiting to be accepted: the maximum in a new network namespace (net.core.somaxconn).
 const BACKLOG: i32 = 4096;
 /// Size of the receiver's reads.
 const READ_BYTES: usize = 1 << 18;
-/// How long to wait before asking for a port again.
+/// Pause before the next attempt to get a port.
 const PORT_WAIT: Duration = Duration::from_millis(100);
 
 fn main() -> Result<()> {
@@ -86,7 +86,8 @@ fn main() -> Result<()> {
 fn listen(port: u16) -> Result<TcpListener> {
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
         .with_context(|| format!("cannot listen on {port}"))?;
-    // Rust asks for 128: a server that the scheduler keeps waiting for 5 ms then loses SYNs, each of which costs a second.
+    // Rust's default is 128: a server delayed by 5 ms in the scheduler then loses SYNs, each of which costs a
+    // second.
     socket::listen(&listener, Backlog::new(BACKLOG)?)?;
     println!("listening");
     Ok(listener)
@@ -111,7 +112,7 @@ fn receive(port: u16, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Processor time of this process so far.
+/// Returns this process's processor time so far.
 fn processor_time() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).context("no clock of processor time")?.into())
 }
@@ -125,7 +126,8 @@ fn connected(to: SocketAddr) -> Result<TcpStream> {
     TcpStream::connect(to).with_context(|| format!("cannot connect to {to}"))
 }
 
-/// Connected, if need be after ports of this host have left TIME-WAIT, which takes the kernel a minute.
+/// Connects. If all ports of this host are in TIME-WAIT, waits until one is free, which takes the kernel a
+/// minute.
 fn connected_with_port(to: SocketAddr) -> Result<TcpStream> {
     loop {
         match TcpStream::connect(to) {

@@ -1,18 +1,20 @@
-//! A plain program for failover measurements: a paced stream of bytes that are checked, and the longest silence in it.
+//! A plain program for failover measurements: a paced stream of verified bytes, and the longest silence in it.
 //!
-//!     flow receive PORT SECONDS FROM   prints "listening", then what became of one connection
-//!     flow send ADDRESS:PORT SECONDS SIZE MICROSECONDS   writes of SIZE bytes, so far apart, for SECONDS
-//!     flow answer PORT                 prints "listening"; answers the first byte of each connection, for ever
+//!     flow receive PORT SECONDS FROM   prints "listening", then the result of one connection
+//!     flow send ADDRESS:PORT SECONDS SIZE MICROSECONDS   writes SIZE bytes every MICROSECONDS, for SECONDS
+//!     flow answer PORT                 prints "listening"; answers the first byte of each connection, forever
 //!     flow ask ADDRESS:PORT SECONDS    connects, sends a byte, waits for one
 //!
-//! One word more may follow: `mptcp`, or `sctp`, which is the kernel's own by IPv4 and needs lksctp-tools' `withsctp` around it:
-//! that gives TCP's NODELAY its meaning there.
+//! One more word may follow: `mptcp`, or `sctp` for the kernel's own SCTP over IPv4. The latter must run under
+//! `withsctp` of lksctp-tools, which maps TCP's NODELAY to SCTP's.
 //!
-//! The receiver ends with the stream, but SECONDS after its first byte at the latest. It prints `bytes`, `gap_us` (the longest
-//! time without a byte, as far as it lies FROM seconds after the first one or later; to SECONDS where no end came), `gap_at_us` (when
-//! that began, after the first byte), `wrong` (bytes that are not what was sent) and `end`. The sender prints `bytes` (that its kernel took), `longest_write_us` and `end`. The asker
-//! prints `first_byte_us` and `end`. `end` is the last word of a line: `eof`, `late` where nothing came in time, else an error.
-//! A stream is a count, eight bytes a number. Knows nothing of sctpify.
+//! The receiver ends with the stream, but at most SECONDS after its first byte. It prints `bytes`, `gap_us`
+//! (the longest time without a byte, counted only from FROM seconds after the first one on, and up to SECONDS
+//! if no end came), `gap_at_us` (the start of that gap, after the first byte), `wrong` (bytes that differ from
+//! the sent ones) and `end`. The sender prints `bytes` (accepted by its kernel), `longest_write_us` and `end`.
+//! The asker prints `first_byte_us` and `end`. `end` is the last word of a line: `eof`, `late` if nothing came
+//! in time, otherwise an error. A stream is a count, with eight bytes for each number. The program does not
+//! know sctpify.
 
 #![forbid(unsafe_code)]
 
@@ -25,13 +27,14 @@ use testbed::process::now;
 
 /// Size of the receiver's reads.
 const READ_BYTES: usize = 1 << 16;
-/// How long the sender, with all written, waits for the receiver to close. For one write it waits as long as the stream lasts.
+/// Time that the sender, after its last write, waits for the receiver to close. A single write may take as long
+/// as the stream.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The shortest wait that a socket is asked for: none means for ever.
+/// Minimum socket timeout: zero would mean no timeout.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// SCTP's number (IANA, protocol numbers).
 const SCTP: i32 = 132;
-/// Connections that wait to be accepted.
+/// Connections waiting to be accepted.
 const BACKLOG: i32 = 128;
 
 fn main() -> Result<()> {
@@ -55,7 +58,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// The protocol of a last word.
+/// Parses a last word as a protocol.
 fn named(word: &str) -> Option<Protocol> {
     match word {
         "mptcp" => Some(Protocol::MPTCP),
@@ -64,7 +67,7 @@ fn named(word: &str) -> Option<Protocol> {
     }
 }
 
-/// A stream of numbers, eight bytes each, that may be cut anywhere.
+/// A stream of numbers, eight bytes each, that may be split anywhere.
 #[derive(Clone, Copy)]
 struct Count(u64);
 
@@ -80,14 +83,14 @@ impl Count {
         into.iter_mut().for_each(|byte| *byte = self.next());
     }
 
-    /// How many of these bytes are not the next ones.
+    /// Counts the bytes that differ from the next expected ones.
     fn differences(&mut self, bytes: &[u8]) -> u64 {
         bytes.iter().filter(|byte| **byte != self.next()).count() as u64
     }
 }
 
 fn listen(port: u16, protocol: Protocol) -> Result<TcpListener> {
-    // SCTP offers all addresses of a socket's family to the peer: those by which nobody connects stay out of it.
+    // SCTP announces all addresses of a socket's family to the peer; IPv4 alone keeps unused ones out.
     let any = if protocol == Protocol::from(SCTP) {
         IpAddr::from(Ipv4Addr::UNSPECIFIED)
     } else {
@@ -113,7 +116,7 @@ fn connect(to: SocketAddr, limit: Duration, protocol: Protocol) -> io::Result<Tc
     Ok(socket.into())
 }
 
-/// The word for how something ended.
+/// Returns the word for an outcome.
 fn end_of(outcome: &io::Result<()>) -> String {
     match outcome {
         Ok(()) => "eof".to_owned(),
@@ -122,7 +125,8 @@ fn end_of(outcome: &io::Result<()>) -> String {
     }
 }
 
-/// An association of the kernel's that ended in order after our shutdown is no connection any more; one that was aborted is reset.
+/// A kernel association that ended in order after our shutdown reports "not connected"; an aborted one is
+/// reset.
 fn is_over(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }
 }
@@ -131,12 +135,12 @@ fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// What the receiver has seen.
+/// Observations of the receiver.
 struct Seen {
     count: Count,
     wrong: u64,
     first: Instant,
-    /// Silence counts from here on.
+    /// Start of the silence measurement.
     from: Instant,
     last: Instant,
     gap: Duration,
@@ -156,7 +160,7 @@ impl Seen {
 }
 
 fn receive(port: u16, limit: Duration, from: Duration, protocol: Protocol) -> Result<()> {
-    // It stays open: MPTCP's further subflows are refused where nobody listens any more.
+    // The listener stays open: without one, further MPTCP subflows are refused.
     let listener = listen(port, protocol)?;
     let (mut stream, _) = listener.accept()?;
     let mut buffer = vec![0; READ_BYTES];
@@ -222,7 +226,7 @@ fn send(to: SocketAddr, time: Duration, size: usize, pause: Duration, protocol: 
     Ok(())
 }
 
-/// Writes at their times; after a write that took long the next one comes at once, and none is made up for.
+/// Writes on schedule. After a slow write the next one follows at once; missed writes are not made up.
 fn write_paced(
     stream: &mut TcpStream,
     count: &mut Count,
@@ -252,7 +256,7 @@ fn answer(port: u16, protocol: Protocol) -> Result<()> {
     loop {
         let (mut stream, _) = listener.accept()?;
         let mut byte = [0];
-        // Who asks may have gone: then somebody else may ask.
+        // The asker may have gone; the next one may still come.
         let _ = stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte));
     }
 }

@@ -1,11 +1,12 @@
-//! A plain TCP program that measures how long small messages are under way while large ones beside them get lost.
+//! A plain TCP program that measures the latency of small messages next to large ones that suffer loss.
 //!
-//!     messages receive PORT CONNECTIONS              prints "listening"; takes so many connections, and when all have ended
-//!                                                    how long each small message was under way, in microseconds
+//!     messages receive PORT CONNECTIONS              prints "listening"; accepts CONNECTIONS, and when all have ended prints
+//!                                                    the latency of each small message, in microseconds
 //!     messages send ADDRESS:PORT SECONDS one|two     small and large messages, on one connection or each kind on its own
 //!
-//! A small message has 64 bytes, a large one 1,200; one of each goes every 20 ms, in turn. Both ends have one clock, so
-//! they must run on one machine. A message's time begins when it was due, not when a full socket took it. Knows nothing of SCTP.
+//! A small message has 64 bytes, a large one 1,200; one of each is sent every 20 ms, in turn. Both ends use one
+//! clock, so they must run on one machine. A message's time starts when it was due, not when a full socket
+//! accepted it. The program does not know SCTP.
 
 #![forbid(unsafe_code)]
 
@@ -15,10 +16,10 @@ use std::io::{BufReader, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Length of both kinds, their heads included, and how often they go.
+/// Length, including the header, and interval of both kinds.
 const SMALL: (usize, Duration) = (64, Duration::from_millis(20));
 const LARGE: (usize, Duration) = (1_200, Duration::from_millis(20));
-/// Length of a message, two bytes, and when it was due, eight.
+/// Header: the message's length in two bytes, and its due time in eight.
 const HEAD_BYTES: usize = 10;
 
 fn main() -> Result<()> {
@@ -32,7 +33,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// The clock that all processes of a machine share.
+/// Returns the clock shared by all processes of a machine.
 fn now() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_MONOTONIC).context("no clock")?.into())
 }
@@ -53,7 +54,7 @@ fn receive(port: u16, connections: usize) -> Result<()> {
     Ok(())
 }
 
-/// How long each small message of a connection was under way.
+/// Returns the latency of each small message of a connection.
 fn delays(stream: TcpStream) -> Result<Vec<Duration>> {
     let mut stream = BufReader::new(stream);
     let (mut delays, mut head, mut rest) = (Vec::new(), [0; HEAD_BYTES], vec![0; LARGE.0]);
@@ -78,7 +79,7 @@ fn send(to: SocketAddr, time: Duration, connections: usize) -> Result<()> {
     };
     let mut streams = (0..connections).map(|_| connect()).collect::<Result<Vec<_>>>()?;
     let start = now()?;
-    // Small ones between large ones.
+    // Small messages go midway between large ones.
     let mut due = [(SMALL, start + LARGE.1 / 2, 0), (LARGE, start, connections - 1)];
     loop {
         due.sort_by_key(|(_, at, _)| *at);
@@ -92,7 +93,7 @@ fn send(to: SocketAddr, time: Duration, connections: usize) -> Result<()> {
     }
 }
 
-/// A message of so many bytes that was due at a time.
+/// Builds a message of this length that was due at this time.
 fn message(length: usize, due: Duration) -> Result<Vec<u8>> {
     let mut message = u16::try_from(length)?.to_be_bytes().to_vec();
     message.extend(u64::try_from(due.as_nanos())?.to_be_bytes());

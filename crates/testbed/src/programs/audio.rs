@@ -1,31 +1,31 @@
-//! Audio whose every moment is its own: made, decoded, and compared sample by sample.
+//! Audio without repetitions: generated, decoded, and compared sample by sample.
 
 use crate::host::Host;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::time::Duration;
 
-/// Where Debian keeps ffmpeg.
+/// Path of ffmpeg in Debian.
 pub const FFMPEG: &str = "/usr/bin/ffmpeg";
-/// How long ffmpeg may take.
+/// Limit on ffmpeg's run.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Samples a second, one channel of 16 bits.
 const RATE: usize = 44_100;
-/// Samples that a decoder needs until it gives the same ones wherever it began.
+/// Samples until a decoder's output is independent of its starting point.
 const WARM_UP: usize = 8192;
 
-/// What somebody heard of what was played.
+/// The part of the played audio that a listener heard.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Heard {
-    /// Seconds that were heard as one piece, sample for sample.
+    /// Seconds heard in one piece, identical sample for sample.
     pub seconds: f64,
-    /// Seconds behind them that sounded otherwise.
+    /// Seconds after them with different samples.
     pub other: f64,
-    /// Seconds from the end of what was heard to the end of what was played.
+    /// Seconds from the end of the heard audio to the end of the played audio.
     pub missing: f64,
 }
 
-/// Noise of so many seconds, no two parts of which are alike, as Ogg Vorbis.
+/// Makes noise of this duration as Ogg Vorbis; no two parts of it are alike.
 ///
 /// # Errors
 /// When ffmpeg fails.
@@ -36,10 +36,10 @@ pub fn make_noise(host: &Host, seconds: u32, into: &Path) -> Result<()> {
     host.tool("ffmpeg", &words).map(drop)
 }
 
-/// The samples of an Ogg file.
+/// Returns the samples of an Ogg file.
 ///
 /// # Errors
-/// When the decoder fails, or complains.
+/// When the decoder fails, or prints a warning.
 pub fn decode(host: &Host, file: &Path) -> Result<Vec<u8>> {
     let into = file.with_extension("raw");
     let mut command = host.command("ffmpeg");
@@ -50,10 +50,10 @@ pub fn decode(host: &Host, file: &Path) -> Result<Vec<u8>> {
     std::fs::read(&into).with_context(|| format!("cannot read {}", into.display()))
 }
 
-/// Where `heard`, but for its beginning, is in `played` as one piece.
+/// Locates `heard`, except its start, as one piece of `played`.
 ///
 /// # Errors
-/// When too little was heard to say, or it was not played.
+/// When too little was heard to decide, or it was not played.
 pub fn compare(played: &[u8], heard: &[u8]) -> Result<Heard> {
     let mark = heard.get(2 * WARM_UP..4 * WARM_UP).context("hardly anything was heard")?;
     let at = played.windows(mark.len()).step_by(2).position(|window| window == mark);

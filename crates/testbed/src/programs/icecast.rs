@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Where Debian keeps the server.
+/// Path of the server in Debian.
 pub const PROGRAM: &str = "/usr/bin/icecast2";
-/// How long Icecast may take to listen, or a source to be heard.
+/// Limit on the time until Icecast listens, or a source is audible.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running Icecast.
@@ -30,7 +30,7 @@ impl Icecast {
         Self::start_by(host, ports, &[])
     }
 
-    /// The same by a command that runs others, `mptcpize run` say.
+    /// Like [`Icecast::start`], through a wrapper command such as `mptcpize run`.
     ///
     /// # Errors
     /// Like [`Icecast::start`].
@@ -38,7 +38,7 @@ impl Icecast {
         let dir = host.dir()?.join("icecast");
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         std::fs::write(dir.join("icecast.xml"), configuration(&dir, ports))?;
-        // It refuses to run as root, and reads and writes nothing but its own directory.
+        // Icecast refuses to run as root, and uses only its own directory.
         let mut command = host.command("unshare");
         command
             .args(["--user", "--map-user=65534"])
@@ -55,14 +55,15 @@ impl Icecast {
         Ok(icecast)
     }
 
-    /// Plays an Ogg file to the server, on its own host, in real time, as `/play.ogg`; returns when it can be heard.
+    /// Plays an Ogg file to the server, on its own host, in real time, as `/play.ogg`; returns once it is
+    /// audible.
     ///
     /// # Errors
-    /// When ffmpeg is missing, or nothing can be heard within 10 s.
+    /// When ffmpeg is missing, or nothing is audible within 10 s.
     pub fn play(&self, file: &Path) -> Result<Process> {
         let mut command = self.host.command("ffmpeg");
         command.args(["-nostdin", "-v", "warning", "-re", "-i"]).arg(file);
-        // Short pages: what is heard is not late by more than a tenth of a second.
+        // Short pages limit the delay of the audio to a tenth of a second.
         command.args([
             "-c",
             "copy",
@@ -85,12 +86,12 @@ impl Icecast {
     }
 }
 
-/// `curl` of the stream of an Icecast at `to` into a file, which grows as bytes come.
+/// Returns a `curl` command for the stream of an Icecast at `to` into a file that grows as bytes arrive.
 pub fn listen(host: &Host, to: IpAddr, port: u16, into: &Path) -> Command {
     listen_by(host, to, port, into, &[])
 }
 
-/// The same by a command that runs others.
+/// Like [`listen`], through a wrapper command.
 pub fn listen_by(host: &Host, to: IpAddr, port: u16, into: &Path, runner: &[&str]) -> Command {
     let mut words = runner.iter().chain(&["curl"]);
     let mut command = host.command(words.next().unwrap_or(&"curl"));

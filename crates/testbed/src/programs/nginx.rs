@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long nginx may take to listen.
+/// Limit on the time until nginx listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running nginx.
@@ -17,7 +17,7 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts nginx with a prefix directory of its own.
+    /// Starts nginx with its own prefix directory.
     ///
     /// # Errors
     /// When nginx is missing, or does not listen within 10 s.
@@ -40,17 +40,17 @@ impl Nginx {
         Ok(Self { process, root })
     }
 
-    /// The directory it serves.
+    /// Returns the directory that it serves.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What it logged about requests: address and port of the client, request, status, bytes.
+    /// Returns its log of requests: address and port of the client, request, status, bytes.
     pub fn access_log(&self) -> String {
         std::fs::read_to_string(self.root.with_file_name("access.log")).unwrap_or_default()
     }
 
-    /// Ends it.
+    /// Shuts it down.
     pub fn stop(self) {
         self.process.stop();
     }

@@ -1,5 +1,5 @@
-//! The roundtrip programs: a static Go server and client, and a Python asyncio client. What they do is told
-//! at the head of `programs/go/roundtrip.go`.
+//! The roundtrip programs: a static Go server and client, and a Python asyncio client. The head of
+//! `programs/go/roundtrip.go` describes them.
 
 use crate::host::Host;
 use crate::process::{Finished, Process};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const GO_SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/go/roundtrip.go");
 const PYTHON_SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/roundtrip.py");
-/// How long the server may take to listen.
+/// Limit on the time until the server listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// The built Go program.
@@ -21,10 +21,10 @@ pub struct Roundtrip {
 }
 
 impl Roundtrip {
-    /// Builds the Go program, without cgo, into `dir`. Go's own build cache makes the second time quick.
+    /// Builds the Go program, without cgo, into `dir`. Go's build cache speeds up later builds.
     ///
     /// # Errors
-    /// When there is no Go, or it does not build, or the result is not static.
+    /// When Go is missing, the build fails, or the result is not static.
     pub fn build(dir: &Path) -> Result<Self> {
         let binary = dir.join("roundtrip");
         let mut command = Command::new("go");
@@ -59,7 +59,7 @@ impl Roundtrip {
         Ok(process)
     }
 
-    /// The Go client.
+    /// Returns the Go client.
     pub fn go_client(&self, host: &Host, to: SocketAddr, bytes: u64) -> Command {
         let mut command = host.command(&self.binary);
         command.args(["send", &to.to_string(), &bytes.to_string()]);
@@ -67,14 +67,14 @@ impl Roundtrip {
     }
 }
 
-/// The Python client.
+/// Returns the Python client.
 pub fn python_client(host: &Host, to: SocketAddr, bytes: u64) -> Command {
     let mut command = host.command("python3");
     command.args([PYTHON_SOURCE, &to.ip().to_string(), &to.port().to_string(), &bytes.to_string()]);
     command
 }
 
-/// True when the server saw the very address and port that the client has.
+/// Reports whether the server saw exactly the client's own address and port.
 pub fn saw_the_client(finished: &Finished) -> bool {
     let ends = finished
         .stdout

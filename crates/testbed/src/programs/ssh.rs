@@ -1,7 +1,8 @@
-//! OpenSSH, both ends, with keys made for the run.
+//! OpenSSH, both ends, with keys generated for the run.
 //!
-//! sshd runs in a mount namespace of its own: it needs /run/sshd, and an account that is not locked, and
-//! neither is the host's business. Sessions from 127.0.0.1 have `SCTPIFY_LAB_FROM=loopback` in their environment. The user is root, because only root can make a lab.
+//! sshd runs in its own mount namespace: it needs /run/sshd and an unlocked account, which must not be set up
+//! on the host itself. Sessions from 127.0.0.1 have `SCTPIFY_LAB_FROM=loopback` in their environment. The user
+//! is root, because only root can create a lab.
 
 use crate::host::{Host, run_tool};
 use crate::process::Process;
@@ -12,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// How long sshd may take to listen.
+/// Limit on the time until sshd listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// Makes what sshd wants to find, then becomes sshd. $1 is a directory, $2 the sshd.
+/// Creates the files that sshd needs, then executes sshd. $1 is a directory, $2 the path of sshd.
 const START: &str = "mount -t tmpfs -o mode=755 tmpfs /run && mkdir -m 755 /run/sshd \
     && mount --bind \"$1/shadow\" /etc/shadow && exec \"$2\" -D -e -f \"$1/sshd_config\"";
 
-/// A running sshd and what a client needs to use it.
+/// A running sshd, with the keys and configuration for clients.
 #[derive(Debug)]
 pub struct Sshd {
     process: Process,
@@ -26,7 +27,7 @@ pub struct Sshd {
 }
 
 impl Sshd {
-    /// Makes keys and configuration, and starts sshd on port 22 of all addresses.
+    /// Generates keys and configuration, and starts sshd on port 22 of all addresses.
     ///
     /// # Errors
     /// When OpenSSH is missing, or sshd does not listen within 10 s.
@@ -49,33 +50,33 @@ impl Sshd {
         Ok(Self { process, dir })
     }
 
-    /// `ssh` from a host to the server at `to`, running one command there.
+    /// Returns an `ssh` command from a host to the server at `to` that runs one command there.
     pub fn ssh(&self, from: &Host, to: IpAddr, remote: &str) -> Command {
         let mut command = self.client(from, "ssh");
         command.arg(format!("root@{to}")).arg(remote);
         command
     }
 
-    /// `scp` of a file from `from` to a path at the server.
+    /// Returns an `scp` command for a file from `from` to a path on the server.
     pub fn scp_to(&self, from: &Host, file: &Path, to: IpAddr, path: &Path) -> Command {
         let mut command = self.client(from, "scp");
         command.arg(file).arg(remote_path(to, path));
         command
     }
 
-    /// `scp` of a file at the server to a path at `from`.
+    /// Returns an `scp` command for a file on the server to a path on `from`.
     pub fn scp_from(&self, from: &Host, to: IpAddr, path: &Path, file: &Path) -> Command {
         let mut command = self.client(from, "scp");
         command.arg(remote_path(to, path)).arg(file);
         command
     }
 
-    /// What sshd logged so far; accepted logins name the client's address and port.
+    /// Returns sshd's log so far; accepted logins contain the client's address and port.
     pub fn log(&self) -> String {
         self.process.stderr()
     }
 
-    /// Ends it, and the sessions it serves.
+    /// Ends it, and its sessions.
     pub fn stop(self) {
         self.process.stop();
     }

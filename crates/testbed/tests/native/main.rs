@@ -1,8 +1,8 @@
-//! Programs that know TCP alone, over the shim, with programs that speak SCTP natively on a Linux kernel, in both directions.
+//! TCP-only programs over the shim, with native SCTP programs on a Linux kernel, in both directions.
 //!
-//! The kernel is a guest's ([`testbed::Guest`]); the daemon and the program of this side are in the namespace beside it. Needs
-//! root, Debian and /dev/net/tun, and `sctpifyd`, `sctpify` and `shimrules` built beside the tests or in SCTPIFY_BIN_DIR. Begin
-//! with [`World`].
+//! The kernel is a guest's ([`testbed::Guest`]); the daemon and the TCP program are in the namespace next to
+//! it. Needs root, Debian and /dev/net/tun, and `sctpifyd`, `sctpify` and `shimrules` built next to the tests
+//! or in SCTPIFY_BIN_DIR. Begin with [`World`].
 
 use serde_json::Value;
 use std::path::PathBuf;
@@ -15,17 +15,17 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The guest's address on the first path, and ours.
 const GUEST: &str = "10.60.0.11";
 const OURS: &str = "10.60.0.1";
-/// Native servers listen here, and are asked through the shim.
+/// Port of native servers, reached through the shim.
 const PORT: u16 = 7000;
-/// Native clients ask nginx here.
+/// Port of nginx, for native clients.
 const HTTP_PORT: u16 = 80;
 const FILE_BYTES: u64 = 4 << 20;
-/// A guest answers late on a busy machine; it has no TCP to fall back to.
+/// A guest answers slowly on a busy machine, and has no TCP as a fallback.
 const CONFIGURATION: &str = "race_timer_ms = 3000\n";
 
-/// A guest, the host beside it, and a daemon there.
+/// A guest, the host next to it, and a daemon there.
 struct World {
-    // Dropped in this order: the daemon, what is in the lab, the guest and its namespaces.
+    // Drop order: the daemon, the lab's content, the guest and its namespaces.
     daemon: Daemon,
     ours: Host,
     lab: Lab,
@@ -33,7 +33,7 @@ struct World {
 }
 
 impl World {
-    /// None where no guest can be booted, which it says.
+    /// Returns none, and reports a skip, if no guest can be booted.
     fn new() -> Option<Self> {
         if let Some(what) = Guest::missing() {
             testbed::skip(&format!("{what} is missing"));
@@ -51,7 +51,7 @@ impl World {
         Some(Self { daemon, ours, lab, guest })
     }
 
-    /// A file of random bytes, and its path in the guest.
+    /// Creates a file of random bytes; returns its path here and in the guest.
     fn file(&self, dir: PathBuf) -> (PathBuf, String) {
         let file = dir.join("file");
         files::make_random(&file, FILE_BYTES).unwrap();
@@ -59,33 +59,34 @@ impl World {
         (file, inside)
     }
 
-    /// Starts a Python program in the guest with these words.
+    /// Starts a Python program in the guest with these arguments.
     fn start_inside(&self, program: &str, words: &[&str]) -> Process {
         let mut command = self.guest.program(LIMIT.as_secs());
         command.args(["/usr/bin/python3", "-c", program]).args(words);
         self.ours.spawn("native", command).unwrap()
     }
 
-    /// Starts a native server in the guest, at [`PORT`], with more words, and waits until it listens.
+    /// Starts a native server in the guest on [`PORT`], with more arguments, and waits until it listens.
     fn serve_inside(&self, program: &str, words: &[&str]) -> Process {
         let mut server = self.start_inside(program, &[&[PORT.to_string().as_str()], words].concat());
         server.wait_until("listening", LIMIT, |server| server.stdout().contains("listening")).unwrap();
         server
     }
 
-    /// nginx in the guest, made native by `withsctp`, serves a directory at [`PORT`]; by TCP it cannot be reached.
+    /// Serves a directory with nginx in the guest on [`PORT`], native through `withsctp` and unreachable over
+    /// TCP.
     fn serve_by_nginx(&self, directory: &str) {
         self.guest.run(&NGINX.replace("DIRECTORY", directory)).unwrap();
         assert!(!self.guest.run("ss -Hltn").unwrap().contains("7000"), "it listens by TCP, too");
     }
 
-    /// What a native client in the guest says of nginx's answer.
+    /// Returns the report of a native client in the guest on nginx's answer.
     fn ask_nginx(&self, how: &str) -> String {
         let client = self.start_inside(WEB_CLIENT, &[OURS, &HTTP_PORT.to_string(), how]);
         client.finish(LIMIT).unwrap().good().unwrap().stdout.trim().to_owned()
     }
 
-    /// Runs a Python program on our side, where it finds but TCP; what it prints.
+    /// Runs a Python program on our side, which has only TCP, and returns its output.
     fn python(&self, program: &str, words: &[&str]) -> String {
         let mut command = self.ours.command("python3");
         command.args(["-c", program]).args(words);
@@ -99,7 +100,7 @@ impl World {
     }
 }
 
-/// Python's web server on a native SCTP socket at port argv[1], in directory argv[2].
+/// Python's web server on a native SCTP socket, on port argv[1] and for directory argv[2].
 const WEB_SERVER: &str = "
 import functools, http.server, socket, sys
 class Server(http.server.ThreadingHTTPServer):
@@ -114,8 +115,8 @@ print('listening', flush=True)
 server.serve_forever()
 ";
 
-/// Asks argv[1]:argv[2] for `/file` on a native SCTP socket; ends its sending at once if argv[3] is 'half'; prints how reading
-/// ended, and the SHA-256 of what came behind the headers.
+/// Requests `/file` from argv[1]:argv[2] on a native SCTP socket; shuts down its sending side at once if
+/// argv[3] is 'half'; prints the outcome of reading, and the SHA-256 of the body.
 const WEB_CLIENT: &str = "
 import errno, hashlib, socket, sys
 connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
@@ -146,7 +147,7 @@ fn curl_fetches_from_a_native_web_server() {
     }
 }
 
-/// nginx without a master, at port 7000, of directory argv[1] of the shell line.
+/// nginx without a master, on port 7000, for the directory DIRECTORY.
 const NGINX: &str = "
 mkdir /tmp/nginx; cd /tmp/nginx
 printf '%s' 'daemon off; master_process off; user root; pid nginx.pid; error_log error.log; events {}
@@ -187,7 +188,7 @@ fn a_browser_draws_a_page_of_a_native_web_server_as_it_draws_it_from_files() {
     let from_files = browser.picture(&format!("file://{}/page.html", site.display())).unwrap();
     let served = browser.picture(&url).unwrap();
     assert!(served == from_files, "the pictures differ: {} and {} bytes", served.len(), from_files.len());
-    // Images of a page come by connections beside one another.
+    // Images of a page use parallel connections.
     assert!(world.count("connects_sctp") > 2, "{} connections", world.count("connects_sctp"));
     assert_eq!(world.count("connects_fallback"), 0);
 }
@@ -207,7 +208,7 @@ fn native_clients_fetch_from_nginx_which_knows_tcp_alone() {
     assert!(wait_for(LIMIT, seen), "nginx saw other clients: {}", nginx.access_log());
 }
 
-/// On a native SCTP socket at port argv[1], reads to the end, then answers, and says how that went.
+/// On a native SCTP socket on port argv[1], reads to the end, then answers, and prints the outcome.
 const ANSWERS_AT_THE_END: &str = "
 import errno, socket, sys
 listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
@@ -223,7 +224,7 @@ try:
 except OSError as error: print(errno.errorcode[error.errno], count)
 ";
 
-/// Sends 100,000 bytes to argv[1]:argv[2], ends its sending, and prints what comes then.
+/// Sends 100,000 bytes to argv[1]:argv[2], shuts down its sending side, and prints the next received data.
 const ENDS_ITS_SENDING: &str = "
 import socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
@@ -232,7 +233,7 @@ connection.shutdown(socket.SHUT_WR)
 print(connection.recv(100))
 ";
 
-/// SCTP has no half-closed state: the native program is told, by an error, that there is nobody left to answer.
+/// SCTP has no half-closed state: the native program gets an error when it answers, because its peer is gone.
 #[test]
 #[ignore = "needs root: boots a guest with the kernel's SCTP"]
 fn a_client_that_ends_its_sending_has_all_of_it_read_by_a_native_server_which_cannot_answer() {
@@ -240,7 +241,7 @@ fn a_client_that_ends_its_sending_has_all_of_it_read_by_a_native_server_which_ca
     let server = world.serve_inside(ANSWERS_AT_THE_END, &[]);
     assert_eq!(world.python(ENDS_ITS_SENDING, &[GUEST, &PORT.to_string()]), "b''");
     let told = server.finish(LIMIT).unwrap().good().unwrap().stdout;
-    // Which error depends on whether SHUTDOWN COMPLETE has come.
+    // The error depends on the arrival of SHUTDOWN COMPLETE.
     assert!(
         ["EPIPE 100000", "ESHUTDOWN 100000"].contains(&told.trim_start_matches("listening").trim()),
         "{told}"

@@ -1,4 +1,4 @@
-//! Audio that is streamed by Icecast plays on when the path in use is cut.
+//! Audio streamed by Icecast continues when the path in use is cut.
 
 use crate::cases::PLAIN_PORT;
 use crate::world::{LIMIT, PORT, World};
@@ -10,16 +10,16 @@ use testbed::process::wait_for;
 use testbed::programs::{Icecast, audio, icecast};
 use testbed::{Host, Offloads};
 
-/// How long it plays, in seconds.
+/// Playing time, in seconds.
 const PLAY_S: u32 = 14;
-/// How long it may take until a second link is known to both daemons, and how long is listened before and after the cut.
+/// Time for both daemons to learn a second link, and listening time before and after the cut.
 const PAUSE: Duration = Duration::from_secs(3);
-/// What players buffer at the least. Longer, and the listener hears it.
+/// Minimum buffer of players. A longer gap is audible.
 const BUFFERED: Duration = Duration::from_secs(1);
-/// Icecast sends a piece so often. Who hears nothing for longer on its own host has a machine that is late.
+/// Interval between Icecast's pieces. A longer gap on its own host means that the machine is late.
 const PIECE: Duration = Duration::from_millis(600);
 
-/// Somebody who listens, to a file.
+/// A listener that writes to a file.
 struct Listener {
     process: testbed::Process,
     file: PathBuf,

@@ -35,7 +35,7 @@ fn ways_are_measured_one_by_one_and_the_report_says_what_they_rode() {
         assert_eq!(rode_sctp, row["way"] == "sctp", "{row}");
         assert!(row["connect_us"].as_u64() > Some(0) && row["bytes_per_s"].as_u64() > Some(100_000), "{row}");
     }
-    // One first, five later, one that sent.
+    // One first, five later, one that sent data.
     assert_eq!(world.connects_sctp(), 7, "{}", world.fallbacks());
     server.stop();
     let told = measure(&world, &[]);

@@ -1,10 +1,10 @@
-//! A connection begins while its first path is dead: the link is up, and every packet on it is lost.
+//! A connection begins while its first path is dead: the link is up, but loses every packet.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use std::time::Duration;
 use testbed::{Daemon, Host, Lab, Offloads, Programs};
 
-/// TCP would send its SYN again after a second, and wait for minutes.
+/// TCP would retransmit its SYN after a second, and wait for minutes.
 const NOT_STALLED: Duration = Duration::from_millis(900);
 
 fn connect_time(from: &Host, target: &str) -> Duration {
@@ -14,7 +14,7 @@ fn connect_time(from: &Host, target: &str) -> Duration {
     Duration::from_micros(told.trim().parse().unwrap())
 }
 
-/// A client with two uplinks to a router, and behind it a server with one address.
+/// A client with two uplinks to a router, and a server with one address behind it.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn an_unknown_server_is_reached_from_another_address_of_the_client() {

@@ -1,8 +1,8 @@
-//! Every system call on a connection does by SCTP what it does by TCP, at both ends of it.
+//! Every system call on a connection behaves over SCTP as over TCP, at both ends.
 
 use crate::cases::{Difference, compare};
 
-/// All of the differences that there are; docs/tcp-options.md tells users of them.
+/// The complete list of differences; docs/tcp-options.md documents them for users.
 const DIFFERENCES: &[Difference] = &[Difference {
     case: "MSG_OOB",
     by_sctp: "poll 1, apart EINVAL '-', in the stream 'abcd'",

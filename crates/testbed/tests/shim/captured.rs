@@ -1,4 +1,4 @@
-//! What `sctpify capture` writes, judged by tshark.
+//! The output of `sctpify capture`, verified by tshark.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use testbed::capture::judge_file;
 use testbed::process::wait_for;
 use testbed::{Offloads, Process, Programs};
 
-/// How long captures take.
+/// Duration of captures.
 const SECONDS: &str = "5";
 
 /// A running capture on alpha, and its file.
@@ -23,7 +23,7 @@ fn capture(world: &World) -> (Process, PathBuf) {
     (process, file)
 }
 
-/// The comments of a capture file.
+/// Returns the comments of a capture file.
 fn comments(file: &PathBuf) -> String {
     let mut command = Command::new("tshark");
     command.args(["-n", "-T", "fields", "-e", "ip.dst", "-e", "frame.comment", "-Y", "frame.comment", "-r"]);
@@ -56,7 +56,7 @@ fn the_first_packet_after_a_switch_of_paths_says_so() {
     let send = world.client(BULK, &["send", &world.target(), "60", "1000"]);
     let _sender = world.alpha.spawn("sender", send).unwrap();
     assert!(wait_for(LIMIT, || world.connects_sctp() == 1));
-    // Both paths are known and proven by then.
+    // Both paths are known and confirmed by then.
     std::thread::sleep(Duration::from_secs(2));
     let (process, file) = capture(&world);
     world.link.silence().unwrap();

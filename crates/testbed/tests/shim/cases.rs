@@ -1,4 +1,5 @@
-//! Runs the C programs of `programs/c/cases.h` once by plain TCP and once by SCTP, and compares what they say, line by line.
+//! Runs the C programs of `programs/c/cases.h` once over plain TCP and once over SCTP, and compares their
+//! output line by line.
 
 use crate::world::{HTTP_PORT, LIMIT, PORT, World};
 use std::collections::BTreeMap;
@@ -11,25 +12,25 @@ pub(crate) const PLAIN_PORT: u16 = 7001;
 /// Nothing listens on this port, and no rule names it.
 const PLAIN_CLOSED_PORT: u16 = 81;
 
-/// How long the server may take for the last case once the client has ended: longer than a case's own limit.
+/// Time for the server's last case after the client has ended: longer than a case's own limit.
 const SERVER_LIMIT: Duration = Duration::from_secs(25);
 
-/// One line of the program that is another by SCTP, and why it must be.
+/// One output line that differs over SCTP, and the reason.
 pub(crate) struct Difference {
     /// "NAME connecting" or "NAME accepting", or "NAME" for both.
     pub(crate) case: &'static str,
-    /// What it says by SCTP.
+    /// The line over SCTP.
     pub(crate) by_sctp: &'static str,
-    /// Why that is not as by TCP.
+    /// Reason for the difference from TCP.
     pub(crate) why: &'static str,
 }
 
-/// What each case says, by "NAME connecting" and "NAME accepting".
+/// The output of each case, by "NAME connecting" and "NAME accepting".
 type Lines = BTreeMap<String, String>;
 
-/// Runs `program` both ways, with this configuration of the connecting host, and fails where the two say different things that
-/// `differences` does not expect, where a case fails by TCP already, where what was to ride SCTP did not, or where the serving
-/// host still diverts connections that are over.
+/// Runs `program` over both, with this configuration of the connecting host. Fails on a difference that
+/// `differences` does not expect, on a case that already fails over TCP, on a connection that should have used
+/// SCTP but did not, and if the serving host still diverts ended connections.
 pub(crate) fn compare(configuration: &str, program: &str, libraries: &[&str], differences: &[Difference]) {
     let world = World::with(configuration, true);
     let binary = c_programs::build(program, world.lab.dir(), libraries).unwrap();
@@ -65,13 +66,13 @@ fn unexpected(by_tcp: &Lines, by_sctp: &Lines, differences: &[Difference]) -> Ve
     wrong
 }
 
-/// One run of all cases.
+/// Runs all cases once.
 fn run(world: &World, binary: &str, port: u16, closed_port: u16) -> Lines {
     let server = world.serve(binary, &["serve", &port.to_string()]);
     let (to, port, closed) = (world.link.right_v4().to_string(), port.to_string(), closed_port.to_string());
     let client = world.client(binary, &["connect", &to, &port, &closed]);
     let told = world.alpha.run("client", client, LIMIT).unwrap().good().unwrap();
-    // The server says its last line after the client has ended.
+    // The server prints its last line after the client has ended.
     let last = told.stdout.lines().last().unwrap_or_default();
     let name = last.split(' ').next().unwrap_or_default();
     let has_ended = || lines(&server.stdout()).keys().any(|case| case.starts_with(name));

@@ -1,4 +1,4 @@
-//! Somebody sets the clock, or the machine sleeps: what waits is measured by a clock that nobody sets.
+//! The clock is set, or the machine sleeps: timers use a clock that nobody can set.
 
 use crate::roaming::Transfer;
 use crate::world::{BULK, LIMIT, PORT, World};
@@ -12,16 +12,16 @@ use testbed::{Daemon, Host, Programs, c_programs};
 const DAY_S: i64 = 86_400;
 const YEAR_S: i64 = 365 * DAY_S;
 const PAUSE: Duration = Duration::from_secs(1);
-/// Longer than both of the watches over a daemon that stands still have patience.
+/// Longer than both watchdogs tolerate a stopped daemon.
 const SLEEP: Duration = Duration::from_secs(8);
 
-/// A host's wall clock, which can be set without setting the machine's.
+/// A host's wall clock, which can be set without changing the machine's.
 struct WallClock {
     file: PathBuf,
 }
 
 impl WallClock {
-    /// Starts the host's daemon again, by such a clock.
+    /// Restarts the host's daemon with such a clock.
     fn of(host: &Host) -> (WallClock, Daemon) {
         let dir = host.dir().unwrap();
         let (library, file) = (c_programs::build_preload("clock", &dir).unwrap(), dir.join("clock-offset"));
@@ -32,7 +32,7 @@ impl WallClock {
         (clock, daemon)
     }
 
-    /// Sets it so far from the machine's, in seconds.
+    /// Sets its offset from the machine's clock, in seconds.
     fn set(&self, offset_s: i64) {
         // In place: the daemon has the file mapped.
         use std::os::unix::fs::FileExt;
@@ -41,7 +41,7 @@ impl WallClock {
     }
 }
 
-/// A world whose daemons have clocks that can be set.
+/// Creates a world whose daemons have settable clocks.
 fn world() -> (World, [WallClock; 2]) {
     let mut world = World::new();
     let betas = world.betas.take().unwrap();
@@ -57,7 +57,7 @@ fn world() -> (World, [WallClock; 2]) {
     (world, [alpha_clock, beta_clock])
 }
 
-/// When alpha's daemon says that the latest connection was made, in seconds from now.
+/// Returns the time of the latest connection according to alpha's daemon, in seconds from now.
 fn age_of_latest_s(world: &World) -> i64 {
     let told = world.alphas.sctpify(&["explain", &world.target(), "--json"]).unwrap().good().unwrap();
     let told: Value = serde_json::from_str(&told.stdout).unwrap();
@@ -65,7 +65,7 @@ fn age_of_latest_s(world: &World) -> i64 {
     when_ms / 1000 - i64::try_from(today_s()).unwrap()
 }
 
-/// What the machine's own wall clock says, in seconds since 1970.
+/// Returns the machine's own wall clock, in seconds since 1970.
 #[allow(clippy::disallowed_methods, reason = "the test compares it with the daemon's")]
 fn today_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
@@ -92,7 +92,7 @@ fn a_clock_that_is_set_forwards_and_backwards_by_years_is_not_felt() {
     assert!((age_of_latest_s(&world) - YEAR_S).abs() < DAY_S, "the daemon did not see its clock set");
 }
 
-/// A machine that sleeps: its processes stand still, and when it wakes the wall clock is hours later.
+/// A sleeping machine: its processes stop, and when it wakes the wall clock is hours later.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_host_that_slept_for_hours_goes_on_where_it_was() {

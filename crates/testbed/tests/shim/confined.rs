@@ -1,4 +1,4 @@
-//! What a running daemon can still do if somebody takes it over.
+//! The remaining powers of a compromised daemon.
 
 use crate::world::{LIMIT, PORT, World, status};
 use std::collections::BTreeSet;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Host, Process, cpu};
 
-/// CAP_NET_ADMIN, CAP_KILL and CAP_CHOWN, and CAP_NET_ADMIN with CAP_NET_RAW, as /proc prints sets of capabilities.
+/// CAP_NET_ADMIN, CAP_KILL and CAP_CHOWN, and CAP_NET_ADMIN with CAP_NET_RAW, in the format of /proc.
 const OF_SUPERVISOR: &str = "0000000000001021";
 const NET_ADMIN_AND_RAW: &str = "0000000000003000";
 
-/// What all threads of a process say of themselves in this line of /proc/PID/status.
+/// Returns the values of this line of /proc/PID/status in all threads of a process.
 fn of_threads(process: u32, line: &str) -> BTreeSet<String> {
     let tasks = fs::read_dir(Path::new("/proc").join(process.to_string()).join("task")).unwrap();
     let value = |task: fs::DirEntry| {
@@ -69,7 +69,7 @@ fn settings_turn_each_of_them_off() {
     assert!(doctor.contains("sctpify set worker_user=,"), "{doctor}");
 }
 
-/// The user id of a process, the same in all threads and for all purposes.
+/// Returns the user id of a process, which must be the same in all threads and for all purposes.
 fn uid_of(process: u32) -> u32 {
     let told = of_threads(process, "Uid");
     let all: BTreeSet<&str> = told.iter().flat_map(|line| line.split_whitespace()).collect();
@@ -91,17 +91,17 @@ fn the_worker_is_a_user_who_has_nothing_else_and_so_are_its_sockets() {
     assert!(told.contains(&format!("uid {uid}")), "{told}");
     let doctor = world.alphas.sctpify(&["doctor"]).unwrap().stdout;
     assert!(doctor.contains(&format!("uid {uid}")), "{doctor}");
-    // Sockets that are to share the port later must be the same user's.
+    // Sockets that share the port later must belong to the same user.
     for table in ["udp", "udp6"] {
         let sockets = world.alpha.tool("cat", &[&format!("/proc/net/{table}")]).unwrap();
         let of_sctp = sockets.lines().find(|line| line.contains(":26AB ")).unwrap();
         assert_eq!(of_sctp.split_whitespace().nth(7), Some(uid.to_string().as_str()), "{of_sctp}");
     }
-    // Another user's process may neither trace nor read it, though its number is the same.
+    // Even another process with the same user id can neither trace nor read it.
     assert_eq!(fs::metadata(format!("/proc/{worker}/mem")).unwrap().uid(), 0);
 }
 
-/// A server at a UNIX socket of root's with this mode, that tells who has connected.
+/// Starts a server on a UNIX socket of root with this mode; it prints the user of each peer.
 fn root_server(host: &Host, socket: &Path, mode: &str) -> Process {
     let tell = "
 import os, socket, struct, sys
@@ -121,9 +121,10 @@ while True:
     process
 }
 
-/// A daemon whose store is at a socket of root's with this mode; the user that the server saw, and what the daemon's log says.
+/// Runs a daemon whose store is at a socket of root with this mode; returns the user that the server saw, and
+/// the daemon's log.
 fn connect_to_a_socket_of_roots(mode: &str, more: &str) -> (Option<u32>, String) {
-    // Both store and rules are looked at each five seconds.
+    // The daemon checks both store and rules every five seconds.
     const LIMIT: Duration = Duration::from_secs(20);
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -147,15 +148,15 @@ fn connect_to_a_socket_of_roots(mode: &str, more: &str) -> (Option<u32>, String)
 fn a_socket_that_is_roots_alone_is_out_of_the_workers_reach() {
     let (seen, log) = connect_to_a_socket_of_roots("600", "");
     assert!(seen.is_none() && log.contains("Permission denied"), "{seen:?}: {log}");
-    // One that all may connect to is reached, and not as root.
+    // A socket that all may connect to is reached, but not as root.
     let (seen, log) = connect_to_a_socket_of_roots("666", "");
     assert!(seen.is_some_and(|uid| uid != 0), "{seen:?}: {log}");
-    // That is what the user id is for.
+    // This is the purpose of the user id.
     let (seen, log) = connect_to_a_socket_of_roots("600", "worker_user = \"root\"\n");
     assert_eq!(seen, Some(0), "{log}");
 }
 
-/// Mode and owner of a file.
+/// Returns mode and owner of a file.
 fn of_file(path: &Path) -> (u32, u32) {
     let status = fs::metadata(path).unwrap();
     (status.mode() & 0o7777, status.uid())
@@ -168,12 +169,12 @@ fn the_worker_cannot_set_its_successor_free_but_root_can() {
     let (dir, rules) = (world.alpha.dir().unwrap().join("sctpifyd"), "rules");
     let file = dir.join("sctpify.toml");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    // What the daemon writes itself goes on, and keeps mode and owner.
+    // The daemon still writes its own files, and keeps mode and owner.
     world.alphas.sctpify(&["set", "race_timer_ms=200"]).unwrap().good().unwrap();
     assert_eq!(world.alphas.sctpify(&["get", "race_timer_ms"]).unwrap().stdout.trim(), "200");
     assert!(fs::read_to_string(&file).unwrap().contains("race_timer_ms = 200"));
     assert_eq!((of_file(&file), of_file(&dir.join(rules))), ((0o600, 0), (0o600, 0)));
-    // The words of `sctpify set`, as the worker would pass them on.
+    // The request of `sctpify set`, as the worker would forward it.
     let ask = "
 import socket, sys
 s = socket.socket(socket.AF_UNIX)
@@ -186,7 +187,7 @@ print(s.makefile().readline())
     let told = world.alpha.run("ask", command, LIMIT).unwrap().good().unwrap().stdout;
     assert!(told.contains("root's alone"), "{told}");
     assert!(!fs::read_to_string(&file).unwrap().contains("confine_files"));
-    // Root's own program writes it, and has the daemon read it.
+    // Root's own program writes it, and makes the daemon reload it.
     world.alphas.sctpify(&["set", "confine_files=0"]).unwrap().good().unwrap();
     assert!(fs::read_to_string(&file).unwrap().contains("confine_files = false"));
     assert_eq!(of_file(&file), (0o600, 0));
@@ -220,14 +221,14 @@ fn without_a_supervisor_it_stays_who_it_is_and_says_so() {
     assert_eq!(uid_of(daemon.id()), 0);
     is_everywhere(daemon.id(), "Seccomp", "2");
     assert!(daemon.stderr().contains("no supervisor to write its files"), "{}", daemon.stderr());
-    // It writes them itself.
+    // The daemon writes them itself.
     let mut set = alpha.command(programs.path("sctpify"));
     set.args(["set", "race_timer_ms=200"]).env("SCTPIFY_CONTROL", &socket);
     alpha.run("set", set, LIMIT).unwrap().good().unwrap();
     assert_eq!(of_file(&dir.join("sctpify.toml")), (0o600, 0));
 }
 
-/// A rules file that leads out of the state directory is one that an intruder would like to read.
+/// A rules file that links outside the state directory, as an intruder would plant to read a file.
 fn reload_of_a_rules_file_elsewhere(configuration: &str) -> (bool, String) {
     let world = World::with(configuration, false);
     let (rules, elsewhere) =
@@ -247,7 +248,7 @@ fn a_file_that_is_not_its_own_is_out_of_the_daemons_reach() {
     assert!(could, "{text}");
 }
 
-/// What only root may bind to is bound for such a client by a daemon that may not, and shown to the server.
+/// The daemon cannot bind a port reserved for root, but binds it for such a client and shows it to the server.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_clients_port_below_1024_is_kept() {

@@ -1,4 +1,4 @@
-//! Who may ask and change a daemon by its control socket.
+//! Access to the control socket: users that may query a daemon, and users that may change it.
 
 use crate::world::LIMIT;
 use std::fs;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testbed::{Finished, Host, Lab, Process, Programs};
 
-/// A user and a group that are not root's.
+/// A user and a group other than root.
 const NOBODY: u32 = 65534;
-/// Becomes the daemon with another /etc/group: $1 is that, the rest the command.
+/// Executes the daemon with another /etc/group: $1 is that file, the rest the command.
 const START: &str = "mount --bind \"$1\" /etc/group && shift && exec \"$@\"";
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// A daemon that makes its control socket's directory itself, below one that all may enter.
+/// A daemon that creates its control socket's directory itself, below one that all may enter.
 struct Controlled {
     alpha: Host,
     programs: Programs,
@@ -24,7 +24,7 @@ struct Controlled {
 }
 
 impl Controlled {
-    /// On a host with these groups, as /etc/group has them.
+    /// Starts it on a host with these groups, in the format of /etc/group.
     fn start(groups: &str) -> Controlled {
         let (programs, lab) = (Programs::find().unwrap(), Lab::new().unwrap());
         let alpha = lab.host("alpha").unwrap();
@@ -43,7 +43,7 @@ impl Controlled {
         Controlled { alpha, programs, socket, _daemon: daemon, _open: open, _lab: lab }
     }
 
-    /// `sctpify` as this user and group.
+    /// Runs `sctpify` as this user and group.
     fn sctpify(&self, user: u32, group: u32, words: &[&str]) -> Finished {
         let mut command = self.alpha.command("setpriv");
         command.args([format!("--reuid={user}"), format!("--regid={group}"), "--clear-groups".into()]);

@@ -1,5 +1,5 @@
-//! A daemon dies by SIGKILL in the middle of a transfer: live connections get an error at both ends, never a
-//! clean end of file; new ones are plain TCP at once.
+//! A daemon dies by SIGKILL during a transfer: live connections get an error at both ends, never a clean end of
+//! file; new ones use plain TCP at once.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use nix::sys::signal::{Signal, kill};
@@ -8,12 +8,12 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Host, cpu};
 
-/// How long new connections may fail after a daemon's death.
+/// Time during which new connections may fail after a daemon's death.
 const RECOVERY_LIMIT: Duration = Duration::from_millis(1_500);
-/// How long the ends of a live connection may wait for their error.
+/// Time within which both ends of a live connection must get their error.
 const ERROR_LIMIT: Duration = Duration::from_secs(20);
 
-/// Which processes of the daemon are killed.
+/// The processes of the daemon to kill.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Victims {
     All,
@@ -35,7 +35,7 @@ pub(crate) fn kill_processes(host: &Host, daemon: &Daemon, victims: Victims) {
     }
 }
 
-/// Kills within a transfer and looks at both of its ends, then at new connections.
+/// Kills during a transfer, and checks both of its ends, then new connections.
 fn a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(is_at_alpha: bool, victims: Victims) {
     after_a_death(is_at_alpha, |world| {
         let (host, daemon) = victim(world, is_at_alpha);
@@ -47,7 +47,7 @@ pub(crate) fn victim(world: &World, is_at_alpha: bool) -> (&Host, &Daemon) {
     if is_at_alpha { (&world.alpha, &world.alphas) } else { (&world.beta, world.betas.as_ref().unwrap()) }
 }
 
-/// A daemon dies of something within a transfer; what its ends and new connections make of that. The world it leaves.
+/// Applies a cause of death during a transfer; checks its ends and new connections, and returns the world.
 pub(crate) fn after_a_death(is_at_alpha: bool, cause: impl FnOnce(&World)) -> World {
     let world = World::new();
     let port = PORT.to_string();
@@ -106,11 +106,11 @@ fn the_servers_supervisor_dies_and_its_worker_with_it() {
     a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(false, Victims::First);
 }
 
-/// When daemons are killed after a transfer's start: within the handshake, early and late in the stream, and behind its
+/// Times of kills after a transfer's start: during the handshake, early and late in the stream, and after its
 /// end.
 const MOMENTS_MS: [u64; 7] = [0, 1, 3, 20, 60, 150, 400];
 
-/// Sends so many bytes to everyone who connects, and closes.
+/// Sends this many bytes to each client, and closes.
 pub(crate) const SEND_TO_ALL: &str = "
 import socket, sys, threading
 def send(client):
@@ -122,7 +122,7 @@ print('listening')
 while True: threading.Thread(target=send, args=(listener.accept()[0],)).start()
 ";
 
-/// Counts bytes up to the end of file; any error is the exit status.
+/// Counts bytes up to the end of file; any error becomes the exit status.
 const COUNT_TO_THE_END: &str = "
 import socket, sys
 stream, count = socket.create_connection((sys.argv[1], int(sys.argv[2]))), 0
@@ -130,7 +130,7 @@ while piece := stream.recv(65536): count += len(piece)
 print(count)
 ";
 
-/// A stream whose only end mark is the end of file: cut cleanly, it would pass for a whole one.
+/// The end of file is the stream's only end mark: a clean cut would look like a complete file.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn at_any_moment_a_death_means_the_whole_file_or_an_error() {

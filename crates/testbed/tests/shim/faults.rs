@@ -1,5 +1,5 @@
-//! What docs/faults.md promises when parts of a host fail that are not the network: a process stands still, others change
-//! the firewall.
+//! The promises of docs/faults.md for failures outside the network: a process is stopped, or others change the
+//! firewall.
 
 use crate::confined::worker_of;
 use crate::roaming::Transfer;
@@ -10,21 +10,21 @@ use std::time::Duration;
 use testbed::Host;
 use testbed::process::{now, wait_for};
 
-/// The longest that a connect may take when the worker stops just then: two and a half seconds until the supervisor has
-/// killed it, and the second after which the application's kernel sends its SYN again.
+/// Limit on a connect during which the worker stops: two and a half seconds until the supervisor has killed it,
+/// and the second after which the application's kernel retransmits its SYN.
 const HANG_LIMIT: Duration = Duration::from_secs(5);
-/// When a connect counts as hanging for ever.
+/// Time after which a connect counts as hanging.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
-/// After this the kernel has noticed by itself that nobody takes SYNs.
+/// Time after which the kernel has noticed by itself that nobody takes SYNs.
 const LAPSE: Duration = Duration::from_millis(2_300);
-/// What a connect of plain TCP may take here, with the start of the program.
+/// Limit on a connect over plain TCP, including the program's start.
 const PLAIN_LIMIT: Duration = Duration::from_millis(500);
 
 fn signal(process: u32, signal: Signal) {
     kill(Pid::from_raw(process.try_into().unwrap()), signal).unwrap();
 }
 
-/// One connect from alpha to beta; how long it took.
+/// Times one connect from alpha to beta.
 fn connect(world: &World) -> Duration {
     let start = now();
     let command = world.client(BULK, &["connect", &world.target(), "1"]);
@@ -32,7 +32,7 @@ fn connect(world: &World) -> Duration {
     start.elapsed()
 }
 
-/// A world where connects succeed and ride SCTP.
+/// Creates a world where connects succeed over SCTP.
 fn working() -> (World, testbed::Process) {
     let world = World::new();
     let server = world.serve(BULK, &["accept", &PORT.to_string()]);
@@ -63,7 +63,7 @@ fn a_supervisor_that_stands_still_is_not_felt() {
     assert_eq!(world.connects_sctp(), 2);
 }
 
-/// A debugger, a frozen cgroup: there is nobody left to kill the worker.
+/// As with a debugger or a frozen cgroup: no process is left to kill the worker.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn where_both_stand_still_the_kernel_lets_new_connections_pass_and_later_all_goes_on() {
@@ -92,8 +92,8 @@ fn a_transfer_outlives_a_standstill_of_the_daemon() {
     transfer.end(&world);
 }
 
-/// While a transfer goes on something happens to both hosts; the transfer arrives whole, and the next connection rides
-/// SCTP too.
+/// Runs a transfer during which something happens to both hosts; the transfer must arrive whole, and the next
+/// connection must use SCTP as well.
 fn nothing_is_felt_of(what: impl Fn(&World, &Host)) {
     let world = World::new();
     let transfer = Transfer::begin(&world);
@@ -114,7 +114,7 @@ fn a_flush_of_all_nftables_rules_is_not_felt() {
     });
 }
 
-/// What firewalld and nftables.service do: everything of theirs anew, in one transaction.
+/// As firewalld and nftables.service do: replaces all their rules in one transaction.
 const RELOADED: &str = "
 flush ruleset
 table inet firewall {
@@ -139,7 +139,7 @@ fn a_firewall_that_is_loaded_anew_with_the_port_open_is_not_felt() {
     });
 }
 
-/// conntrack -F, as conntrack(8) does it.
+/// conntrack -F over netlink, as conntrack(8) implements it.
 const FLUSH_CONNTRACK: &str = "
 import socket, struct
 s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)

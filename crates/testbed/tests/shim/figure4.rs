@@ -1,5 +1,5 @@
-//! Figure 4 of the first paper, arrow by arrow, as `sctpify status` of running daemons shows the states; and who may ask for
-//! SCTP by hand.
+//! Figure 4 of the first paper, arrow by arrow, with the states from `sctpify status` of running daemons; and
+//! the users that may request SCTP manually.
 //!
 //! | from | to | here |
 //! |---|---|---|
@@ -20,12 +20,12 @@ use testbed::{Daemon, Host, Process, Programs};
 /// No rule names these ports.
 const PORT: u16 = 7001;
 const OTHER_PORT: u16 = 7002;
-/// Two users, and a group that the control socket is given to.
+/// Two users, and a group with access to the control socket.
 const ALICE: u32 = 4201;
 const BOB: u32 = 4202;
 const LOOKERS: u32 = 4200;
 
-/// Listens as a user, until SIGTERM; asks for SCTP by the control socket itself if there is a third word.
+/// Listens as a user until SIGTERM; requests SCTP itself on the control socket argv[2], if given.
 const SERVER: &str = "
 import json, signal, socket, sys
 listener = socket.create_server(('', int(sys.argv[1])), backlog=8)
@@ -38,7 +38,7 @@ print('listening', flush=True)
 signal.pause()
 ";
 
-/// Beta's daemon gets the control socket's directory opened to the group, as it is where the host has a group `sctpify`.
+/// Opens the control socket's directory of beta's daemon to the group, as on a host with a group `sctpify`.
 fn open_to_group(daemon: &Daemon) {
     let socket = daemon.control_socket();
     for file in [socket.parent().unwrap(), &socket] {
@@ -70,7 +70,7 @@ fn as_user(
     command
 }
 
-/// A listener of this user's.
+/// Starts a listener as this user.
 fn listens(world: &World, user: u32, words: &[&str]) -> Process {
     let words = [&["-c", SERVER], words].concat();
     let command = as_user(&world.beta, user, LOOKERS, "/usr/bin/python3".as_ref(), &words);
@@ -79,7 +79,7 @@ fn listens(world: &World, user: u32, words: &[&str]) -> Process {
     server
 }
 
-/// `sctpify expose` as this user, once it has an answer.
+/// Runs `sctpify expose` as this user, until it has an answer.
 fn exposes(world: &World, user: u32, listener: &str) -> Process {
     let programs = Programs::find().unwrap();
     let words = ["expose", listener];
@@ -99,7 +99,7 @@ fn manual_world() -> World {
     world
 }
 
-/// How many connections alpha's clients have over SCTP after one more to this port.
+/// Connects once more to this port; returns the number of alpha's connections over SCTP.
 fn connects(world: &World, port: u16) -> u64 {
     let _client = Client::connected(world, port, 7);
     world.connects_sctp()

@@ -1,8 +1,8 @@
-//! A firewall in front of a served port: what it does to the client's TCP it does to a connection that comes by SCTP, whatever it
-//! goes by, and whoever wrote it: nft, iptables, firewalld, ufw, dockerd.
+//! A firewall in front of a served port: it treats a connection over SCTP like the client's TCP, for any match
+//! and any author: nft, iptables, firewalld, ufw, dockerd.
 //!
-//! Each rule that closes is shown to close, and one that differs in nothing but the interface to leave open: then the program
-//! is reached, and by SCTP.
+//! Each closing rule is shown to close. A rule that differs only in the interface is shown to leave open: the
+//! program is then reached, over SCTP.
 
 use crate::promises::{ask, serve};
 use crate::world::{LIMIT, PORT, World, status};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use testbed::process::{now, wait_for};
 use testbed::{Daemon, Host, Offloads, Process, Programs};
 
-/// Tells everyone who connects who they are.
+/// Tells each client its address.
 const GREETER: &str = "
 import socket, sys
 listener = socket.create_server(('', int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -23,13 +23,13 @@ while True:
     stream.sendall(b'in from ' + peer[0].removeprefix('::ffff:').encode() + b'\\n')
     stream.close()
 ";
-/// The interface that alpha's packets come by, and one that nothing comes by.
+/// The incoming interface of alpha's packets, and one without traffic.
 const UPLINK: &str = "path1";
 const OTHER: &str = "path9";
-/// The race timer, and what programs take to start.
+/// The race timer plus the start of programs.
 const IN_TIME: Duration = Duration::from_secs(2);
 
-/// A world whose beta greets.
+/// A world with a greeting server on beta.
 struct Site {
     world: World,
     _server: Process,
@@ -37,7 +37,7 @@ struct Site {
 
 impl Site {
     fn new() -> Site {
-        // Whatever was learned of the closed port must not count once it is open.
+        // Knowledge about the closed port must not count once it is open.
         let world = World::with("learn = false\n", true);
         let server = serve(&world, "python3", &["-c", GREETER, &PORT.to_string()], "", "in");
         Site { world, _server: server }
@@ -51,7 +51,7 @@ impl Site {
         ask(&self.world.alpha, &server.to_string(), "")
     }
 
-    /// Beta's program is reached, by SCTP and at once, under alpha's own address.
+    /// Beta's program is reached, over SCTP and at once, from alpha's own address.
     fn is_open(&self, server: IpAddr) {
         let (before, begin) = (self.world.connects_sctp(), now());
         let own: IpAddr = match server {
@@ -63,7 +63,7 @@ impl Site {
         assert!(begin.elapsed() < IN_TIME, "{:?}", begin.elapsed());
     }
 
-    /// Beta's program is not reached; alpha hears `told`, as it does by TCP alone.
+    /// Beta's program is not reached; alpha gets `told`, as over TCP alone.
     fn is_closed(&self, server: IpAddr, told: &str) {
         let before = self.world.connects_sctp();
         assert_eq!(self.ask(server), told, "{}", self.log());
@@ -81,7 +81,7 @@ impl Site {
         self.world.beta.tool("nft", &["-f", file.to_str().unwrap()]).unwrap();
     }
 
-    /// Beta's firewall is one chain of these rules.
+    /// Makes these rules, in one chain, beta's firewall.
     fn chain(&self, hook: &str, rules: &str) {
         let clear = "table inet firewall\ndelete table inet firewall\n";
         self.nft(&format!(
@@ -89,7 +89,8 @@ impl Site {
         ));
     }
 
-    /// Both families, with the interface in the place of `{}`: closed by the one that packets come by, open by another.
+    /// Tests both families, with the interface in place of `{}`: the packets' interface closes, another one
+    /// leaves open.
     fn goes_by_interface(&self, hook: &str, rule: &str, told: &str) {
         for server in self.servers() {
             self.chain(hook, &rule.replace("{}", OTHER));
@@ -137,7 +138,7 @@ fn a_drop_where_the_interface_receives_holds() {
     }
 }
 
-/// The usual form: nothing is said of our own interface, and nothing has to be.
+/// The usual form, without any mention of our own interface, which needs none.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_default_drop_that_accepts_by_interface_needs_no_rule_of_its_own_for_sctp() {
@@ -174,7 +175,7 @@ fn a_drop_by_destination_or_by_source_holds() {
     }
 }
 
-/// An address of one interface, asked for by another, as Linux allows it: it counts by which one the packets come.
+/// An address of one interface, requested through another, as Linux allows: the packets' interface decides.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_connection_to_another_interfaces_address_arrives_by_the_one_its_packets_come_by() {
@@ -194,7 +195,7 @@ fn a_connection_to_another_interfaces_address_arrives_by_the_one_its_packets_com
     site.is_closed(server, "TimeoutError");
 }
 
-/// Strict reverse path filters, and the form of them that goes by the mark, as VPNs set it.
+/// Strict reverse path filters, and their form that considers the mark, as VPNs set it.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn reverse_path_filters_let_it_pass() {
@@ -210,7 +211,7 @@ fn reverse_path_filters_let_it_pass() {
     }
 }
 
-/// Later connections ask on the association that they share.
+/// Later connections are requested on their shared association.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_drop_by_interface_holds_for_connections_that_share_an_association() {
@@ -228,7 +229,7 @@ fn a_drop_by_interface_holds_for_connections_that_share_an_association() {
     assert!(fallback["held_us"].as_u64().unwrap() < 1_000_000, "{fallback}");
 }
 
-/// The client's plain TCP is not kept waiting, the log says why, and `doctor` where.
+/// The client's plain TCP does not wait, the log gives the reason, and `doctor` the place.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn what_a_firewall_drops_is_refused_within_the_clients_patience_and_told() {
@@ -244,7 +245,7 @@ fn what_a_firewall_drops_is_refused_within_the_clients_patience_and_told() {
     assert!(doctor.contains(&format!("{server}:{PORT} by {UPLINK}: no answer to 1 connections")), "{doctor}");
 }
 
-/// Starts the real daemon where bpf(2) fails, as in a container without privileges.
+/// Starts the real daemon with a failing bpf(2), as in a container without privileges.
 const WITHOUT_BPF: &str = "#!/usr/bin/env python3
 import ctypes, os, struct, sys
 number = {'x86_64': 321, 'aarch64': 280}[os.uname().machine]
@@ -287,7 +288,7 @@ fn a_kernel_that_cannot_lead_by_interface_refuses_peers_unless_the_setting_lets_
     assert!(doctor().contains("Connections of peers come by shim0"), "{}", doctor());
 }
 
-/// A program that is slow to accept fills its backlog, and its kernel drops SYNs, too. Those come again.
+/// A program that is slow to accept fills its backlog, and its kernel also drops SYNs. Those are retransmitted.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_program_with_a_full_backlog_is_waited_for() {
@@ -335,7 +336,7 @@ fn iptables_by_interface_holds() {
     }
 }
 
-/// The real programs, on configurations of their own: ufw writes iptables' rules.
+/// The real programs, with their own configurations: ufw writes iptables rules.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn ufw_by_interface_holds() {
@@ -364,7 +365,7 @@ fn ufw_by_interface_holds() {
     site.is_open(v6);
 }
 
-/// firewalld in beta, with a message bus of its own.
+/// firewalld in beta, with its own message bus.
 struct Firewalld {
     host: Host,
     bus: String,
@@ -417,7 +418,7 @@ fn firewalld_by_zone_holds() {
     }
     firewalld.set(&["--zone=home", "--add-port=7000/tcp"]);
     firewalld.set(&["--zone=public", "--change-interface", UPLINK]);
-    // The zone rejects ports that it does not name as prohibited, which the two families tell in two ways.
+    // The zone rejects unlisted ports as prohibited, which the two families report differently.
     for (server, told) in site.servers().into_iter().zip(["OSError", "PermissionError"]) {
         site.is_closed(server, told);
     }
@@ -427,7 +428,8 @@ fn firewalld_by_zone_holds() {
     }
 }
 
-/// A published port: dockerd's rules lead it to the container, and its user's own rule by interface stands before.
+/// A published port: dockerd's rules redirect it to the container, and the user's own rule by interface
+/// precedes them.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_drop_in_dockers_chain_for_users_holds() {

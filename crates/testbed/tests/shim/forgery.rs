@@ -1,15 +1,16 @@
-//! Somebody who sees none of our packets, but knows addresses and ports, tells us that the server has no SCTP.
+//! An off-path attacker, who knows addresses and ports, claims that the server has no SCTP.
 
 use crate::world::{LIMIT, PORT};
 use std::time::Duration;
 use testbed::{Daemon, DelayedLink, Lab, Offloads, Programs};
 
-/// The ports that connections come from: the forger is told them. Only the tag is left to guess.
+/// The source ports of connections, known to the forger. Only the tag is left to guess.
 const FROM: [u16; 3] = [40_000, 40_001, 40_002];
 /// Long enough for many forged packets before the INIT ACK, short enough for the race timer.
 const ONE_WAY: Duration = Duration::from_millis(50);
 
-/// Forges for ever: argv[1] is the client's address, argv[2] the server's, argv[3] its port, the rest are client's ports.
+/// Forges forever: argv[1] is the client's address, argv[2] the server's, argv[3] its port, the rest are the
+/// client's ports.
 const FORGER: &str = "
 import random, socket, struct, sys, time
 client, server, port = socket.inet_aton(sys.argv[1]), socket.inet_aton(sys.argv[2]), int(sys.argv[3])
@@ -49,14 +50,14 @@ while True:
     time.sleep(0.002)
 ";
 
-/// Connects from a port, reads to the end, and prints what it read.
+/// Connects from a port, reads to the end, and prints the data.
 const CLIENT: &str = "
 import socket, sys
 stream = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20, ('', int(sys.argv[3])))
 print(stream.recv(100))
 ";
 
-/// Greets everyone who connects.
+/// Greets each client.
 const SERVER: &str = "
 import socket, sys
 listener = socket.create_server(('', int(sys.argv[1])))

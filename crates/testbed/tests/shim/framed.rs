@@ -1,15 +1,17 @@
-//! A program that writes SIP to a native SCTP peer: each message is one of SCTP (`--framing sip`, RFC 4168).
+//! A program that writes SIP to a native SCTP peer: each SIP message is one SCTP message (`--framing sip`, RFC
+//! 4168).
 
 use crate::world::{LIMIT, World};
 use testbed::Programs;
 
 const SIP_PORT: &str = "5060";
-/// Messages, and bytes of each: nearly what the first send buffer takes, so that the next one has to be read in parts.
+/// Number and length of messages: each nearly fills the first send buffer, so the next one must be read in
+/// parts.
 const MESSAGES: usize = 20;
 const LENGTH: usize = 60_000;
 
-/// argv: an address, a port, messages, bytes of each. Sends a ping of RFC 5626, waits for its answer, writes the messages at once, and
-/// ends.
+/// argv: an address, a port, messages, bytes of each. Sends a ping of RFC 5626, waits for its answer, writes
+/// the messages at once, and ends.
 const BURST: &str = "
 import socket, sys
 count, length = int(sys.argv[3]), int(sys.argv[4])

@@ -1,4 +1,4 @@
-//! Hosts that share a key, and hosts that do not have it.
+//! Hosts with a shared key, and hosts without it.
 
 use crate::deaths::{Victims, kill_processes};
 use crate::tap::Tap;
@@ -14,10 +14,11 @@ const OTHER: &str = "another secret, as long as the first";
 const DATA: &str = "0";
 const COOKIE_ECHO: &str = "10";
 const AUTH: &str = "15";
-/// The longest that a connect may wait for a peer with another key: a second after INIT ACK.
+/// Limit on a connect to a peer with another key: a second after INIT ACK.
 const MISMATCH_LIMIT: Duration = Duration::from_secs(3);
 
-/// How long a program may wait for its error when the peer's daemon has died. Unsigned word of that is asked about for about a second.
+/// Limit on a program's wait for its error after the peer's daemon died. Unsigned reports of that are verified
+/// for about a second.
 const NOTICED: Duration = Duration::from_secs(4);
 
 pub(crate) fn give_key(host: &Host, daemon: &Daemon, key: Option<&str>) {
@@ -43,7 +44,7 @@ fn connect(world: &World) {
     assert!(told.elapsed < MISMATCH_LIMIT, "{:?}", told.elapsed);
 }
 
-/// How often beta met a peer without its key, once it has been met.
+/// Reports whether beta met a peer without its key, and waits for that.
 fn wrong_keys(world: &World) -> bool {
     let betas = world.betas.as_ref().unwrap();
     let counted = || status(betas)["counters"]["wrong_keys"].as_u64().unwrap() > 0;
@@ -137,7 +138,7 @@ fn a_file_of_keys_that_others_may_read_is_refused() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_peer_whose_daemon_dies_is_noticed_in_seconds_although_nobody_can_sign_that() {
-    // The kernel says that nobody listens; or a new worker knows no association.
+    // The kernel reports a closed port; or a new worker knows no association.
     for victims in [Victims::All, Victims::AllButFirst] {
         let (world, server) = world(Some(KEY), Some(KEY));
         server.stop();

@@ -1,5 +1,5 @@
-//! Destinations without SCTP are learned: the first connection finds out, later ones are TCP at once and cost no packet,
-//! and a probe in the background finds SCTP again.
+//! Destinations without SCTP are learned: the first connection finds out, later ones use TCP at once and cost
+//! no packet, and a background probe finds SCTP again.
 
 use crate::streams::warm_up;
 use crate::world::{BULK, LIMIT, PORT, World, drop_sctp};
@@ -7,16 +7,16 @@ use std::time::Duration;
 use testbed::process::{now, wait_for};
 use testbed::{Capture, Daemon, Programs, Seen};
 
-/// The race timer as it is by default.
+/// The default race timer.
 const RACE: Duration = Duration::from_millis(250);
-/// What a connect may take on a busy machine when nothing is waited for.
+/// Limit on a connect without any wait, on a busy machine.
 const AT_ONCE: Duration = Duration::from_millis(200);
-/// What a connect may take beyond the race timer on a busy machine: TCP's own second would show.
+/// Allowance for a connect beyond the race timer on a busy machine: TCP's own second would exceed it.
 const SLACK: Duration = Duration::from_millis(600);
-/// How long a probe may take to find out.
+/// Limit on the time until a probe finds out.
 const PROBE_LIMIT: Duration = Duration::from_secs(15);
 
-/// Alpha with its daemon, beta with a plain TCP server on [`PORT`] and no daemon.
+/// Creates alpha with its daemon, and beta with a plain TCP server on [`PORT`] and no daemon.
 fn without_sctp(configuration: &str) -> World {
     World::with(configuration, false)
 }
@@ -27,7 +27,7 @@ fn connect(world: &World) -> Duration {
     Duration::from_micros(told.trim().parse().unwrap())
 }
 
-/// What is on alpha's link while one connection is made.
+/// Captures alpha's link during one connection.
 fn connect_captured(world: &World) -> (Duration, Seen) {
     let capture = Capture::start(&world.alpha, "connect", &[&world.link.name()]).unwrap();
     let took = connect(world);
@@ -42,7 +42,7 @@ fn listed(world: &World) -> String {
     world.alphas.shimrules(&["-L"]).unwrap().good().unwrap().stdout
 }
 
-/// The second connection is TCP at once, and no SCTP packet is on the wire.
+/// The second connection uses TCP at once, and no SCTP packet is on the wire.
 fn assert_the_next_is_plain_tcp(world: &World) {
     let (took, seen) = connect_captured(world);
     assert_eq!((seen.sctp, seen.tcp > 0), (0, true), "{seen:?}");
@@ -101,7 +101,7 @@ fn what_was_learned_outlives_the_daemon_until_it_is_forgotten() {
     assert!(connect_captured(&world).1.sctp > 0, "with -B what was learned is not heeded");
 }
 
-/// Prints how many connections it has accepted, whenever that changes.
+/// Prints the number of accepted connections whenever it changes.
 const COUNT: &str = "
 import socket, sys
 listener, count = socket.create_server(('', int(sys.argv[1]))), 0

@@ -1,4 +1,4 @@
-//! `sctpify explain` tells what keeps live connections from sending more: their program, their receiver or the network.
+//! `sctpify explain` reports the bottleneck of live connections: their program, their receiver or the network.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use serde_json::Value;
@@ -12,7 +12,7 @@ print('listening', flush=True)
 peer = listener.accept()[0]
 time.sleep(600)
 ";
-/// A program on alpha that says one thing and stays.
+/// A program on alpha that sends one word and stays connected.
 const QUIET: &str = "
 import socket, sys, time
 peer = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -20,13 +20,13 @@ peer.sendall(b'hello')
 time.sleep(600)
 ";
 
-/// What is explained of the destination, as JSON.
+/// Returns the explanation of the destination, as JSON.
 fn explained(world: &World) -> Value {
     let told = world.alphas.sctpify(&["explain", &world.target(), "--json"]).unwrap().good().unwrap();
     serde_json::from_str(told.stdout.trim()).unwrap()
 }
 
-/// Waits until the one connection is limited by this.
+/// Waits until this limits the one connection.
 fn wait_for_limit(world: &World, expected: &str) -> Value {
     let is_it = || explained(world)["limited_by"] == serde_json::json!({ expected: 1 });
     assert!(wait_for(LIMIT, is_it), "{expected}: {}", explained(world));
@@ -63,7 +63,7 @@ fn a_connection_whose_receiver_does_not_read_is_limited_by_that() {
 fn a_connection_over_a_slow_link_is_limited_by_the_network() {
     let world = World::without_offloads();
     let link = world.link.name();
-    // A short queue: one of thousands of packets takes longer than the engine waits for an answer.
+    // A short queue: the delay of one with thousands of packets exceeds the engine's patience for an answer.
     for words in [
         &["qdisc", "add", "dev", &link, "root", "handle", "1:", "htb", "default", "1"][..],
         &["class", "add", "dev", &link, "parent", "1:", "classid", "1:1", "htb", "rate", "5mbit"],

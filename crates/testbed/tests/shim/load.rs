@@ -1,4 +1,4 @@
-//! Many connections at once and one after the other: none lost, nothing kept.
+//! Many connections, concurrent and in sequence: none lost, nothing left over.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use testbed::files::{make_random, sha256};
@@ -19,7 +19,7 @@ fn two_hundred_parallel_curls_on_a_shared_association_all_arrive_whole() {
     fetch_in_parallel(&World::new());
 }
 
-/// Two hundred files at once; afterwards nothing is left open.
+/// Fetches two hundred files at once; afterwards nothing is left open.
 fn fetch_in_parallel(world: &World) {
     let nginx = Nginx::start(&world.beta).unwrap();
     let file = nginx.root().join("file");

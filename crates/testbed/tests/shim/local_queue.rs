@@ -1,4 +1,5 @@
-//! A link that is slow at the sending host already: its interface has a queue of a thousand packets, each perhaps a train of 64 KiB.
+//! A bottleneck on the sending host itself: its interface has a queue of a thousand packets, each possibly a
+//! train of 64 KiB.
 
 use crate::world::{BULK, LIMIT, PORT, World, status};
 use serde_json::Value;
@@ -7,11 +8,12 @@ use std::time::Duration;
 use testbed::Host;
 use testbed::process::wait_for;
 
-/// Classes of HTB have the interface's own queue length: 1000 packets.
+/// HTB classes have the interface's own queue length: 1000 packets.
 const RATE: &str = "2mbit";
-/// How often the queue is looked at, once a second.
+/// Number of queue samples, one a second.
 const LOOKS: u32 = 40;
-/// What may wait there. The window is right once it has been reduced; what slow start let out before has to drain.
+/// Limit on the queue. The window is right once it has been reduced; the burst from slow start must drain
+/// first.
 const BACKLOG_MAX: u64 = 512 << 10;
 
 fn slow_down(host: &Host, link: &str) {
@@ -23,7 +25,7 @@ fn slow_down(host: &Host, link: &str) {
     }
 }
 
-/// Bytes that wait at an interface.
+/// Returns the bytes queued at an interface.
 fn backlog(host: &Host, link: &str) -> u64 {
     let told = host.tool("tc", &["-s", "-j", "qdisc", "show", "dev", link]).unwrap();
     let queues: Value = serde_json::from_str(&told).unwrap();

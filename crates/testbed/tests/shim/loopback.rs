@@ -1,4 +1,4 @@
-//! One host and its one daemon: connections of the host to itself, with the setting `loopback` and without.
+//! One host with its one daemon: connections of the host to itself, with and without the setting `loopback`.
 
 use crate::world::{LIMIT, PORT, World};
 use nix::sys::signal::{Signal, kill};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use testbed::cpu;
 use testbed::process::wait_for;
 
-/// Answers everyone who connects with the address it sees of them.
+/// Answers each client with its address as seen here.
 const SERVER: &str = "
 import socket, sys
 listener = socket.create_server(('', int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -18,7 +18,7 @@ while True:
     connection.close()
 ";
 
-/// Connects to argv[1]:argv[2]; prints its own address, then what it is told of it.
+/// Connects to argv[1]:argv[2]; prints its own address, then the server's view of it.
 const CLIENT: &str = "
 import socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
@@ -27,7 +27,7 @@ while piece := connection.recv(100): told += piece
 print(*connection.getsockname()[:2], 'is', told.decode())
 ";
 
-/// How long a supervisor may take to clear up after its worker.
+/// Limit on a supervisor's cleanup after its worker.
 const CLEAR_UP_LIMIT: Duration = Duration::from_secs(10);
 
 fn world(configuration: &str) -> World {

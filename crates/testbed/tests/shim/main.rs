@@ -1,6 +1,6 @@
-//! The whole shim under load and under violence: two hosts, a daemon in each, unmodified programs.
+//! The whole shim under load and faults: two hosts, a daemon in each, unmodified programs.
 //!
-//! Needs root, and `sctpifyd`, `sctpify` and `shimrules` built beside the tests (`./x test` does) or in
+//! Needs root, and `sctpifyd`, `sctpify` and `shimrules` built next to the tests (`./x test` does this) or in
 //! SCTPIFY_BIN_DIR. Begin with [`world::World`].
 
 mod advertise;

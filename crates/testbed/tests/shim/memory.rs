@@ -5,12 +5,14 @@ use crate::world::{BULK, HTTP_PORT, LIMIT, PORT, World, status};
 use testbed::process::wait_for;
 use testbed::{Daemon, MemoryGroup, Programs, cpu};
 
-/// What the daemon may allocate from some moment on. The setting `memory_mib` would let it take half a gigabyte.
+/// Memory that the daemon may still allocate from some moment on. The setting `memory_mib` would allow half a
+/// gigabyte.
 const LIMIT_BYTES: u64 = 8 << 20;
-/// So many connections at once take more than that.
+/// Concurrent connections that need more than that.
 const MANY: &str = "4000";
 
-/// Fills the memory that a daemon may have, by connections to it or from its host, until the kernel has killed its worker.
+/// Fills a daemon's allowed memory, with connections to it or from its host, until the kernel has killed its
+/// worker.
 fn fill(world: &World, is_at_alpha: bool, group: &MemoryGroup) {
     let host = if is_at_alpha { &world.alpha } else { &world.beta };
     for id in cpu::processes(host, "sctpifyd").unwrap() {

@@ -1,9 +1,9 @@
-//! The MTU falls in the middle of a transfer: what was cut for the larger one arrives nevertheless.
+//! The MTU shrinks during a transfer: data segmented for the larger one still arrives.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use std::time::Duration;
 
-/// What the link takes from then on, in bytes.
+/// The link's reduced MTU, in bytes.
 const SMALLER: &str = "1300";
 
 #[test]

@@ -7,11 +7,11 @@ use testbed::process::now;
 use testbed::programs::ssh::Sshd;
 use testbed::{Offloads, files};
 
-/// The rate of each link. A bucket of 32 kB lets GSO's trains pass; the queue is 50 ms.
+/// The rate of each link. A bucket of 32 kB lets GSO trains pass; the queue is 50 ms.
 const SHAPE: &[&str] = &["root", "tbf", "rate", "30mbit", "burst", "32kb", "limit", "190kb"];
 const FILE_BYTES: u64 = 16 << 20;
 
-/// The time that scp of a file takes from alpha to beta over two shaped links, or over the first alone.
+/// Times an scp of a file from alpha to beta over two shaped links, or over the first alone.
 fn scp(configuration: &str, links: u8) -> Duration {
     let world = World::with(configuration, true);
     if links == 2 {

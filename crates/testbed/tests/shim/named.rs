@@ -1,4 +1,4 @@
-//! Only SYNs that a rule can speak of are held: what the queue saw, whatever way the rules come and go.
+//! Only SYNs that a rule can match are held: the packets in the queue, while rules change in all ways.
 
 use crate::world::{BULK, LIMIT, PORT, World, status};
 use serde_json::Value;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use testbed::process::{now, wait_for};
 use testbed::{Host, Offloads, Process};
 
-/// No rule of [`World`] names it.
+/// Not in any rule of [`World`].
 const OTHER: u16 = 7001;
-/// How long rules may change until enough connections were made.
+/// Limit on the time of rule changes until enough connections were made.
 const CHANGES_LIMIT: Duration = Duration::from_secs(60);
 
-/// Connects again and again until its input ends, after each line of it once where the last argument is "lines"; prints how
-/// each ended.
+/// Connects repeatedly until its input ends, or once per input line if the last argument is "lines"; prints
+/// each outcome.
 const CONNECT: &str = "
 import errno, os, select, socket, sys, time
 to, port, mark, source, mode = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
@@ -40,7 +40,7 @@ else:
         connect()
 ";
 
-/// One connect from `host`: how it ended, and the seconds it took.
+/// Connects once from `host`; returns the outcome and the seconds it took.
 fn connect_with(host: &Host, to: &str, port: u16, mark: u32, source: u16) -> (String, f64) {
     let mut command = host.command("python3");
     command.args(["-c", CONNECT, to, &port.to_string(), &mark.to_string(), &source.to_string(), "once"]);
@@ -54,15 +54,15 @@ fn connect(world: &World, to: &str, port: u16) -> String {
     connect_with(&world.alpha, to, port, 0, 0).0
 }
 
-/// One connect by a program that starts in less time than the kernel is given to follow a change of the rules: none where it
-/// succeeds, else the error.
+/// Connects once with a program that starts faster than the kernel is given to follow a rule change; returns
+/// none on success, otherwise the error.
 fn connect_at_once(world: &World, to: &str, port: u16) -> Option<String> {
     let to = if to.contains(':') { format!("[{to}]:{port}") } else { format!("{to}:{port}") };
     let told = world.alpha.run("connect", world.client(BULK, &["connect", &to, "1"]), LIMIT).unwrap();
     (!told.status.success()).then_some(told.stderr)
 }
 
-/// Connects all the time, until it is stopped.
+/// Connects continuously, until it is stopped.
 fn keep_connecting(world: &World, to: &str, port: u16) -> Process {
     let mut command = world.alpha.command("sh");
     let program = format!("sleep 1000 | exec python3 -c \"$0\" {to} {port} 0 0 forever");
@@ -72,13 +72,13 @@ fn keep_connecting(world: &World, to: &str, port: u16) -> Process {
     process
 }
 
-/// How the connects of one that connects all the time ended.
+/// Returns the outcomes of a continuously connecting program.
 fn outcomes(process: &Process) -> Vec<String> {
     let told = process.stdout();
     told.lines().skip(1).filter_map(|line| line.split_once(' ')).map(|(how, _)| how.to_owned()).collect()
 }
 
-/// How many SYNs alpha's queue has had.
+/// Returns the number of SYNs in alpha's queue so far.
 fn queued(world: &World) -> u64 {
     const NUMBER: &str = "132";
     let told = world.alpha.tool("cat", &["/proc/net/netfilter/nfnetlink_queue"]).unwrap();
@@ -87,7 +87,7 @@ fn queued(world: &World) -> u64 {
     ours[7].parse().unwrap()
 }
 
-/// Waits until the kernel holds by name.
+/// Waits until the kernel holds SYNs by name.
 fn wait_named(world: &World) {
     let rules = || world.alpha.tool("nft", &["list", "chain", "inet", "shim", "held"]).unwrap();
     assert!(wait_for(LIMIT, || rules().contains("@named4")), "{}", rules());
@@ -110,14 +110,14 @@ fn serve(world: &World, port: u16) -> Process {
     world.serve(BULK, &["accept", &port.to_string()])
 }
 
-/// Whether a connect makes the queue see a SYN.
+/// Reports whether a connect sends a SYN to the queue.
 fn is_queued(world: &World, to: &str, port: u16) -> bool {
     let before = queued(world);
     connect(world, to, port);
     queued(world) > before
 }
 
-/// Counts the SYNs to a port that leave alpha by its link.
+/// Counts the SYNs to a port that leave alpha on its link.
 fn count_syns(world: &World, port: u16) {
     let table =
         "add table inet count; add chain inet count leaves { type filter hook postrouting priority 300; }";
@@ -171,7 +171,7 @@ fn a_rule_that_comes_or_goes_counts_from_the_next_connect_on() {
     world.betas.as_ref().unwrap().shimrules(&local).unwrap().good().unwrap();
     let server = world.link.right_v4().to_string();
     for round in 0..6 {
-        // Now and then the kernel has got its names before the change, now and then it has not.
+        // In some rounds the kernel has its names before the change, in others it does not.
         if round % 2 == 0 {
             wait_named(&world);
         }
@@ -195,7 +195,7 @@ fn a_rule_that_comes_or_goes_counts_from_the_next_connect_on() {
     assert!(!is_queued(&world, &server, PORT));
     set(&world, "enable=1");
     assert!(is_queued(&world, &server, PORT));
-    // What a restart and a reload read.
+    // The rules as read after a restart and by a reload.
     world.alphas.sctpify(&["reload"]).unwrap().good().unwrap();
     wait_named(&world);
     assert!(is_queued(&world, &server, PORT) && !is_queued(&world, &server, OTHER));
@@ -208,7 +208,7 @@ fn networks_and_ranges_of_ports_are_queued_to_their_edges() {
     rule(&world, "-A", "enable", &["-d", "10.77.1.2/31", "-P", "7001:7003"]);
     rule(&world, "-A", "enable", &["-d", "10.77.1.0/24", "-P", "7003:7004"]);
     rule(&world, "-A", "enable", &["-d", "fd77:1::2"]);
-    // Not heeded while the default is to disable.
+    // Ignored while the default is to disable.
     rule(&world, "-A", "disable", &["-P", "7002"]);
     wait_named(&world);
     let [v4, v6] = servers(&world);
@@ -245,7 +245,7 @@ fn with_the_default_enable_only_what_is_disabled_passes_and_its_rules_count_it()
     let disabled = |rule: &&Value| rule["policy"] == "disable";
     let counts = told["rules"].as_array().unwrap().iter().filter(disabled).map(|rule| &rule["hits"]);
     assert_eq!(counts.collect::<Vec<_>>(), [2, 1, 1], "{told}");
-    // They are not lost when the rules change.
+    // The hits survive changes of the rules.
     rule(&world, "-A", "disable", &["-P", "7009"]);
     assert_eq!(hits(&world)["rules"].as_array().unwrap().iter().find(disabled).unwrap()["hits"], 2);
 }
@@ -304,7 +304,7 @@ fn numbers_that_rode_sctp_are_a_plain_connections_when_the_rule_has_gone() {
     world.wait_quiet();
     rule(&world, "-D", "enable", &["-P", &PORT.to_string()]);
     wait_named(&world);
-    // For a minute the kernel leads packets with these numbers to the daemon, unless the SYN says that this is over.
+    // For a minute the kernel diverts packets with these ports to the daemon, unless a SYN ends that.
     let (how, took) = connect_with(&world.alpha, &server, PORT, 0, SOURCE);
     assert_eq!((how.as_str(), took < 0.5), ("connected", true), "{took}");
 }
@@ -328,12 +328,12 @@ fn a_syn_that_is_held_goes_on_when_its_rule_goes() {
     client.wait_until("connected", LIMIT, |client| client.stdout().contains("connected")).unwrap();
     let told = client.stdout();
     let took: f64 = told.trim().rsplit(' ').next().unwrap().parse().unwrap();
-    // Before its kernel sends another SYN.
+    // Before its kernel retransmits the SYN.
     assert!(took < 1.0, "{told}");
     assert!(status(&world.alphas)["connections"].as_array().unwrap().is_empty());
 }
 
-/// Changes the rules in a loop, in all the ways there are.
+/// Changes the rules in a loop, in all possible ways.
 fn change_rules(world: &World, rounds: usize) {
     for round in 0..rounds {
         rule(world, "-A", "enable", &["-d", "10.77.0.0/16", "-P", "8000:9000"]);
@@ -363,7 +363,7 @@ fn what_is_required_never_leaves_as_plain_tcp_while_rules_change() {
         count_syns(&world, PORT);
         let four = servers(&world).into_iter().cycle().take(4);
         let clients: Vec<Process> = four.map(|server| keep_connecting(&world, &server, PORT)).collect();
-        // Where nobody answers each waits for the race timer.
+        // Without an answer each attempt waits for the race timer.
         let (expected, least) = if at_beta { ("connected", 50) } else { ("EHOSTUNREACH", 4) };
         let began = now();
         while clients.iter().any(|client| outcomes(client).len() < least) {

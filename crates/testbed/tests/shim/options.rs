@@ -1,10 +1,10 @@
-//! The options of sockets and of TCP by SCTP: each row of docs/tcp-options.md.
+//! Socket options and TCP options over SCTP: each row of docs/tcp-options.md.
 
 use crate::cases::{Difference, PLAIN_PORT, compare};
 use crate::world::{LIMIT, PORT, World};
 use std::time::Duration;
 
-/// All of the differences that there are; docs/tcp-options.md tells users of them.
+/// The complete list of differences; docs/tcp-options.md documents them for users.
 const DIFFERENCES: &[Difference] = &[
     Difference {
         case: "SO_LINGER-close",
@@ -30,7 +30,8 @@ fn options_of_a_connection_that_shares_its_association_do_what_they_do_by_tcp() 
     compare("streams = \"shared\"\n", "options", &[], DIFFERENCES);
 }
 
-/// Listens on argv[1] as argv[2] says, and tells each connection whether data had come when it was accepted, and its own number.
+/// Listens on argv[1] in the mode argv[2], and tells each connection whether data was there at accept time, and
+/// its number.
 const LISTENER: &str = "
 import select, socket, sys
 listener = socket.socket()
@@ -51,7 +52,7 @@ while True:
     connection.close()
 ";
 
-/// Connects to argv[1]:argv[2] argv[3] times; each time waits for 0.2 s, says a word and prints the answer.
+/// Connects to argv[1]:argv[2] argv[3] times; each time waits for 0.2 s, sends a word and prints the answer.
 const LATE_SPEAKER: &str = "
 import socket, sys, time
 for number in range(int(sys.argv[3])):
@@ -92,12 +93,12 @@ fn two_servers_that_share_a_port_share_its_connections() {
     let servers = [(); 2].map(|()| world.serve("python3", &["-c", LISTENER, &PORT.to_string(), "share"]));
     assert_eq!(speak_late(&world, 24).lines().count(), 24);
     let served = servers.each_ref().map(|server| server.stdout().matches("served").count());
-    // One of them has none of 24 once in 8 million times.
+    // The chance that one of them gets none of 24 is 1 in 8 million.
     assert!(served[0] > 0 && served[1] > 0 && served[0] + served[1] == 24, "{served:?}");
     assert_eq!(world.connects_sctp(), 24, "{:?}", world.fallbacks());
 }
 
-/// Connects to argv[1]:argv[2] by a socket that is bound to the interface argv[3], says a word and prints the answer.
+/// Connects to argv[1]:argv[2] on a socket bound to the interface argv[3], sends a word and prints the answer.
 const BOUND: &str = "
 import socket, sys
 connection = socket.socket()
@@ -121,8 +122,8 @@ fn a_socket_that_is_bound_to_an_interface_stays_plain_tcp_and_the_operator_is_to
     assert!(why.contains("device"), "{why}");
 }
 
-/// Connects to argv[1]:argv[2], asks for an end after two seconds without a sign of the peer, prints "connected", and then how
-/// reading ends.
+/// Connects to argv[1]:argv[2], requests an end after two seconds without a sign of the peer, prints
+/// "connected", and then the outcome of reading.
 const WANTS_SIGNS: &str = "
 import errno, socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
@@ -137,7 +138,7 @@ try: print('data' if connection.recv(1) else 'end')
 except OSError as error: print(errno.errorcode[error.errno])
 ";
 
-/// Listens on argv[1], and answers who connects seven seconds later.
+/// Listens on argv[1], and answers its client seven seconds later.
 const ANSWERS_LATER: &str = "
 import socket, sys, time
 listener = socket.create_server(('', int(sys.argv[1])))
@@ -149,10 +150,11 @@ connection.sendall(b'x')
 time.sleep(1000)
 ";
 
-/// How long nothing comes through: longer than the program asks for, shorter than the server waits with its answer.
+/// Duration of the silence: longer than the program's limit, shorter than the server's delay.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// The program's probes ask its own shim, which always answers; heartbeats ask the peer, and have more patience.
+/// The program's keepalive probes reach its own shim, which always answers; heartbeats probe the peer, and are
+/// more patient.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_silence_that_keepalive_and_user_timeout_end_by_tcp_is_survived_by_sctp() {

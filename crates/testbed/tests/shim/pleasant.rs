@@ -1,4 +1,4 @@
-//! What the daemon shows while it works: page, metrics, live views; and that it can be drained.
+//! The daemon's views while it works: page, metrics, live views; and draining.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn curl(world: &World, args: &[&str]) -> String {
     world.alpha.run("curl", world.client("curl", &words), LIMIT).unwrap().good().unwrap().stdout
 }
 
-/// One connection of alpha that has ended.
+/// Makes one connection of alpha, which has ended on return.
 fn connect_once(world: &World) {
     let server = world.serve(BULK, &["accept", &PORT.to_string()]);
     let connect = world.client(BULK, &["connect", &world.target(), "1"]);

@@ -1,4 +1,4 @@
-//! Programs of other users try to get the UDP port of a daemon that is busy.
+//! Programs of other users try to get the UDP port of a busy daemon.
 
 use crate::world::{BULK, LIMIT, PORT, World, status};
 use std::time::Duration;
@@ -7,20 +7,22 @@ use testbed::{Daemon, Host, Offloads, Process, Programs};
 
 /// The port of SCTP in UDP.
 const UDP_PORT: u16 = 9899;
-/// Makes a program another user's, who may do nothing (nobody). What it imports it may be unable to read then.
+/// Makes a program run as an unprivileged user (nobody). It must import its modules first, which may be
+/// unreadable afterwards.
 const AS_NOBODY: &str = "
 import errno, os, socket, sys, time
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 ";
-/// Hosts that send much to one address of beta's, as many as get a receive socket of their own there (`netio::INLETS_MAX`).
+/// Hosts with heavy traffic to one address of beta, as many as get their own receive socket there
+/// (`netio::INLETS_MAX`).
 const BUSY: usize = 4;
-/// How long the attackers go on. Where the port was free for moments, a third of a second was enough.
+/// Duration of the attack. When the port was free for moments, a third of a second was enough.
 const SECONDS: &str = "10";
-/// Attempts that an attacker makes at least in that time.
+/// Minimum number of an attacker's attempts in that time.
 const TRIES_MIN: u64 = 50_000;
 
-/// Tries to bind the port, argv[2], of each of the addresses, argv[4..], for argv[3] seconds, with the socket option argv[1]; a
-/// port that nobody has first, to show that it can.
+/// Tries to bind the port argv[2] of each of the addresses argv[4..] for argv[3] seconds, with the socket
+/// option argv[1]; first binds a free port, to prove its ability.
 const BINDER: &str = "
 option, port, end = getattr(socket, sys.argv[1]), int(sys.argv[2]), time.monotonic() + float(sys.argv[3])
 sockets, tries = [], 0
@@ -45,7 +47,7 @@ while time.monotonic() < end:
 print('tries', tries)
 ";
 
-/// Sends one octet again and again to a port of this host's addresses, many to each: to 127.0.0.2, .3 and so on.
+/// Sends one octet repeatedly to a port of many addresses of this host: 127.0.0.2, .3 and so on.
 const JUNK: &str = "
 port, end, last = int(sys.argv[1]), time.monotonic() + float(sys.argv[2]), 2
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -60,7 +62,7 @@ while time.monotonic() < end:
 print('addresses', last - 2)
 ";
 
-/// Reads what everyone who connects sends, to the end.
+/// Reads each client's data to the end.
 const READER: &str = "
 import socket, sys, threading
 def read(client):
@@ -71,7 +73,7 @@ print('listening')
 while True: threading.Thread(target=read, args=(listener.accept()[0],), daemon=True).start()
 ";
 
-/// A program that must not get the port, as another user on beta.
+/// Starts an attacking program as another user on beta; it must not get the port.
 fn attack(host: &Host, name: &str, program: &str, args: &[&str]) -> Process {
     let mut command = host.command("python3");
     command.args(["-u", "-c"]).arg(format!("{AS_NOBODY}{program}")).args(args);
@@ -80,14 +82,14 @@ fn attack(host: &Host, name: &str, program: &str, args: &[&str]) -> Process {
     process
 }
 
-/// The text that an attacker prints behind a word at its end, if it ended well.
+/// Returns the number after a word in an attacker's output, if it ended well.
 fn told(process: Process, word: &str) -> u64 {
     let stdout = process.finish(LIMIT).unwrap().good().unwrap().stdout;
     let last = stdout.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_else(|| panic!("{stdout}"));
     last.trim().parse().unwrap()
 }
 
-/// A host with a daemon on a link of its own, by which it reaches the one address of beta's that all use.
+/// Creates a host with a daemon on its own link, through which it reaches the one address of beta that all use.
 fn busy_host(world: &World, number: u8) -> (Host, Daemon) {
     let host = world.lab.host(&format!("busy{number}")).unwrap();
     let link = world.lab.join(&host, &world.beta, 10 + number, Offloads::Off).unwrap();
@@ -99,7 +101,7 @@ fn busy_host(world: &World, number: u8) -> (Host, Daemon) {
     (host, daemon)
 }
 
-/// Sockets of beta's on the port that are connected to a peer, each by its own address.
+/// Returns beta's sockets on the port that are connected to a peer, by local address.
 fn connected(beta: &Host) -> Vec<String> {
     let listed = beta.tool("ss", &["-Hun", "state", "established", "sport", "=", ":9899"]).unwrap();
     listed.lines().filter_map(|line| Some(line.split_whitespace().nth(2)?.to_owned())).collect()

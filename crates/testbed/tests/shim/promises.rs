@@ -1,5 +1,5 @@
-//! What protects servers by the client's address protects them through SCTP too: real programs, each of which would let
-//! somebody in who came from 127.0.0.1, or who came past the firewall.
+//! Protections by client address also work through SCTP: real programs, each of which would admit a client from
+//! 127.0.0.1, or one that bypassed the firewall.
 
 use crate::world::{LIMIT, PORT, World};
 use std::fs;
@@ -9,10 +9,11 @@ use testbed::process::wait_for;
 use testbed::programs::Sshd;
 use testbed::{Host, Process};
 
-/// How long a server may take to start.
+/// Limit on the start of a server.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// Sends argv[3], if it is not empty, to argv[1]:argv[2] and prints the first line of the answer, or how connecting failed.
+/// Sends argv[3], if it is not empty, to argv[1]:argv[2] and prints the first line of the answer, or the
+/// connect error.
 const ASK: &str = "
 import socket, sys
 try:
@@ -29,7 +30,7 @@ pub(crate) fn ask(host: &Host, server: &str, question: &str) -> String {
     host.run("ask", command, LIMIT).unwrap().good().unwrap().stdout.trim().to_owned()
 }
 
-/// What alpha is told through SCTP, and what beta's own loopback is told.
+/// Returns alpha's answer through SCTP, and the answer on beta's own loopback.
 fn answers(world: &World, question: &str) -> (String, String) {
     let before = world.connects_sctp();
     let stranger = ask(&world.alpha, &world.link.right_v4().to_string(), question);
@@ -37,7 +38,7 @@ fn answers(world: &World, question: &str) -> (String, String) {
     (stranger, ask(&world.beta, "127.0.0.1", question))
 }
 
-/// Starts a server on beta and waits until its own loopback gets an answer that fits.
+/// Starts a server on beta and waits until its own loopback gets a matching answer.
 pub(crate) fn serve(world: &World, program: &str, args: &[&str], question: &str, answer: &str) -> Process {
     let mut command = world.beta.command(program);
     command.args(args);
@@ -54,7 +55,7 @@ fn redis_in_protected_mode_serves_nobody_but_its_own_host() {
     let port = PORT.to_string();
     let args = ["--port", &port, "--protected-mode", "yes", "--bind", "*", "-::*", "--save", ""];
     let _redis = serve(&world, "redis-server", &args, "PING", "PONG");
-    // It says so before it is asked.
+    // The server says so before any request.
     let stranger = ask(&world.alpha, &world.link.right_v4().to_string(), "");
     assert!(stranger.starts_with("-DENIED"), "{stranger}");
     assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
@@ -120,7 +121,7 @@ fn postgresql_trusts_127_0_0_1_and_not_who_comes_through_sctp() {
     postgres.finish(LIMIT).unwrap();
 }
 
-/// Where Debian keeps the server's programs, outside of PATH.
+/// Returns the location of the server's programs in Debian, outside PATH.
 fn postgresql() -> impl Fn(&str) -> String {
     let versions =
         fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL: `./x doctor` tells which package has it");
@@ -151,7 +152,7 @@ fn sshd_matches_the_clients_own_address() {
     assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
 }
 
-/// Loads a firewall on beta, asks from alpha, and tells what alpha got; it must not be an answer.
+/// Loads a firewall on beta, connects from alpha, and returns alpha's result, which must not be an answer.
 fn behind(firewall: &str) -> (World, String) {
     let world = World::new();
     let echo = "

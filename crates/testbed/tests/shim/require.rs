@@ -1,4 +1,5 @@
-//! Destinations that must be reached by SCTP: where they cannot be, a connect fails at once, whatever else has failed.
+//! Destinations that must be reached over SCTP: if they cannot be, a connect fails at once, whatever else has
+//! failed.
 
 use crate::world::{BULK, LIMIT, PORT, World, status};
 use nix::sys::signal::Signal;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Host, Offloads, Programs};
 
-/// Connects, and prints how that ends.
+/// Connects, and prints the outcome.
 const CONNECT: &str = "
 import errno, socket, sys
 try:
@@ -15,7 +16,7 @@ try:
 except OSError as error:
     print(errno.errorcode.get(error.errno, error))
 ";
-/// The race timer, and the start of a program.
+/// The race timer plus the start of a program.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(3);
 
 fn connect(world: &World, server: &str) -> String {
@@ -30,7 +31,7 @@ fn connect_from(host: &Host, server: &str, port: u16) -> String {
     told.stdout.trim().to_owned()
 }
 
-/// Beta has a listener, and a daemon or none; alpha's rule for it requires SCTP.
+/// Creates a world where beta has a listener and optionally a daemon; alpha's rule for it requires SCTP.
 fn requiring(at_beta: bool) -> (World, testbed::Process) {
     let world = World::with("", at_beta);
     let server = world.serve(BULK, &["accept", &PORT.to_string()]);
@@ -40,7 +41,7 @@ fn requiring(at_beta: bool) -> (World, testbed::Process) {
     (world, server)
 }
 
-/// How many chains of alpha refuse plain TCP: two in each of two tables.
+/// Returns the number of alpha's chains that reject plain TCP: two in each of two tables.
 fn guards(world: &World) -> usize {
     world.alpha.tool("nft", &["list", "ruleset"]).unwrap().matches("reject").count()
 }
@@ -87,7 +88,7 @@ while tried:
     let log = world.alphas.log();
     let lines = log.lines().filter(|line| line.contains(" refused ")).count();
     let periods = 1 + tried.elapsed.as_secs() as usize / 10;
-    // Twenty in ten seconds, of each of two reasons: no answer, and what is known of the peer then.
+    // Twenty in ten seconds for each of two reasons: no answer, and the resulting knowledge of the peer.
     assert!((20..=2 * 20 * (periods + 1)).contains(&lines), "{lines} lines in {:?}", tried.elapsed);
 }
 
@@ -171,7 +172,7 @@ fn as_many_rules_as_there_may_be_are_all_refused_by_the_kernel() {
     assert_eq!(connect(&world, &server), "EHOSTUNREACH");
 }
 
-/// A container's, a guest's or a routed host's: nothing of it rides SCTP here.
+/// As from a container, a guest or a routed host: none of its traffic uses SCTP here.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn what_this_host_forwards_is_unreachable_too_with_the_daemon_and_without() {

@@ -1,4 +1,4 @@
-//! Hosts lose addresses and get others while a program's connection lives, and the program does not notice.
+//! Hosts lose and gain addresses during a program's connection, and the program does not notice.
 
 use crate::keys::{KEY, give_key};
 use crate::world::{BULK, LIMIT, PORT, World};
@@ -6,10 +6,10 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Host, Offloads, Process};
 
-/// How long a change may take to have been told to the peer and proved.
+/// Time for a change to be announced to the peer and confirmed.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// A transfer that lasts long enough to be moved, begun and on its way.
+/// A running transfer, long enough to be moved.
 pub(crate) struct Transfer {
     receiver: Process,
     sender: Process,
@@ -24,7 +24,7 @@ impl Transfer {
         Transfer { receiver, sender }
     }
 
-    /// All that was sent has arrived, until the end.
+    /// Asserts that all sent data arrived, up to the end.
     pub(crate) fn end(self, world: &World) {
         self.sender.finish(LIMIT).unwrap().good().unwrap();
         let told = self.receiver.finish(LIMIT).unwrap().good().unwrap().stdout;
@@ -34,7 +34,7 @@ impl Transfer {
     }
 }
 
-/// Both hosts have the same key for each other: each believes the other then that its only address is another one now.
+/// Gives both hosts a shared key: each then accepts that the other's only address has changed.
 pub(crate) fn share_key(world: &World) {
     give_key(&world.alpha, &world.alphas, Some(KEY));
     give_key(&world.beta, world.betas.as_ref().unwrap(), Some(KEY));
@@ -69,7 +69,8 @@ fn a_host_that_shares_a_key_and_loses_its_only_address_goes_on_from_the_next_one
     transfer.end(&world);
 }
 
-/// Anybody who has seen the handshake could say the same. As with TCP, the connection goes on when the address is back.
+/// Anyone who saw the handshake could claim the same. As with TCP, the connection resumes when the address is
+/// back.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn without_a_key_a_host_that_loses_its_only_address_is_not_believed_at_another_and_goes_on_at_the_old_one() {

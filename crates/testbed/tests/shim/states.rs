@@ -1,5 +1,5 @@
-//! The papers' shim states as `sctpify status` shows them, servers of TCP and SCTP clients at once, and the papers' settings
-//! changed while the daemon runs.
+//! The papers' shim states in `sctpify status`, servers with TCP and SCTP clients at once, and the papers'
+//! settings changed while the daemon runs.
 
 use crate::world::{LIMIT, PORT, World, drop_sctp, status};
 use nix::sys::signal::Signal;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Lab, Link, Offloads, Process, Programs};
 
-/// How long the daemon may take to show what it knows, on a busy machine.
+/// Limit on the time until the daemon shows a change, on a busy machine.
 pub(crate) const SHOWN_LIMIT: Duration = Duration::from_secs(10);
 /// No rule names this port.
 const UNNAMED_PORT: u16 = 7001;
 
-/// Listens, and accepts only after SIGUSR1; tells each client's address.
+/// Listens, and accepts only after SIGUSR1; prints each client's address.
 const SERVER: &str = "
 import signal, socket, sys
 host, port = sys.argv[1], int(sys.argv[2])
@@ -29,7 +29,7 @@ while True:
     print('accepted', client[0], client[1], flush=True)
 ";
 
-/// Connects, with a packet mark or 0, and stays.
+/// Connects, with a packet mark or 0, and stays connected.
 const CLIENT: &str = "
 import signal, socket, sys
 host, port, mark = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -73,14 +73,14 @@ pub(crate) fn serve(world: &World, host: &str, port: u16) -> Process {
     world.serve("python3", &["-c", SERVER, host, &port.to_string()])
 }
 
-/// The values of one field in a list of the status.
+/// Returns the values of one field in a list of the status.
 pub(crate) fn field(daemon: &Daemon, list: &str, name: &str) -> Vec<String> {
     let told = status(daemon);
     let rows = told[list].as_array().cloned().unwrap_or_default();
     rows.iter().map(|row| row[name].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// The listener on this port, once it is as `wanted`.
+/// Returns the listener on this port, once its state is `wanted`.
 pub(crate) fn wait_listener(daemon: &Daemon, port: u16, wanted: &str) -> Value {
     let of_port = || {
         let rows = status(daemon)["listeners"].take();
@@ -101,7 +101,7 @@ pub(crate) fn betas(world: &World) -> &Daemon {
     world.betas.as_ref().unwrap()
 }
 
-/// Beta's UDP port is another program's, and its daemon uses no other carrier.
+/// Creates a world where another program has beta's UDP port, and its daemon uses no other carrier.
 pub(crate) fn with_taken_port(configuration: &str) -> (World, Process) {
     let (lab, programs) = (Lab::new().unwrap(), Programs::find().unwrap());
     let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
@@ -119,7 +119,7 @@ pub(crate) fn with_taken_port(configuration: &str) -> (World, Process) {
     (World { alpha, beta, link, alphas, betas: Some(betas), lab }, taker)
 }
 
-/// Each connection has an association of its own.
+/// Makes each connection use its own association.
 const OWN: &str = "streams = \"own\"\n";
 
 #[test]
@@ -191,7 +191,7 @@ fn force_bindall_offers_all_addresses_of_the_host_from_the_next_association_on()
     let world = World::with(OWN, true);
     world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();
     let _server = serve(&world, &world.link.right_v4().to_string(), PORT);
-    // Peer addresses of the latest association.
+    // Returns the peer addresses of the latest association.
     let remotes = || {
         let told = world.alphas.sctpify(&["paths", "--json"]).unwrap().good().unwrap().stdout;
         let told: Value = serde_json::from_str(&told).unwrap();

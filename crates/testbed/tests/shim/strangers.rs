@@ -1,18 +1,18 @@
-//! A stranger, a local user or a neighbour behind the same address speaks SCTP to the daemon and claims to be somebody else. Each test
-//! has honest hosts beside that are served meanwhile.
+//! A stranger, a local user or a neighbour behind the same address speaks SCTP to the daemon under a false
+//! identity. In each test the daemon also serves honest hosts.
 
 use crate::streams::{CLIENT, SERVER, client, shared};
 use crate::world::{LIMIT, PORT, World};
 use std::process::Command;
 use testbed::{Daemon, Host, Link, Offloads, Process};
 
-/// The peer that says what it likes; each program here begins with it.
+/// The misbehaving peer; each program here starts with it.
 const STRANGER: &str = include_str!("stranger.py");
-/// Goes on as a user without privileges.
+/// Continues as an unprivileged user.
 const AS_NOBODY: &str = "
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)";
 
-/// Alpha connects to beta, and beta to alpha; a third host has a link to each of them.
+/// Alpha and beta connect to each other; a third host has a link to each of them.
 struct Three {
     world: World,
     mallory: Host,
@@ -22,7 +22,8 @@ struct Three {
 }
 
 impl Three {
-    /// Beta serves [`PORT`], and both may connect to it at each other and at the third host.
+    /// Creates the world: beta serves [`PORT`], and rules let both connect to it at each other and at the third
+    /// host.
     fn new() -> Three {
         let world = World::new();
         let mallory = world.lab.host("mallory").unwrap();
@@ -33,7 +34,8 @@ impl Three {
         Three { world, mallory, to_beta, to_alpha, _server: server }
     }
 
-    /// Two connections of alpha are served over SCTP, the second on an association that both share.
+    /// Asserts that two connections of alpha are served over SCTP, the second on an association that both
+    /// share.
     fn serves_the_honest(&self) {
         let to = self.world.link.right_v4().to_string();
         let first = format!("{CLIENT}\nended(connect(b'n'))");
@@ -47,7 +49,7 @@ impl Three {
         assert!(testbed::process::wait_for(LIMIT, is_shared), "{}", self.world.fallbacks());
     }
 
-    /// Runs a program of the third host to its end and returns what it printed.
+    /// Runs a program of the third host to its end and returns its output.
     fn mallory_says(&self, body: &str, args: &[&str]) -> String {
         said(&self.mallory, python(&self.mallory, body, args))
     }
@@ -64,7 +66,7 @@ fn python(host: &Host, body: &str, args: &[&str]) -> Command {
     command
 }
 
-/// The same as a user without privileges.
+/// Like [`python`], as an unprivileged user.
 fn unprivileged(host: &Host, body: &str, args: &[&str]) -> Command {
     python(host, &format!("{AS_NOBODY}\n{body}"), args)
 }
@@ -79,7 +81,8 @@ fn begin(host: &Host, command: Command, word: &str) -> Process {
     process
 }
 
-/// Opens an association to be shared with argv[1], and asks on it for the connection argv[2] -> argv[4], ports argv[3] and argv[5].
+/// Opens a shareable association with argv[1], and requests on it the connection argv[2] -> argv[4], ports
+/// argv[3] and argv[5].
 const OPEN: &str = "
 association, answer = connect_shared(udp(), (sys.argv[1], PORT), 61000 + os.getpid() % 4000)
 if not association: sys.exit('no association: %s' % answer)
@@ -99,7 +102,7 @@ fn a_connection_is_taken_only_from_the_clients_own_address_to_one_that_it_reache
     let open =
         |client: &str, server: &str| three.mallory_says(OPEN, &[&beta, client, "40001", server, &port]);
     assert_eq!(open(&mallory, &beta), "accepted", "the control");
-    // Another address of beta, of a network that the client has no route to.
+    // Another address of beta, in a network to which the client has no route.
     three.world.beta.ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lanpeer"]).unwrap();
     three.world.beta.ip(&["addr", "add", "10.99.0.1/24", "dev", "lan"]).unwrap();
     three.world.beta.ip(&["link", "set", "lan", "up"]).unwrap();
@@ -110,8 +113,9 @@ fn a_connection_is_taken_only_from_the_clients_own_address_to_one_that_it_reache
     three.serves_the_honest();
 }
 
-/// Mirrors ports and tags so that two daemons take each other's packets for its own. argv: the daemon that serves, its peer, the
-/// peer's address towards us. Then it asks the one for a connection of the other, and takes what the one asks of the other.
+/// Mirrors ports and tags, so that two daemons accept each other's packets as its own. argv: the serving
+/// daemon, its peer, the peer's address towards us. Then it requests a connection from the first in the
+/// second's name, and accepts the requests that one makes of the other.
 const SPLICE: &str = "
 served, victim, near = sys.argv[1], sys.argv[2], sys.argv[3]
 bound = udp(PORT)
@@ -183,7 +187,7 @@ fn a_stranger_between_two_daemons_is_neither_served_nor_dialled_as_the_other() {
     let talk = three.world.client("python3", &["-c", &talk, &to_mallory, &PORT.to_string()]);
     let _talk = three.world.alpha.spawn("client", talk).unwrap();
     splice.wait_until("the attack", LIMIT, |process| process.stdout().contains("asked")).unwrap();
-    // Beta connects to alpha's true address meanwhile.
+    // Meanwhile beta connects to alpha's true address.
     let ask = format!("{CLIENT}\nprint(ended(connect(b'n')).decode().split()[0])");
     for _ in 0..3 {
         let mut honest = three.world.beta.command("python3");
@@ -197,7 +201,7 @@ fn a_stranger_between_two_daemons_is_neither_served_nor_dialled_as_the_other() {
     three.serves_the_honest();
 }
 
-/// Opens an association to be shared, from any UDP port, and says so if it is asked for somebody's connection.
+/// Opens a shareable association, from any UDP port, and reports requests for other clients' connections.
 const LURK: &str = "
 association, answer = connect_shared(udp(), (sys.argv[1], PORT), 62000)
 print('up', bool(association), answer if not association else '', flush=True)
@@ -229,7 +233,7 @@ fn an_association_that_a_peer_opens_gets_no_connections_of_this_host() {
     three.serves_the_honest();
 }
 
-/// Opens as many associations to be shared as argv[2] says and prints how many are up after a while.
+/// Opens argv[2] shareable associations and prints the number that are established after a while.
 const MANY: &str = "
 bound, peer, count = udp(), (sys.argv[1], PORT), int(sys.argv[2])
 made, refused = [], 0
@@ -255,7 +259,8 @@ fn one_peer_opens_four_associations_to_be_shared_at_most_and_none_where_nothing_
     assert_eq!(three.mallory_says(MANY, &[&alpha, "2"]), "0", "alpha has no local rule");
 }
 
-/// Gets a cookie for an association to be shared from argv[1], waits for a line, sends the cookie back and prints what comes.
+/// Gets a cookie for a shareable association from argv[1], waits for a line, returns the cookie and prints the
+/// response.
 const LATE_COOKIE: &str = "
 bound, peer, answer = udp(), (sys.argv[1], PORT), None
 init = packet(61001, PORT, 0, chunk(INIT, init_value(0x77, 1, shared_parameters(), STREAMS)))
@@ -282,8 +287,8 @@ fn an_association_to_be_shared_is_refused_if_the_last_rule_went_before_its_cooki
     assert!(told.trim().ends_with("refused"), "{told}");
 }
 
-/// Connects to argv[1], port argv[2], by an association of its own, and claims to come from port argv[3]; tells what the server
-/// says.
+/// Connects to argv[1], port argv[2], on its own association, and claims the source port argv[3]; prints the
+/// server's answer.
 const CLAIM: &str = "
 association, answer = connect(udp(), (sys.argv[1], PORT), (int(sys.argv[3]), int(sys.argv[2])), 0x22220001, own_parameters())
 if not association: sys.exit(print(answer))
@@ -305,7 +310,7 @@ fn no_program_gets_a_clients_port_below_1024_over_udp() {
     assert_eq!(claim("600"), "ABORT");
     let mallory = three.to_beta.left_v4().to_string();
     assert!(three.mallory_says(OPEN, &[&beta, &mallory, "600", &beta, &port]).starts_with("refused"));
-    // A privileged program of alpha, whose daemon asks over IP: the server sees its port.
+    // A privileged program of alpha, whose daemon connects over IP: the server sees its port.
     let bound = "
 c = socket.socket(); c.bind(('', 601)); c.connect(to); c.sendall(b'n')
 print(c.recv(100).decode())";
@@ -313,7 +318,8 @@ print(c.recv(100).decode())";
     assert_eq!(three.world.connects_sctp(), 1, "{}", three.world.fallbacks());
 }
 
-/// Asks for the very connection that another program at this address has: argv as for [`OPEN`]. The other one is to live.
+/// Requests exactly the connection of another program at this address: argv as for [`OPEN`]. The other one must
+/// survive.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_neighbour_at_the_same_address_ends_nobodys_connection() {
@@ -337,7 +343,7 @@ fn a_neighbour_at_the_same_address_ends_nobodys_connection() {
     assert!(told.contains("lives"), "{told}");
 }
 
-/// One INIT to argv[1], which says that the further addresses are ours: which addresses the INIT ACK tells.
+/// Sends one INIT to argv[1] that claims the further addresses; prints the addresses in the INIT ACK.
 const ASK_ADDRESSES: &str = "
 bound = udp()
 said = shared_parameters(sys.argv[2:]) if sys.argv[2:3] != ['alone'] else own_parameters()
@@ -370,10 +376,10 @@ fn a_stranger_is_told_of_no_address_that_has_no_way_to_it() {
     assert_eq!(told(&[]), asked);
     assert_eq!(told(&["alone", &port]), asked);
     assert_eq!(told(&["alone", "7001"]), "refused", "no rule serves it");
-    // A peer with an address in another network of beta's is told of beta's own there: that is a second path.
+    // A peer with an address in another network of beta gets beta's own address there: that is a second path.
     assert_eq!(told(&["10.77.1.77"]), [&*other, &*asked].join(" "));
     wait();
-    // Two default routes count both, whatever their metrics.
+    // Both of two default routes count, regardless of their metrics.
     beta.ip(&["route", "add", "default", "via", &three.to_beta.left_v4().to_string()]).unwrap();
     beta.ip(&["route", "add", "default", "via", &three.world.link.left_v4().to_string(), "metric", "900"])
         .unwrap();
@@ -419,8 +425,8 @@ fn the_setting_interfaces_says_what_is_used_and_told() {
     assert!(world.fallbacks().to_string().contains("interface_left_out"), "{}", world.fallbacks());
 }
 
-/// Opens an association to be shared with argv[1] from argv[2], lists argv[3], and wishes in turn to be spoken to at the one and at the
-/// other: 40 ASCONFs with 32 wishes each, signed with the empty key.
+/// Opens a shareable association with argv[1] from argv[2], lists argv[3], and requests each as primary in
+/// turn: 40 ASCONFs with 32 requests each, signed with the empty key.
 const WISHES: &str = "
 import hashlib, hmac
 beta, one, other = sys.argv[1:4]

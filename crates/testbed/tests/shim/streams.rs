@@ -1,4 +1,5 @@
-//! Connections to one host share an association: its streams carry them, and each of them is as exact as alone.
+//! Connections to one host share an association: its streams carry them, each as exactly as its own association
+//! would.
 
 use crate::world::{BULK, HTTP_PORT, LIMIT, PORT, World, status};
 use nix::sys::signal::{Signal, kill};
@@ -50,7 +51,7 @@ fn a_hundred_parallel_curls_share_one_association_and_arrive_whole() {
     world.wait_quiet();
 }
 
-/// Serves connections to argv[1], each in a thread: what the client's first byte says.
+/// Serves connections to argv[1], each in a thread; the client's first byte selects the behaviour.
 pub(crate) const SERVER: &str = "
 import socket, struct, sys, threading, time
 listener = socket.create_server(('', int(sys.argv[1])), backlog=64)
@@ -73,7 +74,7 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 ";
 
-/// What a client does with a server at (argv[1], argv[2]), after `connect()` and `finish()` are defined.
+/// Prelude of clients of a server at (argv[1], argv[2]): defines `connect()` and `ended()`.
 pub(crate) const CLIENT: &str = "
 import errno, socket, struct, sys, threading, time
 to = (sys.argv[1], int(sys.argv[2]))
@@ -90,12 +91,12 @@ def ended(connection):
         return errno.errorcode.get(error.errno, str(error))
 ";
 
-/// A world with a server for [`CLIENT`]s and an association to share.
+/// Creates a world with a server for [`CLIENT`]s and a shared association.
 pub(crate) fn serving() -> (World, testbed::Process) {
     serving_in(World::new())
 }
 
-/// The same in a world that is made already.
+/// Like [`serving`], in an existing world.
 pub(crate) fn serving_in(world: World) -> (World, testbed::Process) {
     let server = world.serve("python3", &["-c", SERVER, &PORT.to_string()]);
     let first = world.client(
@@ -110,7 +111,7 @@ pub(crate) fn host(world: &World) -> String {
     world.link.right_v4().to_string()
 }
 
-/// Runs a client on alpha; what it printed.
+/// Runs a client on alpha, and returns its output.
 pub(crate) fn client(world: &World, body: &str) -> String {
     let program = format!("{CLIENT}\n{body}");
     let command = world.client("python3", &["-c", &program, &host(world), &PORT.to_string()]);

@@ -1,4 +1,4 @@
-//! The supervisor, confined as it is, still has power over its worker: to stop it, and to kill it when it hangs. Both come before
+//! The confined supervisor can still stop its worker, and kill it when it hangs. Both have priority over
 //! programs.
 
 use crate::world::World;
@@ -39,7 +39,7 @@ fn a_worker_that_stands_still_is_killed() {
 #[ignore = "needs root: makes network namespaces"]
 fn a_daemon_comes_before_programs_and_keeps_a_higher_priority_that_it_was_given() {
     for (given, kept) in [(0, -10), (-15, -15)] {
-        // Of this thread alone (setpriority(2), NOTES); what it starts inherits it.
+        // Applies to this thread only (setpriority(2), NOTES); its children inherit it.
         setpriority_process(None, given).unwrap();
         let world = World::with("", false);
         let processes = cpu::processes(&world.alpha, "sctpifyd").unwrap();

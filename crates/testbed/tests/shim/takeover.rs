@@ -1,4 +1,5 @@
-//! Somebody who shares the client's address, and somebody who has seen the handshake, take no connection over and reset none.
+//! Neither a host that shares the client's address nor an observer of the handshake can take over or reset a
+//! connection.
 
 use crate::keys::{KEY, give_key};
 use crate::world::{LIMIT, PORT, World, status};
@@ -6,18 +7,18 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Host, Offloads, Process};
 
-/// The victim's port: the attacker knows it.
+/// The victim's port, known to the attacker.
 const FROM: u16 = 45_678;
-/// How long the attackers go on: ten INITs, and many HEARTBEATs.
+/// Duration of attacks: ten INITs, and many HEARTBEATs.
 const ATTACK: Duration = Duration::from_secs(4);
 
-/// How long a victim listens while somebody forges.
+/// Listening time of a victim during forgery, in seconds.
 const FORGED_FOR: u64 = 12;
 
-/// UDP needs no privilege, so that is what others can send.
+/// UDP needs no privilege, so others can send it.
 const BY_UDP: &str = "carriers = \"udp\"";
 
-/// SCTP by UDP, by hand.
+/// SCTP over UDP, by hand.
 const SCTP: &str = "
 import hashlib, hmac, json, select, socket, struct, sys, time
 TABLE = []
@@ -53,7 +54,8 @@ def received(sock, seconds):
     return sock.recvfrom(65535) if select.select([sock], [], [], seconds)[0] else (b'', None)
 ";
 
-/// A restart of somebody else's association: argv are the server's address, its port, the client's port, and how long to go on.
+/// A restart of another client's association: argv are the server's address, its port, the client's port, and
+/// the duration.
 const RESTART: &str = "
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sock.bind(('', 0))
@@ -72,7 +74,8 @@ while time.time() < end:
 print('answered by', answers)
 ";
 
-/// Prints what INIT and INIT ACK of the first association on an interface say: argv are the interface and the server's port.
+/// Prints the INIT and INIT ACK of the first association on an interface: argv are the interface and the
+/// server's port.
 const OBSERVE: &str = "
 sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
 sock.bind((sys.argv[1], 0))
@@ -93,7 +96,8 @@ while len(seen) < 2:
 print('seen ' + json.dumps(seen), flush=True)
 ";
 
-/// Asks by an ASCONF, signed with the empty key, for its own address to be added, and answers every HEARTBEAT that comes: argv are what was seen, the client's address, the server's, its own, and how long to go on.
+/// Requests, with an ASCONF signed with the empty key, to add its own address, and answers every HEARTBEAT:
+/// argv are the observation, the client's address, the server's, its own, and the duration.
 const ASCONF: &str = "
 seen, (client, server, own), end = json.loads(sys.argv[1]), sys.argv[2:5], time.time() + float(sys.argv[5])
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -119,7 +123,8 @@ while time.time() < end:
 print('answered', count, 'HEARTBEATs; kinds of chunks', sorted(kinds))
 ";
 
-/// Forges in the client's name to the server, as who sees the path between them: argv are what was seen, the client's address, the server's, what to forge, and how long to go on.
+/// Forges packets from the client to the server, as an observer of the path: argv are the observation, the
+/// client's address, the server's, the forgery, and the duration.
 const FORGE: &str = "
 seen, (client, server, what), end = json.loads(sys.argv[1]), sys.argv[2:5], time.time() + float(sys.argv[5])
 out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
@@ -150,7 +155,7 @@ while time.time() < end:
 print('sent', sent)
 ";
 
-/// Greets each client once a second for as long as it stays: argv is the port.
+/// Greets each connected client every 0.2 s: argv is the port.
 const SERVER: &str = "
 import socket, sys, threading, time
 def serve(client):
@@ -163,7 +168,7 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 ";
 
-/// Listens to the server for so long: argv are the server's address and port, its own port, and seconds.
+/// Listens to the server: argv are the server's address and port, its own port, and the seconds.
 const CLIENT: &str = "
 import socket, sys, time
 stream = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20, ('', int(sys.argv[3])))
@@ -182,7 +187,7 @@ fn python(host: &Host, program: &str, args: &[String]) -> std::process::Command 
     command
 }
 
-/// A client of alpha hears the server at beta for this long.
+/// Starts a client of alpha that listens to the server at beta for this long.
 fn victim(world: &World, seconds: u64) -> (Process, Process) {
     let server = world.serve("python3", &["-u", "-c", SERVER, &PORT.to_string()]);
     let args = [world.link.right_v4().to_string(), PORT.to_string(), FROM.to_string(), seconds.to_string()];
@@ -191,7 +196,7 @@ fn victim(world: &World, seconds: u64) -> (Process, Process) {
     (server, client)
 }
 
-/// The same, and what an observer has seen of the handshake.
+/// Like [`victim`], with an observer's record of the handshake.
 fn observed_victim(world: &World, seconds: u64) -> (Process, Process, String) {
     let args = [world.link.name(), PORT.to_string()];
     let mut observer =
@@ -203,7 +208,7 @@ fn observed_victim(world: &World, seconds: u64) -> (Process, Process, String) {
     (server, client, seen)
 }
 
-/// The victim has heard everything, and by SCTP.
+/// Asserts that the victim received everything, over SCTP.
 fn was_left_alone(world: &World, client: Process, seconds: u64) {
     let told = client.finish(LIMIT).unwrap().good().unwrap().stdout;
     let heard: u64 = told.split_whitespace().next_back().unwrap().parse().unwrap();
@@ -250,9 +255,9 @@ fn who_has_seen_the_handshake_moves_no_association_to_his_address() {
     assert!(wait_for(LIMIT, || status(betas)["connections"].as_array().is_some_and(Vec::is_empty)));
 }
 
-/// Somebody who sees the path forges for a while what is named; the victim's server and client.
+/// Runs an on-path forger for a while with these forgeries; returns the victim's server and client.
 fn forged(key: Option<&str>, what: &[&str]) -> (World, Process, Process) {
-    // By one path, so that ICMP about that is about all.
+    // On one path, so that an ICMP error about it affects the whole association.
     let world = World::with(&format!("{BY_UDP}\ninterfaces = \"10.77.0.0/16\""), true);
     for (host, daemon) in [(&world.alpha, &world.alphas), (&world.beta, world.betas.as_ref().unwrap())] {
         give_key(host, daemon, key);
@@ -271,7 +276,7 @@ fn forged(key: Option<&str>, what: &[&str]) -> (World, Process, Process) {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn an_observer_without_the_key_ends_no_connection_of_hosts_that_share_one() {
-    // Each kind ends one where there is no key.
+    // Without a key, each kind ends a connection.
     for what in ["abort", "fault", "icmp"] {
         let (_world, _server, client) = forged(None, &[what]);
         let told = client.finish(LIMIT).unwrap();

@@ -1,4 +1,4 @@
-//! What beta's end of the link sees, read by tshark.
+//! Packets at beta's end of the link, decoded by tshark.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// Begins to capture; returns when capturing runs.
+    /// Starts to capture; returns once the capture is running.
     pub(crate) fn on(world: &World, name: &str) -> Tap {
         let file = world.beta.dir().unwrap().join(name).with_extension("pcap");
         let mut tcpdump = world.beta.command("tcpdump");
@@ -23,7 +23,7 @@ impl Tap {
         Tap { file, tcpdump }
     }
 
-    /// Ends it, and gives these fields of the packets that pass the filter, a line each.
+    /// Ends it, and returns these fields of the packets that match the filter, one line each.
     pub(crate) fn fields(self, world: &World, filter: &str, fields: &[&str]) -> String {
         self.tcpdump.signal(Signal::SIGINT).unwrap();
         self.tcpdump.finish(LIMIT).unwrap();

@@ -1,19 +1,20 @@
-//! Somebody without a key opens association after association and fills them with pieces of an octet.
+//! A peer without a key opens many associations and fills them with one-octet fragments.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use testbed::{Offloads, cpu};
 
-/// Associations, and pieces in each: 17 MB of packets and more.
+/// Associations, and pieces in each: at least 17 MB of packets.
 const ASSOCIATIONS: &str = "40";
 const PIECES: &str = "18000";
-/// Octets of each piece, and by how much the daemon's memory may grow, in KiB. No window grows for pieces of an octet; for longer ones
-/// it does, up to the share of one host.
+/// Octets in each piece, and the daemon's allowed memory growth, in KiB. The window does not grow for one-octet
+/// pieces; for longer ones it does, up to the share of one host.
 const CASES: [(&str, u64); 2] = [("1", 32 << 10), ("16", 128 << 10)];
-/// The number that an association shared by connections announces (`relay::TRUNK_ADAPTATION`).
+/// The adaptation code of a shared association (`relay::TRUNK_ADAPTATION`).
 const ADAPTATION: &str = "0x73637474";
 
-/// argv: this host's address, the daemon's, associations, pieces in each, payload bytes of a piece, the number. Speaks SCTP in UDP, and
-/// I-DATA: first fragments of messages that never end, on all streams. Prints how many associations came up, and the octets sent.
+/// argv: this host's address, the daemon's, associations, pieces in each, payload bytes of a piece, the
+/// adaptation code. Speaks SCTP in UDP with I-DATA: first fragments of messages that never end, on all streams.
+/// Prints the established associations and the octets sent.
 const FILLER: &str = "
 import select, socket, struct, sys, time
 own, daemon, number = sys.argv[1], (sys.argv[2], 9899), int(sys.argv[6], 0)
@@ -71,14 +72,14 @@ for n in range(count):
 print(up, sent)
 ";
 
-/// Fills the memory of beta's daemon while a connection of alpha's is spoken on; returns by how much it grew, in KiB, and what the filler
-/// told.
+/// Fills the memory of beta's daemon while a connection of alpha stays active; returns the growth, in KiB, and
+/// the filler's output.
 fn fill(payload: &str) -> (u64, String) {
     let world = World::new();
     let filler = world.lab.host("filler").unwrap();
     let side = world.lab.join(&filler, &world.beta, 3, Offloads::Off).unwrap();
     let echo = world.serve(BULK, &["echo", &PORT.to_string()]);
-    // A round trip of a connection that is spoken on takes a fraction of a millisecond.
+    // A round trip of the active connection takes a fraction of a millisecond.
     let ping =
         world.alpha.spawn("ping", world.client(BULK, &["ping", &world.target(), "20000", "100"])).unwrap();
     let memory = || cpu::anonymous_memory_kib(&world.beta, "sctpifyd").unwrap();

@@ -1,5 +1,5 @@
-//! What may happen to an association that many connections share: its host's address changes, a NAT is on its way, both hosts
-//! open one at once, it is lost in the middle of transfers.
+//! Events during a shared association: its host's address changes, a NAT is on its path, both hosts open one at
+//! once, it is lost in the middle of transfers.
 
 use crate::deaths::{SEND_TO_ALL, Victims, kill_processes, victim};
 use crate::roaming::share_key;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Lab, Offloads, Process, Programs};
 
-/// A client on alpha with this body after [`CLIENT`], running.
+/// Starts a client on alpha with this body after [`CLIENT`].
 fn start(world: &World, body: &str) -> Process {
     let program = format!("{CLIENT}\n{body}");
     let command = world.client("python3", &["-c", &program, &host(world), &PORT.to_string()]);
@@ -18,7 +18,7 @@ fn start(world: &World, body: &str) -> Process {
     process
 }
 
-/// Five lanes that are spoken on twenty times a second for six seconds, each word answered.
+/// Speaks on five lanes twenty times a second for six seconds, with each word answered.
 const SPEAK: &str = "
 lanes = [connect(b'e') for n in range(5)]
 def hear(lane, count):
@@ -36,7 +36,7 @@ print('heard all')";
 #[ignore = "needs root: makes network namespaces"]
 fn lanes_go_on_when_their_host_gets_another_address_and_new_connections_show_that() {
     let world = World::new();
-    // Without a key nobody is believed that his only address is another one now.
+    // Without a key a peer does not accept a change of its only address.
     share_key(&world);
     let (world, _server) = serving_in(world);
     let talk = start(&world, SPEAK);
@@ -52,7 +52,7 @@ fn lanes_go_on_when_their_host_gets_another_address_and_new_connections_show_tha
     assert_eq!((shared(&world), world.connects_sctp()), (6, 7), "{}", world.fallbacks());
 }
 
-/// A world in which a NAT hides alpha from beta.
+/// Creates a world in which a NAT hides alpha from beta.
 fn behind_nat() -> World {
     const MASQUERADE: &str =
         "add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; };
@@ -74,7 +74,7 @@ fn behind_nat() -> World {
     World { alpha, beta, link, alphas, betas: Some(betas), lab }
 }
 
-/// What a connection behind a NAT calls its own address is not what the peer has proven.
+/// Behind a NAT, a connection's own address is not the one that the peer has confirmed.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_client_address_that_the_peer_has_not_proven_gets_no_lane_but_an_association_of_its_own() {
@@ -93,7 +93,8 @@ fn a_client_address_that_the_peer_has_not_proven_gets_no_lane_but_an_association
     assert!(doctor.contains("the peer knows 10.77.1.1 of this host by another address"), "{doctor}");
 }
 
-/// A client in each host connects to the other one, four at a time, and tells how often a server saw its own address.
+/// A client in each host connects to the other one, four at a time, and prints how often the server saw the
+/// client's own address.
 const CROSSWISE: &str = "
 seen = []
 def ask():
@@ -140,7 +141,7 @@ fn hosts_that_begin_to_share_with_each_other_at_once_serve_all_connections() {
     world.wait_quiet();
 }
 
-/// Twenty transfers whose only end mark is the end of file: how each ended.
+/// Runs twenty transfers whose only end mark is the end of file, and prints each outcome.
 const FETCH: &str = "
 def fetch(n):
     got = 0

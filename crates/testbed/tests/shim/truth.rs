@@ -1,9 +1,9 @@
-//! What the far end does is what the near end sees: refusal, reset, half-close, a reader that does not read.
+//! The near end sees the far end's actions: refusal, reset, half-close, a reader that does not read.
 
 use crate::world::{HTTP_PORT, LIMIT, PORT, World};
 use testbed::programs::{Roundtrip, roundtrip};
 
-/// Listens on argv[1], takes one connection, then does what argv[2] says.
+/// Listens on argv[1], accepts one connection, then acts as argv[2] says.
 const SERVER: &str = "
 import socket, struct, sys, time
 listener = socket.create_server(('', int(sys.argv[1])))
@@ -18,7 +18,7 @@ else:
     time.sleep(1000)
 ";
 
-/// Connects to argv[1]:argv[2], writes one byte, and prints how reading ends.
+/// Connects to argv[1]:argv[2], writes one byte, and prints the outcome of reading.
 const READER: &str = "
 import errno, socket, sys
 try:
@@ -29,7 +29,7 @@ except OSError as error:
     print(errno.errorcode.get(error.errno, error))
 ";
 
-/// Connects, and prints how many bytes it can write before it would wait for more than 2 seconds.
+/// Connects, and prints the number of bytes that it can write before a write blocks for more than 2 seconds.
 const WRITER: &str = "
 import socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)
@@ -43,10 +43,11 @@ except TimeoutError:
 print(written)
 ";
 
-/// What both hosts' shims may hold of one direction: at the writer's host a socket's 2 MiB and an association's send buffer of 16 MiB,
-/// at the reader's a receive buffer of 16 MiB and a socket's 1 MiB. Buffers follow what the path carries, so it is mostly a fifth.
+/// Limit on the data that both hosts' shims hold in one direction: at the writer's host a socket's 2 MiB and an
+/// association's send buffer of 16 MiB, at the reader's a receive buffer of 16 MiB and a socket's 1 MiB.
+/// Buffers adapt to the path's throughput, so it is mostly a fifth of that.
 const SHIM_MAX: u64 = 35 << 20;
-/// What the programs' own sockets may hold, which ask for 128 KiB each.
+/// Limit on the data in the programs' own sockets, which request 128 KiB each.
 const PROGRAMS_MAX: u64 = 1 << 20;
 
 fn python(world: &World, program: &str, port: u16) -> String {
@@ -98,7 +99,7 @@ fn a_half_closed_connection_still_carries_the_answer_by_ipv4_and_ipv6() {
     assert_eq!(world.connects_sctp(), 2);
 }
 
-/// Listens on argv[1], and to everyone who connects sends ten kilobytes and closes at once.
+/// Listens on argv[1], sends ten kilobytes to each client and closes at once.
 const SPEAKS_AND_CLOSES: &str = "
 import socket, sys
 listener = socket.create_server(('', int(sys.argv[1])), backlog=100)
@@ -109,7 +110,7 @@ while True:
     connection.close()
 ";
 
-/// Connects 300 times to argv[1]:argv[2], and prints how many bytes came up to the end of the file in all.
+/// Connects 300 times to argv[1]:argv[2], and prints the total number of bytes up to the end of file.
 const LISTENS: &str = "
 import socket, sys
 count = 0
@@ -130,7 +131,7 @@ fn a_server_that_speaks_and_closes_at_once_is_heard_to_its_end() {
     assert_eq!(world.connects_sctp(), 300);
 }
 
-/// Listens on argv[1], and to everyone who connects says a word and resets the connection.
+/// Listens on argv[1], sends a word to each client and resets the connection.
 const SPEAKS_AND_RESETS: &str = "
 import socket, struct, sys
 listener = socket.create_server(('', int(sys.argv[1])), backlog=100)
@@ -143,8 +144,8 @@ while True:
     connection.close()
 ";
 
-/// Connects to argv[1]:argv[2] 30 times, and a second later reads; prints how often it got the word before the reset, and what
-/// else it got.
+/// Connects to argv[1]:argv[2] 30 times, and reads a second later; prints how often it got the word before the
+/// reset, and the other outcomes.
 const READS_LATE: &str = "
 import socket, sys, time
 connections = [socket.create_connection((sys.argv[1], int(sys.argv[2])), 5) for number in range(30)]
@@ -160,10 +161,11 @@ told = [read(connection).decode() for connection in connections]
 print(told.count('enough reset'), set(told) - {'enough reset', ' reset'})
 ";
 
-/// Of 30; there were none when what was written before a reset was thrown away, and half when the ABORT did not wait for it.
+/// Minimum of 30. There were none while data written before a reset was discarded, and half of them when the
+/// ABORT did not wait for it.
 const LEAST: u32 = 25;
 
-/// A reset may overtake what was written before it, with TCP too where packets are lost.
+/// A reset may overtake data written before it, even with TCP when packets are lost.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn what_was_written_before_a_reset_mostly_comes_before_it() {
@@ -178,7 +180,7 @@ fn what_was_written_before_a_reset_mostly_comes_before_it() {
     }
 }
 
-/// Listens on argv[1]; the one who connects gets what the server reads within a second.
+/// Listens on argv[1]; returns to its client the data that the server reads within a second.
 const READS_URGENT_IN_LINE: &str = "
 import socket, sys, time
 listener = socket.create_server(('', int(sys.argv[1])))
@@ -191,7 +193,7 @@ while True:
     connection.close()
 ";
 
-/// Connects to argv[1]:argv[2], says ABOR with an urgent end as FTP clients do, and prints the answer.
+/// Connects to argv[1]:argv[2], sends ABOR with an urgent end as FTP clients do, and prints the answer.
 const SPEAKS_URGENTLY: &str = "
 import socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
@@ -199,7 +201,7 @@ connection.send(b'ABOR!', socket.MSG_OOB)
 print(connection.recv(100).decode())
 ";
 
-/// SCTP has no urgent data: the byte comes in its place in the stream, and its urgency stays behind.
+/// SCTP has no urgent data: the byte arrives in its place in the stream, without its urgency.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn an_urgent_byte_comes_in_its_place_in_the_stream() {

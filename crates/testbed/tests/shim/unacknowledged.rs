@@ -1,19 +1,19 @@
-//! Local programs that send to a peer that acknowledges nothing: how much of it the two hosts keep.
+//! Local programs that send to a peer without acknowledgements: the amount of data that the two hosts keep.
 
 use crate::world::{LIMIT, PORT, World};
 use nix::sys::signal::Signal;
 use testbed::cpu;
 
 const CONNECTIONS: usize = 100;
-/// To this port of beta no rule applies.
+/// A port of beta without a rule.
 const PLAIN_PORT: u16 = PORT + 1;
-/// How much more a program may get rid of than over plain TCP, in bytes: what the sockets of the daemon hold.
+/// Bytes that a program may write beyond those over plain TCP: the content of the daemon's sockets.
 const MORE: u64 = 512 << 10;
-/// By how much the daemon may grow for each connection, in KiB: a message, and what it knows of the connection.
+/// Allowed growth of the daemon for each connection, in KiB: a message, and the connection's state.
 const DAEMON_KIB: u64 = 16;
 
-/// argv: a port, connections. Accepts them, waits for a byte on the first, and writes to each until none has taken anything for two
-/// seconds; prints how many bytes those were in all.
+/// argv: a port, connections. Accepts them, waits for a byte on the first, and writes to each until none has
+/// accepted anything for two seconds; prints the total number of bytes.
 const WRITER: &str = "
 import socket, sys, time
 listener = socket.create_server(('', int(sys.argv[1])), backlog=1024)
@@ -42,8 +42,9 @@ print('connected', flush=True)
 time.sleep(60)
 ";
 
-/// Bytes that the program at beta got rid of on each connection, and by how much its daemon grew, in KiB. Over TCP alpha's program reads
-/// nothing; to a port with a rule alpha's daemon stands still, too, from when all are connected.
+/// Returns the bytes that the program at beta could write on each connection, and the growth of its daemon, in
+/// KiB. Over TCP alpha's program reads nothing; for a port with a rule alpha's daemon is also stopped, once all
+/// are connected.
 fn sent(port: u16) -> (u64, u64) {
     let world = World::new();
     let (address, port_text, count) =

@@ -1,4 +1,4 @@
-//! Two hosts on one link, daemons with rules for [`PORT`] and [`HTTP_PORT`], and what the daemon tells.
+//! Two hosts on one link, daemons with rules for [`PORT`] and [`HTTP_PORT`], and the daemons' reports.
 
 use serde_json::Value;
 use std::path::Path;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Host, Lab, Link, Offloads, Process, Programs, cpu};
 
-/// Connections to this port of beta ride SCTP.
+/// Port of beta whose connections use SCTP.
 pub(crate) const PORT: u16 = 7000;
-/// So do those to nginx.
+/// Port of nginx, whose connections also use SCTP.
 pub(crate) const HTTP_PORT: u16 = 80;
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
-/// How long the daemons may take to forget connections that are over.
+/// Limit on the time until the daemons forget ended connections.
 const QUIET_LIMIT: Duration = Duration::from_secs(20);
-/// IPv6 senders that a daemon opens for one link: one by each carrier.
+/// IPv6 senders that a daemon opens for one link: one for each carrier.
 const LASTING_SENDERS: usize = 2;
-/// The program that measures throughput and connects again and again.
+/// The program that measures throughput and connects repeatedly.
 pub(crate) const BULK: &str = env!("CARGO_BIN_EXE_bulk");
 
 pub(crate) struct World {
@@ -24,12 +24,12 @@ pub(crate) struct World {
     pub(crate) beta: Host,
     pub(crate) link: Link,
     pub(crate) alphas: Daemon,
-    /// None where beta has no sctpify.
+    /// None if beta has no sctpify.
     pub(crate) betas: Option<Daemon>,
     pub(crate) lab: Lab,
 }
 
-/// Drops SCTP by both carriers where it arrives, and tells nobody.
+/// Drops SCTP of both carriers silently on arrival.
 pub(crate) fn drop_sctp(host: &Host) {
     let rules = "add table inet deaf; add chain inet deaf in { type filter hook prerouting priority -400; }; \
                  add rule inet deaf in udp dport 9899 drop; add rule inet deaf in meta l4proto 132 drop";
@@ -41,12 +41,12 @@ impl World {
         Self::with("", true)
     }
 
-    /// With alpha's configuration, and a daemon at beta or none.
+    /// Creates a world with alpha's configuration, and optionally a daemon at beta.
     pub(crate) fn with(configuration: &str, at_beta: bool) -> Self {
         Self::over(Offloads::On, configuration, at_beta)
     }
 
-    /// Daemons at both ends of a link that shows each packet alone.
+    /// Creates a world with daemons at both ends of a link that shows each packet separately.
     pub(crate) fn without_offloads() -> Self {
         Self::over(Offloads::Off, "", true)
     }
@@ -67,12 +67,12 @@ impl World {
         Self { alpha, beta, link, alphas, betas, lab }
     }
 
-    /// "beta's address:PORT".
+    /// Returns "beta's address:PORT".
     pub(crate) fn target(&self) -> String {
         format!("{}:{PORT}", self.link.right_v4())
     }
 
-    /// Starts a program on beta that prints "listening" when it does.
+    /// Starts a program on beta, and waits until it prints "listening".
     pub(crate) fn serve(&self, program: &str, args: &[&str]) -> Process {
         let mut command = self.beta.command(program);
         command.args(args);
@@ -81,15 +81,15 @@ impl World {
         process
     }
 
-    /// A program on alpha.
+    /// Returns a command for a program on alpha.
     pub(crate) fn client(&self, program: &str, args: &[&str]) -> Command {
         let mut command = self.alpha.command(program);
         command.args(args);
         command
     }
 
-    /// Waits until neither daemon knows a connection, or an association but for one that nothing uses, and fails when that
-    /// never comes.
+    /// Waits until neither daemon has a connection, or an association other than an idle shared one; fails if
+    /// that never happens.
     pub(crate) fn wait_quiet(&self) {
         let is_quiet = |daemon: &Daemon| {
             let status = status(daemon);
@@ -102,20 +102,21 @@ impl World {
         assert!(quiet, "alpha, beta: {:?}", daemons().map(status).collect::<Vec<_>>());
     }
 
-    /// Open descriptors once a first connection is over: it opens what all later ones share.
+    /// Returns the open descriptors after a first connection, which opens everything that later ones share.
     pub(crate) fn descriptors_after(&self, first: Command) -> (usize, usize) {
         self.alpha.run("first", first, LIMIT).unwrap().good().unwrap();
         self.wait_quiet();
         self.descriptors()
     }
 
-    /// Open file descriptors of the daemons on alpha and on beta.
+    /// Returns the open file descriptors of the daemons on alpha and on beta.
     fn descriptors(&self) -> (usize, usize) {
         (descriptors(&self.alpha), descriptors(&self.beta))
     }
 
-    /// Waits until no more descriptors are open than `before`, but for those that last: the last question's socket closes a
-    /// little later, and the first IPv6 packet by each carrier opens a sender for the link, which may come at any time.
+    /// Waits until no more descriptors are open than `before`, except lasting ones: the last query's socket
+    /// closes a little later, and the first IPv6 packet of each carrier opens a sender for the link at any
+    /// time.
     pub(crate) fn wait_descriptors(&self, before: (usize, usize)) {
         let is_back =
             |now: (usize, usize)| now.0 <= before.0 + LASTING_SENDERS && now.1 <= before.1 + LASTING_SENDERS;
@@ -123,18 +124,18 @@ impl World {
         assert!(closed, "open descriptors of the daemons: {before:?} before, {:?} after", self.descriptors());
     }
 
-    /// How many of alpha's connections rode SCTP so far.
+    /// Returns the number of alpha's connections over SCTP so far.
     pub(crate) fn connects_sctp(&self) -> u64 {
         status(&self.alphas)["counters"]["connects_sctp"].as_u64().unwrap()
     }
 
-    /// Why connections of alpha were plain TCP lately.
+    /// Returns the reasons for alpha's recent fallbacks to plain TCP.
     pub(crate) fn fallbacks(&self) -> Value {
         status(&self.alphas)["recent_fallbacks"].take()
     }
 }
 
-/// What `sctpify status` tells.
+/// Returns the status that `sctpify status` prints.
 pub(crate) fn status(daemon: &Daemon) -> Value {
     let told = daemon.sctpify(&["status", "--json"]).unwrap().good().unwrap();
     serde_json::from_str(&told.stdout).unwrap()

@@ -11,7 +11,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Refused are values of the wrong length. What a cause quotes is handed on as octets. Begin with [`Cause`].
+//! Values of the wrong length are refused. A cause's quotation is handed on as octets. Begin with [`Cause`].
 
 mod list;
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::writer::{NoRoom, WriteChunk, Writer};
 pub struct AsconfAck<'a> {
     /// Number of the request answered.
     pub serial: AsconfSerial,
-    /// What became of each change; a change without an answer succeeded.
+    /// Result of each change; a change without an answer succeeded.
     pub parameters: Parameters<'a>,
 }
 

@@ -89,12 +89,12 @@ impl ChunkSet {
         self.0[(chunk_type.0 >> 6) as usize] &= !(1 << (chunk_type.0 & 63));
     }
 
-    /// Whether the type is in the set.
+    /// Reports whether the type is in the set.
     pub const fn contains(&self, chunk_type: ChunkType) -> bool {
         self.0[(chunk_type.0 >> 6) as usize] & (1 << (chunk_type.0 & 63)) != 0
     }
 
-    /// Whether all types of the other set are in this one, too.
+    /// Reports whether all types of the other set are in this one, too.
     pub fn contains_all(&self, others: &ChunkSet) -> bool {
         self.0.iter().zip(others.0).all(|(own, others)| others & !own == 0)
     }

@@ -16,7 +16,7 @@ use crate::writer::{NoRoom, WriteChunk, Writer};
 /// Reports errors that do not end the association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorChunk<'a> {
-    /// What was wrong.
+    /// The error causes.
     pub causes: Causes<'a>,
 }
 

@@ -19,7 +19,7 @@ use crate::parameter::{Parameter, ParameterError, Parameters};
 use crate::tlv::{CHUNK_HEADER_LEN, TlvError};
 use crate::writer::{NoRoom, Writer};
 
-/// What HEARTBEAT and HEARTBEAT ACK say.
+/// Contents of HEARTBEAT and HEARTBEAT ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Heartbeat<'a> {
     /// The prober's own note, which comes back unchanged.

@@ -26,7 +26,7 @@ use crate::reader::Reader;
 use crate::writer::{NoRoom, Writer};
 use crate::{Tsn, VerificationTag};
 
-/// What INIT and INIT ACK say.
+/// Contents of INIT and INIT ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Init<'a> {
     /// The tag the sender wants to see in all packets sent to it.

@@ -114,7 +114,7 @@ pub enum ChunkError {
     /// One to three octets are left over behind the last chunk.
     #[error("{count} octets left over behind the last chunk")]
     LeftOver {
-        /// How many.
+        /// Number of them.
         count: usize,
     },
     /// The length field is below four, or runs past the end of the packet.
@@ -122,7 +122,7 @@ pub enum ChunkError {
     Length {
         /// The chunk's type.
         chunk_type: ChunkType,
-        /// What its length field says.
+        /// Its length field.
         length: u16,
         /// Octets left in the packet from this chunk's header on.
         available: usize,
@@ -150,7 +150,7 @@ pub enum ChunkError {
     Parameter {
         /// The chunk's type.
         chunk_type: ChunkType,
-        /// What is wrong with the parameter.
+        /// The parameter's fault.
         error: ParameterError,
     },
 }

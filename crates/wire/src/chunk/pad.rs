@@ -8,7 +8,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! What the padding holds means nothing, so only its length is kept; zeros are written.
+//! The padding's contents mean nothing: only its length is kept, and zeros are written.
 
 use super::ChunkType;
 use crate::packet::RawChunk;

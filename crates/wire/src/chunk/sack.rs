@@ -67,7 +67,7 @@ pub struct Sack<'a> {
 }
 
 impl<'a> Sack<'a> {
-    /// How many gap blocks a SACK with so many duplicates has room for in a chunk of `room` bytes; none where nothing fits.
+    /// Returns the number of gap blocks that fit a SACK with so many duplicates in a chunk of `room` bytes; 0 if none fits.
     pub fn gaps_max(room: usize, duplicates: usize) -> usize {
         room.saturating_sub(LEN_MIN + Tsn::LEN * duplicates) / GapBlock::LEN
     }

@@ -17,12 +17,12 @@ use crate::packet::RawChunk;
 use crate::reader::Reader;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// What a sender says of its send buffer.
+/// A sender's advertisement of its send buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendBuffer {
     /// [`SendBuffer::TYPE`], or what was agreed on.
     pub chunk_type: ChunkType,
-    /// How full it is: 0 to 100.
+    /// Occupancy: 0 to 100.
     pub occupancy: u8,
     /// Octets that wait for their first transmission, if the chunk has room for them.
     pub backlog: Option<u32>,

@@ -12,7 +12,7 @@ pub struct UnknownChunk<'a> {
     pub chunk_type: ChunkType,
     /// Its flags octet.
     pub flags: u8,
-    /// What follows its header.
+    /// The value after its header.
     pub value: &'a [u8],
 }
 

@@ -49,7 +49,7 @@ pub enum Parameter<'a> {
     StateCookie(&'a [u8]),
     /// A parameter of the INIT that was not recognised: type, length and value (section 3.3.3.1.2).
     UnrecognizedParameter(&'a [u8]),
-    /// How much longer the cookie should live, in milliseconds (section 3.3.2.1.3).
+    /// Extension of the cookie's lifetime, in milliseconds (section 3.3.2.1.3).
     CookiePreservative(u32),
     /// A host name; no longer to be used (section 3.3.2.1.4).
     HostName(&'a [u8]),
@@ -82,7 +82,7 @@ pub enum Parameter<'a> {
     ReconfigResponse {
         /// Number of the request answered.
         response: RequestSn,
-        /// What became of it.
+        /// Its result.
         result: ReconfigResult,
         /// After an SSN/TSN reset: the next TSN of who answers, and of who asked.
         next_tsns: Option<(Tsn, Tsn)>,
@@ -91,14 +91,14 @@ pub enum Parameter<'a> {
     AddOutgoingStreams {
         /// Number of this request.
         request: RequestSn,
-        /// How many more.
+        /// Number of further streams.
         new_streams: u16,
     },
     /// Asks the peer to send on more streams (RFC 6525 section 4.6).
     AddIncomingStreams {
         /// Number of this request.
         request: RequestSn,
-        /// How many more.
+        /// Number of further streams.
         new_streams: u16,
     },
     /// The sender reacts to congestion marks (RFC 9260 section 3.3.2, reserved there).

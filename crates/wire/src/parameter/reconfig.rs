@@ -25,7 +25,7 @@ use crate::tlv::Tlv;
 use crate::writer::{NoRoom, Writer};
 use crate::{RequestSn, StreamId, Tsn};
 
-/// What became of a re-configuration request (RFC 6525 section 4.4).
+/// Result of a re-configuration request (RFC 6525 section 4.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReconfigResult {
     /// 0: nothing was to be done.

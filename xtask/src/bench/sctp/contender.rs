@@ -1,4 +1,4 @@
-//! Who is measured, and the command lines of their programs.
+//! The contenders, and the command lines of their programs.
 
 use super::Effort;
 use super::table::{Carrier, Job};
@@ -11,7 +11,7 @@ pub(crate) const PORT: &str = "5001";
 /// UDP port of all contenders (RFC 6951 section 5.1).
 const UDP_PORT: &str = "9899";
 
-/// Who is measured.
+/// A contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Contender {
     /// Crate `peer`.
@@ -20,9 +20,9 @@ pub(crate) enum Contender {
     Usrsctp,
     /// The kernel's TCP, with TCP_NODELAY.
     Tcp,
-    /// rtc-sctp, as an engine alone.
+    /// The rtc-sctp engine alone.
     Rtc,
-    /// dcsctp as published, as an engine alone.
+    /// The dcsctp engine alone, as published.
     Dcsctp,
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct Programs {
     pub(crate) ours: PathBuf,
     pub(crate) usrsctp: PathBuf,
     pub(crate) tcp: PathBuf,
-    /// Ours and others' engines alone.
+    /// Our engine and others, alone.
     pub(crate) rivals: PathBuf,
 }
 
-/// How they talk: from the link's left end to its right one.
+/// The path of their traffic: from the link's left end to its right one.
 #[derive(Debug)]
 pub(crate) struct Way<'a> {
     pub(crate) link: &'a Link,
@@ -56,7 +56,7 @@ pub(crate) struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// For usrsctp, to which no UDP port means IP.
+    /// Returns the UDP port for usrsctp, where 0 means IP.
     fn udp_port(&self) -> &'static str {
         match self.carrier {
             Carrier::Udp => UDP_PORT,
@@ -64,7 +64,7 @@ impl Way<'_> {
         }
     }
 
-    /// Options of `peer` for an end with this address.
+    /// Returns the options of `peer` for an end with this address.
     fn peer_options(&self, local: impl Display) -> Vec<String> {
         let carrier = match self.carrier {
             Carrier::Udp => "udp",
@@ -75,7 +75,7 @@ impl Way<'_> {
 }
 
 impl Programs {
-    /// Program and words of the end that listens; none for an engine alone.
+    /// Returns program and arguments of the listening end; none for an engine alone.
     pub(crate) fn server(
         &self,
         contender: Contender,
@@ -102,7 +102,7 @@ impl Programs {
         })
     }
 
-    /// Program and words of the end that connects.
+    /// Returns program and arguments of the connecting end.
     pub(crate) fn client(
         &self,
         contender: Contender,
@@ -131,7 +131,7 @@ impl Programs {
     }
 }
 
-/// The client's mode and what it is to do, in the words that all programs share.
+/// Returns the client's mode and amounts, as arguments that all programs share.
 fn amounts(job: Job, effort: Effort) -> (&'static str, Vec<String>) {
     match job {
         Job::Bulk { size } | Job::Messages { size } | Job::Alone { size } => {

@@ -1,7 +1,8 @@
-//! Fairness: ten flows of ours and ten of the kernel's TCP, both with CUBIC, through one link of 100 Mbit/s.
+//! Fairness: ten of our flows and ten of the kernel's TCP, all with CUBIC, through one link of 100 Mbit/s.
 //!
-//! A round trip of 20 ms, a tail-drop queue of one bandwidth-delay product. The receivers count for a fixed time from their
-//! first byte on. The queue is that of a host between: in the senders' own, TCP would keep back what others put in.
+//! The round trip is 20 ms, with a tail-drop queue of one bandwidth-delay product. The receivers count for a
+//! fixed time from their first byte on. The queue belongs to a host in the middle: in the senders' own queue,
+//! TCP would hold back because of the others' packets.
 
 use super::contender::{PORT, Programs};
 use super::verdict::{Score, row};
@@ -17,28 +18,28 @@ use testbed::{DelayedLink, Lab, Process};
 const FLOWS: u16 = 10;
 /// UDP port of our first flow, and TCP port of TCP's.
 const FIRST_PORT: u16 = 9_901;
-/// How long the receivers count.
+/// Counting time of the receivers, in seconds.
 const SECONDS: &str = "10";
-/// How long the senders try to send; they are stopped before.
+/// Sending time of the senders, which are stopped earlier.
 const SENDERS_SECONDS: &str = "60";
-/// Octets of messages and writes: packets of all flows are of full size, for short ones slip more easily into a queue that is
-/// limited in octets.
+/// Octets of messages and writes: packets of all flows have full size, because short ones fit more easily into
+/// a queue limited in octets.
 const SIZE: &str = "65536";
-/// Rate, depth of the bucket in bytes (just more than a packet), and octets that may queue: 20 ms.
+/// Rate, bucket depth in bytes (just more than a packet), and queue limit in octets: 20 ms.
 const TBF: [&str; 7] = ["tbf", "rate", "100mbit", "burst", "1600", "limit", "250000"];
-/// The part of its fair share that each kind must get at least.
+/// Minimum share of its fair share for each kind.
 const SHARE_MIN: f64 = 0.7;
-/// Jain's index of our flows must be this at least.
+/// Minimum of Jain's index over our flows.
 const JAIN_MIN: f64 = 0.95;
 
-/// Where the flows run.
+/// The environment of the flows.
 struct Flows<'a> {
     pair: Pair,
     way: DelayedLink,
     programs: &'a Programs,
 }
 
-/// Runs all flows a few times and judges; prints the rows.
+/// Runs all flows a few times, judges, and prints the rows.
 pub(crate) fn run(lab: &Lab, programs: &Programs, score: &mut Score) -> Result<()> {
     let pair = Pair::new(lab, "-fair")?;
     let one_way = Duration::from_millis(10);
@@ -72,14 +73,14 @@ fn judge(score: &mut Score, name: &str, of: &str, samples: &[f64], least: f64) {
     println!("{}", row(name, "", of, samples, "", &goal));
 }
 
-/// (Σx)² / (n · Σx²): 1 where all have the same, 1/n where one has everything.
+/// Computes (Σx)² / (n · Σx²): 1 for equal amounts, 1/n if one has everything.
 fn jain_index(amounts: &[f64]) -> f64 {
     let (sum, squares) = (amounts.iter().sum::<f64>(), amounts.iter().map(|x| x * x).sum::<f64>());
     sum * sum / (amounts.len() as f64 * squares)
 }
 
 impl Flows<'_> {
-    /// All flows at once: bytes that each of ours got, and each of TCP's.
+    /// Runs all flows at once; returns the bytes of each of our flows, and of each TCP flow.
     fn measure(&self) -> Result<[Vec<f64>; 2]> {
         let ports: Vec<String> = (FIRST_PORT..FIRST_PORT + FLOWS).map(|port| port.to_string()).collect();
         let serve = |make: &dyn Fn(&str) -> (Command, Command)| -> Result<Vec<(Process, Command)>> {
@@ -122,7 +123,7 @@ impl Flows<'_> {
     }
 }
 
-/// What a receiver counted, once it has ended.
+/// Returns the byte count of a receiver, once it has ended.
 fn bytes_of(receiver: Process) -> Result<f64> {
     let told = receiver.finish(LIMIT)?.good()?.stdout;
     let bytes = told.lines().last().and_then(|line| line.split(' ').next());

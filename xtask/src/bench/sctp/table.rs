@@ -1,9 +1,9 @@
-//! What is measured, by whom, and the goals.
+//! The measurements, their contenders, and the goals.
 
 use super::contender::Contender::{self, Dcsctp, Ours, Rtc, Tcp, Usrsctp};
 use testbed::Offloads;
 
-/// What carries SCTP packets. TCP is the kernel's, whatever this says.
+/// The encapsulation of SCTP packets. It does not affect the kernel's TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carrier {
     /// UDP (RFC 6951).
@@ -12,29 +12,30 @@ pub(crate) enum Carrier {
     Ip,
 }
 
-/// What a run does.
+/// The workload of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Job {
-    /// Sends messages of `size` bytes for a time; Gbit/s that the receiver's program saw.
+    /// Sends messages of `size` bytes for a time; measures Gbit/s at the receiver's program.
     Bulk { size: u32 },
-    /// The same; millions of messages a second.
+    /// Like `Bulk`; measures millions of messages per second.
     Messages { size: u32 },
-    /// Sends a message and waits for it to come back; median and 99th percentile of the round trips, microseconds.
+    /// Sends a message and waits for its return; measures median and 99th percentile of the round trips, in
+    /// microseconds.
     Ping { size: u32 },
-    /// Engines alone, both ends on one core in memory; Gbit/s.
+    /// Engines alone, both ends on one core in memory; measures Gbit/s.
     Alone { size: u32 },
-    /// Connects and closes, one after the other; connects per second.
+    /// Connects and closes, in sequence; measures connects per second.
     Connects,
 }
 
 impl Job {
-    /// Whether the server's output has the figures.
+    /// Reports whether the server's output has the figures.
     pub(crate) fn is_measured_by_server(self) -> bool {
         matches!(self, Job::Bulk { .. } | Job::Messages { .. })
     }
 }
 
-/// What our median must be, as a multiple of a rival's.
+/// Required ratio of our median to a rival's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     AtLeast(Contender, f64),
@@ -49,7 +50,7 @@ pub(crate) struct Figure {
     pub(crate) goals: &'static [Goal],
 }
 
-/// Runs that give one or more figures. Our own come first.
+/// Runs that yield one or more figures. Our own come first.
 #[derive(Debug)]
 pub(crate) struct Experiment {
     pub(crate) job: Job,
@@ -63,7 +64,7 @@ const ALL: &[Contender] = &[Ours, Usrsctp, Tcp];
 const SCTP: &[Contender] = &[Ours, Usrsctp];
 const ENGINES: &[Contender] = &[Ours, Rtc, Dcsctp];
 
-/// Everything, in the order in which it is printed.
+/// All experiments, in print order.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         job: Job::Bulk { size: 1_024 },

@@ -1,10 +1,10 @@
-//! Judges one figure: medians, their ratios, and which goals are met.
+//! Judges one figure: medians, their ratios, and the goals met.
 
 use super::contender::Contender;
 use super::table::{Figure, Goal};
 use crate::bench::stats::{percentile, spread};
 
-/// How many goals there were, and what was missed.
+/// Number of goals, and the missed ones.
 #[derive(Debug, Default)]
 pub(crate) struct Score {
     goals: usize,
@@ -12,12 +12,12 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Whether every goal is met.
+    /// Reports whether every goal is met.
     pub(crate) fn is_good(&self) -> bool {
         self.missed.is_empty()
     }
 
-    /// The last line.
+    /// Returns the last line of output.
     pub(crate) fn summary(&self) -> String {
         let met = self.goals - self.missed.len();
         let goals = self.goals;
@@ -27,7 +27,7 @@ impl Score {
         format!("sctp: {met} of {goals} goals met; missed: {}", self.missed.join("; "))
     }
 
-    /// Notes whether a goal is met.
+    /// Counts a goal as met or missed.
     pub(crate) fn count(&mut self, is_met: bool, what: impl FnOnce() -> String) {
         self.goals += 1;
         if !is_met {
@@ -58,7 +58,7 @@ impl<'a> Verdict<'a> {
     pub(crate) const HEAD: &'static str =
         "\nfigure                          unit    of       median (range)             ours/it   goal";
 
-    /// Judges samples of contenders, of which the first is ours.
+    /// Judges samples of contenders; the first contender is ours.
     pub(crate) fn of(figure: &'a Figure, contenders: &[Contender], samples: &[Vec<f64>]) -> Self {
         let ours = samples.first().map_or(0.0, |samples| percentile(samples, 50));
         let row = |(contender, samples): (&Contender, &Vec<f64>)| Row {
@@ -70,7 +70,7 @@ impl<'a> Verdict<'a> {
         Self { figure, rows: contenders.iter().zip(samples).map(row).collect() }
     }
 
-    /// Prints the rows and adds them up.
+    /// Prints the rows and adds them to the score.
     pub(crate) fn print(&self, score: &mut Score) {
         for row in &self.rows {
             let verdict = row.goal.map_or(String::new(), |goal| {
@@ -87,7 +87,7 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// One line of the table.
+/// Formats one line of the table.
 pub(crate) fn row(name: &str, unit: &str, of: &str, samples: &[f64], ratio: &str, verdict: &str) -> String {
     let line = format!("{name:<31} {unit:<7} {of:<8} {:<26} {ratio:<9} {verdict}", spread(samples));
     line.trim_end().to_owned()

@@ -1,4 +1,4 @@
-//! A proxy that is measured: ours, or Kamailio with as little as a stateful proxy with a registrar needs.
+//! A proxy under measurement: ours, or Kamailio with the minimum for a stateful proxy with a registrar.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -6,22 +6,22 @@ use std::time::Duration;
 use testbed::pair::Tools;
 use testbed::{Host, Process, cpu, kamailio};
 
-/// Who is called.
+/// The called address.
 pub(super) const CALLED: &str = "sip:bob@127.0.0.1";
 const ADDRESS: &str = "127.0.0.1";
 const START_LIMIT: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What can be measured.
+/// The proxies to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Contender {
     /// `sctpify-sip`.
     Ours,
-    /// Debian's.
+    /// Debian's Kamailio.
     Kamailio,
 }
 
-/// One that runs.
+/// A running proxy.
 pub(super) struct Running {
     contender: Contender,
     host: Host,
@@ -36,12 +36,13 @@ impl Contender {
         }
     }
 
-    /// Whether Kamailio can be measured by this transport: its SCTP is the kernel's, which this host does not have.
+    /// Reports whether Kamailio can be measured over this transport: its SCTP is the kernel's, which this host
+    /// lacks.
     pub(super) fn has(transport: &str) -> bool {
         transport != "sctp"
     }
 
-    /// Its program's name.
+    /// Returns its program's name.
     fn program(self) -> &'static str {
         match self {
             Contender::Ours => "sctpify-sip",
@@ -49,12 +50,12 @@ impl Contender {
         }
     }
 
-    /// Starts it in a host of its own, at port 5060.
+    /// Starts it on its own host, on port 5060.
     pub(super) fn start(self, host: Host, tools: &Tools) -> Result<Running> {
         self.start_with(host, tools, "")
     }
 
-    /// The same with more keys in ours' configuration.
+    /// Like [`Contender::start`], with more keys in our proxy's configuration.
     pub(super) fn start_with(self, host: Host, tools: &Tools, keys: &str) -> Result<Running> {
         let command = match self {
             Contender::Ours => {
@@ -70,13 +71,13 @@ impl Contender {
         let mut process = host.spawn(self.name(), command)?;
         let listens = |list| host.tool("ss", &[list]).is_ok_and(|told| told.contains(":5060"));
         process.wait_until("listening", START_LIMIT, |_| listens("-Hlun") && listens("-Hltn"))?;
-        // Kamailio's workers begin after its sockets are there.
+        // Kamailio's workers start after its sockets exist.
         std::thread::sleep(Duration::from_millis(500));
         Ok(Running { contender: self, host, _process: process })
     }
 }
 
-/// As it comes, with a listener for each transport.
+/// Returns the default configuration, with a listener for each transport.
 fn ours() -> String {
     let listen =
         |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{ADDRESS}:5060\"\n");
@@ -93,7 +94,7 @@ impl Running {
         &self.host
     }
 
-    /// Processor time so far.
+    /// Returns the processor time so far.
     pub(super) fn cpu(&self) -> Result<Duration> {
         cpu::of_processes(&self.host, self.contender.program())
     }
@@ -102,7 +103,7 @@ impl Running {
         cpu::memory_kib(&self.host, self.contender.program())
     }
 
-    /// Starts a user agent of this name at the same host.
+    /// Starts a user agent of this name on the same host.
     pub(super) fn spawn(
         &self,
         tools: &Tools,
@@ -122,7 +123,7 @@ impl Running {
         self.host.spawn(name, command)
     }
 
-    /// Runs one to its end; what it tells, whether or not all succeeded.
+    /// Runs a user agent to its end; returns its report, whether or not all succeeded.
     pub(super) fn agent(&self, tools: &Tools, transport: &str, name: &str, words: &[&str]) -> Result<Value> {
         let finished = self.spawn(tools, transport, name, words)?.finish(LIMIT)?;
         serde_json::from_str(&finished.stdout)

@@ -1,8 +1,9 @@
-//! `./x bench sip-memory [--quick]`: whether our SIP proxy's memory stays where it is.
+//! `./x bench sip-memory [--quick]`: the growth of our SIP proxy's memory.
 //!
-//! First the core with its store, in an hour of virtual time with 100,000 users and 10,000 standing calls (`examples/standing` of
-//! `sipproxy`). Then the running program, under 1,000,000 changed messages of RFC 4475 by UDP, TCP and SCTP (`examples/strangers`): it
-//! must answer all along, keep its size, and carry calls at the end.
+//! First the core with its store, in an hour of virtual time with 100,000 users and 10,000 standing calls
+//! (`examples/standing` of `sipproxy`). Then the running program, under 1,000,000 mutated messages of RFC 4475
+//! over UDP, TCP and SCTP (`examples/strangers`): it must answer throughout, keep its size, and carry calls at
+//! the end.
 
 use super::super::stats::percentile;
 use crate::optimised;
@@ -16,11 +17,12 @@ use std::time::Duration;
 use testbed::pair::Tools;
 use testbed::{Host, Lab, Link, Offloads, Process, cpu};
 
-/// How much more the last quarter's median may be than the second's.
+/// Limit on the last quarter's median, as a multiple of the second quarter's.
 const GROWTH_GOAL: f64 = 1.02;
-/// Timer values are a tenth of the usual: what is kept of a message (RFC 3261 timer J) is forgotten after 3.2 s, not 32. Registrations
-/// last for a minute and have few contacts: else made-up users come to have more and more of them through the whole run, and each request for
-/// one of them is under way to all of those for 3.2 s.
+/// Returns the configuration. Timer values are a tenth of the defaults: the state of a message (RFC 3261 timer
+/// J) expires after 3.2 s, not 32. Registrations last for a minute and have few contacts: otherwise made-up
+/// users would accumulate contacts during the whole run, and each request to one of them would be in progress
+/// to all those for 3.2 s.
 fn configuration(address: Ipv4Addr) -> String {
     let listen =
         |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{address}:5060\"\n");
@@ -35,10 +37,10 @@ const TRANSPORTS: [&str; 3] = ["udp", "tcp", "sctp"];
 const PROGRAM: &str = "sctpify-sip";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Measures and prints both; whether all goals are met.
+/// Measures and prints both; returns whether all goals are met.
 ///
 /// # Errors
-/// When a program does not build, or the proxy does not begin.
+/// When a program does not build, or the proxy does not start.
 pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
     let [standing, strangers] = examples()?;
     let mut command = Command::new(standing);
@@ -50,7 +52,7 @@ pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
     Ok(attacked(lab, tools, strangers, messages)? && stands)
 }
 
-/// Builds both; gives their paths.
+/// Builds both, and returns their paths.
 fn examples() -> Result<[PathBuf; 2]> {
     let names = ["standing", "strangers"];
     let words = ["build", "--quiet", "--release", "--package", "sipproxy"];
@@ -90,7 +92,7 @@ fn attacked(lab: &Lab, tools: &Tools, strangers: PathBuf, messages: &str) -> Res
     Ok(is_flat && carried && proxy.is_running())
 }
 
-/// What the last quarter's median is of the second's.
+/// Returns the last quarter's median as a multiple of the second quarter's.
 fn growth(resident: &Value) -> Result<f64> {
     let looks: Vec<f64> = resident.as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
     let quarter = looks.len() / 4;
@@ -104,7 +106,7 @@ fn growth(resident: &Value) -> Result<f64> {
     Ok(percentile(last, 50) / percentile(first, 50))
 }
 
-/// Whether a hundred calls go through.
+/// Reports whether a hundred calls succeed.
 fn calls(host: &Host, link: &Link, tools: &Tools, transport: &str) -> Result<bool> {
     let (here, there) = (link.left_v4(), link.right_v4());
     let agent = |name: &str, number: u16, words: &[&str]| -> Result<Process> {

@@ -1,9 +1,10 @@
-//! `./x bench sip-page [--quick]`: what it costs calls that somebody looks at our SIP proxy's page, with 100,000 users and 1,000 standing
-//! calls.
+//! `./x bench sip-page [--quick]`: the effect of viewers of our SIP proxy's page on calls, with 100,000 users
+//! and 1,000 standing calls.
 //!
-//! First how long the answers to the page's requests are, and how much longer they take than `/status.json`. Then calls at a rate: while nobody
-//! looks, while three browsers search for what is not there, and while a program asks for the whole list of contacts again and again.
-//! Ratios of their set-up times are of one round; their medians are judged.
+//! First the lengths of the answers to the page's requests, and their durations compared with `/status.json`.
+//! Then calls at a rate: without viewers, while three browsers search for a missing entry, and while a program
+//! requests the whole list of contacts repeatedly. Ratios of their set-up times are within one round; their
+//! medians are judged.
 
 use super::super::stats::percentile;
 use super::contender::{CALLED, Contender, Running};
@@ -14,13 +15,13 @@ use testbed::pair::Tools;
 use testbed::{Lab, Process};
 
 const PAGE: &str = "http://127.0.0.1:9898/";
-/// The longest answer to a request of the page, in bytes.
+/// Maximum length of an answer to a request of the page, in bytes.
 const PART_GOAL: f64 = 64.0 * 1024.0;
-/// How much longer the median call may take to be set up while somebody looks.
+/// Limit on the median set-up time of a call with viewers, as a multiple of the time without.
 const LOOKED_AT_GOAL: f64 = 1.5;
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// What the page asks for each second, and what programs ask for.
+/// The requests of the page each second, and those of programs.
 const REQUESTS: [&str; 7] = [
     "status.json",
     "contacts.json?count=50",
@@ -31,7 +32,7 @@ const REQUESTS: [&str; 7] = [
     "dialogs.json",
 ];
 
-/// A browser as far as the proxy sees it, or a program that wants all.
+/// A viewer: a browser as seen by the proxy, or a program that requests everything.
 const LOOKER: &str = r#"
 import json, sys, time, urllib.parse, urllib.request
 def ask(name):
@@ -51,7 +52,7 @@ while True:
     time.sleep(1)
 "#;
 
-/// Who looks.
+/// The viewers.
 const WAYS: [(&str, &[&str]); 3] =
     [("nobody", &[]), ("three browsers", &["page"; 3]), ("one who wants all", &["whole"])];
 
@@ -62,10 +63,10 @@ struct Size {
     calls: &'static str,
 }
 
-/// Measures and prints; whether all goals are met.
+/// Measures and prints; returns whether all goals are met.
 ///
 /// # Errors
-/// When a program is missing or does not begin.
+/// When a program is missing or does not start.
 pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
     let size = if is_quick {
         Size { users: "10000", standing: 100, rounds: 1, calls: "200" }
@@ -86,7 +87,7 @@ pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
     Ok(judge(&ratios) && is_small)
 }
 
-/// So many calls that are not hung up.
+/// Starts `calls` calls that are not hung up.
 fn stand(proxy: &Running, tools: &Tools, calls: u32) -> Result<Process> {
     let count = calls.to_string();
     let words = ["--no-register", "--call", CALLED, "--calls", &count, "--rate", "200", "--duration", "3600"];
@@ -100,7 +101,7 @@ fn stand(proxy: &Running, tools: &Tools, calls: u32) -> Result<Process> {
     Ok(standing)
 }
 
-/// How long the answers are, and how long they take; whether those that the page asks for are small.
+/// Prints the lengths and durations of the answers; returns whether those to the page are small.
 fn answers(proxy: &Running) -> Result<bool> {
     let mut status_s = 0.0;
     let mut is_small = true;
@@ -125,7 +126,7 @@ fn answers(proxy: &Running) -> Result<bool> {
     Ok(is_small)
 }
 
-/// The medians and the 99th percentiles of set-up times while somebody looks, by those while nobody does.
+/// Returns the medians and the 99th percentiles of set-up times with viewers, as multiples of those without.
 fn round(proxy: &Running, tools: &Tools, calls: &str) -> Result<Vec<[f64; 2]>> {
     let mut measured = Vec::new();
     for (name, kinds) in WAYS {

@@ -1,16 +1,17 @@
-//! Prints figures, and holds their medians against the goals.
+//! Prints figures, and compares their medians with the goals.
 
 use super::{Figures, Row};
 use crate::bench::stats::{percentile, spread};
 
-/// A figure, its unit, and whether more of it is better.
+/// A figure, its unit, and the better direction.
 struct Kind {
     name: &'static str,
     of: fn(&Figures) -> f64,
     more_is_better: bool,
 }
 
-/// Judged by TCP alone: over UDP a registration's transaction is kept for 32 s (RFC 3261 timer J), which is not the user's.
+/// Judged only over TCP: over UDP a registration's transaction is kept for 32 s (RFC 3261 timer J), which does
+/// not belong to the user.
 const USER_BYTES: &str = "bytes for a registered user";
 
 const KINDS: [Kind; 6] = [
@@ -25,10 +26,10 @@ const KINDS: [Kind; 6] = [
         more_is_better: false,
     },
 ];
-/// What our SCTP must carry of what our TCP does.
+/// Required rate of our SCTP, as a share of our TCP's.
 const SCTP_GOAL: f64 = 0.8;
 
-/// One round by one transport.
+/// Formats one round over one transport.
 pub(super) fn line(row: &Row) -> String {
     let told = |figures: &Figures| {
         let numbers: Vec<String> = KINDS.iter().map(|kind| format!("{:.1}", (kind.of)(figures))).collect();
@@ -38,7 +39,7 @@ pub(super) fn line(row: &Row) -> String {
     format!("{}: ours {}{}", row.transport, told(&row.ours), theirs.unwrap_or_default())
 }
 
-/// Prints medians and verdicts; whether all goals are met.
+/// Prints medians and verdicts; returns whether all goals are met.
 pub(super) fn judge(rows: &[Row]) -> bool {
     let mut is_good = true;
     for transport in ["udp", "tcp"] {
@@ -76,7 +77,7 @@ pub(super) fn judge(rows: &[Row]) -> bool {
     is_good && failed == 0.0
 }
 
-/// One figure of ours beside Kamailio's.
+/// Compares one of our figures with Kamailio's.
 fn beside(rows: &[Row], transport: &str, kind: &Kind) -> bool {
     let rows = rows.iter().filter(|row| row.transport == transport);
     let pairs: Vec<(f64, f64)> =

@@ -1,4 +1,4 @@
-//! Failures of links in the middle of a stream: of the one in use, or of both.
+//! Link failures in mid-stream: of the link in use, or of both.
 
 use super::stage::Victim;
 use anyhow::Result;
@@ -15,19 +15,20 @@ pub(in crate::experiments) enum Fault {
     Loss,
     Flap,
     NatRebinding,
-    /// None: what the machine by itself does to a stream.
+    /// No failure: the baseline of the machine itself.
     Nothing,
-    /// Exactly one link works, now the one and now the other, for so many milliseconds each.
+    /// Exactly one link works at a time; they alternate every so many milliseconds.
     Turns(u16),
-    /// No packet of the sender passes any link for a while, and the NAT on the first one answers in the peer's place.
+    /// For a while no packet of the sender passes any link, and the NAT on the first one answers in the peer's
+    /// place.
     NatOutage,
-    /// Both links take shorter packets than before and tell nobody.
+    /// Both links drop packets longer than a reduced MTU, without an ICMP message.
     SizeHole,
     /// The link becomes slow for a while.
     Slow,
 }
 
-/// The failures, by their names in the manifest; the place of one is its x.
+/// The failures by their names in the manifest; the index is the x value.
 pub(in crate::experiments) const FAULTS: [(&str, Fault); 13] = [
     ("silent-both", Fault::SilentBoth),
     ("silent-one-way", Fault::SilentOneWay),
@@ -44,13 +45,13 @@ pub(in crate::experiments) const FAULTS: [(&str, Fault); 13] = [
     ("slow-200k", Fault::Slow),
 ];
 
-/// The failure of that name.
+/// Looks a failure up by name.
 pub(in crate::experiments) fn named(name: &str) -> Option<Fault> {
     FAULTS.iter().find(|(it, _)| *it == name).map(|(_, fault)| *fault)
 }
 
-/// How long failures last that do not last to the end of the stream, in seconds: the time for which a link that comes and goes is away,
-/// and there; for which nothing passes a NAT; for which a link is slow; and for which links take turns, at least.
+/// Durations, in seconds, of failures that end before the stream: the down and up times of a flapping link, the
+/// outage of a NAT, a slow link, and the minimum for alternating links.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::experiments) struct Spans {
     pub(in crate::experiments) flap_s: f64,
@@ -59,19 +60,19 @@ pub(in crate::experiments) struct Spans {
     pub(in crate::experiments) turns_s: f64,
 }
 
-/// A link that comes and goes is away so many times.
+/// Number of times that a flapping link goes down.
 const FLAPS: u32 = 2;
-/// Links change places at least so often.
+/// Minimum number of alternations.
 const TURNS_LEAST: u32 = 4;
-/// Longest IP packet that links with a hole let pass.
+/// Longest IP packet that passes links with a size hole.
 const HOLE_MTU: &str = "1000";
 const SLOW_RATE: &str = "200kbit";
 
 impl Fault {
-    /// How long the failure goes on after its beginning, in seconds; none if it is left as it is.
+    /// Returns the failure's duration in seconds; none if it persists.
     pub(in crate::experiments) fn lasts_s(self, spans: Spans) -> Option<f64> {
         match self {
-            // Until it has been away for the last time.
+            // Until the end of its last outage.
             Self::Flap => Some(spans.flap_s * f64::from(2 * FLAPS - 1)),
             Self::Turns(period_ms) => {
                 Some(f64::from(turns(period_ms, spans.turns_s)) * f64::from(period_ms) / 1e3)
@@ -89,12 +90,12 @@ impl Fault {
         }
     }
 
-    /// Whether it needs a NAT on the first link.
+    /// Reports whether it needs a NAT on the first link.
     pub(in crate::experiments) fn needs_nat(self) -> bool {
         matches!(self, Self::NatRebinding | Self::NatOutage)
     }
 
-    /// Lets it happen, to `link` if to one. A NAT is on the first link alone.
+    /// Triggers the failure, on `link` if it affects only one. Only the first link has a NAT.
     pub(in crate::experiments) fn happen(
         self,
         victim: &impl Victim,
@@ -104,7 +105,7 @@ impl Fault {
         let (name, address) = victim.senders_end(link)?;
         match self {
             Self::SilentBoth => victim.set_link(link, &["--cut"]),
-            // What the stream takes; answers get through.
+            // Cuts the direction of the stream; answers pass.
             Self::SilentOneWay => victim.set_link(link, &["--ab", "cut=yes"]),
             Self::LinkDown => victim.senders_ip(&["link", "set", &name, "down"]),
             Self::AddressRemoved => victim.senders_ip(&["addr", "del", &address, "dev", &name]),
@@ -135,12 +136,12 @@ impl Fault {
 
 const LINKS: [usize; 2] = [0, 1];
 
-/// How many turns of this length fill at least so many seconds.
+/// Returns the number of turns of this length that fill at least so many seconds.
 fn turns(period_ms: u16, least_s: f64) -> u32 {
     ((least_s * 1e3 / f64::from(period_ms)).ceil() as u32).max(TURNS_LEAST)
 }
 
-/// Away, there, away, there.
+/// Takes the link down and up alternately.
 fn come_and_go(victim: &impl Victim, link: usize, flap: Duration) -> Result<()> {
     let mut at = now();
     for settings in ["--cut=yes", "--cut=no"].iter().cycle().take(2 * FLAPS as usize) {
@@ -151,7 +152,7 @@ fn come_and_go(victim: &impl Victim, link: usize, flap: Duration) -> Result<()> 
     Ok(())
 }
 
-/// The link in use is the first to be away. In the end both are there.
+/// Cuts the links alternately, the one in use first. In the end both work.
 fn take_turns(victim: &impl Victim, link: usize, period_ms: u16, least_s: f64) -> Result<()> {
     let mut at = now();
     for turn in 0..turns(period_ms, least_s) {

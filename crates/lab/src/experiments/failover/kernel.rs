@@ -18,9 +18,9 @@ use testbed::pair::{TCP_PORT, Tools};
 use testbed::process::wait_for;
 use testbed::{Emulator, Host, Lab, Process};
 
-/// What the emulators call the links.
+/// The emulators' names of the links.
 const NAMES: [&str; 2] = ["first", "second"];
-/// How long a server may take to listen.
+/// Limit on the time until a server listens.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// Two guests and the links between them.
@@ -29,7 +29,7 @@ pub(super) struct World<'a> {
     flow: PathBuf,
     net: Host,
     links: [Emulator; 2],
-    /// Last: it takes down what the others are in.
+    /// Last: its drop removes the namespaces of the others.
     _lab: Lab,
 }
 
@@ -54,8 +54,8 @@ pub(super) fn world<'a>(pool: &'a Pool, tools: &Tools, one_way: Duration, seed: 
 }
 
 impl World<'_> {
-    /// Undoes what the last failure did to the sender, and has both ends of each link learn each other's address on the wire, as in
-    /// the other worlds.
+    /// Undoes the last failure's effects on the sender, and makes both ends of each link learn each other's
+    /// link-layer address, as in the other worlds.
     fn prepare(&self) -> Result<()> {
         for (number, (own, other)) in ALPHAS.into_iter().zip(BETAS).enumerate() {
             let metric = 10 * (number + 1);
@@ -78,12 +78,12 @@ impl World<'_> {
         command
     }
 
-    /// What the sender's kernel tells of its association's addresses; nothing where there is none.
+    /// Returns the sender's kernel's list of the association's addresses; empty without an association.
     fn peers(&self) -> Result<String> {
         self.guests.line(ALPHA, "tail -n +2 /proc/net/sctp/remaddr")
     }
 
-    /// Gives the guests back, unless something of this cell is left in them.
+    /// Returns the guests to the pool, unless something of this cell remains in them.
     pub(super) fn end(self) -> Result<()> {
         let Self { guests, links, net, _lab, .. } = self;
         drop((links, net, _lab));
@@ -126,7 +126,7 @@ impl Stage for World<'_> {
         let words =
             ["send".to_owned(), to, stream_s.to_string(), load.size.to_string(), load.pause_us.to_string()];
         let sender = self.net.spawn("sender", self.flow(ALPHA, stream_s, &words))?;
-        // A busy guest takes its time to start a program.
+        // A busy guest is slow to start a program.
         ensure!(
             wait_for(START_LIMIT, || self.peers().is_ok_and(|peers| !peers.is_empty())),
             "no association in {START_LIMIT:?}"
@@ -140,7 +140,7 @@ impl Stage for World<'_> {
         Ok(())
     }
 
-    /// `ensure_second` saw the association: nothing else can carry the stream here.
+    /// `ensure_second` has seen the association: nothing else can carry the stream here.
     fn ensure_rode(&self) -> Result<()> {
         Ok(())
     }

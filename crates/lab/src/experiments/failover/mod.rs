@@ -1,9 +1,10 @@
-//! `failover`: the longest silence that a receiving program sees when the path in use fails, by plain TCP, the kernel's MPTCP, the
-//! kernel's SCTP, and sctpify; and how long a new connection takes while the first path is silently dead.
+//! `failover`: the longest silence at a receiving program when the path in use fails, with plain TCP, the
+//! kernel's MPTCP, the kernel's SCTP, and sctpify; and the duration of a new connection while the first path is
+//! silently dead.
 //!
-//! A cell makes its world (`world`, or `kernel` with guests), starts a stream of counted bytes through it, lets something happen
-//! (`faults`), and asks both ends what they saw (`stage`). Bytes that did not arrive, bytes that are wrong and errors that programs saw are measures, not
-//! failures to measure.
+//! A cell makes its world (`world`, or `kernel` with guests), starts a stream of counted bytes through it,
+//! triggers a failure (`faults`), and collects both ends' results (`stage`). Missing bytes, wrong bytes and
+//! errors in programs are measures, not failures to measure.
 
 pub(super) mod faults;
 mod kernel;
@@ -21,13 +22,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use world::{Plan, Way, World};
 
-/// How long setting a world up takes, and clearing it away, in seconds.
+/// Time to set up and clear away a world, in seconds.
 const AROUND_S: f64 = 1.0;
-/// How long a server may take to listen.
+/// Limit on the time until a server listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// The panel of new connections.
 const BIRTH: &str = "new connection";
-/// How late packets left the emulated links, 99 % of them, by the worst direction: cells that disturb each other show here.
+/// 99th percentile of packet lateness at the emulated links, in the worst direction: it exposes cells that
+/// disturb each other.
 const LINK_LATE: &str = "link_late_ms";
 /// Measures of streams, and of new connections.
 const OF_STREAMS: &[&str] = &[
@@ -42,18 +44,18 @@ const OF_STREAMS: &[&str] = &[
     LINK_LATE,
 ];
 const OF_BIRTHS: &[&str] = &["first_byte_ms", "failed", LINK_LATE];
-/// How long a new connection may take.
+/// Limit on the duration of a new connection.
 const BIRTH_LIMIT_S: &str = "5";
 
-/// How long the daemons may take to learn of each other's addresses by a first connection.
+/// Time for the daemons to learn each other's addresses through a first connection.
 const ACQUAINTANCE: Duration = Duration::from_secs(1);
-/// The series whose hosts have never heard of each other.
+/// The series whose hosts have had no contact before.
 const STRANGERS: &str = "sctpify, first contact";
 
-/// The series of the kernel's SCTP, which two guests have.
+/// The series of the kernel's SCTP, between two guests.
 const KERNEL: &str = "kernel SCTP";
 
-/// The other series: name, way, and whether there is a second link.
+/// The other series: name, transport, and presence of a second link.
 const SERIES: [(&str, Way, bool); 6] = [
     ("tcp", Way::Tcp, true),
     ("mptcp", Way::Mptcp, true),
@@ -63,7 +65,7 @@ const SERIES: [(&str, Way, bool); 6] = [
     (STRANGERS, Way::Sctpify, true),
 ];
 
-/// What is sent: writes of so many bytes, so many microseconds apart.
+/// The sending pattern: writes of `size` bytes, `pause_us` microseconds apart.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::experiments) struct Load {
     size: usize,
@@ -74,8 +76,8 @@ pub(in crate::experiments) struct Load {
 const LOADS: [(&str, Load); 2] =
     [("bulk", Load { size: 1200, pause_us: 500 }), ("interactive", Load { size: 64, pause_us: 100_000 })];
 
-/// How a stream is watched, in seconds: how long it lasts, when the failure comes, how long what is late is waited for, and how
-/// long failures last that end before it does.
+/// Times of a stream, in seconds: its duration, the failure's start, the wait for late data, and the durations
+/// of failures that end before the stream.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     stream_s: f64,
@@ -92,7 +94,8 @@ pub(super) struct Failover {
     loads: Vec<String>,
     faults: Vec<String>,
     series: Vec<String>,
-    /// Failures that take long, and of which the round trip says little: measured over one of them, for these series, so often.
+    /// Failures that take long and hardly depend on the round trip; measured at this one round-trip time,
+    /// series and count.
     long_faults: Vec<String>,
     long_rtt_ms: u16,
     long_series: Vec<String>,
@@ -101,11 +104,11 @@ pub(super) struct Failover {
     controls: Vec<String>,
     /// Series that open new connections.
     births: Vec<String>,
-    /// When the failure comes, how long the stream goes on after it, and how long what is late is waited for.
+    /// Start of the failure, duration of the stream after it, and wait for late data.
     fault_s: f64,
     after_s: f64,
     drain_s: f64,
-    /// How long a link that flaps is away, nothing passes a NAT, a link is slow, and links take turns at least.
+    /// Durations: a flapping link's outage, a NAT's outage, a slow link, and the minimum for alternating links.
     flap_s: f64,
     outage_s: f64,
     slow_s: f64,
@@ -133,13 +136,13 @@ impl Failover {
         Planned { point, repetitions, seconds: watched_s + AROUND_S, measures: measures.to_vec() }
     }
 
-    /// How long failures last that end before the stream does.
+    /// Durations of failures that end before the stream does.
     fn spans(&self) -> Spans {
         let Self { flap_s, outage_s, slow_s, turns_s, .. } = *self;
         Spans { flap_s, outage_s, slow_s, turns_s }
     }
 
-    /// How long the stream of a failure lasts. What ends before it has to be seen to go on.
+    /// Returns the duration of a failure's stream, which must continue visibly after a temporary failure.
     fn stream_s(&self, fault: Fault) -> f64 {
         let rest_s = if fault == Fault::Flap { 0.0 } else { self.after_s };
         self.fault_s + fault.lasts_s(self.spans()).map_or(self.after_s, |lasts_s| lasts_s + rest_s)
@@ -168,7 +171,7 @@ impl Failover {
         Ok(measures)
     }
 
-    /// A connection begins while the first link is silent.
+    /// Measures a new connection while the first link is silent.
     fn birth(&self, place: &Place, cell: &Cell) -> Result<Measures> {
         let configuration = self.daemon.configuration(&cell.point.series);
         let world = World::new(&place.tools, &plan(cell, cell.point.x as u16, false, &configuration)?)?;
@@ -198,7 +201,7 @@ impl Experiment for Failover {
         let often = self.repetitions;
         let at = |panel: &str, series: &str, x: f64| self.planned(Point::new(panel, series, x), often);
         let mut points = Vec::new();
-        // Loads take turns, so that cells measured at once are seldom all of the heavy one.
+        // Interleave the loads, so that concurrent cells rarely all carry the heavy one.
         for (rtt_ms, fault) in self.rtt_ms.iter().flat_map(|rtt| self.faults.iter().map(move |it| (*rtt, it)))
         {
             for series in self.series.iter().filter(|it| is_measured(it, fault)) {
@@ -226,22 +229,23 @@ impl Experiment for Failover {
     }
 }
 
-/// The failure at a place of the x axis.
+/// Returns the failure at a position on the x axis.
 fn fault(x: f64) -> Result<Fault> {
     FAULTS.get(x as usize).map(|(_, fault)| *fault).context("no such failure")
 }
 
-/// Where a failure is on the x axis; nowhere if there is none of that name.
+/// Returns a failure's position on the x axis; NaN for an unknown name.
 fn place_of(name: &str) -> f64 {
     FAULTS.iter().position(|(it, _)| *it == name).map_or(f64::NAN, |place| place as f64)
 }
 
-/// Whether there is such a thing as this failure of that series: the kernel's SCTP has no two paths with a NAT on one (`kernel`).
+/// Reports whether a series supports a failure: the kernel's SCTP has no two paths with a NAT on one
+/// (`kernel`).
 fn is_measured(series: &str, fault: &str) -> bool {
     series != KERNEL || faults::named(fault).is_some_and(|fault| !fault.needs_nat())
 }
 
-/// A connection, and a byte there and back.
+/// Connects, and sends a byte there and back.
 fn ask(world: &World) -> Result<BTreeMap<String, String>> {
     let mut ask = world.pair.alpha.command(&world.flow);
     let to = format!("{}:{}", world.server(), world.port());
@@ -256,7 +260,7 @@ fn plan<'a>(cell: &Cell, rtt_ms: u16, nat: bool, configuration: &'a str) -> Resu
     Ok(Plan { way, rtt, second, nat, configuration, seed: cell.seed })
 }
 
-/// What a program told: a word, a value, and so on.
+/// Parses a program's output: alternating words and values.
 fn words_of(told: &str) -> BTreeMap<String, String> {
     let all: Vec<&str> = told.split_whitespace().skip_while(|word| *word == "listening").collect();
     all.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
@@ -266,7 +270,8 @@ fn number(told: &BTreeMap<String, String>, key: &str) -> Result<f64> {
     told.get(key).with_context(|| format!("no {key} in {told:?}"))?.parse().context("no number")
 }
 
-/// How both programs' ends read: what did not arrive in time is lost; an end that is neither orderly nor late is an error.
+/// Evaluates both programs' ends: data not there in time is lost; an end other than orderly or late is an
+/// error.
 fn measures(sent: &BTreeMap<String, String>, received: &BTreeMap<String, String>) -> Result<Measures> {
     let is_error = |told: &BTreeMap<String, String>| {
         !matches!(told.get("end").map(String::as_str), Some("eof" | "late"))

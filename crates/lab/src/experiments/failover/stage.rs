@@ -1,4 +1,4 @@
-//! What an experiment asks of two hosts, whatever carries the bytes between them and wherever they are.
+//! The interface of two hosts to an experiment, independent of transport and location.
 
 use super::faults::Fault;
 use super::{LINK_LATE, Load, Watch, measures, words_of};
@@ -10,57 +10,58 @@ use std::time::Duration;
 use testbed::Process;
 use testbed::process::now;
 
-/// How much longer than it should a program may run before that is an error.
+/// Overtime of a program beyond which it counts as failed.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long links are looked at to tell which is in use: some messages of a stream that has few.
+/// Observation time to determine the link in use: long enough for some messages of a sparse stream.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What a failure happens to: a link, counted from 0, and its end at the host that sends.
+/// The target of a failure: a link, counted from 0, and its end at the sending host.
 pub(in crate::experiments) trait Victim {
-    /// Changes a link, in the words of `linkemu`.
+    /// Changes a link, with flags of `linkemu`.
     fn set_link(&self, link: usize, settings: &[&str]) -> Result<()>;
 
-    /// Runs `ip` in the host that sends.
+    /// Runs `ip` on the sending host.
     fn senders_ip(&self, words: &[&str]) -> Result<()>;
 
-    /// What that host calls the link, and its address there with the prefix's length.
+    /// Returns that host's name of the link, and its address there with the prefix length.
     fn senders_end(&self, link: usize) -> Result<(String, String)>;
 
-    /// Has a NAT on the first link forget all it knows.
+    /// Makes a NAT on the first link forget all its state.
     fn rebind(&self) -> Result<()>;
 
-    /// Has that NAT drop all that it would forward, or no more.
+    /// Makes that NAT drop all forwarded packets, or stop doing so.
     fn set_nat_silent(&self, is_silent: bool) -> Result<()>;
 }
 
 /// Two hosts between which a stream can be watched.
 pub(in crate::experiments) trait Stage: Victim {
-    /// Starts the receiver, which ends so many seconds after the first byte at the latest, and counts silence from so many on.
+    /// Starts the receiver. It ends at most `limit_s` after the first byte, and measures silence from `from_s`
+    /// on.
     fn receive(&self, limit_s: f64, from_s: f64) -> Result<Process>;
 
-    /// Starts the sender; its stream begins at about the time when this returns.
+    /// Starts the sender; its stream begins at about the time of the return.
     fn send(&self, stream_s: f64, load: Load) -> Result<Process>;
 
-    /// Fails unless the connection could be carried by the second link, too.
+    /// Fails unless the second link could carry the connection as well.
     fn ensure_second(&self) -> Result<()>;
 
-    /// Fails unless the stream rode what it should.
+    /// Fails unless the expected transport carried the stream.
     fn ensure_rode(&self) -> Result<()>;
 
-    /// What `linkemu show` tells of each link.
+    /// Returns the output of `linkemu show` for each link.
     fn shown(&self) -> Result<Vec<Value>>;
 }
 
-/// A stream, a failure in its midst, and what both ends saw.
+/// Runs a stream with a failure in its middle, and returns both ends' measures.
 ///
-/// How a stream begins is not the failure's doing: its first windows come with a round trip of silence between them. So silence
-/// counts from half way to the failure on.
+/// Silence counts only from half the time before the failure on, because at the start of a stream the first
+/// windows come a silent round trip apart.
 pub(super) fn watch(stage: &impl Stage, fault: Fault, load: Load, watch: Watch) -> Result<Measures> {
     let receiver = stage.receive(watch.stream_s + watch.drain_s, watch.fault_s / 2.0)?;
     let sender = stage.send(watch.stream_s, load)?;
     let start = now();
     std::thread::sleep(Duration::from_secs_f64(watch.fault_s).saturating_sub(start.elapsed() + LOOK));
-    // A NAT is on the first link, whatever is in use.
+    // The NAT is on the first link, whichever link is in use.
     let link = if fault.needs_nat() { 0 } else { link_in_use(stage)? };
     stage.ensure_second()?;
     fault.happen(stage, link, watch.spans)?;
@@ -74,27 +75,29 @@ pub(super) fn watch(stage: &impl Stage, fault: Fault, load: Load, watch: Watch) 
     Ok(measures)
 }
 
-/// The link that carries most of a stream. Where round trips are alike, MPTCP begins by the first link and may go on by either.
+/// Returns the link that carries most of a stream. With equal round trips MPTCP begins on the first link and
+/// may continue on either.
 pub(in crate::experiments) fn link_in_use(stage: &impl Stage) -> Result<usize> {
     let before = carried(&stage.shown()?)?;
     std::thread::sleep(LOOK);
     let after = carried(&stage.shown()?)?;
     let passed = after.iter().zip(&before).map(|(after, before)| after - before);
-    // Of equals the first.
+    // On a tie, the first.
     Ok(passed
         .enumerate()
         .max_by_key(|(link, packets)| (*packets, Reverse(*link)))
         .map_or(0, |(link, _)| link))
 }
 
-/// Packets that have passed each link, in both directions: one that asks for the MTU has more bytes than many messages.
+/// Returns the packets passed by each link, in both directions. Bytes would mislead: one MTU probe outweighs
+/// many messages.
 fn carried(shown: &[Value]) -> Result<Vec<u64>> {
     let passed = |direction: &Value| direction["packets"]["passed"].as_u64();
     let of = |link: &Value| directions(link)?.iter().map(passed).sum::<Option<u64>>().context("no packets");
     shown.iter().map(of).collect()
 }
 
-/// How late packets left links, in milliseconds: 99 % of them, in the worst direction.
+/// Returns the 99th percentile of packet lateness at links, in milliseconds, in the worst direction.
 pub(super) fn worst_late_ms(shown: &[Value]) -> Result<f64> {
     let mut worst_us = 0;
     for link in shown {

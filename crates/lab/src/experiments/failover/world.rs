@@ -1,4 +1,4 @@
-//! Two hosts on two links, or with a NAT on the first, and one kind of transport between them.
+//! Two hosts on two links, or with a NAT on the first, with one transport between them.
 
 use super::Load;
 use super::stage::{Stage, Victim};
@@ -11,27 +11,27 @@ use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{DelayedLink, Host, Lab, Link, Offloads, Process};
 
-/// What carries the bytes.
+/// The transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::experiments) enum Way {
     /// Plain TCP.
     Tcp,
-    /// The kernel's MPTCP, asked for by the programs themselves.
+    /// The kernel's MPTCP, requested by the programs themselves.
     Mptcp,
-    /// Plain TCP that the daemons carry.
+    /// Plain TCP carried by the daemons.
     Sctpify,
 }
 
-/// How the hosts are joined.
+/// The plan of a world.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::experiments) struct Plan<'a> {
     pub(in crate::experiments) way: Way,
     pub(in crate::experiments) rtt: Duration,
-    /// Whether there is a second link.
+    /// Add a second link.
     pub(in crate::experiments) second: bool,
-    /// Whether a NAT is on the first link.
+    /// Put a NAT on the first link.
     pub(in crate::experiments) nat: bool,
-    /// Of both daemons, where there are daemons.
+    /// Configuration of both daemons, if there are any.
     pub(in crate::experiments) configuration: &'a str,
     pub(in crate::experiments) seed: u64,
 }
@@ -39,7 +39,7 @@ pub(in crate::experiments) struct Plan<'a> {
 /// The NAT on the first link.
 pub(in crate::experiments) struct Nat(Host);
 
-/// Two hosts, joined.
+/// Two joined hosts.
 pub(in crate::experiments) struct World {
     pub(in crate::experiments) pair: Pair,
     pub(in crate::experiments) first: DelayedLink,
@@ -48,15 +48,15 @@ pub(in crate::experiments) struct World {
     way: Way,
     daemons: Option<Daemons>,
     second: Option<DelayedLink>,
-    /// Last: it takes down what the others are in.
+    /// Last: its drop removes the namespaces of the others.
     _lab: Lab,
 }
 
-/// The congestion control of TCP that goes by the links, Linux's default and ours, whatever this machine's is.
+/// TCP congestion control on the links: Linux's default and ours, regardless of this machine's setting.
 const TCP_CONTROL: &str = "cubic";
 /// The number of the link between alpha and the NAT.
 const INNER: u8 = 3;
-/// Rules of the NAT, by the ports that it gives connections.
+/// Returns the NAT's rules, with the range of ports for its connections.
 fn masquerade(ports: &str) -> String {
     format!(
         "flush ruleset
@@ -69,18 +69,18 @@ add rule ip nat post oifname path1 masquerade
     )
 }
 
-/// Has the NAT forward what it is to, or nothing.
+/// Returns the chain that lets the NAT forward, or drop, its packets.
 fn forward_chain(policy: &str) -> String {
     format!("add chain ip nat forward {{ type filter hook forward priority 0; policy {policy}; }}")
 }
 
-/// What the NAT gives at first, and after it has forgotten.
+/// The NAT's port ranges, before and after it forgets its state.
 const PORTS_BEFORE: &str = "20000-29999";
 const PORTS_AFTER: &str = "40000-49999";
-/// What each link can carry, and how many packets wait for that.
+/// Rate of each link, and length of its queue in packets.
 pub(super) const RATE: &str = "100mbit";
 pub(super) const QUEUE: &str = "1000";
-/// conntrack -F, as conntrack(8) does it.
+/// conntrack -F over netlink, as conntrack(8) implements it.
 const FORGET: &str = "
 import socket, struct
 s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
@@ -96,18 +96,18 @@ impl Nat {
         Ok(Self(host))
     }
 
-    /// Forgets all connections, and gives them other ports from now on.
+    /// Forgets all connections, and uses other ports from now on.
     pub(in crate::experiments) fn rebind(&self) -> Result<()> {
         self.0.tool("nft", &[&masquerade(PORTS_AFTER)])?;
         self.0.tool("python3", &["-c", FORGET]).map(drop)
     }
 
-    /// Drops all that it would forward, or no more. What comes to its own address it answers itself.
+    /// Drops all forwarded packets, or stops doing so. Packets to its own address it answers itself.
     fn set_silent(&self, is_silent: bool) -> Result<()> {
         self.0.tool("nft", &[&forward_chain(if is_silent { "drop" } else { "accept" })]).map(drop)
     }
 
-    /// Knows the way to the network of the other link, too: what comes from there it can answer.
+    /// Adds a route to the other link's network, so that it can answer packets from there.
     fn learn(&self, second: &Link, by: &Link) -> Result<()> {
         self.0
             .ip(&["route", "add", &second.right_v4().to_string(), "via", &by.right_v4().to_string()])
@@ -146,7 +146,7 @@ impl World {
         Ok(world)
     }
 
-    /// Starts what carries the bytes.
+    /// Starts the transport's daemons or path manager.
     fn prepare(&mut self, tools: &Tools, configuration: &str) -> Result<()> {
         match self.way {
             Way::Tcp => {}
@@ -166,17 +166,17 @@ impl World {
         host.ip(&["mptcp", "endpoint", "add", &own.to_string(), "dev", &link.name(), role]).map(drop)
     }
 
-    /// The port that connections go to.
+    /// Returns the port that connections use.
     pub(in crate::experiments) fn port(&self) -> u16 {
         if self.way == Way::Sctpify { SHIM_PORT } else { TCP_PORT }
     }
 
-    /// Beta's address by the first link.
+    /// Returns beta's address on the first link.
     pub(in crate::experiments) fn server(&self) -> Ipv4Addr {
         self.first.link.right_v4()
     }
 
-    /// The word that programs take for this way.
+    /// Returns the argument that selects this transport in programs.
     pub(in crate::experiments) fn word(&self) -> Option<&'static str> {
         (self.way == Way::Mptcp).then_some("mptcp")
     }
@@ -197,7 +197,7 @@ impl World {
         links.nth(number).with_context(|| format!("there is no link {number}"))
     }
 
-    /// Ends the daemons politely.
+    /// Shuts the daemons down in order.
     pub(in crate::experiments) fn end(self) {
         if let Some(daemons) = self.daemons {
             daemons.stop();
@@ -265,16 +265,16 @@ impl Stage for World {
     }
 }
 
-/// Has both ends of a link learn each other's address on the wire: hosts that are a round trip apart are no neighbours, and would
-/// not pay a round trip for it.
+/// Makes both ends of a link learn each other's link-layer address: real hosts a round trip apart are not
+/// neighbours, and do not spend a round trip on that.
 fn meet(host: &Host, link: &Link) -> Result<()> {
-    // Again until one is answered: a link that has just come up may lose the first.
+    // Repeated until one is answered: a link that has just come up may lose the first.
     let patience = ["-q", "-c", "1", "-i", "0.2", "-w", "5"];
     let way = ["-I", &link.name(), &link.right_v4().to_string()];
     host.tool("ping", &[&patience[..], &way].concat()).map(drop)
 }
 
-/// A host on two networks has a way to all others by each of them.
+/// Adds a default route over a link: a host on two networks reaches all others over each.
 fn route_by(host: &Host, link: &Link, metric: &str) -> Result<()> {
     let (via, name) = (link.right_v4().to_string(), link.name());
     let route =

@@ -11,7 +11,7 @@ use testbed::process::now;
 
 /// A flow whose set-up took longer, in seconds, is late.
 const LATE_S: f64 = 5.0;
-/// How much longer than its own time a run may take: late ones wait up to four minutes.
+/// Extra time of a run: late ones wait up to four minutes.
 const PATIENCE_S: f64 = 400.0;
 
 /// The measures.
@@ -45,7 +45,7 @@ pub(in crate::experiments) struct Bandwidth {
     /// Within how many seconds flows begin, and how long they last.
     spread_s: f64,
     lasting_s: f64,
-    /// What a program writes at once, with what still unacknowledged, and the send buffer.
+    /// Bytes that a program writes at once, the unacknowledged bytes at which it does, and the send buffer.
     write: usize,
     low: usize,
     buffer: usize,

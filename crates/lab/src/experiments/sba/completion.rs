@@ -12,7 +12,7 @@ use std::time::Duration;
 const PANEL: &str = "completion";
 /// When long flows are measured from.
 const WARM_S: f64 = 10.0;
-/// How much longer files are waited for.
+/// Extra time to wait for files.
 const PATIENCE_S: f64 = 60.0;
 
 /// Measures of files, and where there are long flows beside them.
@@ -31,13 +31,13 @@ pub(in crate::experiments) struct Completion {
     scenarios: Vec<Scenario>,
 }
 
-/// Who sends.
+/// The senders.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Scenario {
     /// Flows that go on for ever.
     long: usize,
-    /// What files ask of the link.
+    /// Load of the files, as a share of the link.
     load: f64,
     /// Sizes of files, in bytes.
     least: f64,
@@ -98,7 +98,7 @@ impl Scenario {
     }
 }
 
-/// How long each file took, in seconds, from its first packet to the receiver's program; those that were not through count until the
+/// Returns the time of each file, in seconds, from its first packet to the receiver's program; unfinished ones count until the
 /// end of all.
 pub(super) fn seconds_of_files(plan: &Dumbbell, report: &DumbbellReport) -> Vec<(FlowPlan, f64)> {
     let flows = plan.flows.iter().zip(&report.flows);

@@ -29,7 +29,7 @@ pub(in crate::experiments) struct Lies {
     files: Scenario,
 }
 
-/// Who lies, and how.
+/// Misreporting senders.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kind {

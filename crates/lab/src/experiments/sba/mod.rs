@@ -1,7 +1,7 @@
 //! The experiments of send-buffer advertisement: what routers make of it, in virtual time, with our engine at all ends; and [`real`], with
 //! the programs themselves.
 //!
-//! Here is what they share: the policies by the names that manifests give them, the bottleneck, and sums over flows. What is not in any of them:
+//! They share the policies by the names that manifests give them, the bottleneck, and sums over flows. None of them has
 //! hosts' own work, links other than the bottleneck, and what [`sim::dumbbell`] names.
 
 pub(super) mod bandwidth;
@@ -37,7 +37,7 @@ const BACKLOG: SendBufferConfig = SendBufferConfig {
 const SPARSE_BACKLOG: SendBufferConfig =
     SendBufferConfig { cadence: SendBufferCadence::Economical, ..BACKLOG };
 
-/// What a router does, and what senders tell it.
+/// A router's policy, and the senders' advertisement.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     policy: Policy,

@@ -28,7 +28,7 @@ const ENGINE: &str = "this project's engine";
 const BY_QUEUE: &str = "by queue";
 /// The buffers of one of the kernel's runs.
 const SHORT: &str = "short queue";
-/// What the seed's authors found, by which that run is chosen.
+/// Ratio that the seed's authors found, by which that run is chosen.
 const SEED_RATIO: f64 = 4.0;
 /// Measures over the length of the queue.
 const OF_QUEUE: &[&str] = &["rates_ratio", "longest_pause_s", "mean_percent", "used"];
@@ -36,9 +36,9 @@ const OF_QUEUE: &[&str] = &["rates_ratio", "longest_pause_s", "mean_percent", "u
 const HOST_RATE: u64 = 100_000_000;
 /// A packet of full length, from the IP header on.
 const PACKET: usize = 1500;
-/// What the kernel of the seed's time counts for a byte that waits: its own bookkeeping included.
+/// Bytes that the kernel of the seed's time counts for a waiting byte, its own bookkeeping included.
 const KERNEL_FACTOR: f64 = 1.36;
-/// How often buffers are looked at for the summary.
+/// Interval at which buffers are sampled for the summary.
 const STEP: Duration = Duration::from_millis(100);
 /// When flows are measured from, in seconds.
 const WARM_S: u64 = 10;
@@ -51,7 +51,7 @@ pub(in crate::experiments) struct Occupancy {
     rate: u64,
     round_trip_ms: u64,
     seconds: u64,
-    /// What a program writes at once, with what still unacknowledged, and the send buffer.
+    /// Bytes that a program writes at once, the unacknowledged bytes at which it does, and the send buffer.
     write: usize,
     low: usize,
     buffer: usize,
@@ -68,7 +68,7 @@ pub(in crate::experiments) struct Occupancy {
     differs: Vec<String>,
     /// The length for which the kernel's buffers are shown.
     short: usize,
-    /// What came of each policy, once it was run: all its points are of one run.
+    /// Result of each policy, once it was run: all its points are of one run.
     #[serde(skip)]
     runs: [OnceLock<DumbbellReport>; 2],
     #[serde(skip)]
@@ -142,7 +142,7 @@ fn ratio(one: u64, other: u64) -> f64 {
     one.max(other) as f64 / one.min(other).max(1) as f64
 }
 
-/// How far the rates of two flows are from the seed's.
+/// Returns the distance of two flows' rates from the seed's.
 fn off(flows: &[KernelFlow]) -> f64 {
     (ratio(flows[0].received, flows[1].received) / SEED_RATIO).ln().abs()
 }

@@ -34,9 +34,9 @@ const ROUND_TRIP: Duration = Duration::from_micros(400);
 const SPREAD_S: f64 = 1.0;
 /// The first flow's port; the others' follow.
 const FIRST_PORT: u16 = 5101;
-/// What a program writes at once.
+/// Bytes that a program writes at once.
 const WRITE_BYTES: &str = "65536";
-/// What a cell takes besides its load, in seconds; and how long it may.
+/// Time of a cell beyond its load, in seconds; and its limit.
 const OVERHEAD_S: f64 = 4.0;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -47,7 +47,7 @@ pub(in crate::experiments) struct Router {
     repetitions: u32,
     /// Of the link, in bit/s.
     rate: u64,
-    /// How long each receiver reads, from its first byte on, in seconds; from when on it counts, which is when all have begun.
+    /// Time that each receiver reads, from its first byte on, in seconds; and the start of counting, when all have begun.
     seconds: f64,
     after: f64,
     flows: Vec<u16>,
@@ -131,7 +131,7 @@ fn names(policy: &str) -> Result<(&'static str, &'static str, &'static str)> {
     found.with_context(|| format!("there is no policy {policy:?}"))
 }
 
-/// What senders and receivers of a port are told.
+/// Returns the arguments of senders and receivers of a port.
 fn common(port: &str) -> [&str; 6] {
     ["-s", "-l", WRITE_BYTES, "-p", port, "--json"]
 }
@@ -157,7 +157,7 @@ impl Hosts {
         let mut router = middle.spawn("router", command)?;
         router.wait_until("running", PATIENCE, |it| it.stdout().contains("running"))?;
         let daemons = pair.start_daemons_with(&place.tools, configuration)?;
-        // What advertises has an association of its own, which is a flow to the router.
+        // A connection that advertises has an association of its own, which is a flow to the router.
         let ports = format!("{FIRST_PORT}:{}", FIRST_PORT + flows - 1);
         let (.., told) = names(policy)?;
         for (daemon, chain) in [(&daemons.alphas, "remote"), (&daemons.betas, "local")] {
@@ -167,7 +167,7 @@ impl Hosts {
         Ok(Hosts { daemons, _router: router, link, pair, _lab: lab })
     }
 
-    /// What each flow's receiver read, in kbit/s.
+    /// Returns the rate of each flow's receiver, in kbit/s.
     fn rates(&self, seconds: f64, after: f64, flows: u16) -> Result<Vec<f64>> {
         let (alpha, beta) = (&self.pair.alpha, &self.pair.beta);
         let ports: Vec<String> = (FIRST_PORT..FIRST_PORT + flows).map(|port| port.to_string()).collect();

@@ -1,6 +1,6 @@
 //! Transfers in virtual time: the model of TCP, and our engine with the settings that the daemon gives it between shims.
 //!
-//! What is not in it: the hosts' own work, the daemon's pumps and local TCP, Nagle's rule, and the shim's race of carriers.
+//! It leaves out the hosts' own work, the daemon's pumps and local TCP, Nagle's rule, and the shim's race of carriers.
 
 use super::{Control, LIMIT, ShimLoss, Tcp, Transfer, Transport};
 use crate::experiment::Measures;
@@ -112,7 +112,7 @@ impl Talk {
         self.exchange.is_over(received(world, HOSTS[0].1), received(world, HOSTS[1].1))
     }
 
-    /// What a side may have handed over now; nothing before there is a conversation.
+    /// Returns the bytes that a side may have handed over now; 0 before there is a conversation.
     fn may_say(&self, world: &World, side: Side, host: HostId) -> u64 {
         let has_begun = !world.host(host).app.conversations.is_empty();
         if has_begun { self.exchange.may_have_sent(side, received(world, host)) } else { 0 }

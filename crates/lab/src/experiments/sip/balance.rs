@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "set-up";
-/// What a cell takes besides its calls, in seconds.
+/// Time of a cell beyond its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
 /// Two addresses at each end make four paths. The two that cross from one subnet to the other leave by the second link, so the path

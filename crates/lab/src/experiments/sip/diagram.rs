@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use maud::{Markup, html};
 use testbed::Capture;
 
-/// What `tshark` is asked of each packet, in this order.
+/// Fields that `tshark` prints of each packet, in this order.
 const FIELDS: [&str; 8] = [
     "frame.time_epoch",
     "frame.interface_name",

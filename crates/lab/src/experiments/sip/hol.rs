@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "mean set-up";
-/// What a cell takes besides its calls, in seconds.
+/// Time of a cell beyond its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
 const WAYS: [(&str, Between); 6] = [

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "registration on a new connection";
-/// What a cell takes besides its operations, in seconds.
+/// Time of a cell beyond its operations, in seconds.
 const OVERHEAD_S: f64 = 2.0;
 
 /// The measures.

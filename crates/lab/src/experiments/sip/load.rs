@@ -1,7 +1,7 @@
 //! `sip-load`: how much a proxy carries without a single failure (RFC 7502), by UDP, TCP and SCTP, beside Kamailio.
 //!
 //! Proxy and emulated agents (`sctpify-ua`) share one host and its processors. A session is an INVITE, its answer, ACK and BYE
-//! through the proxy. What takes longer than [`THRESHOLD_MS`] has failed, and so has what the agents cannot send at the rate they were told.
+//! through the proxy. Operations that take longer than [`THRESHOLD_MS`] have failed, and so have those that the agents cannot send at the given rate.
 
 use super::search::{Search, Trial};
 use super::told::Told;
@@ -23,12 +23,12 @@ const CALLED_PORT: u16 = 5072;
 const THRESHOLD_MS: f64 = 500.0;
 /// The part of a rate that must have been kept.
 const KEPT: f64 = 0.9;
-/// How much longer the last trial is: the RFC's N against its n.
+/// Length of the last trial, as a multiple: the RFC's N against its n.
 const LONG: f64 = 2.0;
 /// The least operations of a trial.
 const OPERATIONS_MIN: f64 = 20.0;
 
-/// Who is measured, as series.
+/// Programs under test, as series.
 const OURS: &str = "sctpify";
 const KAMAILIO: &str = "Kamailio";
 /// Agents alone: RFC 7502 section 6.1.
@@ -38,7 +38,7 @@ const LIMITED: &str = "limited";
 /// Requests a second that the limited one takes of one source, and so twice its sessions.
 const LIMITED_REQUESTS_PER_S: u32 = 300;
 
-/// What is looked for.
+/// The quantity searched for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Metric {
@@ -79,7 +79,7 @@ pub(in crate::experiments) struct Load {
     first_rate: f64,
     granularity: f64,
     rate_max: f64,
-    /// How long a trial sends, in seconds.
+    /// Duration of a trial, in seconds.
     trial_s: f64,
     /// Sessions that stand at once at most.
     capacity_max: f64,
@@ -211,7 +211,7 @@ impl<'a> Bench<'a> {
         self.agent("alice", 5071, &words)
     }
 
-    /// Whether all of so many sessions go well at a rate.
+    /// Reports whether all of so many sessions go well at a rate.
     fn carries_sessions(&self, calls: f64, rate: f64) -> Result<bool> {
         let limit = LIMIT + Duration::from_secs_f64(calls / rate) + Duration::from_secs(45);
         let told = Told::of(&self.caller(calls, rate, 0.0)?.finish(limit)?)?;
@@ -221,7 +221,7 @@ impl<'a> Bench<'a> {
             && told.number("calls_per_s")? >= KEPT * rate)
     }
 
-    /// Whether all of so many users are registered at a rate, so often.
+    /// Reports whether all of so many users are registered at a rate, so often.
     fn registers(&self, users: f64, rate: f64, rounds: u32) -> Result<bool> {
         let (users, rate_text, rounds_text) = (users.to_string(), format!("{rate:.3}"), rounds.to_string());
         let words = ["--users", &users, "--rate", &rate_text, "--registrations", &rounds_text];
@@ -234,7 +234,7 @@ impl<'a> Bench<'a> {
             && told.number(&format!("{last}registrations_per_s"))? >= KEPT * rate)
     }
 
-    /// What a session takes of the proxy's memory in bytes, if so many can stand at once and all end well.
+    /// Returns a session's share of the proxy's memory in bytes, if so many can stand at once and all end well.
     fn holds(&self, sessions: f64) -> Result<Option<f64>> {
         // Slow enough for any of the contenders.
         let rate = 500.0_f64.min(sessions);

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "calls completed";
-/// What a cell takes besides its calls, in seconds.
+/// Time of a cell beyond its calls, in seconds.
 const OVERHEAD_S: f64 = 8.0;
 
 /// The measures.

@@ -17,7 +17,7 @@ mod world;
 /// The transports, as series and as the programs name them.
 const TRANSPORTS: [(&str, &str); 3] = [("UDP", "udp"), ("TCP", "tcp"), ("SCTP", "sctp")];
 
-/// What the programs call the transport of a series.
+/// Returns the programs' name of a series' transport.
 fn transport_of(series: &str) -> anyhow::Result<&'static str> {
     use anyhow::Context;
     Ok(TRANSPORTS.iter().find(|(name, _)| *name == series).context("no such series")?.1)

@@ -6,7 +6,7 @@
 
 use anyhow::Result;
 
-/// How much is taken back when the last trial fails: the RFC's C.
+/// Step back when the last trial fails: the RFC's C.
 const STEP_BACK: f64 = 0.05;
 /// Trials in all; more show that what is measured is not steady.
 const TRIALS_MAX: usize = 60;
@@ -16,13 +16,13 @@ const TRIALS_MAX: usize = 60;
 pub(super) struct Search {
     /// The first rate: the RFC's s.
     pub(super) first: f64,
-    /// How near to a failure the result is to be, as a part of the rate: the RFC's G.
+    /// Distance of the result from a failure, as a part of the rate: the RFC's G.
     pub(super) granularity: f64,
     /// The last rate to try.
     pub(super) most: f64,
 }
 
-/// How much is tried at a rate.
+/// Length of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trial {
     /// To find out: the RFC's n.

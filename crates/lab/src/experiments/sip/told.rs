@@ -1,4 +1,4 @@
-//! What a user agent tells at its end.
+//! Final report of a user agent.
 
 use crate::experiment::Measures;
 use anyhow::{Context, Result};

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 use testbed::{DelayedLink, Host, Lab, Process};
 
-/// How long a program may take to begin, or to end once it was told to.
+/// Limit on a program's start, and on its end after a stop.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 /// Users' domain at the only proxy, or at the callers' one.
 pub(super) const DOMAIN: &str = "a.example";
@@ -156,7 +156,7 @@ pub(super) fn bob(number: u16) -> String {
     format!("sip:bob{number}@{DOMAIN}")
 }
 
-/// How two proxies speak to each other.
+/// Transport between two proxies.
 #[derive(Clone, Copy)]
 pub(super) struct Between {
     pub(super) transport: &'static str,
@@ -258,7 +258,7 @@ impl Joined {
         self.links.iter().map(|link| link.link.left_sent_bytes()).collect()
     }
 
-    /// How often the near proxy has taken another path.
+    /// Returns the near proxy's number of path switches.
     pub(super) fn switches(&self) -> usize {
         self.proxies[0].stderr().matches("SCTP path switched").count()
     }

@@ -1,11 +1,11 @@
-//! An axis: from values to places, and where its ticks are.
+//! An axis: maps values to coordinates, and places ticks.
 
-/// Ticks that an axis has about.
+/// Approximate number of ticks on an axis.
 const TICKS: f64 = 5.0;
-/// Decades from which on a logarithmic axis has powers of ten alone.
+/// Number of decades from which on a logarithmic axis shows only powers of ten.
 const DECADES: f64 = 3.0;
 
-/// An axis of numbers.
+/// A numeric axis.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Axis {
     low: f64,
@@ -16,7 +16,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// From `low` to `high`. An axis without length is widened; a logarithmic one begins above 0.
+    /// Creates an axis from `low` to `high`. An empty range is widened; a logarithmic axis begins above 0.
     pub(super) fn new(low: f64, high: f64, is_log: bool, length: f64) -> Self {
         let low = if is_log { low.max(f64::MIN_POSITIVE) } else { low };
         let (low, high) = match (high > low, is_log) {
@@ -27,19 +27,19 @@ impl Axis {
         Self { low, high, is_log, length }
     }
 
-    /// Where a value is, from the axis's beginning on; one beyond an end is at the end.
+    /// Returns a value's distance from the start of the axis, clamped to its ends.
     pub(super) fn at(&self, value: f64) -> f64 {
         let scale = |value: f64| if self.is_log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         let (low, high) = (scale(self.low), scale(self.high));
         ((scale(value) - low) / (high - low)).clamp(0.0, 1.0) * self.length
     }
 
-    /// The least value that it has.
+    /// Returns the smallest value of the axis.
     pub(super) fn low(&self) -> f64 {
         self.low
     }
 
-    /// Ticks, as values and texts.
+    /// Returns the ticks as values and texts.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         if self.is_log { self.log_ticks() } else { self.linear_ticks() }
     }
@@ -70,7 +70,7 @@ impl Axis {
     }
 }
 
-/// A number with three significant digits, or all before the point.
+/// Formats a number with three significant digits, or all digits before the point.
 pub(in crate::report) fn told(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".to_owned() } else { "–".to_owned() };
@@ -81,7 +81,7 @@ pub(in crate::report) fn told(value: f64) -> String {
     grouped(short)
 }
 
-/// Commas between thousands, from 10,000 on.
+/// Inserts commas between thousands, from 10,000 on.
 fn grouped(text: &str) -> String {
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));

@@ -1,4 +1,4 @@
-//! Bars over categories: lying, so that names of any length have room on a phone.
+//! Bars over categories, drawn horizontally, so that long names fit on a phone.
 
 use super::axis::told;
 use super::{Curve, Kind, WIDTH, class, diamond, number, value_axis};
@@ -7,11 +7,11 @@ use crate::statistics::Figure;
 use maud::{Markup, html};
 
 const LEFT: f64 = 10.0;
-/// Behind the longest bar stands its value.
+/// Room for the value after the longest bar.
 const RIGHT: f64 = 62.0;
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 42.0;
-/// Of a category: its name, each of its bars, and the gap behind it.
+/// Heights within a category: its name, the offset and height of its bars, and the gap after it.
 const NAME: f64 = 18.0;
 const BAR: f64 = 11.0;
 const ROW: f64 = 14.0;
@@ -61,7 +61,7 @@ pub(super) fn draw(panel: &Panel, curves: &[Curve]) -> Markup {
     }
 }
 
-/// The part of the picture that a category takes; nothing if nothing is in it.
+/// Returns the height of a category; 0 if it is empty.
 fn height_of(rows: &[Row<'_>]) -> f64 {
     if rows.is_empty() { 0.0 } else { NAME + ROW * rows.len() as f64 + GAP }
 }

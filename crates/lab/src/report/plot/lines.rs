@@ -1,4 +1,4 @@
-//! Curves over numbers.
+//! Curves over numeric x values.
 
 use super::axis::Axis;
 use super::{Curve, HEADROOM, Kind, MANY, WIDTH, bounds, class, diamond, mark, number, value_axis};
@@ -10,12 +10,12 @@ const LEFT: f64 = 54.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 44.0;
-/// Measured x's up to which each of them has a tick.
+/// Maximum number of measured x values that get a tick each.
 const OWN_TICKS: usize = 8;
-/// The least room of an x tick's text.
+/// Minimum width of an x tick's text.
 const TICK_ROOM: f64 = 30.0;
 
-/// Draws a panel whose x are numbers.
+/// Draws a panel with numeric x values.
 pub(super) fn draw(panel: &Panel, curves: &[Curve]) -> Markup {
     let (width, height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
     let y = value_axis(panel, curves, HEADROOM, height);
@@ -46,7 +46,7 @@ pub(super) fn draw(panel: &Panel, curves: &[Curve]) -> Markup {
     }
 }
 
-/// At each x that was measured, as far as there is room; where there are many, at round numbers.
+/// Places ticks at the measured x values where there is room; at round numbers if there are many.
 fn x_ticks(panel: &Panel, axis: &Axis, mut xs: Vec<f64>) -> Vec<(f64, String)> {
     xs.sort_by(f64::total_cmp);
     xs.dedup();

@@ -1,6 +1,6 @@
-//! One plot as SVG, drawn in classes whose colours the page's style sheet has, for light and dark: [`lines`] over numbers, or [`bars`] over
-//! categories, with 95 % confidence intervals. What is not ours is drawn as single points, and as bars where only a range is known.
-//! The legend is text of the page, outside of the picture.
+//! One plot as SVG: [`lines`] over numbers, or [`bars`] over categories, with 95 % confidence intervals. Its
+//! classes get their colours, light and dark, from the page's style sheet. Published values are single points,
+//! or bars where only a range is known. The legend is HTML text outside the picture.
 
 pub(super) mod axis;
 mod bars;
@@ -12,33 +12,33 @@ use crate::statistics::Figure;
 use anyhow::Result;
 use maud::{Markup, html};
 
-/// Width of all pictures: text is of the size that it has there on a phone, too.
+/// Width of all pictures: small enough that the text keeps its size on a phone.
 const WIDTH: f64 = 420.0;
-/// Room above the greatest value.
+/// Factor of headroom above the greatest value.
 const HEADROOM: f64 = 1.06;
-/// Colours of the style sheet.
+/// Number of colours in the style sheet.
 const COLOURS: usize = 8;
-/// Samples from which on a curve has no marks.
+/// Number of samples from which on a curve has no marks.
 const MANY: usize = 40;
 
-/// How a curve came about, and so how it is drawn.
+/// The origin of a curve, which decides its drawing style.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Measured,
     /// Single values.
     Points(Origin),
-    /// Only the ends of an interval are known of each.
+    /// Only the ends of an interval are known for each.
     Ranges(Origin),
 }
 
-/// One curve. Of ranges the interval is what is known, and the value its middle.
+/// One curve. For ranges, the interval is the known range and the value its middle.
 struct Curve {
     name: String,
     kind: Kind,
     points: Vec<(f64, Figure)>,
 }
 
-/// Draws a panel, with its legend; nothing where there is nothing to show.
+/// Draws a panel with its legend; nothing if it has no values.
 ///
 /// # Errors
 /// When published values cannot be read.
@@ -77,7 +77,7 @@ fn others(published: &Published) -> Result<Curve> {
     Ok(Curve { name: published.series.clone(), kind, points })
 }
 
-/// Names of curves, and what each is.
+/// Renders the names of curves with their kinds.
 fn legend(curves: &[Curve]) -> Markup {
     html! {
         ul class="legend" {
@@ -98,7 +98,7 @@ fn label(kind: Kind) -> Option<&'static str> {
     }
 }
 
-/// How a curve looks, in a legend.
+/// Renders a sample of a curve for the legend.
 fn sample(curve: &Curve, n: usize) -> Markup {
     match curve.kind {
         Kind::Measured => html! { line class="line" x1="0" y1="6" x2="18" y2="6" {} (mark(n, 9.0, 6.0)) },
@@ -114,7 +114,7 @@ fn class(n: usize) -> String {
     format!("c{}", n % COLOURS)
 }
 
-/// A mark of ours: beyond the colours' number another shape.
+/// Renders a mark of a measured curve; curves that share a colour differ in shape.
 fn mark(n: usize, x: f64, y: f64) -> Markup {
     match n / COLOURS {
         0 => html! { circle class="mark" cx=(number(x)) cy=(number(y)) r="3" {} },
@@ -123,25 +123,25 @@ fn mark(n: usize, x: f64, y: f64) -> Markup {
     }
 }
 
-/// The mark of a value that is not ours.
+/// Renders the mark of a published value.
 fn diamond(x: f64, y: f64) -> Markup {
     html! { path class="diamond" d=(format!("M{} {}l5 5l-5 5l-5 -5z", number(x), number(y - 5.0))) {} }
 }
 
-/// A coordinate: a tenth of a unit is less than one can see.
+/// Formats a coordinate; a tenth of a unit is below visibility.
 fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
 }
 
-/// The ends of all that is drawn, intervals included.
+/// Returns the range of all drawn values, including intervals.
 fn ends<'a>(curves: &'a [Curve], is_shown: impl Fn(f64) -> bool + 'a) -> (f64, f64) {
     let of = |(_, figure): &(f64, Figure)| figure.interval.unwrap_or([figure.value; 2]);
     let all = curves.iter().flat_map(move |curve| curve.points.iter().flat_map(of));
     bounds(all.filter(|value| is_shown(*value)))
 }
 
-/// The least and the greatest; 0 and 1 of nothing.
+/// Returns the smallest and the greatest value; 0 and 1 if there are none.
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let wider = |range: Option<(f64, f64)>, value: f64| {
         Some(range.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
@@ -149,7 +149,7 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold(None, wider).unwrap_or((0.0, 1.0))
 }
 
-/// The axis of values.
+/// Creates the axis of values.
 fn value_axis(panel: &Panel, curves: &[Curve], headroom: f64, length: f64) -> axis::Axis {
     if let Some([low, high]) = panel.y_range {
         return axis::Axis::new(low, high, panel.y_log, length);
@@ -189,7 +189,7 @@ mod tests {
         for categories in ["", "categories = [\"a\", \"b\"]"] {
             let panel = panel(&format!("measure = \"seconds\"\n{categories}"));
             let svg = drawn(&panel, &[&point, &range]);
-            // One each in the legend.
+            // One of each is in the legend.
             assert_eq!(svg.matches("class=\"diamond\"").count(), 2, "{svg}");
             assert_eq!(svg.matches("class=\"range\"").count(), 2, "{svg}");
             assert!(svg.contains("theirs (published)") && svg.contains("theirs (derived)"), "{svg}");

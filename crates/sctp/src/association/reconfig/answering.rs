@@ -1,6 +1,6 @@
-//! What the peer asks for of streams (RFC 6525 section 5.2), done if the policy allows it.
+//! Stream reconfiguration requests of the peer (RFC 6525 section 5.2), performed if the policy permits.
 //!
-//! Each request is done once: asked again, it gets the answer it got, or the one it has come to. Begin at
+//! Each request is performed once: a repetition gets the same answer, or its final one. Start at
 //! [`Association::on_reconfig`].
 
 use smallvec::SmallVec;
@@ -11,7 +11,8 @@ use crate::extension::reconfig::{Answer, Arrival, ReconfigOutcome, StreamDirecti
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// How many timeouts nothing new is sent while the peer is expected to ask again for a reset of the association.
+/// Number of timeouts without new data while the peer is expected to repeat a request to reset the
+/// association.
 const QUIET_TIMEOUTS: u32 = 3;
 
 /// At most two parameters.
@@ -60,7 +61,7 @@ impl Association {
         self.queue_answers(path, &said);
     }
 
-    /// A reset that was put off is done: the peer, which has asked, is told at once.
+    /// Reports a deferred reset to the peer as soon as it is done.
     pub(in crate::association) fn after_inbound_reset(&mut self) {
         if !self.inbound.take_reset_done() {
             return;
@@ -73,7 +74,7 @@ impl Association {
         self.queue_answers(self.data_path, &[response(request, answer)]);
     }
 
-    /// The answer to a request, which is kept.
+    /// Returns the answer to a request, and stores it.
     fn answer(&mut self, request: RequestSn, parameter: &Parameter<'_>, ctx: &mut Context<'_>) -> Answer {
         let Some(reconfig) = &self.reconfig else { return bad() };
         let answer = match reconfig.judge(request) {
@@ -104,7 +105,7 @@ impl Association {
         answer
     }
 
-    /// An answer as a parameter; `None` if a request of ours is what answers.
+    /// Encodes an answer as a parameter; `None` if a request of ours serves as the answer.
     fn say(&mut self, request: RequestSn, answer: Answer) -> Option<Parameter<'static>> {
         if answer != Answer::Request {
             return Some(response(request, answer));
@@ -114,7 +115,7 @@ impl Association {
                 self.queue_request();
                 None
             }
-            // It waits for what is in hand.
+            // It waits for the request in progress.
             Some(false) => Some(response(request, Answer::Open)),
             None => Some(response(request, Answer::Result(ReconfigResult::Performed, None))),
         }
@@ -199,14 +200,14 @@ impl Association {
         Answer::Request
     }
 
-    /// RFC 6525 section 5.2.4. What is in flight need not be lost, as G3 would have it: it is waited for.
+    /// RFC 6525 section 5.2.4. Unlike step G3, this waits for the data in flight rather than dropping it.
     fn on_association_reset(&mut self, ctx: &mut Context<'_>) -> Answer {
         let quiet_until = ctx.now + self.paths.get(self.paths.current()).rto() * QUIET_TIMEOUTS;
         let Some(reconfig) = &mut self.reconfig else { return bad() };
         if !self.config.reconfig.reset_association || !matches!(self.state, State::Established) {
             return result(ReconfigResult::Denied);
         }
-        // A message that has begun could not end, if the peer takes nothing in before it is answered.
+        // A partly sent message could not end if the peer accepts nothing before the answer.
         if reconfig.crosses() || self.inbound.is_resetting() || self.queue.has_begun() {
             return result(ReconfigResult::RequestInProgress);
         }
@@ -215,7 +216,7 @@ impl Association {
             return if is_out { Answer::Open } else { result(ReconfigResult::RequestInProgress) };
         }
         if !self.outstanding.is_empty() {
-            // A peer that asks holds back what comes, and may have no room left for what is in flight.
+            // The requesting peer holds back what arrives, and may have no room for the data in flight.
             if !reconfig.waits_for_data(self.outstanding.first()) {
                 reconfig.quiet_until = None;
                 self.queue.release(&[], false);
@@ -246,7 +247,7 @@ impl Association {
         Answer::Result(ReconfigResult::Performed, Some((ours, theirs)))
     }
 
-    /// RFC 6525 section 5.2.5.
+    /// Handles an Add Outgoing Streams request (RFC 6525 section 5.2.5).
     fn on_add_outgoing(&mut self, more: u16) -> Answer {
         let policy = self.config.reconfig;
         let Some(reconfig) = &mut self.reconfig else { return bad() };
@@ -272,7 +273,7 @@ impl Association {
         result(ReconfigResult::Performed)
     }
 
-    /// RFC 6525 section 5.2.6.
+    /// Handles an Add Incoming Streams request (RFC 6525 section 5.2.6).
     fn on_add_incoming(&mut self, request: RequestSn, more: u16) -> Answer {
         let policy = self.config.reconfig;
         let Some(reconfig) = &mut self.reconfig else { return bad() };
@@ -311,7 +312,7 @@ fn response(request: RequestSn, answer: Answer) -> Parameter<'static> {
     Parameter::ReconfigResponse { response: request, result, next_tsns }
 }
 
-/// The number of a request.
+/// Returns the sequence number of a request.
 fn number(parameter: &Parameter<'_>) -> Option<RequestSn> {
     match parameter {
         Parameter::OutgoingSsnReset { request, .. }
@@ -323,7 +324,7 @@ fn number(parameter: &Parameter<'_>) -> Option<RequestSn> {
     }
 }
 
-/// The parameters of a chunk, if they may come together (RFC 6525 section 3.1).
+/// Returns the parameters of a chunk, if the combination is permitted (RFC 6525 section 3.1).
 fn read<'a>(chunk: &ReConfig<'a>) -> Option<Requests<'a>> {
     let mut parameters = Requests::new();
     for parameter in chunk.parameters.iter() {

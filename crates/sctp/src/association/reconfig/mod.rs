@@ -1,9 +1,9 @@
-//! Streams reset and added, and the association reset, at our wish (RFC 6525 sections 5.1 and 5.2.7); `answering` does what
-//! the peer asks for.
+//! Our requests to reset and add streams and to reset the association (RFC 6525 sections 5.1 and 5.2.7);
+//! `answering` handles the peer's requests.
 //!
-//! A wish goes through three steps: what it concerns is drained, its request is out, it is answered. A stream's messages
-//! handed over before the wish leave under the old numbers, those after it wait. Refuses wishes beyond the limits of the
-//! protocol. Begin at [`Association::drive_reconfig`].
+//! A request ("wish") goes through three steps: the affected data is drained, the request is sent, it is
+//! answered. Messages submitted before the wish keep the old numbers; later ones wait. Wishes beyond the
+//! limits of the protocol are refused. Start at [`Association::drive_reconfig`].
 
 mod answering;
 
@@ -23,7 +23,7 @@ use crate::trace::TraceEvent;
 /// Octets of a RE-CONFIG chunk with the longest request, without its list of streams.
 const REQUEST_LEN: usize = 20;
 
-/// Most streams listed in one request.
+/// Maximum number of streams listed in one request.
 const MAX_LISTED: usize = 1000;
 
 /// RFC 6525 section 5.1.4: "Only one SSN/TSN Reset Request SHOULD be sent within 30 seconds".
@@ -31,7 +31,7 @@ const MAX_LISTED: usize = 1000;
 const BETWEEN_ASSOCIATION_RESETS: Duration = Duration::from_secs(30);
 
 impl Association {
-    /// The driver wants streams to begin anew; no streams means all.
+    /// Requests a reset of streams; an empty list means all.
     pub(crate) fn reset_streams(
         &mut self,
         direction: StreamDirection,
@@ -63,7 +63,7 @@ impl Association {
         Ok(())
     }
 
-    /// The driver wants all streams of both directions, and the TSNs, to begin anew.
+    /// Requests a reset of all streams of both directions and of the TSNs.
     pub(crate) fn reset_association(&mut self, now: Time) -> Result<(), ReconfigError> {
         self.check_wishes(1)?;
         let reconfig = self.reconfig.as_deref_mut().ok_or(ReconfigError::NotNegotiated)?;
@@ -75,7 +75,7 @@ impl Association {
         Ok(())
     }
 
-    /// The driver wants more streams.
+    /// Requests more streams.
     pub(crate) fn add_streams(
         &mut self,
         outgoing: u16,
@@ -96,12 +96,12 @@ impl Association {
         Ok(())
     }
 
-    /// Changes which requests of the peer are fulfilled.
+    /// Changes which requests of the peer are granted.
     pub(crate) fn set_reconfig_policy(&mut self, policy: ReconfigPolicy) {
         self.config.reconfig = policy;
     }
 
-    /// Whether so many wishes can be taken.
+    /// Checks that `count` more wishes can be accepted.
     fn check_wishes(&self, count: usize) -> Result<(), ReconfigError> {
         if !self.state.takes_data_to_send() {
             return Err(ReconfigError::Closed);
@@ -118,7 +118,7 @@ impl Association {
         }
     }
 
-    /// How many streams fit into one request.
+    /// Maximum number of streams that fit into one request.
     pub(super) fn listed_max(&self) -> usize {
         let room = self.paths.get(self.paths.current()).packet_size();
         let auth = self.auth.as_ref().map_or(0, |a| a.overhead(wire::ChunkType::RE_CONFIG));
@@ -132,7 +132,7 @@ impl Association {
         self.drive_reconfig(now);
     }
 
-    /// Takes the next wish in hand, and makes its request once everything it concerns is drained.
+    /// Starts the next wish, and builds its request once the data it affects is drained.
     pub(super) fn drive_reconfig(&mut self, now: Time) {
         let Some(reconfig) = &mut self.reconfig else { return };
         if !self.state.sends_data() {
@@ -155,7 +155,7 @@ impl Association {
                 if !drained || self.inbound.is_resetting() {
                     return;
                 }
-                // DATA may come before the answer, and then be of the new numbering or of the old.
+                // DATA may arrive before the answer, numbered either way.
                 self.inbound.hold_back_all();
             }
             Some(_) => {}
@@ -169,7 +169,7 @@ impl Association {
         self.send_request(now);
     }
 
-    /// Sends the pending request, and starts the Re-configuration Timer.
+    /// Sends the pending request and starts the Re-configuration Timer.
     fn send_request(&mut self, now: Time) {
         let Some(pending) = self.reconfig.as_ref().and_then(|r| r.pending()) else { return };
         let is_usable = self.paths.get(pending.path).is_confirmed();
@@ -184,7 +184,7 @@ impl Association {
         self.queue_request();
     }
 
-    /// The pending request leaves with the next packet.
+    /// Queues the pending request for the next packet.
     fn queue_request(&mut self) {
         if let Some(pending) = self.reconfig.as_ref().and_then(|r| r.pending()) {
             self.control.retain(|(_, c)| !matches!(c, Control::Reconfig));
@@ -200,14 +200,15 @@ impl Association {
         packet.push(&Chunk::ReConfig(ReConfig { parameters: Parameters::from(&parameters[..]) })).is_ok()
     }
 
-    /// When a timer of stream reconfiguration expires.
+    /// Next expiry of a timer of stream reconfiguration.
     pub(super) fn reconfig_timeout(&self) -> Time {
         let Some(reconfig) = &self.reconfig else { return Time::NEVER };
         let request = reconfig.pending().map_or(Time::NEVER, |p| p.deadline);
         request.min(reconfig.quiet_until.unwrap_or(Time::NEVER))
     }
 
-    /// The Re-configuration Timer (RFC 6525 section 5.1.1): the timeout doubles, the errors count, another address is tried.
+    /// Handles expiry of the Re-configuration Timer (RFC 6525 section 5.1.1): doubles the timeout, counts the
+    /// error, tries another address.
     pub(super) fn on_reconfig_timeout(&mut self, now: Time) {
         let Some(reconfig) = &mut self.reconfig else { return };
         if reconfig.quiet_until.is_some_and(|at| at <= now) {
@@ -236,7 +237,7 @@ impl Association {
         self.send_request(now);
     }
 
-    /// The peer has answered a request.
+    /// Handles the peer's answer to a request.
     fn on_response(
         &mut self,
         response: RequestSn,
@@ -260,7 +261,7 @@ impl Association {
         self.drive_reconfig(ctx.now);
     }
 
-    /// The peer lives, and so does the path.
+    /// Clears errors: the peer is alive, and so is the path.
     fn on_request_heard(&mut self, path: PathIndex, now: Time) {
         self.errors = 0;
         if self.paths.get(path).is_confirmed() {
@@ -289,7 +290,7 @@ impl Association {
                 self.follow_forward(ctx.now);
                 self.report_reset(StreamDirection::Outgoing, &streams, outcome);
             }
-            // The peer's own request follows, or has come already, and is reported.
+            // The peer's own request follows or has arrived already, and is reported.
             Wish::ResetIncoming { .. } | Wish::AddIncoming { .. } if outcome == ReconfigOutcome::Done => {}
             Wish::ResetIncoming { streams } => {
                 self.report_reset(StreamDirection::Incoming, &streams, outcome);
@@ -336,7 +337,7 @@ impl Association {
         self.report_association_reset(outcome);
     }
 
-    /// The next chunk gets the TSN `next`; nothing is outstanding.
+    /// Gives the next chunk the TSN `next`; nothing may be outstanding.
     #[expect(clippy::cast_possible_truncation, reason = "a TSN is the sequence modulo 2^32")]
     fn renumber_from(&mut self, next: Tsn) {
         debug_assert!(self.outstanding.is_empty());
@@ -376,15 +377,15 @@ impl Association {
                 bytes.extend_from_slice(out.written());
             }
         }
-        // Before a request of ours: the peer may have to know the answer to fulfil it.
+        // Ahead of our own request: the peer may need the answer to grant it.
         self.control.push_front((path, Control::ReconfigAnswer(Bytes::from(bytes))));
     }
 }
 
-/// Chunks with answers that may wait to be sent.
+/// Maximum number of queued chunks with answers.
 const MAX_WAITING_ANSWERS: usize = 4;
 
-/// What a wish says on the wire; `last_of_peer` is the number of the peer's last request.
+/// Encodes a wish; `last_of_peer` is the number of the peer's last request.
 fn request_parameter<'a>(wish: &'a Wish, pending: &Pending, last_of_peer: RequestSn) -> Parameter<'a> {
     let request = pending.request;
     match wish {

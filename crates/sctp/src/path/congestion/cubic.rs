@@ -1,8 +1,8 @@
 //! CUBIC (RFC 9438), with HyStart++ (RFC 9406) in slow start.
 //!
-//! After a reduction the window returns along a cubic function of time to where it was, waits there, and then looks for
-//! more; where plain Reno would be faster, it goes as Reno. Windows inside are in segments of one MTU, as in the RFC.
-//! Begin at [`Cubic::on_ack`](CongestionControl::on_ack).
+//! After a reduction the window returns along a cubic function of time to its old size, plateaus there, and
+//! then probes for more; while plain Reno would be faster, it grows like Reno. Internal windows are in
+//! segments of one MTU, as in the RFC. Start at [`Cubic::on_ack`](CongestionControl::on_ack).
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use super::{
     least_threshold, whole, window_rate,
 };
 
-/// What is left of the window after congestion (section 4.6).
+/// Multiplicative decrease of the window on congestion (section 4.6).
 const BETA: f64 = 0.7;
-/// How steep the function is, in segments per cubic second (section 5.1).
+/// Steepness of the function, in segments per cubic second (section 5.1).
 const C: f64 = 0.4;
-/// Segments that Reno-friendly growth adds each round trip until it has reached the old window (section 4.3).
+/// Segments per round trip of Reno-friendly growth until it has reached the old window (section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
-/// One stretch of congestion avoidance.
+/// One period of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     began: Time,
     /// Seconds until the function is back at `w_max`.
     k: f64,
-    /// What Reno would have.
+    /// Estimate of Reno's window.
     w_est: f64,
-    /// Its increase.
+    /// Increase of that estimate.
     alpha: f64,
-    /// How steep the function is, in segments per cubic second.
+    /// Steepness of the function, in segments per cubic second.
     c: f64,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Cubic {
     window: Window,
     hystart: HyStart,
     coupling: Coupling,
-    /// What the last reduction found.
+    /// State before the last reduction.
     before: Option<Window>,
 }
 
@@ -120,7 +120,7 @@ impl Cubic {
     fn reduce(&mut self) {
         self.before = Some(self.window);
         let cwnd = self.segments();
-        // Section 4.7: a window that did not get back to where it was leaves room for others.
+        // Section 4.7: a window that did not return to its old size leaves room for others.
         let lower = cwnd < self.window.w_max;
         self.window.w_max = if lower { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.window.cwnd_prior = cwnd;
@@ -129,7 +129,7 @@ impl Cubic {
     }
 }
 
-/// By Newton's method, so that it is the same on every machine.
+/// Uses Newton's method, so the result is the same on every machine.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -167,7 +167,7 @@ impl CongestionControl for Cubic {
             return;
         }
         if !ack.window_was_full {
-            // Section 5.8: time without need for more does not count.
+            // Section 5.8: periods limited by the application do not count.
             self.window.epoch = None;
         } else if self.in_slow_start() {
             self.slow_start(ack);
@@ -228,7 +228,7 @@ mod tests {
         c
     }
 
-    /// Acknowledges whole windows, one each 100 ms, until `until`; returns the window in segments.
+    /// Acknowledges a whole window every 100 ms until `until`; returns the window in segments.
     fn run(c: &mut Cubic, from: u64, until: u64) -> usize {
         for millis in (from..until).step_by(100) {
             let window = c.cwnd();
@@ -276,7 +276,7 @@ mod tests {
     fn a_small_window_grows_as_reno_does() {
         let mut c = at(20);
         c.on_congestion(Time::ZERO);
-        // 14 segments, and 0.53 each round trip.
+        // 14 segments, growing by 0.53 each round trip.
         let after = run(&mut c, 0, 1000);
         assert!((18..=20).contains(&after), "{after}");
     }

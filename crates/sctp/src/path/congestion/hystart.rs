@@ -1,46 +1,46 @@
 //! HyStart++ (RFC 9406): leaves slow start when round trips grow, before the queue overflows.
 //!
-//! Looks at round trips only; the window belongs to the controller. Begin at [`HyStart::on_ack`].
+//! Considers only round trips; the window belongs to the controller. Start at [`HyStart::on_ack`].
 
 use std::time::Duration;
 
 use super::Ack;
 
-/// Bounds of the growth that ends slow start (section 4.3).
+/// Bounds of the increase in round trip that ends slow start (section 4.3).
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
-/// Part of the round trip in between.
+/// Divisor of the round trip that yields the threshold between the bounds.
 const MIN_RTT_DIVISOR: u32 = 8;
-/// Samples that a round needs before it is judged.
+/// Number of samples that a round needs to be evaluated.
 const N_RTT_SAMPLE: u32 = 8;
-/// How much slower conservative slow start grows.
+/// Divisor of growth in conservative slow start.
 pub(super) const CSS_GROWTH_DIVISOR: usize = 4;
-/// Rounds of it before slow start is over.
+/// Number of conservative rounds before slow start ends.
 const CSS_ROUNDS: u32 = 5;
 
-/// How slow start goes on.
+/// The growth of slow start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pace {
-    /// As ever.
+    /// Normal.
     Full,
-    /// At a quarter.
+    /// At a quarter of the rate.
     Conservative,
-    /// Not at all: it is over.
+    /// None: slow start has ended.
     Over,
 }
 
-/// Round trips of this round and the last.
+/// The round trips of this round and the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HyStart {
     last: Option<Duration>,
     current: Option<Duration>,
     samples: u32,
-    /// In conservative slow start: the round trip that led to it, and how many rounds it lasts.
+    /// In conservative slow start: the round trip that triggered it, and the number of rounds so far.
     conservative: Option<(Duration, u32)>,
 }
 
 impl HyStart {
-    /// Takes the sample of `ack`, and says how to grow by it.
+    /// Processes the sample of `ack`; returns the resulting growth.
     pub(super) fn on_ack(&mut self, ack: &Ack) -> Pace {
         if ack.round_over {
             self.last = self.current.take();
@@ -64,12 +64,12 @@ impl HyStart {
         if self.conservative.is_some() { Pace::Conservative } else { Pace::Full }
     }
 
-    /// The least round trip of this round, if there were enough.
+    /// The shortest round trip of this round, if there were enough samples.
     fn judged(&self) -> Option<Duration> {
         self.current.filter(|_| self.samples >= N_RTT_SAMPLE)
     }
 
-    /// The same if it is clearly above the last round's.
+    /// The same if it clearly exceeds the last round's.
     fn grown(&self) -> Option<Duration> {
         let last = self.last?;
         let threshold = (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);

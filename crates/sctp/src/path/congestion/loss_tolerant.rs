@@ -1,14 +1,15 @@
-//! A controller for paths that lose packets without being full: opt-in, and gated by delay.
+//! A controller for paths that lose packets without congestion: opt-in, and limited by delay.
 //!
-//! It models the path as a pipe of some rate and length, after the idea of BBR: the greatest delivery rate of the last
-//! rounds times the least round trip is what the pipe holds. It sends at that rate, looks for more at times (and lets
-//! the queue that this made drain), and keeps at most twice the pipe in flight. **Losses alone do not slow it down.**
-//! They do where they come with delay, that is, where a queue stands: or where there are too many of them to be noise
-//! ([`MAX_NOISE_PERCENT`]), so that a short queue that overflows is respected, too. Then a ceiling on what is in flight
-//! comes down by [`BACK_OFF`] each round, and rises slowly afterwards.
+//! It models the path as a pipe, after the idea of BBR: the pipe holds the highest delivery rate of the last
+//! rounds times the shortest round trip. It sends at that rate, periodically probes for more and drains the
+//! resulting queue, and keeps at most twice the pipe in flight. **Losses alone do not slow it down.** They do
+//! if they come with delay, that is, with a standing queue, or if they are too many to be noise
+//! ([`MAX_NOISE_PERCENT`]), so a short queue that overflows is respected as well. Then a ceiling on the bytes
+//! in flight falls by [`BACK_OFF`] each round, and rises slowly afterwards.
 //!
-//! What it costs: against loss-based flows in one deep queue it takes about what the queue lets it have, not an equal
-//! share; therefore it is not the default. Begin at [`LossTolerant::on_ack`](CongestionControl::on_ack).
+//! The cost: against loss-based flows in one deep queue it takes about as much as the queue permits, not an
+//! equal share. Therefore it is not the default. Start at
+//! [`LossTolerant::on_ack`](CongestionControl::on_ack).
 
 use std::time::Duration;
 
@@ -16,39 +17,39 @@ use base::Time;
 
 use super::{Ack, CongestionControl, initial_window, window_rate};
 
-/// Rounds over which the greatest rate counts.
+/// Number of rounds over which the highest rate is taken.
 const RATE_ROUNDS: usize = 10;
-/// How long the least round trip counts.
+/// Lifetime of the shortest round trip.
 const MIN_RTT_SPAN: Duration = Duration::from_secs(10);
-/// How long it is measured anew with little in flight.
+/// Duration of its new measurement with little in flight.
 const PROBE_RTT: Duration = Duration::from_millis(200);
-/// Gain that fills the pipe within few rounds: 2 / ln 2.
+/// Gain that fills the pipe within a few rounds: 2 / ln 2.
 const STARTUP_PERCENT: u64 = 289;
-/// Gains on the rate, one for each round trip: one looks for more, one lets the queue drain.
+/// Gains on the rate, one for each round trip: one probes for more, one drains the queue.
 const CYCLE_PERCENT: [u64; 8] = [125, 75, 100, 100, 100, 100, 100, 100];
-/// Losses of this probability, in percent, may be noise if no queue stands.
+/// Loss rate, in percent, that may be noise without a standing queue.
 const MAX_NOISE_PERCENT: usize = 10;
-/// Losses of this probability, in percent, are forgiven even if a queue stands.
+/// Loss rate, in percent, that is tolerated even with a standing queue.
 const MAX_QUEUED_PERCENT: usize = 2;
-/// Standard deviations by which the losses of a round must pass what is forgiven: in a round of ten packets a tenth is often
-/// none, and often two.
+/// Standard deviations by which the losses of a round must exceed the tolerated rate: in a round of ten
+/// packets, a tenth is often none, and often two.
 const CHANCE_DEVIATIONS: f64 = 2.0;
-/// What is left of the ceiling after a round of congestion.
+/// Factor on the ceiling after a round of congestion.
 const BACK_OFF: f64 = 0.7;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// The rate still grows; rounds in which it did not.
+    /// The rate still grows; `rounds` counts those in which it did not.
     Startup { best: u64, rounds: u32 },
-    /// The queue that startup made drains.
+    /// The queue from startup drains.
     Drain,
-    /// Around the cycle of gains; since when in this place.
+    /// Cycling through the gains; the current position and the time it began.
     Cruise { place: usize, since: Time },
-    /// Little in flight, to see the round trip of the bare path.
+    /// Little in flight, to measure the round trip without a queue.
     ProbeRtt { until: Time },
 }
 
-/// What happened in the round so far.
+/// Observations of the round so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     delivered: usize,
@@ -63,7 +64,7 @@ pub(crate) struct LossTolerant {
     mtu: usize,
     cwnd: usize,
     phase: Phase,
-    /// The greatest rate of each of the last rounds.
+    /// The highest rate of each of the last rounds.
     rates: [u64; RATE_ROUNDS],
     rounds: usize,
     round: Round,
@@ -91,7 +92,7 @@ impl LossTolerant {
         self.rates.iter().copied().max().unwrap_or(0)
     }
 
-    /// What the pipe holds, in bytes; `None` before both its sides are known.
+    /// Capacity of the pipe in bytes; `None` before rate and round trip are known.
     fn pipe(&self) -> Option<usize> {
         let (rtt, _) = self.min_rtt?;
         let bytes = u128::from(self.rate()) * rtt.as_nanos() / 1_000_000_000;
@@ -104,7 +105,8 @@ impl LossTolerant {
             *place = (*place).max(sample.rate);
         }
         if let Some(rtt) = ack.rtt {
-            // Nearly the least is as good: an idle queue is seen in every cycle, and no probe is needed.
+            // A sample close to the shortest is as good: each cycle sees an idle queue, and no probe is
+            // needed.
             match &mut self.min_rtt {
                 Some((least, at)) if rtt < *least + *least / 32 => {
                     *least = rtt.min(*least);
@@ -137,7 +139,7 @@ impl LossTolerant {
         self.rates[self.rounds % RATE_ROUNDS] = 0;
     }
 
-    /// Whether the losses of the round were noise or congestion.
+    /// Classifies the losses of the round as noise or congestion.
     fn judge_losses(&mut self) {
         let round = self.round;
         let queued = match (round.least_rtt, self.min_rtt) {
@@ -156,7 +158,7 @@ impl LossTolerant {
         }
     }
 
-    /// Congestion, with so many bytes in flight.
+    /// Lowers the ceiling on congestion with `flight` bytes in flight.
     fn lower_ceiling(&mut self, flight: usize) {
         let lower = (flight as f64 * BACK_OFF) as usize;
         self.ceiling = Some(lower.max(4 * self.mtu));
@@ -165,7 +167,7 @@ impl LossTolerant {
         }
     }
 
-    /// Moves from phase to phase by time and by what is in flight.
+    /// Changes phases by time and by the bytes in flight.
     fn advance(&mut self, ack: &Ack) {
         let (Some(pipe), Some((rtt, measured))) = (self.pipe(), self.min_rtt) else { return };
         match self.phase {
@@ -190,7 +192,7 @@ impl LossTolerant {
         }
     }
 
-    /// Where the window wants to be.
+    /// Target of the window.
     fn target(&self) -> Option<usize> {
         let pipe = self.pipe()?;
         let target = match self.phase {
@@ -198,12 +200,12 @@ impl LossTolerant {
             Phase::Cruise { .. } => 2 * pipe,
             Phase::ProbeRtt { .. } => pipe / 2,
         };
-        // Some packets more, for SACKs that come late or together.
+        // A few packets more, for SACKs that come late or together.
         Some((target + 3 * self.mtu).min(self.ceiling.unwrap_or(usize::MAX)).max(4 * self.mtu))
     }
 }
 
-/// Whether so many lost packets of a round are more than chance makes of a probability of `percent`: by more than
+/// Returns whether the losses of a round exceed those expected at a probability of `percent` by more than
 /// [`CHANCE_DEVIATIONS`]. A round of few packets proves little.
 fn exceeds(lost: usize, all: usize, percent: usize) -> bool {
     let p = percent as f64 / 100.0;
@@ -240,12 +242,12 @@ impl CongestionControl for LossTolerant {
         };
     }
 
-    /// Marks are no noise: a queue stands, whatever the delay says.
+    /// Marks are never noise: there is a queue, regardless of the delay.
     fn on_mark(&mut self, _now: Time) {
         self.lower_ceiling(self.round.most_flight.max(self.cwnd.min(2 * self.pipe().unwrap_or(self.cwnd))));
     }
 
-    /// Losses are judged at the end of each round, together with the delay.
+    /// Does nothing: losses are judged at the end of each round, together with the delay.
     fn on_congestion(&mut self, _now: Time) -> bool {
         false
     }
@@ -261,7 +263,7 @@ impl CongestionControl for LossTolerant {
         }
     }
 
-    /// The rate is known still: nothing is sent in bursts after a pause.
+    /// Does nothing: the rate is still known, so nothing is sent in bursts after a pause.
     fn on_idle(&mut self, _rtos: u32, _least: usize) {}
 
     fn on_mtu(&mut self, mtu: usize) {

@@ -1,4 +1,4 @@
-//! Congestion control after RFC 9260 section 7.2: slow start, and one MTU more each round trip.
+//! Congestion control of RFC 9260 section 7.2: slow start, and one MTU more each round trip.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) struct Rfc9260 {
     mtu: usize,
     window: Window,
     coupling: Coupling,
-    /// What the last reduction found.
+    /// State before the last reduction.
     before: Option<Window>,
 }
 
@@ -68,10 +68,10 @@ impl CongestionControl for Rfc9260 {
         self.window.ssthresh
     }
 
-    /// Growth by slow start or congestion avoidance (RFC 9260 sections 7.2.1 and 7.2.2).
+    /// Grows by slow start or congestion avoidance (RFC 9260 sections 7.2.1 and 7.2.2).
     ///
-    /// One SACK here often answers a whole train of packets, so growth counts bytes (RFC 3465) and is not held to
-    /// one MTU a SACK; counting bytes is itself the defence against split acknowledgements.
+    /// One SACK here often covers a whole train of packets, so growth counts bytes (RFC 3465) and is not
+    /// limited to one MTU per SACK; counting bytes is itself the defence against split acknowledgements.
     //= rfc9260#7.2-1
     fn on_ack(&mut self, ack: &Ack) {
         //= rfc9260#7.2.1-5

@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    /// Lets the next trial happen, `lost`: whatever its size; false if none is due within a second.
+    /// Runs the next trial, `lost` regardless of its size; false if none is due within a second.
     fn step(&mut self, lost: bool) -> bool {
         if self.pmtu.next_timeout() > self.now + Duration::from_secs(1) {
             return false;
@@ -147,7 +147,7 @@ fn below_the_base_size_there_is_only_the_least() {
     let mut w = World::new(1500, 800);
     w.time_out();
     w.settle();
-    // No data has to be lost for it once more.
+    // No further data has to be lost for it.
     assert_eq!(w.sent[..3], [1500, 1200, 1200]);
     assert!((784..=800).contains(&w.pmtu.current()), "{}", w.pmtu.current());
 }

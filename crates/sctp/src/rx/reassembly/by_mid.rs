@@ -23,7 +23,7 @@ type Key = (u16, bool, u32);
 #[derive(Debug, Default)]
 struct Assembly {
     ppid: Ppid,
-    /// What came without gaps and was not given to the reader yet.
+    /// Bytes received without gaps and not yet read.
     pieces: SmallVec<[BytesMut; 2]>,
     /// Fragments behind a gap.
     ahead: BTreeMap<u64, BytesMut>,
@@ -92,7 +92,7 @@ impl Assembly {
         self.missing > self.delivered
     }
 
-    /// What came without gaps, as the next part of the message.
+    /// Returns the bytes received without gaps, as the next part of the message.
     fn take(&mut self, key: Key) -> Message {
         let pieces = std::mem::take(&mut self.pieces).into_iter().map(BytesMut::freeze).collect();
         let begin = self.delivered == 0;
@@ -300,7 +300,7 @@ impl ByMid {
         }
     }
 
-    /// What is incomplete is of the old numbering: all that may be of the new one is held back.
+    /// Incomplete messages belong to the old numbering: whatever may belong to the new one is held back.
     pub(super) fn restart(&mut self, streams: &[StreamId], ready: &mut VecDeque<Message>) -> Vec<Bytes> {
         let affected = |key: &Key| streams.is_empty() || streams.contains(&StreamId(key.0));
         let mut dropped = Vec::new();

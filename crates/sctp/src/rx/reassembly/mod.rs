@@ -88,7 +88,7 @@ impl<'a> From<&IData<'a>> for Piece<'a> {
     }
 }
 
-/// What a FORWARD TSN or I-FORWARD TSN says of one stream: messages up to this one will not come.
+/// A FORWARD TSN's or I-FORWARD TSN's entry for one stream: messages up to this one will not come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Skip {
     pub(crate) stream: StreamId,
@@ -97,7 +97,7 @@ pub(crate) struct Skip {
     pub(crate) number: u32,
 }
 
-/// What became of a chunk's bytes.
+/// Outcome of placing a chunk's bytes.
 #[derive(Debug)]
 pub(crate) struct Placed {
     /// They lie in memory just behind the piece before them, and became a part of it.

@@ -63,7 +63,7 @@ pub(super) struct Order {
     /// Streams on which an unordered message is being delivered in parts, and unordered messages that wait for its end: parts
     /// of two could not be told apart.
     open: BTreeMap<u16, Vec<Message>>,
-    /// How many wait so.
+    /// Number of waiting messages.
     behind: usize,
     /// The greatest number.
     mask: u32,
@@ -105,7 +105,7 @@ impl Order {
         self.turns.memory()
     }
 
-    /// Whether the ordered message `number` is the one due.
+    /// Reports whether the ordered message `number` is the one due.
     pub(super) fn is_turn(&self, id: StreamId, number: u32) -> bool {
         self.turns.get(id) == number
     }
@@ -115,7 +115,7 @@ impl Order {
         self.turns.get(id)
     }
 
-    /// Whether the turn of the ordered message `number` is over.
+    /// Reports whether the turn of the ordered message `number` is over.
     pub(super) fn is_over(&self, id: StreamId, number: u32) -> bool {
         self.distance(self.next(id), number) > self.mask / 2
     }
@@ -125,7 +125,7 @@ impl Order {
         to.wrapping_sub(from) & self.mask
     }
 
-    /// Whether an unordered message of the stream is being delivered in parts.
+    /// Reports whether an unordered message of the stream is being delivered in parts.
     pub(super) fn is_open(&self, id: StreamId) -> bool {
         self.open.contains_key(&id.0)
     }
@@ -187,7 +187,7 @@ impl Order {
         self.let_out_due(id, ready);
     }
 
-    /// What is due is delivered if it is here, and what follows it.
+    /// Delivers the next message if it is here, and those that follow it.
     fn let_out_due(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
         let next = self.turns.get_mut(id);
         while let Some(message) = self.parked.remove(&(id.0, *next)) {

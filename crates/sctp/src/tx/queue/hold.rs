@@ -1,6 +1,6 @@
 //! Streams whose further messages wait, so that their numbers can begin anew (RFC 6525 sections 5.1.2 and 5.1.4).
 //!
-//! What was handed over before a hold leaves under the old numbers; what is handed over afterwards waits without a number.
+//! Messages handed over before a hold leave under the old numbers; later ones wait without a number.
 //! An empty list of streams means all of them, those included that nothing was sent on yet. Begin at [`SendQueue::hold`].
 
 use wire::{Mid, StreamId};
@@ -39,13 +39,13 @@ impl SendQueue {
         self.note_head();
     }
 
-    /// Whether a part of a message has left, and the rest has not.
+    /// Reports whether a part of a message has left, and the rest has not.
     pub(crate) fn has_begun(&self) -> bool {
         let fronts = self.streams.iter().flatten().filter_map(|s| s.messages.front());
         fronts.into_iter().any(|m| m.begun)
     }
 
-    /// Whether everything that need not wait has left.
+    /// Reports whether everything that need not wait has left.
     pub(crate) fn is_drained(&self, streams: &[StreamId]) -> bool {
         if streams.is_empty() {
             return self.turns.active() == 0;
@@ -53,7 +53,7 @@ impl SendQueue {
         streams.iter().all(|&s| self.stream(s).is_none_or(|s| s.first_to_leave().is_none()))
     }
 
-    /// Whether no message of these streams has ever left, or none since they began anew.
+    /// Reports whether no message of these streams has ever left, or none since they began anew.
     pub(crate) fn is_fresh(&self, streams: &[StreamId]) -> bool {
         let untouched = |s: &Stream| s.next_ordered == Mid(0) && s.next_unordered == Mid(0);
         if streams.is_empty() {

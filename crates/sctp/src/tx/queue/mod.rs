@@ -53,7 +53,7 @@ pub(crate) struct Taken {
     pub(crate) limited: Option<MessageId>,
 }
 
-/// What was left in the queue of a message that was given up.
+/// The unsent rest of a message that was given up.
 #[derive(Debug)]
 pub(crate) struct Rest {
     /// The fragment that would have come next, if some had left already; without its bytes.
@@ -127,12 +127,12 @@ pub(crate) struct SendQueue {
     made: usize,
     /// Messages that the lists of all streams have places for.
     places: usize,
-    /// What is left of the message in turn; 0 if there is none.
+    /// Unsent bytes of the current message; 0 if there is none.
     head: usize,
     next_id: u64,
     /// Whether fragments of several messages may alternate (RFC 8260).
     interleaves: bool,
-    /// What streams not used before are to hold.
+    /// The hold on streams not used before.
     all_held: Option<MessageId>,
 }
 
@@ -154,7 +154,7 @@ impl SendQueue {
     /// The same but for what grows with the number of streams that have or had messages.
     #[inline]
     pub(crate) fn measure(&self) -> usize {
-        // What an allocation takes beside its bytes.
+        // An allocation's cost besides its bytes.
         const PAYLOAD: usize = 32;
         self.bytes
             + self.messages * PAYLOAD
@@ -162,7 +162,7 @@ impl SendQueue {
             + list::<Option<Box<Stream>>>(self.streams.capacity())
     }
 
-    /// Whether nothing is to leave now.
+    /// Reports whether nothing is to leave now.
     pub(crate) fn is_empty(&self) -> bool {
         self.head == 0
     }
@@ -282,12 +282,12 @@ impl SendQueue {
         self.re_rank(stream);
     }
 
-    /// How many bytes [`next_fragment`](Self::next_fragment) would take: at most `max`.
+    /// Returns the number of bytes that [`next_fragment`](Self::next_fragment) would take: at most `max`.
     pub(crate) fn next_length(&self, max: usize) -> Option<usize> {
         (self.head > 0).then(|| self.head.min(max))
     }
 
-    /// Whether the packet being filled may take the next fragment.
+    /// Reports whether the packet being filled may take the next fragment.
     pub(crate) fn fits_packet(&self) -> bool {
         self.turns.packet_takes_current()
     }

@@ -19,7 +19,7 @@ pub(super) type Rank = u128;
 /// Virtual time that one byte costs a stream of weight 1.
 const BYTE: u128 = 1 << 16;
 
-/// What a stream's rank is made of.
+/// Components of a stream's rank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     /// Its first message.
@@ -29,7 +29,7 @@ pub(super) struct Standing {
     pub(super) served: u128,
 }
 
-/// Whose turn it is.
+/// The order of the streams' turns.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     scheduler: Scheduler,
@@ -64,7 +64,7 @@ impl Turns {
         self.current.map(|(_, stream)| stream)
     }
 
-    /// Whether the packet being filled may take from the current stream.
+    /// Reports whether the packet being filled may take from the current stream.
     ///
     /// RFC 8260 section 3.3: "It bundles only DATA or I-DATA chunks referring to the same stream in a packet."
     pub(super) fn packet_takes_current(&self) -> bool {
@@ -164,12 +164,12 @@ impl Turns {
         self.next_turn
     }
 
-    /// Whether streams are ranked by what they were given.
+    /// Reports whether streams are ranked by what they were given.
     pub(super) fn is_fair(&self) -> bool {
         matches!(self.scheduler, Scheduler::FairBandwidth | Scheduler::WeightedFair)
     }
 
-    /// What `bytes` cost a stream in virtual time.
+    /// Returns the cost of `bytes` for a stream, in virtual time.
     pub(super) fn cost(&self, bytes: usize, weight: u16) -> u128 {
         match self.scheduler {
             Scheduler::FairBandwidth => bytes as u128 * BYTE,
@@ -181,7 +181,7 @@ impl Turns {
         }
     }
 
-    /// Whether the stream is known with this rank.
+    /// Reports whether the stream is known with this rank.
     pub(super) fn knows(&self, stream: StreamId, rank: Rank) -> bool {
         self.current() == Some(stream) || self.waiting.contains(&(rank, stream))
     }

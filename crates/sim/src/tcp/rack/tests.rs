@@ -1,4 +1,4 @@
-//! What the model of RACK calls lost, step by step.
+//! Tests of the RACK model's losses, step by step.
 
 use super::super::config::Growth;
 use super::*;
