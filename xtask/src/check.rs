@@ -1,4 +1,4 @@
-//! `./x check`: formatting, lints, layers, module docs, unsafe, compliance tables, names on the page of the
+//! `./x check`: formatting, lints, layers, module docs, comments, unsafe, compliance tables, names on the page of the
 //! papers, licences. Prints a line per part; every part runs even after a fault in an earlier one.
 
 use crate::tally::Tally;
@@ -18,6 +18,7 @@ pub(crate) fn all() -> Result<Tally> {
     let mut tally = Tally::default();
     tally += part("layers", || Ok(layers::run(&[])? == Outcome::Good))?;
     tally += part("module docs", || listed(sources::module_docs()?))?;
+    tally += part("comments", || listed(sources::comments()?))?;
     tally += part("unsafe", || listed(sources::unsafe_code()?))?;
     tally += part("planted bugs apply", || listed(planted::faults()?))?;
     tally += part("papers", || listed(papers::faults()?))?;

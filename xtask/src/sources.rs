@@ -67,6 +67,48 @@ fn has_unsafe(line: &str) -> bool {
     code.split(|c: char| !is_name(c)).any(|word| word == "unsafe")
 }
 
+/// Words with which a free relative clause begins; a sentence begins with its subject instead (CONTRIBUTING.md).
+const RELATIVES: [&str; 7] = ["What", "Whatever", "Who", "Whoever", "Whom", "Whose", "Whomever"];
+/// Attributes of items whose comments are `--help` text.
+const HELP: [&str; 3] = ["#[arg", "#[command", "#[derive("];
+/// Lines below a comment within which such an attribute stands.
+const HELP_LINES: usize = 4;
+
+/// No sentence of a comment opens with a free relative clause; questions and `--help` may.
+pub(crate) fn comments() -> Result<Vec<String>> {
+    judge(|path, text| {
+        let lines: Vec<&str> = text.lines().collect();
+        let opening = (0..lines.len()).filter(|&n| opens_with_relative(lines[n]) && !is_help(&lines[n..]));
+        opening
+            .map(|n| {
+                format!("{path}:{}: open the sentence with its subject, not with a relative clause", n + 1)
+            })
+            .collect()
+    })
+}
+
+fn opens_with_relative(line: &str) -> bool {
+    let Some(comment) = line.trim_start().strip_prefix("//") else { return false };
+    let comment = comment.trim_start_matches(['/', '!']);
+    let Some(comment) = comment.strip_prefix(' ') else { return false };
+    // A quotation of an RFC stands in quotes.
+    comment.split(". ").any(|sentence| {
+        let first = sentence.split(' ').next().unwrap_or_default();
+        RELATIVES.contains(&first) && !sentence.contains('?')
+    })
+}
+
+/// Whether the comment that begins these lines is `--help` text.
+fn is_help(lines: &[&str]) -> bool {
+    let below = lines.iter().map(|line| line.trim_start()).filter(|line| !line.starts_with("///"));
+    let is_of_clap = |line: &str| {
+        let derives = line.starts_with(HELP[2])
+            && ["Args", "Parser", "Subcommand", "ValueEnum"].iter().any(|name| line.contains(name));
+        line.starts_with(HELP[0]) || line.starts_with(HELP[1]) || derives
+    };
+    below.take(HELP_LINES).any(is_of_clap)
+}
+
 /// Applies a rule to every Rust file of the workspace, sorted by name.
 fn judge(rule: impl Fn(&str, &str) -> Vec<String>) -> Result<Vec<String>> {
     let mut faults = Vec::new();
@@ -138,7 +180,23 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_unsafe, tests, without_reason};
+    use super::{has_unsafe, is_help, opens_with_relative, tests, without_reason};
+
+    #[test]
+    fn a_comment_that_opens_a_sentence_with_a_relative_clause_is_found_and_a_question_is_not() {
+        assert!(opens_with_relative("    /// What a packet says."));
+        assert!(opens_with_relative("// Takes it. Whoever waits gets it."));
+        assert!(!opens_with_relative("/// Contents of a packet: what it says."));
+        assert!(!opens_with_relative("// What now?"));
+        assert!(!opens_with_relative("let text = \"// What\";"));
+    }
+
+    #[test]
+    fn help_text_is_told_by_the_attribute_below_it() {
+        assert!(is_help(&["/// What to do", "#[command(subcommand)]"]));
+        assert!(is_help(&["/// What to do.", "#[derive(Clone, Subcommand)]"]));
+        assert!(!is_help(&["/// What to do.", "#[derive(Clone)]", "struct A;"]));
+    }
 
     #[test]
     fn the_word_in_a_comment_or_a_longer_word_is_no_unsafe_code() {

@@ -1,6 +1,6 @@
 //! Looks at the way to a host with real packets: INITs in UDP, which need no privilege, and one over IP itself, which does.
 //!
-//! Whatever SCTP answers (INIT ACK, or ABORT where nothing is exposed) proves that UDP passes both ways, that somebody
+//! Any SCTP answer (INIT ACK, or ABORT where nothing is exposed) proves that UDP passes both ways, that somebody
 //! speaks SCTP there, and that nobody rewrites checksums. A second, large INIT tells whether full packets pass. Nothing is
 //! set up at the peer: it keeps nothing of an INIT (RFC 9260 section 5.1.3).
 

@@ -2,8 +2,8 @@
 //!
 //! A change of the rules comes through [`Shard::put_in_force`]. First the kernel holds all SYNs, then the rulebook changes and
 //! the kernel refuses what is required from now on; whoever asked for the change is told. Later, when no further change
-//! follows, the kernel is given the names of the destinations, some at a time, and at last holds by name again. What goes
-//! wrong on the way leaves all SYNs held, as do rules that take too many names.
+//! follows, the kernel is given the names of the destinations, some at a time, and at last holds by name again. An error on
+//! the way leaves all SYNs held, as do rules that take too many names.
 //!
 //! Invariant: while the kernel holds by name, a destination that it lets pass is plain TCP by the rulebook. Destinations that
 //! were learned to have no SCTP are held like others: who asks for them decides what is probed.

@@ -115,7 +115,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     for set in [&FLOWS4, &FLOWS6, &SERVED4, &SERVED6] {
         add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| divert_rule(rule, set, config));
     }
-    // Whatever comes to the host meets this chain: for what is not ours it ends with the first rule.
+    // Every arrival at the host meets this chain: for packets that are not ours it ends with the first rule.
     add_rule(&mut batch, MARK_RULE_PART, PRE_CHAIN.name, |rule| {
         rule.came_in_not_by(&config.host_interface);
         rule.is_mark_not(config.marks, config.marks.served);

@@ -216,7 +216,7 @@ fn all_that_can_be_signed_is_and_a_conversation_goes_its_way() {
 
 #[test]
 fn an_abort_without_a_signature_ends_no_association_and_a_signed_one_does() {
-    // Whatever the peer was asked to sign.
+    // Independent of the chunks that the peer was asked to sign.
     for config in [asking_for(&[]), keyed()] {
         let mut t = idle(config);
         for _ in 0..100 {
@@ -370,7 +370,7 @@ fn what_is_malformed_or_against_the_protocol_ends_an_association_only_if_it_is_s
         ("SACK that is too short", &[3, 0, 0, 8, 0, 0, 0, 0]),
         ("RE-CONFIG that is cut", &[130, 0, 0, 12, 0, 13, 0, 200, 0, 0, 0, 0]),
     ] {
-        // Whatever the peer was asked to sign.
+        // Independent of the chunks that the peer was asked to sign.
         for config in [keyed(), asking_for(&[])] {
             let mut t = idle(config);
             forge_bytes(&mut t, chunks);
