@@ -120,10 +120,9 @@ fn a_delayed_link_adds_its_delay_to_every_round_trip() {
     let delayed = DelayedLink::between(&lab, &alpha, &beta, 1, Duration::from_millis(25), &linkemu).unwrap();
     let to = delayed.link.right_v6().to_string();
     let told = alpha.tool("ping", &["-c", "10", "-i", "0.02", "-q", &to]).unwrap();
-    let times =
-        told.split("= ").last().unwrap().split('/').map(|word| word.parse::<f64>().unwrap_or(f64::MAX));
-    let [min, average, ..] = times.collect::<Vec<_>>()[..] else { panic!("ping printed {told}") };
-    assert!(min >= 50.0 && average < 60.0, "{told}");
+    // The least: programs beside the test delay some.
+    let min = told.split("= ").last().and_then(|times| times.split('/').next()?.parse::<f64>().ok());
+    assert!(min.is_some_and(|min| (50.0..60.0).contains(&min)), "{told}");
 }
 
 #[test]

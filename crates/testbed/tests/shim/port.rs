@@ -89,12 +89,17 @@ fn told(process: Process, word: &str) -> u64 {
     last.trim().parse().unwrap()
 }
 
-/// Creates a host with a daemon on its own link, through which it reaches the one address of beta that all use.
+/// Creates a host with a daemon on its own link, through which it reaches the one address of beta that all use. Its packets to
+/// beta's other addresses are dropped: on a busy machine data would move there.
 fn busy_host(world: &World, number: u8) -> (Host, Daemon) {
     let host = world.lab.host(&format!("busy{number}")).unwrap();
     let link = world.lab.join(&host, &world.beta, 10 + number, Offloads::Off).unwrap();
     let (to, via) = (world.link.right_v4().to_string(), link.right_v4().to_string());
     host.ip(&["route", "add", &to, "via", &via]).unwrap();
+    let others =
+        format!("udp dport {UDP_PORT} ip daddr != {to} drop; udp dport {UDP_PORT} meta nfproto ipv6 drop;");
+    let table = format!("table inet one {{ chain out {{ type filter hook output priority 0; {others} }}; }}");
+    host.tool("nft", &[&table]).unwrap();
     let daemon = Daemon::start(&host, &Programs::find().unwrap(), "").unwrap();
     let port = PORT.to_string();
     daemon.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
