@@ -1,12 +1,12 @@
-//! Which SYNs the kernel holds: those that the rules, or a mark, may send over SCTP, and no others.
+//! Controls which SYNs the kernel holds: only those that the rules, or a mark, may send over SCTP.
 //!
-//! A change of the rules comes through [`Shard::put_in_force`]. First the kernel holds all SYNs, then the rulebook changes and
-//! the kernel refuses what is required from now on; whoever asked for the change is told. Later, when no further change
-//! follows, the kernel is given the names of the destinations, some at a time, and at last holds by name again. An error on
-//! the way leaves all SYNs held, as do rules that take too many names.
+//! A change of the rules comes through [`Shard::put_in_force`]. First the kernel holds all SYNs, then the rulebook changes, the
+//! kernel refuses what is required from now on, and the requester gets its answer. Once no further change follows, the kernel
+//! receives the names of the destinations in batches and finally holds by name again. If a step fails, or the rules take too many
+//! names, all SYNs stay held.
 //!
-//! Invariant: while the kernel holds by name, a destination that it lets pass is plain TCP by the rulebook. Destinations that
-//! were learned to have no SCTP are held like others: who asks for them decides what is probed.
+//! Invariant: while the kernel holds by name, a destination that it lets pass is plain TCP by the rulebook. Destinations learned
+//! to have no SCTP are held like others: requests for them decide what is probed.
 
 use std::io;
 use std::time::Duration;
@@ -22,9 +22,9 @@ use crate::shard::{Shard, Timer};
 
 /// Delay from a change of the rules until the kernel is given names: further changes often follow.
 const NAMING_PAUSE: Duration = Duration::from_millis(100);
-/// Number of names given to the kernel at once: some 20 us each, while packets wait.
+/// Number of names given to the kernel at once. Each takes some 20 us, while packets wait.
 const NAMES_AT_ONCE: usize = 32;
-/// The pause between that, so that packets pass meanwhile.
+/// Pause between two batches of names, in which packets pass.
 const NEXT_NAMES_PAUSE: Duration = Duration::from_millis(1);
 /// Pause before a retry of a command that the kernel refused.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
@@ -33,7 +33,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(250);
 pub(crate) struct Holding {
     /// The naming in progress, if it has begun.
     naming: Option<Naming>,
-    /// When to go on with it; never if there is nothing to do.
+    /// Time of its next step; never if there is nothing to do.
     due: Time,
 }
 
@@ -50,7 +50,7 @@ struct Naming {
 }
 
 impl Naming {
-    /// As the rules say; None if all SYNs are to be held.
+    /// Follows the rules; None if all SYNs must be held.
     fn of(book: &Rulebook) -> Option<Naming> {
         let (named, ranges) = match book.tried() {
             Tried::Everything => return None,
@@ -72,7 +72,7 @@ impl Shard {
     /// The change is in force here, but the kernel holds SYNs by the rules before. It is tried again.
     pub(crate) fn put_in_force(&mut self, draft: Draft) -> Result<(), String> {
         let held = self.interceptor.hold_all();
-        // The rules before decided about it.
+        // The old rules decided about these connections.
         self.count_passed();
         self.rules.install(draft);
         let required = self.follow_required();
@@ -99,14 +99,14 @@ impl Shard {
         self.timers.set(due, Timer::Naming);
     }
 
-    /// Has the kernel hold by name, once this is up.
+    /// Makes the kernel hold by name once the loop runs.
     pub(crate) fn begin_naming(&mut self) {
         self.name_at(self.now);
     }
 
-    /// The kernel may be to get names.
+    /// Handles the timer for naming.
     pub(crate) fn on_naming(&mut self) {
-        // In a namespace of a command's own every SYN is ours to answer.
+        // In a command's own namespace we answer every SYN.
         if self.now < self.holding.due || self.outside.is_some() {
             return;
         }
@@ -120,7 +120,7 @@ impl Shard {
         }
     }
 
-    /// Gives the kernel some names, or has it hold by them when it has them all.
+    /// Gives the kernel some names, or switches it to holding by name once it has them all.
     fn name_some(&mut self) -> io::Result<()> {
         let mut naming = match self.holding.naming.take() {
             Some(naming) => naming,
@@ -159,7 +159,7 @@ impl Shard {
         counters.connects_by_rule_tcp += all;
     }
 
-    /// Releases SYNs that the rules do not send over SCTP any more: sent again, they would pass.
+    /// Releases SYNs that the rules no longer send over SCTP: if sent again, they would pass.
     fn let_go_of_unnamed(&mut self) {
         let held: Vec<(ConnectionId, HeldSyn)> = self
             .connections

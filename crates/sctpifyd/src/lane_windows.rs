@@ -1,25 +1,26 @@
-//! Limits on bytes that wait for slow programs on shared associations: the windows of all connections together, and of each host's.
+//! Limits on bytes that wait for slow programs on shared associations: the total of all windows, and the total per host.
 //!
-//! A window is a promise: what was granted may come, whatever becomes of memory meanwhile. So windows grow while all together are
-//! below a quarter of `memory_mib`, and those of the host below an eighth, half of its share. Beyond a quarter a host that has little
-//! gets a little, the less the more is granted: idle connections of a few hosts are not to slow those of all others down. Otherwise new
-//! connections get the least window. From half of `memory_mib` on, or three quarters of the host's share, there are none: what waits
-//! here never fills either. Counts are kept while trunks are served. Begin at [`LaneWindows::spare`].
+//! A window is a promise: the peer may send what was granted even if memory runs short later. So windows grow while their total
+//! is below a quarter of `memory_mib`, and below an eighth per host, half of the host's share. Beyond a quarter, a host that
+//! holds little still gets a little, and less the more is granted: idle connections of a few hosts must not slow down all others.
+//! Otherwise new connections get the least window. From half of `memory_mib`, or three quarters of the host's share, no new ones
+//! are admitted, so waiting bytes never fill either. Counts are updated while trunks are served. Begin at [`LaneWindows::spare`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::addresses::host_part;
 
-/// The part of `memory_mib` that all windows may be, as a divisor.
+/// Divisor of `memory_mib`: the limit on all windows.
 const ALL_PART: usize = 4;
-/// The part from which there are no more connections.
+/// Divisor of `memory_mib` from which no more connections are admitted.
 const FULL_PART: usize = 2;
-/// The part that those of one host may be.
+/// Divisor of `memory_mib`: the limit on the windows of one host.
 const HOST_PART: usize = 8;
-/// The part up to which those of a host that has little grow beyond that: 2 MiB by default, a gigabit over 16 ms.
+/// Divisor of `memory_mib`: the limit up to which windows of a host that has little grow beyond that: 2 MiB by default, a gigabit
+/// over 16 ms.
 const LITTLE_PART: usize = 256;
-/// The part of what is left until there are no more connections that one host's windows may take of it.
+/// Divisor of the room left until no more connections are admitted: one host's windows may take this part of it.
 const LEFT_PART: usize = 16;
 
 /// Bytes of windows.
@@ -31,18 +32,18 @@ pub(crate) struct LaneWindows {
 }
 
 impl LaneWindows {
-    /// No windows; `memory` is `memory_mib` in bytes.
+    /// Creates the counts without windows; `memory` is `memory_mib` in bytes.
     pub(crate) fn new(memory: usize) -> LaneWindows {
         LaneWindows { memory, used: 0, by_host: BTreeMap::new() }
     }
 
-    /// There are the windows of trunks with these hosts, and no others.
+    /// Replaces the counts by the windows of trunks with these hosts.
     pub(crate) fn recount(&mut self, trunks: impl Iterator<Item = (IpAddr, usize)>) {
         (self.used, self.by_host) = (0, BTreeMap::new());
         trunks.for_each(|(remote, bytes)| self.count(remote, 0, bytes));
     }
 
-    /// The windows of a trunk with this host were `before`, and are `after`.
+    /// Counts a change of the windows of a trunk with this host, from `before` to `after`.
     pub(crate) fn count(&mut self, remote: IpAddr, before: usize, after: usize) {
         let of_host = self.by_host.entry(host_part(remote)).or_default();
         for used in [&mut self.used, of_host] {
@@ -58,7 +59,8 @@ impl LaneWindows {
         usual.max(spare(LITTLE_PART, of_host).min(spare(FULL_PART, self.used) / LEFT_PART))
     }
 
-    /// Reports whether not even the least window is left for another connection of this host, whose share of the memory is a quarter.
+    /// Reports whether another connection of this host would not get even the least window. The host's share of the memory is a
+    /// quarter.
     pub(crate) fn is_full(&self, remote: IpAddr) -> bool {
         self.used >= self.memory / FULL_PART || self.of_host(remote) >= self.memory / 16 * 3
     }

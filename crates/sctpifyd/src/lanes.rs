@@ -1,9 +1,9 @@
-//! Connections as lanes of a trunk: a held SYN is asked for on the trunk, and what the peer asks for is connected to.
+//! Connections as lanes of a trunk: asks for held SYNs on the trunk, and connects to local programs for the peer.
 //!
-//! Client: OPEN, then ACCEPTED leads the connection away as an association's being up does elsewhere; whatever else comes
-//! gives the SYN to an association of its own, or to plain TCP where TCP would tell the program the same as the peer did.
-//! Server: the same checks as an INIT meets ([`crate::server::Doorman`]). The peer must speak for the client's address, and the
-//! server's must be one that packets from there reach ([`crate::trunks`]); then the local program is connected to.
+//! Client: after OPEN, ACCEPTED diverts the connection as the establishment of an association does elsewhere. Any other answer
+//! gives the SYN an association of its own, or plain TCP where TCP would report the same to the program. Server: the checks are
+//! those of an INIT ([`crate::server::Doorman`]). The peer must speak for the client's address, and packets from there must reach
+//! the server's address ([`crate::trunks`]); then the daemon connects to the local program.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,11 +23,11 @@ use crate::shard::{Shard, Timer};
 use crate::timing;
 use crate::trunks::{Ends, TrunkState};
 
-/// A peer is near if it answers within this time. That is not slept for.
+/// A peer is near if it answers within this time. The loop does not sleep through it.
 const NEAR: Duration = Duration::from_micros(300);
 
 impl Shard {
-    /// Asks for the connection on a trunk to its destination, if there is one.
+    /// Asks for the connection on a trunk to its destination, if one exists.
     pub(crate) fn ride_trunk(&mut self, syn: &HeldSyn, settings: &Settings, shim: ShimState) -> bool {
         let (local, remote) = (self.wire_address(&syn.flow), syn.flow.remote());
         if !settings.streams.is_shared() {
@@ -78,7 +78,7 @@ impl Shard {
         true
     }
 
-    /// Round-trip time, and how many SACKs came.
+    /// Returns the round-trip time and the number of SACKs received.
     fn vital_signs(&self, association: AssociationId) -> (Duration, u64) {
         let Some(info) = self.engine.info(association) else { return Default::default() };
         let in_use = info.paths.iter().find(|path| path.in_use);
@@ -110,7 +110,7 @@ impl Shard {
         }
     }
 
-    /// The SYN of a connection that waits for the peer's word.
+    /// Returns the SYN of a connection that waits for the peer's answer.
     fn asking(&self, id: ConnectionId) -> Option<HeldSyn> {
         match self.connections.get(id)?.stage {
             Stage::Asking(syn) => Some(syn),
@@ -121,7 +121,7 @@ impl Shard {
     fn on_lane_accepted(&mut self, id: ConnectionId) {
         let Some(syn) = self.asking(id) else { return };
         if !self.still_waits(id, &syn) {
-            // The other side is told by a reset.
+            // A reset informs the other side.
             self.drop_connection(id);
             return self.judge(&syn, Verdict::Drop);
         }
@@ -161,7 +161,7 @@ impl Shard {
         self.abandon(id, &syn, cause, Some(failure));
     }
 
-    /// A connection that waits for the peer's word has an association of its own instead.
+    /// Moves a connection that waits for the peer's answer to an association of its own.
     pub(crate) fn leave_trunk(&mut self, id: ConnectionId) {
         let Some(syn) = self.asking(id) else { return };
         let Some(connection) = self.connections.get(id) else { return };
@@ -174,7 +174,7 @@ impl Shard {
         }
     }
 
-    /// The peer's word has not come in time. As long as the trunk lives it may be the program there that is slow.
+    /// Handles a peer's answer that is late. While the trunk lives, the program there may be slow.
     pub(crate) fn on_lane_late(&mut self, id: ConnectionId, sacks: u64) {
         let Some(connection) = self.connections.get(id) else { return };
         if !matches!(connection.stage, Stage::Asking(_)) {
@@ -193,7 +193,7 @@ impl Shard {
         }
     }
 
-    /// A program of the peer's host connects to one here.
+    /// Handles a connection from a program of the peer's host to one here.
     fn on_lane_offered(
         &mut self,
         association: AssociationId,
@@ -224,7 +224,7 @@ impl Shard {
         }
     }
 
-    /// Reports whether the connection may be made: what an INIT must meet, and more.
+    /// Reports whether the connection may be made. The conditions are those for an INIT, and more.
     fn admit(
         &mut self,
         association: AssociationId,
@@ -242,7 +242,7 @@ impl Shard {
         if !state.has_key(&auth) {
             return Err(Refusal::OwnAssociation);
         }
-        // As much is granted to the host as may be: an association of its own promises less.
+        // The host has been granted all it may get; an association of its own promises less.
         if self.trunks.has_granted_all(association) {
             return Err(Refusal::Busy);
         }
@@ -260,7 +260,7 @@ impl Shard {
         }
     }
 
-    /// Reports whether another association that lives has a lane with these addresses and ports.
+    /// Reports whether another live association has a lane with these addresses and ports.
     fn is_taken(&self, association: AssociationId, client: SocketAddr, server: SocketAddr) -> bool {
         let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_lane(&flow));
         let old = old.and_then(|id| self.connections.get(id)).map(|connection| connection.association);

@@ -1,8 +1,8 @@
 //! The learned table, shared by the shard (which learns and heeds it) and the control server (which shows and clears it),
 //! and its file.
 //!
-//! A thread of its own writes the file, so the event loop never waits for a disk. A file that cannot be read or written
-//! is told of, and costs only what it held: everything can be learned again. After SIGKILL up to [`SAVE_PAUSE`] is lost.
+//! A separate thread writes the file, so the event loop never waits for a disk. A file that cannot be read or written is logged,
+//! and costs only its contents: everything can be learned again. SIGKILL loses up to [`SAVE_PAUSE`] of changes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,7 +22,7 @@ const SAVE_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct LearnedStore {
     table: Arc<Mutex<LearnedTable>>,
     archive: Archive,
-    /// Held while the file is written; whether the last time failed.
+    /// Held while the file is written; true if the last write failed.
     failing: Arc<Mutex<bool>>,
 }
 
@@ -36,12 +36,12 @@ impl LearnedStore {
         LearnedStore { table: Arc::new(Mutex::new(table)), archive, failing: Arc::default() }
     }
 
-    /// The table, locked. Held for moments only: the shard waits for it.
+    /// Locks the table. Hold it for moments only: the shard waits for it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, LearnedTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes changes now and then, and exchanges them with the group's store if there is one, until the process ends.
+    /// Writes changes periodically, and exchanges them with the group's store, if any, until the process ends.
     pub(crate) fn keep(&self, mut shared: Option<SharedStore>) {
         loop {
             std::thread::sleep(SAVE_PAUSE);
@@ -52,7 +52,7 @@ impl LearnedStore {
         }
     }
 
-    /// Writes what has changed. A failure is told of once, until it has passed; the changes are written next time.
+    /// Writes changes. Repeated failures are logged once; unwritten changes are written next time.
     pub(crate) fn save(&self) {
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         let entries: Vec<LearnedEntry> = {

@@ -9,7 +9,7 @@ const LISTEN: &str = "0A";
 /// The columns of a socket's owner and number.
 const UID: usize = 7;
 const INODE: usize = 9;
-/// Listeners listed at most.
+/// Limit on the listeners listed.
 const LISTED_MAX: usize = 1024;
 
 /// A listener, and which socket it is.
@@ -19,14 +19,14 @@ pub(crate) struct Listed {
     pub(crate) socket: Socket,
 }
 
-/// The listeners of this network namespace that are shown; empty when the kernel does not tell.
+/// Lists the listeners of this network namespace to show; empty if the kernel does not report them.
 pub(crate) fn listeners() -> Vec<Listed> {
     let mut found = all_listeners();
     found.truncate(LISTED_MAX);
     found
 }
 
-/// All listeners of this network namespace.
+/// Lists all listeners of this network namespace.
 pub(crate) fn all_listeners() -> Vec<Listed> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let mut found = parse(&read("/proc/net/tcp"));
@@ -45,7 +45,7 @@ fn listed(fields: &[&str]) -> Option<Listed> {
     Some(Listed { address: address(fields[1])?, socket })
 }
 
-/// An address as the kernel prints it: words of four bytes in host order, a colon, the port.
+/// Parses an address as the kernel prints it: words of four bytes in host order, a colon, the port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;

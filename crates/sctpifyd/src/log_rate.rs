@@ -1,4 +1,4 @@
-//! A rate limit for log lines that peers can cause as often as they like.
+//! A rate limit for log lines that peers can cause at will.
 //!
 //! Begin at [`LogRate::admit`].
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::Time;
 
-/// Lines in one [`PERIOD`] at most.
+/// Limit on the lines in one [`PERIOD`].
 const LINES: u32 = 20;
 /// Period over which the lines are counted together.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -14,14 +14,14 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Lines of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct LogRate {
-    /// When the period began.
+    /// Start of the period.
     since: Time,
     lines: u32,
     left_out: u64,
 }
 
 impl LogRate {
-    /// Reports whether a line may be logged now; if so, how many were left out since the last one.
+    /// Reports whether a line may be logged now; if so, returns the number of lines left out since the last one.
     pub(crate) fn admit(&mut self, now: Time) -> Option<u64> {
         if now >= self.since + PERIOD {
             (self.since, self.lines) = (now, 0);

@@ -1,16 +1,15 @@
-//! The daemon: carries this host's TCP connections over SCTP, as the rules say.
+//! The daemon: carries this host's TCP connections over SCTP according to the rules.
 //!
-//! Two processes of one program. The [`supervisor`] stays root's: it kills a worker that has stopped beating,
-//! removes what a killed one leaves behind, passes signals on, and reads and writes the files ([`archive`]). The
-//! [`worker`], under a user id of its own, does everything else, in one event loop ([`shard`]) with a
-//! [`control_server`] beside it.
+//! Two processes run one program. The [`supervisor`] stays root: it kills a worker whose heartbeat stops, cleans up after a
+//! killed one, passes signals on, and reads and writes the files ([`archive`]). The [`worker`] does everything else under its own
+//! user id, in one event loop ([`shard`]) with a [`control_server`] in other threads.
 //!
 //! Nothing here knows SCTP, netfilter or the rules' syntax: the crates below do. Begin with [`shard`], then
 //! [`client`] (a SYN becomes an association), [`server`] (an INIT becomes a local connection) and [`pump`]
 //! (bytes of a connection).
 //!
-//! Invariants: a held SYN always gets a verdict; after INIT ACK a failure is told to the peer before the SYN is
-//! released; a connection whose association is lost is reset, never ended.
+//! Invariants: a held SYN always gets a verdict; after INIT ACK, a failure is reported to the peer before the SYN is released; a
+//! connection whose association is lost is reset, never closed in order.
 
 #![forbid(unsafe_code)]
 
@@ -81,7 +80,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// This program does for SCTP the work that the kernel does for TCP ahead of all programs: waiting its turn behind busy ones
+/// Raises the priority: the kernel does the same work for TCP ahead of all programs, and if this program waited behind busy ones
 /// it would lose races and miss timers. A higher priority set at its start is kept.
 fn raise_priority() {
     const NICENESS: i32 = -10;

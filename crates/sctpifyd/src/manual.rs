@@ -1,9 +1,9 @@
 //! Listeners whose own programs ask for SCTP: the papers' ENABLE_MANUAL of a server, for as long as the program holds its control
 //! connection or its socket listens.
 //!
-//! A user gets this for listeners of his own alone. The grant is not for a port but for that very socket, by its inode and owner as
-//! the kernel tells them: a later listener there was not asked for. It is looked at again for each connection
-//! ([`Manual::has`]), as are the rules: `local-disable` and the switch go before it. Begin at [`Manual::ask`].
+//! A user gets this only for listeners of his own. The grant is not for a port but for one socket, identified by the inode and
+//! owner that the kernel reports: a later listener on the port is not covered. Each connection checks the grant again
+//! ([`Manual::has`]), as well as the rules: `local-disable` and the switch override it. Begin at [`Manual::ask`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,26 +14,26 @@ use base::Time;
 
 use crate::listeners::Listed;
 
-/// Requests in force at most, and those of one user who is not root.
+/// Limits on the grants in force: in all, and per user other than root.
 const HELD_MAX: usize = 64;
 const HELD_OF_USER_MAX: usize = 8;
-/// Those of all users that may not make rules: the others are for those who may.
+/// Limit on the grants of all users that may not make rules: the others are reserved for those who may.
 const HELD_OF_USERS_MAX: usize = 48;
-/// Sockets that one request may be for: programs with one for each thread (SO_REUSEPORT) or address.
+/// Limit on the sockets of one request: some programs have one for each thread (SO_REUSEPORT) or address.
 const SOCKETS_MAX: usize = 64;
-/// Requests of one user in a second at most, granted or not.
+/// Limit on the requests of one user in a second, granted or not.
 const ASKED_MAX: u32 = 10;
 const ASKED_PERIOD: Duration = Duration::from_secs(1);
 /// Greatest age of the list of the kernel's listeners when the presence of some is checked.
 const SEEN_FOR: Duration = Duration::from_secs(2);
-/// The kernel's user in place of those that this user namespace does not know: all of them are this one.
+/// The user that the kernel shows for all users unknown to this user namespace.
 const UNKNOWN_USER: u32 = 65_534;
 
 /// The process that asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,
-    /// Root, or the daemon's own user: these make rules, too.
+    /// Root, or the daemon's own user: these also make rules.
     pub(crate) may_change: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Socket {
     pub(crate) uid: u32,
 }
 
-/// Why nothing is granted.
+/// The reason why nothing is granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum AskError {
     /// Too often.
@@ -64,7 +64,7 @@ pub(crate) enum AskError {
     Full,
 }
 
-/// All that is granted; shared by those who grant and by the packet loop.
+/// All grants; shared by the threads that grant and by the packet loop.
 #[derive(Clone, Default)]
 pub(crate) struct Manual(Arc<Mutex<Held>>);
 
@@ -77,10 +77,10 @@ struct Granted {
 struct Held {
     grants: BTreeMap<u64, Granted>,
     last: u64,
-    /// The requests of each user in the current period.
+    /// Number of requests of each user in the current period.
     asked: BTreeMap<u32, u32>,
     asked_since: Time,
-    /// The sockets that listened when last looked.
+    /// The sockets that listened at the last look.
     seen: BTreeSet<Socket>,
     seen_at: Option<Time>,
 }
@@ -89,12 +89,13 @@ struct Held {
 pub(crate) struct Grant {
     manual: Manual,
     number: u64,
-    /// The sockets were not there when last looked.
+    /// The sockets were missing at the last look.
     missed: bool,
 }
 
 impl Manual {
-    /// Grants SCTP to the caller's listeners on a port, those of one address if it is named; `listed` are all listeners of the host.
+    /// Grants SCTP to the caller's listeners on a port, only those of one address if it is named; `listed` returns all listeners
+    /// of the host.
     pub(crate) fn ask(
         &self,
         now: Time,
@@ -131,13 +132,13 @@ impl Manual {
         Ok(Grant { manual: self.clone(), number, missed: false })
     }
 
-    /// Reports whether this very socket was asked for: by those who may make rules, or by users if what they ask for counts.
+    /// Reports whether this very socket has a grant: from a caller who may make rules, or from a user if `of_users`.
     pub(crate) fn has(&self, socket: Socket, of_users: bool) -> bool {
         let counts = |granted: &&Granted| of_users || granted.to.may_change;
         self.lock().grants.values().filter(counts).any(|granted| granted.sockets.contains(&socket))
     }
 
-    /// Reports whether any was, by those who may make rules, or by users if what they ask for counts.
+    /// Reports whether any socket has a grant: from a caller who may make rules, or from a user if `of_users`.
     pub(crate) fn has_any(&self, of_users: bool) -> bool {
         self.lock().grants.values().any(|granted| of_users || granted.to.may_change)
     }
@@ -160,8 +161,8 @@ impl Held {
 }
 
 impl Grant {
-    /// Reports whether one of its sockets still listens. A socket missed once may have been passed over while the kernel's table changed:
-    /// it is gone if it is missed twice.
+    /// Reports whether one of its sockets still listens. A listing may pass over a socket while the kernel's table changes, so a
+    /// socket counts as gone only after two misses.
     pub(crate) fn still_listens(&mut self, now: Time, listed: impl FnOnce() -> Vec<Listed>) -> bool {
         let is_known = self.manual.lock().seen_at.is_some_and(|at| now < at + SEEN_FOR);
         if !is_known {
@@ -210,7 +211,7 @@ mod tests {
         manual.ask(NOW, caller, (None, port), host)
     }
 
-    /// Of somebody who has a listener on port 8000.
+    /// Asks for a listener of the caller's on port 8000.
     fn ask_own(manual: &Manual, caller: Caller) -> Result<Grant, AskError> {
         manual.ask(NOW, caller, (None, 8000), || vec![listed("0.0.0.0:8000", caller.uid, 9)])
     }

@@ -1,6 +1,6 @@
-//! The secrets shared with other sctpify hosts: who has one is proved at the start of each association (RFC 4895).
+//! The secrets shared with other sctpify hosts: they prove the host's identity at the start of each association (RFC 4895).
 //!
-//! [`control::parse_peer_keys`] reads them. Secrets are in no log, answer or error.
+//! [`control::parse_peer_keys`] reads them. Secrets never appear in logs, answers or errors.
 
 use std::net::IpAddr;
 
@@ -9,12 +9,12 @@ use control::{PeerKey, PeerKeyError, parse_peer_keys};
 use rules::IpNet;
 use sctp::{AuthConfig, ChunkType};
 
-/// The number under which both ends have the shared key; 0 is the empty key of hosts without any.
+/// Number of the shared key at both ends; 0 is the empty key of hosts without any.
 const SHARED: u16 = 1;
 const EMPTY: u16 = 0;
 
-/// Chunks that a peer must sign: all that RFC 4895 lets be signed (section 3.2: not INIT, INIT ACK and SHUTDOWN COMPLETE), beside ASCONF
-/// and ASCONF-ACK, which the engine adds. A host that has forgotten an association cannot sign its ABORT: the engine takes that as a
+/// Chunks that a peer must sign: all that RFC 4895 allows (section 3.2 excludes INIT, INIT ACK and SHUTDOWN COMPLETE); the engine
+/// adds ASCONF and ASCONF-ACK. A host that has forgotten an association cannot sign its ABORT: the engine takes that as a
 /// question.
 const SIGNED: [ChunkType; 16] = [
     ChunkType::COOKIE_ECHO,
@@ -43,7 +43,7 @@ pub(crate) struct PeerKeys {
 }
 
 impl PeerKeys {
-    /// The keys in the text of the file at `path`.
+    /// Parses the text of the key file at `path`.
     pub(crate) fn parse(path: &str, text: &str) -> Result<PeerKeys, PeerKeyError> {
         Ok(PeerKeys { keys: parse_peer_keys(path, text)? })
     }
@@ -60,19 +60,19 @@ impl PeerKeys {
         };
         auth.keys.insert(SHARED, key.clone());
         if is_required {
-            // Nor does the empty key open anything then.
+            // The empty key opens nothing either then.
             auth.keys.insert(EMPTY, key);
         }
         Some(auth)
     }
 
-    /// For whom the key is that this host would need, for people.
+    /// Describes, for people, the hosts that the key for this host covers.
     pub(crate) fn whose(&self, peer: IpAddr) -> Option<String> {
         let net = self.find(peer)?.net();
         Some(net.map_or_else(|| "all hosts".to_owned(), |net| net.to_string()))
     }
 
-    /// Returns their number.
+    /// Returns the number of keys.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }

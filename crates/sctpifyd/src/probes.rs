@@ -1,7 +1,7 @@
-//! Probes: has a destination that is kept on TCP got SCTP meanwhile? No application waits for them.
+//! Probes: test whether a destination that is kept on TCP has SCTP by now. No application waits for them.
 //!
-//! A probe is an INIT from a port of its own, and ends with the INIT ACK: an ABORT then leaves the cookie unused, so that no
-//! program of the peer sees a connection. At most [`PROBES_MAX`] at once, begun at most once in [`PAUSE`].
+//! A probe is an INIT from its own port, and ends with the INIT ACK: an ABORT then leaves the cookie unused, so no program of the
+//! peer sees a connection. At most [`PROBES_MAX`] run at once, and one round begins per [`PAUSE`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -17,13 +17,13 @@ use crate::clock::today;
 use crate::shard::{Shard, Timer, user_abort};
 use crate::timing;
 
-/// Probes under way at once at most.
+/// Limit on concurrent probes.
 const PROBES_MAX: usize = 4;
-/// Interval at which due probes are looked for.
+/// Interval of the search for due probes.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Time that a probe waits for its INIT ACK: the greatest race timer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The ports that associations come from that belong to no program: by default the kernel gives programs others.
+/// Ports of associations that belong to no program: by default the kernel gives programs others.
 const PORTS: RangeInclusive<u16> = 61_000..=65_535;
 
 /// The probes under way.
@@ -37,13 +37,13 @@ struct Probe {
     began: Time,
 }
 
-/// A port for an association that belongs to no program. It is random: whoever wants to meddle with the association must guess it.
+/// Returns a port for an association that belongs to no program. It is random, so an attacker has to guess it.
 pub(crate) fn random_port_of(ports: RangeInclusive<u16>) -> u16 {
     rand::random_range(ports)
 }
 
 impl Shard {
-    /// Begins the probes that are due, and looks again later.
+    /// Begins the probes that are due, and sets the timer for the next round.
     pub(crate) fn begin_probes(&mut self) {
         self.timers.set(self.now + PAUSE, Timer::Probes);
         let settings = self.rules.settings();
@@ -58,7 +58,7 @@ impl Shard {
         }
     }
 
-    /// Sends an INIT. The failure if that is not to be or cannot be done: the one that is known, until later.
+    /// Sends an INIT. If it must not or cannot be sent, returns the known failure, which then stands until later.
     fn begin_probe(&mut self, to: SocketAddr, settings: &Settings) -> Result<(), Failure> {
         let known = self.learned.lock().explain(to).and_then(|entry| entry.disabled);
         let unchanged = known.map_or(Failure::NoAnswer, |disabled| disabled.failure);
@@ -82,7 +82,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Looks which probes have got their INIT ACK; to be called before their COOKIE ECHO is transmitted.
+    /// Finds probes that have received their INIT ACK; must be called before their COOKIE ECHO is transmitted.
     pub(crate) fn look_for_probed(&mut self) {
         let all: Vec<AssociationId> = self.probes.running.keys().copied().collect();
         for association in all {
@@ -95,7 +95,7 @@ impl Shard {
         }
     }
 
-    /// No INIT ACK came in time, if the probe is still under way.
+    /// Ends a probe that got no INIT ACK in time.
     pub(crate) fn on_probe_late(&mut self, association: AssociationId) {
         let is_late = |probe: &Probe| self.now.since(probe.began) >= PATIENCE;
         if self.probes.running.get(&association).is_some_and(is_late)
@@ -106,7 +106,7 @@ impl Shard {
         }
     }
 
-    /// The association of a probe has ended before its INIT ACK.
+    /// Ends a probe whose association has ended before its INIT ACK.
     pub(crate) fn on_probe_closed(&mut self, association: AssociationId, reason: &CloseReason) {
         if let Some(probe) = self.probes.running.remove(&association) {
             self.end_probe(probe.to, Err(evidence(reason, false).unwrap_or(Failure::NoAnswer)));
@@ -122,7 +122,7 @@ impl Shard {
     }
 }
 
-/// The address that the kernel would send from; nothing is sent.
+/// Returns the address that the kernel would send from; sends nothing.
 pub(crate) fn source_address(to: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,8 +1,8 @@
-//! The bytes of a connection: between its TCP socket, its relay and its association.
+//! The bytes of a connection: moved between its TCP socket, its relay and its association.
 //!
-//! Each connection gets a share of a turn ([`ROUNDS`]) and comes back in the next one if it could do more, so that one
-//! bulk transfer does not starve the others. A connection that is a lane of a trunk sends what the peer has granted, and
-//! leaves a part of the send buffer to those that have little to say.
+//! Each connection gets a share of a turn ([`ROUNDS`]) and comes back in the next one if it could do more, so one bulk transfer
+//! does not starve the others. A lane of a trunk sends only what the peer has granted, and leaves a part of the send buffer to
+//! connections with short messages.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::ops::Bound;
@@ -25,16 +25,16 @@ use crate::framing::relay_for;
 use crate::shard::{Shard, token_of, user_abort};
 use crate::trunks::flush;
 
-/// Reads and writes of one connection in one turn at most.
+/// Limit on the reads and writes of one connection in one turn.
 const ROUNDS: usize = 4;
-/// Bytes of all connections together in one turn, beyond which the rest waits for the next: packets and new
-/// connections are to wait for milliseconds only.
+/// Limit on the bytes of all connections together in one turn; the rest waits for the next, so packets and new connections wait
+/// only for milliseconds.
 const BYTES_PER_TURN: u64 = 1 << 20;
-/// Slices of one write at most.
+/// Limit on the slices of one write.
 const SLICES: usize = 64;
-/// Bytes of a trunk's send buffer that bulk transfers leave free, so that short messages go at once.
+/// Bytes of a trunk's send buffer that bulk transfers leave free, so short messages go at once.
 const RESERVE: usize = 8 * 1024;
-/// A message of up to so many bytes is short.
+/// Greatest length of a short message.
 const SHORT: usize = 2 * 1024;
 /// Time that the failure of an application's socket waits for the bytes written before it: many connections may
 /// have something to send in the same turn.
@@ -55,7 +55,7 @@ impl Shard {
             self.drop_connection(id);
             return;
         }
-        // On a trunk nobody shuts the association down.
+        // A connection on a trunk never shuts the association down.
         let part = if connection.lane.is_some() { RelayRole::Acceptor } else { role };
         let mut relay = relay_for(connection, &self.rules, part);
         if connection.peer_shutdown {
@@ -78,7 +78,7 @@ impl Shard {
         self.ready.insert(id);
     }
 
-    /// Lets bytes of the ready connections flow, in turn, until the bytes of this turn are used up.
+    /// Moves bytes of the ready connections, in turn, until this turn's limit is used up.
     pub(crate) fn pump_all(&mut self) {
         let mut left = BYTES_PER_TURN;
         for _ in 0..self.ready.len() {
@@ -93,19 +93,19 @@ impl Shard {
         }
     }
 
-    /// Copies the bytes that wait for the program, so that they let go of the packets that they came in.
+    /// Copies the bytes that wait for the program, to release the packets that they came in.
     pub(crate) fn keep_unwritten(&mut self, id: ConnectionId) {
         if let Some(Stage::Relaying(flowing)) = self.connections.get_mut(id).map(|c| &mut c.stage) {
             flowing.relay.keep_unwritten();
         }
     }
 
-    /// Serves one connection; returns the bytes that moved.
+    /// Serves one connection; returns the number of bytes moved.
     fn pump(&mut self, id: ConnectionId) -> u64 {
         let Some(connection) = self.connections.get_mut(id) else { return 0 };
         let association = connection.association;
         let Stage::Relaying(flowing) = &mut connection.stage else { return 0 };
-        // An ABORT goes before whatever its association has not handed out yet.
+        // An ABORT overtakes whatever its association has not handed out yet.
         if flowing.broken && connection.lane.is_none() && self.engine.is_waiting_to_transmit(association) {
             let limit = *flowing.leaving_until.get_or_insert(self.now + LEAVING_LIMIT);
             if self.now < limit {
@@ -154,7 +154,7 @@ impl Shard {
         moved
     }
 
-    /// The relay is done: the socket is closed as it said.
+    /// Ends a finished relay: closes the socket as the relay said.
     fn finish(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.remove(id) else { return };
         self.awaiting_init_ack.remove(&id);
@@ -179,7 +179,7 @@ impl Shard {
         self.finish(id);
     }
 
-    /// The association of a connection has ended.
+    /// Handles the end of a connection's association.
     pub(crate) fn on_association_closed(&mut self, id: ConnectionId, how: Closed) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.closed = Some(how);
@@ -188,7 +188,7 @@ impl Shard {
                 flowing.relay.on_closed(how);
                 self.ready.insert(id);
             }
-            // The application is still to arrive, and will get what was received.
+            // The application has yet to arrive, and will get the data received.
             Stage::Diverted => {}
             Stage::Init(_)
             | Stage::Cookie(_)
@@ -205,11 +205,11 @@ struct Outcome {
     sent: u64,
     received: u64,
     finished: bool,
-    /// There is more to do without waiting for anything.
+    /// More can be done without waiting for anything.
     more: bool,
 }
 
-/// Where the bytes of a connection go.
+/// The carrier of a connection's bytes.
 enum Place<'a> {
     /// An association of its own.
     Association,
@@ -224,7 +224,7 @@ struct Turn<'a> {
     association: AssociationId,
     place: Place<'a>,
     scratch: &'a mut [u8],
-    /// The trunk's send buffer had no room for it.
+    /// The trunk's send buffer had no room for the message.
     is_full: bool,
 }
 
@@ -251,14 +251,14 @@ impl Turn<'_> {
                 break;
             }
             if flowing.broken {
-                // The bytes are to leave before the failure overtakes them.
+                // The bytes must leave before the failure overtakes them.
                 break;
             }
         }
         outcome
     }
 
-    /// From the association to TCP; returns the bytes written.
+    /// Moves data from the association to TCP; returns the bytes written.
     fn receive(&mut self, flowing: &mut Flowing) -> u64 {
         let is_short = self.engine.is_memory_short(self.association);
         let most = if is_short { UNWRITTEN_LEAST } else { UNWRITTEN_MAX };
@@ -288,7 +288,7 @@ impl Turn<'_> {
         written
     }
 
-    /// Bytes received that wait for programs, beside the association.
+    /// Returns the bytes received that wait for programs outside the association.
     fn waiting(&mut self, relay: &Relay) -> usize {
         match &mut self.place {
             Place::Association => relay.unwritten_memory(),
@@ -296,7 +296,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives the relay the next message; false if there is none.
+    /// Gives the relay the next message; returns false if there is none.
     fn take_message(&mut self, relay: &mut Relay) -> bool {
         match &mut self.place {
             Place::Association => {
@@ -312,7 +312,7 @@ impl Turn<'_> {
         true
     }
 
-    /// From TCP to the association; returns the bytes sent.
+    /// Moves data from TCP to the association; returns the bytes sent.
     fn send(&mut self, flowing: &mut Flowing) -> u64 {
         let fragment = self.engine.fragment_size(self.association).max(1);
         if flowing.broken && !flowing.relay.wants_bytes() {
@@ -349,7 +349,7 @@ impl Turn<'_> {
         sent
     }
 
-    /// Bytes that can be sent at once: more is not read, for it would wait here, outside of the association's memory.
+    /// Returns the bytes that can be sent at once. No more is read, because it would wait here, outside the association's memory.
     fn send_room(&self) -> usize {
         let free = self.engine.send_capacity(self.association);
         match &self.place {
@@ -358,11 +358,11 @@ impl Turn<'_> {
         }
     }
 
-    /// On which stream the connection may send, and how long a message; none if it is to wait. `has_more`: the program has likely written
-    /// more than was read.
+    /// Returns the stream on which the connection may send, and the longest message; none if it must wait. `has_more`: the
+    /// program has likely written more than was read.
     fn permission(&mut self, relay: &Relay, has_more: bool, fragment: usize) -> Option<(StreamId, usize)> {
         let Place::Lane { trunk, id } = &mut self.place else { return Some((STREAM, fragment)) };
-        // The word that opens a lane, or accepts it, goes before its bytes.
+        // The message that opens or accepts a lane goes before its bytes.
         if trunk.has_out() && !flush(self.now, self.engine, self.association, trunk) {
             self.is_full = true;
             return None;
@@ -388,7 +388,7 @@ impl Turn<'_> {
         Some((stream, limit))
     }
 
-    /// The association took a message of the connection.
+    /// Records that the association took a message of the connection.
     fn note_sent(&mut self, ppid: u32, length: usize) {
         if let Place::Lane { trunk, id } = &mut self.place {
             match ppid {
@@ -398,13 +398,13 @@ impl Turn<'_> {
         }
     }
 
-    /// Does what the relay says; tells whether there was anything.
+    /// Performs the relay's actions; reports whether there were any.
     fn act(&mut self, flowing: &mut Flowing) -> bool {
         let mut acted = false;
         while let Some(action) = flowing.relay.next_action() {
             acted = true;
             match action {
-                // If the application is gone the socket says so at its next event.
+                // If the application is gone, the socket's next event reports it.
                 Action::EndTcp => drop(flowing.stream.shutdown(std::net::Shutdown::Write)),
                 Action::ShutDownAssociation => self.engine.shutdown(self.now, self.association),
                 Action::AbortAssociation => match &mut self.place {
@@ -420,8 +420,8 @@ impl Turn<'_> {
     }
 }
 
-/// Whether a message of a bulk transfer would take what a trunk's send buffer keeps for short ones: [`RESERVE`], and of a buffer that has
-/// shrunk for want of memory a quarter. With nothing on its way no acknowledgement would make room.
+/// Reports whether a message of a bulk transfer would use the part of a trunk's send buffer kept for short messages: [`RESERVE`],
+/// or a quarter of a buffer that has shrunk for want of memory. With nothing in flight, no acknowledgement would make room.
 fn touches_reserve(length: usize, free: usize, unacknowledged: usize) -> bool {
     let reserve = RESERVE.min((free + unacknowledged) / 4);
     free < reserve + length && unacknowledged > 0
@@ -471,7 +471,7 @@ fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
     }
 }
 
-/// Reports whether the connection is over, rather than only not ready.
+/// Reports whether the connection has failed, rather than only not being ready.
 fn is_failure(error: &io::Error) -> bool {
     !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
@@ -484,7 +484,7 @@ mod tests {
     fn bulk_leaves_room_for_short_messages_and_goes_on_beside_them_in_the_smallest_buffer() {
         assert!(touches_reserve(1400, RESERVE + 1399, 100_000));
         assert!(!touches_reserve(1400, RESERVE + 1400, 100_000));
-        // An association keeps 8 KiB without memory.
+        // Without memory, an association keeps 8 KiB.
         assert!(!touches_reserve(1400, 8192 - 100, 100), "short messages are on their way");
         assert!(touches_reserve(1400, 2048 + 1399, 8192 - 2048 - 1399));
         assert!(!touches_reserve(60_000, 8192, 0), "nothing would make room");

@@ -29,7 +29,7 @@ use crate::survey::{Found, Live};
 const ANY_PORT: u16 = 9;
 
 impl Shard {
-    /// Answers what only the shard knows.
+    /// Answers requests that need the shard's state.
     pub(crate) fn answer(&mut self, request: &Request) -> Response {
         match request {
             Request::Doctor { peer } => Response::Doctor(self.doctor(*peer)),
@@ -81,19 +81,19 @@ impl Shard {
         }
     }
 
-    /// An association has the number of its connection, or one of its own if it is shared.
+    /// Returns the number of an association: its connection's, or its own if it is shared.
     fn number_of(&self, id: ConnectionId, known: &Known) -> u64 {
         let shared = known.lane.and_then(|_| self.trunks.get(known.association));
         shared.map_or(id, |state| state.number).0
     }
 
-    /// The association that a connection has for itself, if it has one.
+    /// Describes a connection's own association, if it has one.
     pub(crate) fn own_association(&self, id: ConnectionId, known: &Known) -> Option<Association> {
         let info = self.engine.info(known.association).filter(|_| known.lane.is_none())?;
         Some(self.association(id, known.association, (known.role, known.began), &info, None))
     }
 
-    /// An association that connections share.
+    /// Describes an association that connections share.
     pub(crate) fn shared_association(&self, association: AssociationId) -> Option<Association> {
         let (state, info) = (self.trunks.get(association)?, self.engine.info(association)?);
         let users = state.owners.len() as u64;
@@ -129,7 +129,7 @@ impl Shard {
         }
     }
 
-    /// Those of the listeners that others can reach, with their sockets.
+    /// Returns the listeners that others can reach, with their sockets.
     pub(crate) fn reachable(&self, listeners: Vec<Listed>) -> BTreeMap<SocketAddr, Vec<Socket>> {
         let mut reachable: BTreeMap<SocketAddr, Vec<Socket>> = BTreeMap::new();
         for Listed { address, socket } in listeners {
@@ -140,7 +140,7 @@ impl Shard {
         reachable
     }
 
-    /// A listener as it would be after the papers' bind() and listen().
+    /// Describes a listener as after the papers' bind() and listen().
     pub(crate) fn listener(&self, address: SocketAddr, sockets: &[Socket]) -> Listener {
         let decision = self.rules.lock().explain(Chain::Local, address.ip(), address.port());
         let is_asked_for = sockets.iter().any(|socket| self.rules.is_asked_for(address, *socket));
@@ -166,7 +166,8 @@ impl Shard {
         Listener { address, state, because }
     }
 
-    /// Returns the obstacle between SCTP clients and a listener that the rules allow: where the papers' bind() fails for SCTP.
+    /// Returns the obstacle between SCTP clients and a listener that the rules allow: a case where the papers' bind() fails for
+    /// SCTP.
     fn obstacle(&self, address: IpAddr) -> Option<String> {
         if !address.is_unspecified() && !self.addresses.is_own(address) {
             return Some(format!("{address} is on no interface that sctpify uses"));
@@ -290,7 +291,7 @@ impl Shard {
         DoctorReport { checks }
     }
 
-    /// Which addresses connections have, those with `peer` if it is named, and which are left out.
+    /// Lists the addresses that connections have, those with `peer` if it is named, and the addresses left out.
     fn address_checks(&self, peer: Option<IpAddr>) -> Vec<Check> {
         let first =
             peer.and_then(|remote| Some((source_address(SocketAddr::new(remote, ANY_PORT))?, remote)));
@@ -337,7 +338,7 @@ impl Shard {
         std::iter::once(addresses).chain(left_out).collect()
     }
 
-    /// Reports a NAT that a shared association has shown: the peer sees another address of this host than it has.
+    /// Reports a NAT that a shared association has revealed: the peer sees another address than this host's own.
     fn nat_check(&self, peer: IpAddr) -> Option<Check> {
         let trunks = self.trunks.iter().map(|(_, state)| state).filter(|state| state.speaks_for(peer));
         let address = trunks.flat_map(|state| state.barred()).next()?;

@@ -1,8 +1,8 @@
-//! Rules that require SCTP: plain TCP to their destinations is refused by the kernel, whatever becomes of this process.
+//! Rules that require SCTP: the kernel refuses plain TCP to their destinations even if this process fails.
 //!
-//! The kernel follows each change of the rules before whoever asked for it is told ([`crate::holding`]). Others may remove what
-//! we gave the kernel: that is looked at with each beat of the loop, and what the kernel would not take is given to it again.
-//! Invariant: what the kernel refuses is what the rules say, or the log says why not.
+//! The kernel follows each change of the rules before the requester gets its answer ([`crate::holding`]). Others may remove our
+//! rules from the kernel: each beat of the loop checks for that, and retries what the kernel did not take. Invariant: the kernel
+//! refuses exactly what the rules say, or the log says why not.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use rules::{Chain, Guarded};
 use crate::shard::Shard;
 
 impl Shard {
-    /// At the start: what a killed daemon left, the rules may not say any more.
+    /// Removes the guard that a killed daemon may have left, if no rule requires one.
     pub(crate) fn forget_old_guard(&mut self) {
         if self.rules.lock().guarded().is_empty()
             && let Err(error) = self.interceptor.guard(&[])
@@ -23,7 +23,7 @@ impl Shard {
         }
     }
 
-    /// Gives the kernel what has changed, and what others have removed. Rules that it refuses are given to it again later.
+    /// Updates the kernel with changes, and restores what others have removed. Rules that it refuses are retried later.
     ///
     /// # Errors
     /// Those of the kernel, which are logged here.
@@ -55,7 +55,7 @@ impl Shard {
         self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).is_required()
     }
 
-    /// The reason as it is told: where SCTP is required the connection is refused.
+    /// Returns the reason to report: where SCTP is required, the connection is refused.
     pub(crate) fn told(&self, to: SocketAddr, reason: FallbackReason) -> FallbackReason {
         if self.is_required(to) { FallbackReason::Required { cause: Box::new(reason) } } else { reason }
     }

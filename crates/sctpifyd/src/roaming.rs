@@ -1,9 +1,9 @@
-//! This host's addresses come and go while connections live.
+//! Follows this host's addresses, which come and go while connections live.
 //!
-//! To the peer: a new address joins every association, one that is gone leaves it, and when none of an association's
-//! addresses is left it moves to another (RFC 5061). To the local programs: the address that a program's own TCP connection
-//! has is kept on our interface while the connection lives, for TCP cannot move. [`Shard::follow_addresses`] compares what
-//! is with what should be, and can be called at any time.
+//! To the peer: a new address joins every association, and a lost one leaves it; an association that has none left moves to
+//! another (RFC 5061). To the local programs: our interface keeps the address of a program's own TCP connection while the
+//! connection lives, because TCP cannot move. [`Shard::follow_addresses`] compares the current state with the wanted one, and can
+//! be called at any time.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::shard::Shard;
 use crate::trunks::Ends;
 
 impl Shard {
-    /// The host's addresses have changed.
+    /// Applies a change of the host's addresses.
     pub(crate) fn follow_addresses(&mut self) {
         self.keep_addresses();
         self.follow_links();
@@ -29,7 +29,7 @@ impl Shard {
         }
     }
 
-    /// Links went down or came up: no timer has to find that out.
+    /// Reports links that went down or came up to the engine, so that no timer has to find out.
     fn follow_links(&mut self) {
         let changes = self.addresses.take_link_changes();
         if changes.is_empty() {
@@ -47,7 +47,7 @@ impl Shard {
         }
     }
 
-    /// Tells the peer of one association what has changed.
+    /// Informs the peer of one association of the changes.
     fn follow_addresses_of(&mut self, association: AssociationId) {
         let Some(info) = self.engine.info(association) else { return };
         let has: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
@@ -72,19 +72,19 @@ impl Shard {
         }
     }
 
-    /// The addresses that the peer of an association may be told of now.
+    /// Returns the addresses that the peer of an association may learn now.
     fn offered_to(&self, association: AssociationId, info: &AssociationInfo) -> Vec<IpAddr> {
         let Some((ends, is_dialled)) = self.handshake_of(association) else { return Vec::new() };
         let proven = info.paths.iter().filter(|path| path.state != PathState::Unconfirmed);
         let others: Vec<IpAddr> = proven.map(|path| path.route.remote).collect();
         let asker = Asker { local: ends.local, remote: ends.remote, others: &others, is_dialled };
         let mut offered = self.addresses.offered(self.now, asker);
-        // The one that it began with may have gone.
+        // The address that it began with may have gone.
         offered.retain(|ip| self.addresses.usable().contains(ip) || *ip != ends.local);
         offered
     }
 
-    /// Between which addresses an association began, and whether this host began it.
+    /// Returns the addresses between which an association began, and whether this host began it.
     fn handshake_of(&self, association: AssociationId) -> Option<(Ends, bool)> {
         if let Some(state) = self.trunks.get(association) {
             return Some((state.handshake(), state.role() == Role::Client));
@@ -94,7 +94,7 @@ impl Shard {
         Some((Ends::new(local, remote), connection.role == Role::Client))
     }
 
-    /// None of an association's addresses can be used. Without a refuge it waits for the next address.
+    /// Moves an association none of whose addresses can be used. Without a refuge it waits for the next address.
     fn move_association(&mut self, association: AssociationId, refuge: Option<&IpAddr>) {
         if let Some(&ip) = refuge {
             let outcome = self.engine.move_to_local_address(self.now, association, ip);
@@ -102,14 +102,14 @@ impl Shard {
         }
     }
 
-    /// A connection or its diversion is over: the address that was kept for it may be released.
+    /// Releases addresses that were kept for a connection or diversion that has ended.
     pub(crate) fn release_addresses(&mut self) {
         if !self.kept.is_empty() {
             self.keep_addresses();
         }
     }
 
-    /// Gives the paths their parts of the data by the setting `multipath_weights`.
+    /// Sets the paths' shares of the data from the setting `multipath_weights`.
     fn weigh_paths(&mut self, association: AssociationId) {
         let settings = self.rules.settings();
         if settings.multipath != rules::Multipath::Weighted {
@@ -123,8 +123,8 @@ impl Shard {
         }
     }
 
-    /// A path works: an association may now leave addresses that were its last ones before.
-    /// That the peer is there by that address is remembered for the birth of other connections.
+    /// Handles a path that works: an association may now leave addresses that were its last ones before. The peer's presence at
+    /// that address is remembered for the birth of other connections.
     pub(crate) fn on_path_up(&mut self, association: AssociationId, route: &Route) {
         self.weigh_paths(association);
         let id = self.connections.of_association(association);
@@ -141,7 +141,7 @@ impl Shard {
         }
     }
 
-    /// Keeps those addresses that live connections have and the host has not, and no others.
+    /// Keeps exactly those addresses that live connections have and the host has lost.
     ///
     /// In an enclosed namespace programs have addresses of their own, which never go.
     fn keep_addresses(&mut self) {

@@ -1,8 +1,8 @@
-//! The rulebook, shared by the shard, which decides, and the control server, which asks for changes; and its files.
+//! The rulebook, shared by the shard, which decides, and the control server, which requests changes; and its files.
 //!
-//! Invariants: what is configured is what the files say, and the rulebook has of it what takes effect before a restart; a change
-//! that cannot be written is not made. The shard alone changes rules and settings, for the kernel is to follow
-//! ([`crate::holding`]); one change is made at a time.
+//! Invariants: the files are the configuration, and the rulebook has the part of it that takes effect before a restart; a change
+//! that cannot be written is not made. Only the shard changes rules and settings, because the kernel must follow
+//! ([`crate::holding`]). Changes are made one at a time.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,13 +30,13 @@ pub(crate) struct RulesStore {
     manual: Manual,
 }
 
-/// Parts to put in force; None stays as it is.
+/// Parts to put in force; a part that is None stays unchanged.
 #[derive(Default)]
 pub(crate) struct Draft {
-    /// As configured.
+    /// The settings as configured.
     settings: Option<Settings>,
     table: Option<RulesTable>,
-    /// Those of the file that `settings` names.
+    /// The keys of the file that `settings` names.
     keys: Option<PeerKeys>,
 }
 
@@ -44,7 +44,7 @@ impl RulesStore {
     /// Loads settings and rules; missing files are the defaults.
     pub(crate) fn load(args: &DaemonArgs, archive: Archive) -> anyhow::Result<RulesStore> {
         let serves_a_command = args.inside.is_some();
-        // Still with this process's own rights: the supervisor is not asked before both are set up.
+        // This process still has its own rights: the supervisor is not asked before both are set up.
         let loaded = Archive::own(args).load()?;
         let settings = for_whom(loaded.settings, serves_a_command);
         let configured = Arc::new(Mutex::new(settings.clone()));
@@ -60,37 +60,37 @@ impl RulesStore {
         })
     }
 
-    /// The rulebook, locked. Held for moments only: the shard waits for it.
+    /// Locks the rulebook. Hold it for moments only: the shard waits for it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Rulebook> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub(crate) fn settings(&self) -> Settings {
         self.lock().settings.clone()
     }
 
-    /// The settings of the file. Those that need a restart are not in force before one.
+    /// Returns the settings of the file. Those that need a restart are not in force before it.
     pub(crate) fn configured(&self) -> Settings {
         self.configured.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The changes that wait for a restart.
+    /// Returns the changes that wait for a restart.
     pub(crate) fn pending(&self) -> Vec<PendingChange> {
         SettingsReport::all(&self.configured()).beside(&self.settings()).pending()
     }
 
-    /// There is no page, for its port cannot be had.
+    /// Records that there is no page because its port is not available.
     pub(crate) fn goes_without_page(&self) {
         self.lock().settings.page_port = 0;
     }
 
-    /// Counts what became of a connection to or from `address`, for the rule that decided about it.
+    /// Counts the outcome of a connection to or from `address`, for the rule that decided about it.
     pub(crate) fn record(&self, chain: Chain, address: SocketAddr, outcome: Outcome) {
         self.lock().record(chain, address.ip(), address.port(), today(), outcome);
     }
 
-    /// Changes the table, in the file first; then the shard puts it in force.
+    /// Changes the table in the file, then lets the shard put it in force.
     pub(crate) fn change_table<T, E: ToString>(
         &self,
         shard: &Handle,
@@ -104,7 +104,7 @@ impl RulesStore {
         Ok(outcome)
     }
 
-    /// Changes one setting, in the file first; then the shard puts it in force.
+    /// Changes one setting in the file, then lets the shard put it in force.
     pub(crate) fn set(
         &self,
         shard: &Handle,
@@ -134,7 +134,7 @@ impl RulesStore {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the configuration by the draft. For the shard alone.
+    /// Replaces the configuration by the draft. Only the shard calls this.
     pub(crate) fn install(&self, draft: Draft) {
         let mut book = self.lock();
         if let Some(settings) = draft.settings {
@@ -143,7 +143,7 @@ impl RulesStore {
             *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = settings;
             if let Some(keys) = draft.keys {
                 *self.keys() = keys;
-                // Unlike others that name a file, this one is read again.
+                // Unlike other settings that name a file, this one is read again.
                 book.settings.peer_keys = peer_keys;
             }
         }
@@ -153,12 +153,12 @@ impl RulesStore {
         }
     }
 
-    /// The listeners whose programs asked for SCTP.
+    /// Returns the listeners whose programs asked for SCTP.
     pub(crate) fn manual(&self) -> &Manual {
         &self.manual
     }
 
-    /// Reports whether a program asked for SCTP for this very listener, and may.
+    /// Reports whether a program asked for SCTP for this very listener, and is allowed to.
     pub(crate) fn is_asked_for(&self, server: SocketAddr, socket: Socket) -> bool {
         let (is_forbidden, of_users) = {
             let book = self.lock();
@@ -167,7 +167,7 @@ impl RulesStore {
         !is_forbidden && self.manual.has(socket, of_users)
     }
 
-    /// Reports whether any program that listens here may be reached over SCTP.
+    /// Reports whether any program that listens here is reachable over SCTP.
     pub(crate) fn serves_any(&self) -> bool {
         let (by_rules, is_on) = {
             let book = self.lock();
@@ -176,7 +176,7 @@ impl RulesStore {
         by_rules || (is_on && self.is_any_asked_for())
     }
 
-    /// Reports whether a program asked for SCTP for any of its listeners, and may.
+    /// Reports whether a program asked for SCTP for any of its listeners, and is allowed to.
     pub(crate) fn is_any_asked_for(&self) -> bool {
         let of_users = self.lock().settings.manual_listen;
         self.manual.has_any(of_users)
@@ -199,7 +199,7 @@ impl RulesStore {
         self.auth_for(peer).is_some_and(|auth| auth.required)
     }
 
-    /// The configuration of an association with this host, with its key if there is one.
+    /// Returns the configuration of an association with this host, with its key if it has one.
     pub(crate) fn keyed(&self, peer: IpAddr, config: AssociationConfig) -> AssociationConfig {
         match self.auth_for(peer) {
             Some(auth) => AssociationConfig { auth, ..config },
@@ -207,12 +207,12 @@ impl RulesStore {
         }
     }
 
-    /// The keys shared with other hosts, locked.
+    /// Locks the keys shared with other hosts.
     pub(crate) fn keys(&self) -> MutexGuard<'_, PeerKeys> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads all files again; if one is wrong, all stays as it was.
+    /// Reads all files again; if one is wrong, everything stays unchanged.
     pub(crate) fn reload(&self, shard: &Handle) -> Result<(), ArchiveError> {
         let _alone = self.change();
         let Loaded { settings, table, keys } = self.archive.load()?;
@@ -221,7 +221,7 @@ impl RulesStore {
     }
 }
 
-/// The settings of the file. A command without privileges asked for SCTP by being run, and has UDP only.
+/// Adapts the settings of the file. A command without privileges asked for SCTP by being run, and has UDP only.
 fn for_whom(settings: Settings, serves_a_command: bool) -> Settings {
     match serves_a_command {
         false => settings,

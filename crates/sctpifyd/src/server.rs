@@ -1,9 +1,9 @@
-//! The server's side: an INIT becomes a connection to a local listener, under the client's own address.
+//! The server's side: turns an INIT into a connection to a local listener, under the client's own address.
 //!
-//! The [`Doorman`] answers INITs statelessly: is the port open to SCTP by the rules, and does a program listen there
-//! for this client? Only a COOKIE ECHO, which proves the client's address, opens the local connection; COOKIE ACK
-//! waits until the program's kernel has accepted it, so that a port closed to TCP is closed to SCTP. By which interface the
-//! connection arrives there is for [`crate::uplinks`].
+//! The [`Doorman`] answers INITs statelessly: do the rules open the port to SCTP, and does a program listen there for this
+//! client? Only a COOKIE ECHO, which proves the client's address, opens the local connection. COOKIE ACK waits until the
+//! program's kernel has accepted it, so a port closed to TCP is closed to SCTP. [`crate::uplinks`] chooses the interface by which
+//! the connection arrives.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -29,19 +29,19 @@ use crate::shard::{Shard, Timer, token_of};
 use crate::timing;
 use crate::trunks::{Trunks, is_for_trunk};
 
-/// Time that the local program's kernel has to accept if the program's backlog is full: long enough for a second SYN.
+/// Time for the local program's kernel to accept if the program's backlog is full: long enough for a second SYN.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
-/// Time that it has elsewhere. A kernel that accepts does so at once, whatever the program does; no answer means that
-/// something drops the SYN. Less than the race timer, so that the client has its plain TCP in time.
+/// Time to accept otherwise. A kernel that accepts does so at once, whatever the program does; no answer means that something
+/// drops the SYN. Shorter than the race timer, so the client gets its plain TCP in time.
 const ANSWER_LIMIT: Duration = Duration::from_millis(200);
-/// When a backlog is looked at first: before the program can have emptied it.
+/// Delay of the first look at a backlog: before the program can have emptied it.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
-/// Time that the kernel's state of a connection may outlive it.
+/// Time for which the kernel may keep the state of a connection that has ended.
 const FORGET_PAUSE: Duration = Duration::from_millis(20);
 /// Cause code of a refusal by the user of an association (RFC 9260 section 3.3.10.12).
 const USER_INITIATED_ABORT: u16 = 12;
 
-/// A client's port that no connection has: programs do not get it from the kernel.
+/// A client's port that no connection has: the kernel does not give it to programs.
 const UNLIKELY_PORT: u16 = 1;
 
 /// Decides about INITs.
@@ -56,7 +56,7 @@ pub(crate) struct Doorman<'a> {
     pub(crate) connections: &'a Connections,
     pub(crate) trunks: &'a Trunks,
     pub(crate) stopping: bool,
-    /// Connections of other hosts cannot arrive as they should, and must not otherwise.
+    /// Connections of other hosts cannot arrive by their uplinks, and must not arrive otherwise.
     pub(crate) is_cut_off: bool,
 }
 
@@ -81,12 +81,12 @@ impl Listener for Doorman<'_> {
     }
 }
 
-/// Which of this host's addresses a client may use.
+/// The addresses of this host that a client may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offer {
     /// All: the program listens on all, or the settings say so.
     All,
-    /// Those on which the program listens.
+    /// Only those on which the program listens.
     Bound,
 }
 
@@ -94,15 +94,15 @@ pub(crate) enum Offer {
 #[derive(Clone, Copy)]
 pub(crate) struct Opened {
     pub(crate) peer: Peer,
-    /// The lane that it has, unless it has an association of its own.
+    /// Its lane, unless it has an association of its own.
     pub(crate) lane: Option<LaneId>,
     pub(crate) offer: Offer,
-    /// The interface that it arrives by; ours if none is named.
+    /// The interface that it arrives by; ours if None.
     pub(crate) uplink: Option<u32>,
 }
 
 impl Doorman<'_> {
-    /// Reports whether a connection from there may be made to here.
+    /// Decides whether a connection from the sender may be made.
     fn decide(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
         if is_for_trunk(init.local_port, init.adaptation) {
@@ -124,7 +124,8 @@ impl Doorman<'_> {
         InitDecision::Accept { local_addresses: offered.into_iter().filter(bound).collect() }
     }
 
-    /// Returns the terms of a connection from `client` to `server` by this carrier: those of the rules and the listener. `None` refuses it.
+    /// Returns the terms of a connection from `client` to `server` over this carrier, according to the rules and the listener.
+    /// `None` refuses it.
     pub(crate) fn serves(
         &mut self,
         server: SocketAddr,
@@ -136,7 +137,7 @@ impl Doorman<'_> {
         self.still_serves(server, client, carrier)
     }
 
-    /// The same of a connection that was counted when it was asked for.
+    /// Returns the terms again for a connection that was counted when it was asked for.
     pub(crate) fn still_serves(
         &mut self,
         server: SocketAddr,
@@ -168,20 +169,20 @@ impl Doorman<'_> {
         Some(if force_bindall { Offer::All } else { offer })
     }
 
-    /// Whether the peer needs privileges to say that a connection comes from a port below 1024: to send SCTP over IP, or to read the
-    /// key that is shared with it.
+    /// Reports whether the peer needs privileges to claim a port below 1024 as a connection's source: to send SCTP over IP, or to
+    /// read the shared key.
     fn vouches_for_ports(&self, peer: IpAddr, carrier: Carrier) -> bool {
         carrier == Carrier::Ip || self.rules.is_keyed(peer)
     }
 
-    /// Reports whether there is room for one more, and the addresses are of those that may ride SCTP.
+    /// Reports whether there is room for one more, and whether SCTP may be used between these addresses.
     fn may_take(&self, local: IpAddr, remote: IpAddr) -> bool {
         let is_used = self.addresses.is_own(local) && !self.addresses.is_left_out(local);
         let is_for_us = !self.addresses.stays_plain(remote) && is_used;
         !self.stopping && is_for_us && self.connections.has_room_for(remote)
     }
 
-    /// The addresses that the peer is told of.
+    /// Returns the addresses to offer to the peer.
     fn offered(&self, init: &IncomingInit) -> Vec<IpAddr> {
         let asker = Asker {
             local: init.route.local,
@@ -192,13 +193,13 @@ impl Doorman<'_> {
         self.addresses.offered(self.now, asker)
     }
 
-    /// Reports whether the client's port is that of a lane to the program: then who listens is asked for another port. The client may have
-    /// given the lane up and begin anew, or it is somebody else at its address ([`Shard::give_way`]).
+    /// Reports whether the client's port is that of a lane to the program; the listener lookup then uses another port. Either the
+    /// client has given the lane up and begins anew, or somebody else is at its address ([`Shard::give_way`]).
     fn is_anew(&self, server: SocketAddr, client: SocketAddr) -> bool {
         FourTuple::new(server, client).is_some_and(|flow| self.connections.of_lane(&flow).is_some())
     }
 
-    /// An association that connections may share: each of them is looked at when it comes.
+    /// Decides about an association that connections may share: each of them is checked when it comes.
     fn decide_trunk(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
         let is_shared = self.rules.lock().settings.streams.is_shared();
@@ -215,9 +216,8 @@ impl Doorman<'_> {
     }
 }
 
-/// On which addresses the program listens that a connection from `client` would meet, and by which socket; `None` if it would
-/// meet none. A client
-/// of the other family stands for any.
+/// Finds the listener that a connection from `client` would reach: the addresses on which it listens and its socket; `None` if
+/// there is none. A client of the other family stands for any.
 fn who_listens(
     interceptor: &mut Interceptor,
     server: SocketAddr,
@@ -229,7 +229,7 @@ fn who_listens(
         Ok(ListenerState::Listening { on_all, uid, inode }) => {
             Some((if on_all { Offer::All } else { Offer::Bound }, Socket { inode, uid }))
         }
-        // An earlier connection in TIME-WAIT gives way to a new one, as it does to a SYN; who listens is asked for another.
+        // An earlier connection in TIME-WAIT gives way to a new one, as it does to a SYN; the lookup uses another client port.
         Ok(ListenerState::Collision(TcpState::TIME_WAIT)) if flow.remote() != another(flow.remote()) => {
             who_listens(interceptor, server, another(flow.remote()))
         }
@@ -237,19 +237,19 @@ fn who_listens(
     }
 }
 
-/// Reports whether a port is for privileged programs alone, by tradition: some servers trust clients for it.
+/// Reports whether a port is traditionally for privileged programs only: some servers trust clients for it.
 pub(crate) const fn is_privileged(port: u16) -> bool {
     port < 1024
 }
 
-/// A client there that no connection has.
+/// Returns the client's address with a port that no connection has.
 fn another(client: SocketAddr) -> SocketAddr {
     SocketAddr::new(client.ip(), UNLIKELY_PORT)
 }
 
 impl Shard {
-    /// A client's COOKIE ECHO was good: the local program is connected to. The rules and the program are asked once more: they may
-    /// have changed since the INIT, and nobody was asked if the peer has restarted an association.
+    /// Handles a good COOKIE ECHO of a client: connects to the local program. The rules and the program are checked once more:
+    /// they may have changed since the INIT, and if the peer has restarted an association they were not checked before.
     pub(crate) fn on_incoming(
         &mut self,
         association: AssociationId,
@@ -286,8 +286,8 @@ impl Shard {
         })
     }
 
-    /// A lane that the client has given up would keep its port: it ends if its association is over, or if that is the newcomer's
-    /// own, by `is_own`. Another program at the client's address ends nobody's lane: it gets another port.
+    /// Ends a lane that the client has given up, which would keep its port: its association has ended, or is the newcomer's own
+    /// according to `is_own`. Another program at the client's address ends nobody's lane: it gets another port.
     pub(crate) fn give_way(
         &mut self,
         server: SocketAddr,
@@ -305,13 +305,13 @@ impl Shard {
         }
     }
 
-    /// The local program's kernel is to accept in time; as a rule it has done so already.
+    /// Gives the local program's kernel time to accept; usually it has done so already.
     pub(crate) fn await_listener(&mut self, id: ConnectionId) {
         self.timers.set(self.now + FIRST_LOOK, Timer::Listener(id));
         self.on_local_connected(id);
     }
 
-    /// Connects to the local program by `uplink`, for an association of the connection's own or for a lane.
+    /// Connects to the local program by `uplink`, for a lane or for the connection's own association.
     pub(crate) fn open_local(
         &mut self,
         association: AssociationId,
@@ -341,8 +341,8 @@ impl Shard {
         Ok(id)
     }
 
-    /// The connection to the local program is over. The kernel's state of it is taken back soon, with that of others: the
-    /// next connection does not wait for it.
+    /// Handles the end of the connection to the local program. The kernel's state for it is removed soon, in one batch with
+    /// others: the next connection does not wait for it.
     pub(crate) fn forget_served(&mut self, flow: FourTuple) {
         if self.over.is_empty() {
             self.timers.set(self.now + FORGET_PAUSE, Timer::Forget);
@@ -357,7 +357,7 @@ impl Shard {
         }
     }
 
-    /// The local connection is ready, or has failed.
+    /// Checks whether the local connection is ready or has failed.
     pub(crate) fn on_local_connected(&mut self, id: ConnectionId) {
         let (now, connections) = (self.now, self.connections.len());
         let Some(connection) = self.connections.get_mut(id) else { return };
@@ -376,7 +376,7 @@ impl Shard {
                 self.engine.set_initial_packets(now, association, packets);
                 self.engine.accept(now, association);
             }
-            // Not connected yet: this was another kind of event.
+            // Not connected yet: the event was of another kind.
             Err(error) if error.kind() == std::io::ErrorKind::NotConnected => {}
             Err(error) => self.refuse_connection(id, &error.to_string()),
         }
@@ -391,8 +391,8 @@ impl Shard {
         self.on_server_up(id);
     }
 
-    /// The local program's kernel has not accepted yet. A program that is slow keeps its kernel from it only by a full backlog,
-    /// for which the client's own TCP would wait, too; else it is a firewall that does not let the SYN pass, or the answer.
+    /// Handles a local program's kernel that has not accepted yet. A slow program delays its kernel only by a full backlog, for
+    /// which the client's own TCP would wait as well. Otherwise a firewall drops the SYN or the answer.
     pub(crate) fn on_listener_late(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         if !matches!(connection.stage, Stage::Connecting(_)) {
@@ -438,7 +438,7 @@ impl Shard {
         self.engine.refuse(self.now, association, cause);
     }
 
-    /// The association with a client is up: bytes may flow.
+    /// Handles the establishment of the association with a client: bytes may flow.
     pub(crate) fn on_server_up(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let server = connection.flow.local();

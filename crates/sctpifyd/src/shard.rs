@@ -1,8 +1,8 @@
 //! The event loop: one thread that owns the engine, the carriers, the interceptor and all sockets.
 //!
-//! A turn: wait; take held SYNs, packets, ICMP reports, arrivals and commands; fire what is due; let the engine's
-//! events change connections; let bytes flow; send packets. Nothing in it waits for anything else, for while this
-//! thread stands still every new connection of the host hangs: the supervisor kills it after two seconds.
+//! A turn: wait; take held SYNs, packets, ICMP reports, arrivals and commands; fire due timers; let the engine's events change
+//! connections; move bytes; send packets. Nothing in it waits for anything else, because every new connection of the host hangs
+//! while this thread does: the supervisor kills it after two seconds.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -50,7 +50,7 @@ use crate::trunks::{Trunks, is_for_trunk};
 use crate::turns::Turns;
 use crate::uplinks::Unanswered;
 
-/// The target of log lines that tell what the engine does.
+/// Target of log lines about the engine's actions.
 const ENGINE_LOG: &str = "engine";
 
 const WAKER: Token = Token(0);
@@ -62,13 +62,13 @@ const LISTENERS: Token = Token(CARRIERS.0 + netio::Carriers::TOKENS);
 const LISTENERS_MAX: usize = 2;
 const CONNECTIONS: usize = LISTENERS.0 + LISTENERS_MAX;
 
-/// Events taken from the poll in one turn at most.
+/// Limit on the events taken from the poll in one turn.
 const EVENTS_PER_TURN: usize = 1024;
-/// SYNs and arrivals taken in one turn at most.
+/// Limit on the SYNs and arrivals taken in one turn.
 const SYNS_PER_TURN: usize = 128;
 /// Interval at which a carrier that could not be opened is tried again.
 const CARRIERS_PAUSE: Duration = Duration::from_secs(2);
-/// A turn that begins so much later than a timer asked for is late: others have the processor.
+/// A turn that begins this much later than a timer asked for is late: others have the processor.
 const LATE: Duration = Duration::from_millis(5);
 /// Limit on the loop's answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -80,9 +80,9 @@ const USER_INITIATED_ABORT: u16 = 12;
 pub(crate) enum Timer {
     /// No INIT ACK yet?
     Race(ConnectionId),
-    /// Still no INIT ACK, so that other paths are to be asked?
+    /// Still no INIT ACK, so other paths must be tried?
     HeadStart(ConnectionId),
-    /// No word from the peer about a lane yet, since so many SACKs had come?
+    /// No answer from the peer about a lane yet? Holds the number of SACKs received before.
     Lane(ConnectionId, u64),
     /// No COOKIE ACK yet?
     Cookie(ConnectionId),
@@ -90,19 +90,19 @@ pub(crate) enum Timer {
     Claim(ConnectionId),
     /// The local listener has not accepted?
     Listener(ConnectionId),
-    /// Connections to local programs are over: the kernel may forget them.
+    /// Connections to local programs have ended: the kernel may forget them.
     Forget,
     /// Diversions have outlived their connections long enough?
     Diversions,
-    /// Can a carrier be opened that could not be?
+    /// Can a carrier be opened that could not be before?
     Carriers,
-    /// Is the kernel to get names of destinations?
+    /// Must the kernel get names of destinations?
     Naming,
-    /// Is there anything to probe?
+    /// Is a probe due?
     Probes,
     /// No INIT ACK for a probe yet?
     Probe(AssociationId),
-    /// Is the handshake of a trunk not over yet?
+    /// Has a trunk's handshake not ended yet?
     TrunkOpening(AssociationId),
     /// Has a trunk been idle for long enough?
     TrunkIdle(AssociationId),
@@ -112,18 +112,18 @@ pub(crate) enum Timer {
 pub(crate) enum Command {
     /// Answer this.
     Ask(Request, Sender<Response>),
-    /// Answer this, which tells of all connections. The TCP listeners of the host come with the question: to list them takes the
-    /// kernel milliseconds.
+    /// Answer this, which covers all connections. The host's TCP listeners come with the question: the kernel takes milliseconds
+    /// to list them.
     Survey(Question, Sender<Response>),
     /// Put this in force.
     Change(Box<Draft>, Sender<Result<(), String>>),
     /// Count in the rulebook what the kernel let pass.
     Count(Sender<()>),
-    /// Capture what passes; the answer is what is heard, or None if somebody captures already.
+    /// Capture traffic; the answer is the receiving end, or None if somebody captures already.
     Capture(Sender<Option<Ear>>),
-    /// A plain connection outside of the enclosed namespace was opened, or was not.
+    /// A plain connection outside the enclosed namespace was opened, or failed.
     Opened(FourTuple, io::Result<()>),
-    /// Stop: reset what rides SCTP, release what waits, and end.
+    /// Stop: reset connections over SCTP, release held SYNs, and end.
     Stop,
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Hands a command over. After the shard has ended nobody hears it.
+    /// Hands a command over. It is lost if the shard has ended.
     pub(crate) fn send(&self, command: Command) {
         if self.commands.send(command).is_ok()
             && let Err(error) = self.waker.wake()
@@ -144,14 +144,14 @@ impl Handle {
         }
     }
 
-    /// The answer to a command; none if the shard has ended, or takes too long.
+    /// Returns the answer to a command; none if the shard has ended, or takes too long.
     pub(crate) fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Command) -> Option<T> {
         let (reply, answer) = channel();
         self.send(question(reply));
         answer.recv_timeout(ANSWER_LIMIT).ok()
     }
 
-    /// Has a change put in force that is written already.
+    /// Puts a change in force that is written already.
     pub(crate) fn put_in_force(&self, draft: Draft) -> Result<(), ArchiveError> {
         let outcome = self.ask(|reply| Command::Change(Box::new(draft), reply));
         let none = || {
@@ -190,13 +190,13 @@ pub(crate) struct Shard {
     pub(crate) diversions: Diversions,
     /// Data of an association took another path in this turn: an interface may be gone.
     pub(crate) has_switched: bool,
-    /// Connections to local programs that nothing answered.
+    /// Connections to local programs that got no answer.
     pub(crate) unanswered: Unanswered,
-    /// Connections to local programs that are over and that the kernel knows yet.
+    /// Connections to local programs that have ended but are still known to the kernel.
     pub(crate) over: BTreeSet<FourTuple>,
-    /// A program waits for a packet that is due: it goes before bytes of other connections do.
+    /// A program waits for a due packet: it goes before bytes of other connections.
     pub(crate) is_urgent: bool,
-    /// Until when the answer of a peer near by is due, and what follows at once from it.
+    /// Time until which the answer of a near peer, and what follows at once from it, may come.
     pub(crate) awake_until: Time,
     /// Pause between turns.
     pub(crate) coalescing: Coalescing,
@@ -206,7 +206,7 @@ pub(crate) struct Shard {
     pub(crate) served: ConnectionId,
     /// Addresses that the host has lost, kept on our interface for local programs' connections.
     pub(crate) kept: BTreeSet<IpAddr>,
-    /// When data last came to, or left, the paths of each association.
+    /// Times when data last moved to, or from, the paths of each association.
     pub(crate) switches: LastSwitches,
     pub(crate) scratch: Box<[u8]>,
     pub(crate) stopping: bool,
@@ -218,11 +218,11 @@ pub(crate) struct Shard {
     pub(crate) draining: bool,
     /// Privileges that this process has given up; none until that is reported.
     pub(crate) confinement: control::Confinement,
-    /// Why there is no page although there should be one.
+    /// The reason why there is no page although there should be one.
     pub(crate) page_fault: Option<String>,
     /// The queue may hold SYNs that were not taken yet.
     has_syns: bool,
-    /// At which listeners diverted connections may wait.
+    /// For each listener: diverted connections may wait there.
     has_arrivals: [bool; LISTENERS_MAX],
     clock: Clock,
     commands: Receiver<Command>,
@@ -230,19 +230,19 @@ pub(crate) struct Shard {
     next_beat: Time,
 }
 
-/// The token of a connection's socket.
+/// Returns the token of a connection's socket.
 pub(crate) fn token_of(id: ConnectionId) -> Token {
-    // 2^64 connections are never reached, nor is usize smaller on the systems we run on.
+    // 2^64 connections are never reached, and usize is not smaller on the systems we run on.
     Token(CONNECTIONS + id.0 as usize)
 }
 
-/// The cause of an ABORT that we or an application wish.
+/// Returns the cause of an ABORT that we or an application request.
 pub(crate) fn user_abort() -> AbortCause {
     AbortCause { code: USER_INITIATED_ABORT, reason: Bytes::new() }
 }
 
 impl Shard {
-    /// Joins all parts; `heartbeat` if a supervisor listens on standard output.
+    /// Joins all parts; `heartbeat` is set if a supervisor listens on standard output.
     pub(crate) fn new(
         mut interceptor: Interceptor,
         mut outlet: Outlet,
@@ -317,7 +317,7 @@ impl Shard {
         Ok((shard, Handle { commands: sender, waker }))
     }
 
-    /// Runs until it is told to stop; then takes interception down.
+    /// Runs until a command stops it; then takes interception down.
     pub(crate) fn run(mut self) -> Result<()> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         let mut more = true;
@@ -356,7 +356,7 @@ impl Shard {
         if more || !self.ready.is_empty() {
             return self.poll_for(events, Duration::ZERO);
         }
-        // To fall asleep and be woken takes longer than such an answer. Another program that can use the processor has it.
+        // Sleeping and waking would take longer than such an answer. Other programs that can use the processor get it.
         while self.now < self.awake_until.min(next) {
             self.poll_for(events, Duration::ZERO)?;
             if !events.is_empty() {
@@ -372,11 +372,11 @@ impl Shard {
         self.poll_for(events, next.since(self.now))
     }
 
-    /// Waits for new connections of local programs alone.
+    /// Waits only for new connections of local programs.
     fn rest(&mut self, pause: Duration) {
         let queue = self.interceptor.queue();
         let mut held = [PollFd::new(queue.as_fd(), PollFlags::POLLIN)];
-        // A failure shortens the rest, and what failed is asked again by the poll that follows.
+        // A failure shortens the rest; the poll that follows reports it again.
         let _ = ppoll(&mut held, Some(TimeSpec::from_duration(pause)), None);
     }
 
@@ -390,7 +390,7 @@ impl Shard {
         }
     }
 
-    /// Shows the supervisor, and the kernel, that this loop turns.
+    /// Shows the supervisor and the kernel that this loop turns.
     fn beat(&mut self) {
         if self.now < self.next_beat {
             return;
@@ -444,14 +444,14 @@ impl Shard {
         }
     }
 
-    /// One turn; tells whether there is more to do at once.
+    /// Runs one turn; reports whether more can be done at once.
     fn turn(&mut self) -> Result<bool> {
         self.take_commands();
         self.take_syns()?;
         self.take_arrivals();
         let mut more = self.take_packets() | self.has_syns | self.has_arrivals.contains(&true);
         self.outlet.report_errors(self.now, &mut self.engine);
-        // Arrived packets count before any timer.
+        // Packets that have arrived count before any timer.
         self.look_for_init_acks();
         self.take_engine_events();
         if std::mem::take(&mut self.has_switched) {
@@ -591,7 +591,7 @@ impl Shard {
         }
     }
 
-    /// Opens what could not be opened before, now and again: another program may have had the port.
+    /// Retries carriers that could not be opened: another program may have had the port.
     fn open_carriers(&mut self) {
         if self.outlet.is_lacking() {
             self.outlet.open(self.poll.registry(), CARRIERS);
@@ -662,7 +662,7 @@ impl Shard {
                     tracing::info!(?change, ?refusal, left_out, "the peer answers a change of our addresses");
                 }
             }
-            // A new path of the data is told of where it is taken.
+            // A new path of the data is reported where it is taken.
             (Event::PeerAddressChange(change @ AddressChange::SetPrimary(_)), _) => {
                 tracing::debug!(?change, "the peer's wish");
             }
@@ -672,7 +672,7 @@ impl Shard {
                 }
             }
             (Event::Closed(reason), id) => self.on_closed(association, id, &reason),
-            // The daemon sends nothing that may be given up.
+            // The daemon sends nothing that may be abandoned.
             (
                 Event::Abandoned { .. }
                 | Event::Dry
@@ -734,17 +734,17 @@ impl Shard {
         }
     }
 
-    /// The time, which goes on while a turn lasts; [`Shard::now`] does not.
+    /// Returns the current time, which advances during a turn; [`Shard::now`] does not.
     pub(crate) fn read_clock(&self) -> Time {
         self.clock.now()
     }
 
-    /// The state of an association, if it exists.
+    /// Returns the state of an association, if it exists.
     pub(crate) fn state_of(&self, association: AssociationId) -> Option<StateName> {
         self.engine.state(association)
     }
 
-    /// Sends what the engine has; tells whether it may have more at once.
+    /// Sends the engine's packets; reports whether it may have more at once.
     pub(crate) fn transmit(&mut self) -> bool {
         self.outlet.transmit(self.now, &mut self.engine, &self.addresses)
     }

@@ -1,9 +1,9 @@
 //! Capability caches of a group of hosts, shared through Redis (setting `learned_store`).
 //!
-//! One hash holds an entry of the learned table a field; a counter says whether anything has changed. A round of
-//! [`SharedStore::exchange`] sends what this host has found out, takes in what others have found out later, and forgets what
-//! was forgotten here. It runs in the learned table's own thread with short limits: the event loop never waits for Redis, and
-//! without Redis each host goes on alone. Its entries are checked like the entries of a file.
+//! One hash holds one field for each entry of the learned table; a counter shows whether anything has changed. A round of
+//! [`SharedStore::exchange`] sends this host's findings, takes in later findings of others, and forgets what was forgotten here.
+//! It runs in the learned table's own thread with short limits: the event loop never waits for Redis, and without Redis each host
+//! goes on alone. Entries from Redis are checked like those of a file.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,13 +15,13 @@ use anyhow::{Context, Error, Result, ensure};
 use rules::{LearnedEntry, LearnedTable, MAX_LEARNED, Settings, UnixMs};
 use stores::{RedisConnection, RedisServer, USUAL_ROOTS};
 
-/// The hash; its name has the version of what is in it.
+/// The hash; its name contains the version of its format.
 const TABLE: &str = "sctpify:learned:1";
 /// Counts the changes of the hash.
 const CHANGES: &str = "sctpify:learned:1:changes";
 /// Limit on connecting to Redis, and on its answers.
 const LIMIT: Duration = Duration::from_secs(2);
-/// The longest entry that is taken, in bytes.
+/// Length of the longest accepted entry, in bytes.
 const ENTRY_BYTES_MAX: usize = 2048;
 
 type Key = (IpAddr, Option<u16>);
@@ -30,15 +30,15 @@ type Key = (IpAddr, Option<u16>);
 pub(crate) struct SharedStore {
     server: RedisServer,
     connection: Option<RedisConnection>,
-    /// The store's entry for each destination, as far as this host knows: the time of its judgement.
+    /// Time of judgement of the store's entry for each destination, as far as this host knows.
     known: BTreeMap<Key, UnixMs>,
-    /// The counter when the hash was last read.
+    /// Value of the counter when the hash was last read.
     changes: Option<u64>,
     is_failing: bool,
 }
 
 impl SharedStore {
-    /// For the store that the settings name, if any. Nothing is connected yet; the roots for TLS are read.
+    /// Creates the side for the store that the settings name, if any. Does not connect yet, but reads the roots for TLS.
     pub(crate) fn of_settings(settings: &Settings) -> Result<Option<SharedStore>> {
         let (url, roots) = (&settings.learned_store, &settings.learned_store_roots);
         let roots = if roots.is_empty() { USUAL_ROOTS } else { roots };
@@ -50,7 +50,7 @@ impl SharedStore {
         Ok(SharedStore { server, connection: None, known: BTreeMap::new(), changes: None, is_failing: false })
     }
 
-    /// Sends and takes in what is new. A failure is told of once, until it has passed.
+    /// Sends and takes in changes. Repeated failures are logged once.
     pub(crate) fn exchange(&mut self, table: &Mutex<LearnedTable>, now: UnixMs) {
         match self.try_exchange(table, now) {
             Ok(()) => self.is_failing = false,
@@ -74,7 +74,7 @@ impl SharedStore {
         Ok(())
     }
 
-    /// Sends what was judged since, and takes out what is not in the table any more.
+    /// Sends later judgements, and removes entries that are no longer in the table.
     fn send(&mut self, connection: &mut RedisConnection, table: &Mutex<LearnedTable>) -> Result<()> {
         let (new, gone) = self.differences(&lock(table));
         if new.is_empty() && gone.is_empty() {
@@ -102,7 +102,7 @@ impl SharedStore {
         (table.iter().filter(is_new).cloned().collect(), gone)
     }
 
-    /// Takes in the hash if it has changed; what others have taken out is forgotten.
+    /// Takes in the hash if it has changed; entries that others have removed are forgotten.
     fn receive(
         &mut self,
         connection: &mut RedisConnection,
@@ -111,7 +111,7 @@ impl SharedStore {
     ) -> Result<()> {
         let changes: Option<u64> = redis::cmd("GET").arg(CHANGES).query(connection).context("cannot read")?;
         if changes < self.changes {
-            // The store has lost what it had: that is no reason to forget, and the next round sends everything again.
+            // The store has lost its contents: that is no reason to forget, and the next round sends everything again.
             (self.changes, self.known) = (None, BTreeMap::new());
             return Ok(());
         }
@@ -166,7 +166,7 @@ mod tests {
 
     const NOW: UnixMs = UnixMs(1_700_000_000_000);
 
-    /// A Redis server of this test's own, on a socket in a directory of its own.
+    /// This test's own Redis server, on a socket in its own directory.
     struct Redis {
         child: Child,
         dir: tempfile::TempDir,
@@ -302,7 +302,7 @@ mod tests {
         assert!(!gone.store.is_failing && host.keeps_on_tcp(to));
     }
 
-    /// A certificate that is its own root, and its key, in files of these names.
+    /// Writes a self-signed certificate and its key to files of these names.
     fn make_certificate(dir: &Path, file: &str) {
         let mut command = Command::new("openssl");
         command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);
@@ -341,7 +341,7 @@ mod tests {
         assert!(stranger.store.is_failing && !stranger.keeps_on_tcp(to));
     }
 
-    /// A port of the loopback that nobody listens at.
+    /// Returns a loopback port without a listener.
     fn free_port() -> String {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.local_addr().expect("an address").port().to_string()

@@ -1,13 +1,13 @@
 //! The process that watches the worker.
 //!
-//! The worker's standard output is its heartbeat: a byte each quarter of a second. When none comes for two seconds
-//! (a deadlock, SIGSTOP), every new connection of the host would hang in the queue, so the worker is killed. When
-//! it is dead without having cleaned up, what it left behind is removed here. The worker's standard input is a socket by which
-//! it has files read and written, for it is not root ([`crate::archive`]); it ends when this process dies, and the worker then
+//! The worker's standard output is its heartbeat: a byte each quarter of a second. If none comes for two seconds (a deadlock,
+//! SIGSTOP), every new connection of the host would hang in the queue, so the supervisor kills the worker. If the worker dies
+//! without having cleaned up, the supervisor removes what it left behind. The worker is not root, so it reads and writes files
+//! through a socket on its standard input ([`crate::archive`]). The socket closes when this process dies, and the worker then
 //! stops in good order.
 //!
-//! Deliberately small: no threads but one for signals and one for files, no sockets of its own until the worker is dead,
-//! nothing of the configuration but how far it confines itself.
+//! Deliberately small: only two extra threads, for signals and for files; no sockets of its own until the worker is dead; nothing
+//! of the configuration except how far it confines itself.
 
 use std::fs;
 use std::io::Read;
@@ -30,16 +30,16 @@ use signal_hook::iterator::Signals;
 use crate::archive;
 use crate::confinement::{self, Confinement};
 
-/// Tells the worker that it is one.
+/// Marks a process as the worker.
 const ROLE_VARIABLE: &str = "SCTPIFYD_ROLE";
 const WORKER: &str = "worker";
 
-/// The pause between two heartbeats.
+/// Interval of the heartbeats.
 pub(crate) const BEAT: Duration = Duration::from_millis(250);
 /// Silence after which the worker counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(2);
-/// Extra time for a worker, in case this process itself did not run: after a stop of the whole service, or of the
-/// whole machine, its beats come only now.
+/// Extra time for a worker in case this process itself did not run: after a stop of the whole service, or of the whole machine,
+/// the beats arrive only now.
 const GRACE: Duration = Duration::from_millis(500);
 /// Silence allowed until the first heartbeat, while the worker sets up.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     archive::prepare_directories(args)?;
     let (ours, theirs) = UnixStream::pair().context("cannot make a socket for the worker")?;
     let mut worker = start_worker(theirs)?;
-    // A wrong configuration is for the worker to tell.
+    // The worker reports a wrong configuration.
     let settings = control::load_config(&args.config).unwrap_or_default();
     confinement::log("supervisor", &Confinement::of_supervisor(&settings, args, worker.id()).apply());
     forward_signals(signals, &worker)?;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         kill(pid_of(&worker)?, Signal::SIGKILL).context("cannot kill the worker")?;
     }
     let status = worker.wait().context("cannot wait for the worker")?;
-    // The socket's file goes, so that nobody waits for a daemon that is not there; another daemon's stays.
+    // Remove our socket's file, so that nobody waits for a daemon that is gone; another daemon's stays.
     if socket.is_some() && socket == identity_of(&args.control) {
         let _ = fs::remove_file(&args.control);
     }
@@ -98,7 +98,7 @@ fn pid_of(worker: &Child) -> Result<Pid> {
     Ok(Pid::from_raw(i32::try_from(worker.id())?))
 }
 
-/// Which file it is, whatever its name is.
+/// Identifies a file independently of its name.
 fn identity_of(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|status| (status.dev(), status.ino()))
 }
@@ -116,7 +116,7 @@ fn forward_signals(mut signals: Signals, worker: &Child) -> Result<()> {
     let forward = move || {
         for signal in signals.forever() {
             if let Ok(signal) = Signal::try_from(signal) {
-                // The worker may have ended by itself: then there is nobody to tell.
+                // The worker may have ended by itself: then nobody is left to signal.
                 let _ = kill(worker, signal);
             }
         }
@@ -125,7 +125,7 @@ fn forward_signals(mut signals: Signals, worker: &Child) -> Result<()> {
     Ok(())
 }
 
-/// Returns when the worker has closed its heartbeat (false) or stopped beating (true). Tells of its first beat.
+/// Returns when the worker has closed its heartbeat (false) or stopped beating (true). Calls `on_first` at its first beat.
 fn watch(worker: &mut Child, on_first: impl FnOnce()) -> Result<bool> {
     let mut on_first = Some(on_first);
     let mut beats = worker.stdout.take().context("the worker has no heartbeat")?;

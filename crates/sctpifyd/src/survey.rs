@@ -1,6 +1,6 @@
-//! Answers that tell of every connection: gathered a slice a turn, for packets wait while a turn lasts.
+//! Answers that cover every connection: gathered one slice per turn, because packets wait during a turn.
 //!
-//! A report is not of one instant: a connection that ends while it is gathered may be in it or not.
+//! A report does not show a single instant: a connection that ends while it is gathered may be in it or not.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::shard::Shard;
 
 /// Time that packets may wait for a slice.
 const SLICE: Duration = Duration::from_micros(200);
-/// Items between two looks at the clock.
+/// Items between two readings of the clock.
 const STRIDE: usize = 16;
 
 /// A question.
@@ -31,7 +31,7 @@ pub(crate) enum Question {
     Explain(SocketAddr),
 }
 
-/// Reports that are being gathered, the one asked for first at the front.
+/// Reports that are being gathered, oldest request first.
 #[derive(Default)]
 pub(crate) struct Surveys(VecDeque<Survey>);
 
@@ -44,11 +44,11 @@ struct Survey {
 
 /// The next part to look at.
 enum Next {
-    /// The connections behind this one.
+    /// The connections after this one.
     After(ConnectionId),
-    /// The last of these shared associations.
+    /// The last one of these shared associations.
     Shared(Vec<AssociationId>),
-    /// The last of these listeners.
+    /// The last one of these listeners.
     Listeners(Vec<(SocketAddr, Vec<Socket>)>),
     /// Nothing more.
     Done,
@@ -67,11 +67,11 @@ pub(crate) struct Found {
 #[derive(Default)]
 pub(crate) struct Live {
     pub(crate) count: usize,
-    /// Number of them by limit.
+    /// Number of connections by limit.
     pub(crate) limited_by: BTreeMap<LimitedBy, usize>,
     /// Octets that wait on their associations.
     pub(crate) waiting_bytes: u64,
-    /// Whether one of them reaches a native SCTP program.
+    /// At least one of them reaches a native SCTP program.
     pub(crate) is_native: bool,
     associations: BTreeSet<AssociationId>,
 }
@@ -84,7 +84,7 @@ impl Surveys {
 }
 
 impl Shard {
-    /// Goes on with the reports that are asked for; tells whether there is more to do.
+    /// Continues the requested reports; reports whether more is to do.
     pub(crate) fn survey(&mut self) -> bool {
         let Some(mut survey) = self.surveys.0.pop_front() else { return false };
         let until = self.read_clock() + SLICE;
@@ -115,7 +115,7 @@ impl Shard {
 }
 
 impl Survey {
-    /// Looks at the next few items; whether there are more.
+    /// Looks at the next few items; reports whether more are left.
     fn proceed(&mut self, shard: &Shard) -> bool {
         for _ in 0..STRIDE {
             self.next = match std::mem::replace(&mut self.next, Next::Done) {

@@ -1,6 +1,6 @@
 //! Timers, in order of time.
 //!
-//! A timer is never cancelled: when it fires, its owner looks whether it still matters.
+//! Timers are never cancelled: when one fires, its owner checks whether it still matters.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ impl<T> Timers<T> {
         self.due.insert((at, self.serial), what);
     }
 
-    /// The next one that is due.
+    /// Removes and returns the next timer that is due.
     pub(crate) fn pop(&mut self, now: Time) -> Option<T> {
         let first = self.due.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(first.remove())
     }
 
-    /// When the next one is due.
+    /// Returns the time of the next timer.
     pub(crate) fn next(&self) -> Time {
         self.due.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at)
     }

@@ -1,4 +1,4 @@
-//! Timers and buffers of associations, by what is at the other end.
+//! Timers and buffers of associations, depending on the kind of peer.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use sctp::{
     Limits, Multipath, PathScheduler, Scheduler, SendBufferCadence, SendBufferConfig, SendBufferForm, Timing,
 };
 
-/// Most bytes that one association may hold in each direction, as the engine tunes it: a gigabit over 100 ms.
+/// Limit on the bytes that one association may hold in each direction, as the engine tunes it: a gigabit over 100 ms.
 const ASSOCIATION_BUFFER: usize = 16 << 20;
-/// Streams asked for and allowed: a connection uses one each way.
+/// Number of streams requested and allowed: a connection uses one each way.
 const STREAMS: u16 = 1;
 /// First interval between INITs, and the number of INITs before it doubles. Far below RFC 9260's second, because the race timer
-/// ends the wait: within its 250 ms INIT and COOKIE ECHO are sent seven times in all, and where each packet is lost with 10 %, fewer than
-/// one handshake of a thousand fails.
+/// ends the wait: INIT and COOKIE ECHO are sent seven times in all within its 250 ms, and with 10 % packet loss fewer than one
+/// handshake in a thousand fails.
 const INIT_RTO: Duration = Duration::from_millis(40);
 const STEADY_INITS: u8 = 6;
-/// The first and the least timeout on a path until the association is up.
+/// Initial and minimum RTO on a path until the association is up.
 const FIRST_RTO: Duration = Duration::from_millis(100);
-/// Doublings of an INIT's wait after which it is longer than any race timer.
+/// Number of doublings after which an INIT's wait exceeds any race timer.
 const DOUBLINGS_MAX: u32 = 7;
-/// Idle connections whose paths are probed each second; more make all probes rarer.
+/// Idle connections whose paths are probed each second; more connections make all probes rarer.
 const CONNECTIONS_PER_SECOND: usize = 64;
 /// The longest pause between two probes of a path (HB.Interval of RFC 9260).
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
-/// Timing towards a peer of this kind.
+/// Returns the timing for a peer of this kind.
 ///
-/// Each path of each connection is probed, so the more `connections` there are the longer the pause between probes.
+/// Each path of each connection is probed, so the pause between probes grows with `connections`.
 pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
     match peer {
         Peer::Native => Timing::default(),
@@ -37,8 +37,8 @@ pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
     }
 }
 
-/// Packets that may be in flight at first towards a peer of this kind, where that is more than RFC 9260's three or so: between
-/// shims as many as the TCP that they stand for would let go (RFC 6928).
+/// Returns the packets that may be in flight at first to a peer of this kind, if more than RFC 9260's three or so: between shims,
+/// as many as the TCP that they replace would allow (RFC 6928).
 pub(crate) const fn initial_packets(peer: Peer) -> u8 {
     match peer {
         Peer::Native => 0,
@@ -54,23 +54,23 @@ fn heartbeat_interval(connections: usize) -> Duration {
 /// Returns the time that INITs may stay unanswered, and whether the race timer sets it.
 pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
     let race = Duration::from_millis(u64::from(settings.race_timer_ms));
-    // One wait for each INIT: the last ones double. None is longer than the race timer can be set to by then.
+    // One wait for each INIT: the last ones double. By then none is longer than the greatest race timer.
     let wait = |n: u32| INIT_RTO * (1 << n.saturating_sub(STEADY_INITS.into()).min(DOUBLINGS_MAX));
     let tries: Duration = (0..=settings.init_rtx_max).map(wait).sum();
     (race.min(tries), race <= tries)
 }
 
-/// Returns the time to wait for an answer on a trunk. Half of the time for a connection is left for an association of its own, which
-/// asks by other paths, too. But where the trunk has another path the engine turns to that after two round trips and the SACK delay of
-/// silence at the latest: what is answered there comes sooner than the handshake of an association that begins by then, which takes
-/// two round trips.
+/// Returns the time to wait for an answer on a trunk. Half of a connection's time is left for its own association, which also
+/// tries other paths. But if the trunk has another path, the engine switches to it after at most two round trips and the SACK
+/// delay of silence. An answer over it then comes sooner than the handshake of an association begun at that time, which takes two
+/// round trips.
 pub(crate) fn lane_patience(patience: Duration, round_trip: Duration, has_other_path: bool) -> Duration {
     let by_this_path = patience / 2 + round_trip;
     let by_other_path = round_trip * 13 / 4 + Timing::quick().sack_delay;
     if has_other_path { by_this_path.max(by_other_path) } else { by_this_path }
 }
 
-/// Extensions that connections use: the host's addresses may change, and queues may mark.
+/// Extensions that connections use: the host's addresses may change, and queues may mark packets.
 const EXTENSIONS: Extensions =
     Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration).with(Extension::Ecn);
 
@@ -129,10 +129,10 @@ fn form_of(told: Advertisement) -> Option<SendBufferConfig> {
     }
 }
 
-/// Extensions that trunks use: a long message of one connection lets those of others pass.
+/// Extensions that trunks use: short messages must not wait behind a long one of another connection.
 pub(crate) const TRUNK_EXTENSIONS: Extensions = EXTENSIONS.with(Extension::Interleaving);
 
-/// Which connection of a trunk sends next: each in turn.
+/// Order in which a trunk's connections send: each in turn.
 pub(crate) const TRUNK_SCHEDULER: Scheduler = Scheduler::RoundRobin;
 
 /// Returns the settings of a shared association.
@@ -147,13 +147,13 @@ pub(crate) fn trunk_config(mtu: u16, settings: &Settings) -> AssociationConfig {
     }
 }
 
-/// The part of `memory_mib` that the associations with one host may hold, as a divisor: three hosts that hold all they can
-/// leave enough for others, and one host still gets more than its path can use.
+/// Divisor of `memory_mib`: the limit on the associations with one host. Three hosts that hold all they can leave enough for
+/// others, and one host still gets more than its path can use.
 const HOST_PART: usize = 4;
 
 /// Returns the endpoint's settings; accepted associations get the association's part.
 ///
-/// The setting `memory_mib` bounds what all associations hold together.
+/// The setting `memory_mib` limits the memory of all associations together.
 pub(crate) fn endpoint_config(mtu: u16, settings: &Settings) -> EndpointConfig {
     let memory = (settings.memory_mib as usize) << 20;
     let limits = Limits { memory, memory_of_host: memory / HOST_PART, ..Limits::default() };

@@ -1,14 +1,14 @@
 //! Trunks: associations that carry many connections between this host and another that runs sctpify.
 //!
-//! The first connection to a host has an association of its own, which shows that sctpify runs there. A trunk is opened in the
-//! background then, and later connections are lanes of it ([`crate::lanes`]). It belongs to no connection: it ends when it
-//! was idle for the time that the setting `trunk_idle_s` says, and only the end that began it ends it for that. When it is
-//! lost every connection on it is reset.
+//! The first connection to a host has its own association, which shows that sctpify runs there. The daemon then opens a trunk in
+//! the background, and later connections are lanes of it ([`crate::lanes`]). A trunk belongs to no connection: it ends after
+//! being idle for the time set by `trunk_idle_s`, and only the end that began it ends it for that reason. If it is lost, every
+//! connection on it is reset.
 //!
-//! An address is no proof of who is at the other end: a peer may list addresses of others, and those answer heartbeats in good
-//! faith. Without a shared key therefore only the two addresses of the handshake speak for the hosts. A connection is asked for
+//! An address does not prove who is at the other end: a peer may list addresses of others, and those answer heartbeats in good
+//! faith. Without a shared key, therefore, only the two addresses of the handshake speak for the hosts. A connection is requested
 //! only on an association that this host opened between these very addresses, and admitted only from the peer's address of the
-//! handshake. Other addresses are paths for data. Hosts that prove a shared key speak for all their proven addresses.
+//! handshake. Other addresses are only paths for data. Hosts that prove a shared key speak for all their proven addresses.
 //!
 //! Each host opens associations for its own connections. Begin at [`Shard::want_trunk`].
 
@@ -32,61 +32,63 @@ use crate::probes::random_port_of;
 use crate::shard::{Shard, Timer};
 use crate::timing;
 
-/// The SCTP port of trunks, at the end that takes them. Programs are reached by the ports of their TCP listeners; the
-/// Adaptation Layer Indication tells a trunk from a connection to a program that has this one.
+/// The SCTP port of trunks at the accepting end. Programs are reached by the ports of their TCP listeners; the
+/// Adaptation Layer Indication distinguishes a trunk from a connection to a program on this port.
 pub(crate) const TRUNK_PORT: u16 = 9899;
-/// The SCTP ports of trunks at the end that opens them: the more there are, the harder one is to guess. A program's connection may
-/// have the same port, for it goes elsewhere than to [`TRUNK_PORT`].
+/// The SCTP ports of trunks at the opening end: the larger the range, the harder a port is to guess. A program's connection may
+/// have the same port, because it goes elsewhere than to [`TRUNK_PORT`].
 const PORTS: RangeInclusive<u16> = 10_000..=65_535;
-/// Trunks at once at most.
+/// Limit on concurrent trunks.
 const TRUNKS_MAX: usize = 1024;
-/// Of these, how many others may have opened: the rest is for those that this host opens.
+/// Limit on those opened by others: the rest is reserved for those that this host opens.
 const INCOMING_MAX: usize = TRUNKS_MAX / 4 * 3;
 /// Limit on those opened by one peer: each of its addresses opens its own, and its restarts may overlap.
 const INCOMING_PER_PEER_MAX: usize = 4;
 /// Limit on the handshake of a trunk: nobody waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time that a host which refused a trunk is not asked again.
+/// Time for which a host that refused a trunk is not asked again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(600);
-/// Hosts remembered to have refused at most; beyond that the memory starts anew.
+/// Limit on the hosts remembered to have refused; beyond it the memory starts anew.
 const REFUSED_MAX: usize = 4096;
 /// Interval of the check for idle trunks: the setting may have changed.
 const IDLE_LOOK: Duration = Duration::from_secs(5);
-/// Messages taken off one trunk in one turn at most.
+/// Limit on the messages taken off one trunk in one turn.
 const MESSAGES_PER_TURN: usize = 1024;
-/// Time for which waiting bytes may keep the packets that they came in, or twice as long: no more is kept than comes in this time.
-/// Programs that read in bulk fall behind for milliseconds, and copies made then cost 2 % of the throughput.
+/// Time, up to twice as long, for which waiting bytes may hold the packets that they came in: this bounds the memory held to what
+/// arrives in that time. Programs that read in bulk fall behind for milliseconds, and copies made then cost 2 % of the
+/// throughput.
 const KEEP_AFTER: Duration = Duration::from_millis(50);
-/// Destinations remembered at most that need associations of their own.
+/// Limit on the remembered destinations that need their own associations.
 const ALONE_MAX: usize = 1024;
 
 /// One trunk.
 pub(crate) struct TrunkState {
     pub(crate) trunk: Trunk,
-    /// Its number in what the daemon shows.
+    /// Its number in the daemon's reports.
     pub(crate) number: ConnectionId,
     pub(crate) began: Time,
     /// The owner of each lane.
     pub(crate) owners: BTreeMap<LaneId, ConnectionId>,
     /// The addresses of the handshake.
     handshake: Ends,
-    /// Pairs of addresses, ours and the peer's, that the handshake or a heartbeat has proven, and what carries packets there.
+    /// Pairs of our and the peer's addresses that the handshake or a heartbeat has proven, and the carrier of packets between
+    /// them.
     proven: BTreeMap<Ends, Carrier>,
     /// Addresses of this host that the peer does not know as ours.
     barred: BTreeSet<IpAddr>,
-    /// Destinations that need associations of their own.
+    /// Destinations that need their own associations.
     alone: BTreeSet<SocketAddr>,
     /// Connections that wait for room in the send buffer.
     waiting: BTreeSet<ConnectionId>,
-    /// Since when it carries nothing, and whether a timer looks after that.
+    /// Time since when it carries nothing, and whether a timer watches that.
     idle_since: Time,
     is_watched: bool,
     /// Authentication of its packets, where the hosts share a key.
     auth: Option<AuthConfig>,
-    /// Whether it gave no sign when one was due: new connections do not wait for it until it gives one.
+    /// It gave no sign when one was due: new connections do not wait for it until it gives one.
     is_silent: bool,
     side: Side,
-    /// Whether it takes no new connections, for it ends or has ended.
+    /// It takes no new connections, because it ends or has ended.
     is_closing: bool,
 }
 
@@ -117,20 +119,20 @@ struct Opening {
 /// All trunks.
 pub(crate) struct Trunks {
     all: BTreeMap<AssociationId, TrunkState>,
-    /// Those whose handshake is under way.
+    /// Trunks whose handshake is under way.
     opening: BTreeMap<AssociationId, Opening>,
-    /// By which trunks connections between two addresses may be asked for.
+    /// The trunks on which connections between two addresses may be requested.
     by_ends: BTreeMap<Ends, BTreeSet<AssociationId>>,
     refused: BTreeMap<IpAddr, Time>,
-    /// Those that may have messages to be taken.
+    /// Trunks that may have messages to take.
     readable: BTreeSet<AssociationId>,
     windows: LaneWindows,
-    /// When was last looked for what waits.
+    /// Time of the last look for waiting bytes.
     kept_at: Time,
 }
 
 impl Trunks {
-    /// None; `memory` is what all associations may hold.
+    /// Creates an empty set; `memory` is the limit for all associations.
     pub(crate) fn new(memory: usize) -> Trunks {
         Trunks {
             all: BTreeMap::new(),
@@ -155,12 +157,12 @@ impl Trunks {
         self.all.get(&association)
     }
 
-    /// All of them that are up, oldest first.
+    /// Returns all trunks that are up, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (AssociationId, &TrunkState)> {
         self.all.iter().filter(|(_, state)| !state.is_closing).map(|(id, state)| (*id, state))
     }
 
-    /// The trunk for a connection between these addresses.
+    /// Returns the trunk for a connection between these addresses.
     pub(crate) fn find(&self, local: IpAddr, remote: SocketAddr) -> Option<AssociationId> {
         let between = self.by_ends.get(&Ends::new(local, remote.ip()))?;
         between.iter().copied().find(|id| {
@@ -174,7 +176,7 @@ impl Trunks {
         })
     }
 
-    /// Reports whether a trunk of ours between these addresses is there or on its way, or the host refused one lately.
+    /// Reports whether our trunk between these addresses exists or is being opened, or the host refused one lately.
     fn is_settled(&self, ends: Ends, now: Time) -> bool {
         let is_ours = |opening: &Opening| opening.side == Side::Initiator && opening.ends == ends;
         self.by_ends.contains_key(&ends)
@@ -191,7 +193,7 @@ impl Trunks {
         has_room(self.len()) && of_peer < INCOMING_PER_PEER_MAX && incoming().count() < INCOMING_MAX
     }
 
-    /// Connections between these addresses may be asked for on the trunk, and between no others.
+    /// Allows connections to be requested on the trunk between these addresses only.
     fn set_dialled(&mut self, association: AssociationId, dialled: &[Ends]) {
         self.by_ends.retain(|_, trunks| {
             trunks.remove(&association);
@@ -202,7 +204,7 @@ impl Trunks {
         }
     }
 
-    /// A trunk was refused, or broke. If this host opened it, it does not ask the peer for another one soon.
+    /// Records that a trunk was refused, or broke. If this host opened it, it does not ask the peer for another one soon.
     fn on_failed(&mut self, opening: Opening, now: Time) {
         if opening.side == Side::Acceptor {
             return;
@@ -213,12 +215,13 @@ impl Trunks {
         self.refused.insert(opening.ends.remote, now + REFUSED_PAUSE);
     }
 
-    /// Counts what may wait for slow programs.
+    /// Counts the bytes that may wait for slow programs.
     fn count_windows(&mut self) {
         self.windows.recount(self.all.values().map(|state| (state.handshake.remote, state.trunk.windows())));
     }
 
-    /// Does what may change the trunk's windows, which grow by no more than is to spare, and counts them; None if there is no such trunk.
+    /// Runs a change of the trunk's windows, which may grow only by the spare bytes, and counts them; None if there is no such
+    /// trunk.
     pub(crate) fn with_windows<R>(
         &mut self,
         association: AssociationId,
@@ -232,21 +235,21 @@ impl Trunks {
         Some(result)
     }
 
-    /// The trunk is over.
+    /// Removes a trunk that has ended.
     fn remove(&mut self, association: AssociationId) {
         if let Some(state) = self.all.remove(&association) {
             self.windows.count(state.handshake.remote, state.trunk.windows(), 0);
         }
     }
 
-    /// Reports whether so much is granted to the trunk's host that it gets no further connection on one.
+    /// Reports whether the trunk's host has been granted so much that it gets no further connection on a trunk.
     pub(crate) fn has_granted_all(&self, association: AssociationId) -> bool {
         self.all.get(&association).is_some_and(|state| self.windows.is_full(state.handshake.remote))
     }
 }
 
 impl TrunkState {
-    /// Takes what came, but not more than one turn may; whether there may be more.
+    /// Takes received messages, up to the limit of a turn; reports whether more may be left.
     fn take_messages(
         &mut self,
         now: Time,
@@ -262,7 +265,7 @@ impl TrunkState {
         Ok(true)
     }
 
-    /// Which end is here.
+    /// Returns this host's role.
     pub(crate) const fn role(&self) -> Role {
         match self.side {
             Side::Initiator => Role::Client,
@@ -270,28 +273,29 @@ impl TrunkState {
         }
     }
 
-    /// The addresses of the handshake.
+    /// Returns the addresses of the handshake.
     pub(crate) const fn handshake(&self) -> Ends {
         self.handshake
     }
 
-    /// Reports whether the peer speaks for this address: it is that of the handshake, or one of a host that has proven its key.
+    /// Reports whether the peer speaks for this address: it is that of the handshake, or a proven one of a host that has proven
+    /// its key.
     pub(crate) fn speaks_for(&self, remote: IpAddr) -> bool {
         let is_proven = self.proven.keys().any(|ends| ends.remote == remote);
         is_proven && (self.is_keyed() || remote == self.handshake.remote)
     }
 
-    /// Returns the encapsulation between these addresses, if it is proven that each reaches the other.
+    /// Returns the encapsulation between these addresses, if each is proven to reach the other.
     pub(crate) fn carrier_between(&self, ends: Ends) -> Option<Carrier> {
         self.proven.get(&ends).copied()
     }
 
-    /// Reports whether the peer may ask for connections on it: each host dials for itself, unless both have proven a key.
+    /// Reports whether the peer may request connections on it: each host dials for itself, unless both have proven a key.
     pub(crate) fn takes_openings(&self) -> bool {
         self.is_keyed() || self.side == Side::Acceptor
     }
 
-    /// Reports whether a peer needs privileges to say that a connection on it comes from a port below 1024.
+    /// Reports whether a peer needs privileges to claim a port below 1024 as the source of a connection on it.
     pub(crate) fn vouches_for_ports(&self) -> bool {
         self.is_keyed() || self.carrier_between(self.handshake) == Some(Carrier::Ip)
     }
@@ -301,33 +305,33 @@ impl TrunkState {
         self.auth.as_ref().is_some_and(|auth| auth.required)
     }
 
-    /// Between which addresses connections may be asked for on it.
+    /// Returns the pairs of addresses between which connections may be requested on it.
     fn dialled(&self) -> impl Iterator<Item = Ends> {
         let (is_keyed, is_ours, handshake) = (self.is_keyed(), self.side == Side::Initiator, self.handshake);
         self.proven.keys().copied().filter(move |ends| is_keyed || (is_ours && *ends == handshake))
     }
 
-    /// Reports whether connections with a host of this key may ride it: one for another address may need another key, or any.
+    /// Reports whether connections to a host with this key may use it: one to another address may need another key, or any.
     pub(crate) fn has_key(&self, auth: &Option<AuthConfig>) -> bool {
         self.auth == *auth
     }
 
-    /// It gave no sign when one was due.
+    /// Records that it gave no sign when one was due.
     pub(crate) fn note_silence(&mut self) {
         self.is_silent = true;
     }
 
-    /// The peer does not take connections from this address for ours.
+    /// Records that the peer does not take connections from this address for ours.
     pub(crate) fn bar(&mut self, local: IpAddr) {
         self.barred.insert(local);
     }
 
-    /// Addresses of this host that the peer knows by another: a NAT changes them on the way.
+    /// Returns addresses of this host that the peer knows by others: a NAT changes them on the way.
     pub(crate) fn barred(&self) -> impl Iterator<Item = IpAddr> {
         self.barred.iter().copied()
     }
 
-    /// This destination needs associations of its own.
+    /// Records that this destination needs its own associations.
     pub(crate) fn leave_alone(&mut self, remote: SocketAddr) {
         if self.alone.len() >= ALONE_MAX {
             self.alone.clear();
@@ -335,13 +339,13 @@ impl TrunkState {
         self.alone.insert(remote);
     }
 
-    /// A connection waits for room in the send buffer.
+    /// Records that a connection waits for room in the send buffer.
     pub(crate) fn wait(&mut self, id: ConnectionId) {
         self.waiting.insert(id);
     }
 }
 
-/// Sends what the trunk has to say; whether all of it went.
+/// Sends the trunk's pending messages; returns true if all of them went.
 pub(crate) fn flush(now: Time, engine: &mut Endpoint, association: AssociationId, trunk: &mut Trunk) -> bool {
     while let Some((stream, ppid, bytes)) = trunk.next_out() {
         let sent = engine.send(now, association, StreamId(stream), Ppid(ppid), bytes, SendOptions::default());
@@ -353,7 +357,7 @@ pub(crate) fn flush(now: Time, engine: &mut Endpoint, association: AssociationId
     true
 }
 
-/// Reports whether a handshake to this port of ours asks for a trunk.
+/// Reports whether a handshake to this local port requests a trunk.
 pub(crate) fn is_for_trunk(local_port: u16, adaptation: Option<u32>) -> bool {
     local_port == TRUNK_PORT && adaptation == Some(TRUNK_ADAPTATION)
 }
@@ -364,7 +368,7 @@ const fn has_room(trunks: usize) -> bool {
 }
 
 impl Shard {
-    /// A connection to a host with sctpify is up: later ones shall share an association.
+    /// Opens a trunk if one is needed: a connection to a host with sctpify is up, and later ones should share an association.
     pub(crate) fn want_trunk(&mut self, local: IpAddr, remote: IpAddr) {
         let settings = self.rules.settings();
         let ends = Ends::new(local, remote);
@@ -391,8 +395,8 @@ impl Shard {
         }
     }
 
-    /// A host with sctpify asks for a trunk, and its address is proven. It was looked at when its INIT came; what only a proven
-    /// address may be counted for is looked at now.
+    /// Handles the request for a trunk from a host with sctpify whose address is now proven. Other checks ran at its INIT; limits
+    /// that count only proven addresses are checked now.
     pub(crate) fn on_trunk_incoming(&mut self, association: AssociationId, route: &Route) {
         if !self.trunks.has_room_for(route.remote) {
             tracing::debug!(peer = %route.remote, "refused: this peer has opened enough associations to be shared");
@@ -479,7 +483,7 @@ impl Shard {
         self.flush_trunk(association);
     }
 
-    /// Addresses that a heartbeat or the handshake has proven count from then on.
+    /// Takes over addresses that a heartbeat or the handshake has proven since.
     fn learn_proven(&mut self, association: AssociationId) {
         let Some(info) = self.engine.info(association) else { return };
         let Some(state) = self.trunks.all.get_mut(&association) else { return };
@@ -491,7 +495,7 @@ impl Shard {
         self.trunks.set_dialled(association, &dialled);
     }
 
-    /// The handshake of a trunk takes too long.
+    /// Gives up the handshake of a trunk that takes too long.
     pub(crate) fn on_trunk_opening_late(&mut self, association: AssociationId) {
         if let Some(opening) = self.trunks.opening.remove(&association) {
             self.trunks.on_failed(opening, self.now);
@@ -499,7 +503,7 @@ impl Shard {
         }
     }
 
-    /// Takes what came on the trunks; whether more may be there.
+    /// Takes messages from the trunks; reports whether more may be left.
     pub(crate) fn serve_trunks(&mut self) -> bool {
         if self.trunks.readable.is_empty() {
             return false;
@@ -522,7 +526,7 @@ impl Shard {
         self.take_lane_events(association);
     }
 
-    /// The peer has sent what none of this version sends.
+    /// Gives up a trunk whose peer has sent something that this version never sends.
     fn give_trunk_up(&mut self, association: AssociationId, fault: &TrunkFault) {
         let Some(state) = self.trunks.get(association) else { return };
         let opening = Opening { ends: state.handshake, side: state.side };
@@ -543,7 +547,7 @@ impl Shard {
         self.flush_trunk(association);
     }
 
-    /// Programs were given what came: windows may grow, and what trunks have to say is sent.
+    /// Grows windows after programs took data, and sends the trunks' pending messages.
     pub(crate) fn flush_trunks(&mut self) {
         let is_due = |state: &TrunkState| state.trunk.has_stopped() || state.trunk.has_out();
         let due = self.trunks.all.iter().filter(|(_, state)| is_due(state)).map(|(id, _)| *id);
@@ -553,7 +557,8 @@ impl Shard {
         }
     }
 
-    /// Copies bytes that have waited for programs since the last look. Younger ones cost less by the packets that they keep.
+    /// Copies bytes that have waited for programs since the last look. For younger bytes, holding their packets costs less than a
+    /// copy.
     pub(crate) fn keep_what_waits(&mut self) {
         if self.now < self.trunks.kept_at + KEEP_AFTER {
             return;
@@ -582,7 +587,7 @@ impl Shard {
         }
     }
 
-    /// A lane's connection is over.
+    /// Releases the lane of a connection that has ended.
     pub(crate) fn release_lane(&mut self, association: AssociationId, lane: LaneId) {
         let released = self.trunks.with_windows(association, |state| {
             state.trunk.release(lane);
@@ -597,7 +602,7 @@ impl Shard {
         self.note_idle(association);
     }
 
-    /// If the trunk carries nothing, it may end after a while; if it is over, it is forgotten.
+    /// Starts the idle timer of a trunk that carries nothing; forgets the trunk if it has ended.
     fn note_idle(&mut self, association: AssociationId) {
         let Some(state) = self.trunks.all.get_mut(&association).filter(|s| s.owners.is_empty()) else {
             return;
@@ -611,7 +616,7 @@ impl Shard {
         }
     }
 
-    /// The trunk may have been idle for long enough.
+    /// Ends a trunk that has been idle for long enough.
     pub(crate) fn on_trunk_idle(&mut self, association: AssociationId) {
         let limit = idle_limit(&self.rules.settings());
         let Some(state) = self.trunks.all.get_mut(&association) else { return };
@@ -628,7 +633,7 @@ impl Shard {
         self.close_trunk(association);
     }
 
-    /// The trunk takes no new connections; those that wait for the peer's word have associations of their own.
+    /// Closes a trunk to new connections; those that wait for the peer's answer get their own associations.
     fn close_trunk(&mut self, association: AssociationId) {
         let Some(state) = self.trunks.all.get_mut(&association) else { return };
         state.is_closing = true;
@@ -639,7 +644,7 @@ impl Shard {
         }
     }
 
-    /// The association is over: what came is still given to the programs, then they see a reset.
+    /// Handles the end of the association: programs still get the data received, then see a reset.
     fn on_trunk_closed(&mut self, association: AssociationId) {
         if let Some(opening) = self.trunks.opening.remove(&association) {
             self.trunks.on_failed(opening, self.now);
@@ -665,7 +670,7 @@ impl Shard {
         self.note_idle(association);
     }
 
-    /// Ends all trunks, for the daemon stops.
+    /// Ends all trunks because the daemon stops.
     pub(crate) fn abort_trunks(&mut self) {
         let all: Vec<AssociationId> =
             self.trunks.all.keys().chain(self.trunks.opening.keys()).copied().collect();

@@ -10,7 +10,7 @@ const BOUNDS_US: [u64; 9] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 100
 /// A histogram of all turns since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Turns by the bucket that they belong to; the last holds those longer than all bounds.
+    /// Number of turns in each bucket; the last one holds those longer than all bounds.
     counts: [u64; BOUNDS_US.len() + 1],
     sum: Duration,
 }

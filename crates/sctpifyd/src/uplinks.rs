@@ -1,10 +1,11 @@
-//! By which interface a connection arrives at a local program: the one that the client's own packets come by, its uplink.
+//! Chooses the interface by which a connection arrives at a local program: its uplink, the one that the client's own packets come
+//! by.
 //!
-//! So the host's firewall sees what it would see of the client's TCP, whatever it goes by: interface, zone, addresses. For an
-//! association of the connection's own the uplink is that of the packet which opened it, for a lane that of the path between
-//! the two addresses. Where it is not known the connection is refused, and is plain TCP.
+//! So the host's firewall sees the interface, zone and addresses that it would see with the client's TCP, whatever carries the
+//! packets. For a connection's own association, the uplink is that of the packet which opened it; for a lane, that of the path
+//! between the two addresses. If it is unknown, the connection is refused and becomes plain TCP.
 //!
-//! Connections of the host to itself arrive by our own interface, and so do all in an enclosed namespace, which has no other.
+//! Connections of the host to itself arrive by our own interface, as do all in an enclosed namespace, which has no other.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,10 +19,10 @@ use sctp::AssociationId;
 use crate::connection::{Connection, ConnectionId};
 use crate::shard::Shard;
 
-/// Programs and interfaces that [`Unanswered`] tells of at most; the one that was heard of least lately goes.
+/// Limit on the programs and interfaces that [`Unanswered`] holds; the least recently noted one goes.
 const UNANSWERED_MAX: usize = 32;
 
-/// Connections to local programs that nothing answered: by the program's address and the interface.
+/// Connections to local programs that got no answer, by the program's address and the interface.
 #[derive(Default)]
 pub(crate) struct Unanswered {
     seen: BTreeMap<(SocketAddr, Option<u32>), (u64, Time)>,
@@ -42,14 +43,14 @@ impl Unanswered {
 }
 
 impl Shard {
-    /// Reports whether no connection of another host may be made: it could not arrive by the host's uplink.
+    /// Reports whether connections of other hosts are impossible: they could not arrive by their uplinks.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.outside.is_none()
             && self.interceptor.lacks_for_uplinks().is_some()
             && !self.rules.settings().deliver_by_shim
     }
 
-    /// The uplink of a client whose packet has come by this route; none: by our own interface.
+    /// Returns the uplink of a client whose packet has come by this route; `None` means our own interface.
     pub(crate) fn uplink_of(&self, route: &Route) -> Result<Option<u32>, &'static str> {
         if self.outside.is_some() || self.addresses.is_own(route.remote) {
             return Ok(None);
@@ -69,8 +70,8 @@ impl Shard {
         Ok(Some(came_by))
     }
 
-    /// The uplink of a lane. Where nothing has come yet from that address of the peer to that one of ours an association of its
-    /// own shows it.
+    /// Returns the uplink of a lane. If nothing has come yet from that address of the peer to that one of ours, the lane's own
+    /// association shows it.
     pub(crate) fn uplink_of_lane(
         &self,
         association: AssociationId,
@@ -83,11 +84,11 @@ impl Shard {
         self.uplink_of(&path).map_err(|_| Refusal::OwnAssociation)
     }
 
-    /// Interfaces may have gone, lost their carriers, or come back: live connections that arrived by them go on by others. Packets
-    /// that were under way are sent again by TCP.
+    /// Follows interfaces that have gone, lost their carriers, or come back: live connections that arrived by them continue by
+    /// others. TCP retransmits packets that were in flight.
     ///
-    /// While there is none, no client's packets come. Packets between the two ends within the host then go by our own
-    /// interface, so that neither backs off for long.
+    /// While no interface is up, no client's packets come. Packets between the two ends within the host then go by our own
+    /// interface, so that neither end backs off for long.
     pub(crate) fn follow_uplinks(&mut self) {
         let mut up = BTreeMap::new();
         let led = |(id, c): (ConnectionId, &Connection)| Some((id, c.uplink?, c.is_stranded));
@@ -105,12 +106,12 @@ impl Shard {
         }
     }
 
-    /// Asks the kernel once for each.
+    /// Asks the kernel once for each interface.
     fn is_up(&mut self, known: &mut BTreeMap<u32, bool>, uplink: u32) -> bool {
         *known.entry(uplink).or_insert_with(|| self.interceptor.is_uplink_up(uplink))
     }
 
-    /// That of the path in use, or of another one, if it is up.
+    /// Returns the uplink of the path in use, or of another one, if it is up.
     fn other_uplink(&mut self, up: &mut BTreeMap<u32, bool>, id: ConnectionId) -> Option<u32> {
         let association = self.connections.get(id)?.association;
         let mut paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
@@ -140,7 +141,7 @@ impl Shard {
         }
     }
 
-    /// Nothing has answered a connection to a local program.
+    /// Records that nothing has answered a connection to a local program.
     pub(crate) fn note_unanswered(&mut self, flow: FourTuple, uplink: Option<u32>) {
         let by = self.name_of(uplink);
         if let Some(left_out) = self.history.unanswered_lines.admit(self.now) {
@@ -159,7 +160,7 @@ impl Shard {
         }
     }
 
-    /// The checks of `sctpify doctor` that concern connections to local programs.
+    /// Returns the checks of `sctpify doctor` that concern connections to local programs.
     pub(crate) fn delivery_checks(&mut self) -> Vec<Check> {
         const NAME: &str = "delivery";
         if self.outside.is_some() {

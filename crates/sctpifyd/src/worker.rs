@@ -95,14 +95,14 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let outcome = shard.run();
     learned.save();
     if !has_supervisor {
-        // The socket's file goes, so that nobody waits for a daemon that is not there.
+        // Remove the socket's file, so that nobody waits for a daemon that is gone.
         let _ = std::fs::remove_file(&args.control);
     }
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Becomes whom the settings name, in the two threads there are; all others inherit that. Files opened from now on are that
-/// user's.
+/// Switches to the user that the settings name, in the two existing threads; all others inherit that. Files opened from now on
+/// belong to that user.
 fn assume(interceptor: &Interceptor, identity: &Identity) -> Result<Measure> {
     let inside = identity.clone();
     let inside = interceptor.run_inside(move || inside.assume()).context("cannot reach a thread")?;
@@ -112,8 +112,8 @@ fn assume(interceptor: &Interceptor, identity: &Identity) -> Result<Measure> {
     Ok(outside)
 }
 
-/// Gives up what is not needed from now on, in the same two threads. A daemon for one command has
-/// its capabilities in namespaces of its own only, but the caller's files and system calls.
+/// Gives up privileges that are not needed from now on, in the same two threads. A daemon for one command has capabilities only
+/// in its own namespaces, but the caller's files and system calls.
 fn confine(interceptor: &Interceptor, confinement: &Confinement) -> Result<control::Confinement> {
     let inside = confinement.clone();
     let inside = interceptor.run_inside(move || inside.apply()).context("cannot confine a thread")?;
@@ -123,19 +123,19 @@ fn confine(interceptor: &Interceptor, confinement: &Confinement) -> Result<contr
     Ok(confined)
 }
 
-/// Takes the connections of this host's programs over, or those of the one command in a namespace of its own.
+/// Takes over the connections of this host's programs, or those of the one command in its own namespace.
 fn set_up(args: &DaemonArgs, settings: &Settings) -> Result<Interceptor> {
     let Some(path) = &args.inside else {
         let config = Config { loopback: settings.loopback, ..Config::default() };
         return Ok(Interceptor::set_up(&config)?);
     };
-    // `sctpify run` has made the namespace when it says so.
+    // `sctpify run` signals when it has made the namespace.
     std::io::stdin().read_exact(&mut [0]).context("nobody has made the namespace")?;
     let namespace = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     Ok(Interceptor::enclose(&namespace, &Config::default())?)
 }
 
-/// Each connection takes a descriptor; the usual soft limit of 1,024 is for programs that use select(2).
+/// Raises the limit: each connection takes a descriptor, and the usual soft limit of 1,024 is for programs that use select(2).
 fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
@@ -144,7 +144,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Payloads come and go by the megabyte, and glibc hands freed memory back to the kernel only to fault it in again,
+/// Keeps freed memory: payloads come and go by the megabyte, and glibc hands memory back to the kernel only to fault it in again,
 /// page by page. Once it has seen a block of this size freed it keeps up to twice as much (mallopt(3), M_TRIM_THRESHOLD).
 fn keep_freed_memory() {
     const BLOCK: usize = 16 << 20;
@@ -166,7 +166,7 @@ fn obey_signals(mut signals: Signals, rules: &RulesStore, shard: &Handle) {
     }
 }
 
-/// Stops when whoever started this process has gone, for which `wait` waits.
+/// Stops when the process that started this one has gone; `wait` waits for that.
 fn stop_after(wait: impl FnOnce(), shard: &Handle) {
     wait();
     tracing::info!("whoever started this process has gone: stopping");
@@ -178,7 +178,7 @@ fn wait_for_the_end_of_input() {
     while std::io::stdin().read(&mut nothing).is_ok_and(|length| length > 0) {}
 }
 
-/// The engine's one source of randomness.
+/// Reads the seed of the engine's only source of randomness.
 fn seed() -> Result<[u8; 32]> {
     let mut seed = [0; 32];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).context("no randomness")?;

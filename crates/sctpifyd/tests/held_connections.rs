@@ -12,12 +12,12 @@ use testbed::{Daemon, Finished, Host, Lab, Link, Offloads, Programs, cpu};
 
 const ENABLED: &str = "default_remote_enable = true\ndefault_local_enable = true\n";
 const LIMIT: Duration = Duration::from_secs(20);
-/// The race timer with what a loaded machine adds.
+/// The race timer with an allowance for a loaded machine.
 const RACE_LIMIT: Duration = Duration::from_millis(1_500);
 /// The watchdog's promise, with a margin for a loaded machine.
 const WATCHDOG_LIMIT: Duration = Duration::from_secs(5);
 
-/// Drops what comes to beta by SCTP: everything, or COOKIE ECHO (chunk type 10, first in its packet) only.
+/// Drops packets that reach beta over SCTP: all of them, or only those with COOKIE ECHO (chunk type 10, first in its packet).
 const DROP_ALL: &[&str] = &["udp dport 9899 drop", "meta l4proto 132 drop"];
 const DROP_COOKIE_ECHO: &[&str] = &["udp dport 9899 @th,160,8 10 drop", "meta l4proto 132 @th,96,8 10 drop"];
 

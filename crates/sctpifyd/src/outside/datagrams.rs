@@ -1,8 +1,8 @@
-//! UDP for the enclosed namespace: each conversation is a socket that speaks inside under its destination's name, and an
+//! UDP for the enclosed namespace: each conversation has a socket that speaks inside under its destination's name, and an
 //! ordinary one outside.
 //!
-//! Answers come from the address that was asked, or are dropped. Invariant: at most [`FLOWS_MAX`] conversations; the one
-//! that was silent longest goes first.
+//! Answers from other addresses than the one asked are dropped. Invariant: at most [`FLOWS_MAX`] conversations; the one silent
+//! for the longest time goes first.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,11 +17,11 @@ use mio::{Interest, Registry, Token};
 
 use super::{LISTENERS, LISTENERS_MAX, Names, Side, token_of};
 
-/// Conversations at once at most.
+/// Limit on concurrent conversations.
 const FLOWS_MAX: usize = 1024;
 /// Limit on the silence of a conversation.
 const SILENCE: Duration = Duration::from_secs(120);
-/// Datagrams taken from one socket at one event at most; the rest waits its turn.
+/// Limit on the datagrams taken from one socket at one event; the rest waits its turn.
 const DATAGRAMS_PER_EVENT: usize = 256;
 /// The longest datagram.
 const DATAGRAM_MAX: usize = 65_535;
@@ -56,9 +56,9 @@ impl Datagrams {
         Ok(Datagrams { listeners, names, all: BTreeMap::new(), numbers: BTreeMap::new(), last: 1, scratch })
     }
 
-    /// The first datagrams of conversations wait at a listener.
+    /// Takes the first datagrams of conversations from a listener.
     pub(super) fn take_new(&mut self, registry: &Registry, place: usize, now: Time) {
-        // Ends: nothing else takes from the listener, and what arrives meanwhile is bounded by its buffer.
+        // Terminates: nothing else takes from the listener, and its buffer bounds what arrives meanwhile.
         loop {
             match self.listeners.get(place).map(DatagramListener::recv) {
                 Some(Ok(Some(datagram))) => {
@@ -93,7 +93,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// A socket of a conversation has something.
+    /// Takes datagrams from a conversation's socket.
     pub(super) fn take(&mut self, registry: &Registry, number: usize, side: Side, now: Time) {
         let Some(flow) = self.all.get_mut(&number) else { return };
         flow.used = now;
@@ -103,20 +103,20 @@ impl Datagrams {
         };
         for _ in 0..DATAGRAMS_PER_EVENT {
             match from.recv(&mut self.scratch) {
-                // A datagram that does not go on is lost, as any may be.
+                // A datagram that cannot be sent on is lost, as any may be.
                 Ok(length) => drop(to.send(&self.scratch[..length])),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // An ICMP error of an earlier one.
+                // The ICMP error of an earlier datagram.
                 Err(_) => {}
             }
         }
-        // Has the rest reported anew, after what others have.
+        // The rest is reported anew, after the others' datagrams.
         if let Err(error) = registry.reregister(from, token_of(number, side), Interest::READABLE) {
             tracing::warn!(%error, "a conversation by UDP stalls");
         }
     }
 
-    /// Ends conversations that are over.
+    /// Ends conversations that were silent for too long.
     pub(super) fn sweep(&mut self, now: Time) {
         let is_over = |flow: &Flow| now.since(flow.used) >= SILENCE;
         let over: Vec<usize> =
@@ -139,7 +139,7 @@ impl Datagrams {
     }
 }
 
-/// An ordinary socket that speaks with `to` alone.
+/// Opens an ordinary socket that speaks only with `to`.
 fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
     let unspecified: IpAddr =
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };

@@ -5,12 +5,12 @@ use std::net::Shutdown;
 
 use mio::net::TcpStream;
 
-/// Bytes that one direction holds at most.
+/// Limit on the bytes that one direction holds.
 const BUFFER: usize = 64 * 1024;
-/// Reads and writes in one turn at most, so that others get theirs.
+/// Limit on the reads and writes in one turn, so that others get theirs.
 const ROUNDS: usize = 8;
 
-/// A socket and what is known of it.
+/// A socket and its known state.
 pub(super) struct End {
     pub(super) stream: TcpStream,
     pub(super) readable: bool,
@@ -43,10 +43,10 @@ impl Half {
         self.is_closed
     }
 
-    /// Moves what can be moved; tells whether there is more to do at once.
+    /// Moves what can be moved; reports whether more can be done at once.
     ///
     /// # Errors
-    /// Those of either socket: the connection is to be reset.
+    /// Those of either socket: the connection must be reset.
     pub(super) fn pump(&mut self, from: &mut End, to: &mut End) -> io::Result<bool> {
         for _ in 0..ROUNDS {
             if !(self.fill(from)? | self.empty(to)?) {

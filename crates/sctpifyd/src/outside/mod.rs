@@ -1,11 +1,11 @@
 //! Plain TCP and UDP of the host's own namespace, for a command in an enclosed network namespace.
 //!
-//! There every packet leads to us, so whatever does not ride SCTP is opened here by ordinary sockets, in a thread of its
-//! own: a SYN is held until its destination has answered ([`Outside::open`]), and is then released or denied with the same
-//! error; its bytes are copied ([`streams`]), and so are datagrams ([`datagrams`]).
+//! There every packet leads to us, so ordinary sockets in a separate thread open whatever does not ride SCTP. A SYN is held until
+//! its destination has answered ([`Outside::open`]), and is then released, or denied with the same error. The thread copies bytes
+//! ([`streams`]) and datagrams ([`datagrams`]).
 //!
-//! Refuses nothing that the host itself could reach. Invariants: a connection is told to be there only when it is; one that
-//! was reset on one side is reset on the other.
+//! Refuses nothing that the host itself could reach. Invariants: a connection is accepted only once it exists outside; a reset on
+//! one side resets the other.
 
 mod datagrams;
 mod half;
@@ -33,13 +33,13 @@ const WAKER: Token = Token(0);
 /// Room for one listener for datagrams of each address family.
 const LISTENERS: Token = Token(1);
 const LISTENERS_MAX: usize = 2;
-/// From here on each number of a conversation has two tokens, one for each side.
+/// First number of the conversations' tokens: each conversation has two, one for each side.
 const SIDES: usize = LISTENERS.0 + LISTENERS_MAX;
 const EVENTS_PER_TURN: usize = 256;
-/// The pause between two looks at what is over its time.
+/// Interval between two searches for expired conversations and connections.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// The side of a conversation that is in the enclosed namespace, and the one that is outside.
+/// The side of a conversation: in the enclosed namespace, or outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Side {
     Inside,
@@ -60,14 +60,14 @@ enum Order {
 pub(crate) struct Outside {
     orders: Sender<Order>,
     waker: Arc<Waker>,
-    /// SYNs whose destinations are being asked.
+    /// SYNs whose destinations have not answered yet.
     waiting: BTreeMap<FourTuple, HeldSyn>,
     names: Names,
 }
 
 impl Outside {
-    /// Starts the thread, in the calling thread's network namespace. It serves `listeners`, and tells `shard` what becomes
-    /// of connections.
+    /// Starts the thread, in the calling thread's network namespace. It serves `listeners`, and reports the outcome of
+    /// connections to `shard`.
     pub(crate) fn start(names: Names, listeners: Vec<DatagramListener>, shard: Handle) -> Result<Outside> {
         let poll = Poll::new().context("cannot make an event loop")?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
@@ -78,18 +78,18 @@ impl Outside {
         Ok(Outside { orders, waker, waiting: BTreeMap::new(), names })
     }
 
-    /// Opens a plain TCP connection for a held SYN; [`Command::Opened`] tells how it went.
+    /// Opens a plain TCP connection for a held SYN; [`Command::Opened`] reports the outcome.
     pub(crate) fn open(&mut self, syn: HeldSyn) {
         self.waiting.insert(syn.flow, syn);
         self.order(Order::Open(syn.flow, self.names.resolve(syn.flow.remote())));
     }
 
-    /// The SYN whose destination has been asked, if it still waits.
+    /// Removes and returns the SYN whose destination has answered, if it still waits.
     pub(crate) fn settle(&mut self, flow: &FourTuple) -> Option<HeldSyn> {
         self.waiting.remove(flow)
     }
 
-    /// A released connection has arrived: its bytes may flow.
+    /// Hands over a released connection that has arrived: its bytes may flow.
     pub(crate) fn claim(&mut self, arrival: Arrival) {
         self.order(Order::Claim(arrival.flow, arrival.stream));
     }
@@ -108,7 +108,7 @@ impl Outside {
     }
 }
 
-/// The host's own address on the way to `remote`; none without a route.
+/// Returns the host's own address on the way to `remote`; none without a route.
 pub(crate) fn source_of(remote: IpAddr) -> Option<IpAddr> {
     const ANY_PORT: u16 = 9;
     let unspecified: IpAddr =
@@ -118,7 +118,7 @@ pub(crate) fn source_of(remote: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// The verdict on a SYN whose destination gave this answer.
+/// Returns the verdict on a SYN whose destination gave this answer.
 pub(crate) fn verdict_on(outcome: &io::Result<()>) -> Verdict {
     let Err(error) = outcome else { return Verdict::Accept };
     match error.raw_os_error().map(Errno::from_raw) {
@@ -130,20 +130,20 @@ pub(crate) fn verdict_on(outcome: &io::Result<()>) -> Verdict {
     }
 }
 
-/// Where the name server of the host is, if it is one that only the host's loopback reaches.
+/// The address of the host's name server, if only the host's loopback reaches it.
 #[derive(Clone)]
 pub(crate) struct Names {
     server: Option<IpAddr>,
 }
 
 impl Names {
-    /// Reads the host's configuration, while it can be read.
+    /// Reads the host's configuration while it is accessible.
     pub(crate) fn of_host() -> Names {
         let text = std::fs::read_to_string(control::RESOLV_CONF).unwrap_or_default();
         Names { server: control::loopback_name_server(&text) }
     }
 
-    /// The true destination of what is sent to `to`.
+    /// Returns the true destination of data sent to `to`.
     fn resolve(&self, to: SocketAddr) -> SocketAddr {
         match self.server {
             Some(server) if to.ip() == control::STAND_IN_NAME_SERVER => SocketAddr::new(server, to.port()),

@@ -1,4 +1,4 @@
-//! Plain TCP connections for the enclosed namespace: opened outside, awaited inside, copied both ways.
+//! Plain TCP connections for the enclosed namespace: opens them outside, awaits them inside, copies both ways.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,26 +15,26 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::half::{End, Half};
 use super::{Side, token_of};
 
-/// Connections at once at most; further ones find the network unreachable.
+/// Limit on concurrent connections; further ones find the network unreachable.
 const STREAMS_MAX: usize = 4096;
 /// Time in which a program must claim its opened connection.
 const CLAIM_LIMIT: Duration = Duration::from_secs(5);
 
-/// All of them, by number; even ones, so that datagrams have the odd ones.
+/// All connections, by even numbers: datagrams have the odd ones.
 #[derive(Default)]
 pub(super) struct Streams {
     all: BTreeMap<usize, Plain>,
     by_flow: BTreeMap<FourTuple, usize>,
-    /// Those that can do something.
+    /// Connections that can make progress.
     ready: BTreeSet<usize>,
     last: usize,
 }
 
 /// Progress of a connection.
 enum Stage {
-    /// Its destination is being asked.
+    /// The destination has not answered yet.
     Opening(TcpStream),
-    /// It is there; the program's end is awaited until then.
+    /// It is open; the program must claim it by then.
     Open(TcpStream, Time),
     /// Bytes flow.
     Flowing(Box<Flowing>),
@@ -70,14 +70,14 @@ impl Streams {
         let interests = Interest::READABLE | Interest::WRITABLE;
         registry.register(&mut stream, token_of(self.last, Side::Outside), interests)?;
         if let Some(old) = self.by_flow.insert(flow, self.last) {
-            // The program's port was used again before we saw the end.
+            // The program's port was reused before we saw the end.
             self.all.remove(&old);
         }
         self.all.insert(self.last, Plain { flow, stage: Stage::Opening(stream) });
         Ok(())
     }
 
-    /// The program's end has arrived. Dropping the armed stream resets one that nobody knows.
+    /// Takes the program's end, which has arrived. Dropping the armed stream resets one that nobody knows.
     pub(super) fn claim(&mut self, registry: &Registry, flow: FourTuple, mut inside: TcpStream) {
         let Some(&number) = self.by_flow.get(&flow) else { return };
         let Some(Plain { stage: Stage::Open(outside, _), .. }) = self.all.remove(&number) else { return };
@@ -97,7 +97,7 @@ impl Streams {
         self.ready.insert(number);
     }
 
-    /// A socket of one of them has something to tell. Returns how opening went, when it has just been decided.
+    /// Handles an event on a connection's socket. Returns the outcome of opening if the event decides it.
     pub(super) fn take(
         &mut self,
         number: usize,
@@ -139,7 +139,7 @@ impl Streams {
         Some((flow, outcome))
     }
 
-    /// Lets bytes flow.
+    /// Moves bytes of the ready connections.
     pub(super) fn pump(&mut self) {
         for number in std::mem::take(&mut self.ready) {
             let Some(plain) = self.all.get_mut(&number) else { continue };
@@ -165,7 +165,7 @@ impl Streams {
         }
     }
 
-    /// Resets those that no program has claimed in time.
+    /// Resets connections that no program has claimed in time.
     pub(super) fn sweep(&mut self, now: Time) {
         let is_late = |plain: &Plain| matches!(plain.stage, Stage::Open(_, until) if until <= now);
         let late: Vec<usize> =
@@ -207,13 +207,13 @@ impl Flowing {
 
     fn close_in_order(&self) {
         for end in [&self.inside, &self.outside] {
-            // One that stays armed is reset, and both ends have all bytes by then or wait for none.
+            // If a stream stays armed, it is reset; by then both ends have all bytes or wait for none.
             let _ = disarm_linger(&end.stream);
         }
     }
 }
 
-/// A connection under way, armed to reset.
+/// Starts a connection, armed to reset.
 fn begin(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_linger(Some(Duration::ZERO))?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use control::{Association, MetricsText, Path, PathState, Status, TurnTimes};
 
-/// Path series at most: a busy host has more associations than a time series store likes.
+/// Limit on the path series: a busy host has more associations than a time series store likes.
 const PATHS_MAX: usize = 512;
 
 /// The whole page of metrics.

@@ -1,6 +1,6 @@
-//! The web page and the metrics: what goes on, for people and for Prometheus, on 127.0.0.1 alone.
+//! The web page and the metrics: the daemon's activity, for people and for Prometheus, on 127.0.0.1 only.
 //!
-//! [`control::Page`] serves it and says who may look. Begin with [`run`]; [`metrics`] writes the numbers.
+//! [`control::Page`] serves it and checks access. Begin with [`run`]; [`metrics`] writes the numbers.
 
 mod metrics;
 
@@ -30,7 +30,7 @@ fn answer(desk: &Desk, request: &PageRequest<'_>) -> Option<PageAnswer> {
     })
 }
 
-/// The same line as on the control socket.
+/// Formats the response as on the control socket.
 fn json(response: &Response) -> PageAnswer {
     let mut body = Vec::new();
     match control::write_response(&mut body, response) {
