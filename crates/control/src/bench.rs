@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// SCTP, as the rules say for its port.
+    /// SCTP, according to the rules for its port.
     Sctp,
     /// Plain TCP.
     Tcp,

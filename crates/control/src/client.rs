@@ -1,4 +1,4 @@
-//! Asking the daemon.
+//! The client of the daemon's control socket.
 
 use std::io::{self, BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
-/// Why the daemon did not answer. The text says what to do.
+/// Reasons why the daemon did not answer. The text states a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nothing listens on the socket, or it does not exist.
@@ -30,7 +30,7 @@ pub enum ClientError {
         /// The control socket.
         path: PathBuf,
     },
-    /// The daemon is there and does not answer in time.
+    /// The daemon is there but does not answer in time.
     #[error("the daemon on {} gave no answer within {} s: it is overloaded or hung; ask again, or send sctpifyd a SIGTERM",
             .path.display(), .timeout.as_secs())]
     TimedOut {
@@ -63,10 +63,10 @@ impl ClientError {
 }
 
 impl Client {
-    /// Connects to the control socket; each answer may take `timeout`.
+    /// Connects to the control socket; `timeout` limits each answer.
     ///
     /// # Errors
-    /// When nothing listens there or this user may not ask.
+    /// When nothing listens there or this user has no permission.
     pub fn connect(path: &Path, timeout: Duration) -> Result<Client, ClientError> {
         let failed = |e: io::Error| failure(path, timeout, FrameError::Io(e));
         let stream = UnixStream::connect(path).map_err(failed)?;
@@ -75,10 +75,10 @@ impl Client {
         Ok(Client { path: path.into(), timeout, stream: BufReader::new(stream) })
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// When none comes, or none that is understood. A refusal is an answer: [`Response::Error`].
+    /// When no valid answer comes. A refusal is an answer: [`Response::Error`].
     pub fn call(&mut self, request: &Request) -> Result<Response, ClientError> {
         let failed = |e| failure(&self.path, self.timeout, e);
         write_request(self.stream.get_mut(), request).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! The configuration file as text: TOML, one key a setting, documented from the table of settings.
+//! The configuration file as text: TOML, one key per setting, documented from the table of settings.
 
 use std::fmt::Write;
 
@@ -15,10 +15,10 @@ pub struct ConfigError {
     pub problem: String,
 }
 
-/// Reads a configuration file. Settings that it does not name have their defaults.
+/// Reads a configuration file. Settings that it does not name keep their defaults.
 ///
 /// # Errors
-/// The first line that is wrong: not TOML, an unknown key, a value out of range.
+/// The first faulty line: not TOML, an unknown key, a value out of range.
 pub fn parse_config(text: &str) -> Result<Settings, ConfigError> {
     let document = Document::parse(text).map_err(|e| not_toml(text, &e))?;
     let mut settings = Settings::default();
@@ -51,7 +51,7 @@ fn line_of(text: &str, offset: usize) -> Option<usize> {
     Some(text.as_bytes().iter().take(offset).filter(|&&b| b == b'\n').count() + 1)
 }
 
-/// A plain TOML value as the text that settings read; `None` for tables, arrays, dates and fractions.
+/// Converts a plain TOML value to the text that settings read; `None` for tables, arrays, dates and fractions.
 fn value_text(item: &Item) -> Option<String> {
     match item.as_value()? {
         Value::Boolean(b) => Some(b.value().to_string()),
@@ -61,11 +61,11 @@ fn value_text(item: &Item) -> Option<String> {
     }
 }
 
-/// The text of a configuration file with one setting changed. Comments and the order of keys stay; a key that is
-/// there as a comment (`# udp_port = 9899`) comes to life in its place.
+/// Changes one setting in the text of a configuration file. Comments and the order of keys are kept; a key that is commented out
+/// (`# udp_port = 9899`) is replaced in its place.
 ///
 /// # Errors
-/// When the text is not TOML, or the setting does not take the value.
+/// When the text is not TOML, or the setting does not accept the value.
 pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, ConfigError> {
     let mut document: DocumentMut = text.parse().map_err(|e| not_toml(text, &e))?;
     let refused = |e: SettingError| ConfigError { line: None, problem: e.to_string() };
@@ -85,7 +85,7 @@ pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, Conf
     Ok(document.to_string())
 }
 
-/// The text with the commented-out key replaced by the key with this value, if there is one.
+/// Replaces the commented-out key by the key with this value, if the text has one.
 fn revive(text: &str, name: &str, value: &Value) -> Option<String> {
     let commented = format!("# {name} = ");
     let start = if text.starts_with(&commented) { 0 } else { text.find(&format!("\n{commented}"))? + 1 };
@@ -93,7 +93,7 @@ fn revive(text: &str, name: &str, value: &Value) -> Option<String> {
     Some(format!("{}{name} = {}{}", &text[..start], value.to_string().trim(), &text[end..]))
 }
 
-/// A setting's value as TOML: switches as booleans, numbers as integers, words as strings.
+/// Converts a setting's value to TOML: switches to booleans, numbers to integers, words to strings.
 fn toml_value(setting: &Setting, settings: &Settings) -> Value {
     let text = setting.value(settings);
     match setting.kind {
@@ -105,12 +105,12 @@ fn toml_value(setting: &Setting, settings: &Settings) -> Value {
     }
 }
 
-/// These settings as a configuration file, each key with its documentation. It reads back as the same settings.
+/// Prints these settings as a configuration file, each key with its documentation. It reads back as the same settings.
 pub fn print_config(settings: &Settings) -> String {
     print(settings, "")
 }
 
-/// A configuration file that changes nothing: every key with its documentation and its default, commented out.
+/// Prints a configuration file that changes nothing: every key with its documentation and its default, commented out.
 pub fn default_config_text() -> String {
     print(&Settings::default(), "# ")
 }

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 /// The rights that the worker keeps, one field for each means of confinement.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Confinement {
-    /// The user of the process, who is not root.
+    /// The user of the process, other than root.
     #[serde(default)]
     pub user: Measure,
-    /// Capabilities given up, and no way to new ones.
+    /// Capabilities given up, with no way to gain new ones.
     pub capabilities: Measure,
     /// System calls that the kernel refuses (seccomp).
     pub system_calls: Measure,
@@ -19,7 +19,7 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// The means with their settings.
+    /// Returns the measures with the names of their settings.
     pub fn measures(&self) -> [(&'static str, &Measure); 4] {
         [
             ("worker_user", &self.user),
@@ -30,11 +30,11 @@ impl Confinement {
     }
 }
 
-/// Whether a restriction is in force.
+/// State of a restriction.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Measure {
-    /// It is.
+    /// In force.
     InForce {
         /// Privileges that the worker keeps.
         left: String,
@@ -44,7 +44,7 @@ pub enum Measure {
     Off,
     /// The kernel does not have it, or refused it.
     Unavailable {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Findings, in the order they should be read.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DoctorReport {
-    /// One entry a thing that was looked at.
+    /// One entry for each check.
     pub checks: Vec<Check>,
 }
 
@@ -13,7 +13,7 @@ pub struct DoctorReport {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// As it should be.
+    /// In order.
     Ok,
     /// Works, but less well, or not for everyone.
     Warning,
@@ -21,7 +21,7 @@ pub enum Level {
     Missing,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Check {
     /// Name of the check, in a word or two.
@@ -35,19 +35,19 @@ pub struct Check {
 }
 
 impl Check {
-    /// A thing that is as it should be.
+    /// Creates a check whose result is in order.
     pub fn ok(name: &str, found: impl Into<String>) -> Check {
         Check { name: name.into(), level: Level::Ok, found: found.into(), remedy: None }
     }
 
-    /// A thing that is not, and what to do about it.
+    /// Creates a check with a fault and its remedy.
     pub fn bad(name: &str, level: Level, found: impl Into<String>, remedy: impl Into<String>) -> Check {
         Check { name: name.into(), level, found: found.into(), remedy: Some(remedy.into()) }
     }
 }
 
 impl DoctorReport {
-    /// The names of what does not work.
+    /// Returns the names of the checks whose subject does not work.
     pub fn missing(&self) -> Vec<&str> {
         let missing = self.checks.iter().filter(|check| check.level == Level::Missing);
         missing.map(|check| check.name.as_str()).collect()

@@ -16,16 +16,16 @@ pub struct Explanation {
     pub port: u16,
     /// The transport that would be tried.
     pub verdict: Verdict,
-    /// Which rule or default says so, for people.
+    /// The rule or default that decides, for people.
     pub because: String,
-    /// Why it would be TCP, if it would.
+    /// The reason, if it would be TCP.
     pub reason: Option<FallbackReason>,
-    /// The entry of the capability cache for it, or for its host, if there is one.
+    /// The entry of the capability cache for it or for its host, if any.
     #[serde(default)]
     pub learned: Option<LearnedRow>,
     /// Current number of connections to it over SCTP.
     pub connections: usize,
-    /// Current limits on the sending of those that are up: the number of connections by limit.
+    /// Current limits on the sending of established ones: the number of connections by limit.
     #[serde(default)]
     pub limited_by: BTreeMap<LimitedBy, usize>,
     /// Bytes that wait on their associations and were never sent.
@@ -33,7 +33,7 @@ pub struct Explanation {
     pub waiting_bytes: u64,
     /// Outcomes of the last connections to it, latest first.
     pub past: Vec<PastAttempt>,
-    /// More to know, for people: "half-close is not possible with this peer".
+    /// Further notes for people: "half-close is not possible with this peer".
     pub notes: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ pub enum Verdict {
 pub enum PastAttempt {
     /// It rode SCTP.
     Sctp {
-        /// When it began, in milliseconds since 1970.
+        /// Start, in milliseconds since 1970.
         when_unix_ms: u64,
         /// Duration of the set-up, in microseconds.
         setup_us: u64,

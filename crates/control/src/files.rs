@@ -1,8 +1,8 @@
 //! The configuration file and the rules file on disk.
 //!
-//! A file is replaced, never written in place: its mode and owner stay, and a new one is its owner's alone, for a
-//! configuration may have passwords in it. Refused: to replace anything but a plain file. A symbolic link may be read through,
-//! for whoever made it chose what it leads to; a program of root's that wrote through it would let its maker choose the file.
+//! A file is replaced, never written in place: its mode and owner stay. A new file is accessible only to its owner, because a
+//! configuration may contain passwords. Only plain files are replaced. Reading through a symbolic link is allowed, because its
+//! maker chose the target; if a program of root wrote through it, its maker would choose the file.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -13,7 +13,7 @@ use rules::{LineError, RulesTable, Settings, parse_table, print_table};
 
 use crate::{ConfigError, default_config_text, parse_config, set_in_config};
 
-/// Stands at the head of a rules file.
+/// Head of a rules file.
 const RULES_HEAD: &str = "# Rules of sctpifyd, written by it: change them with shimrules(8), or edit this file while the daemon\n\
                           # is stopped or before `sctpify reload`. Comments are not kept.\n";
 
@@ -55,18 +55,18 @@ fn read_or_empty(path: &Path) -> Result<String, FileError> {
     }
 }
 
-/// The settings of a configuration file; a missing file gives the defaults.
+/// Loads the settings of a configuration file; a missing file gives the defaults.
 ///
 /// # Errors
-/// When the file cannot be read or is wrong; the text names the line.
+/// When the file cannot be read or is faulty; the text names the line.
 pub fn load_config(path: &Path) -> Result<Settings, FileError> {
     parse_config(&read_or_empty(path)?).map_err(|error| FileError::Config { path: path.into(), error })
 }
 
-/// Changes one setting in a configuration file; a missing file is made, with all keys documented.
+/// Changes one setting in a configuration file; creates a missing file with all keys documented.
 ///
 /// # Errors
-/// When the file is wrong or cannot be written; it is unchanged then.
+/// When the file is faulty or cannot be written; it is unchanged then.
 pub fn save_setting(path: &Path, name: &str, value: &str) -> Result<(), FileError> {
     let old = match read_or_empty(path)? {
         text if text.is_empty() => default_config_text(),
@@ -77,10 +77,10 @@ pub fn save_setting(path: &Path, name: &str, value: &str) -> Result<(), FileErro
     write_whole(path, &new)
 }
 
-/// The table of a rules file; a missing file gives an empty table.
+/// Loads the table of a rules file; a missing file gives an empty table.
 ///
 /// # Errors
-/// When the file cannot be read or is wrong; the text names the line.
+/// When the file cannot be read or is faulty; the text names the line.
 pub fn load_rules(path: &Path) -> Result<RulesTable, FileError> {
     parse_table(&read_or_empty(path)?).map_err(|(line, error)| FileError::Rules {
         path: path.into(),
@@ -97,11 +97,10 @@ pub fn save_rules(path: &Path, table: &RulesTable) -> Result<(), FileError> {
     write_whole(path, &format!("{RULES_HEAD}{}", print_table(table)))
 }
 
-/// Replaces a file by this text, wholly or not at all, also through a crash or a power cut. The directory is made
-/// if it is missing.
+/// Replaces a file by this text, wholly or not at all, even through a crash or a power cut. Creates a missing directory.
 ///
 /// # Errors
-/// When it cannot be written; the old file stands then.
+/// When it cannot be written; the old file stays then.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), FileError> {
     replace(path, text).map_err(|error| FileError::Io { path: path.into(), error })
 }
@@ -125,7 +124,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// The file that is to be replaced; none if there is nothing yet.
+/// Returns the status of the file to replace; none if there is nothing yet.
 fn plain_file(path: &Path) -> io::Result<Option<Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(status) if status.is_file() => Ok(Some(status)),
@@ -139,12 +138,13 @@ fn plain_file(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// A new file, of its owner alone. Exclusive: neither a link nor another's file of this name is opened (open(2), O_EXCL).
+/// Creates a file that only its owner can access. Exclusive: opens neither a link nor another's file of this name (open(2),
+/// O_EXCL).
 fn create(new: &Path) -> io::Result<File> {
     const OWNERS_ALONE: u32 = 0o600;
     let open = || OpenOptions::new().write(true).create_new(true).mode(OWNERS_ALONE).open(new);
     match open() {
-        // A process with our number died while it wrote.
+        // A process with our process id died while writing it.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             fs::remove_file(new)?;
             open()
@@ -153,7 +153,7 @@ fn create(new: &Path) -> io::Result<File> {
     }
 }
 
-/// Writes the text, and gives the file what the old one has: the mode before the owner, who alone may change that.
+/// Writes the text, and copies the old file's mode and owner: the mode first, because only the owner may change it.
 fn fill(file: &mut File, text: &str, old: Option<&Metadata>) -> io::Result<()> {
     const ACCESS: u32 = 0o777;
     file.write_all(text.as_bytes())?;

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::{ErrorCode, Request, Response, SCHEMA};
 
-/// The longest request, in bytes with its line end.
+/// Length of the longest request, in bytes with its line end.
 pub const MAX_REQUEST_BYTES: u64 = 64 << 10;
-/// The longest response, in bytes with its line end: a status with every connection the daemon may hold.
+/// Length of the longest response, in bytes with its line end: a status with every connection the daemon may hold.
 pub const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
-/// Why a line was not read or written.
+/// Reasons why a line was not read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The socket failed.
@@ -25,18 +25,18 @@ pub enum FrameError {
         /// The limit.
         max: u64,
     },
-    /// The line ends before its line end came.
+    /// The stream ends before the line does.
     #[error("the other side closed the control socket in the middle of a line")]
     CutShort,
     /// Not JSON, or not a request or response.
     #[error("not understood: {0}")]
     Json(#[from] serde_json::Error),
-    /// Another version of the words.
+    /// Another schema version.
     #[error(
         "the line speaks schema {found}, this program speaks schema {SCHEMA}: use sctpify and sctpifyd of the same version"
     )]
     Schema {
-        /// The line's contents; `null` if it has none.
+        /// The schema of the line; `null` if it has none.
         found: Value,
     },
 }
@@ -48,7 +48,7 @@ struct Outgoing<'a, T> {
     body: &'a T,
 }
 
-/// Writes one line with any words: those of other programs' control sockets, too.
+/// Writes any body as one line, also for other programs' control sockets.
 ///
 /// # Errors
 /// When the socket fails.
@@ -60,7 +60,7 @@ pub fn write_line<T: Serialize>(to: &mut impl Write, body: &T) -> Result<(), Fra
     Ok(())
 }
 
-/// The next line as a value without its schema; `None` at the end of the stream.
+/// Reads the next line as a value without its schema; `None` at the end of the stream.
 fn read_line(from: &mut impl BufRead, max: u64) -> Result<Option<Value>, FrameError> {
     let mut line = Vec::new();
     from.take(max).read_until(b'\n', &mut line)?;
@@ -78,10 +78,10 @@ fn read_line(from: &mut impl BufRead, max: u64) -> Result<Option<Value>, FrameEr
     Ok(Some(value))
 }
 
-/// Reads the next line with such words, of `max` bytes at most; `None` when the other side has closed.
+/// Reads the next body, with a limit of `max` bytes on its line; `None` when the other side has closed.
 ///
 /// # Errors
-/// When the line is too long, cut short, of another schema or not one of these words.
+/// When the line is too long, cut short, of another schema, or not such a body.
 pub fn read_body<T: for<'a> Deserialize<'a>>(
     from: &mut impl BufRead,
     max: u64,
@@ -124,8 +124,8 @@ pub fn read_response(from: &mut impl BufRead) -> Result<Option<Response>, FrameE
 
 /// Answers the requests of one connection until the other side closes it.
 ///
-/// A line that is no request is answered with an error, and the next one is read; after a line that is too long or
-/// cut short the connection ends. Give the stream time-outs first: this waits for as long as they allow.
+/// Answers a line that is no request with an error, and reads the next one; ends the connection after a line that is too long or
+/// cut short. Set the stream's timeouts first: this waits for as long as they allow.
 ///
 /// # Errors
 /// When the socket fails.
@@ -155,8 +155,8 @@ pub fn serve(stream: &UnixStream, mut answer: impl FnMut(Request) -> Response) -
     }
 }
 
-/// Reports whether the other end of a connection has gone away; waits for that as long as the stream's read timeout. Its earlier bytes
-/// meanwhile are thrown away.
+/// Reports whether the other end of a connection has gone away; waits up to the stream's read timeout. Discards bytes that arrive
+/// earlier.
 pub fn has_hung_up(mut stream: &UnixStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(length) => length == 0,

@@ -1,7 +1,7 @@
-//! Capability cache of destinations: as rows for people and scripts, and as a file that outlives the daemon.
+//! Capability cache of destinations: as rows for people and scripts, and as a file that survives the daemon.
 //!
-//! The file has a head line with its version, then one JSON object a line. A line that cannot be read is left out and told
-//! of; a file of another version, or longer than [`MAX_FILE_BYTES`], is not read at all. A lost entry is learned again.
+//! The file has a head line with its version, then one JSON object per line. A line that cannot be read is skipped and reported;
+//! a file of another version, or longer than [`MAX_FILE_BYTES`], is not read at all. A lost entry is learned again.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::FileError;
 use crate::files::write_whole;
 
-/// The first line of the file: what it is, and the version of what follows.
+/// First line of the file: its kind and the version of the following lines.
 const HEAD: &str = "sctpify learned table, version 1";
-/// The longest file that is read, in bytes: a full table takes a quarter of it.
+/// Length of the longest file that is read, in bytes: a full table takes a quarter of it.
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// The capability cache's current entry for one destination.
@@ -23,7 +23,7 @@ const MAX_FILE_BYTES: u64 = 8 << 20;
 pub struct LearnedRow {
     /// Treatment of connections to it.
     pub state: LearnedState,
-    /// The destination and all that is known of it.
+    /// The destination and everything known about it.
     #[serde(flatten)]
     pub entry: LearnedEntry,
 }
@@ -34,16 +34,16 @@ pub struct LearnedRow {
 pub enum LearnedState {
     /// SCTP is tried.
     Enabled,
-    /// They are TCP at once.
+    /// Connections are TCP at once.
     Disabled,
-    /// They are TCP at once; the time is over, and the next connection begins a probe.
+    /// Connections are TCP at once; the time has expired, and the next connection begins a probe.
     Expired,
-    /// They are TCP at once; a probe is under way.
+    /// Connections are TCP at once; a probe is under way.
     Probing,
 }
 
 impl LearnedRow {
-    /// An entry as it stands at `now`.
+    /// Creates the row of an entry with its state at `now`.
     pub fn new(entry: &LearnedEntry, now: UnixMs) -> LearnedRow {
         let state = match entry.disabled {
             None => LearnedState::Enabled,
@@ -55,7 +55,7 @@ impl LearnedRow {
     }
 }
 
-/// The table of a file, and what of the file could not be used, if anything: a sentence for people. A missing file is an
+/// Loads the table of a file. Also returns a sentence for people about unusable parts of the file, if any. A missing file is an
 /// empty table.
 pub fn load_learned(path: &Path) -> (LearnedTable, Option<String>) {
     let complain = |problem: String| Some(format!("{}: {problem}", path.display()));
@@ -82,7 +82,7 @@ fn read(path: &Path) -> std::io::Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// The table in the text of a file, and what of it could not be used, if anything.
+/// Parses the text of a file. Also describes its unusable parts, if any.
 pub fn parse_learned(text: &str) -> (LearnedTable, Option<String>) {
     let mut table = LearnedTable::default();
     let mut lines = text.lines();
@@ -105,10 +105,10 @@ pub fn parse_learned(text: &str) -> (LearnedTable, Option<String>) {
     (table, problem)
 }
 
-/// Writes a table to a file, whole or not at all.
+/// Writes a table to a file, wholly or not at all.
 ///
 /// # Errors
-/// When it cannot be written: the disk is full, the directory is missing and cannot be made. The file is unchanged then.
+/// When it cannot be written: the disk is full, the directory is missing and cannot be created. The file is unchanged then.
 pub fn save_learned<'a>(
     path: &Path,
     entries: impl Iterator<Item = &'a LearnedEntry>,
@@ -117,7 +117,7 @@ pub fn save_learned<'a>(
     write_whole(path, &text)
 }
 
-/// A table as the text of a file.
+/// Prints a table as the text of a file.
 ///
 /// # Errors
 /// When an entry cannot be written as JSON.

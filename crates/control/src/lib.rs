@@ -1,13 +1,13 @@
-//! The words of the control socket, the configuration file and the rules file.
+//! The protocol of the control socket, the configuration file and the rules file.
 //!
-//! One JSON object a line in each direction: a [`Request`] and its [`Response`], both with `"schema": 1`. Names of
-//! numbers carry their unit. A request with an unknown field or another schema is refused; a reader of responses
-//! ignores fields it does not know, so that fields can be added within a schema.
+//! Each direction carries one JSON object per line: a [`Request`] and its [`Response`], both with `"schema": 1`. Names of numbers
+//! include their unit. A request with an unknown field or another schema is refused. A reader of responses ignores fields it does
+//! not know, so fields can be added within a schema.
 //!
-//! Refuses lines over [`MAX_REQUEST_BYTES`] or [`MAX_RESPONSE_BYTES`], and configuration keys that no setting has.
-//! Invariant: a file is written whole or not at all.
+//! Refuses lines over [`MAX_REQUEST_BYTES`] or [`MAX_RESPONSE_BYTES`], and configuration keys that no setting has. Invariant: a
+//! file is written wholly or not at all.
 //!
-//! Begin with [`Request`]; a program that asks uses [`Client`], the daemon answers with [`serve`].
+//! Begin with [`Request`]; a client uses [`Client`], the daemon answers with [`serve`].
 
 #![forbid(unsafe_code)]
 
@@ -66,5 +66,5 @@ pub use status::{
 pub use status::{Role, Status, Via};
 pub use trial::{bind_page, try_setting, udp_port_problem};
 
-/// The version of the words. It changes when a field changes its meaning or goes, not when one is added.
+/// Version of the protocol. It changes when a field changes its meaning or is removed, not when one is added.
 pub const SCHEMA: u32 = 1;

@@ -1,4 +1,4 @@
-//! Limit on a flow's sending: the terms that routers and the daemon share.
+//! Limit on a flow's sending: the terms shared by routers and the daemon.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitedBy {
-    /// Its program has nothing more to say.
+    /// Its program has no more data to send.
     Application,
     /// Its path.
     Network,
     /// Its receiver takes no more.
     Receiver,
-    /// Nobody says.
+    /// Not known.
     Unknown,
 }
 
 impl LimitedBy {
-    /// All of them, in their order.
+    /// All limits, in their order.
     pub const ALL: [LimitedBy; 4] =
         [LimitedBy::Application, LimitedBy::Network, LimitedBy::Receiver, LimitedBy::Unknown];
 
-    /// The word for tables and labels.
+    /// Returns the word for tables and labels.
     pub const fn word(self) -> &'static str {
         match self {
             LimitedBy::Application => "application",

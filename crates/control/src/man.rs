@@ -8,7 +8,7 @@ use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-/// Writes NAME.8 and a page for each command that is shown, to a directory that is there. The command must be built.
+/// Writes NAME.8 and a page for each visible command to an existing directory. The command must be built.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -21,10 +21,10 @@ pub fn write_command_pages(dir: &Path, command: &Command) -> io::Result<()> {
     shown.into_iter().try_for_each(|c| write_command_pages(dir, c))
 }
 
-/// The completions for a shell of the one of these programs that has this name.
+/// Generates the completions of the program with this name for a shell.
 ///
 /// # Errors
-/// When none has, with the names that there are.
+/// When no program has that name; the text lists the names.
 pub fn completions(shell: Shell, programs: &mut [Command], name: &str) -> Result<Vec<u8>, String> {
     let Some(found) = programs.iter().position(|program| program.get_name() == name) else {
         let names: Vec<&str> = programs.iter().map(Command::get_name).collect();
@@ -35,8 +35,8 @@ pub fn completions(shell: Shell, programs: &mut [Command], name: &str) -> Result
     Ok(if shell == Shell::Bash { with_one_name(&text, name) } else { text })
 }
 
-/// clap_complete (4.6.11) names the commands of a program with a dash in two ways in what it makes for bash, so their options would not
-/// be completed.
+/// Unifies command names: for bash, clap_complete (4.6.11) names the commands of a program with a dash in two ways, so their
+/// options would not be completed.
 fn with_one_name(text: &[u8], name: &str) -> Vec<u8> {
     let named = |separator: &str| format!("{}__subcmd__", name.replace('-', separator));
     String::from_utf8_lossy(text).replace(&named("__subcmd__"), &named("__")).into_bytes()

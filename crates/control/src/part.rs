@@ -1,35 +1,35 @@
-//! Lists that are told part by part, as pages show them: what is searched, where a part begins, how long it is.
+//! Lists that are returned part by part for pages: search terms, start and length of a part.
 //!
-//! A program does little else while it lists, so a part is found by looking at [`LOOKED_AT_MAX`] entries at most, and tells where the next one
-//! begins. A whole list is put together of such parts by whoever wants it ([`Part::piece`]). Texts of a part are cut at [`TEXT_MAX`] bytes:
-//! strangers may have written them. Begin with [`Part::take`].
+//! A program does little else while it lists, so finding a part looks at no more than [`LOOKED_AT_MAX`] entries, and the part
+//! tells where the next one begins. Callers that want a whole list join such parts ([`Part::piece`]). Texts of a part are cut at
+//! [`TEXT_MAX`] bytes: strangers may have written them. Begin with [`Part::take`].
 
 use serde::{Deserialize, Serialize};
 
 use crate::page::PageRequest;
 
-/// Rows in one answer at most.
+/// Limit on the rows in one answer.
 pub const LISTED_MAX: usize = 100_000;
-/// Entries that are looked at for a part of a list.
+/// Limit on the entries looked at for a part of a list.
 pub const LOOKED_AT_MAX: usize = 5000;
-/// Rows of a piece of a whole list: what comes meanwhile waits as long as these take.
+/// Rows of a piece of a whole list: other work waits while they are gathered.
 const PIECE_ROWS: usize = 250;
-/// The longest text of a part, in bytes.
+/// Length of the longest text of a part, in bytes.
 const TEXT_MAX: usize = 256;
 
-/// Which part of a list is wanted; all of it where nothing is said.
+/// The requested part of a list; empty fields select all of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Part {
-    /// Only what has this in it, in capital letters or not.
+    /// Only rows that contain this text, regardless of case.
     #[serde(default)]
     pub search: Option<String>,
-    /// Only what follows: [`Taken::next`] of an earlier part.
+    /// Only entries after this one: [`Taken::next`] of an earlier part.
     #[serde(default)]
     pub after: Option<String>,
-    /// About so many, and no more than [`LOOKED_AT_MAX`] entries are looked at to find them.
+    /// Approximate number of rows; no more than [`LOOKED_AT_MAX`] entries are looked at to find them.
     #[serde(default)]
     pub count: Option<usize>,
-    /// Texts are as long as they are: it is a piece of a whole list.
+    /// Texts are not cut: it is a piece of a whole list.
     #[serde(skip)]
     pub is_piece: bool,
 }
@@ -39,9 +39,9 @@ pub struct Part {
 pub struct Taken<T> {
     /// The rows.
     pub rows: Vec<T>,
-    /// Of a whole list, the rows beyond [`LISTED_MAX`].
+    /// Number of rows beyond [`LISTED_MAX`], for a whole list.
     pub left_out: usize,
-    /// Where the next part begins, if this is a part and not the last.
+    /// Start of the next part, if this is a part and not the last.
     pub next: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl Part {
     /// Parses a query: `?search=TEXT&count=NUMBER&after=NEXT`.
     ///
     /// # Errors
-    /// When the count is no number, with what would be right.
+    /// When the count is no number; the text states the right form.
     pub fn of(request: &PageRequest<'_>) -> Result<Part, String> {
         let number =
             |text: String| text.parse().map_err(|_| "count: say a number, such as count=50".to_owned());
@@ -57,20 +57,20 @@ impl Part {
         Ok(Part { search: request.value("search"), after: request.value("after"), count, is_piece: false })
     }
 
-    /// Reports whether all of the list is wanted.
+    /// Reports whether the whole list is requested.
     pub fn is_whole(&self) -> bool {
         self.count.is_none()
     }
 
-    /// The piece of a whole list that follows `after`.
+    /// Returns the piece of a whole list that follows `after`.
     pub fn piece(&self, after: Option<String>) -> Part {
         Part { search: self.search.clone(), after, count: Some(PIECE_ROWS), is_piece: true }
     }
 
-    /// The number that it begins after, in lists whose places are numbers.
+    /// Returns the number after which it begins, in lists whose places are numbers.
     ///
     /// # Errors
-    /// When `after` is no number, with what would be right.
+    /// When `after` is no number; the text states the right form.
     pub fn number_after(&self) -> Result<Option<u64>, String> {
         let Some(after) = &self.after else { return Ok(None) };
         let problem = || {
@@ -82,7 +82,7 @@ impl Part {
         after.parse().map(Some).map_err(|_| problem())
     }
 
-    /// Text as far as it is shown.
+    /// Returns the text as shown, cut if necessary.
     pub fn text(&self, bytes: &[u8]) -> String {
         match bytes.get(..TEXT_MAX) {
             Some(begin) if self.count.is_some() && !self.is_piece && bytes.len() > TEXT_MAX => {
@@ -92,8 +92,8 @@ impl Part {
         }
     }
 
-    /// Takes the part: `all` are the entries that follow `after`, each with what stands for it there and its rows; `texts` are those of a row
-    /// that a search goes through. The rows of an entry stay together.
+    /// Takes the part. `all` holds the entries that follow `after`, each with its key in `after` and its rows; `texts` returns a
+    /// row's texts for the search. The rows of an entry stay together.
     pub fn take<T>(
         &self,
         all: impl Iterator<Item = (String, Vec<T>)>,
@@ -128,7 +128,7 @@ impl Part {
 mod tests {
     use super::*;
 
-    /// So many entries of one row each, by their numbers.
+    /// Returns `count` entries of one row each, by their numbers.
     fn entries(count: usize) -> impl Iterator<Item = (String, Vec<usize>)> {
         (1..=count).map(|n| (n.to_string(), vec![n]))
     }

@@ -1,8 +1,8 @@
 //! The file with the secrets shared with other sctpify hosts.
 //!
-//! It has one key a line: an address, a prefix or `*` for all, blanks, and the key, as it stands or in hexadecimal
-//! behind `hex:`. The longest prefix counts. Refused: a file that others may read, keys of fewer than [`KEY_MIN`] bytes,
-//! two keys for one prefix. Secrets are in no error, and not in what `Debug` prints.
+//! It has one key per line: an address, a prefix or `*` for all, blanks, and the key, as text or in hexadecimal after `hex:`. The
+//! longest prefix wins. Refused: a file that others may read, keys of fewer than [`KEY_MIN`] bytes, two keys for one prefix.
+//! Secrets appear neither in errors nor in `Debug` output.
 
 use std::fmt;
 use std::fs::File;
@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use nix::unistd::geteuid;
 use rules::IpNet;
 
-/// Fewest bytes of a key.
+/// Minimum length of a key in bytes.
 const KEY_MIN: usize = 16;
-/// Most bytes of a key.
+/// Maximum length of a key in bytes.
 const KEY_MAX: usize = 1024;
-/// Most keys.
+/// Maximum number of keys.
 const KEYS_MAX: usize = 4096;
-/// Most bytes of the file.
+/// Maximum length of the file in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
 /// A key and the hosts that share it.
@@ -30,25 +30,25 @@ pub struct PeerKey {
 }
 
 impl PeerKey {
-    /// The hosts; none is all of them.
+    /// Returns the hosts; none means all.
     pub fn net(&self) -> Option<IpNet> {
         self.net
     }
 
-    /// The key itself.
+    /// Returns the key itself.
     pub fn secret(&self) -> &[u8] {
         &self.secret
     }
 }
 
-/// Without the secret.
+/// Omits the secret.
 impl fmt::Debug for PeerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PeerKey").field(&self.net).finish_non_exhaustive()
     }
 }
 
-/// Why keys were not read.
+/// Reasons why keys were not read.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerKeyError {
     /// The file cannot be read.
@@ -77,7 +77,7 @@ pub enum PeerKeyError {
     },
 }
 
-/// The text of the file; empty where the path is.
+/// Reads the text of the file; returns an empty text for an empty path.
 ///
 /// # Errors
 /// When it cannot be read, or others may read it.
@@ -98,10 +98,10 @@ pub fn read_peer_keys(path: &str) -> Result<String, PeerKeyError> {
     Ok(text)
 }
 
-/// The keys in the text of the file at `path`, longest prefixes first.
+/// Parses the keys in the text of the file at `path`, longest prefixes first.
 ///
 /// # Errors
-/// The first line that is wrong.
+/// The first faulty line.
 pub fn parse_peer_keys(path: &str, text: &str) -> Result<Vec<PeerKey>, PeerKeyError> {
     parse(text).map_err(|(line, what)| PeerKeyError::Line { path: path.into(), line, what })
 }

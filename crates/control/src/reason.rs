@@ -1,4 +1,4 @@
-//! Why a connection is plain TCP.
+//! Reasons why a connection is plain TCP.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use rules::{Because, Chain, Decision, Failure, print_rule};
 use serde::{Deserialize, Serialize};
 
-/// Why a connection does not ride SCTP. `Display` gives a sentence for people.
+/// The reason why a connection does not ride SCTP. `Display` gives a sentence for people.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FallbackReason {
@@ -20,9 +20,9 @@ pub enum FallbackReason {
         /// Number of INITs sent on each encapsulation.
         inits: u32,
     },
-    /// An ICMP message, or this host's own routing, said that the peer cannot be reached by SCTP.
+    /// According to an ICMP message, or this host's own routing, the peer is not reachable by SCTP.
     IcmpUnreachable {
-        /// Its message: "port unreachable", "host unreachable".
+        /// The message: "port unreachable", "host unreachable".
         message: String,
     },
     /// The peer answered with an ABORT: nothing listens there for SCTP, or it refuses.
@@ -34,7 +34,7 @@ pub enum FallbackReason {
     RefusedByPeerRule,
     /// A rule of this host.
     LocalRule {
-        /// The chain the rule stands in.
+        /// The chain of the rule.
         chain: Chain,
         /// Its number, from 1.
         number: usize,
@@ -59,12 +59,12 @@ pub enum FallbackReason {
     DeviceBoundSocket,
     /// The source address is not one of this host: another transparent proxy made the connection.
     ForeignSource,
-    /// The client's port is below 1024: over UDP no peer believes that without a key.
+    /// The client's port is below 1024: over UDP, no peer trusts that without a key.
     PrivilegedPort {
         /// The port.
         port: u16,
     },
-    /// The setting `interfaces` leaves the address out that the connection comes from.
+    /// The setting `interfaces` excludes the address that the connection comes from.
     InterfaceLeftOut {
         /// The address.
         address: IpAddr,
@@ -76,22 +76,22 @@ pub enum FallbackReason {
     },
     /// A key is shared with the destination, and the handshake did not prove it.
     KeyNotProved {
-        /// For whom this host has the key: a prefix, or "all hosts".
+        /// The hosts for which this host has the key: a prefix, or "all hosts".
         key_for: String,
         /// The fault found.
         found: KeyFault,
     },
     /// A rule requires SCTP, so the connection failed.
     Required {
-        /// Why it did not ride SCTP.
+        /// The reason why it did not ride SCTP.
         cause: Box<FallbackReason>,
     },
     /// A limit of the daemon was reached.
     LimitReached {
-        /// Which one: "associations", "held connections".
+        /// The limit: "associations", "held connections".
         limit: String,
     },
-    /// The daemon is going down and takes no new connections.
+    /// The daemon is stopping and takes no new connections.
     DaemonStopping,
     /// Something on this host failed.
     LocalError {
@@ -104,7 +104,7 @@ pub enum FallbackReason {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyFault {
-    /// The peer answered INIT, and not what was signed with our key: it has another key, or none for this host.
+    /// The peer answered INIT, but not the chunk signed with our key: it has another key, or none for this host.
     Unanswered,
     /// The peer offers no authentication.
     PeerHasNone,
@@ -122,12 +122,12 @@ impl fmt::Display for KeyFault {
 }
 
 impl FallbackReason {
-    /// The cause of an ABORT that names none.
+    /// The cause of an ABORT that states none.
     pub const NO_CAUSE: &str = "no cause given";
-    /// The cause that sctpify gives where no program listens, or no rule allows it: which of them is no stranger's business.
+    /// The cause that sctpify gives if no program listens, or no rule allows it: strangers must not learn which.
     pub const NOT_SERVED: &str = "nothing is served there";
 
-    /// Why a decision keeps a connection on TCP; `None` if it lets it ride SCTP.
+    /// Returns the reason why a decision keeps a connection on TCP; `None` if the decision allows SCTP.
     pub fn from_decision(decision: &Decision) -> Option<FallbackReason> {
         if decision.policy.is_enable() {
             return None;

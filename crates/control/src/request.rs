@@ -44,23 +44,23 @@ pub enum Request {
         /// The rule.
         rule: Rule,
     },
-    /// Takes a rule out; answered by [`crate::Response::Done`].
+    /// Removes a rule; answered by [`crate::Response::Done`].
     RulesDelete {
         /// Its chain.
         chain: Chain,
         /// Its policy.
         policy: Policy,
-        /// Which one.
+        /// The rule.
         which: RuleSelector,
     },
-    /// The rules of the chains that fit; answered by [`crate::Response::Rules`].
+    /// The rules of the matching chains; answered by [`crate::Response::Rules`].
     RulesList {
         /// Only rules for these; none means both.
         chain: Option<Chain>,
-        /// Only rules that say this; none means both.
+        /// Only rules with this policy; none means both.
         policy: Option<Policy>,
     },
-    /// Takes out all rules, and forgets what was learned; answered by [`crate::Response::Done`].
+    /// Removes all rules, and forgets what was learned; answered by [`crate::Response::Done`].
     RulesFlush,
     /// The default policy of a chain; answered by [`crate::Response::DefaultPolicy`].
     DefaultGet {
@@ -74,10 +74,10 @@ pub enum Request {
         /// The new policy.
         policy: Policy,
     },
-    /// Automatic configuration on: the second paper's socket option SO_SHIM_RULE_AUTO_EN, for the whole host; answered by
+    /// Turns automatic configuration on: the second paper's socket option SO_SHIM_RULE_AUTO_EN, for the whole host; answered by
     /// [`crate::Response::Done`].
     RuleAutoEn,
-    /// Automatic configuration off: SO_SHIM_RULE_AUTO_DIS; answered by [`crate::Response::Done`].
+    /// Turns automatic configuration off: SO_SHIM_RULE_AUTO_DIS; answered by [`crate::Response::Done`].
     RuleAutoDis,
     /// Forgets what was learned of a host; answered by [`crate::Response::Done`].
     Forget {
@@ -86,34 +86,34 @@ pub enum Request {
     },
     /// Reads configuration and rules files again; answered by [`crate::Response::Done`].
     Reload,
-    /// Stops the daemon; answered by [`crate::Response::Done`] before it goes.
+    /// Stops the daemon; answered by [`crate::Response::Done`] before it ends.
     Shutdown,
-    /// Leaves new connections to TCP from now on, so that the daemon can be stopped once the live ones are over; answered by
+    /// Leaves new connections to TCP from now on, so that the daemon can be stopped once the live ones have ended; answered by
     /// [`crate::Response::Done`].
     Drain,
-    /// A capture of the daemon's carriers from now on. Answered by [`crate::Response::Done`]; the data after that on the
-    /// connection is a pcapng file, until the time is over or the asker hangs up.
+    /// Captures the daemon's carriers from now on. Answered by [`crate::Response::Done`]; after that, the connection carries a
+    /// pcapng file until the time is over or the client hangs up.
     Capture {
-        /// How long, in seconds.
+        /// Duration in seconds.
         seconds: u32,
     },
-    /// SCTP for a listener of the asker's own that no rule names (the papers' SHIM_ENABLE_MANUAL of a server). Answered by
-    /// [`crate::Response::Done`], and in force until the asker hangs up or says anything more, or the listener goes: then the daemon
-    /// hangs up. For users only with the setting `manual_listen`.
+    /// Enables SCTP for a listener of the client's own that no rule names (the papers' SHIM_ENABLE_MANUAL of a server). Answered
+    /// by [`crate::Response::Done`], and in force until the client hangs up or sends anything more, or the listener ends: then
+    /// the daemon hangs up. For users only with the setting `manual_listen`.
     Expose {
-        /// The address that it listens on; none: all of the asker's on this port.
+        /// The address that it listens on; none: all of the client's listeners on this port.
         address: Option<IpAddr>,
         /// Its TCP port.
         port: u16,
     },
     /// The daemon's findings; answered by [`crate::Response::Doctor`].
     Doctor {
-        /// Look at the way to this peer too.
+        /// Check the route to this peer as well.
         peer: Option<IpAddr>,
     },
 }
 
-/// Which rule of a chain is meant.
+/// Selects a rule of a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleSelector {
@@ -124,7 +124,7 @@ pub enum RuleSelector {
 }
 
 impl Request {
-    /// Reports whether the request changes nothing, so that it can be allowed to more users than those that do.
+    /// Reports whether the request changes nothing, and so can be allowed to more users.
     pub fn is_read_only(&self) -> bool {
         match self {
             Request::Status | Request::Paths | Request::Explain { .. } | Request::Settings => true,
@@ -137,7 +137,7 @@ impl Request {
         }
     }
 
-    /// Reports whether what follows the answer on the connection is no more answers.
+    /// Reports whether the data after the answer on the connection is not another answer.
     pub fn is_last(&self) -> bool {
         matches!(self, Request::Capture { .. } | Request::Expose { .. })
     }

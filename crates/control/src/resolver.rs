@@ -1,25 +1,25 @@
-//! Parser of the resolver's configuration: name servers, as far as a command in an enclosed namespace needs them.
+//! Parser of the resolver's configuration: the name servers, as far as a command in an enclosed namespace needs them.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The resolver's configuration.
 pub const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Where a command in an enclosed namespace finds the host's name server if that is on the host's loopback: the daemon's
-/// end of the only link.
+/// Address at which a command in an enclosed namespace finds the host's name server if that is on the host's loopback: the
+/// daemon's end of the only link.
 pub const STAND_IN_NAME_SERVER: Ipv4Addr = Ipv4Addr::new(169, 254, 132, 2);
 
-/// All name servers, in their order.
+/// Returns all name servers, in their order.
 pub fn name_servers(resolv_conf: &str) -> Vec<IpAddr> {
     resolv_conf.lines().filter_map(name_server).collect()
 }
 
-/// The first name server, if only the host's own loopback reaches it: another namespace has another loopback.
+/// Returns the first name server, if only the host's own loopback reaches it: another namespace has another loopback.
 pub fn loopback_name_server(resolv_conf: &str) -> Option<IpAddr> {
     resolv_conf.lines().find_map(name_server).filter(IpAddr::is_loopback)
 }
 
-/// The same configuration with `stand_in` in place of its name servers.
+/// Returns the same configuration with `stand_in` in place of its name servers.
 pub fn with_name_server(resolv_conf: &str, stand_in: IpAddr) -> String {
     let others = resolv_conf.lines().filter(|line| name_server(line).is_none());
     let mut text = format!("nameserver {stand_in}\n");

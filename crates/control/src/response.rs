@@ -40,7 +40,7 @@ pub struct RulesReport {
     pub defaults: Vec<DefaultPolicy>,
     /// The rules, in the order they are searched.
     pub rules: Vec<RuleRow>,
-    /// Whether automatic configuration is on (setting `learn`).
+    /// Automatic configuration is on (setting `learn`).
     #[serde(default)]
     pub learning: bool,
     /// The capability cache, by address; its entries belong to the chain remote.
@@ -49,7 +49,7 @@ pub struct RulesReport {
 }
 
 impl RulesReport {
-    /// The rules of the chains that fit, with today's counts at `now`; `None` fits both. Nothing learned yet.
+    /// Lists the rules of the matching chains, with today's counts at `now`; `None` matches both. Contains nothing learned yet.
     pub fn new(book: &Rulebook, chain: Option<Chain>, policy: Option<Policy>, now: UnixMs) -> RulesReport {
         let chains = Chain::ALL.into_iter().filter(|&c| chain.is_none_or(|wanted| wanted == c));
         RulesReport {
@@ -73,13 +73,13 @@ pub struct DefaultPolicy {
 }
 
 impl DefaultPolicy {
-    /// The default policy of one chain.
+    /// Returns the default policy of one chain.
     pub fn of(book: &Rulebook, chain: Chain) -> DefaultPolicy {
         DefaultPolicy { chain, policy: book.default_policy(chain), hits: book.default_hits(chain) }
     }
 }
 
-/// One rule and where it stands.
+/// One rule and its place.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RuleRow {
     /// Its chain.
@@ -116,13 +116,13 @@ pub struct Done {
     /// Number of rules removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<usize>,
-    /// Which settings wait for a restart of the daemon, after files were read again.
+    /// Settings that wait for a restart of the daemon, after files were read again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<PendingChange>,
 }
 
 impl Done {
-    /// Done, and nothing more to say than this sentence.
+    /// Creates a result that consists of this sentence only.
     pub fn new(message: impl Into<String>) -> Done {
         Done { message: message.into(), added: None, removed: None, pending: Vec::new() }
     }
@@ -132,9 +132,9 @@ impl Done {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Added {
-    /// It stands last in its chain now.
+    /// It is now the last of its chain.
     New(usize),
-    /// It stood there already.
+    /// It existed already.
     Same(usize),
     /// A rule with the same match took its name and comment.
     Renamed(usize),
@@ -150,7 +150,7 @@ impl From<rules::Added> for Added {
     }
 }
 
-/// Why an order was not carried out.
+/// The reason why an order was not carried out.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Refusal {
     /// Kind of error.
@@ -171,12 +171,12 @@ pub enum ErrorCode {
     Refused,
     /// The order is sound, but carrying it out failed: a file could not be written.
     Failed,
-    /// No daemon answers. The commands print this with `--json`; a daemon never says it.
+    /// No daemon answers. The commands print this with `--json`; a daemon never sends it.
     NoDaemon,
 }
 
 impl Response {
-    /// A refusal.
+    /// Creates a refusal.
     pub fn error(code: ErrorCode, message: impl Into<String>) -> Response {
         Response::Error(Refusal { code, message: message.into() })
     }

@@ -1,4 +1,4 @@
-//! Settings as the daemon tells them: what is configured, and what is in force until a restart.
+//! Settings as the daemon reports them: the configured values, and those in force until a restart.
 
 use rules::{SETTINGS, Setting, Settings};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Settings in the order of [`rules::SETTINGS`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SettingsReport {
-    /// One row a setting.
+    /// One row per setting.
     pub settings: Vec<SettingRow>,
 }
 
@@ -17,14 +17,14 @@ pub struct SettingRow {
     pub name: String,
     /// Its configured value, as `set` reads it.
     pub value: String,
-    /// The value that the daemon works with; another than the configured one until a restart. None if no daemon runs.
+    /// The value that the daemon uses; differs from the configured one until a restart. None if no daemon runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_force: Option<String>,
-    /// Its value when nothing is configured.
+    /// Its value if nothing is configured.
     pub default: String,
-    /// The values that it takes, for people.
+    /// The accepted values, for people.
     pub takes: String,
-    /// Whether a change waits for the next start of the daemon.
+    /// A change waits for the next start of the daemon.
     pub needs_restart: bool,
 }
 
@@ -51,7 +51,7 @@ impl SettingRow {
         }
     }
 
-    /// The change that waits for a restart, if one does.
+    /// Returns the change that waits for a restart, if any.
     pub fn pending(&self) -> Option<PendingChange> {
         let in_force = self.in_force.clone().filter(|value| *value != self.value)?;
         Some(PendingChange { name: self.name.clone(), configured: self.value.clone(), in_force })
@@ -59,17 +59,17 @@ impl SettingRow {
 }
 
 impl SettingsReport {
-    /// All settings as they are configured.
+    /// Returns all settings as configured.
     pub fn all(configured: &Settings) -> SettingsReport {
         SettingsReport { settings: SETTINGS.iter().map(|s| SettingRow::new(s, configured)).collect() }
     }
 
-    /// One setting as it is configured.
+    /// Returns one setting as configured.
     pub fn one(setting: &Setting, configured: &Settings) -> SettingsReport {
         SettingsReport { settings: vec![SettingRow::new(setting, configured)] }
     }
 
-    /// The same beside what a running daemon works with.
+    /// Adds the values that a running daemon uses.
     pub fn beside(mut self, in_force: &Settings) -> SettingsReport {
         for row in &mut self.settings {
             row.in_force = in_force.get(&row.name).ok();
@@ -77,7 +77,7 @@ impl SettingsReport {
         self
     }
 
-    /// The changes that wait for a restart.
+    /// Returns the changes that wait for a restart.
     pub fn pending(&self) -> Vec<PendingChange> {
         self.settings.iter().filter_map(SettingRow::pending).collect()
     }

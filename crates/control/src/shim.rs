@@ -1,4 +1,4 @@
-//! The papers' shim states, and what leads from one to the next (section IV and Figure 4 of the first paper).
+//! The papers' shim states and their transitions (section IV and Figure 4 of the first paper).
 //!
 //! | the paper's kernel | here |
 //! |---|---|
@@ -7,22 +7,22 @@
 //! | a socket option enables the shim | a connection's packets carry the mark of setting `manual_mark`; for a listener its program asks by the control socket ([`crate::Request::Expose`]) |
 //! | `listen()` on the hidden socket | INITs for the listener are answered |
 //!
-//! Invariant: [`ShimState::after`] is the only way from one state to another; HIDDEN and NATIVE are left by nothing.
+//! Invariant: [`ShimState::after`] is the only way from one state to another; nothing leaves HIDDEN and NATIVE.
 
 use serde::{Deserialize, Serialize};
 
-/// A shim state, by the paper's names without `SHIM_`.
+/// A shim state, named as in the paper without `SHIM_`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ShimState {
-    /// Not looked at yet, or sctpify is switched off.
+    /// Not examined yet, or sctpify is switched off.
     #[default]
     Notinit,
-    /// Looked at; SCTP is not in use: not allowed, or it was tried and the connection is plain TCP.
+    /// Examined; SCTP is not in use: not allowed, or it was tried and the connection is plain TCP.
     Ready,
-    /// The connection's mark, or the listener's program, asks for SCTP where no rule names it.
+    /// The connection's mark, or the listener's program, asks for SCTP although no rule names it.
     EnableManual,
-    /// The rules allow SCTP, and it is not in use yet; a listener stays here while SCTP cannot reach it.
+    /// The rules allow SCTP, but it is not in use yet; a listener stays here while SCTP cannot reach it.
     EnableSrules,
     /// The connection rides SCTP.
     Active,
@@ -37,7 +37,7 @@ pub enum ShimState {
 /// Transition from one shim state to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShimStep {
-    /// The daemon looks at it.
+    /// The daemon examines it.
     Created,
     /// The connection's mark asks for SCTP, or the listener's program does.
     AskedFor,
@@ -45,14 +45,14 @@ pub enum ShimStep {
     Allowed,
     /// The association is up.
     Associated,
-    /// There is no association: the connection is plain TCP.
+    /// No association exists: the connection is plain TCP.
     Failed,
     /// SCTP clients reach the listener.
     Listens,
 }
 
 impl ShimState {
-    /// All of them.
+    /// All states.
     pub const ALL: [ShimState; 8] = [
         ShimState::Notinit,
         ShimState::Ready,
@@ -64,7 +64,7 @@ impl ShimState {
         ShimState::Native,
     ];
 
-    /// The state that this step leads to; none if the step cannot be taken from here.
+    /// Returns the state that this step leads to; none if the step cannot be taken from here.
     pub const fn after(self, step: ShimStep) -> Option<ShimState> {
         use ShimState as S;
         Some(match (self, step) {
@@ -78,7 +78,7 @@ impl ShimState {
         })
     }
 
-    /// Its name in the paper, without `SHIM_`.
+    /// Returns its name in the paper, without `SHIM_`.
     pub const fn name(self) -> &'static str {
         match self {
             ShimState::Notinit => "NOTINIT",
@@ -100,7 +100,7 @@ mod tests {
 
     const STEPS: [ShimStep; 6] = [Created, AskedFor, Allowed, Associated, Failed, Listens];
 
-    /// Figure 4, arrow by arrow, and section V for the way back to READY; nothing else may move.
+    /// Figure 4, arrow by arrow, and section V for the way back to READY; no other transition exists.
     const FIGURE_4: [(S, ShimStep, S); 9] = [
         (Notinit, Created, Ready),
         (Ready, AskedFor, EnableManual),

@@ -19,7 +19,7 @@ pub struct Status {
     pub enabled: bool,
     /// Sums since the start.
     pub counters: Counters,
-    /// How long the daemon's packet loop was away from packets.
+    /// Durations of the packet loop's turns, while packets waited.
     #[serde(default)]
     pub turns: TurnTimes,
     /// Connections that ride SCTP or wait for it.
@@ -29,14 +29,14 @@ pub struct Status {
     /// Encapsulations of SCTP packets.
     #[serde(default)]
     pub carriers: Vec<OpenCarrier>,
-    /// Listeners of this host that TCP reaches from elsewhere; SCTP does those in state LISTEN.
+    /// Listeners of this host that TCP reaches from elsewhere; SCTP reaches those in state LISTEN.
     pub listeners: Vec<Listener>,
     /// The last connections that fell back to TCP, latest first.
     pub recent_fallbacks: Vec<Fallback>,
-    /// The last times that data took another path, latest first.
+    /// The last path switches of data, latest first.
     #[serde(default)]
     pub recent_switches: Vec<Switch>,
-    /// Whether new connections are left to TCP because the daemon is to be stopped.
+    /// New connections are left to TCP because the daemon is about to be stopped.
     #[serde(default)]
     pub draining: bool,
     /// Privileges that the daemon has given up since its set-up.
@@ -47,12 +47,12 @@ pub struct Status {
     pub pending: Vec<PendingChange>,
 }
 
-/// How long turns of the packet loop took since the daemon started: while one lasts, packets and new connections wait.
+/// Durations of the packet loop's turns since the daemon started: packets and new connections wait during a turn.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TurnTimes {
     /// Upper bounds of the buckets of a histogram, in microseconds; the last bucket has none.
     pub bounds_us: Vec<u64>,
-    /// Turns in each bucket alone.
+    /// Number of turns in each bucket alone.
     pub counts: Vec<u64>,
     /// Time of all turns together, in microseconds.
     pub sum_us: u64,
@@ -61,7 +61,7 @@ pub struct TurnTimes {
 /// Sums since the daemon started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counters {
-    /// Connections of local programs that were looked at.
+    /// Connections of local programs that the daemon examined.
     pub connects_seen: u64,
     /// Connections of local programs that rode SCTP.
     pub connects_sctp: u64,
@@ -69,8 +69,8 @@ pub struct Counters {
     pub connects_fallback: u64,
     /// Connections of local programs that the rules kept on TCP.
     pub connects_by_rule_tcp: u64,
-    /// Connections of local programs that the rules allowed and that were TCP at once, for their destination was learned
-    /// to have no SCTP.
+    /// Connections of local programs that the rules allowed but that were TCP at once, because their destination was learned to
+    /// have no SCTP.
     #[serde(default)]
     pub connects_learned_tcp: u64,
     /// Connections of local programs that rode SCTP on an association that others share.
@@ -90,11 +90,11 @@ pub struct Counters {
     pub bytes_sent: u64,
     /// Bytes given to local programs.
     pub bytes_received: u64,
-    /// Times that an association changed its active path.
+    /// Number of times that an association changed its active path.
     pub path_switches: u64,
 }
 
-/// Which end of the connection is on this host.
+/// The end of the connection that is on this host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -123,7 +123,7 @@ pub enum Via {
 pub struct Connection {
     /// The daemon's number for it.
     pub id: u64,
-    /// Which end is here.
+    /// The end on this host.
     pub role: Role,
     /// The program's own address.
     pub local: SocketAddr,
@@ -133,13 +133,13 @@ pub struct Connection {
     pub state: ShimState,
     /// Its transport.
     pub carrier: Via,
-    /// Why it rides on TCP, if it does.
+    /// The reason why it rides on TCP, if it does.
     pub fallback: Option<FallbackReason>,
     /// Bytes from the local program to the peer.
     pub bytes_sent: u64,
     /// Bytes from the peer to the local program.
     pub bytes_received: u64,
-    /// Which directions are still open.
+    /// Its open directions.
     pub open: Direction,
     /// Seconds since it began.
     pub age_s: u64,
@@ -147,7 +147,7 @@ pub struct Connection {
     pub association: Option<u64>,
 }
 
-/// Which directions of a connection are open.
+/// Open directions of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -157,7 +157,7 @@ pub enum Direction {
     Sending,
     /// Only towards the local program: it has sent its end.
     Receiving,
-    /// None: what is under way is being delivered.
+    /// None: data in flight is being delivered.
     Closing,
 }
 
@@ -168,14 +168,14 @@ pub struct Association {
     pub id: u64,
     /// Its state in RFC 9260's words: COOKIE-WAIT, ESTABLISHED and so on.
     pub state: String,
-    /// Its shim state: the association of a client's connection is HIDDEN behind it, that of an accepted one is NATIVE.
+    /// Its shim state: the association of a client's connection is HIDDEN behind it, an accepted one is NATIVE.
     #[serde(default)]
     pub shim: ShimState,
     /// Our SCTP port.
     pub local_port: u16,
     /// The peer's SCTP port.
     pub peer_port: u16,
-    /// Whether the peer is sctpify too; if not, half-close is not possible.
+    /// The peer is also sctpify; if not, half-close is not possible.
     pub peer_is_sctpify: bool,
     /// Seconds since it was set up.
     pub age_s: u64,
@@ -189,7 +189,7 @@ pub struct Association {
     pub queued_bytes: u64,
     /// The peer's receiver window, in bytes.
     pub peer_window_bytes: u64,
-    /// How many connections share it now; none if it is a single connection's own.
+    /// Number of connections that share it now; none if it belongs to a single connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_by: Option<u64>,
     /// Its paths; the primary first.
@@ -223,9 +223,9 @@ pub struct Path {
     pub udp_port: Option<u16>,
     /// Its state.
     pub state: PathState,
-    /// Whether it is the primary path.
+    /// It is the primary path.
     pub primary: bool,
-    /// Whether new data goes here now.
+    /// It carries new data now.
     pub in_use: bool,
     /// Smoothed round-trip time in microseconds, once measured.
     pub srtt_us: Option<u64>,
@@ -235,7 +235,7 @@ pub struct Path {
     pub cwnd_bytes: u64,
     /// Bytes sent and not yet acknowledged.
     pub flight_bytes: u64,
-    /// Bytes of data that left by this path first: its part of what the association has sent.
+    /// Bytes of data first sent over this path: its part of the association's data.
     pub data_sent_bytes: u64,
     /// Largest packet, in bytes.
     pub mtu_bytes: u32,
@@ -248,11 +248,11 @@ pub struct Path {
 /// A carrier that the settings ask for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OpenCarrier {
-    /// Which one.
+    /// Its encapsulation.
     pub carrier: Via,
     /// Its UDP port, if it is UDP.
     pub udp_port: Option<u16>,
-    /// Why it is not open; it is tried again every few seconds.
+    /// The reason why it is not open; the daemon retries every few seconds.
     pub problem: Option<String>,
 }
 
@@ -263,32 +263,32 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Its shim state.
     pub state: ShimState,
-    /// Which rule or default put it there, or what keeps SCTP from it though the rules allow it.
+    /// The rule or default that put it there, or the obstacle to SCTP although the rules allow it.
     pub because: String,
 }
 
 /// One connection that fell back to TCP.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Fallback {
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub when_unix_ms: u64,
-    /// Where the connection went.
+    /// The connection's destination.
     pub destination: SocketAddr,
-    /// How long it was held, in microseconds.
+    /// Time for which it was held, in microseconds.
     pub held_us: u64,
     /// Its shim state since then.
     #[serde(default)]
     pub state: ShimState,
-    /// Why.
+    /// The reason.
     pub reason: FallbackReason,
 }
 
-/// One time that data took another path.
+/// One path switch of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Switch {
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub when_unix_ms: u64,
-    /// The association, by [`Association::id`]; none if it was no connection's any more.
+    /// The association, by [`Association::id`]; none if it no longer had a connection.
     pub association: Option<u64>,
     /// Our address of the path that was left; none if the kernel chose it.
     pub from_local: Option<IpAddr>,

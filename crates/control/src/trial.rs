@@ -1,4 +1,4 @@
-//! Whether what a setting names is to be had, tried before it is written: a start would find it missing, and nobody be there to see.
+//! Tests whether what a setting names is available before the setting is written: a fault at a later start might go unnoticed.
 
 use std::fs::File;
 use std::net::{Ipv6Addr, UdpSocket};
@@ -8,10 +8,10 @@ use rules::{Setting, Settings};
 
 use crate::{Page, parse_peer_keys, read_peer_keys};
 
-/// Listens on `port` of 127.0.0.1 for the daemon's page; none where it is 0.
+/// Listens on `port` of 127.0.0.1 for the daemon's page; none if it is 0.
 ///
 /// # Errors
-/// Why the port cannot be had, and what to do.
+/// The reason why the port is not available, and a remedy.
 pub fn bind_page(port: u16) -> Result<Option<Page>, String> {
     if port == 0 {
         return Ok(None);
@@ -22,10 +22,10 @@ pub fn bind_page(port: u16) -> Result<Option<Page>, String> {
     Page::bind(port).map(Some).map_err(refused)
 }
 
-/// Tries what `setting` names in these settings, which are to be configured.
+/// Tests what `setting` names in these settings, which are about to be configured.
 ///
 /// # Errors
-/// Why a daemon would not start with it, or go without it, and what to do.
+/// The reason why a daemon would not start with it, or would go without it, and a remedy.
 pub fn try_setting(setting: &Setting, settings: &Settings) -> Result<(), String> {
     match setting.name {
         "page_port" => bind_page(settings.page_port).map(drop),
@@ -43,7 +43,7 @@ pub fn try_setting(setting: &Setting, settings: &Settings) -> Result<(), String>
     }
 }
 
-/// A number need not be anybody's.
+/// A number need not belong to any user.
 fn try_user(wanted: &str) -> Result<(), String> {
     if wanted.is_empty() || wanted.parse::<u32>().is_ok() {
         return Ok(());
@@ -57,7 +57,8 @@ fn try_user(wanted: &str) -> Result<(), String> {
     }
 }
 
-/// The obstacle that keeps the daemon from this UDP port now. It would start, go without SCTP in UDP, and try again every few seconds.
+/// Returns the obstacle that keeps the daemon from this UDP port now. The daemon would start without SCTP in UDP, and retry every
+/// few seconds.
 pub fn udp_port_problem(port: u16) -> Option<String> {
     let error = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)).err()?;
     Some(format!("UDP port {port} cannot be opened now ({error}): without it there is no SCTP in UDP"))

@@ -1,7 +1,7 @@
-//! The words of the control socket, byte for byte: scripts rely on them.
+//! The protocol of the control socket, byte for byte: scripts rely on it.
 //!
-//! A change here is a change for every script that reads `--json`. Adding a field changes the golden file; taking
-//! one away or changing its meaning changes `SCHEMA` too. `UPDATE_GOLDEN=1 cargo test -p control` writes the files.
+//! A change here affects every script that reads `--json`. Adding a field changes the golden file; removing one or changing its
+//! meaning also changes `SCHEMA`. `UPDATE_GOLDEN=1 cargo test -p control` writes the files.
 
 use std::fs;
 use std::path::PathBuf;

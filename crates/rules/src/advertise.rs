@@ -1,5 +1,5 @@
-//! Send-buffer advertisement, its form and interval: the words of the setting `advertise` and of the rules' `--advertise`, and the
-//! interval of its timer.
+//! Form and interval of the send-buffer advertisement: the words of the setting `advertise` and of the rules' `--advertise`, and
+//! the interval of its timer.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,9 +23,9 @@ pub enum Advertise {
     Percent,
     /// Tens of percent, in every packet with data.
     Quantised,
-    /// Tens of percent, where they change and in every eighth packet.
+    /// Tens of percent, when they change and in every eighth packet.
     Economical,
-    /// Tenths of what is used, in every packet with data, as the patch of 2016 has it.
+    /// Tenths of the used part, in every packet with data, as in the patch of 2016.
     SeedCompat,
 }
 
@@ -34,18 +34,18 @@ pub enum Advertise {
 #[serde(try_from = "u32", into = "u32")]
 pub struct AdvertiseInterval(u32);
 
-/// No interval of advertisements.
+/// Not an interval of advertisements.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{0}` is no interval of advertisements: it takes {min} to {max} ms", min = AdvertiseInterval::MIN_MS, max = AdvertiseInterval::MAX_MS)]
 pub struct AdvertiseIntervalError(String);
 
 impl AdvertiseInterval {
-    /// The least, in milliseconds.
+    /// Lower limit, in milliseconds.
     pub const MIN_MS: u32 = 100;
-    /// The most, in milliseconds.
+    /// Upper limit, in milliseconds.
     pub const MAX_MS: u32 = 3_600_000;
 
-    /// In milliseconds.
+    /// Returns the interval in milliseconds.
     pub const fn ms(self) -> u32 {
         self.0
     }
@@ -125,7 +125,7 @@ impl Advertise {
     pub const WORDS: &'static [&'static str] =
         &["off", "timer", "backlog", "percent", "quantised", "economical", "seed-compat"];
 
-    /// The word of this form.
+    /// Returns the word of this form.
     pub const fn word(self) -> &'static str {
         Advertise::WORDS[self as usize]
     }

@@ -1,4 +1,4 @@
-//! The rules table and the settings together: who rides SCTP, and why.
+//! The rules table and the settings together: decisions about SCTP, and their causes.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -28,11 +28,11 @@ pub struct Rulebook {
 pub struct Decision {
     /// SCTP where the peer has it, or plain TCP.
     pub policy: Policy,
-    /// Why.
+    /// The cause.
     pub because: Because,
 }
 
-/// Why a decision fell as it did.
+/// The cause of a decision.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Because {
     /// The setting `enable` is 0.
@@ -53,7 +53,7 @@ pub enum Because {
 }
 
 impl Decision {
-    /// Reports whether a rule that names a single host decided, or one that requires SCTP: nothing that was learned overrules it.
+    /// Reports whether the deciding rule names a single host or requires SCTP: nothing learned overrules it.
     pub fn is_order(&self) -> bool {
         self.rule().is_some_and(|rule| rule.require || rule.address.is_some_and(IpNet::is_host))
     }
@@ -63,13 +63,13 @@ impl Decision {
         self.rule().is_some_and(|rule| rule.require)
     }
 
-    /// The protocol whose messages a native peer gets, each as one; `None`: bytes as they come.
+    /// Returns the protocol each of whose messages a native peer gets as one message; `None`: bytes as they come.
     pub fn framing(&self) -> Option<Framing> {
         self.rule().and_then(|rule| rule.framing)
     }
 
-    /// Reports whether the rule that decided wants an association of its own for each connection. A connection that advertises by a rule has one: on
-    /// a shared association the chunk would speak of all that share it.
+    /// Reports whether the deciding rule requires a separate association for each connection. A connection that advertises by a
+    /// rule has one: on a shared association the chunk would describe all its connections.
     pub fn wants_own(&self) -> bool {
         self.rule().is_some_and(|rule| rule.own || rule.advertise.is_some())
     }
@@ -100,7 +100,7 @@ pub struct Guarded {
     pub address: Option<IpNet>,
     /// Their ports; `None` is any.
     pub ports: Option<PortRange>,
-    /// Whether plain TCP is refused there; else it passes, whatever follows.
+    /// True if plain TCP is refused there; else it passes, whatever follows.
     pub is_refused: bool,
 }
 
@@ -112,7 +112,7 @@ const fn slot(chain: Chain) -> usize {
 }
 
 impl Rulebook {
-    /// A rulebook with no hits counted yet.
+    /// Creates a rulebook without hits.
     pub fn new(settings: Settings, table: RulesTable) -> Rulebook {
         Rulebook { settings, table, default_hits: [0; 2] }
     }
@@ -131,7 +131,7 @@ impl Rulebook {
         self.count(&decision.because, connections);
     }
 
-    /// The same for connections to destinations that no rule names.
+    /// Counts the same for connections to destinations that no rule names.
     pub fn count_unnamed(&mut self, connections: u64) {
         if self.settings.enable {
             self.count(&Because::Default(Chain::Remote), connections);
@@ -158,7 +158,7 @@ impl Rulebook {
         }
         let default = self.default_policy(chain);
         let exception = self.table.find(chain, default.opposite(), address, port);
-        // A rule that asks for more than SCTP says more than a default that allows it.
+        // A rule that asks for more than SCTP goes beyond a default that allows it.
         let required = || {
             self.table.find(chain, Policy::Enable, address, port).filter(|found| found.rule.asks_for_more())
         };
@@ -168,7 +168,8 @@ impl Rulebook {
         }
     }
 
-    /// The obstacle that keeps a program that listens there from asking for SCTP itself: the switch, or a disable rule, whatever the default is.
+    /// Returns the obstacle that keeps a program that listens there from asking for SCTP itself: the switch, or a disable rule,
+    /// whatever the default is.
     pub fn forbids_asking(&self, address: IpAddr, port: u16) -> Option<Because> {
         let decision = self.explain(Chain::Local, address, port);
         match decision.because {
@@ -180,14 +181,14 @@ impl Rulebook {
         }
     }
 
-    /// Reports whether any program that listens here may be reached over SCTP.
+    /// Reports whether any program that listens here is reachable over SCTP.
     pub fn serves_any(&self) -> bool {
         let mut enabled = self.table.list(Some(Chain::Local), Some(Policy::Enable));
         let is_default = self.default_policy(Chain::Local).is_enable();
         self.settings.enable && (is_default || enabled.next().is_some())
     }
 
-    /// The rules that decide whether a destination is required to ride SCTP; none if no rule requires that.
+    /// Returns the rules that decide whether a destination must be reached over SCTP; none if no rule requires that.
     pub fn guarded(&self) -> Vec<Guarded> {
         let guard = |policy: Policy| {
             self.table.list(Some(Chain::Remote), Some(policy)).map(|found| Guarded {
@@ -199,19 +200,19 @@ impl Rulebook {
         let is_default = self.default_policy(Chain::Remote).is_enable();
         let exceptions = guard(Policy::Disable).filter(|_| is_default);
         let mut all: Vec<Guarded> = exceptions.chain(guard(Policy::Enable)).collect();
-        // Entries that pass behind the last refusal pass anyway.
+        // Entries that let connections pass after the last refusal have no effect.
         let length = all.iter().rposition(|g| g.is_refused).map_or(0, |last| last + 1);
         all.truncate(if self.settings.enable { length } else { 0 });
         all
     }
 
-    /// Counts what became of a connection, for the rule that decided about it.
+    /// Counts the outcome of a connection for the rule that decided about it.
     pub fn record(&mut self, chain: Chain, address: IpAddr, port: u16, now: UnixMs, outcome: Outcome) {
         let exception = self.default_policy(chain).opposite();
         self.table.record(chain, exception, address, port, now, outcome);
     }
 
-    /// The policy for connections that no rule names.
+    /// Returns the policy for connections that no rule names.
     pub fn default_policy(&self, chain: Chain) -> Policy {
         Policy::from_enabled(match chain {
             Chain::Local => self.settings.default_local_enable,
@@ -219,7 +220,7 @@ impl Rulebook {
         })
     }
 
-    /// The name of the setting that holds a chain's default policy.
+    /// Returns the name of the setting that holds a chain's default policy.
     pub const fn default_setting(chain: Chain) -> &'static str {
         match chain {
             Chain::Local => "default_local_enable",

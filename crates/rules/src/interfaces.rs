@@ -1,7 +1,7 @@
-//! Which interfaces and addresses of this host SCTP uses, as its operator says.
+//! Interfaces and addresses of this host that SCTP uses, as configured by the operator.
 //!
-//! Written as words: the name of an interface (`eth0`, `wwan*`), an address or a network (`192.0.2.0/24`), each with `!` before it
-//! to leave it out. Decides nothing where no word speaks of an address: that is for the caller. Begin with [`Interfaces::of`].
+//! Written as words: the name of an interface (`eth0`, `wwan*`), an address or a network (`192.0.2.0/24`), each preceded by `!`
+//! to exclude it. If no word matches an address, the caller decides. Begin with [`Interfaces::of`].
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,9 +11,9 @@ use wildmatch::WildMatch;
 
 use crate::IpNet;
 
-/// Most words.
+/// Maximum number of words.
 pub const INTERFACES_MAX: usize = 32;
-/// Most bytes of the name of an interface (IFNAMSIZ without its end).
+/// Maximum length in bytes of an interface name (IFNAMSIZ without its end).
 const NAME_BYTES_MAX: usize = 15;
 
 /// The verdict of the words on an address.
@@ -21,7 +21,7 @@ const NAME_BYTES_MAX: usize = 15;
 pub enum Listed {
     /// Nothing: the caller's own policy decides.
     Unsaid,
-    /// It is used, and any peer may be told of it.
+    /// It is used, and any peer may learn it.
     Used,
     /// It is not used.
     LeftOut,
@@ -45,8 +45,8 @@ enum What {
 }
 
 impl Interfaces {
-    /// The verdict on this address of the interface of that name. A word that leaves it out counts before one that names it; where
-    /// some are named, all others are left out.
+    /// Returns the verdict on this address of the interface with that name. A word that excludes it overrides one that includes
+    /// it; if any word includes something, everything else is excluded.
     pub fn of(&self, interface: &str, address: IpAddr) -> Listed {
         let speaks = |word: &&Word| match &word.what {
             What::Name(pattern) => WildMatch::new(pattern).matches(interface),
@@ -88,7 +88,7 @@ impl FromStr for Word {
         let (is_left_out, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
         let what = match text.parse::<IpNet>() {
             Ok(network) => What::Network(network),
-            // A colon or slash is in no name of an interface: it was to be an address.
+            // Interface names contain neither colon nor slash: it was meant as an address.
             Err(_)
                 if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(['/', ':', '!', ',']) =>
             {

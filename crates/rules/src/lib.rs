@@ -1,12 +1,12 @@
-//! Which connections ride SCTP: the rules table of the shim, its default policies and its settings.
+//! Decisions about SCTP for connections: the rules table of the shim, its default policies and its settings.
 //!
-//! Pure: no clock, no files, no sockets. [`Rulebook::decide`] answers for one connection and counts the hit,
-//! [`Rulebook::explain`] answers the same and counts nothing. The outcome of connections is
-//! counted per rule ([`Tally`]) and learned per destination ([`LearnedTable`]).
+//! Pure: no clock, no files, no sockets. [`Rulebook::decide`] decides about one connection and counts the hit,
+//! [`Rulebook::explain`] returns the same decision and counts nothing. The outcome of connections is counted per rule ([`Tally`])
+//! and learned per destination ([`LearnedTable`]).
 //!
-//! Refuses: rules that cannot be printed and read back, unknown settings (naming the nearest), and more than
-//! [`MAX_RULES`] rules. Invariants: addresses are kept normalised (IPv4-mapped IPv6 is IPv4, host bits are zero);
-//! the default policies live in the [`Settings`] alone; printing a table and reading it back gives the same table.
+//! Refuses: rules that cannot be printed and read back, unknown settings (naming the nearest), and more than [`MAX_RULES`] rules.
+//! Invariants: addresses are kept normalised (IPv4-mapped IPv6 is IPv4, host bits are zero); only the [`Settings`] hold the
+//! default policies; printing a table and reading it back gives the same table.
 //!
 //! Begin with [`Rulebook`]; the line syntax is in [`RuleLine`], the settings in [`SETTINGS`].
 

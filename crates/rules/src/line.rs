@@ -1,7 +1,7 @@
 //! Rules as lines in the syntax of `shimrules`: `-A -c remote -p enable -d 10.1.2.0/24 -P 22 --name ssh`.
 //!
-//! The rules file is made of such lines; what [`print_table`] prints, [`parse_table`] reads back unchanged
-//! (hit counts are not rules and are left out).
+//! The rules file consists of such lines; [`parse_table`] reads back the output of [`print_table`] unchanged (hit counts are not
+//! rules and are left out).
 
 use std::fmt::Write;
 
@@ -15,9 +15,9 @@ use crate::{TableError, WordError};
 /// The command of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// `-A`: put the rule last in its chain.
+    /// `-A`: append the rule to its chain.
     Add,
-    /// `-D`: take the rule with this match out.
+    /// `-D`: remove the rule with this match.
     Delete,
 }
 
@@ -37,13 +37,13 @@ pub struct RuleLine {
 /// Errors of a line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LineError {
-    /// A quote is opened and not closed.
+    /// A quote is not closed.
     #[error("the quote {0} is not closed")]
     OpenQuote(char),
     /// An option needs a value and the line ends.
     #[error("`{0}` needs a value after it")]
     NoValue(&'static str),
-    /// An option that is not known.
+    /// An unknown option.
     #[error("unknown option `{word}`{}", did_you_mean(.word, &OPTION_NAMES))]
     UnknownOption {
         /// The word as given.
@@ -52,13 +52,13 @@ pub enum LineError {
     /// An option given twice.
     #[error("`{0}` is given twice")]
     Twice(&'static str),
-    /// Something every line needs.
+    /// A mandatory part is missing.
     #[error("`{0}` is missing: a rule line looks like `-A -c remote -p enable -d 10.1.2.0/24 -P 22`")]
     Missing(&'static str),
-    /// Neither local nor remote, enable nor disable.
+    /// Neither local nor remote, or neither enable nor disable.
     #[error(transparent)]
     Word(#[from] WordError),
-    /// A protocol whose messages cannot be found.
+    /// A protocol whose messages cannot be separated.
     #[error(transparent)]
     Framing(#[from] FramingWordError),
     /// Not an address.
@@ -67,24 +67,24 @@ pub enum LineError {
     /// Not a port.
     #[error(transparent)]
     Ports(#[from] PortsError),
-    /// No form of advertisement.
+    /// Not a form of advertisement.
     #[error(transparent)]
     Advertise(#[from] AdvertiseError),
-    /// No interval of advertisements.
+    /// Not an interval of advertisements.
     #[error(transparent)]
     Interval(#[from] AdvertiseIntervalError),
-    /// A name or comment that cannot be kept.
+    /// An invalid name or comment.
     #[error(transparent)]
     Rule(#[from] RuleError),
-    /// The table does not take the rule.
+    /// The table refuses the rule.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// The same match stands in the chain already.
+    /// The chain has a rule with the same match already.
     #[error(
         "the same address and ports stand in this chain already, as rule {0}: this one could never decide"
     )]
     Doubled(usize),
-    /// A file of rules holds rules only.
+    /// A rules file contains only rules.
     #[error("only `-A` lines may stand in a rules file")]
     NotAdd,
 }
@@ -104,7 +104,7 @@ const INTERVAL: &str = "--advertise-interval";
 const FRAMING: &str = "--framing";
 const OPTION_NAMES: [&str; 13] =
     [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT, REQUIRE, OWN, ADVERTISE, INTERVAL, FRAMING];
-/// Those that take no value.
+/// Options that take no value.
 const SWITCHES: [&str; 4] = [ADD, DELETE, REQUIRE, OWN];
 
 #[derive(Default)]
@@ -116,7 +116,7 @@ struct Fields {
 }
 
 impl RuleLine {
-    /// Reads a line, quotes and all. An empty line or one of comment (`# ...`) only is `None`.
+    /// Parses a line, including quotes. A line that is empty or only a comment (`# ...`) is `None`.
     ///
     /// # Errors
     /// When the line is not a whole rule.
@@ -133,7 +133,7 @@ impl RuleLine {
         fields.finish().map(Some)
     }
 
-    /// The line that reads back as this one.
+    /// Prints the line in a form that reads back as this one.
     pub fn print(&self) -> String {
         let action = match self.action {
             Action::Add => ADD,
@@ -195,7 +195,7 @@ fn put<T>(slot: &mut Option<T>, option: &'static str, value: T) -> Result<(), Li
     }
 }
 
-/// The option a word names, and the value glued to it (`-cremote`, `--name=ssh`).
+/// Splits a word into the option that it names and the attached value (`-cremote`, `--name=ssh`).
 fn split_option(word: &str) -> Option<(&'static str, Option<&str>)> {
     OPTION_NAMES.into_iter().find_map(|option| {
         let rest = word.strip_prefix(option)?;
@@ -208,8 +208,8 @@ fn split_option(word: &str) -> Option<(&'static str, Option<&str>)> {
     })
 }
 
-/// Splits a line into words: spaces part them, quotes join them, `\` in double quotes keeps the next letter,
-/// `#` at the start of a word begins a comment.
+/// Splits a line into words: spaces separate them, quotes join them, `\` in double quotes keeps the next letter, `#` at the start
+/// of a word begins a comment.
 fn split(line: &str) -> Result<Vec<String>, LineError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -249,8 +249,8 @@ fn quoted(word: &str) -> String {
     format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The specification of a rule: its match, name and comment, without chain and policy. Empty for a rule that
-/// matches everything and has no name.
+/// Prints the specification of a rule: its match, name and comment, without chain and policy. Empty for a rule that matches
+/// everything and has no name.
 pub fn print_rule(rule: &Rule) -> String {
     let mut parts = Vec::new();
     parts.extend(rule.address.map(|a| format!("{ADDRESS} {a}")));
@@ -265,7 +265,7 @@ pub fn print_rule(rule: &Rule) -> String {
     parts.join(" ")
 }
 
-/// The whole table as lines, each ended, in the order the chains are searched.
+/// Prints the whole table as lines, each ended, in the search order of the chains.
 pub fn print_table(table: &RulesTable) -> String {
     table.list(None, None).fold(String::new(), |mut text, r| {
         let line =
@@ -275,10 +275,10 @@ pub fn print_table(table: &RulesTable) -> String {
     })
 }
 
-/// Reads a table of lines as [`print_table`] prints them; empty lines and comments may stand between.
+/// Parses a table from lines as printed by [`print_table`]; empty lines and comments may occur between them.
 ///
 /// # Errors
-/// The number of the first line that is wrong (from 1), and what is wrong with it.
+/// The number of the first faulty line (from 1), and its fault.
 pub fn parse_table(text: &str) -> Result<RulesTable, (usize, LineError)> {
     let mut table = RulesTable::default();
     for (i, line) in text.lines().enumerate() {

@@ -1,6 +1,6 @@
-//! The nearest known word to one that is not known, for error texts.
+//! The known word nearest to an unknown one, for error texts.
 
-/// The candidate nearest to `word`, if one is near enough to be what was meant: at most a third of its letters
+/// Returns the candidate nearest to `word`, if it is near enough to be the intended one: no more than a third of its letters
 /// (two, if it is short) differ, or it is the beginning (three letters or more) of a candidate.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
@@ -17,7 +17,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, c)| c)
 }
 
-/// Levenshtein's distance, row by row.
+/// Computes Levenshtein's distance row by row.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

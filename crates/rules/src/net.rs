@@ -1,4 +1,4 @@
-//! Addresses and prefixes, kept in one form.
+//! Addresses and prefixes in normalised form.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,7 +19,7 @@ pub struct IpNet {
 /// Errors of a network.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NetError {
-    /// The part before the slash is no address.
+    /// The part before the slash is not an address.
     #[error(
         "`{0}` is not an IPv4 or IPv6 address (names are not looked up: give 10.1.2.3, 10.1.2.0/24 or 2001:db8::/32)"
     )]
@@ -27,30 +27,30 @@ pub enum NetError {
     /// The part after the slash is neither a length nor a netmask.
     #[error("`/{0}` is neither a prefix length nor a netmask")]
     Prefix(String),
-    /// The length is more than the address has bits.
+    /// The length exceeds the bits of the address.
     #[error("prefix length {prefix_len} is out of range: {address} allows 0 to {max}")]
     TooLong {
         /// The address as given.
         address: IpAddr,
         /// The length as given.
         prefix_len: u8,
-        /// The most this family allows.
+        /// The greatest length in this family.
         max: u8,
     },
-    /// A prefix that covers part of the IPv4-mapped block with something else.
+    /// A prefix that covers addresses beyond the IPv4-mapped block.
     #[error(
         "an IPv4-mapped network needs a prefix length of 96 to 128, not {0}: write it as an IPv4 network"
     )]
     MappedTooShort(u8),
 }
 
-/// The address as rules compare it: an IPv4-mapped IPv6 address is the IPv4 address.
+/// Returns the address as rules compare it: an IPv4-mapped IPv6 address becomes the IPv4 address.
 pub fn normalise(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
 impl IpNet {
-    /// The network of `prefix_len` bits that `address` lies in.
+    /// Creates the network of `prefix_len` bits that contains `address`.
     ///
     /// # Errors
     /// When the length does not fit the family, or cuts through the IPv4-mapped block.
@@ -68,7 +68,7 @@ impl IpNet {
         }
     }
 
-    /// The network's first address.
+    /// Returns the network's first address.
     pub const fn address(self) -> IpAddr {
         self.address
     }
@@ -78,20 +78,20 @@ impl IpNet {
         self.prefix_len
     }
 
-    /// The network of this address alone.
+    /// Creates the network of this address alone.
     pub fn host(address: IpAddr) -> IpNet {
         let address = normalise(address);
         IpNet { address, prefix_len: if address.is_ipv4() { 32 } else { 128 } }
     }
 
-    /// Reports whether `address` lies in the network; an IPv4-mapped address is compared as IPv4.
+    /// Reports whether the network contains `address`; an IPv4-mapped address is compared as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         let address = normalise(address);
         address.is_ipv4() == self.address.is_ipv4()
             && clear_host_bits(address, self.prefix_len) == self.address
     }
 
-    /// Reports whether this is one address.
+    /// Reports whether this is a single address.
     pub fn is_host(self) -> bool {
         self.prefix_len == if self.address.is_ipv4() { 32 } else { 128 }
     }
@@ -110,7 +110,7 @@ fn clear_host_bits(address: IpAddr, prefix_len: u8) -> IpAddr {
     }
 }
 
-/// A prefix length from `24` or `255.255.255.0`.
+/// Parses a prefix length from `24` or `255.255.255.0`.
 fn parse_prefix(text: &str) -> Result<u8, NetError> {
     if let Ok(len) = text.parse() {
         return Ok(len);

@@ -27,7 +27,7 @@ pub enum PortsError {
 }
 
 impl PortRange {
-    /// The ports from `first` to `last`.
+    /// Creates the range from `first` to `last`.
     ///
     /// # Errors
     /// When `first` is after `last`.
@@ -38,12 +38,12 @@ impl PortRange {
         Ok(PortRange { first, last })
     }
 
-    /// The first and the last.
+    /// Returns the first and the last port.
     pub const fn ends(self) -> (u16, u16) {
         (self.first, self.last)
     }
 
-    /// Reports whether `port` is one of them.
+    /// Reports whether the range contains `port`.
     pub fn contains(self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)
     }

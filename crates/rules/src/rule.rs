@@ -1,4 +1,4 @@
-//! One rule, and the words that say which chain it stands in.
+//! One rule, and the words for its chain and policy.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Advertise, AdvertiseInterval, IpNet, PortRange, nearest};
 
-/// The longest name of a rule.
+/// Length of the longest rule name.
 pub const MAX_NAME_BYTES: usize = 64;
-/// The longest comment of a rule.
+/// Length of the longest rule comment.
 pub const MAX_COMMENT_BYTES: usize = 256;
 
 /// The chain of a rule.
@@ -33,7 +33,7 @@ pub enum Policy {
     Disable,
 }
 
-/// A word that is neither of the two it may be.
+/// A word that is neither of the two allowed ones.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{word}` is not a {what}: say {choices}{}", did_you_mean(.word, &[.choices.0, .choices.1]))]
 pub struct WordError {
@@ -41,7 +41,7 @@ pub struct WordError {
     pub what: &'static str,
     /// The word.
     pub word: String,
-    /// The two words it may be.
+    /// The two allowed words.
     pub choices: Choices,
 }
 
@@ -60,10 +60,10 @@ pub(crate) fn did_you_mean(word: &str, candidates: &[&str]) -> String {
 }
 
 impl Chain {
-    /// Both chains, in the order they are listed.
+    /// Both chains, in listing order.
     pub const ALL: [Chain; 2] = [Chain::Local, Chain::Remote];
 
-    /// The word of the command line.
+    /// Returns the word of the command line.
     pub const fn word(self) -> &'static str {
         match self {
             Chain::Local => "local",
@@ -73,10 +73,10 @@ impl Chain {
 }
 
 impl Policy {
-    /// Both policies, in the order they are listed.
+    /// Both policies, in listing order.
     pub const ALL: [Policy; 2] = [Policy::Enable, Policy::Disable];
 
-    /// The word of the command line.
+    /// Returns the word of the command line.
     pub const fn word(self) -> &'static str {
         match self {
             Policy::Enable => "enable",
@@ -84,7 +84,7 @@ impl Policy {
         }
     }
 
-    /// The policy that is an exception to this one.
+    /// Returns the policy that is an exception to this one.
     #[must_use]
     pub const fn opposite(self) -> Policy {
         match self {
@@ -93,7 +93,7 @@ impl Policy {
         }
     }
 
-    /// Enable if `enabled`, else disable.
+    /// Returns enable if `enabled`, else disable.
     pub const fn from_enabled(enabled: bool) -> Policy {
         if enabled { Policy::Enable } else { Policy::Disable }
     }
@@ -132,7 +132,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// The protocol whose messages a native peer expects, each as one message of SCTP.
+/// The protocol each of whose messages a native peer expects as one SCTP message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Framing {
@@ -140,7 +140,7 @@ pub enum Framing {
     Sip,
 }
 
-/// A protocol whose messages nobody here can find.
+/// A protocol whose messages sctpify cannot separate.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{0}` is not a protocol whose messages can be found in a stream: say `sip`")]
 pub struct FramingWordError(String);
@@ -170,7 +170,7 @@ pub struct Rule {
     /// The port or ports; `None` is any port.
     #[serde(default)]
     pub ports: Option<PortRange>,
-    /// Whether the connections of a remote-enable rule have associations of their own, and share none.
+    /// The connections of a remote-enable rule have their own associations, and share none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own: bool,
     /// A short name, shown where the rule decides; at most [`MAX_NAME_BYTES`].
@@ -179,21 +179,21 @@ pub struct Rule {
     /// A note for people; at most [`MAX_COMMENT_BYTES`].
     #[serde(default)]
     pub comment: Option<String>,
-    /// Whether its connections ride SCTP or fail: they never fall back to TCP. For remote-enable rules only.
+    /// Its connections ride SCTP or fail: they never fall back to TCP. For remote-enable rules only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require: bool,
-    /// Advertisement of its connections' send buffers; `None`: as the setting says. For enable rules only.
+    /// Advertisement of its connections' send buffers; `None`: according to the setting. For enable rules only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertise: Option<Advertise>,
-    /// Interval, for the form [`Advertise::Timer`] only; `None`: as the setting says.
+    /// Interval, for the form [`Advertise::Timer`] only; `None`: according to the setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertise_interval: Option<AdvertiseInterval>,
-    /// The protocol whose messages a native peer gets, each as one; `None`: bytes as they come. For enable rules only.
+    /// The protocol each of whose messages a native peer gets as one message; `None`: bytes as they come. For enable rules only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framing: Option<Framing>,
 }
 
-/// A name or comment that cannot be kept.
+/// An invalid name or comment.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RuleError {
     /// Too many bytes.
@@ -215,25 +215,25 @@ pub enum RuleError {
 }
 
 impl Rule {
-    /// Reports whether the rule speaks of this address and port.
+    /// Reports whether the rule matches this address and port.
     pub fn matches(&self, address: IpAddr, port: u16) -> bool {
         self.address.is_none_or(|net| net.contains(address)) && self.ports.is_none_or(|p| p.contains(port))
     }
 
-    /// Reports whether the other rule matches exactly the same connections; names, comments and what it asks for do not count.
+    /// Reports whether the other rule matches exactly the same connections; names, comments and further requests do not count.
     pub fn has_same_match(&self, other: &Rule) -> bool {
         (self.address, self.ports) == (other.address, other.ports)
     }
 
-    /// Reports whether the rule asks for something beyond SCTP, which a default that allows SCTP does not say.
+    /// Reports whether the rule asks for something beyond SCTP, which a default that allows SCTP does not imply.
     pub(crate) const fn asks_for_more(&self) -> bool {
         self.require || self.own || self.advertise.is_some() || self.framing.is_some()
     }
 
-    /// Reports whether name and comment can be kept, printed and read back.
+    /// Checks that name and comment can be kept, printed and read back.
     ///
     /// # Errors
-    /// When one of them is empty, too long or has control characters.
+    /// When one of them is empty, too long or contains control characters.
     pub fn check(&self) -> Result<(), RuleError> {
         check_words("name", self.name.as_deref(), MAX_NAME_BYTES)?;
         check_words("comment", self.comment.as_deref(), MAX_COMMENT_BYTES)

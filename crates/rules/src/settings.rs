@@ -10,15 +10,15 @@ use crate::{
     Weights,
 };
 
-/// The name the papers' FreeBSD kernel gives to a setting before its last part; accepted and dropped.
+/// Prefix that the papers' FreeBSD kernel gives to the names of settings; accepted and dropped.
 const SYSCTL_PREFIX: &str = "net.inet.sctp.shim.";
 
 /// The values of all settings.
 ///
-/// Invariant: every value is in the range that [`SETTINGS`] gives.
+/// Invariant: every value is in the range given by [`SETTINGS`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The global switch; off means that no connection is touched.
+    /// The global switch; if off, no connection is touched.
     pub enable: bool,
     /// Default policy for programs that listen here.
     pub default_local_enable: bool,
@@ -26,70 +26,69 @@ pub struct Settings {
     pub default_remote_enable: bool,
     /// Retransmissions of an INIT before the connection falls back to TCP; 0 to 20.
     pub init_rtx_max: u32,
-    /// Whether a listener bound to one address is offered on all addresses of the host.
+    /// A listener bound to one address is offered on all addresses of the host.
     pub force_bindall: bool,
-    /// The longest a connection waits for SCTP before it falls back to TCP, in milliseconds; 10 to 3000.
+    /// Limit on the wait for SCTP before a connection falls back to TCP, in milliseconds; 10 to 3000.
     pub race_timer_ms: u32,
     /// The UDP port of SCTP in UDP, here and (until learned otherwise) at the peer; 1 to 65535.
     pub udp_port: u16,
     /// Encapsulations of SCTP packets.
     pub carriers: Carriers,
-    /// Which interfaces and addresses are used, and told to peers.
+    /// The interfaces and addresses used, and reported to peers.
     pub interfaces: Interfaces,
-    /// Memory that all associations together may hold, in MiB; 16 to 1048576.
+    /// Limit on the memory of all associations together, in MiB; 16 to 1048576.
     pub memory_mib: u32,
     /// The TCP port of 127.0.0.1 that serves the page and the metrics; 0 for none.
     pub page_port: u16,
-    /// Whether destinations that have no SCTP are learned.
+    /// Destinations that have no SCTP are learned.
     pub learn: bool,
     /// Failures in a row that disable a destination which has worked within a day; 1 to 100.
     pub learned_failures: u32,
-    /// For how long a failing destination is kept on TCP the first time, in seconds; 1 to 86400.
+    /// Time for which a failing destination is kept on TCP at first, in seconds; 1 to 86400.
     pub learned_hold_s: u32,
-    /// For how long at most, in seconds; 1 to 604800.
+    /// Limit on that time, in seconds; 1 to 604800.
     pub learned_hold_max_s: u32,
-    /// Where several hosts share what they learned: a URL of Redis; empty for nowhere.
+    /// The store through which several hosts share learned entries: a URL of Redis; empty for none.
     pub learned_store: String,
-    /// The file with the roots that the store's certificate must come from; empty for those of the system.
+    /// The file with the trusted roots for the store's certificate; empty for those of the system.
     pub learned_store_roots: String,
-    /// Whether data goes by all paths at once.
+    /// Use of several paths for data.
     pub multipath: Multipath,
-    /// The part of each path when they share by weight.
+    /// The share of each path when they share by weight.
     pub multipath_weights: Weights,
     /// Congestion control.
     pub congestion: Congestion,
-    /// Whether rules apply to connections of this host to itself.
+    /// Rules apply to connections of this host to itself.
     pub loopback: bool,
-    /// The packet mark of connections that are to ride SCTP whatever the rules say; 0 for none.
+    /// The packet mark of connections that must ride SCTP whatever the rules say; 0 for none.
     pub manual_mark: u32,
-    /// Whether users may ask for SCTP for listeners of their own.
+    /// Users may ask for SCTP for their own listeners.
     pub manual_listen: bool,
     /// The file with the keys shared with other hosts; empty for none.
     pub peer_keys: String,
-    /// Whether hosts that have a key must prove it.
+    /// Hosts that have a key must prove it.
     pub peer_key_required: bool,
-    /// Whether the daemon gives up the capabilities that it does not need.
+    /// The daemon gives up the capabilities that it does not need.
     pub confine_capabilities: bool,
-    /// Whether the daemon is kept to the system calls that it needs.
+    /// The daemon is restricted to the system calls that it needs.
     pub confine_system_calls: bool,
-    /// Whether the daemon is kept to its own files.
+    /// The daemon is restricted to its own files.
     pub confine_files: bool,
-    /// The user that the daemon's worker becomes; empty: `sctpify`, or else one that nobody is.
+    /// The user of the daemon's worker; empty: `sctpify`, or else an unassigned user id.
     pub worker_user: String,
-    /// Whether SCTP over IP may pass by the parts of the kernel that would do nothing with it.
+    /// SCTP over IP may bypass the parts of the kernel that would do nothing with it.
     pub ip_shortcuts: bool,
-    /// Whether connections of peers may come by our own interface where they cannot by the peers'.
+    /// Connections of peers may arrive by our own interface if they cannot by the peers'.
     pub deliver_by_shim: bool,
-    /// Whether connections to one host share an association.
+    /// Sharing of associations by connections to one host.
     pub streams: Streams,
-    /// After how long without connections a shared association ends, in seconds; 1 to 86400.
+    /// Time without connections after which a shared association ends, in seconds; 1 to 86400.
     pub trunk_idle_s: u32,
     /// Advertisement of connections' send buffers, where no rule sets it.
     pub advertise: Advertise,
     /// Interval of the timer form, where no rule sets it.
     pub advertise_interval: AdvertiseInterval,
-    /// The chunk type of what they tell; 133 to 190: without a meaning of their own as yet, and skipped in silence
-    /// (RFC 9260 section 3.2).
+    /// The chunk type of advertisements; 133 to 190: not assigned yet, and skipped silently (RFC 9260 section 3.2).
     pub advertise_type: u8,
 }
 
@@ -154,7 +153,7 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// Nothing, or a URL that begins with one of these.
     Url(&'static [&'static str]),
-    /// Nothing, or the path of a file from the root on.
+    /// Nothing, or the absolute path of a file.
     Path,
     /// Nothing, or the name or number of a user.
     User,
@@ -194,13 +193,13 @@ pub struct Setting {
     pub kind: Kind,
     /// Its description, in full sentences.
     pub doc: &'static str,
-    /// Whether a change waits for the next start of the daemon.
+    /// A change waits for the next start of the daemon.
     pub needs_restart: bool,
     read: fn(&Settings) -> String,
     write: fn(&mut Settings, &str) -> Option<()>,
 }
 
-/// Every setting, in the order they are shown.
+/// All settings, in display order.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "enable",
@@ -576,15 +575,15 @@ pub const SETTINGS: &[Setting] = &[
     },
 ];
 
-/// Why a setting was not read or changed.
+/// The reason why a setting was not read or changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SettingError {
     /// No setting has this name.
     #[error("there is no setting `{name}`{}", hint(.nearest))]
     Unknown {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The nearest name there is.
+        /// The nearest existing name.
         nearest: Option<&'static str>,
     },
     /// The value is of the wrong type or out of range.
@@ -592,7 +591,7 @@ pub enum SettingError {
     Value {
         /// The setting.
         name: &'static str,
-        /// The value asked for.
+        /// The requested value.
         value: String,
         /// The accepted values.
         takes: String,
@@ -605,13 +604,13 @@ fn hint(nearest: &Option<&'static str>) -> String {
 
 /// Schemes of a store's URL.
 const STORES: &[&str] = &["redis://", "rediss://", "redis+unix://"];
-/// The longest URL, in bytes.
+/// Length of the longest URL, in bytes.
 const URL_BYTES_MAX: usize = 512;
 
-/// Longest path that is taken.
+/// Length of the longest accepted path, in bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// The longest name of a user.
+/// Length of the longest user name, in bytes.
 const USER_BYTES_MAX: usize = 32;
 
 fn is_path(value: &str) -> bool {
@@ -619,7 +618,7 @@ fn is_path(value: &str) -> bool {
     value.is_empty() || (is_absolute && !value.contains(char::is_control))
 }
 
-/// As useradd(8) takes names, and numbers.
+/// Accepts names as useradd(8) does, and numbers.
 fn is_user(value: &str) -> bool {
     let is_name_byte = |b: u8| b.is_ascii_alphanumeric() || b"_-.$".contains(&b);
     value.len() <= USER_BYTES_MAX && !value.starts_with('-') && value.bytes().all(is_name_byte)
@@ -640,7 +639,7 @@ fn number(value: bool) -> String {
     u8::from(value).to_string()
 }
 
-/// Reads 0, 1, true, false, on, off, yes, no; as the papers' switches do, any other whole number is true.
+/// Parses 0, 1, true, false, on, off, yes, no; as with the papers' switches, any other whole number is true.
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "on" | "yes" => Some(true),
@@ -649,10 +648,10 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// The row of a setting. The papers' full names (`net.inet.sctp.shim.init_rtx_max`) are understood.
+/// Returns the row of a setting. Accepts the papers' full names (`net.inet.sctp.shim.init_rtx_max`).
 ///
 /// # Errors
-/// When there is none, with the nearest name.
+/// When no setting has this name; the error states the nearest name.
 pub fn find_setting(name: &str) -> Result<&'static Setting, SettingError> {
     let last = name.strip_prefix(SYSCTL_PREFIX).unwrap_or(name);
     SETTINGS.iter().find(|s| s.name == last).ok_or_else(|| SettingError::Unknown {
@@ -662,19 +661,19 @@ pub fn find_setting(name: &str) -> Result<&'static Setting, SettingError> {
 }
 
 impl Setting {
-    /// Reports whether only root changes it, in the file itself: it says how far the daemon is confined, which file it reads, whom it
-    /// connects to or whom it lets in. A daemon that somebody has taken over is not to free its successor.
+    /// Reports whether only root may change it, in the file itself: it determines how far the daemon is confined, which file it
+    /// reads, whom it connects to or whom it admits. A compromised daemon must not weaken its successor.
     pub fn is_roots(&self) -> bool {
         let names_a_place = matches!(self.kind, Kind::Path | Kind::Url(_) | Kind::User);
         names_a_place || self.name.starts_with("confine_") || self.name == "peer_key_required"
     }
 
-    /// The value in these settings, as `set` reads it.
+    /// Returns the value in these settings, as `set` reads it.
     pub fn value(&self, settings: &Settings) -> String {
         (self.read)(settings)
     }
 
-    /// The value when nothing is configured.
+    /// Returns the value if nothing is configured.
     pub fn default_value(&self) -> String {
         self.value(&Settings::default())
     }
@@ -706,20 +705,20 @@ impl Setting {
 }
 
 impl Settings {
-    /// Send-buffer advertisement of connections whose rule does not say it.
+    /// Returns the send-buffer advertisement of connections whose rule does not set it.
     pub fn advertisement(&self) -> Advertisement {
         Advertisement { form: self.advertise, interval: self.advertise_interval }
     }
 
-    /// Changes that.
+    /// Changes the send-buffer advertisement.
     pub fn set_advertisement(&mut self, told: Advertisement) {
         (self.advertise, self.advertise_interval) = (told.form, told.interval);
     }
 
-    /// The value of the setting with this name.
+    /// Returns the value of the setting with this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// When no setting has this name.
     pub fn get(&self, name: &str) -> Result<String, SettingError> {
         find_setting(name).map(|s| s.value(self))
     }
@@ -727,19 +726,19 @@ impl Settings {
     /// Changes the setting with this name, and returns its row.
     ///
     /// # Errors
-    /// When there is none, or the value does not fit; the settings are unchanged.
+    /// When no setting has this name, or the value does not fit; the settings are unchanged.
     pub fn set(&mut self, name: &str, value: &str) -> Result<&'static Setting, SettingError> {
         let setting = find_setting(name)?;
         setting.change(self, value)?;
         Ok(setting)
     }
 
-    /// These settings as far as they take effect at once; those that wait for a restart as they are in `running`.
+    /// Returns these settings with only the changes that take effect at once; those that wait for a restart are as in `running`.
     #[must_use]
     pub fn until_restart(&self, running: &Settings) -> Settings {
         let mut in_force = self.clone();
         for setting in SETTINGS.iter().filter(|setting| setting.needs_restart) {
-            // A value that was printed is one that is read.
+            // A printed value can be read back.
             let _ = setting.change(&mut in_force, &setting.value(running));
         }
         in_force

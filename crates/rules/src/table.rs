@@ -1,11 +1,11 @@
-//! The four chains of rules, searched first match first.
+//! The four chains of rules, searched in order until a rule matches.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::{Advertise, Chain, Outcome, Policy, Rule, RuleError, Tally, UnixMs};
 
-/// The most rules a table holds, over all four chains: a lookup walks one chain, so this bounds it.
+/// Limit on the rules of a table, over all four chains: a lookup walks one chain, so this bounds it.
 pub const MAX_RULES: usize = 4096;
 
 /// The rules table: local-enable, local-disable, remote-enable and remote-disable.
@@ -23,7 +23,7 @@ struct Counted {
     tally: Tally,
 }
 
-/// A rule where it stands in the table.
+/// A rule with its place in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RuleMatch<'a> {
     /// Its chain.
@@ -43,30 +43,30 @@ pub struct RuleMatch<'a> {
 /// Result of adding a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Added {
-    /// The rule now stands last in its chain, at this number.
+    /// The rule is now the last of its chain, at this number.
     New(usize),
-    /// The same rule stood there already, at this number; nothing changed.
+    /// The same rule existed already, at this number; nothing changed.
     Same(usize),
-    /// A rule with the same match stood there, at this number, and took the new name and comment.
+    /// A rule with the same match existed, at this number, and took the new name and comment.
     Renamed(usize),
 }
 
-/// Why the table did not change.
+/// The reason why the table did not change.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TableError {
-    /// The name or comment cannot be kept.
+    /// The name or comment is invalid.
     #[error(transparent)]
     Rule(#[from] RuleError),
     /// [`MAX_RULES`] reached.
     #[error("the table is full: it holds at most {MAX_RULES} rules; delete one, or write a wider prefix")]
     Full,
-    /// Only connections to elsewhere that may ride SCTP can be required to.
+    /// Only outgoing connections that may ride SCTP can require it.
     #[error("--require goes with remote-enable rules only")]
     RequireElsewhere,
     /// Only connections that may ride SCTP can advertise.
     #[error("--advertise goes with enable rules only")]
     AdvertiseElsewhere,
-    /// The other forms go by packets, not by time.
+    /// The other forms advertise by packets, not by time.
     #[error("--advertise-interval goes with --advertise timer only")]
     IntervalElsewhere,
     /// Connections that stay plain TCP have no messages.
@@ -82,7 +82,7 @@ pub enum TableError {
         chain: Chain,
         /// The chain's policy.
         policy: Policy,
-        /// The number asked for.
+        /// The requested number.
         number: usize,
         /// Number of the chain's rules.
         len: usize,
@@ -115,10 +115,10 @@ impl RulesTable {
         self.len() == 0
     }
 
-    /// Puts a rule last in its chain. A rule with the same match is not doubled: the second could never decide.
+    /// Appends a rule to its chain. A rule with the same match is not added twice: the second could never decide.
     ///
     /// # Errors
-    /// When the table is full or the rule cannot be kept.
+    /// When the table is full or the rule is invalid.
     pub fn add(&mut self, chain: Chain, policy: Policy, rule: Rule) -> Result<Added, TableError> {
         rule.check()?;
         if rule.require && (chain, policy) != (Chain::Remote, Policy::Enable) {
@@ -149,20 +149,20 @@ impl RulesTable {
         Ok(Added::New(rules.len()))
     }
 
-    /// Takes out the rule with the same match, and returns it. Names and comments do not count.
+    /// Removes the rule with the same match, and returns it. Names and comments do not count.
     ///
     /// # Errors
-    /// When there is none.
+    /// When no rule has this match.
     pub fn delete(&mut self, chain: Chain, policy: Policy, rule: &Rule) -> Result<Arc<Rule>, TableError> {
         let rules = &mut self.chains[slot(chain, policy)];
         let i = rules.iter().position(|r| r.rule.has_same_match(rule));
         i.map(|i| rules.remove(i).rule).ok_or(TableError::NoSuchRule(chain, policy))
     }
 
-    /// Takes out the rule with this number (from 1), and returns it.
+    /// Removes the rule with this number (from 1), and returns it.
     ///
     /// # Errors
-    /// When the chain has fewer.
+    /// When the chain has fewer rules.
     pub fn delete_number(
         &mut self,
         chain: Chain,
@@ -177,7 +177,7 @@ impl RulesTable {
         }
     }
 
-    /// Takes out all rules of the chains that fit, and returns how many; `None` fits both.
+    /// Removes all rules of the matching chains, and returns their number; `None` matches both.
     pub fn flush(&mut self, chain: Option<Chain>, policy: Option<Policy>) -> usize {
         let before = self.len();
         for c in Chain::ALL.into_iter().filter(|&c| chain.is_none_or(|w| w == c)) {
@@ -188,7 +188,7 @@ impl RulesTable {
         before - self.len()
     }
 
-    /// The rules of the chains that fit, in the order they are searched; `None` fits both.
+    /// Returns the rules of the matching chains, in search order; `None` matches both.
     pub fn list(&self, chain: Option<Chain>, policy: Option<Policy>) -> impl Iterator<Item = RuleMatch<'_>> {
         let fits = move |&(c, p): &(Chain, Policy)| {
             chain.is_none_or(|wanted| wanted == c) && policy.is_none_or(|wanted| wanted == p)
@@ -200,14 +200,14 @@ impl RulesTable {
         })
     }
 
-    /// The first rule of one chain that speaks of this address and port.
+    /// Returns the first rule of one chain that matches this address and port.
     pub fn find(&self, chain: Chain, policy: Policy, address: IpAddr, port: u16) -> Option<RuleMatch<'_>> {
         let rules = &self.chains[slot(chain, policy)];
         let i = rules.iter().position(|r| r.rule.matches(address, port))?;
         Some(rules[i].at(chain, policy, i))
     }
 
-    /// Counts what became of a connection for the rule that speaks of it; nothing if there is none.
+    /// Counts the outcome of a connection for the rule that matches it; nothing if none does.
     pub(crate) fn record(
         &mut self,
         chain: Chain,
@@ -223,7 +223,7 @@ impl RulesTable {
         }
     }
 
-    /// Counts decisions of a rule; a number that is not there counts nothing.
+    /// Counts decisions of a rule; a number that does not exist counts nothing.
     pub(crate) fn count_hits(&mut self, chain: Chain, policy: Policy, number: usize, decisions: u64) {
         let rule = number.checked_sub(1).and_then(|i| self.chains[slot(chain, policy)].get_mut(i));
         if let Some(rule) = rule {
@@ -231,8 +231,8 @@ impl RulesTable {
         }
     }
 
-    /// Carries the counts of `old` over to the rules of this table that match the same connections. Takes time in proportion to
-    /// the rules, as long as most stand in the order of `old`.
+    /// Carries the counts of `old` over to the rules of this table that match the same connections. Takes time linear in the
+    /// number of rules, as long as most keep the order of `old`.
     pub fn keep_hits_of(&mut self, old: &RulesTable) {
         for (rules, old_rules) in self.chains.iter_mut().zip(&old.chains) {
             let mut next = 0;

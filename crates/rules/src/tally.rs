@@ -1,8 +1,8 @@
 //! Usage counters of a rule or a destination: the dynamic rules table's date, calls today, failures
 //! today and last call, with the round trip and the reason of the last failure.
 //!
-//! A day is one of UTC. Invariant: `calls_today` and `failures_today` are of the day `day`; a later event of another
-//! day begins both anew.
+//! A day is a UTC day. Invariant: `calls_today` and `failures_today` belong to the day `day`; a later event on another day
+//! restarts both.
 
 use std::fmt;
 
@@ -17,30 +17,30 @@ const DAY_MS: u64 = 86_400_000;
 pub struct UnixMs(pub u64);
 
 impl UnixMs {
-    /// Milliseconds from `earlier` to this; zero if it is not after.
+    /// Returns the milliseconds from `earlier` to this time; zero if it is not later.
     pub const fn since(self, earlier: UnixMs) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// This much later.
+    /// Returns a time this much later.
     #[must_use]
     pub const fn plus(self, ms: u64) -> UnixMs {
         UnixMs(self.0.saturating_add(ms))
     }
 
-    /// The number of the day (of UTC) since 1970.
+    /// Returns the number of the UTC day since 1970.
     pub const fn day(self) -> u64 {
         self.0 / DAY_MS
     }
 }
 
-/// Why an attempt by SCTP failed, as far as it says something about the destination.
+/// The reason why an attempt over SCTP failed, as far as it says something about the destination.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// No INIT ACK in the time that a connection waits.
+    /// No INIT ACK in the time for which a connection waits.
     NoAnswer,
-    /// ICMP: nobody has the UDP port of SCTP there.
+    /// ICMP: nobody listens on the UDP port of SCTP there.
     PortUnreachable,
     /// ICMP: the host has no SCTP.
     ProtocolUnreachable,
@@ -48,14 +48,14 @@ pub enum Failure {
     Prohibited,
     /// The host answers an INIT, but later than a connection waits.
     TooSlow,
-    /// ABORT in answer to INIT: the host has SCTP, this port has not.
+    /// ABORT in answer to INIT: the host has SCTP, but not on this port.
     Refused,
-    /// The host answered the INIT, and the association failed before it could be used.
+    /// The host answered the INIT, but the association failed before it could be used.
     HandshakeFailed,
 }
 
 impl Failure {
-    /// Reports whether the failure speaks of the whole host; else of the one port that was asked for.
+    /// Reports whether the failure concerns the whole host; else only the requested port.
     pub const fn is_of_host(self) -> bool {
         !matches!(self, Failure::Refused | Failure::HandshakeFailed)
     }
@@ -80,36 +80,36 @@ impl fmt::Display for Failure {
 pub enum Outcome {
     /// It rides SCTP.
     Sctp {
-        /// From INIT to INIT ACK, in microseconds; none where this host answered.
+        /// Time from INIT to INIT ACK, in microseconds; none where this host answered.
         rtt_us: Option<u64>,
     },
     /// It fell back to TCP.
     Tcp(Option<Failure>),
-    /// It was TCP at once, for its destination was learned to have no SCTP.
+    /// It was TCP at once, because its destination was learned to have no SCTP.
     KeptOnTcp,
 }
 
-/// Counts of one day, and the last of each.
+/// Counts of one day, and the last event of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
-    /// The day that the counts are of, in days since 1970.
+    /// The day of the counts, in days since 1970.
     #[serde(rename = "date_days_since_1970")]
     pub day: u64,
     /// Connections on that day.
     pub calls_today: u64,
-    /// Those of them that fell back to TCP.
+    /// Connections of that day that fell back to TCP.
     pub failures_today: u64,
-    /// The last connection, in milliseconds since 1970; none if there was none.
+    /// Time of the last connection, in milliseconds since 1970; none if there was none.
     #[serde(rename = "last_call_unix_ms")]
     pub last_call: Option<UnixMs>,
-    /// From INIT to INIT ACK, the last time that both came, in microseconds.
+    /// Time from INIT to INIT ACK of the last connection that had both, in microseconds.
     pub rtt_us: Option<u64>,
-    /// Why the last one that failed did.
+    /// The reason of the last failure.
     pub last_failure: Option<Failure>,
 }
 
 impl Tally {
-    /// Counts a connection and what became of it.
+    /// Counts a connection and its outcome.
     pub fn count(&mut self, now: UnixMs, outcome: Outcome) {
         self.turn_to(now);
         self.calls_today = self.calls_today.saturating_add(1);
@@ -124,7 +124,7 @@ impl Tally {
         }
     }
 
-    /// The counts as they are at `now`: zero if the day is over.
+    /// Returns the counts as of `now`: zero if the day has ended.
     #[must_use]
     pub fn at(mut self, now: UnixMs) -> Tally {
         self.turn_to(now);

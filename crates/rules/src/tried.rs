@@ -1,7 +1,6 @@
-//! Which destinations may ride SCTP, in a form that a firewall's sets can hold: ranges of addresses and ports, none of which
-//! overlap.
+//! Destinations that may ride SCTP, in a form that a firewall's sets can hold: non-overlapping ranges of addresses and ports.
 //!
-//! Says the same as [`Rulebook::explain`] of every destination, or [`Tried::Everything`] where that would take more than
+//! Agrees with [`Rulebook::explain`] for every destination, or returns [`Tried::Everything`] if that would take more than
 //! [`DESTINATIONS_MAX`] ranges. Each range lies within the one rule that decides about all of it. Refuses nothing. Begin with
 //! [`Rulebook::tried`].
 
@@ -9,17 +8,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{Chain, IpNet, Policy, Rule, Rulebook};
 
-/// The most ranges: more take a kernel too long.
+/// Limit on the ranges: more take a kernel too long.
 pub const DESTINATIONS_MAX: usize = 1024;
-/// The most comparisons of two ranges, which keeps this to a few milliseconds.
+/// Limit on the comparisons of two ranges, which keeps this to a few milliseconds.
 const COMPARISONS_MAX: usize = 1 << 20;
 
-/// The destinations that the rules may send over SCTP; a mark may ask for it besides (setting `manual_mark`).
+/// The destinations that the rules may send over SCTP; a mark may also ask for it (setting `manual_mark`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Tried {
-    /// All; or the rules cannot be told by few ranges.
+    /// All destinations; or the rules cannot be expressed by few ranges.
     Everything,
-    /// These and no others.
+    /// Only these.
     Only(Vec<Destinations>),
     /// All but these.
     AllBut(Vec<Destinations>),
@@ -44,7 +43,7 @@ impl Destinations {
         Destinations { addresses: (first, first | hosts), ports, is_ipv4: address.is_ipv4() }
     }
 
-    /// Those that a rule speaks of: in each family.
+    /// Returns the destinations that a rule matches, in each family.
     fn of_rule(rule: &Rule) -> impl Iterator<Item = Destinations> {
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         let ports = rule.ports.map_or((0, u16::MAX), crate::PortRange::ends);
@@ -55,7 +54,7 @@ impl Destinations {
         networks.into_iter().flatten().map(move |(address, length)| Self::of_network(address, length, ports))
     }
 
-    /// The first and last address.
+    /// Returns the first and last address.
     pub fn addresses(&self) -> (IpAddr, IpAddr) {
         let (first, last) = self.addresses;
         let address = |bits: u128| match self.is_ipv4 {
@@ -66,7 +65,7 @@ impl Destinations {
         (address(first), address(last))
     }
 
-    /// The first and last port.
+    /// Returns the first and last port.
     pub const fn ports(&self) -> (u16, u16) {
         self.ports
     }
@@ -85,14 +84,14 @@ impl Destinations {
             && other.ports.0 <= self.ports.1
     }
 
-    /// Adds to `rest` what is left of this without `other`: at most four ranges.
+    /// Adds to `rest` the part of this that is not in `other`: up to four ranges.
     fn without(self, other: &Destinations, rest: &mut Vec<Destinations>) {
         if !self.overlaps(other) {
             rest.push(self);
             return;
         }
         let ((first, last), (low, high)) = (self.addresses, self.ports);
-        // They overlap, so nothing here runs over: what is less than something is not the greatest number.
+        // They overlap, so nothing here overflows: a number less than another is not the greatest.
         if first < other.addresses.0 {
             rest.push(Destinations { addresses: (first, other.addresses.0 - 1), ..self });
         }
@@ -111,7 +110,7 @@ impl Destinations {
 }
 
 impl Rulebook {
-    /// The destinations of connections that may ride SCTP.
+    /// Returns the destinations of connections that may ride SCTP.
     pub fn tried(&self) -> Tried {
         if !self.settings.enable {
             return Tried::Only(Vec::new());
@@ -128,7 +127,7 @@ impl Rulebook {
     }
 }
 
-/// The same destinations by ranges of which no two overlap, each within the first of `all` that has it. None if that takes
+/// Splits the destinations into ranges that do not overlap, each within the first of `all` that contains it. None if that takes
 /// too many.
 fn disjoint(all: impl Iterator<Item = Destinations>) -> Option<Vec<Destinations>> {
     let (mut earlier, mut found) = (Vec::new(), Vec::new());
@@ -244,7 +243,7 @@ mod tests {
         assert_eq!(book(&(ports + &networks), false).tried(), Tried::Everything);
     }
 
-    /// Few addresses and ports, so that rules meet and lie side by side.
+    /// Few addresses and ports, so that rules overlap and adjoin.
     fn destination() -> impl Strategy<Value = (IpAddr, u16)> {
         let address = prop_oneof![
             (0u8..4, any::<bool>())
@@ -285,7 +284,7 @@ mod tests {
         ) {
             let mut book = book("", default);
             for (policy, rule) in rules {
-                // One with the same match takes the place of the earlier one.
+                // A rule with the same match replaces the earlier one.
                 book.table.add(Chain::Remote, policy, rule).unwrap();
             }
             let tried = book.tried();

@@ -11,16 +11,16 @@ use serde::de::{Deserialize, Deserializer, Error};
 
 use crate::IpNet;
 
-/// Networks that can have a weight.
+/// Limit on the networks that can have a weight.
 pub const WEIGHTS_MAX: usize = 32;
 
-/// Weights of networks, in the order in which they are tried. Invariant: [`WEIGHTS_MAX`] at most.
+/// Weights of networks, in the order in which they are tried. Invariant: at most [`WEIGHTS_MAX`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Weights(Vec<(IpNet, NonZeroU16)>);
 
 impl Weights {
-    /// The weight of the path between the two addresses: that of the first network that has our address or the peer's; 1 if
-    /// none has.
+    /// Returns the weight of the path between the two addresses: that of the first network that contains our address or the
+    /// peer's; 1 if none does.
     pub fn of(&self, local: IpAddr, remote: IpAddr) -> NonZeroU16 {
         let first = self.0.iter().find(|(network, _)| network.contains(local) || network.contains(remote));
         first.map_or(NonZeroU16::MIN, |(_, weight)| *weight)

@@ -1,4 +1,4 @@
-//! The settings whose values are words. Letters may be large or small.
+//! The settings whose values are words. Case is ignored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -52,7 +52,7 @@ impl FromStr for Carriers {
     }
 }
 
-/// Whether the data of a connection goes by one path at a time, or by all.
+/// Use of a connection's paths for data: one at a time, or all at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Multipath {
@@ -61,9 +61,9 @@ pub enum Multipath {
     Off,
     /// All at once, quick ones first.
     LowestRtt,
-    /// All at once, each its part.
+    /// All at once, each with its share.
     Weighted,
-    /// All of them carry all of it.
+    /// All of them carry all data.
     Redundant,
 }
 
@@ -97,12 +97,12 @@ impl FromStr for Multipath {
 /// Congestion control: the data in flight, and the reaction to loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Congestion {
-    /// CUBIC (RFC 9438), as most TCPs.
+    /// CUBIC (RFC 9438), as in most TCPs.
     #[default]
     Cubic,
-    /// The window of RFC 9260, as TCP Reno's.
+    /// The window of RFC 9260, like TCP Reno's.
     Rfc9260,
-    /// By a model of the path: lost packets alone say nothing.
+    /// By a model of the path: lost packets alone mean nothing.
     LossTolerant,
 }
 
@@ -132,13 +132,13 @@ impl FromStr for Congestion {
     }
 }
 
-/// Whether connections to one host share an association.
+/// Sharing of associations by connections to one host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Streams {
-    /// They do, where the host runs sctpify.
+    /// They share one, if the host runs sctpify.
     #[default]
     Shared,
-    /// Each has an association of its own.
+    /// Each has its own association.
     Own,
 }
 

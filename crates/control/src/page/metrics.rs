@@ -1,4 +1,4 @@
-//! Numbers as Prometheus reads them.
+//! Numbers in the format that Prometheus reads.
 
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
@@ -14,13 +14,13 @@ impl MetricsText {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// A family of one series.
+    /// Writes a family of one series.
     pub fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.head(name, kind, help);
         let _ = writeln!(self.0, "{name} {value}");
     }
 
-    /// A series.
+    /// Writes a series.
     pub fn series(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
         let labels: Vec<String> =
             labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
@@ -28,8 +28,8 @@ impl MetricsText {
         let _ = writeln!(self.0, "{name}{labels} {value}");
     }
 
-    /// The series of a histogram of times. `counts` are of what is in one bucket alone, in the order of `bounds`, their upper bounds;
-    /// the last one has no bound.
+    /// Writes the series of a histogram of times. `counts` holds the count of each bucket alone, in the order of `bounds`, their
+    /// upper bounds; the last bucket has no bound.
     pub fn histogram(
         &mut self,
         name: &str,
@@ -50,13 +50,13 @@ impl MetricsText {
     }
 }
 
-/// Without zeros at the end.
+/// Formats a time in seconds, without zeros at the end.
 fn seconds(time: Duration) -> String {
     let text = format!("{}.{:06}", time.as_secs(), time.subsec_micros());
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The value of a label, as the format wants it.
+/// Escapes the value of a label as the format requires.
 fn escaped(value: &dyn Display) -> String {
     value.to_string().replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

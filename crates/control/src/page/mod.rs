@@ -1,13 +1,13 @@
-//! A listener for browsers and Prometheus on 127.0.0.1 alone: the page of a program, and its metrics.
+//! A listener for browsers and Prometheus on 127.0.0.1 only: the page of a program, and its metrics.
 //!
-//! It can be looked at and nothing else: GET of a few fixed names. A request must name this host as a browser that was
-//! sent here on purpose does, so that no page from elsewhere can have its own name lead here (DNS rebinding). Nothing is
-//! loaded from anywhere else. Invariant: no more than [`SERVED_MAX`] requests are served at once, each within [`CLIENT_LIMIT`].
-//! Begin with [`Page::run`]; [`MetricsText`] writes numbers as Prometheus reads them.
+//! It is read-only: GET of a few fixed names. A request must name this host as a browser that was sent here on purpose does, so
+//! no foreign page can reach it under its own name (DNS rebinding). Nothing is loaded from anywhere else. Invariant: no more than
+//! [`SERVED_MAX`] requests are served at once, each within [`CLIENT_LIMIT`]. Begin with [`Page::run`]; [`MetricsText`] writes
+//! numbers in the format that Prometheus reads.
 //!
-//! The parts that pages of all programs share are served beside each program's own: `page.css`, and in `common.js` asking, drawing again
-//! and again, tables, lanes, and lists that are shown part by part. [`PageAnswer::html`] makes the page around a program's own part, and
-//! names `page.js`, which that program has.
+//! The files that all programs' pages share are served in addition to each program's own: `page.css`, and `common.js` with
+//! requests, periodic redrawing, tables, lanes, and lists shown part by part. [`PageAnswer::html`] makes the page around a
+//! program's own part, and refers to `page.js`, which that program provides.
 
 mod metrics;
 mod request;
@@ -23,7 +23,7 @@ pub use metrics::MetricsText;
 pub use request::PageRequest;
 use request::{HEAD_MAX, Refused};
 
-/// Requests served at once at most.
+/// Limit on concurrent requests.
 const SERVED_MAX: usize = 16;
 /// Limit on the time that a browser takes to send a request, or to read the answer.
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
@@ -47,8 +47,8 @@ impl Page {
         Ok(Page { listener: TcpListener::bind((Ipv4Addr::LOCALHOST, port))?, port })
     }
 
-    /// Serves until the process ends. `answer` is told what was asked for, and says `None` where there is nothing of that name; `names`
-    /// says what there is.
+    /// Serves until the process ends. `answer` gets the request, and returns `None` if nothing has that name; `names` lists the
+    /// names.
     pub fn run(
         self,
         names: &'static str,
@@ -73,7 +73,7 @@ impl Page {
     }
 }
 
-/// A request's place among those served at once.
+/// A place among the concurrent requests.
 struct Slot(Arc<AtomicUsize>);
 
 impl Drop for Slot {
@@ -99,28 +99,28 @@ impl PageAnswer {
         PageAnswer { status: "200 OK", kind, body: body.into() }
     }
 
-    /// The page of a program: `main` is what `page.js` fills with what it asks `whom` for.
+    /// Creates the page of a program: `page.js` fills `main` with what it requests from `whom`.
     pub fn html(program: &str, whom: &str, main: &str) -> PageAnswer {
         let text = include_str!("page.html").replace("{program}", program).replace("{whom}", whom);
         PageAnswer::file("text/html; charset=utf-8", text.replace("{main}", main))
     }
 
-    /// Its script.
+    /// Creates the answer with a script.
     pub fn script(text: &'static str) -> PageAnswer {
         PageAnswer::file("text/javascript; charset=utf-8", text)
     }
 
-    /// Its style.
+    /// Creates the answer with a style sheet.
     fn css(text: &'static str) -> PageAnswer {
         PageAnswer::file("text/css; charset=utf-8", text)
     }
 
-    /// A page of metrics.
+    /// Creates the answer with metrics.
     pub fn metrics(text: MetricsText) -> PageAnswer {
         PageAnswer::file("text/plain; version=0.0.4", text.0)
     }
 
-    /// A status with a sentence.
+    /// Creates the answer with a status and a sentence.
     pub fn text(status: &'static str, message: impl Display) -> PageAnswer {
         let body = format!("{message}\n").into_bytes();
         PageAnswer { status, kind: "text/plain; charset=utf-8", body }
@@ -162,7 +162,7 @@ fn common(path: &str) -> Option<PageAnswer> {
     })
 }
 
-/// Reads the head of a request, to the empty line or to the limit.
+/// Reads the head of a request, up to the empty line or to the limit.
 fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut piece = [0; 1024];

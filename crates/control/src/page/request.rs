@@ -1,14 +1,14 @@
-//! The head of a request: who asks for what, and whether that is answered.
+//! The head of a request: its origin, its target, and the checks before an answer.
 
-/// Bytes of a request's head at most.
+/// Limit on the bytes of a request's head.
 pub(super) const HEAD_MAX: usize = 8 * 1024;
 
-/// Why a request is not answered.
+/// Reasons why a request is not answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refused {
     /// It is not HTTP, or longer than [`HEAD_MAX`].
     NotHttp,
-    /// It wants more than to look.
+    /// It is not a GET.
     NotGet,
     /// It names another host, or none, or several.
     OtherHost,
@@ -49,12 +49,12 @@ impl<'a> PageRequest<'a> {
         Ok(PageRequest { path, query })
     }
 
-    /// The name of what is asked for, `/` and so on.
+    /// Returns the requested name, `/` and so on.
     pub fn path(&self) -> &'a str {
         self.path
     }
 
-    /// Returns the first value of `name` in the query (`?name=value&...`), if there is one.
+    /// Returns the first value of `name` in the query (`?name=value&...`), if it has one.
     pub fn value(&self, name: &str) -> Option<String> {
         let mut pairs = form_urlencoded::parse(self.query.as_bytes());
         let (_, value) = pairs.find(|(known, _)| known == name)?;
@@ -62,7 +62,7 @@ impl<'a> PageRequest<'a> {
     }
 }
 
-/// The target of a request that may be answered by the page on `port`.
+/// Returns the target of a request that the page on `port` may answer.
 fn target(head: &[u8], port: u16) -> Result<&str, Refused> {
     let end = head.windows(4).position(|end| end == b"\r\n\r\n").ok_or(Refused::NotHttp)?;
     let text = std::str::from_utf8(&head[..end]).map_err(|_| Refused::NotHttp)?;

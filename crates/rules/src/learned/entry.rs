@@ -12,7 +12,7 @@ const BURST_MS: u64 = 1_000;
 /// Lifetime of a destination's success.
 const TRUST_MS: u64 = 86_400_000;
 
-/// Entry of a host, or of one port of it where that differs.
+/// Entry of a host, or of one of its ports where that differs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LearnedEntry {
     /// The host.
@@ -20,29 +20,29 @@ pub struct LearnedEntry {
     /// The port; none for the host as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The port that was last connected to, which probes ask for.
+    /// The last port that a connection went to; probes use it.
     pub asked_port: u16,
-    /// Connections, and what became of them.
+    /// Connections and their outcomes.
     pub tally: Tally,
-    /// When a connection last rode SCTP.
+    /// Time of the last connection that rode SCTP.
     #[serde(default, rename = "worked_unix_ms", skip_serializing_if = "Option::is_none")]
     pub worked: Option<UnixMs>,
-    /// Other addresses by which it was seen to be reachable, the latest last; at most [`OTHERS_MAX`](super::OTHERS_MAX).
+    /// Other addresses at which it was reachable, the latest last; at most [`OTHERS_MAX`](super::OTHERS_MAX).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<IpAddr>,
     /// Failures since then that count, in a row.
     #[serde(default)]
     pub failures_in_row: u32,
-    /// When the last of them was.
+    /// Time of the last of these failures.
     #[serde(default, rename = "failed_unix_ms")]
     pub failed: UnixMs,
     /// Duration of its last disabling, in milliseconds; zero if it never was disabled, or has worked since.
     #[serde(default)]
     pub hold_ms: u64,
-    /// Disabled since, until and why; none if SCTP is tried.
+    /// Start, end and reason of disabling; none if SCTP is tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<Disabled>,
-    /// When an attempt or a probe last said something of it.
+    /// Time of the last evidence from an attempt or a probe.
     #[serde(default, rename = "judged_unix_ms")]
     pub judged: UnixMs,
     /// A connection was kept on TCP since the last attempt: a probe is worth its packets.
@@ -53,15 +53,15 @@ pub struct LearnedEntry {
     pub probing: bool,
 }
 
-/// Why and how long a destination is kept on TCP.
+/// The reason and the duration for which a destination is kept on TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Disabled {
     /// Outcome of the last attempt or probe.
     pub failure: Failure,
-    /// When it was first found.
+    /// Time when it was first found.
     #[serde(rename = "since_unix_ms")]
     pub since: UnixMs,
-    /// When it may be probed.
+    /// Time from which it may be probed.
     #[serde(rename = "until_unix_ms")]
     pub until: UnixMs,
 }
@@ -85,19 +85,19 @@ impl LearnedEntry {
         }
     }
 
-    /// Reports whether it is disabled and its time is over. So is one whose time lies further ahead than it was disabled for:
-    /// then the clock was set back.
+    /// Reports whether it is disabled and its time has expired. An end further ahead than the duration of disabling counts as
+    /// expired: the clock was set back.
     pub fn is_expired(&self, now: UnixMs) -> bool {
         self.disabled.is_some_and(|d| now >= d.until || d.until.since(now) > self.hold_ms)
     }
 
-    /// When it was last of use: the order in which a full table forgets.
+    /// Returns the time of its last use: the order in which a full table forgets.
     pub(super) fn last_used(&self) -> UnixMs {
         self.tally.last_call.unwrap_or_default()
     }
 
-    /// Takes over what another host has found out later than this one; false if it has not. Counts stay this host's own, and so do
-    /// the other addresses: connections go there, so nobody else says which they are.
+    /// Takes over another host's entry if that is based on later evidence; false if it is not. Counts and the other addresses
+    /// stay this host's own: connections go to those addresses, so no other host may set them.
     pub(super) fn take_over(&mut self, other: LearnedEntry) -> bool {
         let is_newer = other.judged > self.judged;
         if is_newer {
@@ -116,10 +116,10 @@ impl LearnedEntry {
         self.hold_ms = 0;
     }
 
-    /// A connection failed; it is disabled if that was not the first time, or if it is not known to have worked.
+    /// Handles a failed connection; disables the destination if it is not known to have worked, or has failed too often in a row.
     pub(super) fn on_failure(&mut self, now: UnixMs, failure: Failure, policy: &LearnPolicy) {
         if self.disabled.is_some() {
-            // A connection that had begun before.
+            // A connection that began earlier.
             return;
         }
         let is_same_burst = self.failures_in_row > 0 && now.since(self.failed) < BURST_MS;
@@ -133,7 +133,7 @@ impl LearnedEntry {
         }
     }
 
-    /// Disables for twice as long as the last time.
+    /// Disables it for twice as long as the last time.
     pub(super) fn disable(&mut self, now: UnixMs, failure: Failure, policy: &LearnPolicy) {
         self.hold_ms = self.hold_ms.saturating_mul(2).clamp(policy.hold_ms, policy.longest_hold_ms());
         let since = self.disabled.map_or(now, |d| d.since);
@@ -143,7 +143,7 @@ impl LearnedEntry {
         self.probing = false;
     }
 
-    /// SCTP is tried again. How long it was disabled is remembered until a connection has ridden SCTP.
+    /// Enables SCTP again. The duration of disabling is remembered until a connection has ridden SCTP.
     pub(super) fn enable(&mut self, now: UnixMs) {
         self.judged = now;
         self.disabled = None;

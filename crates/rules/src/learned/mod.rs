@@ -1,16 +1,15 @@
-//! The learned table: which destinations have no SCTP, found by trying, so that connections to them are plain TCP at
-//! once.
+//! The learned table: destinations without SCTP, found by trying, so that connections to them are plain TCP at once.
 //!
-//! The dynamic rules table of the second paper: a destination that fails moves from remote-enable to remote-disable.
-//! It is disabled for a time that doubles with each failure, up to a limit. When the time is over it is probed, if
-//! anybody has asked for it meanwhile; connections stay TCP until a probe has been answered, so no application ever waits
-//! for a destination that is known to have failed. Evidence about the host (no answer, ICMP) disables the host; evidence that
-//! speaks of a port (a refusal) disables that port. A destination that has worked within a day is disabled only after
-//! several failures in a row.
+//! This is the dynamic rules table of the second paper: a destination that fails moves from remote-enable to remote-disable. It
+//! is disabled for a time that doubles with each failure, up to a limit. After that it is probed if a connection to it was
+//! requested meanwhile. Connections stay TCP until a probe is answered, so no application ever waits for a destination that is
+//! known to have failed. Evidence about the host (no answer, ICMP) disables the host; evidence about a port (a refusal) disables
+//! that port. A destination that has worked within a day is disabled only after several failures in a row.
 //!
-//! Refuses: more than [`MAX_LEARNED`] entries (the least recently used goes), addresses that no connection goes to. Reads no
-//! clock and has no randomness. Invariants: a port has an entry only while it differs from its host; nothing a rule
-//! disables is enabled here. The caller must vouch for the evidence: local time-outs, and packets that carried our own tag.
+//! Refuses: more than [`MAX_LEARNED`] entries (the least recently used goes), and addresses that are no destinations of
+//! connections. Reads no clock and has no randomness. Invariants: a port has an entry only while it differs from its host;
+//! nothing that a rule disables is enabled here. The caller must vouch for the evidence: local timeouts, and packets that carried
+//! our own tag.
 //!
 //! Begin with [`LearnedTable::call`].
 
@@ -26,13 +25,13 @@ pub use entry::{Disabled, LearnedEntry};
 use crate::tally::{Failure, Outcome, Tally, UnixMs};
 use crate::{Settings, normalise};
 
-/// The most destinations that are remembered.
+/// Limit on the destinations remembered.
 pub const MAX_LEARNED: usize = 4096;
 
-/// The most other addresses that are remembered of a host.
+/// Limit on the other addresses remembered for a host.
 pub const OTHERS_MAX: usize = 8;
 
-/// The longest that a kept entry may claim to have been disabled for, in milliseconds: what `learned_hold_max_s` allows.
+/// Limit on the duration of disabling in a restored entry, in milliseconds: the maximum of `learned_hold_max_s`.
 const HOLD_LIMIT_MS: u64 = 604_800_000;
 
 /// Settings of the table's learning.
@@ -40,14 +39,14 @@ const HOLD_LIMIT_MS: u64 = 604_800_000;
 pub struct LearnPolicy {
     /// Failures in a row that disable a destination which has worked within a day; at least 1.
     pub failures: u32,
-    /// For how long a destination is disabled the first time, in milliseconds.
+    /// Duration of the first disabling, in milliseconds.
     pub hold_ms: u64,
-    /// For how long at most, in milliseconds.
+    /// Limit on the duration, in milliseconds.
     pub hold_max_ms: u64,
 }
 
 impl LearnPolicy {
-    /// As the settings say.
+    /// Takes the policy from the settings.
     pub fn of(settings: &Settings) -> LearnPolicy {
         LearnPolicy {
             failures: settings.learned_failures,
@@ -64,13 +63,14 @@ impl LearnPolicy {
 /// Capability cache of the destinations of this host's connections.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LearnedTable {
-    /// The whole host before its ports, since `None` sorts first.
+    /// The entry of a whole host precedes its ports, since `None` sorts first.
     entries: BTreeMap<(IpAddr, Option<u16>), LearnedEntry>,
     is_changed: bool,
 }
 
 impl LearnedTable {
-    /// A connection to `to` begins. `Some` if it is to be TCP at once: that is counted, and the entry says why.
+    /// Notes the start of a connection to `to`. Returns `Some` if it must be TCP at once: the connection is counted, and the
+    /// entry states the reason.
     pub fn call(&mut self, now: UnixMs, to: SocketAddr) -> Option<&LearnedEntry> {
         let key = self.verdict(to)?;
         self.is_changed = true;
@@ -87,7 +87,7 @@ impl LearnedTable {
         Some(entry)
     }
 
-    /// The entry that would keep a connection to `to` on TCP, if one would. Counts nothing.
+    /// Returns the entry that would keep a connection to `to` on TCP, if any. Counts nothing.
     pub fn explain(&self, to: SocketAddr) -> Option<&LearnedEntry> {
         self.verdict(to).and_then(|key| self.entries.get(&key))
     }
@@ -97,7 +97,7 @@ impl LearnedTable {
         self.entries.get(&(normalise(host), None))
     }
 
-    /// A host that has an entry was reached by another of its addresses, too: a path to it was proven.
+    /// Notes that a host with an entry was also reached at another of its addresses: a path to it was proven.
     pub fn note_address(&mut self, host: IpAddr, other: IpAddr) {
         let (host, other) = (normalise(host), normalise(other));
         let Some(entry) = self.entries.get_mut(&(host, None)) else { return };
@@ -108,7 +108,7 @@ impl LearnedTable {
         }
     }
 
-    /// Other addresses by which a host was reached.
+    /// Returns other addresses at which a host was reached.
     pub fn others(&self, host: IpAddr) -> &[IpAddr] {
         self.host(host).map_or(&[], |entry| &entry.others)
     }
@@ -119,7 +119,7 @@ impl LearnedTable {
         keys.into_iter().find(|key| self.entries.get(key).is_some_and(|entry| entry.disabled.is_some()))
     }
 
-    /// A connection to `to` rides SCTP; `rtt_us` is the time from INIT to INIT ACK, in microseconds.
+    /// Notes that a connection to `to` rides SCTP; `rtt_us` is the time from INIT to INIT ACK, in microseconds.
     pub fn on_success(&mut self, now: UnixMs, to: SocketAddr, rtt_us: Option<u64>) {
         let host = normalise(to.ip());
         self.entries.remove(&(host, Some(to.port())));
@@ -128,7 +128,7 @@ impl LearnedTable {
         }
     }
 
-    /// A connection to `to` fell back to TCP.
+    /// Notes that a connection to `to` fell back to TCP.
     pub fn on_failure(&mut self, now: UnixMs, to: SocketAddr, failure: Failure, policy: &LearnPolicy) {
         let host = normalise(to.ip());
         let Some(entry) = self.entry(host, None, to.port()) else { return };
@@ -147,8 +147,8 @@ impl LearnedTable {
         }
     }
 
-    /// A destination whose time is over and that is wanted, if there is one. It counts as being probed until
-    /// [`LearnedTable::on_probe`] says what came of it.
+    /// Returns a wanted destination whose time has expired, if any. It counts as being probed until [`LearnedTable::on_probe`]
+    /// reports the result.
     pub fn next_probe(&mut self, now: UnixMs) -> Option<SocketAddr> {
         let is_due = |entry: &&mut LearnedEntry| entry.wanted && !entry.probing && entry.is_expired(now);
         let entry = self.entries.values_mut().find(is_due)?;
@@ -156,8 +156,8 @@ impl LearnedTable {
         Some(SocketAddr::new(entry.host, entry.asked_port))
     }
 
-    /// Notes the result of a probe of `to`: the time to its INIT ACK in microseconds, or the cause of its failure. One that took longer
-    /// than a connection waits (`patience_us`) is a failure too. An entry forgotten meanwhile stays forgotten.
+    /// Notes the result of a probe of `to`: the time to its INIT ACK in microseconds, or the cause of its failure. An answer that
+    /// takes longer than a connection waits (`patience_us`) is also a failure. An entry forgotten meanwhile stays forgotten.
     pub fn on_probe(
         &mut self,
         now: UnixMs,
@@ -194,13 +194,13 @@ impl LearnedTable {
         }
     }
 
-    /// Forgets a host and its ports; tells how many entries went.
+    /// Forgets a host and its ports; returns the number of entries removed.
     pub fn forget(&mut self, host: IpAddr) -> usize {
         let host = normalise(host);
         self.retain(|entry| entry.host != host)
     }
 
-    /// Forgets everything; tells how many entries went.
+    /// Forgets everything; returns the number of entries removed.
     pub fn clear(&mut self) -> usize {
         self.retain(|_| false)
     }
@@ -212,7 +212,7 @@ impl LearnedTable {
         before - self.entries.len()
     }
 
-    /// All entries, by address; a host before its ports.
+    /// Returns all entries, by address; a host before its ports.
     pub fn iter(&self) -> impl Iterator<Item = &LearnedEntry> {
         self.entries.values()
     }
@@ -222,12 +222,12 @@ impl LearnedTable {
         self.entries.len()
     }
 
-    /// Reports whether there are none.
+    /// Reports whether the table has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Takes in an entry that was kept elsewhere, in place of one of the same destination; false if it makes no sense.
+    /// Takes in a saved entry, in place of one for the same destination; false if it is invalid.
     pub fn restore(&mut self, mut entry: LearnedEntry) -> bool {
         entry.host = normalise(entry.host);
         entry.probing = false;
@@ -245,8 +245,8 @@ impl LearnedTable {
         true
     }
 
-    /// Takes in what another host has learned, where that is newer than what is known here; false if nothing of it was taken.
-    /// An entry from the future counts as of now. A host's other addresses are never taken from elsewhere.
+    /// Takes in another host's entry if that is newer than the known one; false if nothing was taken. An entry from the future
+    /// counts as of now. A host's other addresses are never taken from elsewhere.
     pub fn merge(&mut self, now: UnixMs, mut entry: LearnedEntry) -> bool {
         entry.judged = entry.judged.min(now);
         let key = (normalise(entry.host), entry.port);
@@ -257,7 +257,7 @@ impl LearnedTable {
         merged.take_over(entry) && self.restore_probing(merged)
     }
 
-    /// An entry in place of the one that is there, whose probe goes on.
+    /// Replaces an existing entry, whose probe goes on.
     fn restore_probing(&mut self, entry: LearnedEntry) -> bool {
         let (key, probing) = ((normalise(entry.host), entry.port), entry.probing);
         let is_taken = self.restore(entry);
@@ -273,12 +273,12 @@ impl LearnedTable {
         self.is_changed |= self.entries.remove(&(normalise(host), port)).is_some();
     }
 
-    /// Reports whether anything has changed since this was last asked.
+    /// Reports whether anything has changed since the last call.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
 
-    /// The entry of a destination, made if it is missing; none for what is no destination.
+    /// Returns the entry of a destination, and creates a missing one; none for an address that is no destination.
     fn entry(&mut self, host: IpAddr, port: Option<u16>, asked_port: u16) -> Option<&mut LearnedEntry> {
         if !is_destination(host) {
             return None;
@@ -304,12 +304,12 @@ impl LearnedTable {
     }
 }
 
-/// Lets go of the oldest of too many addresses.
+/// Removes the oldest of too many addresses.
 fn keep_last(others: &mut Vec<IpAddr>) {
     others.drain(..others.len().saturating_sub(OTHERS_MAX));
 }
 
-/// Reports whether connections go there at all.
+/// Reports whether connections can go to this address.
 fn is_destination(host: IpAddr) -> bool {
     !host.is_unspecified() && !host.is_multicast() && !host.is_loopback()
 }

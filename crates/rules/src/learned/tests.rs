@@ -1,4 +1,4 @@
-//! The learned table, told times of its own.
+//! The learned table at given times.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn table_after(failure: Failure) -> LearnedTable {
     table
 }
 
-/// The times in minutes at which a destination that is always wanted is probed, when every probe fails.
+/// Returns the times in minutes of the probes of a destination that is always wanted, if every probe fails.
 fn probe_minutes(mut table: LearnedTable, minutes: u64) -> Vec<u64> {
     let mut probes = Vec::new();
     for minute in 0..=minutes {
