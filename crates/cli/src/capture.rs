@@ -1,6 +1,6 @@
 //! `sctpify capture`: the packets of the daemon's carriers as a pcapng file.
 //!
-//! The daemon makes the file's contents; here whole blocks of it are written, so that the file is sound whenever this ends.
+//! The daemon produces the file's contents; this writes only whole blocks, so the file is valid whenever the capture ends.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
@@ -17,14 +17,14 @@ use crate::{CliError, show};
 
 /// Interval of the check for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes read at once at most.
+/// Limit on the bytes read at once.
 const READ_BYTES: usize = 1 << 16;
-/// Longer blocks are none that the daemon writes.
+/// Limit on the length of a block: the daemon writes no longer ones.
 const BLOCK_MAX: usize = 1 << 20;
-/// The type of a block that has a packet.
+/// The type of a block that contains a packet.
 const PACKET: u32 = 6;
 
-/// Captures for so many seconds, or until it is stopped.
+/// Captures for this many seconds, or until it is stopped.
 pub(crate) fn run(session: Session<'_>, file: &Path, seconds: u32) -> Result<(), CliError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -46,7 +46,7 @@ pub(crate) fn run(session: Session<'_>, file: &Path, seconds: u32) -> Result<(),
     session.print(&Response::Done(Done::new(message)), show::answer)
 }
 
-/// Copies whole blocks until there are no more or it is to stop; how many packets they were.
+/// Copies whole blocks until there are no more or `stop` is set; returns the number of packets.
 fn copy(from: &mut impl Read, to: &mut impl Write, stop: &AtomicBool) -> io::Result<u64> {
     let (mut waiting, mut packets) = (Vec::new(), 0);
     let mut bytes = vec![0; READ_BYTES];
@@ -72,7 +72,7 @@ fn copy(from: &mut impl Read, to: &mut impl Write, stop: &AtomicBool) -> io::Res
     Ok(packets)
 }
 
-/// The length of the whole blocks at the beginning, and how many of them are packets.
+/// Returns the length of the whole blocks at the beginning, and the number of packets among them.
 fn whole_blocks(bytes: &[u8]) -> io::Result<(usize, u64)> {
     let (mut at, mut packets) = (0, 0);
     while let Some((head, _)) = bytes[at..].split_first_chunk::<8>() {

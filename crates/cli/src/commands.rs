@@ -82,7 +82,7 @@ fn explain(session: Session<'_>, destination: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The addresses of HOST:PORT, each once.
+/// Returns the addresses of HOST:PORT without duplicates.
 fn resolve(destination: &str) -> Result<BTreeSet<SocketAddr>, CliError> {
     let form = || {
         let text = "give HOST:PORT, such as 10.1.2.3:22, [2001:db8::1]:22 or host.example:22";
@@ -99,7 +99,7 @@ fn resolve(destination: &str) -> Result<BTreeSet<SocketAddr>, CliError> {
         .map_err(|e| CliError::Failed(format!("cannot find the address of {host}: {e}")))
 }
 
-/// The first address of a host.
+/// Returns the first address of a host.
 pub(crate) fn resolve_host(host: &str) -> Result<IpAddr, CliError> {
     let first = addresses_of(host)?.next();
     first.ok_or_else(|| CliError::Failed(format!("{host} has no address")))

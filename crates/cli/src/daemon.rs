@@ -14,18 +14,18 @@ use control::{ClientError, Done, Request, Response};
 use crate::session::{Session, unexpected};
 use crate::{CliError, UpArgs, show};
 
-/// Between two looks at whether the daemon is there, or gone.
+/// Interval of the check whether the daemon is up, or gone.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Limit on a daemon's start.
 const START_LIMIT: Duration = Duration::from_secs(15);
 /// Limit on a daemon's stop.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
-/// Lines shown of the log of a daemon that did not start.
+/// Number of log lines shown of a daemon that did not start.
 const LOG_LINES: usize = 20;
 
 const DAEMON: &str = "sctpifyd";
 
-/// Starts the daemon; returns when it answers, or with its own words when it does not.
+/// Starts the daemon; returns when it answers, or with its log when it does not.
 pub(crate) fn up(session: Session<'_>, args: &UpArgs) -> Result<(), CliError> {
     match running_pid(session) {
         Ok(pid) => return done(session, format!("sctpifyd is running already (pid {pid})")),
@@ -51,7 +51,7 @@ fn done(session: Session<'_>, message: String) -> Result<(), CliError> {
     session.print(&Response::Done(Done::new(message)), show::answer)
 }
 
-/// Looks again and again until there is something to see, or the time is over.
+/// Repeats `look` until it returns something, or the time is over.
 #[allow(clippy::disallowed_methods, reason = "a program that waits for another")]
 pub(crate) fn look_until<T>(
     limit: Duration,
@@ -74,7 +74,7 @@ fn running_pid(session: Session<'_>) -> Result<u32, CliError> {
     }
 }
 
-/// The daemon beside this program, or else in PATH.
+/// Finds the daemon in the directory of this program, or else in PATH.
 pub(crate) fn find_daemon() -> Result<PathBuf, CliError> {
     let beside = env::current_exe().ok().and_then(|me| me.parent().map(Path::to_path_buf));
     let path = env::var_os("PATH").unwrap_or_default();
@@ -88,7 +88,7 @@ fn cannot_start(program: &Path, error: &io::Error) -> CliError {
     CliError::Failed(format!("cannot start {}: {error}", program.display()))
 }
 
-/// Opens an empty log; the one of the last start is kept as `.old`.
+/// Creates an empty log; keeps the previous one as `.old`.
 fn make_log(log: &Path) -> Result<File, CliError> {
     let failed = |e: io::Error| {
         let advice = if e.kind() == ErrorKind::PermissionDenied { " (run this as root)" } else { "" };
@@ -136,7 +136,7 @@ pub(crate) fn end_of(log: &Path) -> String {
     last.iter().map(|l| format!("  {l}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Leaves new connections to TCP and waits until the live ones are over, `limit` at most.
+/// Leaves new connections to TCP and waits up to `limit` for the live ones to end.
 fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
     session.ask(&Request::Drain)?;
     let mut left = 0;
@@ -155,7 +155,7 @@ fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Stops the daemon; returns when its process and its socket are gone. With `patience`, live connections may end before.
+/// Stops the daemon; returns when its process and its socket are gone. With `patience`, live connections may end first.
 pub(crate) fn down(session: Session<'_>, patience: Option<Duration>) -> Result<(), CliError> {
     let pid = match running_pid(session) {
         Ok(pid) => pid,
@@ -186,14 +186,14 @@ pub(crate) fn down(session: Session<'_>, patience: Option<Duration>) -> Result<(
     )))
 }
 
-/// The process that watches the daemon and cleans up after it: its parent, if that is sctpifyd too.
+/// Returns the process that watches the daemon and cleans up after it: its parent, if that is also sctpifyd.
 fn supervisor_of(pid: u32) -> Option<u32> {
     let (_, parent) = state_and_parent(&stat(pid)?)?;
     let is_daemon = stat(parent)?.starts_with(&format!("{parent} ({DAEMON}) "));
     is_daemon.then_some(parent)
 }
 
-/// Reports whether the process runs; one that has ended and waits to be collected does not.
+/// Reports whether the process runs; a zombie does not.
 fn is_alive(pid: u32) -> bool {
     let state = stat(pid).and_then(|s| state_and_parent(&s));
     state.is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
@@ -203,7 +203,7 @@ fn stat(pid: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/stat")).ok()
 }
 
-/// The state letter and the parent in a line of `/proc/PID/stat`: `PID (NAME) STATE PARENT ...`.
+/// Parses the state letter and the parent in a line of `/proc/PID/stat`: `PID (NAME) STATE PARENT ...`.
 fn state_and_parent(stat: &str) -> Option<(char, u32)> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))

@@ -12,12 +12,12 @@ use crate::session::{Session, unexpected};
 use crate::{CliError, kernel, probe, show};
 use rules::Settings;
 
-/// The SCTP port that a peer is asked for: ssh, which most hosts have; a refusal is an answer as well.
+/// The SCTP port to probe at a peer: ssh, which most hosts have; a refusal is an answer as well.
 const ANY_SCTP_PORT: u16 = 22;
-/// The name of the check that the daemon makes too.
+/// The name of the check that the daemon also makes.
 const NAT: &str = "NAT";
 
-/// Looks, prints, and fails if something is missing.
+/// Checks, prints, and fails if something is missing.
 pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliError> {
     let mut report = DoctorReport { checks: local_checks() };
     let peer = host.map(resolve_host).transpose()?;
@@ -27,7 +27,7 @@ pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliErr
             report.checks.retain(|ours| found.checks.iter().all(|theirs| theirs.name != ours.name));
             report.checks.extend(found.checks);
             if let Some(peer) = peer {
-                // The daemon's observations count for more than the form of addresses.
+                // The daemon's observations count for more than the kind of the addresses.
                 let is_known = report.checks.iter().any(|check| check.name == NAT);
                 report.checks.extend(nat(peer).filter(|_| !is_known));
                 report.checks.extend(way_to(session, peer));
@@ -51,7 +51,7 @@ pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliErr
     if missing.is_empty() { Ok(()) } else { Err(CliError::SomethingMissing(missing)) }
 }
 
-/// The way to a peer, by the UDP port that this host uses: both ends have the same.
+/// Checks the route to a peer, with the UDP port that this host uses: both ends have the same.
 fn way_to(session: Session<'_>, peer: IpAddr) -> Vec<Check> {
     let told = session.ask(&Request::Get { name: "udp_port".into() });
     let port = match told {
@@ -80,7 +80,7 @@ fn nat_between(ours: IpAddr, peer: IpAddr) -> Check {
     Check::bad(NAT, Level::Warning, found, remedy)
 }
 
-/// Reports whether the address means nothing outside of its own network: RFC 1918, 6598, 3927, 4193, 4291.
+/// Reports whether the address is valid only within its own network: RFC 1918, 6598, 3927, 4193, 4291.
 fn is_private(address: IpAddr) -> bool {
     const SHARED: (u32, u32) = (0x6440_0000, 0xffc0_0000);
     match address.to_canonical() {

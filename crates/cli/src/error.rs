@@ -5,25 +5,25 @@ use std::process::ExitCode;
 
 use control::{ClientError, ErrorCode, FileError, FrameError, Refusal, Response, write_response};
 
-/// Why a command did not do its work. The text says what to do.
+/// The reason why a command failed. The text states a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// The daemon refused.
     #[error("{}", .0.message)]
     Refused(Refusal),
-    /// The daemon did not answer as it should.
+    /// The daemon gave no valid answer.
     #[error(transparent)]
     Client(ClientError),
-    /// No daemon is there.
+    /// No daemon runs.
     #[error("{0}")]
     NoDaemon(String),
-    /// The command line makes no sense.
+    /// The command line is invalid.
     #[error("{0}")]
     Usage(String),
     /// Something else failed.
     #[error("{0}")]
     Failed(String),
-    /// The doctor's report, already printed, says that this is missing.
+    /// According to the doctor's report, already printed, this is missing.
     #[error("missing: {0}; the report says what to do")]
     SomethingMissing(String),
     /// The command of `sctpify run` could not be started.
@@ -31,7 +31,7 @@ pub enum CliError {
     NotRun {
         /// Its name.
         program: String,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
     /// The output could not be written.
@@ -96,8 +96,8 @@ impl CliError {
     }
 }
 
-/// Prints what went wrong, if something did, and gives the exit status. A reader that closed the pipe early
-/// (`sctpify status | head -1`) is no error.
+/// Prints the error, if any, and returns the exit status. A reader that closed the pipe early (`sctpify status | head -1`) is no
+/// error.
 pub(crate) fn finish(result: Result<ExitCode, CliError>, json: bool) -> ExitCode {
     let error = match result {
         Ok(code) => return code,

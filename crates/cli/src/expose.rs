@@ -1,4 +1,4 @@
-//! `sctpify expose`: SCTP clients reach a listener of the caller's own for as long as this runs.
+//! `sctpify expose`: SCTP clients reach a listener of the caller's own while this runs.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use crate::{CliError, show};
 /// Interval of the check for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Asks for the listener, and holds it until a signal comes; that the daemon ends it is an error.
+/// Asks for the listener, and holds it until a signal arrives; if the daemon ends it, that is an error.
 pub(crate) fn run(session: Session<'_>, listener: &str) -> Result<(), CliError> {
     let (address, port) = parse(listener)?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -46,7 +46,7 @@ pub(crate) fn run(session: Session<'_>, listener: &str) -> Result<(), CliError> 
     Ok(())
 }
 
-/// `ADDRESS:PORT`, or `PORT` alone for all addresses that the program listens on.
+/// Parses `ADDRESS:PORT`, or `PORT` alone for all addresses that the program listens on.
 fn parse(listener: &str) -> Result<(Option<IpAddr>, u16), CliError> {
     let with_address = || listener.parse().map(|at: SocketAddr| (Some(at.ip()), at.port()));
     let found = listener.parse().map(|port: u16| (None, port)).or_else(|_| with_address()).ok();

@@ -7,22 +7,22 @@ use std::process::{Command, Stdio};
 
 use control::{Check, Level};
 
-/// The largest kernel configuration that is read.
+/// Size of the largest kernel configuration that is read.
 const MAX_CONFIG_BYTES: u64 = 8 << 20;
 /// The oldest kernel with nf_tables tables that belong to a socket.
 const MIN_VERSION: (u32, u32) = (5, 12);
 
-/// A configuration option and the module it makes; no module if it is never one.
+/// A configuration option and the module that it builds; None if it is never a module.
 struct Part {
     option: &'static str,
     module: Option<&'static str>,
 }
 
-/// Something the shim needs.
+/// A feature that the shim needs.
 struct Feature {
     name: &'static str,
     why: &'static str,
-    /// Each way is a list of parts that are all needed; any one way will do.
+    /// Alternative lists of parts; all parts of one list are needed.
     ways: &'static [&'static [Part]],
 }
 
@@ -70,7 +70,7 @@ const FEATURES: &[Feature] = &[
     },
 ];
 
-/// Without it connections of peers are refused, and all else works.
+/// Without it, connections of peers are refused, and everything else works.
 const DELIVERY: Feature = Feature {
     name: "delivery",
     why: "has connections of peers arrive by the interface that the peer's packets come by",
@@ -83,7 +83,7 @@ const DELIVERY: Feature = Feature {
     ]],
 };
 
-/// Availability of a kernel's part or feature; later ones are worse.
+/// Availability of a kernel's part or feature; later variants are worse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Presence {
     Present,
@@ -96,14 +96,14 @@ enum Presence {
 #[derive(Default)]
 struct Kernel {
     release: String,
-    /// Its configuration; empty if it is not known.
+    /// Its configuration; empty if unknown.
     config: String,
     /// The lists of built-in and of loadable modules.
     builtin: String,
     loadable: String,
 }
 
-/// Looks at the version and the features of the running kernel.
+/// Checks the version and the features of the running kernel.
 pub(crate) fn checks() -> Vec<Check> {
     let kernel = Kernel::running();
     let mut checks = vec![version(&kernel.release)];
@@ -197,7 +197,7 @@ fn options(feature: &Feature) -> String {
     feature.ways.iter().map(of_way).collect::<Vec<_>>().join(", or ")
 }
 
-/// The kernel's configuration, from /boot or from itself; empty if neither has it.
+/// Reads the kernel's configuration, from /boot or from the kernel itself; empty if neither has it.
 fn running_config(release: &str) -> String {
     let installed = read(&format!("/boot/config-{release}"));
     if !installed.is_empty() {

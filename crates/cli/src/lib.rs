@@ -1,8 +1,7 @@
-//! The commands `sctpify` and `shimrules`: they ask the daemon over its control socket and print what it says.
+//! The commands `sctpify` and `shimrules`: they ask the daemon over its control socket and print its answers.
 //!
-//! Makes no decision of its own: rules, settings and reasons come from the daemon. Without a daemon only
-//! `up`, `down`, `doctor`, `config`, `get` and `set` do their work. Command lines, manual pages and completions come from one
-//! definition.
+//! They make no decisions: rules, settings and reasons come from the daemon. Without a daemon only `up`, `down`, `doctor`,
+//! `config`, `get` and `set` work. Command lines, manual pages and completions come from one definition.
 //!
 //! Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon.
 //!

@@ -1,7 +1,7 @@
 //! Repeated status: `watch` as lines of JSON, `top` on the terminal.
 //!
-//! `top` needs no more of the terminal than what every one has: another screen, the cursor's home, clearing. It ends with
-//! `q` or Ctrl-C and leaves the screen as it was.
+//! `top` only uses features of every terminal: another screen, the cursor's home, clearing. It ends with `q` or Ctrl-C and
+//! restores the screen.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Stdin, Write};
@@ -23,23 +23,23 @@ use crate::{CliError, show};
 
 /// Interval of the check for the end of `top`.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The other screen without cursor, and back.
+/// Sequences that enter the alternate screen without cursor, and leave it.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-/// Home; the rest of a line; the rest of the screen.
+/// Sequences for the cursor's home, and to clear the rest of a line and of the screen.
 const HOME: &str = "\x1b[H";
 const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_REST: &str = "\x1b[J";
-/// The beginning of a line that continues the one above.
+/// Prefix of a line that continues the one above.
 const CONTINUED: &str = "    ";
-/// A terminal that does not tell its size.
+/// The size of a terminal that does not report it.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
 /// Interval and number of the reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rhythm {
     pub(crate) interval_ms: u64,
-    /// None: until stopped.
+    /// None means until stopped.
     pub(crate) count: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ fn status(session: Session<'_>) -> Result<Box<Status>, CliError> {
     }
 }
 
-/// Prints the status as one object a line, with the schema in each.
+/// Prints the status as one object per line, with the schema in each.
 pub(crate) fn watch(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> {
     for done in 1.. {
         let answer = Response::Status(status(session)?);
@@ -73,13 +73,13 @@ pub(crate) fn watch(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError
     Ok(())
 }
 
-/// Draws the status until it is stopped. Without a terminal each drawing is printed below the one before.
+/// Draws the status until it is stopped. Without a terminal, prints each drawing below the previous one.
 pub(crate) fn top(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(CliError::Output)?;
     }
-    // A daemon that is not there is told before the screen changes.
+    // A missing daemon is reported before the screen changes.
     let mut before = status(session)?;
     let screen = io::stdout().is_terminal().then(Screen::enter).transpose()?;
     let keys = screen.as_ref().and_then(|_| Keys::of_terminal(io::stdin()));
@@ -94,7 +94,7 @@ pub(crate) fn top(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> 
     Ok(())
 }
 
-/// Waits; true if that was ended by a signal or a key.
+/// Waits; returns true if a signal or a key ended the wait.
 fn waited(pause: Duration, stop: &AtomicBool, keys: Option<&Keys>) -> bool {
     let mut left = pause;
     while !left.is_zero() && !stop.load(Ordering::Relaxed) {
@@ -108,14 +108,14 @@ fn waited(pause: Duration, stop: &AtomicBool, keys: Option<&Keys>) -> bool {
     stop.load(Ordering::Relaxed)
 }
 
-/// A terminal whose keys come one by one and are not shown; it is as it was when this goes. Ctrl-C stays a signal.
+/// A terminal that delivers keys one by one without echo; dropping this restores it. Ctrl-C stays a signal.
 struct Keys {
     input: Stdin,
     before: Termios,
 }
 
 impl Keys {
-    /// None if that is no terminal.
+    /// Takes over a terminal; None if `input` is none.
     fn of_terminal(input: Stdin) -> Option<Keys> {
         let before = tcgetattr(&input).ok()?;
         let mut now = before.clone();
@@ -124,7 +124,7 @@ impl Keys {
         Some(Keys { input, before })
     }
 
-    /// Reports whether `q` is among the keys that were pressed.
+    /// Reports whether `q` is among the pressed keys.
     fn has_quit(&self) -> bool {
         let mut pressed = [0; 64];
         let mut ready = [PollFd::new(self.input.as_fd(), PollFlags::POLLIN)];
@@ -138,12 +138,12 @@ impl Keys {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        // There is nobody to tell.
+        // Nobody can receive an error here.
         let _ = tcsetattr(&self.input, SetArg::TCSANOW, &self.before);
     }
 }
 
-/// The other screen; the usual one comes back when this goes.
+/// The alternate screen; dropping this restores the usual one.
 struct Screen;
 
 impl Screen {
@@ -157,7 +157,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // There is nobody to tell.
+        // Nobody can receive an error here.
         let _ = io::stdout().write_all(LEAVE.as_bytes());
         let _ = io::stdout().flush();
     }
@@ -199,13 +199,13 @@ fn wrapped(line: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().chars().take(width).collect()).collect()
 }
 
-/// Columns and rows of the terminal.
+/// Returns the columns and rows of the terminal.
 fn size() -> (usize, usize) {
     let found = terminal_size::terminal_size();
     found.map_or(USUAL_SIZE, |(width, height)| (usize::from(width.0), usize::from(height.0)))
 }
 
-/// The whole picture.
+/// Returns all lines of the drawing.
 fn lines(before: &Status, now: &Status, rhythm: Rhythm) -> Vec<String> {
     let per_second = |bytes: u64| bytes * 1000 / rhythm.interval_ms.max(1);
     let c = &now.counters;

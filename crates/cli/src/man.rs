@@ -17,7 +17,7 @@ use crate::{CliError, Sctpify, Shimrules};
 /// Prints the completions of one of our programs for a shell.
 ///
 /// # Errors
-/// When there is no such program, or the output cannot be written.
+/// When no program has that name, or the output cannot be written.
 pub fn completions(shell: Shell, program: &str, out: &mut dyn Write) -> Result<(), CliError> {
     let text = control::completions(shell, &mut programs(), program).map_err(CliError::Usage)?;
     Ok(out.write_all(&text)?)
@@ -27,8 +27,8 @@ fn programs() -> [Command; 5] {
     [Sctpify::command(), Shimrules::command(), DaemonArgs::command(), Linkemu::command(), Router::command()]
 }
 
-/// Writes sctpify(8), linkemu(8), sctpify-router(8) and a page for each of their commands, shimrules(8), sctpifyd(8) and sctpify.toml(5) to a
-/// directory, which is made if it is missing.
+/// Writes sctpify(8), linkemu(8), sctpify-router(8) and a page for each of their commands, shimrules(8), sctpifyd(8) and
+/// sctpify.toml(5) to a directory; creates a missing one.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -43,7 +43,7 @@ pub fn write_man_pages(dir: &Path) -> io::Result<()> {
     fs::write(dir.join("sctpify.toml.5"), page)
 }
 
-/// sctpify.toml(5), from the table of settings.
+/// Builds sctpify.toml(5) from the table of settings.
 fn settings_page() -> Roff {
     let mut page = Roff::new();
     page.control("TH", ["sctpify.toml", "5", "", concat!("sctpify ", env!("CARGO_PKG_VERSION")), "sctpify"]);
@@ -68,7 +68,7 @@ fn settings_page() -> Roff {
     page
 }
 
-/// The default in words: an empty one would not be seen.
+/// Returns the default in words: an empty one would be invisible.
 fn default_of(setting: &Setting) -> String {
     Some(setting.default_value()).filter(|value| !value.is_empty()).unwrap_or_else(|| "nothing".to_owned())
 }

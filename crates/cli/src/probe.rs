@@ -1,8 +1,8 @@
-//! Looks at the way to a host with real packets: INITs in UDP, which need no privilege, and one over IP itself, which does.
+//! Probes the route to a host with real packets: INITs in UDP, which need no privilege, and one directly over IP, which does.
 //!
-//! Any SCTP answer (INIT ACK, or ABORT where nothing is exposed) proves that UDP passes both ways, that somebody
-//! speaks SCTP there, and that nobody rewrites checksums. A second, large INIT tells whether full packets pass. Nothing is
-//! set up at the peer: it keeps nothing of an INIT (RFC 9260 section 5.1.3).
+//! Any SCTP answer (INIT ACK, or ABORT where nothing is exposed) proves that UDP passes both ways, that an SCTP endpoint answers
+//! there, and that nobody rewrites checksums. A second, large INIT tests whether full packets pass. Nothing is set up at the
+//! peer: it keeps no state for an INIT (RFC 9260 section 5.1.3).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Read};
@@ -22,19 +22,19 @@ use wire::{
 /// Limit on an answer, and the number of attempts.
 const PATIENCE: Duration = Duration::from_millis(700);
 const TRIES: usize = 3;
-/// Room for the largest packet.
+/// Size of a buffer for the largest packet.
 const ROOM: usize = 1500;
-/// Padding that makes an INIT of 1,400 bytes: with UDP and IP it fills most links' 1,500 well.
+/// Padding that makes an INIT 1,400 bytes long: with UDP and IP it nearly fills the 1,500 of most links.
 const PADDING: usize = 1364;
-/// Padding that gives an answer room for addresses: it is at most three times as long as the question.
+/// Padding that gives an answer room for addresses: an answer is at most three times as long as the INIT.
 const FOR_ADDRESSES: usize = 500;
 const A_RWND: u32 = 65_536;
-/// As many as a daemon asks for; a question with fewer would be refused where associations are shared.
+/// As many as a daemon requests; an INIT with fewer would be refused where associations are shared.
 const STREAMS: u16 = TRUNK_STREAMS;
 /// The SCTP port of associations that connections share (docs/trunk.md).
 const TRUNK_PORT: u16 = 9899;
 const SCTP: i32 = 132;
-/// Packets looked at for the answer to one INIT: a raw socket gets those of all associations with the peer.
+/// Limit on the packets read for the answer to one INIT: a raw socket gets those of all associations with the peer.
 const STRANGERS_MAX: usize = 64;
 
 /// Encapsulation of the INIT.
@@ -47,20 +47,20 @@ enum Over {
 /// The answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Answer {
-    /// SCTP, with the addresses that it offers besides.
+    /// SCTP, with the further addresses that it offers.
     Sctp(Vec<IpAddr>),
-    /// SCTP whose checksum is wrong: somebody between changed the packet.
+    /// SCTP whose checksum is wrong: a middlebox changed the packet.
     BadChecksum,
-    /// The host says that nobody listens on the UDP port.
+    /// The host reports that nobody listens on the UDP port.
     Closed,
     /// This user may not send that.
     NotAllowed,
-    /// This host has no way there.
+    /// This host has no route there.
     NoRoute(String),
     Silence,
 }
 
-/// Looks at the way to `peer`: its UDP port, SCTP port `sctp_port`, and IP protocol 132.
+/// Checks the route to `peer`: its UDP port, SCTP port `sctp_port`, and IP protocol 132.
 pub(crate) fn checks(peer: IpAddr, udp_port: u16, sctp_port: u16) -> Vec<Check> {
     let to = SocketAddr::new(peer, udp_port);
     let question = Question { sctp_port, padding: 0, adaptation: None };
@@ -76,7 +76,7 @@ pub(crate) fn checks(peer: IpAddr, udp_port: u16, sctp_port: u16) -> Vec<Check> 
     checks
 }
 
-/// Checks the peer's offer to a daemon that wants to share an association: all its addresses, where it does so.
+/// Checks the peer's offer to a daemon that wants to share an association: all its addresses, if it shares.
 fn advertised(to: SocketAddr) -> Option<Check> {
     let question =
         Question { sctp_port: TRUNK_PORT, padding: FOR_ADDRESSES, adaptation: Some(TRUNK_ADAPTATION) };
@@ -85,7 +85,7 @@ fn advertised(to: SocketAddr) -> Option<Check> {
     (!list.is_empty()).then(|| Check::ok("peer's addresses", format!("it offers {}", list.join(", "))))
 }
 
-/// SCTP straight over IP.
+/// Checks SCTP directly over IP.
 fn bare(peer: IpAddr, answer: &Answer) -> Check {
     let less = |found: String, remedy: &str| Check::bad("IP protocol 132", Level::Warning, found, remedy);
     match answer {
@@ -177,7 +177,7 @@ fn socket(over: Over, to: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// One INIT and its answer; none in time is None.
+/// Sends one INIT and returns its answer; None if it does not come in time.
 fn exchange(over: Over, mut socket: &Socket, question: Question) -> io::Result<Option<Answer>> {
     let tag = random().max(1);
     let mut buffer = [0; ROOM];
@@ -200,7 +200,7 @@ fn exchange(over: Over, mut socket: &Socket, question: Question) -> io::Result<O
     Ok(None)
 }
 
-/// Bytes of the IPv4 header, which a raw socket hands out; there is none of IPv6.
+/// Returns the length of the IPv4 header, which a raw socket includes; an IPv6 header is not included.
 fn header_length(packet: &[u8]) -> usize {
     match packet.first() {
         Some(first) if first >> 4 == 4 => usize::from(first & 0xf) * 4,
@@ -255,7 +255,7 @@ fn read(bytes: &[u8], tag: u32) -> Option<Answer> {
     })
 }
 
-/// Unpredictable enough for a probe that sets up nothing.
+/// Returns a number unpredictable enough for a probe that sets up nothing.
 fn random() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
@@ -267,7 +267,7 @@ mod tests {
     use std::thread;
     use wire::Abort;
 
-    /// A host that answers INITs of up to `largest` bytes by ABORT, with `damage` to the packet.
+    /// Runs a host that answers INITs of up to `largest` bytes with ABORT, with `damage` to the packet.
     fn host(largest: usize, damage: u8) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();

@@ -1,11 +1,10 @@
 //! `sctpify run`: one command over SCTP, without root.
 //!
-//! A user namespace of its own gives the right to a network namespace of its own, out of which nothing leads but a daemon
-//! that was started just for this and stands, without privileges, in the caller's network namespace. In order: user
-//! namespace, daemon, network and mount namespace, and then, in a second user namespace, the command under its caller's own
-//! user id and without any capability ([`enter`]).
+//! A separate user namespace permits a separate network namespace, whose only way out is a daemon started just for this, which
+//! runs without privileges in the caller's network namespace. In order: user namespace, daemon, network and mount namespace, and
+//! then, in a second user namespace, the command under its caller's own user id and without any capability ([`enter`]).
 //!
-//! Refuses to go on half-way: where the system forbids user namespaces nothing is run.
+//! Does everything or nothing: if the system forbids user namespaces, nothing is run.
 
 use std::convert::Infallible;
 use std::fs::{self, File};
@@ -30,14 +29,14 @@ use crate::{CliError, RunArgs};
 
 /// Limit on the daemon's start.
 const START_LIMIT: Duration = Duration::from_secs(15);
-/// Between two looks at whether it has.
+/// Interval of the check for the start.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Limit on the daemon's shutdown of its associations.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
 /// Exit status base that a shell uses for a command ended by a signal.
 const SIGNAL_BASE: i32 = 128;
 
-/// Runs a command; its exit status is ours.
+/// Runs a command, and returns its exit status.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     let program = find_daemon()?;
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
@@ -52,7 +51,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }
 
-/// The directory of one run, gone with it: control socket and log.
+/// The directory of one run, with control socket and log; removed when dropped.
 struct Place {
     dir: PathBuf,
 }
@@ -79,12 +78,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // At worst one small directory stays in the runtime directory.
+        // At worst, one small directory stays in the runtime directory.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Enters a new user namespace in which `uid` of ours is `inner_uid`, and no other user exists.
+/// Enters a new user namespace in which our `uid` is `inner_uid`, and no other user exists.
 fn enter_user_namespace(inner_uid: u32, uid: u32, inner_gid: u32, gid: u32) -> Result<(), CliError> {
     unshare(CloneFlags::CLONE_NEWUSER).map_err(no_user_namespaces)?;
     let write = |file: &str, text: String| {
@@ -96,7 +95,7 @@ fn enter_user_namespace(inner_uid: u32, uid: u32, inner_gid: u32, gid: u32) -> R
     write("gid_map", format!("{inner_gid} {gid} 1"))
 }
 
-/// Returns the error with a remedy where the system forbids them.
+/// Returns the error, with a remedy if the system forbids user namespaces.
 fn no_user_namespaces(errno: Errno) -> CliError {
     let remedy = match errno {
         Errno::ENOSPC => "raise the limit: sysctl user.max_user_namespaces=10000",
@@ -112,7 +111,7 @@ fn no_user_namespaces(errno: Errno) -> CliError {
     ))
 }
 
-/// A network namespace for the command, and a resolver configuration that it can use.
+/// Enters a network namespace for the command, with a resolver configuration that works there.
 fn enter_network_namespace(place: &Place) -> Result<(), CliError> {
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).map_err(|errno| {
         CliError::Failed(format!(
@@ -133,7 +132,7 @@ fn enter_network_namespace(place: &Place) -> Result<(), CliError> {
     mount(Some(&ours), &target, none, MsFlags::MS_BIND, none).map_err(|e| failed(e.into()))
 }
 
-/// The daemon of one run. It ends when its standard input does, so it never outlives us.
+/// The daemon of one run. It ends with its standard input, so it never outlives us.
 struct Daemon {
     child: Child,
 }
@@ -159,10 +158,10 @@ impl Daemon {
         Ok(Daemon { child: command.spawn().map_err(cannot)? })
     }
 
-    /// Tells it that the namespace is there, and waits until it answers.
+    /// Signals that the namespace exists, and waits until the daemon answers.
     fn wait_until_up(&mut self, place: &Place) -> Result<(), CliError> {
         if let Some(stdin) = &mut self.child.stdin {
-            // If it has ended its log says why.
+            // If it has ended, its log states the reason.
             let _ = stdin.write_all(b".");
         }
         let control = place.control();
@@ -181,7 +180,7 @@ impl Daemon {
         }
     }
 
-    /// Lets it end what is still open, and waits for that.
+    /// Lets it end its open connections, and waits for that.
     fn stop(&mut self) {
         self.child.stdin = None;
         look_until(STOP_LIMIT, LOOK_EVERY, || self.child.try_wait().ok()?.map(|_| ()));
@@ -191,7 +190,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.child.stdin = None;
-        // It may have ended by itself: then there is nothing to kill.
+        // It may have ended by itself: then nothing has to be killed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -201,14 +200,14 @@ fn config_file(args: &RunArgs) -> PathBuf {
     home_file(args.config.as_deref(), "XDG_CONFIG_HOME", ".config", "sctpify.toml")
 }
 
-/// A file or directory of the caller's own, or the one that was named.
+/// Returns a file or directory of the caller's own, or the named one.
 fn home_file(named: Option<&Path>, variable: &str, below_home: &str, name: &str) -> PathBuf {
     let of_home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(below_home);
     let base = || std::env::var_os(variable).map_or_else(of_home, PathBuf::from);
     named.map_or_else(|| base().join("sctpify").join(name), Path::to_path_buf)
 }
 
-/// Starts the command and waits for it. Signals that we get are its own.
+/// Starts the command and waits for it, passing on signals meant for us alone.
 fn run_to_its_end(args: &RunArgs, place: &Place, uid: u32, gid: u32) -> Result<ExitStatus, CliError> {
     let cannot = |e: io::Error| CliError::Failed(format!("cannot run the command: {e}"));
     let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map_err(cannot)?;
@@ -221,12 +220,12 @@ fn run_to_its_end(args: &RunArgs, place: &Place, uid: u32, gid: u32) -> Result<E
     let passing = std::thread::spawn(move || pass_signals(signals, pid));
     let status = child.wait().map_err(cannot);
     handle.close();
-    // It cannot panic, and nothing depends on it any more.
+    // The thread cannot panic, and nothing depends on it any more.
     let _ = passing.join();
     status
 }
 
-/// The terminal sends its signals to the command itself; only what is meant for us alone is passed on.
+/// Passes on SIGTERM and SIGHUP; the terminal sends its own signals to the command directly.
 fn pass_signals(mut signals: Signals, to: Pid) {
     for signal in signals.forever() {
         if matches!(signal, SIGTERM | SIGHUP) {
@@ -236,7 +235,7 @@ fn pass_signals(mut signals: Signals, to: Pid) {
     }
 }
 
-/// Becomes the command, under the caller's own user id. Returns only if that fails.
+/// Becomes the command, under the caller's own user id. Returns only on failure.
 pub(crate) fn enter(uid: u32, gid: u32, words: &[String]) -> Result<Infallible, CliError> {
     enter_user_namespace(uid, 0, gid, 0)?;
     let Some((program, rest)) = words.split_first() else {

@@ -1,4 +1,4 @@
-//! One command's talk with the daemon.
+//! One command's exchange with the daemon.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::CliError;
 /// Limit on the daemon's answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the daemon is, and how its answers are printed.
+/// The daemon's control socket, and the format of its answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Session<'a> {
     pub(crate) control: &'a Path,
@@ -44,7 +44,7 @@ impl Session<'_> {
     }
 }
 
-/// The error for an answer to another question than the one asked.
+/// Returns the error for an answer of an unexpected kind.
 pub(crate) fn unexpected(answer: &Response) -> CliError {
     let message = format!("the daemon answered something else than was asked: {answer:?}");
     CliError::Refused(Refusal { code: ErrorCode::Failed, message })

@@ -1,4 +1,4 @@
-//! Settings: what is configured, what is in force, and changing them with a daemon or for its next start.
+//! Settings: shows the configured values and those in force, and changes them with a daemon or for its next start.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use rules::{Setting, Settings, find_setting};
 use crate::session::{Session, unexpected};
 use crate::{CliError, ConfigCommand, show};
 
-/// Shows one setting or all; without a daemon those of the file.
+/// Shows one setting or all; without a daemon, those of the file.
 pub(crate) fn get(session: Session<'_>, name: Option<&str>, config: &Path) -> Result<(), CliError> {
     let request = name.map_or(Request::Settings, |name| Request::Get { name: name.into() });
     let answer = match session.ask(&request) {
@@ -37,7 +37,7 @@ fn from_file(name: Option<&str>, config: &Path) -> Result<SettingsReport, CliErr
     Ok(SettingsReport::one(setting, &settings))
 }
 
-/// On standard error, so that the answer itself is read by scripts as ever.
+/// Prints to standard error, so that scripts read the answer itself as usual.
 fn tell_of_no_daemon(session: Session<'_>, what: &str) {
     eprintln!(
         "no daemon is listening on {}: {what}, in force from its next start",
@@ -49,7 +49,7 @@ fn failed(error: impl ToString) -> CliError {
     CliError::Failed(error.to_string())
 }
 
-/// Changes settings one by one. All are checked for form first, so that a slip in the last changes nothing.
+/// Changes settings one by one. Checks the form of all first, so that a slip in the last changes nothing.
 pub(crate) fn set(session: Session<'_>, assignments: &[String], config: &Path) -> Result<(), CliError> {
     let mut changes = Vec::new();
     for assignment in assignments {
@@ -73,7 +73,7 @@ pub(crate) fn set(session: Session<'_>, assignments: &[String], config: &Path) -
     Ok(())
 }
 
-/// Prints settings as they are after a change, and warns of a port that the next start would not get.
+/// Prints settings after a change, and warns of a port that the next start would not get.
 fn show_changed(session: Session<'_>, answer: &Response) -> Result<(), CliError> {
     let Response::Settings(report) = answer else { return Err(unexpected(answer)) };
     for row in report.settings.iter().filter(|row| row.name == "udp_port") {
@@ -84,7 +84,7 @@ fn show_changed(session: Session<'_>, answer: &Response) -> Result<(), CliError>
     session.print(answer, |out, _| show::changed(out, report))
 }
 
-/// Writes all of the changes to the configuration file, or none if one of them is not to be had.
+/// Writes all changes to the configuration file, or none if one of them names something unavailable.
 fn set_for_next_start(
     session: Session<'_>,
     changes: &[(&Setting, &str)],
@@ -105,7 +105,7 @@ fn set_for_next_start(
 }
 
 /// Writes a setting that the daemon itself must not change to its configuration file, which this process may write if it is
-/// root's, and has the daemon read it. The path is the caller's word, not the daemon's.
+/// root's, and makes the daemon read it. The caller states the path, not the daemon.
 fn set_in_file(
     session: Session<'_>,
     setting: &Setting,
@@ -119,7 +119,7 @@ fn set_in_file(
     let written = format!("{} is written to {}", setting.name, config.display());
     match session.ask(&Request::Reload) {
         Ok(_) => {}
-        // A daemon that is confined may be unable to read now what it reads at its start.
+        // A confined daemon may be unable to read now what it reads at its start.
         Err(CliError::Refused(refusal)) if setting.needs_restart => {
             eprintln!(
                 "{written} and is in force from the daemon's next start; now it says: {}",
@@ -161,7 +161,7 @@ pub(crate) fn config(session: Session<'_>, command: &ConfigCommand) -> Result<()
     }
 }
 
-/// The settings of this file, which must be there, or of the usual one, which need not.
+/// Loads the settings of the named file, which must exist, or of the usual one, which need not.
 fn load_named(named: Option<&Path>) -> Result<(PathBuf, Settings), CliError> {
     let path = named.unwrap_or(Path::new(DEFAULT_CONFIG));
     if named.is_some() && !path.exists() {

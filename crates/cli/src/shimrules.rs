@@ -149,7 +149,7 @@ const EXAMPLES: &str = "Examples:\n  \
     shimrules -S -c remote -p enable                         every destination, but for remote-disable rules\n  \
     shimrules -D -c remote -p enable 1                       delete the first remote-enable rule";
 
-/// Does what the command line says.
+/// Performs the requested action.
 pub(crate) fn run(args: &Shimrules) -> Result<(), CliError> {
     let session = Session { control: &args.control, json: args.json };
     let request = request(args)?;
@@ -260,7 +260,7 @@ fn usage(problem: &str) -> CliError {
     CliError::Usage(format!("{problem}\nUsage: {USAGE}\n`shimrules -H` tells more"))
 }
 
-/// Prints the rules, the default policies they are exceptions to, and what was learned.
+/// Prints the rules, the default policies they are exceptions to, and learned destinations.
 pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: bool) -> io::Result<()> {
     for d in &report.defaults {
         let whose = match d.chain {
@@ -341,7 +341,7 @@ fn rules_table(rules: &[RuleRow], verbose: bool) -> Table {
     table
 }
 
-/// Calls today, failures today, last call, round trip and last failure.
+/// Formats calls today, failures today, last call, round trip and last failure.
 fn tally_cells(tally: &Tally) -> [String; 5] {
     let dash = || "-".to_owned();
     [
@@ -353,7 +353,7 @@ fn tally_cells(tally: &Tally) -> [String; 5] {
     ]
 }
 
-/// Prints what was learned of destinations, those that are kept on TCP with reason, age and expiry.
+/// Prints learned destinations; for those kept on TCP, with reason, age and expiry.
 fn show_learned(out: &mut dyn Write, report: &RulesReport) -> io::Result<()> {
     let chains_remote = report.defaults.iter().any(|d| d.chain == Chain::Remote);
     if !chains_remote {

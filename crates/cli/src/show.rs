@@ -69,7 +69,7 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
     fallbacks(out, &s.recent_fallbacks)
 }
 
-/// Prints the status as Markdown: what the text says as a list, what it shows as tables in code.
+/// Prints the status as Markdown: its text as a list, its tables as code.
 pub(crate) fn markdown(out: &mut dyn Write, answer: &Response) -> io::Result<()> {
     let mut text = Vec::new();
     self::answer(&mut text, answer)?;
@@ -323,12 +323,12 @@ fn learned(out: &mut dyn Write, row: &LearnedRow) -> io::Result<()> {
     )
 }
 
-/// A learned destination: the host, or one port of it.
+/// Formats a learned destination: the host, or one port of it.
 pub(crate) fn destination(entry: &LearnedEntry) -> String {
     entry.port.map_or_else(|| entry.host.to_string(), |port| SocketAddr::new(entry.host, port).to_string())
 }
 
-/// When a learned destination is tried again.
+/// Formats the time when a learned destination is tried again.
 pub(crate) fn expiry(row: &LearnedRow) -> String {
     let until = row.entry.disabled.map_or(0, |d| d.until.0);
     match row.state {
@@ -341,7 +341,7 @@ pub(crate) fn expiry(row: &LearnedRow) -> String {
     }
 }
 
-/// A day since 1970 as a date: `2026-11-22`; a dash for day 0, which nothing happened on.
+/// Formats a day since 1970 as a date: `2026-11-22`; a dash for day 0, which means never.
 pub(crate) fn date(day: u64) -> String {
     if day == 0 {
         return "-".into();
@@ -358,7 +358,7 @@ pub(crate) fn date(day: u64) -> String {
     format!("{year:04}-{month:02}-{day_of_month:02}")
 }
 
-/// A column of its own for what is in force only where that is something else than what is configured.
+/// Prints settings. A separate column shows the value in force only if some differ from the configured ones.
 fn settings(out: &mut dyn Write, report: &SettingsReport) -> io::Result<()> {
     let (default, takes) = (("DEFAULT", Right), ("TAKES", Left));
     if report.pending().is_empty() {
@@ -378,7 +378,7 @@ fn settings(out: &mut dyn Write, report: &SettingsReport) -> io::Result<()> {
     report.pending().iter().try_for_each(|change| writeln!(out, "{}", pending(change)))
 }
 
-/// A change that waits, for people.
+/// Formats a pending change for people.
 pub(crate) fn pending(change: &PendingChange) -> String {
     let PendingChange { name, configured, in_force } = change;
     format!(
@@ -387,12 +387,12 @@ pub(crate) fn pending(change: &PendingChange) -> String {
     )
 }
 
-/// A value in a sentence.
+/// Formats a value in a sentence.
 fn shown(value: &str) -> &str {
     if value.is_empty() { "nothing" } else { value }
 }
 
-/// Prints settings as they are after a change.
+/// Prints settings after a change.
 pub(crate) fn changed(out: &mut dyn Write, report: &SettingsReport) -> io::Result<()> {
     report.settings.iter().try_for_each(|s| match s.pending() {
         Some(change) => writeln!(out, "{}", pending(&change)),
@@ -400,7 +400,7 @@ pub(crate) fn changed(out: &mut dyn Write, report: &SettingsReport) -> io::Resul
     })
 }
 
-/// Prints findings, with what to do under each that is not as it should be.
+/// Prints findings, each fault with its remedy.
 pub(crate) fn doctor(out: &mut dyn Write, report: &DoctorReport) -> io::Result<()> {
     let width = report.checks.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
     for check in &report.checks {
@@ -451,7 +451,7 @@ fn unix_ms_now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A path: our address, if it is known, and the peer's.
+/// Formats a path: our address, if known, and the peer's.
 pub(crate) fn path(local: Option<IpAddr>, remote: IpAddr) -> String {
     let local = local.map_or_else(|| "any".to_owned(), |ip| ip.to_string());
     format!("{local} → {remote}")

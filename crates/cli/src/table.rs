@@ -9,7 +9,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Rows under headings; each column as wide as its widest cell.
+/// Rows under headings; each column is as wide as its widest cell.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
@@ -55,7 +55,7 @@ impl Table {
     }
 }
 
-/// A number of bytes: `999 B`, `1.5 MiB`.
+/// Formats a number of bytes: `999 B`, `1.5 MiB`.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if n < 1024 {
@@ -70,7 +70,7 @@ pub(crate) fn bytes(n: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// A number of seconds: `59 s`, `2 min 5 s`, `3 h 0 min`, `2 d 4 h`.
+/// Formats a number of seconds: `59 s`, `2 min 5 s`, `3 h 0 min`, `2 d 4 h`.
 pub(crate) fn seconds(s: u64) -> String {
     match s {
         0..60 => format!("{s} s"),
@@ -80,7 +80,7 @@ pub(crate) fn seconds(s: u64) -> String {
     }
 }
 
-/// A number of microseconds in milliseconds: `0.4 ms`, `12 ms`.
+/// Formats a number of microseconds in milliseconds: `0.4 ms`, `12 ms`.
 pub(crate) fn millis(us: u64) -> String {
     if us < 10_000 { format!("{:.1} ms", us as f64 / 1000.0) } else { format!("{} ms", us / 1000) }
 }

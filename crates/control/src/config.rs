@@ -62,7 +62,7 @@ fn value_text(item: &Item) -> Option<String> {
 }
 
 /// Changes one setting in the text of a configuration file. Comments and the order of keys are kept; a key that is commented out
-/// (`# udp_port = 9899`) is replaced in its place.
+/// (`# udp_port = 9899`) is activated in its place.
 ///
 /// # Errors
 /// When the text is not TOML, or the setting does not accept the value.

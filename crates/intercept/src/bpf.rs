@@ -1,13 +1,13 @@
 //! Small eBPF programs for traffic control, written by hand: no compiler, no map, nothing pinned.
 //!
-//! A connection to a local program is marked in the private namespace with the index of the interface that its client's
-//! packets came by. [`stamp`] writes that index into the source address of the Ethernet frame, for a mark does not survive the
-//! veth crossing; [`mark`] and [`drop_stamped`] recognise such frames on the other side.
+//! A connection to a local program is marked in the private namespace with the index of the interface that its client's packets
+//! came by. A mark does not survive the veth crossing, so [`stamp`] writes the index into the source address of the Ethernet
+//! frame; [`mark`] and [`drop_stamped`] recognise such frames on the other side.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// The first two octets of a stamped source address: a locally administered one, of one station.
+/// The first two octets of a stamped source address: locally administered, and of a single station.
 pub(crate) const TAG: [u8; 2] = [0x06, 0x84];
 
 /// `struct bpf_insn`.
@@ -74,7 +74,7 @@ const STORE_BYTES: i32 = 9;
 const LOAD_BYTES: i32 = 26;
 /// The mark in `struct __sk_buff`.
 const MARK: i16 = 8;
-/// Where the source address lies in the frame, and its length.
+/// Offset of the source address in the frame, and its length.
 const SOURCE: i32 = 6;
 const ADDRESS_LENGTH: i32 = 6;
 /// The address on the stack: the tag, then the index at a multiple of four.
@@ -89,7 +89,7 @@ const fn tag() -> i32 {
     u16::from_ne_bytes(TAG) as i32
 }
 
-/// At the private namespace's way out: writes the mark, if there is one, into the frame's source address.
+/// Runs at the egress of the private namespace: writes a non-zero mark into the frame's source address.
 pub(crate) fn stamp() -> Vec<Instruction> {
     vec![
         copy(6, 1),
@@ -109,7 +109,7 @@ pub(crate) fn stamp() -> Vec<Instruction> {
     ]
 }
 
-/// At the host's way in: loads the tag and skips to the last two instructions if it is not ours.
+/// Runs at the ingress of the host: loads the tag and skips to the last two instructions if it is not ours.
 fn if_stamped(then: &[Instruction]) -> Vec<Instruction> {
     let length = then.len() as i16;
     let mut program = vec![
@@ -128,12 +128,12 @@ fn if_stamped(then: &[Instruction]) -> Vec<Instruction> {
     program
 }
 
-/// Gives stamped frames this mark.
+/// Sets this mark on stamped frames.
 pub(crate) fn mark(mark: u32) -> Vec<Instruction> {
     if_stamped(&[set(2, mark.cast_signed()), store_word(6, MARK, 2)])
 }
 
-/// Drops stamped frames, which no filter before it has led to their interface.
+/// Drops stamped frames that no earlier filter has redirected to their interface.
 pub(crate) fn drop_stamped() -> Vec<Instruction> {
     if_stamped(&[set(0, DROP), EXIT])
 }
@@ -152,7 +152,7 @@ struct Load {
     flags: u32,
 }
 
-/// Hands a classifier to the kernel, which checks it. EPERM without CAP_BPF or CAP_SYS_ADMIN.
+/// Loads a classifier into the kernel, which checks it. EPERM without CAP_BPF or CAP_SYS_ADMIN.
 #[allow(unsafe_code, reason = "a system call that no library offers")]
 pub(crate) fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
     const BPF_PROG_LOAD: libc::c_int = 5;

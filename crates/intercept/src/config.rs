@@ -1,4 +1,4 @@
-//! The numbers and names an interceptor uses, all of them within one network namespace.
+//! The numbers and names of an interceptor, all within one network namespace.
 
 /// Settings of an interceptor. The default suits every host where nothing else uses these numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -7,7 +7,7 @@ pub struct Config {
     pub queue_number: u16,
     /// Limit on the SYNs that the kernel holds; more pass as plain TCP.
     pub queue_length: u32,
-    /// Limit on the connections of each address family that are diverted at once.
+    /// Limit on the concurrently diverted connections of each address family.
     pub set_size: u32,
     /// The veth end in the host's namespace, 1 to 15 bytes.
     pub host_interface: String,
@@ -17,14 +17,14 @@ pub struct Config {
     pub tproxy_port: u16,
     /// The routing table that leads marked packets to the private namespace, 1 to 252.
     pub routing_table: u8,
-    /// The preference of the two routing policy rules; low, so that a VPN's rules do not come first.
+    /// The preference of the two routing policy rules; low, so that they precede a VPN's rules.
     pub rule_preference: u32,
     /// The packet marks.
     pub marks: Marks,
-    /// Whether connections of the host to itself are held and can be diverted too, but for those to `::1`, whose packets
-    /// the kernel takes from the loopback interface alone.
+    /// Connections of the host to itself can also be held and diverted, except those to `::1`, whose packets the kernel accepts
+    /// only from the loopback interface.
     pub loopback: bool,
-    /// The namespace has no way out but the private one: everything that leaves it goes there (see
+    /// The namespace has no way out except the private one: everything that leaves it goes there (see
     /// [`Interceptor::enclose`](crate::Interceptor::enclose)).
     pub encloses: bool,
 }
@@ -47,19 +47,19 @@ impl Default for Config {
     }
 }
 
-/// The bits of the packet mark that an interceptor reads and writes; it leaves the others as they are.
+/// The bits of the packet mark that an interceptor reads and writes; it leaves the others unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marks {
-    /// The bits that are ours.
+    /// The bits used by sctpify.
     pub mask: u32,
     /// "Goes to the private namespace."
     pub shim: u32,
     /// "The daemon's own TCP, do not hold it": for `SO_MARK` on such sockets in the host's namespace.
     pub own: u32,
-    /// "Came from the private namespace, and arrives by a client's interface". No routing rule knows it, so that what asks for
-    /// the way back to a packet's source (`rp_filter` with `src_valid_mark`) finds the client's.
+    /// "Came from the private namespace, and arrives by a client's interface". No routing rule matches it, so a lookup of the way
+    /// back to a packet's source (`rp_filter` with `src_valid_mark`) finds the client's.
     pub served: u32,
-    /// "Refused", "host unreachable", "network unreachable": what becomes of a SYN in an enclosed namespace.
+    /// "Refused", "host unreachable", "network unreachable": the answer to a SYN in an enclosed namespace.
     pub denials: [u32; 3],
 }
 

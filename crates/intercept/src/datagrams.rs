@@ -1,4 +1,4 @@
-//! UDP of an enclosed namespace: where it arrives, and sockets that answer under the name of whom it was sent to.
+//! UDP of an enclosed namespace: its listeners, and sockets that answer under the address that a datagram was sent to.
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -28,10 +28,10 @@ pub struct Datagram {
     pub bytes: Vec<u8>,
 }
 
-/// Where the first datagrams of each conversation of one address family arrive.
+/// Listener for the first datagrams of each conversation of one address family.
 pub struct DatagramListener {
     socket: Socket,
-    /// Of its namespace.
+    /// Runs jobs in its namespace.
     jobs: Jobs,
 }
 
@@ -51,7 +51,7 @@ impl DatagramListener {
         Ok(DatagramListener { socket, jobs })
     }
 
-    /// The next datagram, or None if there is none now. To be called until it returns None after each readiness event.
+    /// Returns the next datagram, or None if there is none now. Must be called until it returns None after each readiness event.
     pub fn recv(&self) -> io::Result<Option<Datagram>> {
         let mut bytes = vec![0; DATAGRAM_MAX];
         let mut control = nix::cmsg_space!(libc::sockaddr_in6);
@@ -77,7 +77,8 @@ impl DatagramListener {
         }
     }
 
-    /// A non-blocking socket that speaks as `to` with `from` alone. Later datagrams of `from` arrive at it.
+    /// Creates a non-blocking socket that sends as `to` and only exchanges datagrams with `from`. Later datagrams of `from`
+    /// arrive at it.
     ///
     /// # Errors
     /// Those of socket(2), bind(2) and connect(2).

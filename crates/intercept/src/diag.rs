@@ -1,7 +1,7 @@
-//! sock_diag: what socket of this host a TCP packet would meet.
+//! sock_diag: finds the socket of this host that a TCP packet would reach.
 //!
-//! The kernel answers as for an arriving packet: the exact connection first, then listeners. One query takes
-//! about 10 µs. The socket must have been opened in the host's namespace.
+//! The kernel answers as for an arriving packet: the exact connection first, then listeners. One query takes about 10 µs. The
+//! socket must have been opened in the host's namespace.
 
 use std::fmt;
 use std::io;
@@ -17,14 +17,14 @@ const KIND: u16 = 20;
 const ALL_STATES: u32 = u32::MAX;
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 
-/// A TCP state, by the kernel's number.
+/// A TCP state as the kernel numbers it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TcpState(pub u8);
 
 impl TcpState {
     const SYN_SENT: TcpState = TcpState(2);
     const LISTEN: TcpState = TcpState(10);
-    /// Over, and kept so that late packets find it; a new connection may take its place.
+    /// Closed, and kept so that late packets find it; a new connection may take its place.
     pub const TIME_WAIT: TcpState = TcpState(6);
     const NAMES: [&str; 13] = [
         "unknown",
@@ -62,13 +62,13 @@ pub enum ClientState {
     SynSent {
         /// The user it belongs to.
         uid: u32,
-        /// The interface it is bound to (SO_BINDTODEVICE or a link-local address). Such a connection cannot be
-        /// diverted: it would hang.
+        /// The interface it is bound to (SO_BINDTODEVICE or a link-local address). Such a connection cannot be diverted: it would
+        /// hang.
         bound_interface: Option<u32>,
     },
     /// It has closed its socket, or never had one (a raw socket).
     Gone,
-    /// There is a socket in another state: the SYN is not its own.
+    /// A socket in another state exists: the SYN is not its own.
     Other(TcpState),
 }
 
@@ -77,16 +77,16 @@ pub enum ClientState {
 pub enum ListenerState {
     /// A program listens there.
     Listening {
-        /// On all addresses of the family, not on this one alone.
+        /// It listens on all addresses of the family, not on this one only.
         on_all: bool,
         /// The user that the socket belongs to.
         uid: u32,
-        /// The socket's number, which no other has while it lives.
+        /// The socket's inode number, unique while it lives.
         inode: u32,
     },
-    /// Nobody does, or not for this address.
+    /// No program listens there, or not for this address.
     Nobody,
-    /// A connection with these four numbers exists; opening another would hang or harm it.
+    /// A connection with these addresses and ports exists; opening another would hang or harm it.
     Collision(TcpState),
 }
 
@@ -94,10 +94,10 @@ pub enum ListenerState {
 struct Found {
     state: TcpState,
     remote_port: u16,
-    /// Whether its own address is the unspecified one.
+    /// Its own address is the unspecified one.
     on_all: bool,
     interface: u32,
-    /// Of a listener: connections that wait to be accepted, and how many may.
+    /// For a listener: the number of connections that wait to be accepted, and the limit on them.
     waiting: u32,
     waiting_max: u32,
     uid: u32,
@@ -115,7 +115,7 @@ impl Diagnosis {
         Ok(Diagnosis { netlink: Netlink::open(netlink_sys::protocols::NETLINK_SOCK_DIAG)? })
     }
 
-    /// The application's socket for a SYN that was to go out by `out_interface`.
+    /// Returns the state of the application's socket for a SYN that was leaving by `out_interface`.
     pub(crate) fn client(&mut self, flow: &FourTuple, out_interface: u32) -> io::Result<ClientState> {
         Ok(match self.find(flow, out_interface)? {
             None => ClientState::Gone,
@@ -139,7 +139,7 @@ impl Diagnosis {
         })
     }
 
-    /// Reports whether the listener that a connection would meet takes none: as many wait to be accepted as may.
+    /// Reports whether the listener that a connection would reach accepts none: its backlog is full.
     pub(crate) fn is_backlog_full(&mut self, flow: &FourTuple) -> io::Result<bool> {
         let found = self.find(flow, 0)?.filter(|found| found.state == TcpState::LISTEN);
         Ok(found.is_some_and(|listener| listener.waiting > listener.waiting_max))
@@ -173,7 +173,7 @@ fn query(flow: &FourTuple, interface: u32, sequence: u32) -> Message {
     message
 }
 
-/// An address in 16 bytes, IPv4 in the first four.
+/// Returns an address in 16 bytes, IPv4 in the first four.
 fn padded(address: SocketAddr) -> Vec<u8> {
     let mut bytes = octets(address.ip());
     bytes.resize(16, 0);

@@ -1,8 +1,8 @@
-//! Errors, and the remedies.
+//! Errors and their remedies.
 
 use std::io;
 
-/// Why an interceptor could not be set up. Nothing of the attempt is left behind.
+/// The reason why an interceptor could not be set up. Nothing of the attempt is left behind.
 #[derive(thiserror::Error, Debug)]
 pub enum SetUpError {
     /// The process may not administer this network namespace.
@@ -11,16 +11,16 @@ pub enum SetUpError {
         /// The refused step.
         doing: &'static str,
     },
-    /// Another live process owns the table: an interceptor runs in this network namespace already.
+    /// Another live process owns the table: an interceptor already runs in this network namespace.
     #[error(
         "another sctpify runs in this network namespace: nftables table `inet shim` is owned by netlink port {}",
         port_text(.owner_port)
     )]
     AlreadyRunning {
-        /// The owner's netlink port, which is most often its process id.
+        /// The owner's netlink port, which is usually its process id.
         owner_port: Option<u32>,
     },
-    /// A table of our name exists that belongs to nobody.
+    /// A table of our name exists without an owner.
     #[error(
         "a foreign nftables table `inet shim` is in the way: remove it with `nft delete table inet shim`"
     )]
@@ -37,7 +37,7 @@ pub enum SetUpError {
         /// Its name.
         name: String,
     },
-    /// The kernel was built without something that interception needs.
+    /// The kernel was built without a feature that interception needs.
     #[error("this kernel lacks {feature}")]
     MissingKernelFeature {
         /// The feature, with the kernel's configuration option.
@@ -45,7 +45,7 @@ pub enum SetUpError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// A value of the configuration cannot be used.
+    /// A value of the configuration is unusable.
     #[error("configuration: {what}")]
     Config {
         /// The fault.
@@ -66,7 +66,7 @@ fn port_text(port: &Option<u32>) -> String {
 }
 
 impl SetUpError {
-    /// The error for `doing`, sorted by what the kernel answered.
+    /// Returns the error for `doing`, chosen by the kernel's answer.
     pub(crate) fn from_io(doing: &'static str, source: io::Error) -> SetUpError {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => SetUpError::NotPermitted { doing },
@@ -74,7 +74,7 @@ impl SetUpError {
         }
     }
 
-    /// Like `from_io`, for a step that fails in one of the usual ways when the kernel lacks `feature`.
+    /// Like `from_io`, for a step that fails in one of the usual ways if the kernel lacks `feature`.
     pub(crate) fn needing(feature: &'static str, doing: &'static str, source: io::Error) -> SetUpError {
         match source.raw_os_error() {
             Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::ENOENT) => {
@@ -85,10 +85,10 @@ impl SetUpError {
     }
 }
 
-/// Why something could not be taken away again.
+/// The reason why something could not be removed again.
 #[derive(thiserror::Error, Debug)]
 pub enum TearDownError {
-    /// A step failed; the others were tried all the same.
+    /// A step failed; the others were tried nevertheless.
     #[error("could not {doing}: it may be left behind on this host")]
     Step {
         /// The first step that failed.
@@ -99,13 +99,13 @@ pub enum TearDownError {
     /// The supposed leftovers belong to a live process. Nothing was touched.
     #[error("an sctpify still runs in this network namespace (netlink port {owner_port}): stop it first")]
     StillRunning {
-        /// The owner's netlink port, which is most often its process id.
+        /// The owner's netlink port, which is usually its process id.
         owner_port: u32,
     },
 }
 
 impl TearDownError {
-    /// The error of the step `doing`.
+    /// Returns the error of the step `doing`.
     pub(crate) fn step(doing: &'static str) -> impl FnOnce(io::Error) -> TearDownError {
         move |source| TearDownError::Step { doing, source }
     }

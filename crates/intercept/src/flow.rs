@@ -1,9 +1,9 @@
-//! The four numbers that name a TCP connection.
+//! The addresses and ports that identify a TCP connection.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// A TCP connection as this host sees it. Both addresses are of one family and never v4-mapped.
+/// A TCP connection from this host's point of view. Both addresses belong to one family and are never v4-mapped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FourTuple {
     local: SocketAddr,
@@ -11,19 +11,19 @@ pub struct FourTuple {
 }
 
 impl FourTuple {
-    /// The connection between `local` and `remote`, v4-mapped addresses taken as IPv4. None if the two are
-    /// of different families.
+    /// Returns the connection between `local` and `remote`, with v4-mapped addresses taken as IPv4. None if the two belong to
+    /// different families.
     pub fn new(local: SocketAddr, remote: SocketAddr) -> Option<FourTuple> {
         let (local, remote) = (canonical(local), canonical(remote));
         (local.is_ipv4() == remote.is_ipv4()).then_some(FourTuple { local, remote })
     }
 
-    /// The application's address and port on this host.
+    /// Returns the application's address and port on this host.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// The address and port of the far end.
+    /// Returns the address and port of the far end.
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }
@@ -46,12 +46,12 @@ impl fmt::Display for FourTuple {
     }
 }
 
-/// The same address with a v4-mapped one as IPv4, and without flow label and scope, which name no connection.
+/// Converts a v4-mapped address to IPv4, and removes flow label and scope, which identify no connection.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// The octets of an address: 4 or 16.
+/// Returns the octets of an address: 4 or 16.
 pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
     match ip {
         IpAddr::V4(v4) => v4.octets().to_vec(),

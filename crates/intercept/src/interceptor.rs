@@ -1,9 +1,9 @@
-//! An interceptor as a whole: set up, used, taken down.
+//! An interceptor: its set-up, use and removal.
 //!
-//! Order of set-up: the private namespace (needs root), the owned table (which is also the lock against a
-//! second interceptor), what a dead predecessor left, veth, addresses and routes, listeners, sysctls, policy
-//! rules, the queue, and last the rule that fills it: no SYN is held before all else works, and none meets a
-//! queue that is not configured yet, which would drop it. Taking down goes the other way.
+//! Order of set-up: the private namespace (needs root), the owned table (which is also the lock against a second interceptor),
+//! leftovers of a dead predecessor, veth, addresses and routes, listeners, sysctls, policy rules, the queue, and finally the rule
+//! that fills it. So no SYN is held before everything else works, and none reaches a queue that is not configured yet, which
+//! would drop it. Removal uses the reverse order.
 
 use std::fs::File;
 use std::io;
@@ -48,8 +48,8 @@ pub struct Interceptor {
 }
 
 impl Interceptor {
-    /// Sets up interception in the calling thread's network namespace. From the moment this returns SYNs are
-    /// held, so [`SynQueue::recv`] must be served.
+    /// Sets up interception in the calling thread's network namespace. SYNs are held as soon as this returns, so
+    /// [`SynQueue::recv`] must be served.
     pub fn set_up(config: &Config) -> Result<Interceptor, SetUpError> {
         check(config)?;
         let namespace = Namespace::create()
@@ -85,10 +85,10 @@ impl Interceptor {
         })
     }
 
-    /// Sets up interception in the network namespace `at`, which nothing leaves but through us from then on: a SYN that is
-    /// released without being diverted arrives at the [listeners](Interceptor::listeners) too, UDP at the [listeners for
-    /// datagrams](Interceptor::take_datagrams), and [`Verdict::Deny`](crate::Verdict::Deny) is heeded. All this needs no
-    /// privilege outside of the user namespace that `at` belongs to.
+    /// Sets up interception in the network namespace `at`, which nothing leaves except through us from then on. A SYN that is
+    /// released without being diverted also arrives at the [listeners](Interceptor::listeners), UDP at the [listeners for
+    /// datagrams](Interceptor::take_datagrams), and [`Verdict::Deny`](crate::Verdict::Deny) takes effect. This needs no privilege
+    /// outside the user namespace that owns `at`.
     pub fn enclose(at: &File, config: &Config) -> Result<Interceptor, SetUpError> {
         let config = Config { encloses: true, ..config.clone() };
         let mut outcome = None;
@@ -103,17 +103,16 @@ impl Interceptor {
         })
     }
 
-    /// The listeners at which UDP of an enclosed namespace arrives, for whoever serves them.
+    /// Takes the listeners at which UDP of an enclosed namespace arrives.
     pub fn take_datagrams(&mut self) -> Vec<DatagramListener> {
         std::mem::take(&mut self.datagrams)
     }
 
-    /// Takes everything away: SYNs that are held pass as plain TCP, rules, links and the namespace go, sysctls
-    /// are put back.
+    /// Removes everything: held SYNs pass as plain TCP, rules, links and the namespace are deleted, sysctls are restored.
     pub fn tear_down(mut self) -> Result<(), TearDownError> {
         let guard = self.guard(&[]);
         let queue = self.release();
-        // Before the veth goes, so that the reset of a connection nobody accepted still reaches its application.
+        // Before the veth goes, so that the reset of an unaccepted connection still reaches its application.
         self.listeners.clear();
         let host = self.host.undo();
         let guard = guard.map_err(TearDownError::step("let plain TCP pass again"));
@@ -125,26 +124,27 @@ impl Interceptor {
         self.queue.release_all().and(rule)
     }
 
-    /// Runs `job` in the thread that lives in the private namespace: what a thread gives up, it gives up alone.
+    /// Runs `job` in the thread that lives in the private namespace: rights given up by a thread are given up by that thread
+    /// only.
     ///
     /// # Errors
-    /// When a job before it panicked.
+    /// When an earlier job panicked.
     pub fn run_inside<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         self.namespace.run(job)
     }
 
-    /// The held SYNs.
+    /// Returns the queue of held SYNs.
     pub fn queue(&mut self) -> &mut SynQueue {
         &mut self.queue
     }
 
-    /// The listeners at which diverted connections arrive: IPv4, and IPv6 if this host has it.
+    /// Returns the listeners at which diverted connections arrive: IPv4, and IPv6 if this host has it.
     pub fn listeners(&mut self) -> &mut [Listener] {
         &mut self.listeners
     }
 
-    /// Shows the kernel that the queue is being served. Without this for two seconds new SYNs pass as plain TCP; right
-    /// after set-up there are twenty.
+    /// Shows the kernel that the queue is being served. After two seconds without this call (twenty right after set-up), new SYNs
+    /// pass as plain TCP.
     ///
     /// # Errors
     /// Those of nf_tables; SYNs pass then.
@@ -152,10 +152,10 @@ impl Interceptor {
         nft::renew(&mut self.owner).map_err(|refusal| refusal.error)
     }
 
-    /// Holds all SYNs from now on, as after set-up. Asking twice is no error.
+    /// Holds all SYNs from now on, as after set-up. Repeated calls are no error.
     ///
     /// # Errors
-    /// Those of nf_tables; what was held before is still held.
+    /// Those of nf_tables; the SYNs held before are still held.
     pub fn hold_all(&mut self) -> io::Result<()> {
         self.holding.hold_all(&mut self.owner).map_err(|refusal| refusal.error)
     }
@@ -168,8 +168,8 @@ impl Interceptor {
         self.holding.forget_names(&mut self.owner).map_err(|refusal| refusal.error)
     }
 
-    /// Names further destinations for [`Interceptor::hold_by_name`], and holds all SYNs. No two names may have a destination in
-    /// common. A thousand take the kernel some 20 ms.
+    /// Names further destinations for [`Interceptor::hold_by_name`], and holds all SYNs. Names must not overlap. A thousand take
+    /// the kernel some 20 ms.
     ///
     /// # Errors
     /// Those of nf_tables.
@@ -177,8 +177,8 @@ impl Interceptor {
         self.holding.name(&mut self.owner, destinations, named).map_err(|refusal| refusal.error)
     }
 
-    /// Holds only SYNs to the destinations that were named, or all but these. In any case it holds those whose whole mark is
-    /// `mark`, and those of diverted connections.
+    /// Holds only SYNs to the named destinations, or all but these. Always holds those whose whole mark is `mark`, and those of
+    /// diverted connections.
     ///
     /// # Errors
     /// Those of nf_tables: then all are held. `Unsupported` in an enclosed namespace, where nothing may pass.
@@ -189,7 +189,7 @@ impl Interceptor {
         self.holding.hold_by_name(&mut self.owner, named, mark).map_err(|refusal| refusal.error)
     }
 
-    /// Returns the number of SYNs not held since the last call. SYNs that passed by a forgotten name are not counted.
+    /// Returns the number of SYNs that passed since the last call. SYNs that passed by a forgotten name are not counted.
     ///
     /// # Errors
     /// Those of nf_tables.
@@ -197,18 +197,18 @@ impl Interceptor {
         self.holding.passed(&mut self.owner)
     }
 
-    /// Refuses plain TCP to these destinations from now on, in place of those before. That outlives the daemon when it is
-    /// killed; [`Interceptor::tear_down`] ends it.
+    /// Refuses plain TCP to these destinations from now on, replacing the earlier guards. The refusal survives a kill of the
+    /// daemon; [`Interceptor::tear_down`] ends it.
     ///
     /// # Errors
-    /// Those of nf_tables; ENOENT where the kernel has no `reject`.
+    /// Those of nf_tables; ENOENT if the kernel has no `reject`.
     pub fn guard(&mut self, guards: &[Guard]) -> io::Result<()> {
         guards.clone_into(&mut self.guards);
         nft::set_guards(&mut self.owner, &self.config, guards).map_err(|refusal| refusal.error)
     }
 
-    /// Restores what others have removed of the part of [`Interceptor::guard`] that outlives the daemon; tells whether they
-    /// have.
+    /// Restores what others have removed of the part of [`Interceptor::guard`] that outlives the daemon; reports whether they
+    /// have removed anything.
     ///
     /// # Errors
     /// Those of nf_tables.
@@ -220,14 +220,14 @@ impl Interceptor {
         Ok(true)
     }
 
-    /// Returns the number of connections of each address family that may be diverted at once.
+    /// Returns the limit on concurrently diverted connections of each address family.
     #[must_use]
     pub fn diversions_max(&self) -> usize {
         self.config.set_size as usize
     }
 
-    /// Ends diversions ([`Verdict::Divert`](crate::Verdict::Divert)); one that is not in force is no error. While the application may still
-    /// send on a connection (60 s after its end, for TIME-WAIT) its packets would leave on the wire. Many at once cost little more
+    /// Ends diversions ([`Verdict::Divert`](crate::Verdict::Divert)); an unknown one is no error. While the application may still
+    /// send on a connection (60 s after its end, for TIME-WAIT), its packets would leave on the wire. A batch costs little more
     /// than one.
     ///
     /// # Errors
@@ -236,9 +236,9 @@ impl Interceptor {
         nft::delete_diverted(&mut self.owner, flows).map_err(|refusal| refusal.error)
     }
 
-    /// Forgets connections that [`Interceptor::connect_as`] made once they are over: `flows` from the local programs' ends. The
-    /// kernel has diverted the programs' packets by it, whatever mark they gave them. One that is not known is no error.
-    /// Many at once cost little more than one.
+    /// Forgets connections made by [`Interceptor::connect_as`] once they have ended: `flows` as seen by the local programs. The
+    /// kernel used that state to divert the programs' packets, whatever their marks. An unknown one is no error. A batch costs
+    /// little more than one.
     ///
     /// # Errors
     /// Those of nf_tables.
@@ -246,8 +246,8 @@ impl Interceptor {
         nft::delete_served(&mut self.owner, flows).map_err(|refusal| refusal.error)
     }
 
-    /// Keeps an address one of the host's own although its interface has lost it, so that local programs' connections
-    /// that ride elsewhere now go on. Keeping twice is no error. Taking down ends it.
+    /// Keeps an address local although its interface has lost it, so that local programs' connections that now use other paths
+    /// continue. Repeated calls are no error. Removal of the interceptor ends it.
     ///
     /// # Errors
     /// Those of rtnetlink(7).
@@ -255,7 +255,7 @@ impl Interceptor {
         links::keep_address(&mut self.host.netlink, self.host.index, ip)
     }
 
-    /// Ends what [`Interceptor::keep_address`] began; an address that is not kept is no error.
+    /// Ends the effect of [`Interceptor::keep_address`]; an address that is not kept is no error.
     ///
     /// # Errors
     /// Those of rtnetlink(7).
@@ -263,7 +263,7 @@ impl Interceptor {
         links::release_address(&mut self.host.netlink, self.host.index, ip)
     }
 
-    /// Reports whether the application whose SYN is held still waits. `out_interface` is the SYN's.
+    /// Returns the state of the application whose SYN is held. `out_interface` is the SYN's.
     pub fn find_client(&mut self, flow: &FourTuple, out_interface: u32) -> io::Result<ClientState> {
         self.diagnosis.client(flow, out_interface)
     }
@@ -273,24 +273,25 @@ impl Interceptor {
         self.diagnosis.listener(flow)
     }
 
-    /// Reports whether the listener that a connection from outside would meet takes none at the moment, because its program does not.
+    /// Reports whether the listener that a connection from outside would reach accepts none now because its program does not.
     pub fn is_backlog_full(&mut self, flow: &FourTuple) -> io::Result<bool> {
         self.diagnosis.is_backlog_full(flow)
     }
 
-    /// The part that this kernel lacks, or does not allow, for connections to local programs to arrive by their clients' interfaces.
+    /// Returns the feature that this kernel lacks, or does not allow, for connections to local programs to arrive by their
+    /// clients' interfaces.
     pub fn lacks_for_uplinks(&self) -> Option<String> {
         let lack = self.uplinks.as_ref().err()?;
         Some(format!("{}: {}", lack.part, lack.error))
     }
 
-    /// Begins a connection to the local `server` as `client`, from inside the private namespace. If the
-    /// client's port is in use for this server another one is taken; the result tells which.
+    /// Begins a connection to the local `server` as `client`, from inside the private namespace. If the client's port is in use
+    /// for this server, another one is taken; the result contains it.
     ///
     /// It arrives by the interface with the index `uplink`, as the client's own packets do; without one, by the veth.
     ///
     /// # Errors
-    /// ENODEV: there is no such interface. `Unsupported`: see [`Interceptor::lacks_for_uplinks`].
+    /// ENODEV: the interface does not exist. `Unsupported`: see [`Interceptor::lacks_for_uplinks`].
     pub fn connect_as(
         &mut self,
         client: SocketAddr,
@@ -319,8 +320,8 @@ impl Interceptor {
         Ok(socket)
     }
 
-    /// Has what we send on a connection that [`Interceptor::connect_as`] made arrive by another interface from now on: the one
-    /// before is gone. Without one it arrives by the veth.
+    /// Changes the interface by which our packets arrive on a connection made by [`Interceptor::connect_as`], because the former
+    /// one is gone. Without an interface they arrive by the veth.
     ///
     /// # Errors
     /// Those of [`Interceptor::connect_as`].
@@ -332,17 +333,17 @@ impl Interceptor {
         uplinks::set_uplink(connection.as_fd(), uplink)
     }
 
-    /// Reports whether what we send can arrive by the interface: it is there, up, and has a carrier.
+    /// Reports whether our packets can arrive by the interface: it exists, is up, and has a carrier.
     pub fn is_uplink_up(&mut self, uplink: u32) -> bool {
         links::is_up(&mut self.host.netlink, uplink).unwrap_or(false)
     }
 
-    /// The name of the interface, which it may have got since.
+    /// Returns the current name of the interface.
     pub fn uplink_name(&mut self, uplink: u32) -> Option<String> {
         links::name(&mut self.host.netlink, uplink).ok().flatten()
     }
 
-    /// Forgets interfaces that are gone; for whoever hears that some are.
+    /// Forgets interfaces that are gone; call this when some have gone.
     ///
     /// # Errors
     /// Those of rtnetlink(7).
@@ -354,15 +355,15 @@ impl Interceptor {
 
 impl Drop for Interceptor {
     fn drop(&mut self) {
-        // The fields' own drops do the rest; here only what needs two of them. There is nobody to report to.
+        // The fields' own drops do the rest; this step needs two of them. Nobody can receive an error here.
         let _ = self.release();
     }
 }
 
-/// Removes what an interceptor that was killed left on this host: policy rules, sysctls and, if the kernel has
-/// not done so yet, the veth pair. `sysctls` is what was read before that interceptor was set up.
+/// Removes what a killed interceptor left on this host: policy rules, sysctls and, if the kernel has not done so yet, the veth
+/// pair. `sysctls` holds the values read before that interceptor was set up.
 ///
-/// Refused while an interceptor lives in the calling thread's network namespace.
+/// Fails while an interceptor lives in the calling thread's network namespace.
 pub fn remove_leftovers(config: &Config, sysctls: &SavedSysctls) -> Result<(), TearDownError> {
     let step = TearDownError::step;
     let mut netfilter = Netlink::open(NETLINK_NETFILTER).map_err(step("open a netfilter socket"))?;
@@ -377,10 +378,10 @@ pub fn remove_leftovers(config: &Config, sysctls: &SavedSysctls) -> Result<(), T
     changes.undo()
 }
 
-/// Changes of an interceptor on the host besides the table; undone when dropped.
+/// An interceptor's changes to the host other than the table; undone when dropped.
 struct HostChanges {
     netlink: Netlink,
-    /// The veth's, once it is there.
+    /// The index of the veth, once it exists.
     index: u32,
     /// The host's network namespace.
     home: File,
@@ -390,7 +391,7 @@ struct HostChanges {
 }
 
 impl HostChanges {
-    /// Removes a dead predecessor's leftovers and makes the veth pair.
+    /// Removes a dead predecessor's leftovers and creates the veth pair.
     fn make(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<HostChanges, SetUpError> {
         let netlink = Netlink::open(NETLINK_ROUTE)
             .map_err(|error| SetUpError::from_io("open a route netlink socket", error))?;
@@ -433,7 +434,7 @@ impl HostChanges {
         Ok(self)
     }
 
-    /// Tries every step, and reports the first that failed. Can be called again.
+    /// Tries every step, and reports the first failure. Can be called again.
     fn undo(&mut self) -> Result<(), TearDownError> {
         let ends = links::families(self.ipv6);
         let step = TearDownError::step;
@@ -441,7 +442,7 @@ impl HostChanges {
             .map_err(step("remove the routing policy rules"));
         let veth = links::delete_veth(&mut self.netlink, &self.config.host_interface)
             .map_err(step("remove the veth pair"));
-        // Those of an enclosed namespace go with it; entering it would need privileges that its daemon has given up.
+        // The sysctls of an enclosed namespace disappear with it; entering it would need privileges that its daemon has given up.
         let sysctls = match self.config.encloses {
             true => Ok(()),
             false => namespace::run_in(&self.home, || self.sysctls.restore()),
@@ -477,8 +478,8 @@ fn check(config: &Config) -> Result<(), SetUpError> {
     Err(SetUpError::Config { what })
 }
 
-/// Filters at both ends of the veth. A kernel that lacks a feature for them is no reason to do without the rest. In an enclosed
-/// namespace there is no interface but the veth.
+/// Installs filters at both ends of the veth. If the kernel lacks a feature for them, everything else still works. An enclosed
+/// namespace has no interface except the veth.
 fn lead_by_uplinks(
     config: &Config,
     namespace: &Namespace,
@@ -499,12 +500,12 @@ fn lead_by_uplinks(
     Ok(stamped.and_then(|()| Uplinks::set_up(&mut host.netlink, host.index, config.marks.served)))
 }
 
-/// Room for the largest batch in bytes, and for what the kernel answers to it: rules for 4,096 guards in two chains, of less than
-/// 700 bytes each, and an acknowledgement of each, which takes about 1 kB.
+/// Size in bytes of the buffer for the largest batch, and for the kernel's answers to it: rules for 4,096 guards in two chains,
+/// of less than 700 bytes each, and an acknowledgement of about 1 kB for each.
 const BATCH_BUFFER: usize = 8 * 1024 * 1024;
 const ANSWERS_BUFFER: usize = 16 * 1024 * 1024;
 
-/// Makes the table, which still holds no SYN.
+/// Creates the table, which holds no SYN yet.
 fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
     let mut owner = Netlink::open(NETLINK_NETFILTER).map_err(|error| {
         SetUpError::needing("nfnetlink (CONFIG_NETFILTER_NETLINK)", "open a netfilter socket", error)
@@ -523,21 +524,21 @@ fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
     }
 }
 
-/// Least, usual and largest buffer in bytes of a socket in the private namespace. The kernel's own largest (32 MiB) are for
-/// long ways; here they would only hide from an application that nobody reads what it writes.
+/// Minimum, default and maximum buffer in bytes of a socket in the private namespace. The kernel's own maximum (32 MiB) suits
+/// long paths; here it would only hide from an application that nobody reads its data.
 const RECEIVE_BUFFERS: &str = "4096 131072 2097152";
 const SEND_BUFFERS: &str = "4096 65536 1048576";
-/// Of sockets in the private namespace. The way to a local program has no queue to share. Reno does not pace, as a host's default may
-/// (BBR), and every kernel has it.
+/// Congestion control of sockets in the private namespace. The path to a local program shares no queue. Reno does not pace, as a
+/// host's default may (BBR), and every kernel has it.
 const CONGESTION_CONTROL: &str = "reno";
 
-/// Links, table and listeners of the private namespace.
+/// Creates links, table and listeners of the private namespace.
 fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<Vec<Listener>, SetUpError> {
     let fail = |error| SetUpError::from_io("configure the private network namespace", error);
     let (name, loopback) = (config.shim_interface.clone(), config.loopback);
     let entered = namespace.run(move || {
         set_interface_sysctls(&name, ipv6, loopback)?;
-        // Clients' own ports may be below 1024, and this daemon may have no CAP_NET_BIND_SERVICE.
+        // Clients' own ports may be below 1024, and this daemon may lack CAP_NET_BIND_SERVICE.
         sysctl::set("ipv4/ip_unprivileged_port_start", "0")?;
         sysctl::set("ipv4/tcp_rmem", RECEIVE_BUFFERS)?;
         sysctl::set("ipv4/tcp_wmem", SEND_BUFFERS)?;
@@ -573,7 +574,7 @@ fn bind_datagrams(
         .map_err(|error| SetUpError::from_io("open the transparent listeners for UDP", error))
 }
 
-/// Keeps the veth to the addresses that we give it; with `loopback` the host's own may come by it.
+/// Restricts the veth to the addresses that we give it; with `loopback` the host's own may come by it.
 fn set_interface_sysctls(name: &str, ipv6: bool, loopback: bool) -> io::Result<()> {
     const NO_ADDRESS_OF_ITS_OWN: &str = "1";
     if ipv6 {
@@ -588,7 +589,7 @@ fn set_interface_sysctls(name: &str, ipv6: bool, loopback: bool) -> io::Result<(
     Ok(())
 }
 
-/// The interface's index in the calling thread's namespace.
+/// Returns the interface's index in the calling thread's namespace.
 fn interface_index(name: &str) -> io::Result<u32> {
     Ok(nix::net::if_::if_nametoindex(name)?)
 }

@@ -1,16 +1,15 @@
-//! Taking TCP connections over and giving them back.
+//! Taking over TCP connections and giving them back.
 //!
-//! An application's kernel socket is never replaced. Its SYN is held in an NFQUEUE ([`SynQueue`]) while the
-//! daemon tries SCTP. When that works, the SYN is released with [`Verdict::Divert`], and the kernel adds the connection's addresses to
-//! an nftables set: it now travels over a veth pair into a private network namespace, where a transparent listener ([`Listener`]) accepts it with all four numbers intact. When it
-//! does not work the SYN is released as it stands, and the connection is ordinary TCP. On the server's side
-//! [`Interceptor::connect_as`] opens the local connection from inside that namespace with the client's own
-//! address and port, and has it arrive by the interface that the client's packets came by (`uplinks`): through the host's
-//! rules as a packet from outside would come.
+//! An application's kernel socket is never replaced. Its SYN is held in an NFQUEUE ([`SynQueue`]) while the daemon tries SCTP. If
+//! that works, the SYN is released with [`Verdict::Divert`], and the kernel adds the connection's addresses to an nftables set.
+//! The connection now travels over a veth pair into a private network namespace, where a transparent listener ([`Listener`])
+//! accepts it with both addresses and ports intact. If SCTP fails, the SYN is released unchanged, and the connection is ordinary
+//! TCP. On the server's side, [`Interceptor::connect_as`] opens the local connection from inside that namespace with the client's
+//! own address and port. It arrives by the interface that the client's packets came by (`uplinks`), and passes the host's rules
+//! as a packet from outside would.
 //!
-//! It takes no decisions: which connections are tried, when a SYN is released and when a diverted
-//! connection is forgotten is the caller's business. Loopback and sockets that carry the mark
-//! [`Marks::own`] are never held.
+//! This crate makes no decisions: the caller decides which connections are tried, when a SYN is released and when a diverted
+//! connection is forgotten. Loopback and sockets that carry the mark [`Marks::own`] are never held.
 //!
 //! Invariants:
 //! - The nftables table belongs to one netlink socket (`flags owner`): nobody else can change it, a second
@@ -20,12 +19,11 @@
 //! - Every local socket is armed to reset when it is closed without a word ([`disarm_linger`] before the
 //!   orderly close), so that a crash never looks like the end of a stream.
 //!
-//! For administrators: connections from SCTP peers reach programs by the interface that the peer's packets
-//! came by; those of the host itself, and answers to its own programs, by [`Config::host_interface`]. Programs may see bits of
-//! [`Marks::served`] or [`Marks::shim`] in `SO_MARK` of connections they accepted.
+//! For administrators: connections from SCTP peers reach programs by the interface that the peer's packets came by; those of the
+//! host itself, and answers to its own programs, by [`Config::host_interface`]. Programs may see bits of [`Marks::served`] or
+//! [`Marks::shim`] in `SO_MARK` of connections they accepted.
 //!
-//! No other program is run, neither `ip` nor `nft` nor `iptables`: all is netlink. Begin with
-//! [`Interceptor::set_up`].
+//! It runs no other program, neither `ip` nor `nft` nor `iptables`: it uses netlink only. Begin with [`Interceptor::set_up`].
 
 mod bpf;
 mod config;

@@ -1,12 +1,12 @@
-//! The veth pair, its addresses and routes, and the routing policy rules, by rtnetlink.
+//! The veth pair, its addresses and routes, and the routing policy rules, over rtnetlink.
 //!
-//! Host: marked packets are led by a rule of low preference into a table of one route, out by the veth.
-//! Private namespace: all that enters by the veth is local. IPv4 and IPv6 alike.
+//! Host: a rule of low preference sends marked packets to a table with one route, out by the veth. Private namespace: all packets
+//! that enter by the veth are local. IPv4 and IPv6 alike.
 //!
-//! With `Config::loopback` the host's rules stand before its rule for its own addresses, so that marked packets to itself are
-//! led away, too; what comes back by the veth is local all the same.
+//! With `Config::loopback` the host's rules precede its rule for its own addresses, so marked packets to itself are also led
+//! away; packets that come back by the veth are local nevertheless.
 //!
-//! Everything made here goes with the veth pair, except the host's rules.
+//! Everything created here disappears with the veth pair, except the host's rules.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -28,26 +28,26 @@ use crate::config::Config;
 use crate::namespace::Namespace;
 use crate::netlink::Netlink;
 
-/// The alias that says that an interface is ours.
+/// The alias that marks an interface as ours.
 const ALIAS: &str = "sctpify";
-/// The ends' addresses on the veth. Each end is told the other's: a firewall may forbid to ask for it.
+/// The ends' addresses on the veth. Each end is configured with the other's: a firewall may forbid address resolution.
 const HOST_MAC: [u8; 6] = [0x02, 0x84, 0, 0, 0, 1];
 const SHIM_MAC: [u8; 6] = [0x02, 0x84, 0, 0, 0, 2];
-/// The largest a veth takes.
+/// The greatest MTU of a veth.
 const MTU: u32 = 65535;
-/// The routing table of all that no rule leads elsewhere.
+/// The main routing table, for packets that no rule sends elsewhere.
 const MAIN_TABLE: u8 = 254;
-/// Limit on the stale rules of each family that are removed.
+/// Limit on the stale rules removed in each family.
 const STALE_RULES_MAX: usize = 64;
 pub(crate) const LOOPBACK_INDEX: u32 = 1;
-/// The kernel gives 127.0.0.1/8 to the loopback interface.
+/// Prefix length of 127.0.0.1 on the loopback interface, as set by the kernel.
 const LOOPBACK_PREFIX_LENGTH: u8 = 8;
 /// The kernel's table of the host's own addresses.
 const LOCAL_TABLE: u8 = 255;
-/// The preference of the kernel's rule for that table; nothing can stand before it but with the same one.
+/// The preference of the kernel's rule for that table; only a rule with the same one can precede it.
 const FIRST: u32 = 0;
 
-/// One address family's two ends of the veth.
+/// The two ends of the veth in one address family.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
     family: AddressFamily,
@@ -69,24 +69,24 @@ const ENDS6: Ends = Ends {
     prefix_length: 64,
 };
 
-/// The address families to serve.
+/// Returns the address families to serve.
 pub(crate) fn families(ipv6: bool) -> &'static [Ends] {
     if ipv6 { &[ENDS4, ENDS6] } else { &[ENDS4] }
 }
 
-/// The private namespace's own IPv4 address.
+/// Returns the private namespace's own IPv4 address.
 pub(crate) fn shim_end4() -> IpAddr {
     ENDS4.shim
 }
 
-/// Leads what has no other route out by the veth.
+/// Adds a default route by the veth.
 pub(crate) fn add_default_route(host: &mut Netlink, index: u32, end: &Ends) -> io::Result<()> {
     let mut route = route_message(end.family, MAIN_TABLE, RouteType::Unicast);
     route.attributes = vec![RouteAttribute::Gateway(end.shim.into()), RouteAttribute::Oif(index)];
     add_route(host, route)
 }
 
-/// Makes the veth pair, its far end in `namespace`. EEXIST: the name is taken.
+/// Creates the veth pair, its far end in `namespace`. EEXIST: the name is taken.
 pub(crate) fn create_veth(host: &mut Netlink, config: &Config, namespace: &Namespace) -> io::Result<()> {
     let mut peer = LinkMessage::default();
     peer.attributes = vec![
@@ -112,7 +112,7 @@ pub(crate) fn create_veth(host: &mut Netlink, config: &Config, namespace: &Names
     host.route_request(RouteNetlinkMessage::SetLink(alias), 0)
 }
 
-/// Removes the veth pair if it is there and ours; an interface of that name that is not ours stays.
+/// Removes the veth pair if it exists and is ours; another interface of that name stays.
 pub(crate) fn delete_veth(host: &mut Netlink, name: &str) -> io::Result<()> {
     if !is_ours(host, name)? {
         return Ok(());
@@ -132,18 +132,18 @@ fn is_ours(host: &mut Netlink, name: &str) -> io::Result<bool> {
     Ok(find(host, query)?.is_some_and(|link| link.attributes.contains(&alias)))
 }
 
-/// Reports whether there is an interface with this index. One that cannot be asked for is.
+/// Reports whether an interface with this index exists; if the query fails, assumes that it does.
 pub(crate) fn is_there(host: &mut Netlink, index: u32) -> bool {
     find(host, by_index(index)).map_or(true, |link| link.is_some())
 }
 
-/// Reports whether the interface with this index is there, up, and has a carrier.
+/// Reports whether the interface with this index exists, is up, and has a carrier.
 pub(crate) fn is_up(host: &mut Netlink, index: u32) -> io::Result<bool> {
     let needed = LinkFlags::Up | LinkFlags::LowerUp;
     Ok(find(host, by_index(index))?.is_some_and(|link| link.header.flags.contains(needed)))
 }
 
-/// The name of the interface with this index.
+/// Returns the name of the interface with this index.
 pub(crate) fn name(host: &mut Netlink, index: u32) -> io::Result<Option<String>> {
     let link = find(host, by_index(index))?;
     let name = |attribute| if let LinkAttribute::IfName(name) = attribute { Some(name) } else { None };
@@ -156,7 +156,7 @@ fn by_index(index: u32) -> LinkMessage {
     query
 }
 
-/// The link that the query names.
+/// Returns the link that the query names.
 fn find(host: &mut Netlink, query: LinkMessage) -> io::Result<Option<LinkMessage>> {
     let query = host.route_message(RouteNetlinkMessage::GetLink(query), 0);
     let found = host.ask(query, |kind, body| {
@@ -193,7 +193,7 @@ pub(crate) fn configure_host(
     Ok(())
 }
 
-/// Brings the private namespace's end and `lo` up, and makes all that enters by the veth local.
+/// Brings the private namespace's end and `lo` up, and makes all packets that enter by the veth local.
 pub(crate) fn configure_shim(
     shim: &mut Netlink,
     index: u32,
@@ -202,7 +202,7 @@ pub(crate) fn configure_shim(
 ) -> io::Result<()> {
     bring_up(shim, LOOPBACK_INDEX)?;
     if config.loopback {
-        // Answers to programs at this address are to go back to the host.
+        // Answers to programs at this address must go back to the host.
         let own = address_message(LOOPBACK_INDEX, Ipv4Addr::LOCALHOST.into(), LOOPBACK_PREFIX_LENGTH);
         shim.route_request(RouteNetlinkMessage::DelAddress(own), 0)?;
     }
@@ -237,7 +237,7 @@ fn add_address(netlink: &mut Netlink, index: u32, ip: IpAddr, ends: &Ends) -> io
     netlink.route_request(RouteNetlinkMessage::NewAddress(address), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-/// Makes the neighbour's address on the link known for good.
+/// Adds a permanent entry for the neighbour's address on the link.
 fn add_neighbour(netlink: &mut Netlink, index: u32, ip: IpAddr, mac: [u8; 6]) -> io::Result<()> {
     let mut neighbour = NeighbourMessage::default();
     neighbour.header.family = if ip.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
@@ -253,7 +253,7 @@ fn add_neighbour(netlink: &mut Netlink, index: u32, ip: IpAddr, mac: [u8; 6]) ->
     netlink.route_request(RouteNetlinkMessage::NewNeighbour(neighbour), NLM_F_CREATE | NLM_F_REPLACE)
 }
 
-/// Makes an address one of the host's own by the veth, with no network behind it. One that is there already is no error.
+/// Makes an address local on the veth, with no network behind it. An existing one is no error.
 pub(crate) fn keep_address(host: &mut Netlink, index: u32, ip: IpAddr) -> io::Result<()> {
     let address = address_message(index, ip, host_prefix_length(ip));
     match host.route_request(RouteNetlinkMessage::NewAddress(address), NLM_F_CREATE | NLM_F_EXCL) {
@@ -262,7 +262,7 @@ pub(crate) fn keep_address(host: &mut Netlink, index: u32, ip: IpAddr) -> io::Re
     }
 }
 
-/// Takes a kept address away. One that is not there is no error.
+/// Removes a kept address. A missing one is no error.
 pub(crate) fn release_address(host: &mut Netlink, index: u32, ip: IpAddr) -> io::Result<()> {
     let address = address_message(index, ip, host_prefix_length(ip));
     match host.route_request(RouteNetlinkMessage::DelAddress(address), 0) {
@@ -271,7 +271,7 @@ pub(crate) fn release_address(host: &mut Netlink, index: u32, ip: IpAddr) -> io:
     }
 }
 
-/// The length of a prefix that is one address.
+/// Returns the length of a prefix that is one address.
 fn host_prefix_length(ip: IpAddr) -> u8 {
     if ip.is_ipv4() { 32 } else { 128 }
 }
@@ -293,7 +293,7 @@ fn add_route(netlink: &mut Netlink, route: RouteMessage) -> io::Result<()> {
     netlink.route_request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-/// A default route in `table`; the attributes are to follow.
+/// Returns a default route in `table`; the caller adds the attributes.
 fn route_message(family: AddressFamily, table: u8, kind: RouteType) -> RouteMessage {
     let mut route = RouteMessage::default();
     route.header.address_family = family;
@@ -304,7 +304,7 @@ fn route_message(family: AddressFamily, table: u8, kind: RouteType) -> RouteMess
     route
 }
 
-/// A rule of our preference that looks up our table; the selector is to follow.
+/// Returns a rule of our preference that looks up our table; the caller adds the selector.
 fn rule_message(family: AddressFamily, config: &Config) -> RuleMessage {
     let mut rule = RuleMessage::default();
     rule.header.family = family;
@@ -321,7 +321,7 @@ fn mark_rule(family: AddressFamily, config: &Config) -> RuleMessage {
     rule
 }
 
-/// The rule of the host's own addresses, as the kernel makes it.
+/// Returns the rule for the host's own addresses, as the kernel makes it.
 fn own_rule(family: AddressFamily) -> RuleMessage {
     let mut rule = RuleMessage::default();
     rule.header.family = family;
@@ -331,7 +331,7 @@ fn own_rule(family: AddressFamily) -> RuleMessage {
     rule
 }
 
-/// Rules that stand before the host's own: what comes by the veth is local, and what is marked is led away.
+/// Returns rules that precede the host's own: packets from the veth are local, and marked ones are led away.
 fn first_rules(family: AddressFamily, config: &Config) -> [RuleMessage; 2] {
     let mut back = own_rule(family);
     back.attributes.push(RuleAttribute::Iifname(config.host_interface.clone()));
@@ -340,7 +340,7 @@ fn first_rules(family: AddressFamily, config: &Config) -> [RuleMessage; 2] {
     [back, away]
 }
 
-/// Adds the host's rules that lead marked packets into our table.
+/// Adds the host's rules that send marked packets to our table.
 pub(crate) fn add_mark_rules(host: &mut Netlink, config: &Config, ends: &[Ends]) -> io::Result<()> {
     ends.iter().try_for_each(|end| {
         if config.loopback {
@@ -351,8 +351,8 @@ pub(crate) fn add_mark_rules(host: &mut Netlink, config: &Config, ends: &[Ends])
     })
 }
 
-/// A new rule comes behind those of its preference, and the first of two alike is deleted: the host's own rule comes to stand
-/// behind ours without ever being away, and nothing is to be put back later.
+/// Puts our rules before the host's own. A new rule follows those of its preference, and of two identical ones the first is
+/// deleted: the host's own rule thus moves behind ours without ever being absent, and nothing has to be restored later.
 fn add_first_rules(host: &mut Netlink, config: &Config, family: AddressFamily) -> io::Result<()> {
     for rule in first_rules(family, config) {
         host.route_request(RouteNetlinkMessage::NewRule(rule), NLM_F_CREATE | NLM_F_EXCL)?;
@@ -361,7 +361,7 @@ fn add_first_rules(host: &mut Netlink, config: &Config, family: AddressFamily) -
     host.route_request(RouteNetlinkMessage::DelRule(own_rule(family)), 0)
 }
 
-/// Removes the host's rules, however often they are there, those of another configuration of `loopback` too.
+/// Removes all copies of the host's rules, including those of another configuration of `loopback`.
 pub(crate) fn delete_mark_rules(host: &mut Netlink, config: &Config, ends: &[Ends]) -> io::Result<()> {
     ends.iter().try_for_each(|end| {
         delete_rule(host, &mark_rule(end.family, config))?;

@@ -1,8 +1,7 @@
 //! A network namespace without a name, and the one thread that lives in it.
 //!
-//! A socket keeps the namespace it was made in, so the thread does nothing but make sockets and change
-//! sysctls on request; the sockets are used from any thread. The namespace goes when this value and all
-//! sockets made in it have gone.
+//! A socket keeps the namespace it was created in, so the thread only creates sockets and changes sysctls on request; any thread
+//! can use the sockets. The namespace disappears when this value and all sockets created in it are gone.
 
 use std::fs::File;
 use std::io;
@@ -25,15 +24,15 @@ pub struct Namespace {
     descriptor: File,
 }
 
-/// Has jobs run in a namespace for as long as that lives; needs no privilege.
+/// Runs jobs in a namespace while it lives; needs no privilege.
 #[derive(Clone)]
 pub(crate) struct Jobs {
     orders: Sender<Order>,
 }
 
 impl Jobs {
-    /// Runs `job` on the thread inside the namespace and returns what it returns. Error if a job before it panicked, or the
-    /// namespace is gone.
+    /// Runs `job` on the thread inside the namespace and returns its result. Error if an earlier job panicked, or the namespace
+    /// is gone.
     pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let (answer, result) = channel();
         self.start(move || {
@@ -43,14 +42,14 @@ impl Jobs {
         result.recv().map_err(|_| thread_gone())
     }
 
-    /// The same without waiting for it.
+    /// Does the same without waiting for it.
     pub(crate) fn start(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.orders.send(Some(Box::new(job))).map_err(|_| thread_gone())
     }
 }
 
 impl Namespace {
-    /// Makes a network namespace. EPERM without CAP_SYS_ADMIN.
+    /// Creates a network namespace. EPERM without CAP_SYS_ADMIN.
     pub fn create() -> io::Result<Namespace> {
         let (orders, inbox) = channel::<Order>();
         let (ready, entered) = channel();
@@ -65,13 +64,12 @@ impl Namespace {
         Ok(Namespace { jobs: Jobs { orders }, thread: Some(thread), descriptor })
     }
 
-    /// Runs `job` on a thread inside the namespace and returns what it returns. Error if a job before it
-    /// panicked.
+    /// Runs `job` on a thread inside the namespace and returns its result. Error if an earlier job panicked.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         self.jobs.run(job)
     }
 
-    /// For whoever has jobs later.
+    /// Returns a handle for later jobs.
     pub(crate) fn jobs(&self) -> Jobs {
         self.jobs.clone()
     }
@@ -85,10 +83,10 @@ impl AsFd for Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Callers that still have jobs hear that the thread has ended. The thread may have ended before: then nobody hears this.
+        // Callers that still have jobs learn that the thread has ended. If the thread has ended before, nobody gets this.
         let _ = self.jobs.orders.send(None);
         if let Some(thread) = self.thread.take() {
-            // A job that panicked has told its caller; there is nobody else to tell.
+            // A panicked job has informed its caller; nobody else needs to know.
             let _ = thread.join();
         }
     }
@@ -99,12 +97,12 @@ fn enter() -> io::Result<File> {
     current()
 }
 
-/// The calling thread's network namespace.
+/// Opens the calling thread's network namespace.
 pub(crate) fn current() -> io::Result<File> {
     File::open("/proc/thread-self/ns/net")
 }
 
-/// Runs `job` inside `namespace`, whichever the caller is in: then on a thread of its own, which needs CAP_SYS_ADMIN.
+/// Runs `job` inside `namespace`. If the caller is in another one, this uses a separate thread, which needs CAP_SYS_ADMIN.
 pub(crate) fn run_in(namespace: &File, job: impl FnOnce() -> io::Result<()> + Send) -> io::Result<()> {
     let (here, there) = (current()?.metadata()?, namespace.metadata()?);
     if (here.dev(), here.ino()) == (there.dev(), there.ino()) {

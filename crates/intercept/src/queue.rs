@@ -1,8 +1,8 @@
-//! NFQUEUE: SYNs that the kernel holds until we say what becomes of them.
+//! NFQUEUE: SYNs that the kernel holds until we give a verdict.
 //!
-//! If nobody listens, or the queue is full, the kernel lets SYNs pass as plain TCP (bypass, fail-open). When
-//! this value is dropped all SYNs it still holds are let pass too; after SIGKILL the kernel drops them, and
-//! the application's retransmission passes a second later.
+//! If nobody listens, or the queue is full, the kernel lets SYNs pass as plain TCP (bypass, fail-open). Dropping this value also
+//! lets all SYNs pass that it still holds; after SIGKILL the kernel drops them, and the application's retransmission passes a
+//! second later.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,32 +25,31 @@ const PACKET: u16 = 0;
 const VERDICT: u16 = 1;
 const CONFIG: u16 = 2;
 
-/// Bytes of a SYN that the kernel copies to us: all headers, IPv6 extension headers too.
+/// Bytes of a SYN that the kernel copies to us: all headers, including IPv6 extension headers.
 const COPY_RANGE: u32 = 256;
 /// FAIL_OPEN, GSO and UID_GID.
 const FLAGS: u32 = 1 | 4 | 8;
-/// Room for the packets that wait for us in the socket, in bytes: a held SYN takes about 1 kB of it.
+/// Size in bytes of the socket's buffer for waiting packets: a held SYN takes about 1 kB of it.
 const SOCKET_BUFFER: usize = 8 * 1024 * 1024;
 /// Length of `nfgenmsg`.
 const HEAD: usize = 4;
 
-/// The number by which the kernel knows a held SYN.
+/// The kernel's number for a held SYN.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HeldSynId(u32);
 
 /// Verdict on a held SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It goes on: to the private namespace if its connection is diverted, else out as plain TCP.
+    /// It continues: to the private namespace if its connection is diverted, else out as plain TCP.
     Accept,
-    /// It goes on to the private namespace, and so does all that follows of its connection, until
-    /// [`Interceptor::undivert`](crate::Interceptor::undivert). If [as many](crate::Config::set_size) are diverted as may be, only
-    /// the SYN goes there.
+    /// It continues to the private namespace, and so do all later packets of its connection, until
+    /// [`Interceptor::undivert`](crate::Interceptor::undivert). If the [limit](crate::Config::set_size) on diverted connections
+    /// is reached, only the SYN goes there.
     Divert,
     /// It is dropped; if the application still waits, its kernel sends another a second later.
     Drop,
-    /// It is answered with an error. For namespaces that are [enclosed](crate::Config::encloses) only; elsewhere the SYN
-    /// passes.
+    /// It is answered with an error. Only in [enclosed](crate::Config::encloses) namespaces; elsewhere the SYN passes.
     Deny(Denial),
 }
 
@@ -68,7 +67,7 @@ pub enum Denial {
 /// A SYN that waits for its verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeldSyn {
-    /// To give the verdict by.
+    /// Identifies it for the verdict.
     pub id: HeldSynId,
     /// Its connection.
     pub flow: FourTuple,
@@ -76,11 +75,11 @@ pub struct HeldSyn {
     pub isn: u32,
     /// The packet's mark.
     pub mark: u32,
-    /// The user whose socket sent it; None if there is no such socket any more.
+    /// The user whose socket sent it; None if that socket no longer exists.
     pub uid: Option<u32>,
-    /// Index of the interface it was to go out by; 0 if unknown.
+    /// Index of the interface it was leaving by; 0 if unknown.
     pub out_interface: u32,
-    /// The window it offers, without the scale that later applies.
+    /// The window it offers, without the later scaling.
     pub window: u16,
     /// Its maximum segment size option.
     pub mss: Option<u16>,
@@ -91,7 +90,7 @@ pub struct SynQueue {
     netlink: Netlink,
     number: u16,
     marks: Marks,
-    /// The marks of SYNs handed out and not judged; the kernel's queue length bounds them.
+    /// The marks of SYNs handed out but not judged; the kernel's queue length bounds them.
     held: BTreeMap<u32, u32>,
 }
 
@@ -117,13 +116,13 @@ impl SynQueue {
         Ok(SynQueue { netlink, number, marks, held: BTreeMap::new() })
     }
 
-    /// The next held SYN, or None if there is none now. To be called until it returns None after each
-    /// readiness event. Packets other than readable SYNs pass at once.
+    /// Returns the next held SYN, or None if there is none now. Must be called until it returns None after each readiness event.
+    /// Packets other than readable SYNs pass at once.
     pub fn recv(&mut self) -> io::Result<Option<HeldSyn>> {
-        // Ends: the kernel holds at most the queue's length, and each round takes one out.
+        // Terminates: the kernel holds at most the queue's length, and each round takes one out.
         loop {
             let Some(datagram) = self.netlink.receive()? else { return Ok(None) };
-            // An error message is the answer to a verdict on a packet that is gone; nothing follows from it.
+            // An error message answers a verdict on a packet that is gone; it has no consequence.
             let packet = Messages::new(datagram).find(|message| message.kind == SUBSYSTEM << 8 | PACKET);
             let Some(packet) = packet.and_then(|message| Packet::parse(message.body)) else { continue };
             match packet.syn {
@@ -136,7 +135,7 @@ impl SynQueue {
         }
     }
 
-    /// Gives the verdict on a held SYN. One that was judged already is left alone.
+    /// Gives the verdict on a held SYN. One that was judged already is ignored.
     pub fn verdict(&mut self, id: HeldSynId, verdict: Verdict) -> io::Result<()> {
         match self.held.remove(&id.0) {
             Some(mark) => self.send_verdict(id.0, mark, verdict),
@@ -144,7 +143,7 @@ impl SynQueue {
         }
     }
 
-    /// Lets everything pass that is held, whether handed out or not.
+    /// Lets all held SYNs pass, whether handed out or not.
     pub(crate) fn release_all(&mut self) -> io::Result<()> {
         while self.recv()?.is_some() {}
         while let Some((id, mark)) = self.held.pop_first() {
@@ -153,7 +152,7 @@ impl SynQueue {
         Ok(())
     }
 
-    /// `mark`: the packet's.
+    /// Sends a verdict; `mark` is the packet's.
     fn send_verdict(&mut self, id: u32, mark: u32, verdict: Verdict) -> io::Result<()> {
         let code: u32 = match verdict {
             Verdict::Drop => 0,
@@ -178,7 +177,7 @@ impl SynQueue {
 
 impl Drop for SynQueue {
     fn drop(&mut self) {
-        // The socket is closed next, and the kernel drops what is still held: the worst is a delay of 1 s.
+        // The socket is closed next, and the kernel drops SYNs still held: the worst case is a delay of 1 s.
         let _ = self.release_all();
     }
 }
@@ -224,7 +223,7 @@ struct Packet {
 }
 
 impl Packet {
-    /// None if there is not even a number.
+    /// Parses a packet message; None if it has no number.
     fn parse(body: &[u8]) -> Option<Packet> {
         let (mut id, mut mark, mut out_interface, mut uid, mut contents) = (None, 0, 0, None, None);
         for (kind, data) in Attributes::new(body.get(HEAD..)?) {

@@ -1,7 +1,7 @@
 //! The local TCP sockets: transparent listeners, and connections under a client's name.
 //!
-//! All of them are armed from creation: closed without a word they send RST, so a crash is an error at the
-//! application and never the end of a stream. [`disarm_linger`] comes before the orderly close.
+//! All of them are armed from creation: if closed without an orderly shutdown they send RST, so a crash is an error at the
+//! application and never the end of a stream. [`disarm_linger`] precedes the orderly close.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,14 +15,14 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::flow::FourTuple;
 
-/// Limit on the accepted connections that wait for us.
+/// Limit on the connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// TCP's maximum segment size towards local programs. The kernel sizes a program's send buffer by segments: it begins with 20, each of
-/// which counts as a power of two. With what the private links could carry these are megabytes; up to this size they are 4 KiB each, as
-/// those of Ethernet are.
+/// TCP's maximum segment size towards local programs. The kernel sizes a program's send buffer by segments: it begins with 20,
+/// each rounded up to a power of two. With the maximum of the private links these would be megabytes; up to this size they are 4
+/// KiB each, as on Ethernet.
 const MSS: u32 = 3 * 1024;
 
-/// Takes the arming away, so that closing the socket sends FIN after what is unsent. For the orderly close only.
+/// Disarms the socket, so that closing it sends FIN after unsent data. For the orderly close only.
 pub fn disarm_linger(stream: &impl AsFd) -> io::Result<()> {
     SockRef::from(stream).set_linger(None)
 }
@@ -30,7 +30,7 @@ pub fn disarm_linger(stream: &impl AsFd) -> io::Result<()> {
 /// A diverted connection that arrived in the private namespace.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Non-blocking, armed, without Nagle delay, urgent data in line.
+    /// Non-blocking, armed, without Nagle delay, urgent data inline.
     pub stream: TcpStream,
     /// The connection as the application sees it: the same value that was diverted.
     pub flow: FourTuple,
@@ -65,10 +65,10 @@ impl Listener {
         Ok(Listener { listener: TcpListener::from_std(socket.into()) })
     }
 
-    /// The next connection, or None if there is none now. To be called until it returns None after each
-    /// readiness event. A connection that ended before it was taken is passed over.
+    /// Returns the next connection, or None if there is none now. Must be called until it returns None after each readiness
+    /// event. Skips connections that ended before they were taken.
     pub fn accept(&self) -> io::Result<Option<Arrival>> {
-        // Ends: each round takes one connection out of the backlog.
+        // Terminates: each round takes one connection out of the backlog.
         loop {
             match self.listener.accept() {
                 Ok((stream, application)) => return Arrival::new(stream, application).map(Some),
@@ -103,15 +103,15 @@ impl Source for Listener {
 /// A connection to a local program under a client's address.
 #[derive(Debug)]
 pub struct SpoofedConnection {
-    /// Non-blocking and still connecting: writable once connected or failed, `take_error` tells which. Armed,
-    /// without Nagle delay, urgent data in line.
+    /// Non-blocking and still connecting: writable once connected or failed, `take_error` reports which. Armed, without Nagle
+    /// delay, urgent data inline.
     pub stream: TcpStream,
-    /// The program's view of its peer. The port differs from the one asked for if that was in use by
-    /// another connection to the same program.
+    /// The program's view of its peer. The port differs from the requested one if another connection to the same program used
+    /// that.
     pub client: SocketAddr,
 }
 
-/// A socket for a spoofed connection to `server`. Must be called on a thread inside the private namespace.
+/// Creates a socket for a spoofed connection to `server`. Must be called on a thread inside the private namespace.
 pub(crate) fn spoofing_socket(server: SocketAddr) -> io::Result<Socket> {
     let socket = transparent_socket(server)?;
     arm(&socket)?;
@@ -130,7 +130,7 @@ pub(crate) fn connect(socket: &Socket, client: SocketAddr, server: SocketAddr) -
     }
 }
 
-/// The connection made with `socket`, which is bound to `client`.
+/// Returns the connection made with `socket`, which is bound to `client`.
 pub(crate) fn into_connection(socket: Socket, client: SocketAddr) -> SpoofedConnection {
     SpoofedConnection { stream: TcpStream::from_std(socket.into()), client }
 }
@@ -141,7 +141,7 @@ pub(crate) fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
     address.ok_or_else(|| io::Error::other("a socket of another family"))
 }
 
-/// A non-blocking TCP socket of `address`'s family that may use addresses of others.
+/// Creates a non-blocking TCP socket of `address`'s family that may use addresses of other hosts.
 fn transparent_socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     if address.is_ipv4() {
@@ -160,7 +160,7 @@ fn arm(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_nodelay(true)
 }
 
-/// Turns a boolean socket option on that no library offers.
+/// Turns on a boolean socket option that no library offers.
 #[allow(unsafe_code, reason = "a system call that no library offers")]
 pub(crate) fn set_option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
     let on: libc::c_int = 1;

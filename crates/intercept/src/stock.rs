@@ -1,8 +1,8 @@
-//! Sockets of the private namespace that are made before they are needed.
+//! Sockets of the private namespace, created in advance.
 //!
-//! Making one takes a word to the namespace's thread and back, which is most of the time that a connection to a local
-//! program would take. So a few are kept ready. None is made before the first is needed, and the stock never fails:
-//! whoever finds it empty makes a socket himself, and hears why that cannot be done.
+//! Creating one takes a request to the namespace's thread and its answer, which is most of the set-up time of a connection to a
+//! local program. So a few are kept ready. None is created before the first is needed, and the stock never fails: a caller that
+//! finds it empty creates a socket directly, and gets the error if that fails.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,31 +13,31 @@ use socket2::Socket;
 use crate::namespace::Jobs;
 use crate::sockets::spoofing_socket;
 
-/// Sockets of one family that are ready or being made, at most.
+/// Limit on the sockets of one family that are ready or being created.
 const FULL: usize = 16;
-/// From this number on more are made, so that the thread is woken once for many connections.
+/// Number of sockets at or below which more are created, so that the thread wakes once for many connections.
 const LOW: usize = 4;
 
 /// Sockets for [spoofed connections](crate::SpoofedConnection) to servers of either address family.
 pub(crate) struct Stock {
-    /// Of the private namespace.
+    /// Runs jobs in the private namespace.
     jobs: Jobs,
     ipv4: Shelf,
     ipv6: Shelf,
 }
 
-/// Those of one family.
+/// The sockets of one family.
 struct Shelf {
-    /// An address of the family; which one does not matter.
+    /// Any address of the family.
     family: SocketAddr,
     delivery: Receiver<Option<Socket>>,
     supplier: Sender<Option<Socket>>,
-    /// Those ready and those that the thread has been asked for.
+    /// Number of sockets that are ready or requested from the thread.
     expected: usize,
 }
 
 impl Stock {
-    /// An empty stock.
+    /// Creates an empty stock.
     pub(crate) fn new(jobs: Jobs) -> Stock {
         Stock {
             jobs,
@@ -46,7 +46,7 @@ impl Stock {
         }
     }
 
-    /// A socket for a connection to `server`.
+    /// Returns a socket for a connection to `server`.
     pub(crate) fn take(&mut self, server: SocketAddr) -> io::Result<Socket> {
         let shelf = if server.is_ipv4() { &mut self.ipv4 } else { &mut self.ipv6 };
         let ready = shelf.pick();
@@ -64,14 +64,14 @@ impl Shelf {
         Shelf { family: SocketAddr::new(family, 0), delivery, supplier, expected: 0 }
     }
 
-    /// A socket that is ready. One that could not be made is none.
+    /// Returns a ready socket, if any; one that could not be created counts as none.
     fn pick(&mut self) -> Option<Socket> {
         let delivered = self.delivery.try_recv().ok()?;
         self.expected -= 1;
         delivered
     }
 
-    /// Has the thread fill up what is low.
+    /// Makes the thread refill the shelf if it is low.
     fn order(&mut self, jobs: &Jobs) -> io::Result<()> {
         if self.expected > LOW {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Parser of held SYNs: addresses, ports and the options that matter.
+//! Parser of held SYNs: addresses, ports and the relevant options.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ pub(crate) struct Syn {
     pub(crate) mss: Option<u16>,
 }
 
-/// Reads a SYN from the IP header on; the end of its payload may be cut off. None for anything else.
+/// Parses a SYN from the IP header on; the end of its payload may be missing. None for any other packet.
 pub(crate) fn parse(packet: &[u8]) -> Option<Syn> {
     let packet = LaxSlicedPacket::from_ip(packet).ok()?;
     let (source, destination) = match packet.net? {

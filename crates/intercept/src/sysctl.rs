@@ -1,6 +1,6 @@
-//! Sysctls of the network namespace: set, and put back as they were.
+//! Sysctls of the network namespace: sets and restores them.
 //!
-//! The files to be put back are held open, so that a process that has given up all files can still do it.
+//! The files to be restored are held open, so that a process that has given up all files can still do it.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -11,12 +11,11 @@ use std::sync::Arc;
 
 const ROOT: &str = "/proc/sys/net";
 
-/// Sysctls that interception needs beyond its own interfaces. `fwmark_reflect`: the RST of a closed port goes back to
-/// the private namespace, not to the real client. `tcp_fwmark_accept`: an accepted connection keeps its mark,
-/// so replies find the way back.
+/// Sysctls that interception needs beyond its own interfaces. `fwmark_reflect`: the RST of a closed port goes back to the private
+/// namespace, not to the real client. `tcp_fwmark_accept`: an accepted connection keeps its mark, so replies find the way back.
 const NEEDED: [&str; 3] = ["ipv4/tcp_fwmark_accept", "ipv4/fwmark_reflect", "ipv6/fwmark_reflect"];
 
-/// The sysctls that an interceptor changes, as they were before.
+/// The original values of the sysctls that an interceptor changes.
 #[derive(Clone)]
 pub struct SavedSysctls {
     values: Vec<Saved>,
@@ -30,8 +29,7 @@ struct Saved {
 }
 
 impl SavedSysctls {
-    /// Reads the values of the calling thread's network namespace. Those the kernel does not have (IPv6 turned
-    /// off) are left out.
+    /// Reads the values of the calling thread's network namespace. Omits those that the kernel does not have (IPv6 turned off).
     pub fn read() -> io::Result<SavedSysctls> {
         let mut values = Vec::new();
         for name in NEEDED {
@@ -53,7 +51,7 @@ impl SavedSysctls {
         self.values.iter().try_for_each(|saved| saved.set("1"))
     }
 
-    /// Puts back those that still have the value we gave them: someone else's later change stays.
+    /// Restores those that still have our value: someone else's later change stays.
     pub(crate) fn restore(&self) -> io::Result<()> {
         for saved in &self.values {
             if saved.value != "1" && saved.now()?.trim() == "1" {
@@ -83,7 +81,7 @@ impl Saved {
     }
 }
 
-/// For reading at least: where sysctls cannot be changed, that is told when one is to be.
+/// Opens the file for reading at least: if sysctls cannot be changed, a later change reports that.
 fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path).or_else(|_| File::open(path))
 }

@@ -1,15 +1,16 @@
-//! Connections to local programs arrive by the interfaces that their clients' packets came by.
+//! Makes connections to local programs arrive by the interfaces that their clients' packets came by.
 //!
-//! They come out of the private namespace, over the veth. At its end in the host a filter of traffic control hands their
-//! packets to the interface of each (its *uplink*), before the kernel looks at anything: to netfilter, reverse path filters,
-//! connection tracking and routing they have come by that interface, from the client to the address that the client named.
+//! They come out of the private namespace over the veth. At its end in the host, a traffic control filter redirects their packets
+//! to the interface of each (its *uplink*) before any other processing. For netfilter, reverse path filters, connection tracking
+//! and routing they have come by that interface, from the client to the address that the client named.
 //!
-//! - In the private namespace the connection's socket has the uplink's index as its mark. A program at the veth's way out
+//! - In the private namespace the connection's socket has the uplink's index as its mark. A program at the veth's egress
 //!   writes it into the source address of the frame ([`bpf::stamp`]).
-//! - In the host, at the veth's way in, the first filter gives such frames the mark "served" ([`bpf::mark`]), by which the
-//!   nftables table knows them. Then comes one filter for each uplink (`u32` with `mirred`); the last one drops what none of them took.
+//! - In the host, at the veth's ingress, the first filter gives such frames the mark "served" ([`bpf::mark`]), by which the
+//!   nftables table knows them. Then comes one filter for each uplink (`u32` with `mirred`); the last one drops the remaining frames.
 //!
-//! Invariant: what has a stamp arrives by its uplink or not at all; without one, by the veth. All this goes with the veth pair.
+//! Invariant: a stamped packet arrives by its uplink or not at all; one without a stamp, by the veth. All this disappears with
+//! the veth pair.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,19 +21,19 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 use crate::bpf::{self, TAG};
 use crate::netlink::{Message, Netlink};
 
-/// Uplinks with a filter at most.
+/// Limit on the uplinks with a filter.
 const UPLINKS_MAX: u16 = 256;
 
 const NEW_QDISC: u16 = 36;
 const NEW_FILTER: u16 = 44;
 const DELETE_FILTER: u16 = 45;
-/// `TC_H_CLSACT`: the place of filters for what comes in and goes out, and those two.
+/// `TC_H_CLSACT`: the parent of filters for ingress and egress, and those two.
 const CLSACT: u32 = 0xffff_fff1;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
 
-/// Filters are asked in this order: the first one, those of uplinks, the last one.
+/// Order of the filters: the first one, those of uplinks, the last one.
 const FIRST: u16 = 1;
 const LAST: u16 = FIRST + UPLINKS_MAX + 1;
 
@@ -46,15 +47,15 @@ pub(crate) struct Lack {
     pub(crate) error: io::Error,
 }
 
-/// The uplinks that filters lead to.
+/// The uplinks that have a filter.
 pub(crate) struct Uplinks {
     /// The veth's end in the host.
     index: u32,
-    /// By index of the interface: the filter's place in the order.
+    /// The filter's place in the order, by interface index.
     filters: BTreeMap<u32, u16>,
 }
 
-/// At the veth's end in the private namespace; `shim` is a socket there.
+/// Sets up the veth's end in the private namespace; `shim` is a socket there.
 pub(crate) fn stamp_what_leaves(shim: &mut Netlink, index: u32) -> Result<(), Lack> {
     let program = load(&bpf::stamp())?;
     add_qdisc(shim, index)?;
@@ -62,14 +63,14 @@ pub(crate) fn stamp_what_leaves(shim: &mut Netlink, index: u32) -> Result<(), La
 }
 
 impl Uplinks {
-    /// At the veth's end in the host, whose packets get the mark `served` if they have a stamp.
+    /// Sets up the veth's end in the host; stamped packets get the mark `served`.
     pub(crate) fn set_up(host: &mut Netlink, index: u32, served: u32) -> Result<Uplinks, Lack> {
         let (mark, drop) = (load(&bpf::mark(served))?, load(&bpf::drop_stamped())?);
         add_qdisc(host, index)?;
         add_program(host, index, INGRESS, LAST, &drop)?;
         add_program(host, index, INGRESS, FIRST, &mark)?;
         let mut uplinks = Uplinks { index, filters: BTreeMap::new() };
-        // Whether the kernel has what such filters take is to be known before the first client comes.
+        // A trial filter shows before the first client comes whether the kernel supports such filters.
         uplinks
             .lead(host, index)
             .map_err(lacking("u32 filters and mirred (CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED)"))?;
@@ -77,7 +78,7 @@ impl Uplinks {
         Ok(uplinks)
     }
 
-    /// Sees to it that there is a filter for the interface. ENODEV: there is no such interface. ENOSPC: too many have one.
+    /// Creates a filter for the interface if it has none. ENODEV: the interface does not exist. ENOSPC: too many have one.
     pub(crate) fn lead(&mut self, host: &mut Netlink, uplink: u32) -> io::Result<()> {
         if self.filters.contains_key(&uplink) {
             return Ok(());
@@ -92,7 +93,7 @@ impl Uplinks {
         Ok(())
     }
 
-    /// Takes the filters of interfaces away that are gone, as `is_there` says.
+    /// Removes the filters of interfaces that are gone according to `is_there`.
     pub(crate) fn forget_gone(
         &mut self,
         host: &mut Netlink,
@@ -133,7 +134,7 @@ fn add_qdisc(netlink: &mut Netlink, index: u32) -> Result<(), Lack> {
     netlink.request(message).map_err(lacking("the qdisc clsact (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_ACT)"))
 }
 
-/// A program that decides by itself (`direct-action`).
+/// Adds a program that decides by itself (`direct-action`).
 fn add_program(
     netlink: &mut Netlink,
     index: u32,
@@ -154,7 +155,7 @@ fn add_program(
     netlink.request(message).map_err(lacking("filters by eBPF (CONFIG_NET_CLS_BPF)"))
 }
 
-/// A new filter; `place` is what tc calls its preference.
+/// Builds the message for a new filter; `place` is tc's preference.
 fn filter(
     sequence: u32,
     index: u32,
@@ -171,7 +172,7 @@ fn filter(
     message
 }
 
-/// Place and protocol, as `struct tcmsg` has them: all protocols.
+/// Returns place and protocol as in `struct tcmsg`: all protocols.
 fn filter_info(place: u16) -> u32 {
     const ETH_P_ALL: u16 = 3;
     u32::from(place) << 16 | u32::from(ETH_P_ALL.to_be())
@@ -183,7 +184,7 @@ fn put_head(message: &mut Message, index: u32, handle: u32, parent: u32, info: u
     [index, handle, parent, info].iter().for_each(|word| message.put(&word.to_ne_bytes()));
 }
 
-/// Frames with the stamp of this interface are received by it.
+/// Adds the options that redirect frames with the stamp of this interface to it.
 fn lead_options(options: &mut Message, uplink: u32) {
     const SELECTOR: u16 = 5;
     const ACTIONS: u16 = 7;
@@ -225,7 +226,7 @@ fn redirection(uplink: u32) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Has what the socket sends arrive by this interface, or by the veth.
+/// Makes the socket's packets arrive by this interface, or by the veth.
 pub(crate) fn set_uplink(socket: BorrowedFd<'_>, uplink: Option<u32>) -> io::Result<()> {
     const NO_STAMP: u32 = 0;
     socket2::SockRef::from(&socket).set_mark(uplink.unwrap_or(NO_STAMP))

@@ -1,4 +1,4 @@
-//! The near end of a measurement: connects, sends, and asks the daemon what that rode on.
+//! The near end of a measurement: connects, sends, and asks the daemon which transport was used.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -14,14 +14,14 @@ use crate::{BenchArgs, CliError, show};
 
 /// Limit on one connect.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Time for the server's daemon to pass the result of a first connection to the next: an association to share.
+/// Time for the server's daemon to apply the result of a first connection to the next: a shared association.
 const SETTLE: Duration = Duration::from_millis(500);
 const WRITE_BYTES: usize = 1 << 16;
 
-/// Measures SCTP, and what it is to be compared with, one after the other.
+/// Measures SCTP and the transports to compare it with, one after the other.
 pub(crate) fn run(session: Session<'_>, host: &str, args: &BenchArgs) -> Result<(), CliError> {
     let address = resolve_host(host)?;
-    // Without a daemon there is nothing to be compared: that is said first.
+    // Without a daemon there is nothing to compare: report that first.
     session.ask(&Request::Get { name: "enable".into() })?;
     let others = args.against.iter().map(|other| Way::from(*other));
     let mut rows = Vec::new();
@@ -50,7 +50,7 @@ fn failed(way: Way, to: SocketAddr, port: u16, error: &io::Error) -> CliError {
     CliError::Failed(format!("cannot measure with {to}: {error}{remedy}"))
 }
 
-/// All figures of one way; what it rode is not known yet.
+/// Measures all figures of one way; its transport is filled in later.
 fn measure(way: Way, to: SocketAddr, args: &BenchArgs) -> io::Result<BenchRow> {
     let first = connect_once(way, to)?;
     std::thread::sleep(SETTLE);
@@ -78,7 +78,7 @@ fn connect(way: Way, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Returns the duration of a connect; the server has accepted the connection then.
+/// Returns the duration of a connect; the server has accepted the connection by then.
 fn connect_once(way: Way, to: SocketAddr) -> io::Result<Duration> {
     let start = now();
     let mut stream = connect(way, to)?;
@@ -88,7 +88,7 @@ fn connect_once(way: Way, to: SocketAddr) -> io::Result<Duration> {
     Ok(took)
 }
 
-/// Sends for so long; the bytes that the server counted, and the time until it said so.
+/// Sends for the given time; returns the bytes that the server counted, and the time until it reported them.
 fn upload(way: Way, to: SocketAddr, time: Duration) -> io::Result<(u64, Duration)> {
     let mut stream = connect(way, to)?;
     let block = vec![0; WRITE_BYTES];

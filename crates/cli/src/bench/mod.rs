@@ -1,11 +1,11 @@
-//! `sctpify bench`: how fast connections to a host begin, and how fast bytes flow, over SCTP and over what there was before.
+//! `sctpify bench`: measures the set-up time and the throughput of connections to a host, over SCTP and over other transports.
 //!
-//! The far end is a plain TCP program that its operator starts, `sctpify bench --serve`: nothing answers unless asked to, nor
-//! for longer than it was told. It listens on three ports in a row: connections to the first are for the rules to lead over
-//! SCTP, those to the second are plain TCP, those to the third MPTCP. The daemon reports a connection's real transport.
+//! The far end is a plain TCP program that its operator starts, `sctpify bench --serve`: nothing answers without that, nor longer
+//! than requested. It listens on three consecutive ports: the rules should send connections to the first over SCTP, those to the
+//! second are plain TCP, those to the third MPTCP. The daemon reports a connection's real transport.
 //!
-//! On a connection the client says one byte: `c` is answered by one byte; `u` is followed by bytes to the end of the
-//! stream, and answered by their number, eight bytes in network order.
+//! On a connection the client sends one byte: `c` is answered by one byte; `u` is followed by bytes to the end of the stream, and
+//! answered by their number, eight bytes in network order.
 
 mod measure;
 mod serve;
@@ -27,12 +27,12 @@ const UPLOAD: u8 = b'u';
 /// Limit on one connection.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
 
-/// The port of a way, from the first one's number on.
+/// Returns the port of a way; `first` is the port of the first way.
 fn port_of(way: Way, first: u16) -> u16 {
     first + way as u16
 }
 
-/// A stream socket for a way.
+/// Creates a stream socket for a way.
 fn socket(way: Way, domain: Domain) -> io::Result<Socket> {
     let protocol = if way == Way::Mptcp { Protocol::MPTCP } else { Protocol::TCP };
     Socket::new(domain, Type::STREAM, Some(protocol))
@@ -50,7 +50,7 @@ pub(crate) fn show(out: &mut dyn Write, report: &BenchReport) -> io::Result<()> 
     let mut table = Table::new(&HEADS);
     for row in &report.rows {
         let times = [row.first_connect_us, row.connect_us].map(|us| format!("{us} µs"));
-        // As iperf3 and others tell rates, and in one unit for all rows.
+        // As iperf3 and others print rates, and in one unit for all rows.
         let rate = format!("{:.1} Mbit/s", row.bytes_per_s as f64 * 8.0 / 1e6);
         let [first, later] = times;
         table.row([row.way.to_string(), first, later, rate, row.rode.clone()]);

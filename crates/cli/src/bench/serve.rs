@@ -1,6 +1,6 @@
 //! The far end of a measurement.
 //!
-//! Bounds: so many seconds as its operator said, [`SERVED_MAX`] connections at once, [`CONNECTION_LIMIT`] for each.
+//! Limits: the time given by its operator, [`SERVED_MAX`] connections at once, [`CONNECTION_LIMIT`] for each.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,14 +16,14 @@ use super::{CONNECT, CONNECTION_LIMIT, UPLOAD, now, port_of, socket};
 use crate::session::Session;
 use crate::{CliError, show};
 
-/// Connections served at once at most; others are closed.
+/// Limit on concurrent connections; others are closed.
 const SERVED_MAX: usize = 16;
 const BACKLOG: i32 = 64;
-/// Between two looks whether the time is over.
+/// Interval of the check for the end of the time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const READ_BYTES: usize = 1 << 18;
 
-/// Serves measurements on three ports for so many seconds.
+/// Serves measurements on three ports for this many seconds.
 pub(crate) fn serve(session: Session<'_>, port: u16, seconds: u32) -> Result<(), CliError> {
     let served = Arc::new(AtomicUsize::new(0));
     for way in Way::ALL {
@@ -48,7 +48,7 @@ pub(crate) fn serve(session: Session<'_>, port: u16, seconds: u32) -> Result<(),
     Ok(())
 }
 
-/// On all addresses, of both families if the host has IPv6.
+/// Listens on all addresses, of both families if the host has IPv6.
 fn listen(way: Way, port: u16) -> io::Result<TcpListener> {
     let listen = |socket: Socket, address: SocketAddr| {
         socket.set_reuse_address(true)?;
@@ -74,7 +74,7 @@ fn accept_all(listener: &TcpListener, served: &Arc<AtomicUsize>) {
         }
         let served = Arc::clone(served);
         thread::spawn(move || {
-            // The client sees what went wrong.
+            // The client sees the failure.
             let _ = serve_one(stream);
             served.fetch_sub(1, Ordering::Relaxed);
         });
@@ -96,7 +96,7 @@ fn serve_one(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// The bytes until the end of the stream.
+/// Counts the bytes until the end of the stream.
 fn count(stream: &mut TcpStream) -> io::Result<u64> {
     let (start, mut count, mut buffer) = (now(), 0, vec![0; READ_BYTES]);
     while start.elapsed() < CONNECTION_LIMIT {

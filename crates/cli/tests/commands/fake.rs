@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// A process number that Linux never gives.
 const NO_SUCH_PID: u32 = u32::MAX;
 
-/// A daemon without a network and without files: it keeps rules and settings in memory, the rest is told.
+/// A daemon without network and files: it keeps rules and settings in memory, and makes up the rest.
 pub(crate) struct FakeDaemon {
     dir: TempDir,
     pub(crate) book: Arc<Mutex<Rulebook>>,
@@ -174,7 +174,7 @@ fn learn(book: &mut Rulebook, value: &str) -> Response {
     Response::Done(Done::new("automatic configuration is changed"))
 }
 
-/// As of 1970. A request for the chain remote alone gets an entry of the capability cache.
+/// Returns rules as of 1970. A request for the chain remote alone gets an entry of the capability cache.
 fn rules(book: &Rulebook, chain: Option<Chain>, policy: Option<Policy>) -> RulesReport {
     let now = UnixMs::default();
     let mut table = LearnedTable::default();
@@ -214,7 +214,7 @@ fn delete(
     Ok(Response::Done(Done { removed: Some(1), ..Done::new("deleted") }))
 }
 
-/// Listens on the control socket in a directory until it is asked to shut down.
+/// Listens on the control socket in a directory until a request shuts it down.
 pub(crate) fn answer_in(dir: &std::path::Path, book: Arc<Mutex<Rulebook>>) {
     let listener = UnixListener::bind(dir.join("control.sock")).unwrap();
     thread::spawn(move || {

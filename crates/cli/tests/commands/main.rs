@@ -21,8 +21,8 @@ use fake::{FakeDaemon, answer_in, status};
 const SCTPIFY: &str = env!("CARGO_BIN_EXE_sctpify");
 const SHIMRULES: &str = env!("CARGO_BIN_EXE_shimrules");
 
-/// Held while a process starts or a program is written: a child that another test starts meanwhile would hold the
-/// program open for writing, and it could not be run ("text file busy").
+/// Held while a process starts or a program is written: a child started by another test meanwhile would hold the program open for
+/// writing, and it could not be run ("text file busy").
 static FORKS: Mutex<()> = Mutex::new(());
 
 impl FakeDaemon {
@@ -38,7 +38,7 @@ struct Ran {
     code: i32,
 }
 
-/// Without the configuration file of the host that tests run on.
+/// Runs a program without the configuration file of the host that tests run on.
 fn run(program: &str, socket: &Path, args: &str) -> Ran {
     let mut command = Command::new(program);
     command.args(args.split_whitespace()).env("SCTPIFY_CONTROL", socket);
@@ -243,7 +243,7 @@ fn doctor_ends_with_the_names_of_what_is_missing() {
     let daemon = FakeDaemon::start();
     let told = daemon.run(SCTPIFY, "doctor 127.0.0.9");
     assert!(told.err.starts_with("error: missing: "), "{}", told.err);
-    // Behind what this host may lack.
+    // Follows any features that this host lacks.
     assert!(
         told.err.contains("the way there") && told.err.ends_with("; the report says what to do\n"),
         "{}",
@@ -273,7 +273,7 @@ fn down_waits_until_the_daemon_is_gone_and_does_nothing_the_second_time() {
     assert_eq!(daemon.run(SCTPIFY, "down").code, 0);
 }
 
-/// A directory with a `sctpify` and, beside it, a `sctpifyd` that is this shell script.
+/// Creates a directory with a `sctpify` and a `sctpifyd` that is this shell script.
 fn install_with_daemon(script: &str) -> TempDir {
     use std::os::unix::fs::PermissionsExt;
     let _alone = FORKS.lock();

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::fake::FakeDaemon;
 use crate::{Ran, SCTPIFY, nowhere, run};
 
-/// A configuration file in a directory of its own, and no daemon.
+/// A configuration file in its own directory, and no daemon.
 struct File {
     _dir: TempDir,
     path: PathBuf,

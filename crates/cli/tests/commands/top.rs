@@ -14,11 +14,11 @@ use crate::fake::FakeDaemon;
 use crate::{FORKS, SCTPIFY};
 
 const COLUMNS: usize = 80;
-/// The other screen, and the usual one again.
+/// Sequences that enter and leave the alternate screen.
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
-/// Looks again and again for five seconds.
+/// Repeats the look for up to five seconds.
 fn wait_for(mut look: impl FnMut() -> bool) -> bool {
     (0..100).any(|_| {
         let seen = look();
@@ -29,7 +29,7 @@ fn wait_for(mut look: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Ends the program, whatever the test came to.
+/// Kills the program whatever the result of the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -57,7 +57,7 @@ fn top_cuts_no_word_at_80_columns_and_ends_with_q() {
     let (mut master, all) = (File::from(pty.master.try_clone().unwrap()), shown.clone());
     thread::spawn(move || {
         let mut part = [0; 4096];
-        // The end is an error: nobody has the other side any more.
+        // The end is an error: nobody holds the other side any more.
         while let Ok(length @ 1..) = master.read(&mut part) {
             all.lock().unwrap().push_str(&String::from_utf8_lossy(&part[..length]));
         }

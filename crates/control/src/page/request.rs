@@ -1,4 +1,4 @@
-//! The head of a request: its origin, its target, and the checks before an answer.
+//! The head of a request: its target, and the checks before an answer.
 
 /// Limit on the bytes of a request's head.
 pub(super) const HEAD_MAX: usize = 8 * 1024;

@@ -1,4 +1,4 @@
-//! Netlink messages as bytes: a header, a body, attributes. Lengths and padding are computed here only.
+//! Netlink messages as bytes: a header, a body, attributes. Only this module computes lengths and padding.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use std::io;
 const HEADER_LENGTH: usize = 16;
 /// Length of an attribute's head.
 const ATTRIBUTE_HEAD: usize = 4;
-/// Set in the type of an attribute that holds attributes.
+/// Flag in the type of an attribute that holds attributes.
 const NESTED: u16 = 0x8000;
 /// The type's own bits, without NESTED and the byte order flag.
 const TYPE_MASK: u16 = 0x3fff;
@@ -17,7 +17,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// A message of `kind` with `flags` and `sequence`; the body follows by the methods below.
+    /// Begins a message of `kind` with `flags` and `sequence`; the methods below add the body.
     pub(crate) fn new(kind: u16, flags: u16, sequence: u32) -> Message {
         let mut bytes = vec![0; 4];
         bytes.extend_from_slice(&kind.to_ne_bytes());
@@ -27,12 +27,12 @@ impl Message {
         Message { bytes }
     }
 
-    /// A message that was written elsewhere, header and all.
+    /// Takes a message that was written elsewhere, including its header.
     pub(crate) fn from_bytes(bytes: Vec<u8>) -> Message {
         Message { bytes }
     }
 
-    /// The sequence number in the header.
+    /// Returns the sequence number in the header.
     pub(crate) fn sequence(&self) -> u32 {
         ne_u32(&self.bytes, 8).unwrap_or(0)
     }
@@ -43,7 +43,7 @@ impl Message {
         self.put(&resource.to_be_bytes());
     }
 
-    /// Adds bytes as they stand.
+    /// Adds bytes unchanged.
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -66,7 +66,7 @@ impl Message {
         self.attribute(kind, &value.to_be_bytes());
     }
 
-    /// Adds an attribute that holds the attributes which `fill` writes.
+    /// Adds an attribute that holds the attributes written by `fill`.
     pub(crate) fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Message)) {
         self.with_attribute_head(kind | NESTED, fill);
     }
@@ -81,7 +81,7 @@ impl Message {
         self.bytes.resize(align(self.bytes.len()), 0);
     }
 
-    /// The finished message.
+    /// Returns the finished message.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         let length = self.bytes.len() as u32;
         self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
@@ -108,7 +108,7 @@ impl Received<'_> {
     }
 }
 
-/// The messages of a datagram; what is cut short ends it.
+/// Iterator over the messages of a datagram; a truncated one ends it.
 pub(crate) struct Messages<'a> {
     rest: &'a [u8],
 }
@@ -132,7 +132,7 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// The attributes of a body, as type without flags and data; what is cut short ends them.
+/// Iterator over the attributes of a body, as type without flags and data; a truncated one ends it.
 pub(crate) struct Attributes<'a> {
     rest: &'a [u8],
 }
@@ -155,7 +155,7 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// The number at `offset`, in host byte order.
+/// Reads the number at `offset`, in host byte order.
 fn ne_u32(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(|four| u32::from_ne_bytes(*four))
 }
@@ -164,12 +164,12 @@ fn ne_u16(bytes: &[u8], offset: usize) -> Option<u16> {
     bytes.get(offset..)?.first_chunk().map(|two| u16::from_ne_bytes(*two))
 }
 
-/// The number at the start of `bytes`, in network byte order.
+/// Reads the number at the start of `bytes`, in network byte order.
 pub(crate) fn be_u32(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|four| u32::from_be_bytes(*four))
 }
 
-/// The same with 64 bits.
+/// Reads a 64-bit number in the same way.
 pub(crate) fn be_u64(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|eight| u64::from_be_bytes(*eight))
 }

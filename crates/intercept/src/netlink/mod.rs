@@ -1,7 +1,7 @@
 //! One netlink socket: requests out, acknowledgements back.
 //!
-//! The kernel works on a request inside `send`, so its answer is there when `send` returns; nothing here
-//! waits. A socket stays in the network namespace it was opened in.
+//! The kernel processes a request inside `send`, so its answer exists when `send` returns; nothing here waits. A socket stays in
+//! the network namespace it was opened in.
 
 mod message;
 
@@ -15,7 +15,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 pub(crate) use message::{Attributes, Message, Messages, be_u32, be_u64};
 
-/// Room for the largest datagram that we ask for: a link with all its attributes.
+/// Size of the largest datagram that we request: a link with all its attributes.
 const RECEIVE_BUFFER_SIZE: usize = 32 * 1024;
 /// `NLMSG_ERROR`, which also acknowledges.
 pub(crate) const ERROR_KIND: u16 = 2;
@@ -42,13 +42,13 @@ impl Netlink {
         Ok(Netlink { socket, sequence: 0, buffer: vec![0; RECEIVE_BUFFER_SIZE] })
     }
 
-    /// The socket itself, for its options.
+    /// Returns the socket itself, for its options.
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// Gives the socket room for so many bytes that wait for us. Without privilege outside of our user namespace the system's
-    /// limit (rmem_max) holds.
+    /// Enlarges the buffer for bytes that wait to be received. Without privilege outside our user namespace, the system's limit
+    /// (rmem_max) applies.
     pub(crate) fn enlarge_receive_buffer(&self, bytes: usize) -> io::Result<()> {
         match setsockopt(&self.socket, sockopt::RcvBufForce, &bytes) {
             Err(Errno::EPERM) => Ok(setsockopt(&self.socket, sockopt::RcvBuf, &bytes)?),
@@ -56,7 +56,7 @@ impl Netlink {
         }
     }
 
-    /// The same for a request that we send (wmem_max).
+    /// Enlarges the buffer for a request that we send (limit: wmem_max).
     pub(crate) fn enlarge_send_buffer(&self, bytes: usize) -> io::Result<()> {
         match setsockopt(&self.socket, sockopt::SndBufForce, &bytes) {
             Err(Errno::EPERM) => Ok(setsockopt(&self.socket, sockopt::SndBuf, &bytes)?),
@@ -64,7 +64,7 @@ impl Netlink {
         }
     }
 
-    /// A sequence number that no request of this socket carried lately; never 0.
+    /// Returns a sequence number that no recent request of this socket carried; never 0.
     pub(crate) fn next_sequence(&mut self) -> u32 {
         self.sequence = self.sequence.checked_add(1).unwrap_or(1);
         self.sequence
@@ -80,7 +80,7 @@ impl Netlink {
         }
     }
 
-    /// The next datagram, or None if there is none.
+    /// Returns the next datagram, or None if there is none.
     pub(crate) fn receive(&mut self) -> io::Result<Option<&[u8]>> {
         loop {
             match self.socket.recv(&mut &mut self.buffer[..], 0) {
@@ -92,8 +92,8 @@ impl Netlink {
         }
     }
 
-    /// Sends one message and gives the kernel's answer to `read`: each message's kind and body, until it
-    /// returns something. An error message ends the search with that error, an acknowledgement with None.
+    /// Sends one message and passes the kind and body of each of the kernel's answers to `read` until it returns something. An
+    /// error message ends the search with that error, an acknowledgement with None.
     pub(crate) fn ask<T>(
         &mut self,
         message: Message,
@@ -114,7 +114,7 @@ impl Netlink {
         Err(io::Error::other("the kernel gave no answer to a netlink request"))
     }
 
-    /// Sends one message that asks netfilter for a list, and gives each of its messages to `read`, without their heads.
+    /// Sends one message that asks netfilter for a list, and passes each of its messages to `read`, without their heads.
     pub(crate) fn dump(&mut self, message: Message, mut read: impl FnMut(&[u8])) -> io::Result<()> {
         let sequence = message.sequence();
         self.send(&message.finish())?;
@@ -135,13 +135,13 @@ impl Netlink {
         self.ask(message, |_, _| None::<()>).map(|_| ())
     }
 
-    /// Sends one route message with `flags` beside REQUEST and ACK, and returns the acknowledgement.
+    /// Sends one route message with `flags` in addition to REQUEST and ACK, and returns the acknowledgement.
     pub(crate) fn route_request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         let message = self.route_message(message, NLM_F_ACK | flags);
         self.request(message)
     }
 
-    /// A route message with the next sequence number and `flags` beside REQUEST.
+    /// Builds a route message with the next sequence number and `flags` in addition to REQUEST.
     pub(crate) fn route_message(&mut self, message: RouteNetlinkMessage, flags: u16) -> Message {
         let mut message = NetlinkMessage::from(message);
         message.header.flags = NLM_F_REQUEST | flags;

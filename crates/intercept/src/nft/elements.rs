@@ -1,4 +1,4 @@
-//! The end of elements that the kernel adds to sets by itself: of `flows4` and `flows6`, one for each diverted connection, and of
+//! Removes elements that the kernel adds to sets by itself: in `flows4` and `flows6`, one for each diverted connection, and in
 //! `served4` and `served6`, one for each connection to a local program.
 
 use super::host::{FLOWS4, FLOWS6, FlowSet, SERVED4, SERVED6};
@@ -13,19 +13,19 @@ const AT_ONCE: usize = 64;
 /// The sets of one kind, for IPv4 and for IPv6.
 type Sets = [&'static FlowSet; 2];
 
-/// Takes `flows` out of the sets of diverted connections, however many they are; one that is not there is no error.
+/// Removes any number of `flows` from the sets of diverted connections; a missing one is no error.
 pub(crate) fn delete_diverted(owner: &mut Netlink, flows: &[FourTuple]) -> Result<(), Refusal> {
     delete(owner, [&FLOWS4, &FLOWS6], flows)
 }
 
-/// The same with those of connections from the private namespace, as the local programs see them.
+/// Does the same for the sets of connections from the private namespace, as seen by the local programs.
 pub(crate) fn delete_served(owner: &mut Netlink, flows: &[FourTuple]) -> Result<(), Refusal> {
     delete(owner, [&SERVED4, &SERVED6], flows)
 }
 
 fn delete(owner: &mut Netlink, sets: Sets, flows: &[FourTuple]) -> Result<(), Refusal> {
     flows.chunks(AT_ONCE).try_for_each(|some| match delete_all(owner, sets, some) {
-        // Nothing was changed if one of them is absent.
+        // If one of them is absent, nothing was changed.
         Err(refusal) if is_absent(&refusal) => {
             let mut each = some.iter().map(std::slice::from_ref);
             each.try_for_each(|flow| delete_all(owner, sets, flow).or_else(unless_absent))
@@ -42,7 +42,7 @@ fn unless_absent(refusal: Refusal) -> Result<(), Refusal> {
     if is_absent(&refusal) { Ok(()) } else { Err(refusal) }
 }
 
-/// Takes all of them out, or none. ENOENT: one was not there.
+/// Removes all of them, or none. ENOENT: one was missing.
 fn delete_all(owner: &mut Netlink, sets: Sets, flows: &[FourTuple]) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
     flows.iter().for_each(|flow| add_end(&mut batch, sets, flow));
@@ -62,7 +62,7 @@ fn add_end(batch: &mut Batch<'_>, [v4, v6]: Sets, flow: &FourTuple) {
     });
 }
 
-/// Source address, source port, destination address, destination port, each filled up to a 4-byte register.
+/// Source address, source port, destination address, destination port, each padded to a 4-byte register.
 fn key(flow: &FourTuple) -> Vec<u8> {
     [flow.local(), flow.remote()]
         .into_iter()

@@ -4,9 +4,9 @@ use super::{DATA_VALUE, LIST_ELEMENT};
 use crate::config::Marks;
 use crate::netlink::Message;
 
-/// The register that single values go through.
+/// The register for single values.
 const R1: u32 = 1;
-/// The register of verdicts.
+/// The register for verdicts.
 const VERDICT_REGISTER: u32 = 0;
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
@@ -33,14 +33,14 @@ enum Comparison {
     AtLeast = 5,
 }
 
-/// Where `payload` counts from.
+/// The header from which `payload` counts.
 #[derive(Clone, Copy)]
 pub(super) enum Base {
     Network = 1,
     Transport = 2,
 }
 
-/// The list of a rule's expressions, being written. Each test ends the rule for packets that fail it.
+/// The list of a rule's expressions, while it is written. Each test ends the rule for packets that fail it.
 pub(super) struct Expressions<'m> {
     list: &'m mut Message,
 }
@@ -99,19 +99,19 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Goes on only with TCP.
+    /// Continues only with TCP.
     pub(super) fn is_tcp(&mut self) {
         self.load(Meta::Transport);
         self.compare(Comparison::Equal, &[TCP]);
     }
 
-    /// Goes on only with UDP.
+    /// Continues only with UDP.
     pub(super) fn is_udp(&mut self) {
         self.load(Meta::Transport);
         self.compare(Comparison::Equal, &[UDP]);
     }
 
-    /// Goes on only with requests for an echo: protocol 1 with type 8, or protocol 58 with type 128.
+    /// Continues only with echo requests: protocol 1 with type 8, or protocol 58 with type 128.
     pub(super) fn is_echo_request(&mut self, protocol: u8, kind: u8) {
         self.load(Meta::Transport);
         self.compare(Comparison::Equal, &[protocol]);
@@ -119,19 +119,19 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &[kind]);
     }
 
-    /// Goes on only while `set` has the protocol's number.
+    /// Continues only while `set` contains the protocol's number.
     pub(super) fn is_protocol_in_set(&mut self, set: &str) {
         self.load(Meta::Transport);
         self.is_in_set(set);
     }
 
-    /// Goes on only with packets of the address family (2 IPv4, 10 IPv6).
+    /// Continues only with packets of the address family (2 IPv4, 10 IPv6).
     pub(super) fn is_family(&mut self, family: u8) {
         self.load(Meta::Family);
         self.compare(Comparison::Equal, &[family]);
     }
 
-    /// Goes on only if the bytes just loaded begin with the first `prefix` bits of `network`, whose other bits are zero.
+    /// Continues only if the bytes just loaded begin with the first `prefix` bits of `network`, whose other bits are zero.
     pub(super) fn is_within(&mut self, network: &[u8], prefix: u8) {
         let bits = |index: usize| usize::from(prefix).saturating_sub(8 * index).min(8) as u32;
         let mask: Vec<u8> =
@@ -140,13 +140,13 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, network);
     }
 
-    /// Goes on only if the bytes just loaded, as a number, are neither less than `first` nor more than `last`.
+    /// Continues only if the bytes just loaded, as a number, are between `first` and `last`, both included.
     pub(super) fn is_between(&mut self, first: &[u8], last: &[u8]) {
         self.compare(Comparison::AtLeast, first);
         self.compare(Comparison::AtMost, last);
     }
 
-    /// Goes on only with IPv4 fragments that begin 8 octets behind their datagram's beginning.
+    /// Continues only with IPv4 fragments at an offset of 8 octets.
     pub(super) fn is_second_fragment_v4(&mut self) {
         const FLAGS_AND_OFFSET: u32 = 6;
         self.payload(R1, Base::Network, FLAGS_AND_OFFSET, 2);
@@ -154,7 +154,7 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &[0, 1]);
     }
 
-    /// Goes on only with IPv6 fragments, whatever their protocol, that begin in the first 256 octets of their datagram, and not at its
+    /// Continues only with IPv6 fragments of any protocol that begin in the first 256 octets of their datagram, but not at its
     /// beginning.
     pub(super) fn is_early_fragment_v6(&mut self) {
         const FRAGMENT_HEADER: u8 = 44;
@@ -169,7 +169,7 @@ impl<'m> Expressions<'m> {
         self.is_between(&[0, 8], &[0, 0xf8]);
     }
 
-    /// Goes on only with packets that begin a connection: SYN set, and not FIN, RST or ACK.
+    /// Continues only with packets that begin a connection: SYN set, and not FIN, RST or ACK.
     pub(super) fn is_first_syn(&mut self) {
         const FLAGS_OFFSET: u32 = 13;
         const FIN_SYN_RST_ACK: u8 = 0x17;
@@ -179,45 +179,45 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &[SYN]);
     }
 
-    /// Goes on only with packets that came in by `name`.
+    /// Continues only with packets that came in by `name`.
     pub(super) fn came_in_by(&mut self, name: &str) {
         self.load(Meta::InInterface);
         self.compare(Comparison::Equal, &interface_register(name));
     }
 
-    /// Goes on only with packets that did not come in by `name`.
+    /// Continues only with packets that did not come in by `name`.
     pub(super) fn came_in_not_by(&mut self, name: &str) {
         self.load(Meta::InInterface);
         self.compare(Comparison::NotEqual, &interface_register(name));
     }
 
-    /// Goes on only with packets that do not go out by `name`.
+    /// Continues only with packets that do not go out by `name`.
     pub(super) fn goes_out_not_by(&mut self, name: &str) {
         self.load(Meta::OutInterface);
         self.compare(Comparison::NotEqual, &interface_register(name));
     }
 
-    /// Goes on only with packets that do not carry `mark` in the bits of the mask.
+    /// Continues only with packets that do not carry `mark` in the bits of the mask.
     pub(super) fn is_mark_not(&mut self, marks: Marks, mark: u32) {
         self.load(Meta::Mark);
         self.bitwise(&marks.mask.to_ne_bytes(), &[0; 4]);
         self.compare(Comparison::NotEqual, &mark.to_ne_bytes());
     }
 
-    /// Goes on only with packets whose whole mark is `mark`.
+    /// Continues only with packets whose whole mark is `mark`.
     pub(super) fn is_whole_mark(&mut self, mark: u32) {
         self.load(Meta::Mark);
         self.compare(Comparison::Equal, &mark.to_ne_bytes());
     }
 
-    /// Goes on only with packets that carry `mark` in the bits of the mask.
+    /// Continues only with packets that carry `mark` in the bits of the mask.
     pub(super) fn is_mark(&mut self, marks: Marks, mark: u32) {
         self.load(Meta::Mark);
         self.bitwise(&marks.mask.to_ne_bytes(), &[0; 4]);
         self.compare(Comparison::Equal, &mark.to_ne_bytes());
     }
 
-    /// Sets the mark "goes to the private namespace", leaving the bits of others.
+    /// Sets the mark "goes to the private namespace", keeping the bits of others.
     pub(super) fn set_shim_mark(&mut self, marks: Marks) {
         self.load(Meta::Mark);
         self.bitwise(&(!marks.mask).to_ne_bytes(), &marks.shim.to_ne_bytes());
@@ -227,7 +227,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Goes on only if the key that begins in register 1 is in `set`.
+    /// Continues only if the key that begins in register 1 is in `set`.
     pub(super) fn is_in_set(&mut self, set: &str) {
         self.expression("lookup", |data| {
             data.string(1, set);
@@ -235,7 +235,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Adds the key that begins in register 1 to `set`; one that is there already is no error.
+    /// Adds the key that begins in register 1 to `set`; an existing one is no error.
     pub(super) fn add_to_set(&mut self, set: &str) {
         const ADD: u32 = 0;
         self.expression("dynset", |data| {
@@ -245,7 +245,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Gives the packet to the transparent socket on `port`; a packet for which there is none goes no further.
+    /// Gives the packet to the transparent socket on `port`; the rule ends for a packet without one.
     pub(super) fn tproxy(&mut self, family: u8, port: u16) {
         self.immediate(&port.to_be_bytes());
         self.expression("tproxy", |data| {
@@ -271,7 +271,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Goes on with the rules of `chain`, which has no hook of its own.
+    /// Continues with the rules of `chain`, which has no hook of its own.
     pub(super) fn jump(&mut self, chain: &str) {
         const JUMP: i32 = -3;
         self.expression("immediate", |data| {
@@ -285,13 +285,13 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Ends the rule with an RST in answer.
+    /// Ends the rule by answering with an RST.
     pub(super) fn reject_by_reset(&mut self) {
         const TCP_RST: u32 = 1;
         self.expression("reject", |data| data.number(1, TCP_RST));
     }
 
-    /// Ends the rule with an ICMP error in answer; `code` is nftables' own for both families.
+    /// Ends the rule by answering with an ICMP error; `code` is nftables' own for both families.
     pub(super) fn reject_by_icmp(&mut self, code: u8) {
         const ICMPX_UNREACHABLE: u32 = 2;
         self.expression("reject", |data| {
@@ -300,7 +300,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Ends the rule with nftables' own `queue`, passing packets when nobody listens.
+    /// Ends the rule with nftables' own `queue`, passing packets if nobody listens.
     pub(super) fn queue(&mut self, number: u16) {
         const ONE_QUEUE: u16 = 1;
         const BYPASS: u16 = 1;
@@ -311,7 +311,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// The same by the xtables target NFQUEUE, for kernels without `queue`.
+    /// Does the same with the xtables target NFQUEUE, for kernels without `queue`.
     pub(super) fn queue_by_target(&mut self, number: u16) {
         const REVISION: u32 = 3;
         let mut info = [0; 8];
@@ -326,7 +326,7 @@ impl<'m> Expressions<'m> {
     }
 }
 
-/// An interface name as `meta` loads it: 16 bytes, filled up with zeros.
+/// Returns an interface name as `meta` loads it: 16 bytes, padded with zeros.
 fn interface_register(name: &str) -> [u8; 16] {
     let mut register = [0; 16];
     for (place, byte) in register.iter_mut().zip(name.bytes().take(15)) {

@@ -1,13 +1,13 @@
 //! Destinations that plain TCP must not reach.
 //!
-//! First SYNs to them that are not diverted are answered with "host unreachable": behind the queue and the diversion, so
-//! whatever let them pass (a verdict, a full queue, a daemon that stands still or is dead) they end here. So do those that
-//! the host forwards, of containers, guests and hosts behind it: they are never diverted. Each chain stands twice: in the
-//! owned table, where nobody else can take it away, and in a table without an owner, which outlives the daemon.
+//! First SYNs to them that are not diverted are answered with "host unreachable". The guard follows the queue and the diversion,
+//! so SYNs end here whatever let them pass (a verdict, a full queue, a daemon that hangs or is dead). So do those that the host
+//! forwards for containers, guests and hosts behind it: they are never diverted. Each chain exists twice: in the owned table,
+//! where nobody else can remove it, and in a table without an owner, which outlives the daemon.
 //!
-//! Forwarded packets may come in fragments, and a first one that is too short to show the SYN passes. Without the one at offset 8 nobody
-//! can put them together: it is dropped, as RFC 1858 (section 3.2.2) has it. In IPv6 headers of other kinds may come between, and all that
-//! begins in the first 256 octets is dropped: links carry 1,280.
+//! Forwarded packets may come in fragments, and a first one that is too short to show the SYN passes. The fragment at offset 8 is
+//! dropped, so nobody can reassemble the packet (RFC 1858 section 3.2.2). In IPv6, headers of other kinds may come between, so
+//! every fragment that begins in the first 256 octets is dropped: links carry 1,280.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,17 +22,17 @@ use super::{
 use crate::config::Config;
 use crate::netlink::{Message, Netlink};
 
-/// For what programs of this host send, and for what the host forwards.
+/// For packets sent by programs of this host, and for packets that the host forwards.
 pub(super) const GUARD_CHAINS: [BaseChain; 2] = [
     BaseChain { name: "guard", kind: "filter", hook: 3, priority: -148 },
     BaseChain { name: "guard-forward", kind: "filter", hook: 2, priority: -148 },
 ];
-/// The table that stays.
+/// The table that outlives the daemon.
 const LASTING_TABLE: &str = "sctpify-require";
 const PART: &str = "nftables rule that refuses plain TCP (CONFIG_NFT_REJECT_INET)";
 const HOST_UNREACHABLE: u8 = 2;
 
-/// Treatment of plain TCP to some destinations. The first that matches a connection decides; a connection that none matches
+/// Treatment of plain TCP to some destinations. The first guard that matches a connection decides; a connection without a match
 /// passes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Guard {
@@ -40,11 +40,11 @@ pub struct Guard {
     pub network: Option<(IpAddr, u8)>,
     /// The first and last port; `None` is every port.
     pub ports: Option<(u16, u16)>,
-    /// Whether plain TCP is refused; else it passes.
+    /// True if plain TCP is refused; else it passes.
     pub is_refused: bool,
 }
 
-/// Puts these guards in the place of those before, in both tables.
+/// Replaces the guards in both tables.
 pub(crate) fn set(owner: &mut Netlink, config: &Config, guards: &[Guard]) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
     replace_guards(&mut batch, TABLE, config, guards);
@@ -52,9 +52,9 @@ pub(crate) fn set(owner: &mut Netlink, config: &Config, guards: &[Guard]) -> Res
     set_lasting(owner, config, guards)
 }
 
-/// The table without an owner alone; none where there is nothing to guard.
+/// Sets the guards in the table without an owner only; removes the table if there are none.
 ///
-/// Where there is one its chains stay: with a chain that goes, the kernel drops all SYNs that are held.
+/// An existing table keeps its chains: if a chain is deleted, the kernel drops all held SYNs.
 pub(crate) fn set_lasting(owner: &mut Netlink, config: &Config, guards: &[Guard]) -> Result<(), Refusal> {
     if guards.is_empty() {
         return remove_lasting(owner);
@@ -68,7 +68,7 @@ pub(crate) fn set_lasting(owner: &mut Netlink, config: &Config, guards: &[Guard]
         replace_guards(&mut batch, LASTING_TABLE, config, guards);
         batch.commit()
     };
-    // One that others have changed may not be as it has to be.
+    // A table that others have changed may be unusable.
     set(owner).or_else(|_| {
         remove_lasting(owner)?;
         set(owner)
@@ -77,7 +77,7 @@ pub(crate) fn set_lasting(owner: &mut Netlink, config: &Config, guards: &[Guard]
 
 fn remove_lasting(owner: &mut Netlink) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
-    // Made if it is not there, so that it can be taken away in any case.
+    // Creates a missing table so that the deletion always succeeds.
     batch.add(PART, NEWTABLE, NLM_F_CREATE, name_lasting);
     batch.add(PART, DELTABLE, 0, name_lasting);
     batch.commit()
@@ -87,7 +87,7 @@ fn name_lasting(message: &mut Message) {
     message.string(1, LASTING_TABLE);
 }
 
-/// Puts these guards in the place of those that the table's chains have.
+/// Replaces the guards in the table's chains.
 fn replace_guards(batch: &mut Batch<'_>, table: &str, config: &Config, guards: &[Guard]) {
     for chain in &GUARD_CHAINS {
         batch.add(PART, DELRULE, 0, |message| {
@@ -98,7 +98,7 @@ fn replace_guards(batch: &mut Batch<'_>, table: &str, config: &Config, guards: &
     add_guards(batch, table, config, guards);
 }
 
-/// Reports whether the table without an owner is there.
+/// Reports whether the table without an owner exists.
 pub(crate) fn has_lasting(netlink: &mut Netlink) -> io::Result<bool> {
     let sequence = netlink.next_sequence();
     let mut message = Message::new(SUBSYSTEM << 8 | GETTABLE, NLM_F_REQUEST, sequence);

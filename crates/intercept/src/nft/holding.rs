@@ -1,12 +1,12 @@
-//! Which SYNs are held: all, or as the sets `named4` and `named6` say.
+//! Controls which SYNs are held: all, or according to the sets `named4` and `named6`.
 //!
-//! Chain `q` has one rule, which jumps to chain `held`; what `held` does not queue passes. It queues, in this order: what
-//! carries a mark that asks for it; what belongs to a diverted connection, whose numbers a program may use again; and either
-//! the destinations of the sets or all but these. The set `passed` has one element, which counts what passes by no name;
-//! elements of the others count where that is asked for.
+//! Chain `q` has one rule, which jumps to chain `held`; packets that `held` does not queue pass. It queues, in this order:
+//! packets with a mark that asks for it; packets of a diverted connection, whose ports a program may reuse; and either the
+//! destinations of the sets or all but these. The set `passed` has one element, which counts packets that pass without a name;
+//! elements of the other sets count if requested.
 //!
-//! Invariant: the sets change only while all SYNs are held. A lookup may miss an element while another processor finishes
-//! the batch that brought it, and a set larger than one batch is filled by several.
+//! Invariant: the sets change only while all SYNs are held. A lookup may miss an element while another processor finishes the
+//! batch that added it, and a set larger than one batch is filled by several.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,7 +30,7 @@ use crate::netlink::{Attributes, Message, Netlink, be_u64};
 pub(super) const QUEUE_CHAIN: BaseChain = BaseChain { name: "q", kind: "filter", hook: 3, priority: -155 };
 /// The chain that `q` jumps to.
 const HELD: &str = "held";
-/// The set whose element counts what passes by no name.
+/// The set whose element counts packets that pass without a name.
 const PASSED: &str = "passed";
 
 const QUEUE_PART: &str = "nftables rule that queues (CONFIG_NFT_QUEUE, or CONFIG_NFT_COMPAT with CONFIG_NETFILTER_XT_TARGET_NFQUEUE)";
@@ -39,7 +39,7 @@ const SWITCH_PART: &str = "nftables rule that looks named destinations up (CONFI
 /// IPPROTO_TCP, the key of [`PASSED`].
 const TCP: u8 = 6;
 
-/// Named destinations in one message at most: its list must be shorter than 64 KiB.
+/// Limit on the named destinations in one message: its list must be shorter than 64 KiB.
 const NAMES_PER_MESSAGE: usize = 256;
 
 /// Destinations of connections: a range of addresses of one family, with a range of ports.
@@ -51,7 +51,7 @@ pub struct Destinations {
     pub ports: (u16, u16),
 }
 
-/// The fate of SYNs to named destinations; the others have the opposite one.
+/// The treatment of SYNs to named destinations; the others get the opposite one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Named {
     /// They are held.
@@ -63,9 +63,9 @@ pub enum Named {
 /// Number of SYNs not held.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Passed {
-    /// Those that passed because nothing names their destination.
+    /// SYNs that passed because nothing names their destination.
     pub unnamed: u64,
-    /// Those that passed because something does, by the first address and port of the name.
+    /// SYNs that passed because a name matches, by the first address and port of the name.
     pub named: Vec<(SocketAddr, u64)>,
 }
 
@@ -107,7 +107,7 @@ const NAMES: [NameSet; 2] = [
     },
 ];
 
-/// A port's place in a key, filled up to a register.
+/// Size of a port in a key, padded to a register, and its own length.
 const PORT_REGISTER: u32 = 4;
 const PORT_LENGTH: u32 = 2;
 
@@ -121,7 +121,7 @@ pub(super) fn add_holding(batch: &mut Batch<'_>) {
         add_name_set(batch, set);
     }
     batch.add(SET_PART, NEWSET, NLM_F_CREATE, |message| {
-        /// NFT_SET_EVAL. Without it the kernel takes a bitmap, in which nothing counts.
+        /// NFT_SET_EVAL. Without it the kernel uses a bitmap, in which nothing counts.
         const EVALUATED: u32 = 0x20;
         const INET_PROTO: u32 = 12;
         const ID: u32 = 23;
@@ -135,7 +135,7 @@ pub(super) fn add_holding(batch: &mut Batch<'_>) {
     });
 }
 
-/// A set of ranges in two dimensions, none of which overlap.
+/// Adds a set of non-overlapping ranges in two dimensions.
 fn add_name_set(batch: &mut Batch<'_>, set: &NameSet) {
     const INTERVAL: u32 = 0x04;
     const CONCATENATION: u32 = 0x80;
@@ -156,7 +156,7 @@ fn add_name_set(batch: &mut Batch<'_>, set: &NameSet) {
     });
 }
 
-/// Takes the queue rule away: no SYN is held from now on.
+/// Removes the queue rule: no SYN is held from now on.
 pub(crate) fn stop(owner: &mut Netlink) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
     empty_chain(&mut batch, QUEUE_CHAIN.name);
@@ -170,20 +170,20 @@ fn empty_chain(batch: &mut Batch<'_>, chain: &str) {
     });
 }
 
-/// The SYNs that the kernel holds now, and those that it has counted.
+/// The SYNs that the kernel currently holds, and its counts of others.
 pub(crate) struct Holding {
     queue_number: u16,
     form: QueueForm,
     holds_all: bool,
-    /// Whether names count what passes.
+    /// Names count passing packets.
     names_count: bool,
-    /// The counts when they were last read, by set and key.
+    /// The counts at the last reading, by set and key.
     counted: BTreeMap<(&'static str, Vec<u8>), u64>,
 }
 
 impl Holding {
-    /// Holds all SYNs from now on, by the queue rule in whichever form the kernel has. The queue must be bound and configured
-    /// before, because a queue in the making drops what it gets.
+    /// Holds all SYNs from now on, with the form of the queue rule that the kernel has. The queue must be bound and configured
+    /// before, because an unfinished queue drops its packets.
     pub(crate) fn start(owner: &mut Netlink, config: &Config) -> Result<Holding, Refusal> {
         let form = match add_rules(owner, config, QueueForm::Native) {
             Err(refusal) if refusal.is(QUEUE_PART, libc::ENOENT) => {
@@ -196,7 +196,7 @@ impl Holding {
         Ok(Holding { queue_number, form, holds_all: true, names_count: false, counted: BTreeMap::new() })
     }
 
-    /// Holds all SYNs, whatever is named.
+    /// Holds all SYNs, regardless of names.
     pub(crate) fn hold_all(&mut self, owner: &mut Netlink) -> Result<(), Refusal> {
         if self.holds_all {
             return Ok(());
@@ -225,7 +225,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Names further destinations, none of which overlaps another; all SYNs are held.
+    /// Names further destinations, which must not overlap; all SYNs are held.
     pub(crate) fn name(
         &mut self,
         owner: &mut Netlink,
@@ -246,7 +246,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Holds what is named, or all but that, and in any case what carries `mark` as its whole mark.
+    /// Holds named destinations, or all but these, and always packets whose whole mark is `mark`.
     pub(crate) fn hold_by_name(
         &mut self,
         owner: &mut Netlink,
@@ -288,7 +288,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Returns the number of SYNs not held since the last call.
+    /// Returns the number of SYNs that passed since the last call.
     pub(crate) fn passed(&mut self, owner: &mut Netlink) -> io::Result<Passed> {
         let mut passed = Passed::default();
         let names = if self.names_count { &NAMES[..] } else { &[] };
@@ -307,7 +307,7 @@ impl Holding {
     }
 }
 
-/// The rule of chain `q`, and the one that holds all.
+/// Adds the rule of chain `q`, and the one that holds all.
 fn add_rules(owner: &mut Netlink, config: &Config, form: QueueForm) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
     add_rule(&mut batch, QUEUE_PART, HELD, |rule| queue(rule, config.queue_number, form));
@@ -331,7 +331,7 @@ fn queue(rule: &mut Expressions<'_>, number: u16, form: QueueForm) {
     }
 }
 
-/// Goes on only with packets to a destination of the set.
+/// Continues only with packets to a destination of the set.
 fn is_named(rule: &mut Expressions<'_>, set: &NameSet) {
     const FIRST_REGISTER: u32 = 8;
     rule.is_family(set.family);
@@ -359,7 +359,7 @@ fn add_names(batch: &mut Batch<'_>, set: &NameSet, some: &[&Destinations], is_co
     });
 }
 
-/// The element of [`PASSED`]; one that is there goes on counting.
+/// Adds the element of [`PASSED`]; an existing one keeps its count.
 fn add_counter(batch: &mut Batch<'_>) {
     batch.add(NAME_PART, NEWSETELEM, NLM_F_CREATE, |message| {
         message.string(1, TABLE);
@@ -373,7 +373,7 @@ fn add_counter(batch: &mut Batch<'_>) {
     });
 }
 
-/// Has an element count the packets that are looked up and found there.
+/// Makes an element count the packets whose lookup finds it.
 fn counter(element: &mut Message) {
     element.nested(ELEMENT_EXPRESSION, |expression| {
         expression.string(1, COUNTER);
@@ -385,12 +385,12 @@ fn counter(element: &mut Message) {
 const ELEMENT_EXPRESSION: u16 = 7;
 const COUNTER: &str = "counter";
 
-/// Address and port, the port filled up to a register.
+/// Returns address and port, the port padded to a register.
 fn key(address: IpAddr, port: u16) -> Vec<u8> {
     [octets(address), port.to_be_bytes().to_vec(), vec![0, 0]].concat()
 }
 
-/// The address and port that a key begins with; None for a key that has none.
+/// Returns the address and port at the start of a key; None if it has none.
 fn destination(key: &[u8]) -> Option<SocketAddr> {
     let (address, port) = key.split_at_checked(key.len().checked_sub(PORT_REGISTER as usize)?)?;
     let address = match address.len() {
@@ -401,7 +401,7 @@ fn destination(key: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, u16::from_be_bytes(*port.first_chunk()?)))
 }
 
-/// The counts of a set's elements, by their first keys.
+/// Reads the counts of a set's elements, by their first keys.
 fn read_counts(netlink: &mut Netlink, set: &str) -> io::Result<Vec<(Vec<u8>, u64)>> {
     let sequence = netlink.next_sequence();
     let mut message = Message::new(SUBSYSTEM << 8 | GETSETELEM, NLM_F_REQUEST | NLM_F_DUMP, sequence);
@@ -417,7 +417,7 @@ fn read_counts(netlink: &mut Netlink, set: &str) -> io::Result<Vec<(Vec<u8>, u64
     Ok(counts)
 }
 
-/// An element's first key and its count of packets; None if it counts nothing.
+/// Returns an element's first key and its count of packets; None if it counts nothing.
 fn count_of(element: &[u8]) -> Option<(Vec<u8>, u64)> {
     const PACKETS: u16 = 2;
     let find = |bytes, wanted| Attributes::new(bytes).find(|(kind, _)| *kind == wanted).map(|(_, data)| data);

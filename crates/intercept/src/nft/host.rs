@@ -1,18 +1,19 @@
-//! The host's table: the chain that holds SYNs, the diversion rules, the mark for what comes back.
+//! The host's table: the chain that holds SYNs, the diversion rules, the mark for returning packets.
 //!
-//! - Chain `q` (output, −155) shows `held` each first SYN that does not go out by `lo` (unless the configuration includes
-//!   that) and does not carry the daemon's own mark, as long as the daemon shows that it lives (`pulse`). It is a chain of its
-//!   own because an accepted packet goes on at the *next* hook. Which of them are held `holding` says.
-//! - Chain `out` (output, −150, type route) adds a SYN that was released with the mark "goes to the private namespace" to the set of
-//!   diverted connections, and marks packets of these, which reroutes them. The answer to a packet that arrived by a client's
-//!   interface carries that packet's mark, and is rerouted, too.
-//! - Chains `guard` (output, −148) and `guard-forward` (forward, −148) refuse plain TCP to destinations that are required to be
-//!   reached by SCTP (`guard`).
+//! - Chain `q` (output, −155) passes to `held` each first SYN that does not go out by `lo` (unless the configuration includes
+//!   that) and does not carry the daemon's own mark, while the daemon shows that it lives (`pulse`). It is a separate chain because
+//!   an accepted packet continues at the *next* hook. `holding` decides which of them are held.
+//! - Chain `out` (output, −150, type route) adds a SYN released with the mark "goes to the private namespace" to the set of
+//!   diverted connections, and marks their packets, which reroutes them. The answer to a packet that arrived by a client's
+//!   interface carries that packet's mark, and is also rerouted.
+//! - Chains `guard` (output, −148) and `guard-forward` (forward, −148) refuse plain TCP to destinations that must be reached by
+//!   SCTP (`guard`).
 //! - Chain `pre` (prerouting, −310) marks packets from the veth: a mark does not survive its crossing. A packet that arrives by a
-//!   client's interface has got the mark "served" from `uplinks`. The SYN of a connection to a local program adds the program's answers to a set that `out` diverts
-//!   by, too. A program that answers with the SYN's mark needs no set, but one that gives its socket another mark does.
-//! - Chain `in` (input, −310) turns that mark into the one that leads to the private namespace: the way back was asked for by
-//!   then, and answers need a route there, whether the host has another one to the client or not.
+//!   client's interface has the mark "served" from `uplinks`. The SYN of a connection to a local program adds the program's answers
+//!   to a set that `out` also diverts by. A program that answers with the SYN's mark needs no set, but one that gives its socket
+//!   another mark does.
+//! - Chain `in` (input, −310) turns that mark into the one that leads to the private namespace: the lookup of the way back is done by
+//!   then, and answers need a route there, whether or not the host has another one to the client.
 //! - Chain `deny` (output, −140), in an enclosed namespace only, answers SYNs that were denied.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
@@ -34,7 +35,7 @@ const IN_CHAIN: BaseChain = BaseChain { name: "in", kind: "filter", hook: 1, pri
 
 const DENY_CHAIN: BaseChain = BaseChain { name: "deny", kind: "filter", hook: 3, priority: -140 };
 
-/// The part of the batch that makes the table.
+/// Name of the part of the batch that creates the table.
 pub(crate) const TABLE_PART: &str = "nftables table with an owner (CONFIG_NF_TABLES, CONFIG_NF_TABLES_INET)";
 pub(super) const SET_PART: &str = "nftables set (CONFIG_NF_TABLES)";
 pub(super) const CHAIN_PART: &str = "nftables chain (CONFIG_NF_TABLES_INET)";
@@ -42,12 +43,12 @@ const MARK_RULE_PART: &str = "nftables rule that sets a mark (CONFIG_NF_TABLES)"
 const SET_RULE_PART: &str = "nftables rule that adds to a set (nft_dynset)";
 const DENY_PART: &str = "nftables rule that rejects (CONFIG_NFT_REJECT)";
 
-/// One address family's set and where its addresses lie.
+/// One address family's set, and the offsets of its addresses.
 pub(super) struct FlowSet {
     pub(super) name: &'static str,
     /// AF_INET or AF_INET6.
     pub(super) family: u8,
-    /// The type of the key as nft prints it: four 6-bit type numbers.
+    /// The type of the key as printed by nft: four 6-bit type numbers.
     key_type: u32,
     key_length: u32,
     address_length: u32,
@@ -86,7 +87,7 @@ pub(super) const FLOWS6: FlowSet = FlowSet {
 pub(super) const SERVED4: FlowSet = FlowSet { name: "served4", id: 11, ..FLOWS4 };
 pub(super) const SERVED6: FlowSet = FlowSet { name: "served6", id: 12, ..FLOWS6 };
 
-/// Makes the whole table but for the rules that hold SYNs, owned by `owner`: all or nothing.
+/// Creates the whole table except the rules that hold SYNs, owned by `owner`: all or nothing.
 pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<(), Refusal> {
     const OWNER: u32 = 2;
     let mut batch = Batch::new(owner);
@@ -102,7 +103,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     for chain in [&QUEUE_CHAIN, &OUT_CHAIN, &PRE_CHAIN, &IN_CHAIN].into_iter().chain(&GUARD_CHAINS) {
         add_chain(&mut batch, CHAIN_PART, chain);
     }
-    // A rule that rejects in prerouting answers before that, with the mark as it was.
+    // A rule that rejects in prerouting answers earlier, with the original mark.
     for chain in [&IN_CHAIN, &OUT_CHAIN] {
         add_rule(&mut batch, MARK_RULE_PART, chain.name, |rule| {
             rule.is_mark(config.marks, config.marks.served);
@@ -115,7 +116,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     for set in [&FLOWS4, &FLOWS6, &SERVED4, &SERVED6] {
         add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| divert_rule(rule, set, config));
     }
-    // Every arrival at the host meets this chain: for packets that are not ours it ends with the first rule.
+    // Every arrival at the host passes this chain: for packets that are not ours it ends with the first rule.
     add_rule(&mut batch, MARK_RULE_PART, PRE_CHAIN.name, |rule| {
         rule.came_in_not_by(&config.host_interface);
         rule.is_mark_not(config.marks, config.marks.served);
@@ -134,7 +135,8 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     batch.commit()
 }
 
-/// The answer to a SYN leaves by `lo` with the SYN's own mark (fwmark_reflect), and must not be answered itself.
+/// Adds the answers to denied SYNs. Such an answer leaves by `lo` with the SYN's own mark (fwmark_reflect), and must not be
+/// answered itself.
 fn add_denials(batch: &mut Batch<'_>, marks: Marks) {
     const NO_ROUTE: u8 = 0;
     const HOST_UNREACHABLE: u8 = 2;
@@ -177,13 +179,13 @@ fn divert_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
     rule.set_shim_mark(config.marks);
 }
 
-/// Goes on only with TCP of the set's family whose addresses and ports are in the set.
+/// Continues only with TCP of the set's family whose addresses and ports are in the set.
 pub(super) fn is_flow_in(rule: &mut Expressions<'_>, set: &FlowSet) {
     load_key(rule, set, [set.source_offset, set.destination_offset], [SOURCE_PORT, DESTINATION_PORT]);
     rule.is_in_set(set.name);
 }
 
-/// Adds the connection of a SYN that was released with the mark to the set; a full set changes nothing.
+/// Adds the connection of a SYN released with the mark to the set; a full set changes nothing.
 fn begin_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
     rule.is_family(set.family);
     rule.is_tcp();
@@ -202,11 +204,11 @@ fn serve_rule(rule: &mut Expressions<'_>, set: &FlowSet) {
     rule.add_to_set(set.name);
 }
 
-/// Where the ports lie in TCP's header.
+/// Offsets of the ports in the TCP header.
 const SOURCE_PORT: u32 = 0;
 pub(super) const DESTINATION_PORT: u32 = 2;
 
-/// The key of the set, field by field into registers that follow each other: address and port, twice.
+/// Loads the key of the set, field by field, into consecutive registers: address and port, twice.
 fn load_key(rule: &mut Expressions<'_>, set: &FlowSet, addresses: [u32; 2], ports: [u32; 2]) {
     const FIRST_REGISTER: u32 = 8;
     const PORT_LENGTH: u32 = 2;
@@ -219,7 +221,7 @@ fn load_key(rule: &mut Expressions<'_>, set: &FlowSet, addresses: [u32; 2], port
     }
 }
 
-/// The netlink port of whoever owns the table; None if it has no owner or does not exist.
+/// Returns the netlink port of the table's owner; None if it has no owner or does not exist.
 pub(crate) fn owner_port(netlink: &mut Netlink) -> Option<u32> {
     const TABLE_OWNER: u16 = 7;
     const HEAD: usize = 4;

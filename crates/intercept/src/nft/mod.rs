@@ -1,7 +1,7 @@
-//! nf_tables by netlink: batches, the host's table, the private namespace's table, set elements.
+//! nf_tables over netlink: batches, the host's table, the private namespace's table, set elements.
 //!
-//! A change is one batch, which the kernel applies whole or not at all. The host's table is made with
-//! `flags owner`, so the socket that made it is the only one that can change it, and must be kept.
+//! A change is one batch, which the kernel applies wholly or not at all. The host's table is created with `flags owner`, so only
+//! the socket that created it can change it; that socket must be kept.
 
 mod elements;
 mod expressions;
@@ -26,14 +26,14 @@ pub(crate) use host::{TABLE_PART, create_host_table, owner_port};
 pub(crate) use pulse::renew;
 pub(crate) use shim::create_shim_table;
 
-/// The name of the nf_tables table in both namespaces. None of its rules is about SCTP.
+/// The name of the nf_tables table in both namespaces. None of its rules concerns SCTP.
 pub const TABLE: &str = "shim";
 /// `NFPROTO_INET`: IPv4 and IPv6 in one table.
 const FAMILY_INET: u8 = 1;
 
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
-/// Both are parts of each batch, and neither is acknowledged.
+/// Begin and end are parts of each batch, and are not acknowledged.
 const FRAMES: usize = 2;
 /// `NFNL_SUBSYS_NFTABLES`, the batch's resource and the upper byte of its messages' types.
 const SUBSYSTEM: u16 = 10;
@@ -54,10 +54,10 @@ const LIST_ELEMENT: u16 = 1;
 /// `NFTA_DATA_VALUE`, register contents.
 const DATA_VALUE: u16 = 1;
 
-/// The part of a batch that the kernel refused, and why. Nothing of the batch was applied.
+/// The part of a batch that the kernel refused, and the error. Nothing of the batch was applied.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    /// The object that the part should make.
+    /// The object that the part was to create.
     pub(crate) part: &'static str,
     /// The kernel's answer.
     pub(crate) error: io::Error,
@@ -85,7 +85,7 @@ impl<'n> Batch<'n> {
         batch
     }
 
-    /// Begin or end. The kernel answers to it only when it refuses the batch as a whole.
+    /// Adds the begin or the end. The kernel answers it only if it refuses the batch as a whole.
     fn frame(&mut self, kind: u16) {
         let sequence = self.netlink.next_sequence();
         let mut message = Message::new(kind, NLM_F_REQUEST, sequence);
@@ -94,7 +94,7 @@ impl<'n> Batch<'n> {
         self.parts.push((sequence, "nftables batch"));
     }
 
-    /// Adds message number `kind` for our table's family; `part` says what it makes.
+    /// Adds message number `kind` for our table's family; `part` names the object that it creates.
     fn add(&mut self, part: &'static str, kind: u16, flags: u16, fill: impl FnOnce(&mut Message)) {
         let sequence = self.netlink.next_sequence();
         let mut message = Message::new(SUBSYSTEM << 8 | kind, NLM_F_REQUEST | NLM_F_ACK | flags, sequence);
@@ -104,7 +104,7 @@ impl<'n> Batch<'n> {
         self.parts.push((sequence, part));
     }
 
-    /// Sends the batch and waits for all acknowledgements; the first refusal is the answer.
+    /// Sends the batch and waits for all acknowledgements; returns the first refusal.
     fn commit(mut self) -> Result<(), Refusal> {
         self.frame(BATCH_END);
         let whole = |error| Refusal { part: "nftables batch", error };
@@ -131,7 +131,7 @@ impl<'n> Batch<'n> {
     }
 }
 
-/// The description of the message with this number. Numbers follow each other, unless they begin anew.
+/// Returns the description of the message with this number. Numbers are consecutive unless they wrap.
 fn part_of(parts: &[(u32, &'static str)], sequence: u32) -> Option<&'static str> {
     let place = sequence.wrapping_sub(parts.first()?.0) as usize;
     let there = parts.get(place).filter(|(found, _)| *found == sequence);
@@ -148,7 +148,7 @@ fn add_rule(
     add_rule_to(batch, TABLE, part, chain, fill);
 }
 
-/// The same in a table of this name.
+/// Does the same in a table of this name.
 fn add_rule_to(
     batch: &mut Batch<'_>,
     table: &str,
@@ -174,12 +174,12 @@ struct BaseChain {
     priority: i32,
 }
 
-/// Adds a base chain that accepts what its rules do not decide.
+/// Adds a base chain whose policy is accept.
 fn add_chain(batch: &mut Batch<'_>, part: &'static str, chain: &BaseChain) {
     add_chain_to(batch, TABLE, part, chain);
 }
 
-/// The same in a table of this name.
+/// Does the same in a table of this name.
 fn add_chain_to(batch: &mut Batch<'_>, table: &str, part: &'static str, chain: &BaseChain) {
     const ACCEPT: u32 = 1;
     batch.add(part, NEWCHAIN, netlink_packet_core::NLM_F_CREATE, |message| {

@@ -1,7 +1,7 @@
-//! A sign of life in the kernel's own keeping: the set `alive` has one element, which must be renewed.
+//! A sign of life kept by the kernel: the set `alive` has one element, which must be renewed.
 //!
-//! While it is there SYNs are queued. A daemon that is stopped, or hangs, renews nothing, and from [`LAPSE`] on new
-//! connections pass the queue by as plain TCP, whoever else may be stopped too.
+//! SYNs are queued while the element exists. A daemon that is stopped, or hangs, renews nothing. After [`LAPSE_MS`], new
+//! connections bypass the queue as plain TCP, even if other processes are stopped as well.
 
 use netlink_packet_core::NLM_F_CREATE;
 
@@ -11,13 +11,13 @@ use crate::netlink::{Message, Netlink};
 
 /// The set's name.
 pub(super) const ALIVE: &str = "alive";
-/// For how long one sign of life counts, in milliseconds.
+/// Lifetime of one sign of life, in milliseconds.
 pub(crate) const LAPSE_MS: u64 = 2000;
 /// Lifetime of the first one, until the daemon's loop runs.
 const START_MS: u64 = 20_000;
 
 const PART: &str = "sign of life in an nftables set";
-/// IPPROTO_TCP: what is queued is also the key.
+/// IPPROTO_TCP, the protocol that is queued, is also the key.
 const TCP: u8 = 6;
 
 /// Adds the set and the first sign of life.
@@ -37,13 +37,13 @@ pub(super) fn add_alive_set(batch: &mut Batch<'_>) {
     add_element(batch, START_MS);
 }
 
-/// Shows for another [`LAPSE_MS`] that somebody takes SYNs out of the queue.
+/// Declares for another [`LAPSE_MS`] that the queue is served.
 pub(crate) fn renew(owner: &mut Netlink) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
     batch.add(PART, DELSETELEM, 0, element);
     add_element(&mut batch, LAPSE_MS);
     match batch.commit() {
-        // It has lapsed.
+        // It has expired.
         Err(refusal) if refusal.error.raw_os_error() == Some(libc::ENOENT) => {
             let mut batch = Batch::new(owner);
             add_element(&mut batch, LAPSE_MS);

@@ -31,7 +31,7 @@ const INNER4: [&str; 2] = ["10.72.0.1", "10.72.0.2"];
 const INNER6: [&str; 2] = ["2001:db8:72::1", "2001:db8:72::2"];
 const PORT: u16 = 8080;
 
-/// Fragments that have come to a host, of IPv4 and of IPv6.
+/// Counts fragments that have arrived at a host, of IPv4 and of IPv6.
 fn fragments_at(host: &Namespace) -> [u64; 2] {
     let v4 = run_program(host, "cat", &["/proc/net/snmp"]);
     let mut ip = v4.lines().filter(|line| line.starts_with("Ip:")).map(str::split_whitespace);

@@ -1,4 +1,4 @@
-//! Setting up, taking down, dying: what is left on the host, and what others see.
+//! Set-up, removal and death of an interceptor: what is left on the host, and what others see.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -91,15 +91,15 @@ fn held_at_tear_down_passes() {
 fn no_delay_by_set_up() {
     const ROUNDS: usize = 5;
     let world = World::new();
-    // A namespace's first policy rule splits its routes into the tables `local` and `main`. For microseconds the kernel (6.18) looks
-    // up `main` alone, and drops a packet to a local address.
+    // A namespace's first policy rule splits its routes into the tables `local` and `main`. For microseconds the kernel (6.18)
+    // looks up only `main`, and drops a packet to a local address.
     run_program(&world.alpha, "ip", &["rule", "add", "pref", "32000", "lookup", "main"]);
     let server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
     let (ended, all_served) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| server.incoming().take_while(|_| !all_served.load(Ordering::Relaxed)).count());
         let clients = scope.spawn(|| {
-            // A thread of its own in alpha: the namespace's is busy setting up.
+            // A separate thread in alpha: the namespace's own is busy with the set-up.
             setns(world.alpha.as_fd(), CloneFlags::CLONE_NEWNET).expect("alpha");
             while !ended.load(Ordering::Relaxed) {
                 let mut client = TcpStream::connect(at(BETA4, PORT)).expect("a connection");
@@ -209,7 +209,7 @@ fn bad_configuration() {
     }
 }
 
-/// This program's own role when it is started by one of these tests.
+/// The role of this program when one of these tests starts it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// Holds every SYN and says nothing.
@@ -223,7 +223,7 @@ enum Role {
 const ROLES: [(&str, Role); 3] =
     [("as-child-hold", Role::Hold), ("as-child-divert", Role::Divert), ("as-child-try", Role::Try)];
 
-/// Does not return if the arguments say that this process is a test's child.
+/// Does not return if the arguments make this process a test's child.
 pub(crate) fn run_as_child(arguments: &[String]) {
     let named = |(name, _): &&(&str, Role)| arguments.first().is_some_and(|word| word == name);
     let Some((_, role)) = ROLES.iter().find(named) else { return };
@@ -250,7 +250,7 @@ fn divert_for_ever(interceptor: &mut Interceptor) -> ! {
     }
 }
 
-/// A process of ours; killed at the latest when dropped.
+/// One of our processes; killed when dropped, if not before.
 struct Holder(Child);
 
 impl Holder {
@@ -284,7 +284,7 @@ impl Drop for Holder {
     }
 }
 
-/// Waits until the kernel has taken a dead process's namespace, and with it the veth pair, apart.
+/// Waits until the kernel has removed a dead process's namespace, and with it the veth pair.
 fn wait_for_veth_to_go(host: &Namespace) {
     wait_until("the veth pair is gone", || !run_ip(host, &["-br", "link"]).contains("shim0"));
 }
@@ -366,7 +366,7 @@ impl Copy {
 
 impl Drop for Copy {
     fn drop(&mut self) {
-        // A file in the temporary directory that stays harms nobody.
+        // A leftover file in the temporary directory does no harm.
         let _ = fs::remove_file(&self.0);
     }
 }

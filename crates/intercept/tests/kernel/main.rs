@@ -1,4 +1,4 @@
-//! Interception on the running kernel: every test makes its own unnamed network namespaces and leaves nothing.
+//! Interception on the running kernel: every test creates its own unnamed network namespaces and leaves nothing.
 //!
 //! Needs root, and iproute2 to build the tests' own network; some need Python. Arguments: words that a test's name must contain.
 
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 type Test = (&'static str, fn());
 
-/// Payload with which a test unwinds when something that it needs is missing.
+/// Payload with which a test unwinds if a requirement is missing.
 struct Ignored(&'static str);
 
 /// Ends the running test as ignored, for want of `what`.

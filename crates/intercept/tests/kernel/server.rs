@@ -1,4 +1,4 @@
-//! The side that is connected to: listeners, spoofed connections, and both sides together.
+//! The accepting side: listeners, spoofed connections, and both sides together.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -37,7 +37,7 @@ pub(crate) const TESTS: &[Test] = &[
 const PORT: u16 = 8080;
 const CLIENT_PORT: u16 = 5000;
 
-/// Waits until the connection is made or has failed.
+/// Waits until the connection is established or has failed.
 fn finish(connection: SpoofedConnection) -> std::io::Result<TcpStream> {
     assert!(
         wait(connection.stream.as_fd(), PollFlags::POLLOUT, PATIENCE),
@@ -49,7 +49,7 @@ fn finish(connection: SpoofedConnection) -> std::io::Result<TcpStream> {
     }
 }
 
-/// Connects to a listener in alpha on `bound` as a client on beta; returns what the program's `accept` gave.
+/// Connects to a listener in alpha on `bound` as a client on beta; returns the peer that the program's `accept` reported.
 fn peer_of(bound: &str, client: SocketAddr, server: SocketAddr) -> SocketAddr {
     let world = World::new();
     let listener = listen(&world.alpha, bound);
@@ -239,7 +239,7 @@ fn what_it_would_meet() {
     );
 }
 
-/// The number of a listener's socket, as /proc has it.
+/// Returns the inode number of a listener's socket, from /proc.
 fn inode_of(listener: &std::net::TcpListener) -> u32 {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd())).expect("a descriptor");
     let name = link.to_str().expect("text");
@@ -262,7 +262,7 @@ fn strict_reverse_path_filter() {
     connected(client);
 }
 
-/// A firewall that goes by the interface is the judge.
+/// Tests with a firewall that decides by interface.
 fn arrives_by_uplink(client: SocketAddr, server: SocketAddr) {
     let world = World::new();
     let listener = listen(&world.alpha, &server.to_string());
@@ -284,7 +284,7 @@ fn arrives_by_uplink(client: SocketAddr, server: SocketAddr) {
     let mut daemon = finish(connection).expect("a connection");
     let (mut program, peer) = listener.accept().expect("a connection");
     assert_eq!(peer, client);
-    // More than a packet of the uplink takes, both ways.
+    // More than a packet of the uplink can carry, both ways.
     let bytes = vec![7; 1 << 20];
     let read = std::thread::spawn(move || {
         let mut got = vec![0; 1 << 20];

@@ -19,7 +19,7 @@ pub(crate) const BETA4: &str = "10.71.0.2";
 pub(crate) const ALPHA6: &str = "2001:db8:71::1";
 pub(crate) const BETA6: &str = "2001:db8:71::2";
 
-/// The two hosts. Gone with all that is in them when dropped.
+/// The two hosts, with all their contents; removed when dropped.
 pub(crate) struct World {
     pub(crate) alpha: Namespace,
     pub(crate) beta: Namespace,
@@ -38,7 +38,7 @@ impl World {
         );
         for (host, v4, v6) in [(&world.alpha, ALPHA4, ALPHA6), (&world.beta, BETA4, BETA6)] {
             run_ip(host, &["link", "set", "lo", "up"]);
-            // Without link-local addresses nothing changes by itself later, so that snapshots can be compared.
+            // Without link-local addresses nothing changes by itself later, so snapshots can be compared.
             run_ip(host, &["link", "set", "path0", "addrgenmode", "none", "up"]);
             run_ip(host, &["addr", "add", &format!("{v4}/24"), "dev", "path0"]);
             run_ip(host, &["addr", "add", &format!("{v6}/64"), "dev", "path0", "nodad"]);
@@ -55,7 +55,7 @@ impl World {
         world
     }
 
-    /// An interceptor in alpha with the default configuration.
+    /// Sets up an interceptor in alpha with the default configuration.
     pub(crate) fn intercept_alpha(&self) -> Interceptor {
         intercept(&self.alpha, Config::default())
     }
@@ -74,7 +74,7 @@ pub(crate) fn run_ip(host: &Namespace, arguments: &[&str]) -> String {
     run_program(host, "ip", arguments)
 }
 
-/// Reports whether a connection of `host` had to send something twice, its SYN too.
+/// Reports whether a connection of `host` had to retransmit anything, including its SYN.
 pub(crate) fn has_retransmitted(host: &Namespace, connection: &TcpStream) -> bool {
     let local = connection.local_addr().expect("an address");
     let sockets = run_program(host, "ss", &["-tin", "sport", "=", &format!(":{}", local.port())]);
@@ -94,12 +94,12 @@ pub(crate) fn run_program(host: &Namespace, program: &'static str, arguments: &[
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The index of an interface of `host`.
+/// Returns the index of an interface of `host`.
 pub(crate) fn index(host: &Namespace, name: &'static str) -> u32 {
     host.run(move || nix::net::if_::if_nametoindex(name)).expect("the namespace's thread").expect("its index")
 }
 
-/// A listener of an ordinary program in `host`.
+/// Opens a listener of an ordinary program in `host`.
 pub(crate) fn listen(host: &Namespace, address: &str) -> TcpListener {
     let address = resolve(address);
     host.run(move || TcpListener::bind(address)).expect("the namespace's thread").expect("a listener")
@@ -153,19 +153,19 @@ pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     panic!("not within {PATIENCE:?}: {what}");
 }
 
-/// The result of a client's connecting.
+/// Returns the result of a client's connect.
 pub(crate) fn connected(client: JoinHandle<io::Result<TcpStream>>) -> TcpStream {
     client.join().expect("a client that does not panic").expect("a connection")
 }
 
-/// Waits until `descriptor` is ready; false if it is not within the time.
+/// Waits until `descriptor` is ready; returns false after the timeout.
 pub(crate) fn wait(descriptor: BorrowedFd<'_>, what: PollFlags, patience: Duration) -> bool {
     let mut descriptors = [PollFd::new(descriptor, what)];
     let timeout = PollTimeout::try_from(patience).expect("a time that poll can wait");
     poll(&mut descriptors, timeout).expect("poll") == 1
 }
 
-/// The next held SYN, within the time.
+/// Returns the next held SYN, if one comes in time.
 pub(crate) fn held_within(interceptor: &mut Interceptor, patience: Duration) -> Option<HeldSyn> {
     let queue = interceptor.queue();
     match queue.recv().expect("the queue") {
@@ -175,12 +175,12 @@ pub(crate) fn held_within(interceptor: &mut Interceptor, patience: Duration) -> 
     }
 }
 
-/// The next held SYN.
+/// Returns the next held SYN.
 pub(crate) fn held(interceptor: &mut Interceptor) -> HeldSyn {
     held_within(interceptor, PATIENCE).expect("a held SYN")
 }
 
-/// The next diverted connection that arrives.
+/// Returns the next diverted connection that arrives.
 pub(crate) fn arrival(interceptor: &mut Interceptor, ipv6: bool) -> Arrival {
     let listener = &interceptor.listeners()[usize::from(ipv6)];
     assert!(wait(listener.as_fd(), PollFlags::POLLIN, PATIENCE), "no diverted connection arrived");
