@@ -54,9 +54,8 @@ const REFUSED_MAX: usize = 4096;
 const IDLE_LOOK: Duration = Duration::from_secs(5);
 /// Limit on the messages taken off one trunk in one turn.
 const MESSAGES_PER_TURN: usize = 1024;
-/// Time, up to twice as long, for which waiting bytes may hold the packets that they came in: this bounds the memory held to what
-/// arrives in that time. Programs that read in bulk fall behind for milliseconds, and copies made then cost 2 % of the
-/// throughput.
+/// Waiting bytes may hold the packets that they came in for this time, or up to twice as long: no more is held than arrives in it.
+/// Programs that read in bulk fall behind for milliseconds, and copies made then cost 2 % of the throughput.
 const KEEP_AFTER: Duration = Duration::from_millis(50);
 /// Limit on the remembered destinations that need their own associations.
 const ALONE_MAX: usize = 1024;

@@ -70,8 +70,7 @@ impl Shard {
         Ok(Some(came_by))
     }
 
-    /// Returns the uplink of a lane. If nothing has come yet from that address of the peer to that one of ours, the lane's own
-    /// association shows it.
+    /// Returns the uplink of a lane. If it is unknown, the lane is refused: an association of the connection's own then shows it.
     pub(crate) fn uplink_of_lane(
         &self,
         association: AssociationId,
