@@ -53,13 +53,13 @@ impl Association {
     //= rfc9260#3.3.8-1 9.2-1 9.2-20
     fn send_shutdown(&mut self, now: base::Time) {
         let guard = now + self.config.timing.shutdown_guard;
-        self.state = State::ShutdownSent { t2: self.t2(now), guard };
+        self.state = State::ShutdownSent { t2: self.t2(now), by: self.paths.current(), guard };
         self.queue_shutdown(Control::Shutdown);
     }
 
     fn send_shutdown_ack(&mut self, now: base::Time) {
         let guard = now + self.config.timing.shutdown_guard;
-        self.state = State::ShutdownAckSent { t2: self.t2(now), guard };
+        self.state = State::ShutdownAckSent { t2: self.t2(now), by: self.paths.current(), guard };
         self.queue_shutdown(Control::ShutdownAck);
     }
 
@@ -72,7 +72,11 @@ impl Association {
         self.queue_shutdown_by(self.paths.current(), control);
     }
 
+    /// Queues the chunk for this path; T2 counts against the path that carried the chunk last.
     pub(super) fn queue_shutdown_by(&mut self, path: PathIndex, control: Control) {
+        if let State::ShutdownSent { by, .. } | State::ShutdownAckSent { by, .. } = &mut self.state {
+            *by = path;
+        }
         self.control.retain(|(_, c)| !matches!(c, Control::Shutdown | Control::ShutdownAck));
         self.control.push_back((path, control));
     }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::Opening;
 use crate::info::StateName;
+use crate::path::PathIndex;
 
 /// A retransmission timer with its count.
 #[derive(Clone, Copy, Debug)]
@@ -27,12 +28,12 @@ pub(crate) enum State {
     Established,
     /// The driver has requested shutdown; data is outstanding.
     ShutdownPending,
-    /// SHUTDOWN sent; `guard` is T5.
-    ShutdownSent { t2: Retry, guard: Time },
+    /// SHUTDOWN sent, the last time on the path `by`; `guard` is T5.
+    ShutdownSent { t2: Retry, by: PathIndex, guard: Time },
     /// SHUTDOWN received; data is outstanding.
     ShutdownReceived,
-    /// SHUTDOWN ACK sent.
-    ShutdownAckSent { t2: Retry, guard: Time },
+    /// SHUTDOWN ACK sent, the last time on the path `by`.
+    ShutdownAckSent { t2: Retry, by: PathIndex, guard: Time },
     /// Ended.
     Closed,
 }

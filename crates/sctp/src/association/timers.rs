@@ -18,7 +18,7 @@ impl Association {
         let paths = self.paths.iter().map(|(_, p)| p.next_timeout(heartbeats)).min().unwrap_or(Time::NEVER);
         match self.state {
             State::CookieEchoed { t1, .. } => t1.at.min(self.hearsay_timeout()),
-            State::ShutdownSent { t2, guard } | State::ShutdownAckSent { t2, guard } => {
+            State::ShutdownSent { t2, guard, .. } | State::ShutdownAckSent { t2, guard, .. } => {
                 t2.at.min(guard).min(self.inbound.ack.next_timeout()).min(self.hearsay_timeout())
             }
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
@@ -44,8 +44,10 @@ impl Association {
                 //= rfc9260#9.2-11
                 self.abort(crate::event::AbortCause::default(), ctx);
             }
-            State::ShutdownSent { t2, .. } if t2.at <= ctx.now => self.on_t2(Control::Shutdown, ctx),
-            State::ShutdownAckSent { t2, .. } if t2.at <= ctx.now => self.on_t2(Control::ShutdownAck, ctx),
+            State::ShutdownSent { t2, by, .. } if t2.at <= ctx.now => self.on_t2(by, Control::Shutdown, ctx),
+            State::ShutdownAckSent { t2, by, .. } if t2.at <= ctx.now => {
+                self.on_t2(by, Control::ShutdownAck, ctx)
+            }
             State::Established | State::ShutdownPending | State::ShutdownReceived => self.on_path_timers(ctx),
             State::CookieWaitOver
             | State::CookieEchoed { .. }
@@ -89,18 +91,18 @@ impl Association {
         }
     }
 
-    /// T2-shutdown (RFC 9260 section 9.2): repeats the chunk, on another path if there is one.
+    /// T2-shutdown (RFC 9260 section 9.2): repeats the chunk that `used` carried, on another path if there is one. The error
+    /// counts against `used`: the current path may have become another meanwhile, which nothing was sent on.
     //= rfc9260#9.2-14
-    fn on_t2(&mut self, control: Control, ctx: &mut Context<'_>) {
+    fn on_t2(&mut self, used: PathIndex, control: Control, ctx: &mut Context<'_>) {
         if !self.count_error() {
             return;
         }
-        let current = self.paths.current();
-        let path = self.paths.get_mut(current);
+        let path = self.paths.get_mut(used);
         let waited = path.rto();
         path.back_off(&self.config.timing);
         let rto = path.rto();
-        self.count_error_on(current);
+        self.count_error_on(used);
         let mut count = 0;
         if let State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2, .. } = &mut self.state {
             t2.at = ctx.now + rto;

@@ -49,6 +49,18 @@ impl Two {
         self.world.connect(self.a, self.b, Carrier::Ip, config, conversation)
     }
 
+    /// Runs until the association is up at both ends. Returns false if chance took a packet for each INIT, so that it never will be.
+    pub(crate) fn comes_up(&mut self, config: &AssociationConfig) -> bool {
+        let (a, b) = (self.a, self.b);
+        let is_up = self.world.run_until(Time::ZERO + seconds(300), |w| is_up(w, a) && is_up(w, b));
+        assert!(
+            is_up || all_inits_were_lost(&self.world, a, &self.links, config),
+            "not up after 300 s\n{}",
+            describe(&self.world)
+        );
+        is_up
+    }
+
     /// Runs until both programs have seen their association end, within `limit` of virtual time.
     pub(crate) fn run_to_end(&mut self, limit: Duration) -> (CloseReason, CloseReason) {
         let (a, b) = (self.a, self.b);
@@ -240,4 +252,25 @@ pub(crate) fn without(kind: ChunkType, packet: &[u8]) -> Fate {
     let crc = wire::crc32c(&rest);
     rest[8..12].copy_from_slice(&crc.to_le_bytes());
     Fate::Replace(rest)
+}
+
+/// Reports whether a program of the host has been told that its association is up.
+pub(crate) fn is_up(world: &World, host: HostId) -> bool {
+    world.host(host).app.log.iter().any(|(_, _, e)| matches!(e, Event::Established { .. }))
+}
+
+/// Reports whether the opening host has given up, and chance has taken a packet for each INIT that it sent.
+pub(crate) fn all_inits_were_lost(
+    world: &World,
+    opener: HostId,
+    links: &[LinkId],
+    config: &AssociationConfig,
+) -> bool {
+    let lost = |link: &LinkId| {
+        let counters = &world.link(*link).counters;
+        counters.lost_by_chance + counters.corrupted
+    };
+    let closed = world.host(opener).app.conversations.values().map(|c| c.closed.clone());
+    let inits = 1 + u64::from(config.max_init_retransmits);
+    closed.eq([Some(CloseReason::NoAnswer)]) && links.iter().map(lost).sum::<u64>() >= inits
 }
