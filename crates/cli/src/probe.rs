@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use control::{Check, Level};
 use nix::errno::Errno;
-use relay::TRUNK_ADAPTATION;
-use relay::trunk::TRUNK_STREAMS;
+use relay::SHARED_ADAPTATION;
+use relay::mux::SHARED_STREAMS;
 use socket2::{Domain, Protocol, Socket, Type};
 use wire::{
     ChecksumMode, Chunk, CommonHeader, Init, Packet, PacketError, PacketWriter, Parameter, Parameters, Tsn,
@@ -30,9 +30,9 @@ const PADDING: usize = 1364;
 const FOR_ADDRESSES: usize = 500;
 const A_RWND: u32 = 65_536;
 /// As many as a daemon requests; an INIT with fewer would be refused where associations are shared.
-const STREAMS: u16 = TRUNK_STREAMS;
-/// The SCTP port of associations that connections share (docs/trunk.md).
-const TRUNK_PORT: u16 = 9899;
+const STREAMS: u16 = SHARED_STREAMS;
+/// The SCTP port of associations that connections share (docs/shared-association.md).
+const SHARED_PORT: u16 = 9899;
 const SCTP: i32 = 132;
 /// Limit on the packets read for the answer to one INIT: a raw socket gets those of all associations with the peer.
 const STRANGERS_MAX: usize = 64;
@@ -79,7 +79,7 @@ pub(crate) fn checks(peer: IpAddr, udp_port: u16, sctp_port: u16) -> Vec<Check> 
 /// Checks the peer's offer to a daemon that wants to share an association: all its addresses, if it shares.
 fn advertised(to: SocketAddr) -> Option<Check> {
     let question =
-        Question { sctp_port: TRUNK_PORT, padding: FOR_ADDRESSES, adaptation: Some(TRUNK_ADAPTATION) };
+        Question { sctp_port: SHARED_PORT, padding: FOR_ADDRESSES, adaptation: Some(SHARED_ADAPTATION) };
     let Answer::Sctp(addresses) = ask(Over::Udp, to, question) else { return None };
     let list: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
     (!list.is_empty()).then(|| Check::ok("peer's addresses", format!("it offers {}", list.join(", "))))

@@ -44,10 +44,10 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
         "connects: {} seen, {} over SCTP, {} fell back to TCP, {} kept on TCP by rule, {} as learned",
         c.connects_seen, c.connects_sctp, c.connects_fallback, c.connects_by_rule_tcp, c.connects_learned_tcp
     )?;
-    let (shared, trunks) = (c.connects_shared, c.trunks);
+    let (joined, opened) = (c.connects_shared, c.shared_associations);
     writeln!(
         out,
-        "shared:   {shared} of them joined a shared association; {trunks} shared associations opened"
+        "shared:   {joined} of them joined a shared association; {opened} shared associations opened"
     )?;
     writeln!(out, "accepts:  {} over SCTP, {} refused", c.accepts, c.accepts_refused)?;
     let (sent, received) = (bytes(c.bytes_sent), bytes(c.bytes_received));

@@ -78,7 +78,7 @@ pub struct Counters {
     pub connects_shared: u64,
     /// Shared associations that came up.
     #[serde(default)]
-    pub trunks: u64,
+    pub shared_associations: u64,
     /// Connections of peers handed to local listeners.
     pub accepts: u64,
     /// Connections of peers refused, by rule or because nothing listens.

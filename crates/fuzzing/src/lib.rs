@@ -4,7 +4,7 @@
 //! runs it with engines in virtual time, and panics on a fault. The code is here and not with the fuzzer, so
 //! that plain tests can replay the committed inputs. The targets: [`packet`] (parsing and writing packets),
 //! [`endpoint`] (a hostile peer), [`pair`] (an honest pair over a bad network: everything arrives once and in
-//! order), [`operations`] (calls in any order), [`trunk`] (a hostile peer of a relay), [`sip`](mod@sip) (SIP
+//! order), [`operations`] (calls in any order), [`mux`] (a hostile peer of a relay), [`sip`](mod@sip) (SIP
 //! from strangers). [`torture`] mutates known messages without a fuzzer. Every byte string is a valid input.
 //! Begin at [`TARGETS`].
 
@@ -12,13 +12,13 @@
 
 pub mod endpoint;
 mod input;
+pub mod mux;
 pub mod operations;
 pub mod packet;
 pub mod pair;
 mod side;
 pub mod sip;
 pub mod torture;
-pub mod trunk;
 
 /// Runs a target with an input.
 pub type Target = fn(&[u8]);
@@ -29,6 +29,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("endpoint", endpoint::run),
     ("pair", pair::run),
     ("operations", operations::run),
-    ("trunk", trunk::run),
+    ("mux", mux::run),
     ("sip", self::sip::run),
 ];

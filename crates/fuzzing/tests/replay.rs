@@ -48,8 +48,8 @@ fn calls_kept_by_the_fuzzer_leave_nothing_behind() {
 }
 
 #[test]
-fn a_hostile_peer_of_a_trunk_kept_by_the_fuzzer_does_no_harm() {
-    replay("trunk");
+fn a_hostile_peer_of_a_shared_association_kept_by_the_fuzzer_does_no_harm() {
+    replay("mux");
 }
 
 #[test]

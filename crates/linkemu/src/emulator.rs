@@ -13,12 +13,12 @@ use netio::{FRAMES_PER_CALL, FrameSocket};
 use nix::errno::Errno;
 
 use crate::control::Served;
+use crate::direction::{Direction, warnings};
 use crate::error::LinkemuError;
 use crate::lately::LatelyReport;
 use crate::lateness::LatenessReport;
 use crate::plan::{Plan, changed};
 use crate::report::{Answer, Report, Request};
-use crate::way::{Way, warnings};
 use bridge::{BridgeError, Claim, Naps, PACKETS_PER_TURN, clock};
 
 /// Receive calls of one interface in a turn, before packets that are due are sent.
@@ -33,7 +33,7 @@ pub(crate) struct Emulator {
     /// That no other link has these interfaces; until it stops.
     claims: Option<[Claim; 2]>,
     /// From a to b, and back.
-    ways: [Way; 2],
+    directions: [Direction; 2],
     naps: Naps,
     began: Time,
     is_realtime: bool,
@@ -53,7 +53,7 @@ impl Emulator {
             names: [plan.a.to_string(), plan.b.to_string()],
             sockets: [a, b],
             claims: Some([claim_a, claim_b]),
-            ways: [Way::new(ab, seed), Way::new(ba, seed.wrapping_add(1))],
+            directions: [Direction::new(ab, seed), Direction::new(ba, seed.wrapping_add(1))],
             naps: Naps::default(),
             began: clock::now(),
             is_realtime: false,
@@ -75,7 +75,7 @@ impl Emulator {
             }
             is_behind = self.take(0)? | self.take(1)?;
             for n in 0..2 {
-                let given = match self.ways[n].give(&mut self.sockets[1 - n]) {
+                let given = match self.directions[n].give(&mut self.sockets[1 - n]) {
                     Ok(given) => given,
                     Err(error) => self.judge(1 - n, error).map(|()| 0)?,
                 };
@@ -97,7 +97,7 @@ impl Emulator {
 
     /// Sleeps until a frame comes, a packet is due, or something is asked.
     fn nap(&mut self, news: &UnixStream) -> Result<(), LinkemuError> {
-        let next = self.ways[0].next_wakeup().min(self.ways[1].next_wakeup());
+        let next = self.directions[0].next_wakeup().min(self.directions[1].next_wakeup());
         let [at_a, at_b] = &self.sockets;
         let [.., has_news] = self.naps.until(next, [at_a.as_fd(), at_b.as_fd(), news.as_fd()])?;
         if has_news {
@@ -109,7 +109,7 @@ impl Emulator {
 
     /// Takes frames of one end; tells whether there may be more.
     fn take(&mut self, n: usize) -> Result<bool, LinkemuError> {
-        let [first, second] = &mut self.ways;
+        let [first, second] = &mut self.directions;
         let (way, back) = if n == 0 { (first, second) } else { (second, first) };
         for _ in 0..RECEIVES_PER_TURN {
             match self.sockets[n].receive(|frame| way.take(frame, back)) {
@@ -134,11 +134,11 @@ impl Emulator {
 
     fn answer(&mut self, request: &Request) -> Answer {
         if let Request::Set { both, ab, ba } = request {
-            let now = [self.ways[0].config(), self.ways[1].config()];
+            let now = [self.directions[0].config(), self.directions[1].config()];
             let [ab, ba] =
                 changed(now, both, [ab, ba]).map_err(|error| error.at(&self.plan.name).to_string())?;
-            self.ways[0].set_config(ab);
-            self.ways[1].set_config(ba);
+            self.directions[0].set_config(ab);
+            self.directions[1].set_config(ba);
         }
         Ok(Box::new(self.report()))
     }
@@ -159,7 +159,7 @@ impl Emulator {
     /// Returns its report.
     pub(crate) fn report(&mut self) -> Report {
         let [a, b] = [self.names[0].as_str(), self.names[1].as_str()];
-        let [ab, ba] = &mut self.ways;
+        let [ab, ba] = &mut self.directions;
         let [at_a, at_b] = &mut self.sockets;
         let directions = [ab.report([a, b], at_a), ba.report([b, a], at_b)];
         Report {

@@ -10,6 +10,7 @@
 mod args;
 mod commands;
 mod control;
+mod direction;
 mod emulator;
 mod error;
 mod lately;
@@ -18,7 +19,6 @@ mod plan;
 mod report;
 mod show;
 mod too_long;
-mod way;
 
 pub use args::{Command, DEFAULT_DIR, Ends, Linkemu, RunArgs, Settings, Wishes};
 pub use bridge::Place;

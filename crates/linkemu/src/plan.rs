@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use netem::{LaneConfig, Spec};
+use netem::{DirectionConfig, Spec};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LinkemuError;
@@ -62,9 +62,13 @@ impl Plan {
     ///
     /// # Errors
     /// When one of them cannot be.
-    pub(crate) fn configs(&self) -> Result<[LaneConfig; 2], LinkemuError> {
-        changed([&LaneConfig::TRANSPARENT, &LaneConfig::TRANSPARENT], &self.both, [&self.ab, &self.ba])
-            .map_err(|error| error.at(&self.name))
+    pub(crate) fn configs(&self) -> Result<[DirectionConfig; 2], LinkemuError> {
+        changed(
+            [&DirectionConfig::TRANSPARENT, &DirectionConfig::TRANSPARENT],
+            &self.both,
+            [&self.ab, &self.ba],
+        )
+        .map_err(|error| error.at(&self.name))
     }
 }
 
@@ -82,10 +86,10 @@ impl DirectionError {
 
 /// Two directions with changed settings.
 pub(crate) fn changed(
-    now: [&LaneConfig; 2],
+    now: [&DirectionConfig; 2],
     both: &Spec,
     each: [&Spec; 2],
-) -> Result<[LaneConfig; 2], DirectionError> {
+) -> Result<[DirectionConfig; 2], DirectionError> {
     let direction = |n: usize, name| {
         both.with(each[n]).apply(now[n]).map_err(|source| DirectionError { direction: name, source })
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Settings of one direction of a link. Lengths are those of the IP packet.
 #[derive(Clone, PartialEq, Debug)]
-pub struct LaneConfig {
+pub struct DirectionConfig {
     /// Bits per second; 0 is infinitely fast.
     pub rate: u64,
     /// Bytes that may pass at once after a pause (a token bucket); 0: packets follow each other at the rate from the first on.
@@ -51,9 +51,9 @@ pub struct LaneConfig {
     pub cut: bool,
 }
 
-impl LaneConfig {
+impl DirectionConfig {
     /// Packets pass at once and whole.
-    pub const TRANSPARENT: LaneConfig = LaneConfig {
+    pub const TRANSPARENT: DirectionConfig = DirectionConfig {
         rate: 0,
         burst: 0,
         overhead: 0,
@@ -79,16 +79,16 @@ impl LaneConfig {
     };
 }
 
-impl Default for LaneConfig {
+impl Default for DirectionConfig {
     /// 100 Mbit/s, 10 ms, room for 256 KiB, no faults; what loss is set happens on the wire.
     fn default() -> Self {
-        LaneConfig {
+        DirectionConfig {
             rate: 100_000_000,
             delay: Duration::from_millis(10),
             queue_bytes: 256 * 1024,
             loss_place: LossPlace::OnTheWire,
             mtu: 1500,
-            ..LaneConfig::TRANSPARENT
+            ..DirectionConfig::TRANSPARENT
         }
     }
 }

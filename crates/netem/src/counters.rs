@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
-use crate::lane::LossCause;
+use crate::direction::LossCause;
 
 /// Counters of a direction of a link, since it was made.
 ///
@@ -51,7 +51,7 @@ impl Counters {
             + self.lost_for_room
     }
 
-    /// A packet of `length` bytes was lost before it was offered to a lane: the caller compared it with the MTU.
+    /// A packet of `length` bytes was lost before it was offered to a direction: the caller compared it with the MTU.
     pub fn refuse(&mut self, length: usize, cause: LossCause) {
         self.on_offered(length);
         self.on_lost(cause);

@@ -1,4 +1,4 @@
-//! A lane that holds its packets until their time has come.
+//! A direction that holds its packets until their time has come.
 //!
 //! Invariants: no packet leaves before its time; packets with one time leave in the order in which they came; what is held
 //! never exceeds [`HELD_BYTES_MAX`]. Begin at [`Line::enqueue`].
@@ -10,9 +10,9 @@ use base::{Ecn, Time};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use crate::config::LaneConfig;
+use crate::config::DirectionConfig;
 use crate::counters::Counters;
-use crate::lane::{Arrival, Fate, Lane, LossCause};
+use crate::direction::{Arrival, Fate, LinkDirection, LossCause};
 
 /// Bytes of packets, in the queue and on the wire, that one line holds at most; beyond that packets are lost
 /// ([`LossCause::Room`]). 10 Gbit/s for 200 ms.
@@ -24,8 +24,8 @@ const HELD_OVERHEAD: usize = 128;
 /// One direction of a link that holds packets of type `T`.
 #[derive(Debug)]
 pub struct Line<T> {
-    config: LaneConfig,
-    lane: Lane,
+    config: DirectionConfig,
+    direction: LinkDirection,
     rng: ChaCha12Rng,
     counters: Counters,
     held: BinaryHeap<Reverse<Held<T>>>,
@@ -81,10 +81,10 @@ impl<T> Ord for Held<T> {
 
 impl<T: Clone> Line<T> {
     /// An empty line. The same seed and the same packets at the same times give the same fates.
-    pub fn new(config: LaneConfig, seed: u64) -> Line<T> {
+    pub fn new(config: DirectionConfig, seed: u64) -> Line<T> {
         Line {
             config,
-            lane: Lane::default(),
+            direction: LinkDirection::default(),
             rng: ChaCha12Rng::seed_from_u64(seed),
             counters: Counters::default(),
             held: BinaryHeap::new(),
@@ -94,12 +94,12 @@ impl<T: Clone> Line<T> {
     }
 
     /// Returns its settings.
-    pub fn config(&self) -> &LaneConfig {
+    pub fn config(&self) -> &DirectionConfig {
         &self.config
     }
 
     /// From now on it is like this; packets that are in keep their fate.
-    pub fn set_config(&mut self, config: LaneConfig) {
+    pub fn set_config(&mut self, config: DirectionConfig) {
         self.config = config;
     }
 
@@ -110,7 +110,7 @@ impl<T: Clone> Line<T> {
 
     /// Packets and bytes that wait for the wire.
     pub fn queue(&mut self, now: Time) -> (usize, usize) {
-        self.lane.queue(now)
+        self.direction.queue(now)
     }
 
     /// Packets that are in, waiting or on the wire.
@@ -129,7 +129,7 @@ impl<T: Clone> Line<T> {
             self.counters.refuse(length, cause);
             return Err(cause);
         }
-        let fate = self.lane.offer(now, &self.config, length, ecn, &mut self.rng, &mut self.counters);
+        let fate = self.direction.offer(now, &self.config, length, ecn, &mut self.rng, &mut self.counters);
         match fate {
             Fate::Lost(cause) => Err(cause),
             Fate::Passes(passage) => {

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Distribution, LaneConfig, Loss, LossPlace};
+use crate::config::{DirectionConfig, Distribution, Loss, LossPlace};
 use crate::units::{bytes, rate, rate_text, share, share_text, time, time_text};
 
 /// The least MTU of IPv4 (RFC 791: every internet module forwards datagrams of 68 octets).
@@ -22,8 +22,8 @@ pub struct Key {
     pub value: &'static str,
     /// Its meaning, and its default.
     pub doc: &'static str,
-    set: fn(&mut LaneConfig, &str) -> Result<(), String>,
-    get: fn(&LaneConfig) -> String,
+    set: fn(&mut DirectionConfig, &str) -> Result<(), String>,
+    get: fn(&DirectionConfig) -> String,
 }
 
 /// All settings.
@@ -283,7 +283,7 @@ impl Spec {
     ///
     /// # Errors
     /// When a key or value is none, or the outcome has no meaning.
-    pub fn apply(&self, config: &LaneConfig) -> Result<LaneConfig, SpecError> {
+    pub fn apply(&self, config: &DirectionConfig) -> Result<DirectionConfig, SpecError> {
         let mut config = config.clone();
         for (name, value) in &self.0 {
             let name = canonical(name);
@@ -304,15 +304,15 @@ fn canonical(key: &str) -> String {
     key.replace('_', "-")
 }
 
-/// The settings in words, those that are as with [`LaneConfig::TRANSPARENT`] left out.
-pub fn settings(config: &LaneConfig) -> Vec<(&'static str, String)> {
+/// The settings in words, those that are as with [`DirectionConfig::TRANSPARENT`] left out.
+pub fn settings(config: &DirectionConfig) -> Vec<(&'static str, String)> {
     let all = KEYS.iter().map(|key| (key, (key.get)(config)));
-    all.filter(|(key, value)| *value != (key.get)(&LaneConfig::TRANSPARENT))
+    all.filter(|(key, value)| *value != (key.get)(&DirectionConfig::TRANSPARENT))
         .map(|(key, value)| (key.name, value))
         .collect()
 }
 
-fn check(c: &LaneConfig) -> Result<(), SpecError> {
+fn check(c: &DirectionConfig) -> Result<(), SpecError> {
     let faults = [
         (c.burst > 0 && c.rate == 0, "burst", "means nothing without a rate: set rate, too"),
         (
@@ -355,7 +355,7 @@ fn name_of<T: PartialEq>(value: &T, names: &[(&str, T)]) -> String {
     names.iter().find(|(_, other)| other == value).map_or_else(String::new, |(name, _)| (*name).to_owned())
 }
 
-fn set_queue(config: &mut LaneConfig, text: &str) -> Result<(), String> {
+fn set_queue(config: &mut DirectionConfig, text: &str) -> Result<(), String> {
     let (mut packets, mut most) = (None, None);
     for part in text.split('/') {
         match part.trim().parse::<usize>() {
@@ -370,7 +370,7 @@ fn set_queue(config: &mut LaneConfig, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn queue_text(config: &LaneConfig) -> String {
+fn queue_text(config: &DirectionConfig) -> String {
     match (config.queue_packets, config.queue_bytes) {
         (packets, usize::MAX) => packets.to_string(),
         (usize::MAX, bytes) => format!("{bytes}b"),
@@ -378,23 +378,23 @@ fn queue_text(config: &LaneConfig) -> String {
     }
 }
 
-fn set_mtu(config: &mut LaneConfig, text: &str) -> Result<(), String> {
+fn set_mtu(config: &mut DirectionConfig, text: &str) -> Result<(), String> {
     config.mtu = if text == "unlimited" { usize::MAX } else { bytes(text)? };
     Ok(())
 }
 
-fn set_mark(config: &mut LaneConfig, text: &str) -> Result<(), String> {
+fn set_mark(config: &mut DirectionConfig, text: &str) -> Result<(), String> {
     config.mark_above = if text == "never" { None } else { Some(bytes(text)?) };
     Ok(())
 }
 
-fn set_ecn(config: &mut LaneConfig, text: &str) -> Result<(), String> {
+fn set_ecn(config: &mut DirectionConfig, text: &str) -> Result<(), String> {
     let names = [("keep", (false, false)), ("clear", (true, false)), ("drop", (false, true))];
     (config.bleaches, config.drops_ect) = one_of(text, &names)?;
     Ok(())
 }
 
-fn ecn_text(config: &LaneConfig) -> &'static str {
+fn ecn_text(config: &DirectionConfig) -> &'static str {
     match (config.bleaches, config.drops_ect) {
         (_, true) => "drop",
         (true, false) => "clear",
@@ -431,8 +431,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn config(text: &str) -> Result<LaneConfig, SpecError> {
-        Spec::parse(text)?.apply(&LaneConfig::TRANSPARENT)
+    fn config(text: &str) -> Result<DirectionConfig, SpecError> {
+        Spec::parse(text)?.apply(&DirectionConfig::TRANSPARENT)
     }
 
     #[test]
@@ -441,7 +441,7 @@ mod tests {
             config("rate=1.5mbit delay=35ms queue=50 loss=3% mtu=1400 mtu-report=no cut=yes").unwrap();
         let file = "rate = '1.5mbit'\ndelay = '35ms'\nqueue = 50\nloss = 0.03\nmtu = 1400\nmtu_report = 'no'\ncut = true";
         let file: Spec = toml::from_str(file).unwrap();
-        assert_eq!(file.apply(&LaneConfig::TRANSPARENT), Ok(flags.clone()));
+        assert_eq!(file.apply(&DirectionConfig::TRANSPARENT), Ok(flags.clone()));
         assert_eq!((flags.rate, flags.delay), (1_500_000, Duration::from_millis(35)));
         assert_eq!((flags.queue_packets, flags.queue_bytes), (50, usize::MAX));
         assert_eq!((flags.loss, flags.mtu, flags.reports_mtu), (Loss::Uniform(0.03), 1400, false));
@@ -460,7 +460,7 @@ mod tests {
                 settings(&once).into_iter().map(|(key, value)| format!("{key}={value}")).collect();
             assert_eq!(config(&words.join(" ")), Ok(once), "{words:?}");
         }
-        assert_eq!(settings(&LaneConfig::TRANSPARENT), []);
+        assert_eq!(settings(&DirectionConfig::TRANSPARENT), []);
     }
 
     #[test]
@@ -489,7 +489,7 @@ mod tests {
     fn later_settings_win_also_if_they_are_written_with_underlines() {
         let base: Spec = toml::from_str("mtu_report = false\nmtu = 1400").unwrap();
         let both = base.with(&Spec::parse("mtu-report=yes").unwrap());
-        let config = both.apply(&LaneConfig::TRANSPARENT).unwrap();
+        let config = both.apply(&DirectionConfig::TRANSPARENT).unwrap();
         assert!(config.reports_mtu && config.mtu == 1400);
     }
 }

@@ -16,20 +16,20 @@
 //! one read; the application sees a clean end of stream only
 //! if the peer's application (or a native peer's SHUTDOWN) ended it; everything else is a reset.
 //!
-//! Many connections may share one association: [`trunk`].
+//! Many connections may share one association: [`mux`].
 //!
 //! Begin at [`Relay`].
 
 #![forbid(unsafe_code)]
 
 mod framing;
+pub mod mux;
 mod outgoing;
 mod peer;
 mod pieces;
 mod relay;
-pub mod trunk;
 
 pub use framing::{Framed, Framing, FramingError};
 pub use outgoing::{Outgoing, UNSENT_MAX};
-pub use peer::{ADAPTATION, PPID_DATA, PPID_END, PPID_NATIVE, Peer, TRUNK_ADAPTATION};
+pub use peer::{ADAPTATION, PPID_DATA, PPID_END, PPID_NATIVE, Peer, SHARED_ADAPTATION};
 pub use relay::{Action, Closed, Relay, Role, UNWRITTEN_LEAST, UNWRITTEN_MAX};

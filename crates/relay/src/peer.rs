@@ -3,9 +3,9 @@
 /// Adaptation Layer Indication (RFC 5061 section 4.2.6) by which shims know each other: "sctf".
 pub const ADAPTATION: u32 = 0x7363_7466;
 
-/// Adaptation Layer Indication of an association that is to be a [trunk](crate::trunk), in its INIT: "sctt". A peer that knows
+/// Adaptation Layer Indication of an association that is to be a [shared association](crate::mux), in its INIT: "sctt". A peer that knows
 /// it not sees an INIT to a port where nothing listens.
-pub const TRUNK_ADAPTATION: u32 = 0x7363_7474;
+pub const SHARED_ADAPTATION: u32 = 0x7363_7474;
 
 /// Payload protocol identifier of bytes between shims: "sctd".
 pub const PPID_DATA: u32 = 0x7363_7464;

@@ -309,7 +309,7 @@ impl Relay {
         self.sender.has_ended() && self.incoming == Incoming::Ended
     }
 
-    /// Reports whether each end has told the other that its program has ended its sending. On a [trunk](crate::trunk) this is what
+    /// Reports whether each end has told the other that its program has ended its sending. On a [shared association](crate::mux) this is what
     /// SHUTDOWN is elsewhere: the driver says [`on_closed`](Self::on_closed) then.
     pub fn has_exchanged_ends(&self) -> bool {
         self.sender.has_ended() && self.incoming != Incoming::Open

@@ -1,41 +1,41 @@
-//! The memory that a trunk says that it keeps, against the allocator's count.
+//! The memory that a shared association says that it keeps, against the allocator's count.
 
 mod ends;
 
 use allocation_counter::measure;
 use bytes::Bytes;
-use ends::open_lane_to;
+use ends::open_channel_to;
 use relay::PPID_DATA;
-use relay::trunk::{Side, Trunk};
+use relay::mux::{Mux, Side};
 
-/// The bytes that the allocator gave for a lane whose window is full of messages of `size` bytes, and those that the trunk counts.
+/// The bytes that the allocator gave for a channel whose window is full of messages of `size` bytes, and those that the shared association counts.
 fn taken_and_counted(window: usize, size: usize, is_slow: bool, looks: usize) -> (i64, i64) {
-    let mut acceptor = Trunk::new(Side::Acceptor);
+    let mut acceptor = Mux::new(Side::Acceptor);
     acceptor.set_spare(window);
-    let (opener, theirs, mut trunk, lane) = open_lane_to(acceptor);
+    let (opener, theirs, mut mux, channel) = open_channel_to(acceptor);
     let stream = opener.stream(theirs).unwrap();
     let block = Bytes::from(vec![0; 65_536]);
-    let deliver = |trunk: &mut Trunk, length: usize| {
-        trunk.on_message(stream, PPID_DATA, [block.slice(..length)], true).unwrap();
-        while trunk.poll_event().is_some() {}
+    let deliver = |mux: &mut Mux, length: usize| {
+        mux.on_message(stream, PPID_DATA, [block.slice(..length)], true).unwrap();
+        while mux.poll_event().is_some() {}
     };
-    let before = trunk.memory();
+    let before = mux.memory();
     let taken = measure(|| {
         let mut left = window;
         if is_slow {
-            deliver(&mut trunk, 1);
-            trunk.keep(lane);
+            deliver(&mut mux, 1);
+            mux.keep(channel);
             left -= 1;
         }
         while left > 0 {
-            deliver(&mut trunk, size.min(left));
+            deliver(&mut mux, size.min(left));
             left -= size.min(left);
         }
-        (0..looks).for_each(|_| drop(trunk.keep_what_waits()));
+        (0..looks).for_each(|_| drop(mux.keep_what_waits()));
     });
-    trunk.check_invariants();
+    mux.check_invariants();
     assert!(looks < 2 || block.is_unique());
-    (taken.bytes_current, (trunk.memory() - before) as i64)
+    (taken.bytes_current, (mux.memory() - before) as i64)
 }
 
 #[test]

@@ -83,7 +83,7 @@ pub struct Settings {
     /// Sharing of associations by connections to one host.
     pub streams: Streams,
     /// Time without connections after which a shared association ends, in seconds; 1 to 86400.
-    pub trunk_idle_s: u32,
+    pub shared_idle_s: u32,
     /// Advertisement of connections' send buffers, where no rule sets it.
     pub advertise: Advertise,
     /// Interval of the timer form, where no rule sets it.
@@ -127,7 +127,7 @@ impl Default for Settings {
             ip_shortcuts: true,
             deliver_by_shim: false,
             streams: Streams::Shared,
-            trunk_idle_s: 300,
+            shared_idle_s: 300,
             advertise: Advertise::Off,
             advertise_interval: AdvertiseInterval::default(),
             advertise_type: 150,
@@ -535,12 +535,12 @@ pub const SETTINGS: &[Setting] = &[
         write: |s, v| put(&mut s.streams, v.parse().ok()),
     },
     Setting {
-        name: "trunk_idle_s",
+        name: "shared_idle_s",
         kind: Kind::Number { min: 1, max: 86_400, unit: "s" },
         doc: "After how long without any connection a shared association ends. The host that began it decides.",
         needs_restart: false,
-        read: |s| s.trunk_idle_s.to_string(),
-        write: |s, v| put(&mut s.trunk_idle_s, v.parse().ok()),
+        read: |s| s.shared_idle_s.to_string(),
+        write: |s, v| put(&mut s.shared_idle_s, v.parse().ok()),
     },
     Setting {
         name: "advertise",

@@ -55,7 +55,7 @@ impl Default for FqCodelConfig {
 }
 
 #[derive(Debug)]
-struct Lane<T> {
+struct FlowQueue<T> {
     packets: VecDeque<(Time, Packet<T>)>,
     bytes: usize,
     /// Bytes left of its turn; it may overdraw.
@@ -69,7 +69,7 @@ struct Lane<T> {
 pub struct FqCodel<T> {
     config: FqCodelConfig,
     hash: FlowHash,
-    lanes: Vec<Lane<T>>,
+    queues: Vec<FlowQueue<T>>,
     new: VecDeque<usize>,
     old: VecDeque<usize>,
     backlog: Backlog,
@@ -79,7 +79,7 @@ pub struct FqCodel<T> {
 impl<T> FqCodel<T> {
     /// An empty queue; `seed` is the hash's.
     pub fn new(config: FqCodelConfig, seed: u64) -> FqCodel<T> {
-        let lane = |_| Lane {
+        let queue = |_| FlowQueue {
             packets: VecDeque::new(),
             bytes: 0,
             deficit: 0,
@@ -88,7 +88,7 @@ impl<T> FqCodel<T> {
         };
         FqCodel {
             hash: FlowHash::new(seed),
-            lanes: (0..config.queues.max(1)).map(lane).collect(),
+            queues: (0..config.queues.max(1)).map(queue).collect(),
             new: VecDeque::new(),
             old: VecDeque::new(),
             backlog: Backlog::default(),
@@ -97,19 +97,19 @@ impl<T> FqCodel<T> {
         }
     }
 
-    fn pop(&mut self, lane: usize) -> Option<(Time, Packet<T>)> {
-        let lane = &mut self.lanes[lane];
-        let (since, packet) = lane.packets.pop_front()?;
-        lane.bytes -= packet.length;
+    fn pop(&mut self, queue: usize) -> Option<(Time, Packet<T>)> {
+        let queue = &mut self.queues[queue];
+        let (since, packet) = queue.packets.pop_front()?;
+        queue.bytes -= packet.length;
         self.backlog.remove(packet.length);
         Some((since, packet))
     }
 
     /// Half of the longest queue goes, from its head.
     fn drop_batch(&mut self) {
-        let longest = (0..self.lanes.len()).max_by_key(|n| (self.lanes[*n].bytes, std::cmp::Reverse(*n)));
+        let longest = (0..self.queues.len()).max_by_key(|n| (self.queues[*n].bytes, std::cmp::Reverse(*n)));
         let Some(longest) = longest else { return };
-        let enough = self.lanes[longest].bytes / 2;
+        let enough = self.queues[longest].bytes / 2;
         let (mut bytes, mut dropped) = (0, 0);
         while let Some((_, packet)) = self.pop(longest) {
             bytes += packet.length;
@@ -119,19 +119,19 @@ impl<T> FqCodel<T> {
                 break;
             }
         }
-        self.lanes[longest].codel.on_dropped_otherwise(dropped);
+        self.queues[longest].codel.on_dropped_otherwise(dropped);
     }
 
     /// The next packet of a queue that is not dropped.
-    fn next_of(&mut self, lane: usize, now: Time) -> Option<Packet<T>> {
+    fn next_of(&mut self, queue: usize, now: Time) -> Option<Packet<T>> {
         let mut is_first = true;
         loop {
-            let Some((since, mut packet)) = self.pop(lane) else {
-                self.lanes[lane].codel.on_empty();
+            let Some((since, mut packet)) = self.pop(queue) else {
+                self.queues[queue].codel.on_empty();
                 return None;
             };
             let is_short = self.backlog.bytes <= self.config.mtu;
-            if self.lanes[lane].codel.judge(now, since, is_short, is_first) == Verdict::Pass {
+            if self.queues[queue].codel.judge(now, since, is_short, is_first) == Verdict::Pass {
                 return Some(packet);
             }
             if self.config.marks && packet.ecn != Ecn::NotEct {
@@ -149,13 +149,13 @@ impl<T> FqCodel<T> {
         loop {
             let is_new = !self.new.is_empty();
             let list = if is_new { &mut self.new } else { &mut self.old };
-            let lane = *list.front()?;
-            if self.lanes[lane].deficit > 0 {
-                return Some((lane, is_new));
+            let queue = *list.front()?;
+            if self.queues[queue].deficit > 0 {
+                return Some((queue, is_new));
             }
-            self.lanes[lane].deficit += self.config.quantum.max(1) as i64;
+            self.queues[queue].deficit += self.config.quantum.max(1) as i64;
             list.pop_front();
-            self.old.push_back(lane);
+            self.old.push_back(queue);
         }
     }
 }
@@ -163,14 +163,14 @@ impl<T> FqCodel<T> {
 impl<T> Queue<T> for FqCodel<T> {
     fn enqueue(&mut self, now: Time, packet: Packet<T>) {
         self.counters.offered += 1;
-        let place = self.hash.bucket(&packet.view.flow, self.lanes.len());
-        let lane = &mut self.lanes[place];
+        let place = self.hash.bucket(&packet.view.flow, self.queues.len());
+        let queue = &mut self.queues[place];
         self.backlog.add(packet.length);
-        lane.bytes += packet.length;
-        lane.packets.push_back((now, packet));
-        if !lane.is_listed {
-            lane.is_listed = true;
-            lane.deficit = self.config.quantum as i64;
+        queue.bytes += packet.length;
+        queue.packets.push_back((now, packet));
+        if !queue.is_listed {
+            queue.is_listed = true;
+            queue.deficit = self.config.quantum as i64;
             self.new.push_back(place);
         }
         if self.backlog.packets > self.config.packets || self.backlog.bytes > self.config.bytes {
@@ -180,9 +180,9 @@ impl<T> Queue<T> for FqCodel<T> {
 
     fn dequeue(&mut self, now: Time) -> Option<Packet<T>> {
         loop {
-            let (lane, is_new) = self.turn()?;
-            if let Some(packet) = self.next_of(lane, now) {
-                self.lanes[lane].deficit -= packet.length as i64;
+            let (queue, is_new) = self.turn()?;
+            if let Some(packet) = self.next_of(queue, now) {
+                self.queues[queue].deficit -= packet.length as i64;
                 self.counters.sent += 1;
                 return Some(packet);
             }
@@ -190,9 +190,9 @@ impl<T> Queue<T> for FqCodel<T> {
             list.pop_front();
             // A new queue that ran empty goes once through the old ones, or it would be new for ever.
             if is_new && !self.old.is_empty() {
-                self.old.push_back(lane);
+                self.old.push_back(queue);
             } else {
-                self.lanes[lane].is_listed = false;
+                self.queues[queue].is_listed = false;
             }
         }
     }

@@ -136,7 +136,7 @@ impl Shard {
             // Nobody waits for this connection; the sender of the SYN gets plain TCP.
             return Err(Plain::ByRule);
         }
-        if self.ride_trunk(syn, &settings, shim) {
+        if self.join_shared(syn, &settings, shim) {
             return Ok(());
         }
         self.begin_alone(syn, &settings, shim, Held { since: self.now, round_trip: Duration::ZERO })
@@ -400,7 +400,7 @@ impl Shard {
         self.judge(&syn, Verdict::Divert);
         self.timers.set(self.now + CLAIM_LIMIT, Timer::Claim(id));
         if peer == Peer::Shim {
-            self.want_trunk(self.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
+            self.want_shared(self.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
         }
     }
 

@@ -9,7 +9,7 @@ use base::Time;
 use control::{Role, ShimState, ShimStep};
 use intercept::{FourTuple, HeldSyn};
 use mio::net::TcpStream;
-use relay::trunk::LaneId;
+use relay::mux::ChannelId;
 use relay::{Closed, Peer, Relay};
 use sctp::AssociationId;
 
@@ -28,17 +28,17 @@ pub(crate) struct ConnectionId(pub(crate) u64);
 
 /// One connection.
 pub(crate) struct Connection {
-    /// The association that carries it, shared with others if it has a lane.
+    /// The association that carries it, shared with others if it has a channel.
     pub(crate) association: AssociationId,
-    /// Its lane on the trunk that carries it.
-    pub(crate) lane: Option<LaneId>,
+    /// Its channel on the shared association that carries it.
+    pub(crate) channel: Option<ChannelId>,
     pub(crate) role: Role,
     /// The addresses that the local program sees: its own address is the local one.
     pub(crate) flow: FourTuple,
     pub(crate) began: Time,
     /// Time from INIT to INIT ACK, in microseconds, once that came.
     pub(crate) rtt_us: Option<u64>,
-    /// True if INITs were sent later than it began, on other paths or after a trunk was asked: which one is
+    /// True if INITs were sent later than it began, on other paths or after a shared association was asked: which one is
     /// answered first is unknown.
     pub(crate) asked_later: bool,
     pub(crate) stage: Stage,
@@ -68,7 +68,7 @@ pub(crate) enum Stage {
     Init(HeldSyn),
     /// Client: the INIT ACK came; the SYN is still held.
     Cookie(HeldSyn),
-    /// Client: the SYN is held, and the trunk was asked to carry the connection.
+    /// Client: the SYN is held, and the shared association was asked to carry the connection.
     Asking(HeldSyn),
     /// Client: the SYN was released into the private namespace, and is awaited there.
     Diverted,
@@ -110,7 +110,7 @@ impl Connection {
     ) -> Self {
         Connection {
             association,
-            lane: None,
+            channel: None,
             role,
             flow,
             began,
@@ -185,8 +185,8 @@ pub(crate) struct Connections {
     all: BTreeMap<ConnectionId, Connection>,
     by_association: HashMap<AssociationId, ConnectionId>,
     by_client_flow: HashMap<FourTuple, ConnectionId>,
-    /// Lanes to local programs, by the addresses that those see.
-    by_lane_flow: HashMap<FourTuple, ConnectionId>,
+    /// Channels to local programs, by the addresses that those see.
+    by_channel_flow: HashMap<FourTuple, ConnectionId>,
     /// The number of connections from each host to local programs.
     served: HashMap<IpAddr, usize>,
     last: u64,
@@ -207,7 +207,7 @@ impl Connections {
 
     /// Inserts a connection under its reserved number.
     pub(crate) fn insert_as(&mut self, id: ConnectionId, connection: Connection) {
-        if connection.lane.is_none() {
+        if connection.channel.is_none() {
             self.by_association.insert(connection.association, id);
         }
         if connection.role == Role::Client {
@@ -215,8 +215,8 @@ impl Connections {
         }
         if connection.role == Role::Server {
             *self.served.entry(host_part(connection.flow.remote().ip())).or_default() += 1;
-            if connection.lane.is_some() {
-                self.by_lane_flow.insert(connection.flow, id);
+            if connection.channel.is_some() {
+                self.by_channel_flow.insert(connection.flow, id);
             }
         }
         self.all.insert(id, connection);
@@ -245,21 +245,21 @@ impl Connections {
         self.by_client_flow.get(flow).copied()
     }
 
-    /// Returns the lane to a local program with these addresses.
-    pub(crate) fn of_lane(&self, flow: &FourTuple) -> Option<ConnectionId> {
-        self.by_lane_flow.get(flow).copied()
+    /// Returns the channel to a local program with these addresses.
+    pub(crate) fn of_channel(&self, flow: &FourTuple) -> Option<ConnectionId> {
+        self.by_channel_flow.get(flow).copied()
     }
 
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
         let connection = self.all.remove(&id)?;
-        if connection.lane.is_none() {
+        if connection.channel.is_none() {
             self.by_association.remove(&connection.association);
         }
         if connection.role == Role::Client && self.by_client_flow.get(&connection.flow) == Some(&id) {
             self.by_client_flow.remove(&connection.flow);
         }
-        if self.by_lane_flow.get(&connection.flow) == Some(&id) {
-            self.by_lane_flow.remove(&connection.flow);
+        if self.by_channel_flow.get(&connection.flow) == Some(&id) {
+            self.by_channel_flow.remove(&connection.flow);
         }
         if connection.role == Role::Server
             && let Entry::Occupied(mut count) = self.served.entry(host_part(connection.flow.remote().ip()))

@@ -12,7 +12,7 @@ use sctp::AssociationId;
 
 use crate::clock::unix_ms;
 use crate::log_rate::LogRate;
-use crate::trunks::Ends;
+use crate::shared::Ends;
 
 /// Limit on the recorded attempts.
 const KEPT: usize = 512;
@@ -38,7 +38,7 @@ pub(crate) struct History {
     /// Log lines about connections to local programs that nothing answers.
     pub(crate) unanswered_lines: LogRate,
     /// Log lines about shared associations.
-    pub(crate) trunk_lines: LogRate,
+    pub(crate) shared_lines: LogRate,
     /// Log lines about peers that violate the protocol of shared associations.
     pub(crate) fault_lines: LogRate,
     /// Log lines about peers with a wrong key.

@@ -1,7 +1,7 @@
 //! The bytes of a connection: moved between its TCP socket, its relay and its association.
 //!
 //! Each connection gets a share of a turn ([`ROUNDS`]) and comes back in the next one if it could do more, so one bulk transfer
-//! does not starve the others. A lane of a trunk sends only what the peer has granted, and leaves a part of the send buffer to
+//! does not starve the others. A channel of a shared association sends only what the peer has granted, and leaves a part of the send buffer to
 //! connections with short messages.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -14,7 +14,7 @@ use control::Role;
 use intercept::disarm_linger;
 use mio::Interest;
 use mio::net::TcpStream;
-use relay::trunk::{LaneId, Received, Trunk};
+use relay::mux::{ChannelId, Mux, Received};
 use relay::{
     Action, Closed, PPID_DATA, PPID_END, Relay, Role as RelayRole, UNSENT_MAX, UNWRITTEN_LEAST, UNWRITTEN_MAX,
 };
@@ -23,7 +23,7 @@ use sctp::{AssociationId, Endpoint, Ppid, SendError, SendOptions, StreamId};
 use crate::connection::{ConnectionId, Flowing, Stage};
 use crate::framing::relay_for;
 use crate::shard::{Shard, token_of, user_abort};
-use crate::trunks::flush;
+use crate::shared::flush;
 
 /// Limit on the reads and writes of one connection in one turn.
 const ROUNDS: usize = 4;
@@ -32,7 +32,7 @@ const ROUNDS: usize = 4;
 const BYTES_PER_TURN: u64 = 1 << 20;
 /// Limit on the slices of one write.
 const SLICES: usize = 64;
-/// Bytes of a trunk's send buffer that bulk transfers leave free, so short messages go at once.
+/// Bytes of a shared association's send buffer that bulk transfers leave free, so short messages go at once.
 const RESERVE: usize = 8 * 1024;
 /// Greatest length of a short message.
 const SHORT: usize = 2 * 1024;
@@ -55,8 +55,8 @@ impl Shard {
             self.drop_connection(id);
             return;
         }
-        // A connection on a trunk never shuts the association down.
-        let part = if connection.lane.is_some() { RelayRole::Acceptor } else { role };
+        // A connection on a shared association never shuts the association down.
+        let part = if connection.channel.is_some() { RelayRole::Acceptor } else { role };
         let mut relay = relay_for(connection, &self.rules, part);
         if connection.peer_shutdown {
             relay.on_peer_shutdown();
@@ -106,15 +106,15 @@ impl Shard {
         let association = connection.association;
         let Stage::Relaying(flowing) = &mut connection.stage else { return 0 };
         // An ABORT overtakes whatever its association has not handed out yet.
-        if flowing.broken && connection.lane.is_none() && self.engine.is_waiting_to_transmit(association) {
+        if flowing.broken && connection.channel.is_none() && self.engine.is_waiting_to_transmit(association) {
             let limit = *flowing.leaving_until.get_or_insert(self.now + LEAVING_LIMIT);
             if self.now < limit {
                 self.ready.insert(id);
                 return 0;
             }
         }
-        let place = match connection.lane.zip(self.trunks.get_mut(association)) {
-            Some((id, state)) => Place::Lane { trunk: &mut state.trunk, id },
+        let place = match connection.channel.zip(self.shared.get_mut(association)) {
+            Some((id, state)) => Place::Channel { mux: &mut state.mux, id },
             None => Place::Association,
         };
         let mut turn = Turn {
@@ -127,7 +127,7 @@ impl Shard {
         };
         let outcome = turn.run(flowing);
         if turn.is_full
-            && let Some(state) = self.trunks.get_mut(association)
+            && let Some(state) = self.shared.get_mut(association)
         {
             state.wait(id);
         }
@@ -162,8 +162,8 @@ impl Shard {
             Role::Client => self.end_diversion_later(connection.flow),
             Role::Server => self.forget_served(connection.flow),
         }
-        match connection.lane {
-            Some(lane) => self.release_lane(connection.association, lane),
+        match connection.channel {
+            Some(channel) => self.release_channel(connection.association, channel),
             None if connection.closed.is_some() => self.engine.release(self.now, connection.association),
             None => self.engine.set_user_memory(connection.association, 0),
         }
@@ -173,7 +173,7 @@ impl Shard {
     /// Ends a connection at once: its association is aborted, its socket reset.
     pub(crate) fn drop_connection(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
-        if connection.closed.is_none() && connection.lane.is_none() {
+        if connection.closed.is_none() && connection.channel.is_none() {
             self.engine.abort(self.now, connection.association, user_abort());
         }
         self.finish(id);
@@ -213,8 +213,8 @@ struct Outcome {
 enum Place<'a> {
     /// An association of its own.
     Association,
-    /// A lane of a trunk.
-    Lane { trunk: &'a mut Trunk, id: LaneId },
+    /// A channel of a shared association.
+    Channel { mux: &'a mut Mux, id: ChannelId },
 }
 
 /// One connection's share of a turn.
@@ -224,7 +224,7 @@ struct Turn<'a> {
     association: AssociationId,
     place: Place<'a>,
     scratch: &'a mut [u8],
-    /// The trunk's send buffer had no room for the message.
+    /// The shared association's send buffer had no room for the message.
     is_full: bool,
 }
 
@@ -236,7 +236,7 @@ impl Turn<'_> {
             let sent = self.send(flowing);
             outcome.received += received;
             outcome.sent += sent;
-            if matches!(self.place, Place::Lane { .. }) && flowing.relay.has_exchanged_ends() {
+            if matches!(self.place, Place::Channel { .. }) && flowing.relay.has_exchanged_ends() {
                 flowing.relay.on_closed(Closed::Gracefully);
             }
             let acted = self.act(flowing);
@@ -273,14 +273,14 @@ impl Turn<'_> {
         while flowing.writable && flowing.relay.has_unwritten() {
             written += write_some(flowing);
         }
-        if let Place::Lane { trunk, id } = &mut self.place {
-            trunk.on_consumed(*id, written as usize);
+        if let Place::Channel { mux, id } = &mut self.place {
+            mux.on_consumed(*id, written as usize);
         }
         if !flowing.writable && flowing.relay.has_unwritten() {
             flowing.relay.on_tcp_full();
-            if is_short && let Place::Lane { trunk, id } = &mut self.place {
+            if is_short && let Place::Channel { mux, id } = &mut self.place {
                 flowing.relay.keep_unwritten();
-                trunk.keep(*id);
+                mux.keep(*id);
             }
         }
         let waiting = self.waiting(&flowing.relay);
@@ -292,7 +292,7 @@ impl Turn<'_> {
     fn waiting(&mut self, relay: &Relay) -> usize {
         match &mut self.place {
             Place::Association => relay.unwritten_memory(),
-            Place::Lane { trunk, .. } => trunk.memory(),
+            Place::Channel { mux, .. } => mux.memory(),
         }
     }
 
@@ -303,7 +303,7 @@ impl Turn<'_> {
                 let Some(message) = self.engine.recv(self.now, self.association) else { return false };
                 relay.on_message(message.ppid.0, message.pieces);
             }
-            Place::Lane { trunk, id } => match trunk.recv(*id) {
+            Place::Channel { mux, id } => match mux.recv(*id) {
                 Some(Received::Data(bytes)) => relay.on_message(PPID_DATA, [bytes]),
                 Some(Received::End) => relay.on_message(PPID_END, []),
                 None => return false,
@@ -354,27 +354,27 @@ impl Turn<'_> {
         let free = self.engine.send_capacity(self.association);
         match &self.place {
             Place::Association => free,
-            Place::Lane { trunk, id } => trunk.send_room(*id).min(free.saturating_sub(RESERVE)),
+            Place::Channel { mux, id } => mux.send_room(*id).min(free.saturating_sub(RESERVE)),
         }
     }
 
     /// Returns the stream on which the connection may send, and the longest message; none if it must wait. `has_more`: the
     /// program has likely written more than was read.
     fn permission(&mut self, relay: &Relay, has_more: bool, fragment: usize) -> Option<(StreamId, usize)> {
-        let Place::Lane { trunk, id } = &mut self.place else { return Some((STREAM, fragment)) };
-        // The message that opens or accepts a lane goes before its bytes.
-        if trunk.has_out() && !flush(self.now, self.engine, self.association, trunk) {
+        let Place::Channel { mux, id } = &mut self.place else { return Some((STREAM, fragment)) };
+        // The message that opens or accepts a channel goes before its bytes.
+        if mux.has_out() && !flush(self.now, self.engine, self.association, mux) {
             self.is_full = true;
             return None;
         }
-        let stream = StreamId(trunk.stream(*id)?);
+        let stream = StreamId(mux.stream(*id)?);
         let unsent = relay.unsent();
         if unsent == 0 {
             return Some((stream, fragment));
         }
-        let room = trunk.send_room(*id);
+        let room = mux.send_room(*id);
         if room == 0 {
-            trunk.on_stopped(*id);
+            mux.on_stopped(*id);
             return None;
         }
         let limit = fragment.min(room);
@@ -390,10 +390,10 @@ impl Turn<'_> {
 
     /// Records that the association took a message of the connection.
     fn note_sent(&mut self, ppid: u32, length: usize) {
-        if let Place::Lane { trunk, id } = &mut self.place {
+        if let Place::Channel { mux, id } = &mut self.place {
             match ppid {
-                PPID_END => trunk.on_end_sent(*id),
-                _ => trunk.on_data_sent(*id, length),
+                PPID_END => mux.on_end_sent(*id),
+                _ => mux.on_data_sent(*id, length),
             }
         }
     }
@@ -409,7 +409,7 @@ impl Turn<'_> {
                 Action::ShutDownAssociation => self.engine.shutdown(self.now, self.association),
                 Action::AbortAssociation => match &mut self.place {
                     Place::Association => self.engine.abort(self.now, self.association, user_abort()),
-                    Place::Lane { trunk, id } => trunk.release(*id),
+                    Place::Channel { mux, id } => mux.release(*id),
                 },
                 Action::CloseTcp => drop(disarm_linger(&flowing.stream)),
                 // The socket is armed: closing it resets the connection.
@@ -420,7 +420,7 @@ impl Turn<'_> {
     }
 }
 
-/// Reports whether a message of a bulk transfer would use the part of a trunk's send buffer kept for short messages: [`RESERVE`],
+/// Reports whether a message of a bulk transfer would use the part of a shared association's send buffer kept for short messages: [`RESERVE`],
 /// or a quarter of a buffer that has shrunk for want of memory. With nothing in flight, no acknowledgement would make room.
 fn touches_reserve(length: usize, free: usize, unacknowledged: usize) -> bool {
     let reserve = RESERVE.min((free + unacknowledged) / 4);

@@ -83,19 +83,19 @@ impl Shard {
 
     /// Returns the number of an association: its connection's, or its own if it is shared.
     fn number_of(&self, id: ConnectionId, known: &Known) -> u64 {
-        let shared = known.lane.and_then(|_| self.trunks.get(known.association));
+        let shared = known.channel.and_then(|_| self.shared.get(known.association));
         shared.map_or(id, |state| state.number).0
     }
 
     /// Describes a connection's own association, if it has one.
     pub(crate) fn own_association(&self, id: ConnectionId, known: &Known) -> Option<Association> {
-        let info = self.engine.info(known.association).filter(|_| known.lane.is_none())?;
+        let info = self.engine.info(known.association).filter(|_| known.channel.is_none())?;
         Some(self.association(id, known.association, (known.role, known.began), &info, None))
     }
 
     /// Describes an association that connections share.
     pub(crate) fn shared_association(&self, association: AssociationId) -> Option<Association> {
-        let (state, info) = (self.trunks.get(association)?, self.engine.info(association)?);
+        let (state, info) = (self.shared.get(association)?, self.engine.info(association)?);
         let users = state.owners.len() as u64;
         Some(self.association(state.number, association, (state.role(), state.began), &info, Some(users)))
     }
@@ -200,7 +200,7 @@ impl Shard {
             notes.push("the peer is a native SCTP program: half-close is not possible with it".to_owned());
         }
         if reason.is_none() {
-            notes.extend(self.trunk_note(address));
+            notes.extend(self.shared_note(address));
         }
         if let Some(whose) = self.rules.keys().whose(address) {
             notes.push(format!("both hosts must prove the key for {whose} (setting peer_keys)"));
@@ -229,8 +229,8 @@ impl Shard {
     pub(crate) fn limit_of(&self, known: &Known) -> Option<LimitedBy> {
         let info =
             self.engine.info(known.association).filter(|_| matches!(known.stage, Stage::Relaying(_)))?;
-        let trunk = known.lane.and_then(|lane| Some((lane, self.trunks.get(known.association)?)));
-        if trunk.is_some_and(|(lane, state)| state.trunk.send_room(lane) == 0) {
+        let shared = known.channel.and_then(|channel| Some((channel, self.shared.get(known.association)?)));
+        if shared.is_some_and(|(channel, state)| state.mux.send_room(channel) == 0) {
             return Some(LimitedBy::Receiver);
         }
         Some(match info.limited_by {
@@ -241,8 +241,8 @@ impl Shard {
     }
 
     /// Describes the shared association of connections to the host, if any.
-    fn trunk_note(&self, address: IpAddr) -> Option<String> {
-        let mut shared = self.trunks.iter().filter(|(_, state)| state.speaks_for(address));
+    fn shared_note(&self, address: IpAddr) -> Option<String> {
+        let mut shared = self.shared.iter().filter(|(_, state)| state.speaks_for(address));
         let users = shared.next()?.1.owners.len();
         Some(format!("new connections to this host share an association, which carries {users} now"))
     }
@@ -340,8 +340,8 @@ impl Shard {
 
     /// Reports a NAT that a shared association has revealed: the peer sees another address than this host's own.
     fn nat_check(&self, peer: IpAddr) -> Option<Check> {
-        let trunks = self.trunks.iter().map(|(_, state)| state).filter(|state| state.speaks_for(peer));
-        let address = trunks.flat_map(|state| state.barred()).next()?;
+        let shared = self.shared.iter().map(|(_, state)| state).filter(|state| state.speaks_for(peer));
+        let address = shared.flat_map(|state| state.barred()).next()?;
         let found = format!("the peer knows {address} of this host by another address: a NAT is on the way");
         let remedy = "nothing: connections from here work, each on an association of its own";
         Some(Check::bad("NAT", Level::Warning, found, remedy))

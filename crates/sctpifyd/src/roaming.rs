@@ -14,16 +14,16 @@ use sctp::{AddressError, AssociationId, AssociationInfo, PathState};
 
 use crate::addresses::Asker;
 use crate::shard::Shard;
-use crate::trunks::Ends;
+use crate::shared::Ends;
 
 impl Shard {
     /// Applies a change of the host's addresses.
     pub(crate) fn follow_addresses(&mut self) {
         self.keep_addresses();
         self.follow_links();
-        let own = self.connections.iter().filter(|(_, c)| c.roams && c.lane.is_none());
+        let own = self.connections.iter().filter(|(_, c)| c.roams && c.channel.is_none());
         let own = own.map(|(_, c)| c.association);
-        let roaming: Vec<AssociationId> = own.chain(self.trunks.iter().map(|(id, _)| id)).collect();
+        let roaming: Vec<AssociationId> = own.chain(self.shared.iter().map(|(id, _)| id)).collect();
         for association in roaming {
             self.follow_addresses_of(association);
         }
@@ -36,9 +36,9 @@ impl Shard {
             return;
         }
         tracing::info!(?changes, "links of our addresses");
-        let connections = self.connections.iter().filter(|(_, c)| c.lane.is_none());
+        let connections = self.connections.iter().filter(|(_, c)| c.channel.is_none());
         let associations =
-            connections.map(|(_, c)| c.association).chain(self.trunks.iter().map(|(id, _)| id));
+            connections.map(|(_, c)| c.association).chain(self.shared.iter().map(|(id, _)| id));
         let associations: Vec<AssociationId> = associations.collect();
         for (association, (address, is_up)) in
             associations.iter().flat_map(|id| changes.iter().map(|change| (*id, *change)))
@@ -86,7 +86,7 @@ impl Shard {
 
     /// Returns the addresses between which an association began, and whether this host began it.
     fn handshake_of(&self, association: AssociationId) -> Option<(Ends, bool)> {
-        if let Some(state) = self.trunks.get(association) {
+        if let Some(state) = self.shared.get(association) {
             return Some((state.handshake(), state.role() == Role::Client));
         }
         let connection = self.connections.get(self.connections.of_association(association)?)?;
@@ -134,8 +134,8 @@ impl Shard {
         {
             self.learned.lock().note_address(connection.flow.remote().ip(), route.remote);
         }
-        let is_trunk = self.trunks.get(association).is_some();
-        let roams = is_trunk || id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams);
+        let is_shared = self.shared.get(association).is_some();
+        let roams = is_shared || id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams);
         if !self.kept.is_empty() && roams {
             self.follow_addresses_of(association);
         }

@@ -12,7 +12,7 @@ use base::{Carrier, Route, Time};
 use bytes::Bytes;
 use control::{FallbackReason, Role, ShimState};
 use intercept::{FourTuple, Interceptor, ListenerState, TcpState};
-use relay::trunk::{LaneId, Refusal, TRUNK_STREAMS};
+use relay::mux::{ChannelId, Refusal, SHARED_STREAMS};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Outcome};
 use sctp::{
@@ -26,8 +26,8 @@ use crate::manual::Socket;
 use crate::pump::INTERESTS;
 use crate::rules_store::RulesStore;
 use crate::shard::{Shard, Timer, token_of};
+use crate::shared::{SharedAssociations, asks_to_share};
 use crate::timing;
-use crate::trunks::{Trunks, is_for_trunk};
 
 /// Time for the local program's kernel to accept if the program's backlog is full: long enough for a second SYN.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ pub(crate) struct Doorman<'a> {
     pub(crate) wrong_keys: &'a mut u64,
     pub(crate) wrong_key_lines: &'a mut LogRate,
     pub(crate) connections: &'a Connections,
-    pub(crate) trunks: &'a Trunks,
+    pub(crate) shared: &'a SharedAssociations,
     pub(crate) stopping: bool,
     /// Connections of other hosts cannot arrive by their uplinks, and must not arrive otherwise.
     pub(crate) is_cut_off: bool,
@@ -94,8 +94,8 @@ pub(crate) enum Offer {
 #[derive(Clone, Copy)]
 pub(crate) struct Opened {
     pub(crate) peer: Peer,
-    /// Its lane, unless it has an association of its own.
-    pub(crate) lane: Option<LaneId>,
+    /// Its channel, unless it has an association of its own.
+    pub(crate) channel: Option<ChannelId>,
     pub(crate) offer: Offer,
     /// The interface that it arrives by; ours if None.
     pub(crate) uplink: Option<u32>,
@@ -105,8 +105,8 @@ impl Doorman<'_> {
     /// Decides whether a connection from the sender may be made.
     fn decide(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
-        if is_for_trunk(init.local_port, init.adaptation) {
-            return self.decide_trunk(init);
+        if asks_to_share(init.local_port, init.adaptation) {
+            return self.decide_shared(init);
         }
         let server = SocketAddr::new(local, init.local_port);
         let client = SocketAddr::new(remote, init.remote_port);
@@ -193,25 +193,25 @@ impl Doorman<'_> {
         self.addresses.offered(self.now, asker)
     }
 
-    /// Reports whether the client's port is that of a lane to the program; the listener lookup then uses another port. Either the
-    /// client has given the lane up and begins anew, or somebody else is at its address ([`Shard::give_way`]).
+    /// Reports whether the client's port is that of a channel to the program; the listener lookup then uses another port. Either the
+    /// client has given the channel up and begins anew, or somebody else is at its address ([`Shard::give_way`]).
     fn is_anew(&self, server: SocketAddr, client: SocketAddr) -> bool {
-        FourTuple::new(server, client).is_some_and(|flow| self.connections.of_lane(&flow).is_some())
+        FourTuple::new(server, client).is_some_and(|flow| self.connections.of_channel(&flow).is_some())
     }
 
     /// Decides about an association that connections may share: each of them is checked when it comes.
-    fn decide_trunk(&mut self, init: &IncomingInit) -> InitDecision {
+    fn decide_shared(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
         let is_shared = self.rules.lock().settings.streams.is_shared();
         let serves_any = self.rules.serves_any();
-        if !self.may_take(local, remote) || !is_shared || !serves_any || !self.trunks.has_room_for(remote) {
+        if !self.may_take(local, remote) || !is_shared || !serves_any || !self.shared.has_room_for(remote) {
             return InitDecision::Refuse;
         }
         InitDecision::AcceptOn {
             local_addresses: self.offered(init),
-            outbound_streams: TRUNK_STREAMS,
-            inbound_streams: TRUNK_STREAMS,
-            extensions: timing::TRUNK_EXTENSIONS,
+            outbound_streams: SHARED_STREAMS,
+            inbound_streams: SHARED_STREAMS,
+            extensions: timing::SHARED_EXTENSIONS,
         }
     }
 }
@@ -264,7 +264,7 @@ impl Shard {
         self.engine.set_advertisement(self.now, association, timing::advertisement(told, chunk_type));
         self.give_way(server, client, |shard, old| shard.is_from(old, route));
         let opened = self.uplink_of(route).map_err(std::io::Error::other).and_then(|uplink| {
-            self.open_local(association, server, client, Opened { peer, lane: None, offer, uplink })
+            self.open_local(association, server, client, Opened { peer, channel: None, offer, uplink })
         });
         match opened {
             Ok(id) => self.await_listener(id),
@@ -286,15 +286,15 @@ impl Shard {
         })
     }
 
-    /// Ends a lane that the client has given up, which would keep its port: its association has ended, or is the newcomer's own
-    /// according to `is_own`. Another program at the client's address ends nobody's lane: it gets another port.
+    /// Ends a channel that the client has given up, which would keep its port: its association has ended, or is the newcomer's own
+    /// according to `is_own`. Another program at the client's address ends nobody's channel: it gets another port.
     pub(crate) fn give_way(
         &mut self,
         server: SocketAddr,
         client: SocketAddr,
         is_own: impl FnOnce(&Shard, AssociationId) -> bool,
     ) {
-        let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_lane(&flow));
+        let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_channel(&flow));
         let Some(id) = old else { return };
         let Some(association) = self.connections.get(id).map(|connection| connection.association) else {
             return;
@@ -311,7 +311,7 @@ impl Shard {
         self.on_local_connected(id);
     }
 
-    /// Connects to the local program by `uplink`, for a lane or for the connection's own association.
+    /// Connects to the local program by `uplink`, for a channel or for the connection's own association.
     pub(crate) fn open_local(
         &mut self,
         association: AssociationId,
@@ -329,11 +329,11 @@ impl Shard {
             Connection::new(association, Role::Server, flow, self.now, stage, ShimState::Native);
         connection.peer = opened.peer;
         connection.uplink = opened.uplink;
-        connection.lane = opened.lane;
-        if let Some(lane) = opened.lane
-            && let Some(state) = self.trunks.get_mut(association)
+        connection.channel = opened.channel;
+        if let Some(channel) = opened.channel
+            && let Some(state) = self.shared.get_mut(association)
         {
-            state.owners.insert(lane, id);
+            state.owners.insert(channel, id);
         }
         connection.roams = opened.offer == Offer::All;
         self.connections.insert_as(id, connection);
@@ -365,10 +365,10 @@ impl Shard {
         let outcome = stream.peer_addr().map_err(|error| stream.take_error().ok().flatten().unwrap_or(error));
         match outcome {
             Ok(_) => {
-                let (association, lane) = (connection.association, connection.lane);
+                let (association, channel) = (connection.association, connection.channel);
                 connection.set_accepting();
-                if let Some(lane) = lane {
-                    return self.accept_lane(id, association, lane);
+                if let Some(channel) = channel {
+                    return self.accept_channel(id, association, channel);
                 }
                 let timing = timing::timing(connection.peer, connections);
                 let packets = timing::initial_packets(connection.peer);
@@ -382,11 +382,11 @@ impl Shard {
         }
     }
 
-    fn accept_lane(&mut self, id: ConnectionId, association: AssociationId, lane: LaneId) {
-        if let Some(state) = self.trunks.get_mut(association) {
-            state.trunk.accept(lane);
+    fn accept_channel(&mut self, id: ConnectionId, association: AssociationId, channel: ChannelId) {
+        if let Some(state) = self.shared.get_mut(association) {
+            state.mux.accept(channel);
         }
-        self.flush_trunk(association);
+        self.flush_shared(association);
         self.is_urgent = true;
         self.on_server_up(id);
     }
@@ -420,12 +420,12 @@ impl Shard {
         if let Some(left_out) = self.history.refusal_lines.admit(self.now) {
             tracing::info!(flow = %connection.flow, why, left_out, "refused");
         }
-        match connection.lane {
+        match connection.channel {
             None => self.refuse(connection.association, why),
-            Some(lane) => {
+            Some(channel) => {
                 self.history.counters.accepts_refused += 1;
-                if let Some(state) = self.trunks.get_mut(connection.association) {
-                    state.trunk.refuse(lane, Refusal::NotTaken);
+                if let Some(state) = self.shared.get_mut(connection.association) {
+                    state.mux.refuse(channel, Refusal::NotTaken);
                 }
             }
         }

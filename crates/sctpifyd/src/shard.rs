@@ -42,11 +42,11 @@ use crate::outside::Outside;
 use crate::probes::Probes;
 use crate::rules_store::{Draft, RulesStore};
 use crate::server::Doorman;
+use crate::shared::{SharedAssociations, asks_to_share};
 use crate::supervisor::BEAT;
 use crate::survey::{Question, Surveys};
 use crate::timers::Timers;
 use crate::timing;
-use crate::trunks::{Trunks, is_for_trunk};
 use crate::turns::Turns;
 use crate::uplinks::Unanswered;
 
@@ -82,8 +82,8 @@ pub(crate) enum Timer {
     Race(ConnectionId),
     /// Still no INIT ACK, so other paths must be tried?
     HeadStart(ConnectionId),
-    /// No answer from the peer about a lane yet? Holds the number of SACKs received before.
-    Lane(ConnectionId, u64),
+    /// No answer from the peer about a channel yet? Holds the number of SACKs received before.
+    Channel(ConnectionId, u64),
     /// No COOKIE ACK yet?
     Cookie(ConnectionId),
     /// A released SYN has not arrived?
@@ -102,10 +102,10 @@ pub(crate) enum Timer {
     Probes,
     /// No INIT ACK for a probe yet?
     Probe(AssociationId),
-    /// Has a trunk's handshake not ended yet?
-    TrunkOpening(AssociationId),
-    /// Has a trunk been idle for long enough?
-    TrunkIdle(AssociationId),
+    /// Has a shared association's handshake not ended yet?
+    SharedOpening(AssociationId),
+    /// Has a shared association been idle for long enough?
+    SharedIdle(AssociationId),
 }
 
 /// Commands of other threads to the shard.
@@ -176,7 +176,7 @@ pub(crate) struct Shard {
     pub(crate) probes: Probes,
     pub(crate) addresses: AddressBook,
     pub(crate) connections: Connections,
-    pub(crate) trunks: Trunks,
+    pub(crate) shared: SharedAssociations,
     pub(crate) history: History,
     /// Reports that are being gathered.
     pub(crate) surveys: Surveys,
@@ -265,7 +265,7 @@ impl Shard {
         let addresses = AddressBook::open(settings.interfaces, settings.loopback)?;
         addresses.register(poll.registry(), ADDRESSES)?;
         let config = timing::endpoint_config(addresses.mtu(), &rules.settings());
-        let trunks = Trunks::new(config.limits.memory);
+        let shared = SharedAssociations::new(config.limits.memory);
         let mut engine = Endpoint::new(clock.now(), config, seed);
         engine.set_tracing(tracing::enabled!(target: ENGINE_LOG, tracing::Level::TRACE));
         let (sender, commands) = channel();
@@ -281,7 +281,7 @@ impl Shard {
             probes: Probes::default(),
             addresses,
             connections: Connections::default(),
-            trunks,
+            shared,
             history: History::default(),
             surveys: Surveys::default(),
             turns: Turns::default(),
@@ -336,7 +336,7 @@ impl Shard {
         for id in self.connections.ids() {
             self.drop_connection(id);
         }
-        self.abort_trunks();
+        self.abort_all_shared();
         self.transmit();
         self.interceptor.tear_down().context("not everything could be taken down")
     }
@@ -460,13 +460,13 @@ impl Shard {
         self.engine.handle_timeout(self.now);
         self.fire_timers();
         self.take_engine_events();
-        more |= self.serve_trunks();
+        more |= self.serve_all_shared();
         if std::mem::take(&mut self.is_urgent) {
             self.transmit();
         }
         self.pump_all();
         self.keep_what_waits();
-        self.flush_trunks();
+        self.flush_all_shared();
         self.take_engine_events();
         more |= self.transmit();
         more |= self.survey();
@@ -543,7 +543,7 @@ impl Shard {
             wrong_keys: &mut self.history.counters.wrong_keys,
             wrong_key_lines: &mut self.history.wrong_key_lines,
             connections: &self.connections,
-            trunks: &self.trunks,
+            shared: &self.shared,
             stopping: self.stopping || self.draining,
             is_cut_off,
         };
@@ -564,7 +564,7 @@ impl Shard {
             wrong_keys: &mut self.history.counters.wrong_keys,
             wrong_key_lines: &mut self.history.wrong_key_lines,
             connections: &self.connections,
-            trunks: &self.trunks,
+            shared: &self.shared,
             stopping: self.stopping || self.draining,
             is_cut_off,
         }
@@ -584,9 +584,9 @@ impl Shard {
                 Timer::Naming => self.on_naming(),
                 Timer::Probes => self.begin_probes(),
                 Timer::Probe(association) => self.on_probe_late(association),
-                Timer::Lane(id, sacks) => self.on_lane_late(id, sacks),
-                Timer::TrunkOpening(association) => self.on_trunk_opening_late(association),
-                Timer::TrunkIdle(association) => self.on_trunk_idle(association),
+                Timer::Channel(id, sacks) => self.on_channel_late(id, sacks),
+                Timer::SharedOpening(association) => self.on_shared_opening_late(association),
+                Timer::SharedIdle(association) => self.on_shared_idle(association),
             }
         }
     }
@@ -614,13 +614,13 @@ impl Shard {
     }
 
     fn on_engine_event(&mut self, association: AssociationId, event: Event) {
-        self.on_trunk_event(association, &event);
+        self.on_shared_event(association, &event);
         let id = self.connections.of_association(association);
         match (event, id) {
             (Event::Incoming { route, local_port, adaptation, .. }, _)
-                if is_for_trunk(local_port, adaptation) =>
+                if asks_to_share(local_port, adaptation) =>
             {
-                self.on_trunk_incoming(association, &route);
+                self.on_shared_incoming(association, &route);
             }
             (Event::Incoming { route, local_port, remote_port, adaptation }, _) => {
                 let server = SocketAddr::new(route.local, local_port);
@@ -640,7 +640,7 @@ impl Shard {
                     tracing::info!(?from, ?to, left_out, "path switched");
                 }
                 self.outlet.note_switch(&from, &to);
-                let number = id.or_else(|| Some(self.trunks.get(association)?.number));
+                let number = id.or_else(|| Some(self.shared.get(association)?.number));
                 self.history.switched(number.map(|id| id.0), &from, &to);
                 self.switches.note(association, &from, &to, self.now);
                 self.has_switched = true;

@@ -164,7 +164,7 @@ impl Survey {
         match self.question {
             Question::Explain(_) => Next::Done,
             Question::Status(_) | Question::Paths => {
-                let mut shared: Vec<_> = shard.trunks.iter().map(|(association, _)| association).collect();
+                let mut shared: Vec<_> = shard.shared.iter().map(|(association, _)| association).collect();
                 shared.reverse();
                 Next::Shared(shared)
             }

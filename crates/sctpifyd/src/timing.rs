@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use relay::trunk::TRUNK_STREAMS;
-use relay::{ADAPTATION, Peer, TRUNK_ADAPTATION};
+use relay::mux::SHARED_STREAMS;
+use relay::{ADAPTATION, Peer, SHARED_ADAPTATION};
 use rules::{Advertise, Advertisement, Settings};
 use sctp::{
     AddressProof, AssociationConfig, ChunkType, CongestionAlgorithm, EndpointConfig, Extension, Extensions,
@@ -60,11 +60,11 @@ pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
     (race.min(tries), race <= tries)
 }
 
-/// Returns the time to wait for an answer on a trunk. Half of a connection's time is left for its own association, which also
-/// tries other paths. But if the trunk has another path, the engine switches to it after at most two round trips and the SACK
+/// Returns the time to wait for an answer on a shared association. Half of a connection's time is left for its own association, which also
+/// tries other paths. But if the shared association has another path, the engine switches to it after at most two round trips and the SACK
 /// delay of silence. An answer over it then comes sooner than the handshake of an association begun at that time, which takes two
 /// round trips.
-pub(crate) fn lane_patience(patience: Duration, round_trip: Duration, has_other_path: bool) -> Duration {
+pub(crate) fn channel_patience(patience: Duration, round_trip: Duration, has_other_path: bool) -> Duration {
     let by_this_path = patience / 2 + round_trip;
     let by_other_path = round_trip * 13 / 4 + Timing::quick().sack_delay;
     if has_other_path { by_this_path.max(by_other_path) } else { by_this_path }
@@ -129,20 +129,20 @@ fn form_of(told: Advertisement) -> Option<SendBufferConfig> {
     }
 }
 
-/// Extensions that trunks use: short messages must not wait behind a long one of another connection.
-pub(crate) const TRUNK_EXTENSIONS: Extensions = EXTENSIONS.with(Extension::Interleaving);
+/// Extensions that shared associations use: short messages must not wait behind a long one of another connection.
+pub(crate) const SHARED_EXTENSIONS: Extensions = EXTENSIONS.with(Extension::Interleaving);
 
-/// Order in which a trunk's connections send: each in turn.
-pub(crate) const TRUNK_SCHEDULER: Scheduler = Scheduler::RoundRobin;
+/// Order in which a shared association's connections send: each in turn.
+pub(crate) const SHARED_SCHEDULER: Scheduler = Scheduler::RoundRobin;
 
 /// Returns the settings of a shared association.
-pub(crate) fn trunk_config(mtu: u16, settings: &Settings) -> AssociationConfig {
+pub(crate) fn shared_config(mtu: u16, settings: &Settings) -> AssociationConfig {
     AssociationConfig {
-        outbound_streams: TRUNK_STREAMS,
-        inbound_streams: TRUNK_STREAMS,
-        adaptation: Some(TRUNK_ADAPTATION),
-        extensions: TRUNK_EXTENSIONS,
-        scheduler: TRUNK_SCHEDULER,
+        outbound_streams: SHARED_STREAMS,
+        inbound_streams: SHARED_STREAMS,
+        adaptation: Some(SHARED_ADAPTATION),
+        extensions: SHARED_EXTENSIONS,
+        scheduler: SHARED_SCHEDULER,
         ..association_config(mtu, settings)
     }
 }
@@ -174,12 +174,12 @@ mod tests {
     fn without_a_key_addresses_change_only_by_proof_over_a_confirmed_path_whatever_the_association_is_for() {
         let settings = Settings::default();
         let endpoint = endpoint_config(1500, &settings);
-        let all = [endpoint.association, association_config(1500, &settings), trunk_config(1500, &settings)];
+        let all = [endpoint.association, association_config(1500, &settings), shared_config(1500, &settings)];
         assert!(all.iter().all(|config| config.address_proof == AddressProof::ConfirmedPath));
     }
 
     #[test]
-    fn the_setting_names_the_congestion_control_of_connections_and_of_trunks() {
+    fn the_setting_names_the_congestion_control_of_connections_and_of_shared_associations() {
         for (word, algorithm) in [
             ("cubic", CongestionAlgorithm::Cubic),
             ("rfc9260", CongestionAlgorithm::Rfc9260),
@@ -189,7 +189,7 @@ mod tests {
             settings.set("congestion", word).expect(word);
             let endpoint = endpoint_config(1500, &settings);
             let all =
-                [endpoint.association, association_config(1500, &settings), trunk_config(1500, &settings)];
+                [endpoint.association, association_config(1500, &settings), shared_config(1500, &settings)];
             assert!(all.iter().all(|config| config.congestion == algorithm), "{word}");
         }
     }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(association_config(1500, &settings).advertisement, default);
         settings.set("advertise_type", "151").unwrap();
         let other = Some(SendBufferConfig { chunk_type: ChunkType(151), ..SendBufferConfig::default() });
-        assert_eq!(trunk_config(1500, &settings).advertisement, other);
+        assert_eq!(shared_config(1500, &settings).advertisement, other);
         settings.set("advertise", "timer").unwrap();
         let pause = |settings: &Settings| association_config(1500, settings).advertisement.unwrap().cadence;
         assert_eq!(pause(&settings), SendBufferCadence::Every(Duration::from_secs(5)));
@@ -216,11 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn a_trunk_with_another_path_is_given_the_time_to_be_answered_there() {
+    fn a_shared_association_with_another_path_is_given_the_time_to_be_answered_there() {
         let ms = Duration::from_millis;
-        assert_eq!(lane_patience(ms(250), ms(100), false), ms(225));
-        assert_eq!(lane_patience(ms(250), ms(100), true), ms(345));
-        assert_eq!(lane_patience(ms(250), ms(20), true), ms(145));
+        assert_eq!(channel_patience(ms(250), ms(100), false), ms(225));
+        assert_eq!(channel_patience(ms(250), ms(100), true), ms(345));
+        assert_eq!(channel_patience(ms(250), ms(20), true), ms(145));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! by.
 //!
 //! So the host's firewall sees the interface, zone and addresses that it would see with the client's TCP, whatever carries the
-//! packets. For a connection's own association, the uplink is that of the packet which opened it; for a lane, that of the path
+//! packets. For a connection's own association, the uplink is that of the packet which opened it; for a channel, that of the path
 //! between the two addresses. If it is unknown, the connection is refused and becomes plain TCP.
 //!
 //! Connections of the host to itself arrive by our own interface, as do all in an enclosed namespace, which has no other.
@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use base::{Route, Time};
 use control::{Check, Level};
 use intercept::FourTuple;
-use relay::trunk::Refusal;
+use relay::mux::Refusal;
 use sctp::AssociationId;
 
 use crate::connection::{Connection, ConnectionId};
@@ -70,8 +70,8 @@ impl Shard {
         Ok(Some(came_by))
     }
 
-    /// Returns the uplink of a lane. If it is unknown, the lane is refused: an association of the connection's own then shows it.
-    pub(crate) fn uplink_of_lane(
+    /// Returns the uplink of a channel. If it is unknown, the channel is refused: an association of the connection's own then shows it.
+    pub(crate) fn uplink_of_channel(
         &self,
         association: AssociationId,
         client: IpAddr,

@@ -28,6 +28,6 @@ pub use exchange::{Exchange, Side, Step};
 pub use host::Host;
 pub use link::{Direction, Link};
 pub use nat::NatConfig;
-pub use netem::{Counters as LinkCounters, LaneConfig as LinkConfig, Loss, LossPlace};
+pub use netem::{Counters as LinkCounters, DirectionConfig as LinkConfig, Loss, LossPlace};
 pub use script::{chunk_names, packet};
 pub use world::{Change, Fate, HostId, LinkId, NatId, Record, World};

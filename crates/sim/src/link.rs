@@ -1,10 +1,10 @@
-//! One link: two directions with the same settings, each a lane of `netem`.
+//! One link: two directions with the same settings, each a direction of `netem`.
 //!
 //! A link decides when a packet arrives, how often, and whether damaged; it never holds packets. Begin at
 //! [`Link::offer`].
 
 use base::{Ecn, Time};
-use netem::{Arrival, Counters, Fate, Lane, LaneConfig, LossCause};
+use netem::{Arrival, Counters, DirectionConfig, Fate, LinkDirection, LossCause};
 use rand_chacha::ChaCha12Rng;
 
 /// A direction of a link, by the order in which [`World::join`](crate::World::join) was told the addresses.
@@ -18,8 +18,8 @@ pub enum Direction {
 
 /// One direction, and what is its own in the settings.
 #[derive(Clone, Debug, Default)]
-struct Way {
-    lane: Lane,
+struct DirectionState {
+    direction: LinkDirection,
     cut: bool,
     /// The longest IP packet this way, if that is another than the link's.
     mtu: Option<usize>,
@@ -28,11 +28,11 @@ struct Way {
 /// A link between addresses.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Its settings, both ways; may be changed while it runs.
-    pub config: LaneConfig,
-    /// Its counters, both ways together.
+    /// Its settings, both directions; may be changed while it runs.
+    pub config: DirectionConfig,
+    /// Its counters, both directions together.
     pub counters: Counters,
-    ways: [Way; 2],
+    directions: [DirectionState; 2],
 }
 
 /// A packet that comes out: when, how marked, and which bit is to be flipped.
@@ -43,31 +43,35 @@ pub(crate) struct Coming {
 }
 
 impl Link {
-    pub(crate) fn new(config: LaneConfig) -> Link {
-        Link { config, counters: Counters::default(), ways: [Way::default(), Way::default()] }
+    pub(crate) fn new(config: DirectionConfig) -> Link {
+        Link {
+            config,
+            counters: Counters::default(),
+            directions: [DirectionState::default(), DirectionState::default()],
+        }
     }
 
     pub(crate) fn set_cut(&mut self, direction: Direction, cut: bool) {
-        self.ways[direction as usize].cut = cut;
+        self.directions[direction as usize].cut = cut;
     }
 
     pub(crate) fn set_mtu(&mut self, direction: Direction, mtu: usize) {
-        self.ways[direction as usize].mtu = Some(mtu);
+        self.directions[direction as usize].mtu = Some(mtu);
     }
 
     /// The longest IP packet that goes this way, in bytes.
     pub fn mtu(&self, direction: Direction) -> usize {
-        self.ways[direction as usize].mtu.unwrap_or(self.config.mtu)
+        self.directions[direction as usize].mtu.unwrap_or(self.config.mtu)
     }
 
     /// Reports whether this direction is cut.
     pub fn is_cut(&self, direction: Direction) -> bool {
-        self.config.cut || self.ways[direction as usize].cut
+        self.config.cut || self.directions[direction as usize].cut
     }
 
     /// Bytes that wait for the wire, those on it included.
     pub(crate) fn waiting(&mut self, now: Time, direction: Direction) -> usize {
-        self.ways[direction as usize].lane.queue(now).1
+        self.directions[direction as usize].direction.queue(now).1
     }
 
     /// A packet is too long for it.
@@ -84,9 +88,9 @@ impl Link {
         ecn: Ecn,
         rng: &mut ChaCha12Rng,
     ) -> impl Iterator<Item = Coming> + use<> {
-        let config = LaneConfig { cut: self.is_cut(direction), ..self.config.clone() };
-        let lane = &mut self.ways[direction as usize].lane;
-        let passage = match lane.offer(now, &config, length, ecn, rng, &mut self.counters) {
+        let config = DirectionConfig { cut: self.is_cut(direction), ..self.config.clone() };
+        let direction = &mut self.directions[direction as usize].direction;
+        let passage = match direction.offer(now, &config, length, ecn, rng, &mut self.counters) {
             Fate::Passes(passage) => Some(passage),
             Fate::Lost(_) => None,
         };
@@ -104,7 +108,7 @@ mod tests {
     #[test]
     fn a_cut_holds_one_way() {
         let mut rng = ChaCha12Rng::from_seed([1; 32]);
-        let mut link = Link::new(LaneConfig::default());
+        let mut link = Link::new(DirectionConfig::default());
         link.set_cut(Direction::Forward, true);
         assert_eq!(link.offer(Time::ZERO, Direction::Forward, 100, Ecn::NotEct, &mut rng).count(), 0);
         assert_eq!(link.offer(Time::ZERO, Direction::Backward, 100, Ecn::NotEct, &mut rng).count(), 1);
@@ -113,7 +117,7 @@ mod tests {
     #[test]
     fn a_queue_is_of_one_way() {
         let mut rng = ChaCha12Rng::from_seed([1; 32]);
-        let mut link = Link::new(LaneConfig { queue_packets: 1, ..LaneConfig::default() });
+        let mut link = Link::new(DirectionConfig { queue_packets: 1, ..DirectionConfig::default() });
         for (direction, arrivals) in
             [(Direction::Forward, 1), (Direction::Forward, 0), (Direction::Backward, 1)]
         {

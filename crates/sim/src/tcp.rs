@@ -2,7 +2,7 @@
 //!
 //! Two kinds of sender: NewReno without SACK, as the papers' rival had it (FreeBSD 4.10), and SACK with RACK and TLP, as Linux
 //! has it, each with Reno's or CUBIC's window. They cut a stream, of which only the length counts, into segments and
-//! send them over two lanes of `netem`. The model covers the handshake, slow start, congestion avoidance, fast retransmit,
+//! send them over two directions of `netem`. The model covers the handshake, slow start, congestion avoidance, fast retransmit,
 //! partial acknowledgements, limited transmit, time-outs with back-off and Karn's rule, delayed acknowledgements, SACK blocks,
 //! RACK's reordering window, proportional rate reduction, the tail-loss probe, and HyStart's test of the delay. It does **not** cover
 //! sequence numbers that wrap, closed windows, F-RTO and the undoing of reductions, pauses of the application (slow start after

@@ -21,7 +21,7 @@ use crate::capture;
 use crate::host::Host;
 use crate::link::{Coming, Direction, Link};
 use crate::nat::{Nat, NatConfig};
-use netem::LaneConfig as LinkConfig;
+use netem::DirectionConfig as LinkConfig;
 
 /// Names a host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

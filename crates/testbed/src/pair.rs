@@ -197,10 +197,10 @@ impl Daemons {
     }
 
     /// Reports whether both daemons have a shared association.
-    fn have_trunk(&self) -> Result<bool> {
+    fn have_shared(&self) -> Result<bool> {
         let has = |daemon: &Daemon| -> Result<bool> {
             let status: Value = serde_json::from_str(&daemon.sctpify(&["status", "--json"])?.good()?.stdout)?;
-            Ok(number(&status, "trunks").is_some_and(|trunks| trunks > 0))
+            Ok(number(&status, "shared_associations").is_some_and(|opened| opened > 0))
         };
         Ok(has(&self.alphas)? && has(&self.betas)?)
     }
@@ -209,10 +209,10 @@ impl Daemons {
     ///
     /// # Errors
     /// When a daemon does not answer, or there is none within 10 s.
-    pub fn await_trunk(&self) -> Result<()> {
+    pub fn await_shared(&self) -> Result<()> {
         let mut outcome = Ok(false);
         let is_up = wait_for(START_LIMIT, || {
-            outcome = self.have_trunk();
+            outcome = self.have_shared();
             !matches!(outcome, Ok(false))
         });
         ensure!(is_up && outcome?, "no association is shared");

@@ -83,7 +83,7 @@ impl World<'_> {
 
         let daemons = pair.start_daemons_with(tools, SHARING)?;
         self.once()?;
-        daemons.await_trunk()?;
+        daemons.await_shared()?;
         self.racer(&daemons.alphas, "shared").sharing(&daemons)?;
         daemons.stop();
         Ok(())

@@ -2,7 +2,7 @@
 //! (`sctpify-ua`) and the same calls, each with one worker and bindings in memory.
 //!
 //! A round measures every contender over each transport, one after the other: concurrent registrations of many
-//! users, sequential calls in several lanes, and calls at half of the lower rate, for the percentiles of their
+//! users, sequential calls one after the other in several tasks, and calls at half of the lower rate, for the percentiles of their
 //! set-up time. Ratios are within one round; their medians are judged. A contender's cost is the processor time
 //! of all its processes.
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 use testbed::pair::Tools;
 use testbed::{Lab, Process};
 
-/// Number of lanes of calls, and of concurrent registrations.
+/// Number of tasks that place calls, and of concurrent registrations.
 const AT_ONCE: &str = "16";
 /// Limit on one part.
 const LIMIT: Duration = Duration::from_secs(120);

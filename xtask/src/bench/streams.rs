@@ -44,7 +44,7 @@ fn warm_up(pair: &Pair, to: IpAddr, tools: &Tools, daemons: &Daemons) -> Result<
     let server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
     pair.connect(to, tools, SHIM_PORT, 1)?;
     server.stop();
-    daemons.await_trunk()
+    daemons.await_shared()
 }
 
 /// Measures on the link with delay; returns connect(), and the short connections of the last size, as multiples

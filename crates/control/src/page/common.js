@@ -1,5 +1,5 @@
 "use strict";
-// What all pages share: asking, drawing each second, sums, tables, lanes of associations, lists part by part.
+// What all pages share: asking, drawing each second, sums, tables, paths of associations, lists part by part.
 // What strangers can write is only ever set as text.
 
 const PAUSE_MS = 1000;
@@ -52,9 +52,9 @@ function drawSums(id, all) {
   place(id).replaceChildren(...all.map(([n, name]) => make("div", { class: "sum" }, make("b", {}, n), make("span", {}, name))));
 }
 
-function lane(path, most) {
+function pathBox(path, most) {
   const rtt = path.srtt_us === null ? "–" : (path.srtt_us / 1000).toFixed(1) + " ms";
-  const names = "lane " + path.state + (path.in_use ? " in_use" : "");
+  const names = "path " + path.state + (path.in_use ? " in_use" : "");
   const words = [path.state.replace("_", " "), ...(path.primary ? ["primary"] : []), ...(path.in_use ? ["in use"] : [])];
   const lost = path.retransmissions === undefined ? [] : [make("span", {}, path.retransmissions + " sent again, " + path.timeouts + " time-outs")];
   return make("div", { class: names },
@@ -64,10 +64,10 @@ function lane(path, most) {
     make("meter", { min: 0, max: most, value: path.data_sent_bytes }));
 }
 
-// A lane for each path of an association.
-function lanesOf(paths) {
+// A box for each path of an association.
+function pathBoxes(paths) {
   const most = Math.max(1, ...paths.map((path) => path.data_sent_bytes));
-  return paths.map((path) => lane(path, most));
+  return paths.map((path) => pathBox(path, most));
 }
 
 // How fast counters grow, from one answer to the next; null before the second.

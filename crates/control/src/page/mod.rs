@@ -6,7 +6,7 @@
 //! numbers in the format that Prometheus reads.
 //!
 //! The files that all programs' pages share are served in addition to each program's own: `page.css`, and `common.js` with
-//! requests, periodic redrawing, tables, lanes, and lists shown part by part. [`PageAnswer::html`] makes the page around a
+//! requests, periodic redrawing, tables, paths, and lists shown part by part. [`PageAnswer::html`] makes the page around a
 //! program's own part, and refers to `page.js`, which that program provides.
 
 mod metrics;

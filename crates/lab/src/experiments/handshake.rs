@@ -118,7 +118,7 @@ impl<'a> Client<'a> {
         let client = Self { place, pair, link, way, daemons, _server };
         client.once()?;
         if let (Way::Stream, Some(daemons)) = (way, &client.daemons) {
-            daemons.await_trunk()?;
+            daemons.await_shared()?;
         }
         Ok(client)
     }

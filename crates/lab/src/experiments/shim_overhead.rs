@@ -89,7 +89,7 @@ impl ShimOverhead {
         let to: IpAddr = link.link().right_v4().into();
         pair.connect(to, &place.tools, port, 1)?;
         if series == SHARED {
-            daemons.await_trunk()?;
+            daemons.await_shared()?;
         }
         let before = daemons.connects_sctp()?;
         let micros = pair.connect(to, &place.tools, port, self.connects)?;

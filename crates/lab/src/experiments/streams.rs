@@ -139,7 +139,7 @@ impl<'a> Hosts<'a> {
         let server = exchange::serve(&self.pair, self.port, &self.place.tools)?;
         exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.place.tools)?;
         server.stop();
-        if self.way == Way::Shared { self.daemons.await_trunk() } else { Ok(()) }
+        if self.way == Way::Shared { self.daemons.await_shared() } else { Ok(()) }
     }
 
     /// Returns the number of connections over SCTP, and the number of these in a shared association.

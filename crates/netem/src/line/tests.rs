@@ -4,7 +4,7 @@ use super::*;
 use crate::config::Loss;
 use std::time::Duration;
 
-fn line(config: LaneConfig) -> Line<u32> {
+fn line(config: DirectionConfig) -> Line<u32> {
     Line::new(config, 1)
 }
 
@@ -14,7 +14,7 @@ fn put(line: &mut Line<u32>, now: Time, packet: u32) -> Result<(), LossCause> {
 
 #[test]
 fn a_packet_comes_out_at_its_time_and_not_before() {
-    let mut line = line(LaneConfig { delay: Duration::from_millis(10), ..LaneConfig::TRANSPARENT });
+    let mut line = line(DirectionConfig { delay: Duration::from_millis(10), ..DirectionConfig::TRANSPARENT });
     put(&mut line, Time::from_millis(5), 7).unwrap();
     assert_eq!(line.next_wakeup(), Time::from_millis(15));
     assert_eq!(line.dequeue(Time::from_nanos(14_999_999)), None);
@@ -25,9 +25,9 @@ fn a_packet_comes_out_at_its_time_and_not_before() {
 
 #[test]
 fn a_change_holds_for_the_packets_that_come_after_it() {
-    let mut line = line(LaneConfig { delay: Duration::from_millis(10), ..LaneConfig::TRANSPARENT });
+    let mut line = line(DirectionConfig { delay: Duration::from_millis(10), ..DirectionConfig::TRANSPARENT });
     put(&mut line, Time::ZERO, 1).unwrap();
-    line.set_config(LaneConfig { delay: Duration::from_millis(2), ..LaneConfig::TRANSPARENT });
+    line.set_config(DirectionConfig { delay: Duration::from_millis(2), ..DirectionConfig::TRANSPARENT });
     put(&mut line, Time::ZERO, 2).unwrap();
     assert_eq!(line.dequeue(Time::from_millis(2)).unwrap().packet, 2);
     assert_eq!(line.dequeue(Time::from_millis(10)).unwrap().packet, 1);
@@ -35,7 +35,7 @@ fn a_change_holds_for_the_packets_that_come_after_it() {
 
 #[test]
 fn packets_of_one_time_come_out_in_the_order_in_which_they_came() {
-    let mut line = line(LaneConfig::TRANSPARENT);
+    let mut line = line(DirectionConfig::TRANSPARENT);
     (0..100).for_each(|n| put(&mut line, Time::ZERO, n).unwrap());
     let out: Vec<u32> = std::iter::from_fn(|| line.dequeue(Time::ZERO)).map(|d| d.packet).collect();
     assert!(out.is_sorted() && out.len() == 100, "{out:?}");
@@ -43,7 +43,7 @@ fn packets_of_one_time_come_out_in_the_order_in_which_they_came() {
 
 #[test]
 fn a_packet_longer_than_the_mtu_is_lost_for_its_length() {
-    let mut line = line(LaneConfig { mtu: 1249, ..LaneConfig::TRANSPARENT });
+    let mut line = line(DirectionConfig { mtu: 1249, ..DirectionConfig::TRANSPARENT });
     assert_eq!(put(&mut line, Time::ZERO, 1), Err(LossCause::Length));
     assert_eq!(line.enqueue(Time::ZERO, 1249, Ecn::NotEct, 2), Ok(()));
     assert_eq!(line.counters().lost_for_length, 1);
@@ -51,7 +51,7 @@ fn a_packet_longer_than_the_mtu_is_lost_for_its_length() {
 
 #[test]
 fn what_is_held_has_a_limit() {
-    let mut line = line(LaneConfig { delay: Duration::from_secs(60), ..LaneConfig::TRANSPARENT });
+    let mut line = line(DirectionConfig { delay: Duration::from_secs(60), ..DirectionConfig::TRANSPARENT });
     let outcome = (0..1_000).map(|n| line.enqueue(Time::ZERO, 1 << 20, Ecn::NotEct, n)).find(Result::is_err);
     assert_eq!(outcome, Some(Err(LossCause::Room)));
     assert!(line.held() <= HELD_BYTES_MAX >> 20);
@@ -62,7 +62,7 @@ fn what_is_held_has_a_limit() {
 #[test]
 fn the_same_seed_gives_the_same_fates() {
     let fates = |seed| -> Vec<bool> {
-        let config = LaneConfig { loss: Loss::Uniform(0.3), ..LaneConfig::TRANSPARENT };
+        let config = DirectionConfig { loss: Loss::Uniform(0.3), ..DirectionConfig::TRANSPARENT };
         let mut line = Line::new(config, seed);
         (0..200).map(|n| put(&mut line, Time::ZERO, n).is_ok()).collect()
     };

@@ -1,30 +1,30 @@
-//! Two ends of a trunk with nothing between them: whatever one says reaches the other.
+//! Two ends of a shared association with nothing between them: whatever one says reaches the other.
 
 use std::net::SocketAddr;
 
-use relay::trunk::{LaneEvent, LaneId, Side, Trunk};
+use relay::mux::{ChannelEvent, ChannelId, Mux, Side};
 
-/// Two ends that have greeted, and a lane that both have open: opener, its lane, acceptor, its lane.
-pub(crate) fn open_lane_to(mut b: Trunk) -> (Trunk, LaneId, Trunk, LaneId) {
-    let mut a = Trunk::new(Side::Initiator);
+/// Two ends that have greeted, and a channel that both have open: opener, its channel, acceptor, its channel.
+pub(crate) fn open_channel_to(mut b: Mux) -> (Mux, ChannelId, Mux, ChannelId) {
+    let mut a = Mux::new(Side::Initiator);
     exchange(&mut a, &mut b);
-    let lane = a.open(address(1, 1000), address(2, 80)).unwrap();
+    let channel = a.open(address(1, 1000), address(2, 80)).unwrap();
     exchange(&mut a, &mut b);
     let (theirs, _) = b.poll_event().unwrap();
     b.accept(theirs);
     exchange(&mut a, &mut b);
-    assert_eq!(a.poll_event(), Some((lane, LaneEvent::Accepted)));
-    (a, lane, b, theirs)
+    assert_eq!(a.poll_event(), Some((channel, ChannelEvent::Accepted)));
+    (a, channel, b, theirs)
 }
 
-pub(crate) fn exchange(a: &mut Trunk, b: &mut Trunk) {
+pub(crate) fn exchange(a: &mut Mux, b: &mut Mux) {
     for _ in 0..3 {
         pass(a, b);
         pass(b, a);
     }
 }
 
-pub(crate) fn pass(from: &mut Trunk, to: &mut Trunk) {
+pub(crate) fn pass(from: &mut Mux, to: &mut Mux) {
     while let Some((stream, ppid, bytes)) = from.next_out() {
         from.on_out_sent();
         to.on_message(stream, ppid, [bytes], true).unwrap();

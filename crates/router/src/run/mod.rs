@@ -3,9 +3,9 @@
 //! Begin at [`run`]; [`way`] is one direction. Changes nothing of a packet but the mark for congestion; has no addresses and no routes.
 //! The limit of the queue bounds waiting packets.
 
+mod direction;
 mod page;
 mod report;
-mod way;
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ use netio::{FRAMES_PER_CALL, FrameSocket};
 use crate::args::RunArgs;
 use crate::error::RouterError;
 use crate::signals;
-use way::Way;
+use direction::Direction;
 
 pub use report::{DirectionReport, RunReport};
 
@@ -40,7 +40,7 @@ struct Running {
     names: [String; 2],
     sockets: [FrameSocket; 2],
     _claims: [Claim; 2],
-    ways: [Way; 2],
+    directions: [Direction; 2],
     began: Time,
 }
 
@@ -73,7 +73,7 @@ impl Running {
             names: [args.a.to_string(), args.b.to_string()],
             sockets: [a, b],
             _claims: [claim_a, claim_b],
-            ways: [Way::new(args, args.rate, 1), Way::new(args, back, 2)],
+            directions: [Direction::new(args, args.rate, 1), Direction::new(args, back, 2)],
             began: clock::now(),
         })
     }
@@ -86,12 +86,12 @@ impl Running {
         let mut next_report = clock::now() + REPORT_PAUSE;
         while !stop.load(Ordering::Relaxed) {
             if !is_behind {
-                let due = self.ways.iter().map(Way::next).min().unwrap_or(Time::NEVER);
+                let due = self.directions.iter().map(Direction::next).min().unwrap_or(Time::NEVER);
                 naps.until(due.min(next_report), [self.sockets[0].as_fd(), self.sockets[1].as_fd()])?;
             }
             is_behind = self.take(0)? | self.take(1)?;
             for n in 0..2 {
-                let given = match self.ways[n].give(&mut self.sockets[1 - n]) {
+                let given = match self.directions[n].give(&mut self.sockets[1 - n]) {
                     Ok(given) => given,
                     Err(error) => self.judge(1 - n, error).map(|()| 0)?,
                 };
@@ -108,7 +108,7 @@ impl Running {
 
     /// Takes frames of one end; tells whether there may be more.
     fn take(&mut self, n: usize) -> Result<bool, RouterError> {
-        let way = &mut self.ways[n];
+        let way = &mut self.directions[n];
         for _ in 0..RECEIVES_PER_TURN {
             match self.sockets[n].receive(|frame| way.take(frame)) {
                 Ok(FRAMES_PER_CALL) => {}
@@ -131,7 +131,7 @@ impl Running {
 
     fn report(&mut self) -> RunReport {
         let [a, b] = [self.names[0].as_str(), self.names[1].as_str()];
-        let [ab, ba] = &mut self.ways;
+        let [ab, ba] = &mut self.directions;
         let [at_a, at_b] = &mut self.sockets;
         let directions = [ab.report([a, b], at_a), ba.report([b, a], at_b)];
         RunReport { uptime_s: clock::now().since(self.began).as_secs_f64(), directions }

@@ -32,7 +32,7 @@ struct Copy {
 }
 
 #[derive(Debug, Default)]
-struct Lane {
+struct PathCopies {
     waiting: VecDeque<Seq>,
     sent: VecDeque<Copy>,
     flight: usize,
@@ -54,7 +54,7 @@ pub(crate) struct CopyAcks {
 /// The copies on all paths.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
-    lanes: Vec<Lane>,
+    by_path: Vec<PathCopies>,
     /// Copies that were settled since the peer last reported a duplicate; none if it never has.
     silent: Option<usize>,
 }
@@ -62,21 +62,23 @@ pub(crate) struct Copies {
 impl Copies {
     /// Bytes that it takes beside itself.
     pub(crate) fn memory(&self) -> usize {
-        if self.lanes.is_empty() {
+        if self.by_path.is_empty() {
             return 0;
         }
-        let lane = |lane: &Lane| {
-            heap(lane.waiting.capacity() * size_of::<Seq>()) + heap(lane.sent.capacity() * size_of::<Copy>())
+        let memory = |on_path: &PathCopies| {
+            heap(on_path.waiting.capacity() * size_of::<Seq>())
+                + heap(on_path.sent.capacity() * size_of::<Copy>())
         };
-        heap(self.lanes.capacity() * size_of::<Lane>()) + self.lanes.iter().map(lane).sum::<usize>()
+        heap(self.by_path.capacity() * size_of::<PathCopies>())
+            + self.by_path.iter().map(memory).sum::<usize>()
     }
 
     /// A chunk shall go by `path`, too, as soon as there is room.
     pub(crate) fn wish(&mut self, seq: Seq, path: PathIndex) {
-        if self.lanes.len() <= path.0 {
-            self.lanes.resize_with(path.0 + 1, Lane::default);
+        if self.by_path.len() <= path.0 {
+            self.by_path.resize_with(path.0 + 1, PathCopies::default);
         }
-        let waiting = &mut self.lanes[path.0].waiting;
+        let waiting = &mut self.by_path[path.0].waiting;
         if waiting.len() >= WAITING_MAX {
             waiting.pop_front();
         }
@@ -85,28 +87,28 @@ impl Copies {
 
     /// The next chunk to be copied to `path`.
     pub(crate) fn next(&self, path: PathIndex) -> Option<Seq> {
-        self.lanes.get(path.0)?.waiting.front().copied()
+        self.by_path.get(path.0)?.waiting.front().copied()
     }
 
     /// That one is not needed any more.
     pub(crate) fn skip(&mut self, path: PathIndex) {
-        if let Some(lane) = self.lanes.get_mut(path.0) {
-            lane.waiting.pop_front();
+        if let Some(on_path) = self.by_path.get_mut(path.0) {
+            on_path.waiting.pop_front();
         }
     }
 
     /// That one leaves.
     pub(crate) fn on_sent(&mut self, path: PathIndex, length: usize, now: Time) {
-        let Some(lane) = self.lanes.get_mut(path.0) else { return };
-        if let Some(seq) = lane.waiting.pop_front() {
-            lane.sent.push_back(Copy { seq, length, sent_at: now });
-            lane.flight += length;
+        let Some(on_path) = self.by_path.get_mut(path.0) else { return };
+        if let Some(seq) = on_path.waiting.pop_front() {
+            on_path.sent.push_back(Copy { seq, length, sent_at: now });
+            on_path.flight += length;
         }
     }
 
     /// User bytes of copies in flight on `path`.
     pub(crate) fn flight(&self, path: PathIndex) -> usize {
-        self.lanes.get(path.0).map_or(0, |lane| lane.flight)
+        self.by_path.get(path.0).map_or(0, |on_path| on_path.flight)
     }
 
     /// A SACK came. `is_done` says whether a chunk is acknowledged or given up; `srtt` is the path's.
@@ -119,9 +121,9 @@ impl Copies {
         now: Time,
     ) -> CopyAcks {
         let mut acks = CopyAcks::default();
-        let Some(lane) = self.lanes.get_mut(path.0) else { return acks };
+        let Some(on_path) = self.by_path.get_mut(path.0) else { return acks };
         let (mut freed, mut settled) = (0, 0);
-        lane.sent.retain(|copy| {
+        on_path.sent.retain(|copy| {
             let age = now - copy.sent_at;
             let could_have_come = srtt.is_none_or(|srtt| age >= srtt * 3 / 4);
             let arrived = duplicates.contains(&copy.seq) || (could_have_come && is_done(copy.seq));
@@ -140,7 +142,7 @@ impl Copies {
             freed += copy.length;
             false
         });
-        lane.flight -= freed;
+        on_path.flight -= freed;
         self.silent = match duplicates {
             [] => self.silent.map(|silent| silent + settled),
             _ => Some(0),
@@ -160,8 +162,8 @@ impl Copies {
 
     /// Paths with chunks that wait to be copied to them.
     pub(crate) fn wanted(&self) -> SmallVec<[PathIndex; 4]> {
-        let lanes = self.lanes.iter().enumerate();
-        lanes.filter(|(_, lane)| !lane.waiting.is_empty()).map(|(i, _)| PathIndex(i)).collect()
+        let by_path = self.by_path.iter().enumerate();
+        by_path.filter(|(_, on_path)| !on_path.waiting.is_empty()).map(|(i, _)| PathIndex(i)).collect()
     }
 }
 

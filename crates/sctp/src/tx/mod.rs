@@ -6,18 +6,18 @@
 
 mod copies;
 mod forward;
-mod lane;
 mod limited;
 mod outstanding;
 mod queue;
 mod rack;
+mod transmissions;
 
 pub(crate) use copies::Copies;
 pub(crate) use forward::Forward;
-pub(crate) use lane::RateSample;
 pub(crate) use limited::{Limit, Limited};
 pub(crate) use outstanding::{Losses, Outstanding, PathAcks};
 pub(crate) use queue::{Fragment, MessageId, SendQueue, Taken};
+pub(crate) use transmissions::RateSample;
 
 use wire::Tsn;
 

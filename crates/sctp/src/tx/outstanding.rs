@@ -2,7 +2,7 @@
 //!
 //! Keeps each chunk's fate (in flight, lost, acknowledged), what is in flight on each path, and what must be sent
 //! again. Losses are found by time (RACK, RFC 8985): see `rack`. Never sends. Invariants: `flight` recounts the chunks
-//! in flight; `lost` holds just the lost ones; each chunk in flight is in a burst of its path's lane. Begin at
+//! in flight; `lost` holds just the lost ones; each chunk in flight is in a burst of its path's `Transmissions`. Begin at
 //! [`Outstanding::on_sack`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,8 +11,8 @@ use std::time::Duration;
 use base::Time;
 use smallvec::SmallVec;
 
-use super::lane::{Lane, RateSample};
 use super::rack::DUP_THRESHOLD;
+use super::transmissions::{RateSample, Transmissions};
 use super::{Fragment, Seq};
 use crate::memory::{list, tree};
 use crate::path::PathIndex;
@@ -128,7 +128,7 @@ pub(crate) struct Outstanding {
     chunks: VecDeque<SentChunk>,
     bytes: usize,
     lost: BTreeSet<Seq>,
-    lanes: Vec<Lane>,
+    by_path: Vec<Transmissions>,
     /// Chunks sent again, with the path on which they were given up: a duplicate report says that this was needless.
     again: BTreeMap<Seq, PathIndex>,
     /// Ranges acknowledged by gap blocks, ends included.
@@ -172,10 +172,10 @@ impl Outstanding {
 
     /// Bytes that all this takes.
     pub(crate) fn memory(&self) -> usize {
-        let lanes = self.lanes.iter().map(Lane::memory).sum::<usize>();
+        let by_path = self.by_path.iter().map(Transmissions::memory).sum::<usize>();
         self.measure()
-            + list::<Lane>(self.lanes.capacity())
-            + lanes
+            + list::<Transmissions>(self.by_path.capacity())
+            + by_path
             + tree(self.lost.len(), size_of::<Seq>())
             + tree(self.again.len(), size_of::<(Seq, PathIndex)>())
             + list::<(Seq, Seq)>(self.gaps.capacity())
@@ -183,12 +183,12 @@ impl Outstanding {
 
     /// User bytes in flight on `path`.
     pub(crate) fn flight(&self, path: PathIndex) -> usize {
-        self.lanes.get(path.0).map_or(0, |lane| lane.flight)
+        self.by_path.get(path.0).map_or(0, |on_path| on_path.flight)
     }
 
     /// The least round trip on `path` of late.
     pub(crate) fn least_round_trip(&self, path: PathIndex) -> Option<Duration> {
-        self.lanes.get(path.0).and_then(|lane| lane.rack.least_round_trip())
+        self.by_path.get(path.0).and_then(|on_path| on_path.rack.least_round_trip())
     }
 
     /// The path that a chunk not yet cumulatively acknowledged was last sent by.
@@ -203,7 +203,7 @@ impl Outstanding {
 
     /// User bytes in flight on all paths.
     pub(crate) fn total_flight(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.flight).sum()
+        self.by_path.iter().map(|on_path| on_path.flight).sum()
     }
 
     pub(crate) fn has_lost(&self) -> bool {
@@ -215,7 +215,7 @@ impl Outstanding {
         let seq = self.next();
         let length = fragment.payload.len();
         self.bytes += length;
-        self.lane(path).on_sent(seq, length, now);
+        self.on_path(path).on_sent(seq, length, now);
         self.chunks.push_back(SentChunk {
             fragment,
             path,
@@ -257,9 +257,9 @@ impl Outstanding {
         chunk.sent_at = now;
         chunk.sent = if given_up_on == path && chunk.sent != Sent::Moved { Sent::Again } else { Sent::Moved };
         let (length, copied) = (chunk.fragment.payload.len(), chunk.copied);
-        self.lane(path).on_sent(seq, length, now);
+        self.on_path(path).on_sent(seq, length, now);
         if given_up_on != path {
-            self.lane(given_up_on).timed_out_at = None;
+            self.on_path(given_up_on).timed_out_at = None;
         }
         // Of a chunk with copies duplicates are reported whatever was lost.
         if !copied {
@@ -293,7 +293,7 @@ impl Outstanding {
 
     /// The chunk in flight that was sent last by `path`.
     pub(crate) fn last_sent(&mut self, path: PathIndex) -> Option<(Seq, &Fragment)> {
-        let mut bursts = std::mem::take(&mut self.lanes.get_mut(path.0)?.bursts);
+        let mut bursts = std::mem::take(&mut self.by_path.get_mut(path.0)?.bursts);
         let mut found = None;
         while let Some(last) = bursts.back_mut() {
             let live = (last.first.0..last.end.0).rev().map(Seq).find(|&s| self.is_live(s, path, last.at));
@@ -303,7 +303,7 @@ impl Outstanding {
             }
             bursts.pop_back();
         }
-        self.lanes[path.0].bursts = bursts;
+        self.by_path[path.0].bursts = bursts;
         let seq = found?;
         Some((seq, &self.get(seq)?.fragment))
     }
@@ -315,7 +315,7 @@ impl Outstanding {
         chunk.sent_at = now;
         chunk.sent = Sent::AsProbe;
         let path = chunk.path;
-        self.lane(path).note_sent(seq, now);
+        self.on_path(path).note_sent(seq, now);
         self.remember(seq, path);
     }
 
@@ -341,7 +341,7 @@ impl Outstanding {
         let chunk = &mut self.chunks[index];
         if chunk.fate == Fate::InFlight {
             chunk.fate = Fate::Lost;
-            self.lanes[chunk.path.0].flight -= chunk.fragment.payload.len();
+            self.by_path[chunk.path.0].flight -= chunk.fragment.payload.len();
             self.lost.insert(seq);
         }
     }
@@ -357,12 +357,12 @@ impl Outstanding {
         let length = std::mem::take(&mut chunk.fragment.payload).len();
         self.bytes -= length;
         match std::mem::replace(&mut chunk.fate, Fate::Abandoned) {
-            Fate::InFlight => self.lanes[chunk.path.0].flight -= length,
+            Fate::InFlight => self.by_path[chunk.path.0].flight -= length,
             Fate::Lost => {
                 self.lost.remove(&seq);
             }
             // Given up is not delivered: it says nothing of what was sent before.
-            Fate::Acknowledged => self.lanes[chunk.path.0].above -= 1,
+            Fate::Acknowledged => self.by_path[chunk.path.0].above -= 1,
             Fate::Abandoned => {}
         }
     }
@@ -383,22 +383,22 @@ impl Outstanding {
 
     /// The program gives too little to fill `path`.
     pub(crate) fn on_app_limited(&mut self, path: PathIndex) {
-        if let Some(lane) = self.lanes.get_mut(path.0) {
-            lane.on_app_limited();
+        if let Some(on_path) = self.by_path.get_mut(path.0) {
+            on_path.on_app_limited();
         }
     }
 
     /// T3 expired on `path`; what was in flight is about to be given up.
     pub(crate) fn on_t3(&mut self, path: PathIndex, now: Time) {
-        self.lane(path).timed_out_at = Some(now);
+        self.on_path(path).timed_out_at = Some(now);
     }
 
     /// All that is in flight on `path` counts as lost (for T3, RFC 9260 section 6.3.3, E3). Returns how many chunks.
     //= rfc9260#6.3.3-2
     pub(crate) fn give_up(&mut self, path: PathIndex) -> usize {
-        let Some(lane) = self.lanes.get(path.0) else { return 0 };
+        let Some(on_path) = self.by_path.get(path.0) else { return 0 };
         let mut live: Vec<Seq> = Vec::new();
-        for burst in &lane.bursts {
+        for burst in &on_path.bursts {
             let all = (burst.first.0..burst.end.0).map(Seq);
             live.extend(all.filter(|&s| self.is_live(s, path, burst.at)));
         }
@@ -410,7 +410,7 @@ impl Outstanding {
     /// Puts data that the last timeout gave up, and that was not sent since, in flight again (RFC 5682 section 3.1).
     fn undo_timeout(&mut self, path: PathIndex) {
         let mut back: Vec<Seq> = Vec::new();
-        for burst in &self.lanes[path.0].bursts {
+        for burst in &self.by_path[path.0].bursts {
             let given_up = |&seq: &Seq| {
                 let chunk = self.get(seq);
                 chunk.is_some_and(|c| c.fate == Fate::Lost && c.path == path && c.sent_at == burst.at)
@@ -421,7 +421,7 @@ impl Outstanding {
             // A chunk that left twice at one time is in two bursts.
             let Some(index) = self.index(seq).filter(|_| self.lost.remove(&seq)) else { continue };
             self.chunks[index].fate = Fate::InFlight;
-            self.lanes[path.0].flight += self.chunks[index].fragment.payload.len();
+            self.by_path[path.0].flight += self.chunks[index].fragment.payload.len();
         }
     }
 
@@ -435,14 +435,14 @@ impl Outstanding {
     }
 
     fn note_spurious(&mut self, path: PathIndex) {
-        let lane = self.lane(path);
-        lane.spurious += 1;
-        lane.rack.on_spurious(lane.round());
+        let on_path = self.on_path(path);
+        on_path.spurious += 1;
+        on_path.rack.on_spurious(on_path.round());
     }
 
     /// A recovery begins on `path`.
     pub(crate) fn on_recovery(&mut self, path: PathIndex) {
-        self.lane(path).rack.on_recovery();
+        self.on_path(path).rack.on_recovery();
     }
 
     /// Reports whether a SACK with these gap blocks is older than one already seen: it knows less of what came above `first`.
@@ -459,19 +459,20 @@ impl Outstanding {
         if highest > self.next() {
             return Err(SackError::BeyondSent);
         }
-        let mut acks = Acks::from_elem(PathAcks::default(), self.lanes.len());
+        let mut acks = Acks::from_elem(PathAcks::default(), self.by_path.len());
         if first < self.first {
             return Ok(acks);
         }
         let advanced = first > self.first;
         let fronts: SmallVec<[Option<(Seq, Time)>; 2]> =
-            (0..self.lanes.len()).map(|i| self.earliest_of(PathIndex(i))).collect();
+            (0..self.by_path.len()).map(|i| self.earliest_of(PathIndex(i))).collect();
         if advanced {
             self.renege(first, gaps, now);
         }
         if !self.is_stale(first, gaps) {
             // With one path there are that many gaps only where there are as many losses.
-            let several = self.lanes.iter().filter(|lane| lane.flight + lane.above > 0).count() > 1;
+            let several =
+                self.by_path.iter().filter(|on_path| on_path.flight + on_path.above > 0).count() > 1;
             let is_cut = several && gaps.len() >= MAYBE_CUT_SHORT;
             self.horizon = gaps.last().filter(|_| is_cut).map(|last| last.1);
         }
@@ -516,7 +517,7 @@ impl Outstanding {
             self.acknowledge(self.first, now, acks);
             let Some(chunk) = self.chunks.pop_front() else { break };
             if chunk.fate != Fate::Abandoned {
-                self.lanes[chunk.path.0].above -= 1;
+                self.by_path[chunk.path.0].above -= 1;
             }
             self.bytes -= chunk.fragment.payload.len();
             self.first = self.first.next();
@@ -542,11 +543,11 @@ impl Outstanding {
             (chunk.fragment.payload.len(), chunk.path, chunk.sent_at, chunk.sent);
         let copied = chunk.copied;
         let fate = std::mem::replace(&mut chunk.fate, Fate::Acknowledged);
-        let lane = &mut self.lanes[path.0];
+        let on_path = &mut self.by_path[path.0];
         match fate {
             Fate::Acknowledged | Fate::Abandoned => return,
             Fate::InFlight => {
-                lane.flight -= length;
+                on_path.flight -= length;
                 //= rfc7829#3.2-17 3.2-18
                 acks[path.0].proves_path |= !copied;
                 acks[path.0].longest = acks[path.0].longest.max(if copied { 0 } else { length });
@@ -555,7 +556,7 @@ impl Outstanding {
                 self.lost.remove(&seq);
             }
         }
-        lane.above += 1;
+        on_path.above += 1;
         let acks = &mut acks[path.0];
         acks.bytes += length;
         acks.chunks += 1;
@@ -564,15 +565,15 @@ impl Outstanding {
         if sent == Sent::Reneged {
             return;
         }
-        if sent != Sent::Moved || !lane.rack.is_sooner_than_others(now - sent_at) {
-            lane.rack.on_delivered(seq, sent_at, sent == Sent::Once, now);
+        if sent != Sent::Moved || !on_path.rack.is_sooner_than_others(now - sent_at) {
+            on_path.rack.on_delivered(seq, sent_at, sent == Sent::Once, now);
         }
         if copied {
             return;
         }
         match (fate, sent) {
             (Fate::Lost, _) => {
-                acks.timeout_was_spurious |= lane.timed_out_too_early(now);
+                acks.timeout_was_spurious |= on_path.timed_out_too_early(now);
                 self.note_spurious(path);
             }
             //= rfc9260#6.3.1-4
@@ -592,9 +593,9 @@ impl Outstanding {
         after: Duration,
         acks: &mut PathAcks,
     ) {
-        let too_soon = self.lanes[path.0].rack.is_too_soon(after);
+        let too_soon = self.by_path[path.0].rack.is_too_soon(after);
         if too_soon {
-            acks.timeout_was_spurious |= self.lanes[path.0].timed_out_at.is_some();
+            acks.timeout_was_spurious |= self.by_path[path.0].timed_out_at.is_some();
             if let Some(given_up_on) = self.again.remove(&seq)
                 && matches!(sent, Sent::Again | Sent::Moved)
             {
@@ -608,12 +609,12 @@ impl Outstanding {
 
     /// All chunks of the SACK are known: rate, round, losses.
     fn finish_acks(&mut self, path: PathIndex, acks: &mut PathAcks, now: Time) {
-        let lane = &mut self.lanes[path.0];
+        let on_path = &mut self.by_path[path.0];
         if let Some(newest) = acks.newest_sent_at {
-            (acks.rate, acks.round_over) = lane.on_delivered(acks.bytes, newest, now);
-            lane.timed_out_at = None;
+            (acks.rate, acks.round_over) = on_path.on_delivered(acks.bytes, newest, now);
+            on_path.timed_out_at = None;
         }
-        acks.spurious = std::mem::take(&mut lane.spurious);
+        acks.spurious = std::mem::take(&mut on_path.spurious);
         if acks.timeout_was_spurious {
             self.undo_timeout(path);
         }
@@ -629,17 +630,17 @@ impl Outstanding {
                 break;
             }
             let Some(deadline) = self.deadline_of(path, seq, at) else { break };
-            let lane = &mut self.lanes[path.0];
+            let on_path = &mut self.by_path[path.0];
             if deadline > now {
                 losses.next_at = Some(deadline);
                 break;
             }
-            let before = lane.flight;
-            lane.bursts[0].first = seq.next();
+            let before = on_path.flight;
+            on_path.bursts[0].first = seq.next();
             self.mark_lost(seq);
             losses.again += usize::from(self.get(seq).is_some_and(|c| c.sent == Sent::Again));
             losses.chunks += 1;
-            losses.bytes += before - self.lanes[path.0].flight;
+            losses.bytes += before - self.by_path[path.0].flight;
             losses.newest = at;
         }
         losses
@@ -647,10 +648,10 @@ impl Outstanding {
 
     /// When the earliest sent chunk in flight on `path` counts as lost; `None` if nothing sent after it was delivered.
     fn deadline_of(&self, path: PathIndex, seq: Seq, at: Time) -> Option<Time> {
-        let lane = &self.lanes[path.0];
-        lane.rack.deadline(seq, at, || {
+        let on_path = &self.by_path[path.0];
+        on_path.rack.deadline(seq, at, || {
             // With one path, all that was acknowledged by gap blocks lies above its first hole.
-            if self.lanes.len() == 1 { lane.above } else { self.delivered_above(path, seq) }
+            if self.by_path.len() == 1 { on_path.above } else { self.delivered_above(path, seq) }
         })
     }
 
@@ -666,7 +667,7 @@ impl Outstanding {
         if self.flight(path) == 0 {
             return None;
         }
-        self.lanes[path.0].bursts.iter().find_map(|burst| {
+        self.by_path[path.0].bursts.iter().find_map(|burst| {
             let seqs = (burst.first.max(self.first).0..burst.end.0).map(Seq);
             seqs.into_iter().find(|&s| self.is_live(s, path, burst.at)).map(|s| (s, burst.at))
         })
@@ -674,7 +675,7 @@ impl Outstanding {
 
     /// The earliest sent chunk in flight on `path`; forgets the transmissions before it, which do not count any more.
     fn front_of(&mut self, path: PathIndex) -> Option<(Seq, Time)> {
-        let mut bursts = std::mem::take(&mut self.lanes.get_mut(path.0)?.bursts);
+        let mut bursts = std::mem::take(&mut self.by_path.get_mut(path.0)?.bursts);
         let mut found = None;
         while let Some(front) = bursts.front_mut() {
             front.first = front.first.max(self.first).min(front.end);
@@ -687,7 +688,7 @@ impl Outstanding {
             }
             bursts.pop_front();
         }
-        self.lanes[path.0].bursts = bursts;
+        self.by_path[path.0].bursts = bursts;
         found
     }
 
@@ -710,9 +711,9 @@ impl Outstanding {
             chunk.sent = Sent::Reneged;
             chunk.sent_at = now;
             let (path, length) = (chunk.path, chunk.fragment.payload.len());
-            let lane = self.lane(path);
-            lane.above -= 1;
-            lane.on_sent(seq, length, now);
+            let on_path = self.on_path(path);
+            on_path.above -= 1;
+            on_path.on_sent(seq, length, now);
         }
     }
 
@@ -720,8 +721,8 @@ impl Outstanding {
     pub(crate) fn shrink(&mut self) {
         self.chunks.shrink_to_fit();
         self.gaps.shrink_to_fit();
-        for lane in &mut self.lanes {
-            lane.bursts.shrink_to_fit();
+        for on_path in &mut self.by_path {
+            on_path.bursts.shrink_to_fit();
         }
         if self.chunks.is_empty() {
             self.lost = BTreeSet::new();
@@ -738,21 +739,21 @@ impl Outstanding {
         self.index(seq).map(|i| &self.chunks[i])
     }
 
-    fn lane(&mut self, path: PathIndex) -> &mut Lane {
-        if self.lanes.len() <= path.0 {
-            self.lanes.resize_with(path.0 + 1, Lane::default);
+    fn on_path(&mut self, path: PathIndex) -> &mut Transmissions {
+        if self.by_path.len() <= path.0 {
+            self.by_path.resize_with(path.0 + 1, Transmissions::default);
         }
-        &mut self.lanes[path.0]
+        &mut self.by_path[path.0]
     }
 
-    /// Recounts bytes, flight, the lost set and the lanes.
+    /// Recounts bytes, flight, the lost set and the transmissions of each path.
     pub(crate) fn check_invariants(&self) {
         assert_eq!(
             self.bytes,
             self.chunks.iter().map(|c| c.fragment.payload.len()).sum::<usize>(),
             "kept bytes"
         );
-        let mut counted = vec![(0, 0, 0); self.lanes.len()];
+        let mut counted = vec![(0, 0, 0); self.by_path.len()];
         for (offset, chunk) in self.chunks.iter().enumerate() {
             let seq = Seq(self.first.0 + offset as u64);
             assert_eq!(self.lost.contains(&seq), chunk.fate == Fate::Lost, "lost set and fate of {seq:?}");
@@ -766,14 +767,14 @@ impl Outstanding {
                 Fate::Lost | Fate::Abandoned => {}
             }
         }
-        for (path, (lane, counted)) in self.lanes.iter().zip(counted).enumerate() {
+        for (path, (on_path, counted)) in self.by_path.iter().zip(counted).enumerate() {
             let path = PathIndex(path);
             let mut live = BTreeSet::new();
-            for burst in &lane.bursts {
+            for burst in &on_path.bursts {
                 live.extend((burst.first.0..burst.end.0).filter(|&s| self.is_live(Seq(s), path, burst.at)));
             }
-            assert_eq!((lane.flight, live.len(), lane.above), counted, "flight on {path:?}");
-            assert!(lane.bursts.iter().is_sorted_by_key(|b| b.at), "bursts are in order on {path:?}");
+            assert_eq!((on_path.flight, live.len(), on_path.above), counted, "flight on {path:?}");
+            assert!(on_path.bursts.iter().is_sorted_by_key(|b| b.at), "bursts are in order on {path:?}");
         }
     }
 }

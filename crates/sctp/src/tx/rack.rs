@@ -1,7 +1,7 @@
 //! When a chunk that overtaken ones left behind counts as lost (RACK, RFC 8985 section 6.2).
 //!
 //! Keeps the time of the newest delivery, the least round trip, and the reordering window of one path. Knows no
-//! chunks: the lanes do. Begin at [`Rack::on_delivered`] and [`Rack::deadline`].
+//! chunks: `Transmissions` does. Begin at [`Rack::on_delivered`] and [`Rack::deadline`].
 
 use std::time::Duration;
 

@@ -11,12 +11,12 @@ function sums(status) {
   drawSums("sums", all);
 }
 
-function lanes(status) {
+function associations(status) {
   const boxes = status.associations.map((a) => {
     const title = "Association " + a.id + ", " + a.state + ", ports " + a.local_port + " → " + a.peer_port;
-    return make("div", { class: "box" }, make("div", {}, title), ...lanesOf(a.paths));
+    return make("div", { class: "box" }, make("div", {}, title), ...pathBoxes(a.paths));
   });
-  place("lanes").replaceChildren(...(boxes.length ? boxes : [none("No association now.")]));
+  place("associations").replaceChildren(...(boxes.length ? boxes : [none("No association now.")]));
 }
 
 function reason(value) {
@@ -41,7 +41,7 @@ function rules(report) {
 
 live("the daemon", async () => {
   const status = await ask("status.json");
-  sums(status); lanes(status); events(status); rules(await ask("rules.json"));
+  sums(status); associations(status); events(status); rules(await ask("rules.json"));
   const switched = status.enabled ? (status.draining ? "draining" : "enabled") : "DISABLED";
   return "version " + status.version + ", up " + status.uptime_s + " s, " + switched;
 });

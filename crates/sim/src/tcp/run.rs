@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::{Ecn, Time};
-use netem::{LaneConfig, Line};
+use netem::{DirectionConfig, Line};
 
 use super::config::TcpConfig;
 use super::end::End;
@@ -35,7 +35,7 @@ struct Connection {
 pub fn run(
     config: &TcpConfig,
     exchange: &Exchange,
-    link: &LaneConfig,
+    link: &DirectionConfig,
     seed: u64,
     limit: Duration,
 ) -> Option<TcpRun> {
@@ -56,7 +56,7 @@ pub fn run(
 }
 
 impl Connection {
-    fn new(config: &TcpConfig, link: &LaneConfig, seed: u64) -> Connection {
+    fn new(config: &TcpConfig, link: &DirectionConfig, seed: u64) -> Connection {
         let line = |way: u64| Line::new(link.clone(), seed.wrapping_mul(2).wrapping_add(way));
         Connection {
             now: Time::ZERO,
@@ -115,15 +115,15 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(7200);
 
-    fn link(loss: f64) -> LaneConfig {
-        LaneConfig {
+    fn link(loss: f64) -> DirectionConfig {
+        DirectionConfig {
             rate: 1_500_000,
             delay: Duration::from_millis(35),
             queue_packets: 50,
             queue_bytes: usize::MAX,
             loss: if loss > 0.0 { Loss::Uniform(loss) } else { Loss::None },
             loss_place: LossPlace::BeforeQueue,
-            ..LaneConfig::default()
+            ..DirectionConfig::default()
         }
     }
 

@@ -17,7 +17,7 @@ const contacts = new List("contacts", "contacts.json", "contacts", (rows) => tab
 
 const connections = new List("connections", "connections.json", "connections", (rows) => {
   const box = (c) => make("div", { class: "box" },
-    make("div", {}, c.transport + " " + c.local + " ↔ " + c.peer + ", " + c.state + ", " + bytes(c.waiting_bytes) + " wait"), ...lanesOf(c.paths));
+    make("div", {}, c.transport + " " + c.local + " ↔ " + c.peer + ", " + c.state + ", " + bytes(c.waiting_bytes) + " wait"), ...pathBoxes(c.paths));
   return rows.length ? make("div", {}, ...rows.map(box)) : none("None.");
 });
 

@@ -83,7 +83,7 @@ fn a_browser_draws_calls_registrations_and_paths_and_takes_what_strangers_write_
     assert!(drawn.contains("<td>call</td><td>confirmed</td>"), "{drawn}");
     assert!(drawn.contains("udp 10.77.1.1:5071") && drawn.contains("sctp 10.77.1.2:5060"), "{drawn}");
     assert!(
-        drawn.contains("class=\"lane active in_use\"") && drawn.contains("active, primary, in use"),
+        drawn.contains("class=\"path active in_use\"") && drawn.contains("active, primary, in use"),
         "{drawn}"
     );
     assert!(drawn.contains("10.77.2.1 → 10.77.2.2 (sctp)"), "{drawn}");

@@ -120,12 +120,12 @@ const SPLICE: &str = "
 served, victim, near = sys.argv[1], sys.argv[2], sys.argv[3]
 bound = udp(PORT)
 print('ready', flush=True)
-own = mirror = trunk = None
+own = mirror = shared = None
 asked = 0
 end = time.time() + 14
 while time.time() < end:
-    if trunk and trunk.is_up and mirror and time.time() - mirror.since > 1.5 and not asked:
-        asked = trunk.open(1, (victim, 50505), (served, int(sys.argv[4]))) or 1
+    if shared and shared.is_up and mirror and time.time() - mirror.since > 1.5 and not asked:
+        asked = shared.open(1, (victim, 50505), (served, int(sys.argv[4]))) or 1
         print('asked', flush=True)
     came = receive(bound, 0.05)
     if not came: continue
@@ -139,17 +139,17 @@ while time.time() < end:
             said = parameter(STATE_COOKIE, b'cookie') + parameter(ADAPTATION, struct.pack('!I', ALONE))
             bound.sendto(packet(to, source, init['tag'], chunk(INIT_ACK, init_value(own.tags[0], 500, said, 1))), came[1])
         else:
-            if trunk is None:
-                trunk, answer = connect(bound, (served, PORT), (source, PORT), init['tag'], shared_parameters([victim], 300), STREAMS)
-                if trunk is None: print('not shared', answer); break
-                trunk.hello()
+            if shared is None:
+                shared, answer = connect(bound, (served, PORT), (source, PORT), init['tag'], shared_parameters([victim], 300), STREAMS)
+                if shared is None: print('not shared', answer); break
+                shared.hello()
             said = parameter(STATE_COOKIE, b'cookie') + shared_parameters([served], 0)
-            bound.sendto(packet(PORT, source, init['tag'], chunk(INIT_ACK, init_value(trunk.tags[1], 9000, said, STREAMS))), came[1])
+            bound.sendto(packet(PORT, source, init['tag'], chunk(INIT_ACK, init_value(shared.tags[1], 9000, said, STREAMS))), came[1])
             if mirror is None:
-                mirror = Association(bound, came[1], (PORT, source), (trunk.tags[1], init['tag']), (9000, init['tsn']))
+                mirror = Association(bound, came[1], (PORT, source), (shared.tags[1], init['tag']), (9000, init['tsn']))
                 mirror.since = MASK
         continue
-    for association in (own, trunk, mirror):
+    for association in (own, shared, mirror):
         if association and association.tags[0] == tag and association.ports[0] == to:
             if kind == COOKIE_ECHO:
                 association.transmit(chunk(COOKIE_ACK, b''))
@@ -157,14 +157,14 @@ while time.time() < end:
                 if association is mirror: mirror.hello()
                 chunks = chunks[1:]
             association.on_chunks(chunks, came[1])
-    for association in filter(None, (trunk, mirror)):
+    for association in filter(None, (shared, mirror)):
         for stream, word, data in association.messages:
             if word == b'scta': print('TAKEN: served as', victim, flush=True)
             if word == b'scto':
                 print('TAKEN: dialled', flush=True)
                 association.send(stream, b'scta', struct.pack('!II', struct.unpack('!I', data[:4])[0], 1 << 18))
         association.messages.clear()
-print('paths', bool(trunk and trunk.is_up and mirror), flush=True)";
+print('paths', bool(shared and shared.is_up and mirror), flush=True)";
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]

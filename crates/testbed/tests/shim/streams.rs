@@ -15,7 +15,7 @@ const PARALLEL: usize = 100;
 pub(crate) fn warm_up(world: &World, command: std::process::Command) {
     world.alpha.run("first", command, LIMIT).unwrap().good().unwrap();
     let is_there = || {
-        let up = |daemon| status(daemon)["counters"]["trunks"].as_u64() == Some(1);
+        let up = |daemon| status(daemon)["counters"]["shared_associations"].as_u64() == Some(1);
         up(&world.alphas) && world.betas.as_ref().is_none_or(up)
     };
     assert!(wait_for(LIMIT, is_there), "no association to share: {}", status(&world.alphas));
@@ -47,7 +47,7 @@ fn a_hundred_parallel_curls_share_one_association_and_arrive_whole() {
     }
     assert_eq!(world.connects_sctp(), 1 + PARALLEL as u64, "rode SCTP; others: {}", world.fallbacks());
     assert_eq!(shared(&world), PARALLEL as u64, "shared one: {}", status(&world.alphas)["counters"]);
-    assert_eq!(status(&world.alphas)["counters"]["trunks"], 1);
+    assert_eq!(status(&world.alphas)["counters"]["shared_associations"], 1);
     world.wait_quiet();
 }
 
@@ -129,7 +129,7 @@ fn a_server_sees_the_clients_own_address_and_port() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_half_closed_lane_still_carries_the_answer() {
+fn a_half_closed_channel_still_carries_the_answer() {
     let (world, _server) = serving();
     let body = "
 c = connect(b'e')
@@ -143,7 +143,7 @@ print(ended(c) == b'x' * 1000 + b'end')";
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_reset_of_one_lane_is_a_reset_there_and_nothing_to_its_neighbour() {
+fn a_reset_of_one_channel_is_a_reset_there_and_nothing_to_its_neighbour() {
     let (world, _server) = serving();
     let body = "
 neighbour = connect(b'e')
@@ -158,7 +158,7 @@ print(ended(neighbour).decode())";
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_client_that_resets_its_lane_leaves_nothing_behind() {
+fn a_client_that_resets_its_channel_leaves_nothing_behind() {
     let (world, _server) = serving();
     let body = "
 c = connect(b'e')
@@ -206,13 +206,13 @@ print(written < 64 << 20, ended(quick) == b'y' * 20000000 + b'end')";
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn the_death_of_a_daemon_resets_every_lane() {
+fn the_death_of_a_daemon_resets_every_channel() {
     for is_at_alpha in [true, false] {
         let (world, _server) = serving();
         let body = "
-lanes = [connect(b'e') for n in range(5)]
+channels = [connect(b'e') for n in range(5)]
 print('ready', flush=True)
-print([ended(lane) for lane in lanes] == ['ECONNRESET'] * 5)";
+print([ended(channel) for channel in channels] == ['ECONNRESET'] * 5)";
         let program = format!("{CLIENT}\n{body}");
         let command = world.client("python3", &["-c", &program, &host(&world), &PORT.to_string()]);
         let mut process = world.alpha.spawn("client", command).unwrap();
@@ -230,12 +230,12 @@ print([ended(lane) for lane in lanes] == ['ECONNRESET'] * 5)";
 #[ignore = "needs root: makes network namespaces"]
 fn an_association_that_nothing_uses_ends_and_the_next_connection_opens_another() {
     let (world, _server) = serving();
-    world.alphas.sctpify(&["set", "trunk_idle_s=1"]).unwrap().good().unwrap();
+    world.alphas.sctpify(&["set", "shared_idle_s=1"]).unwrap().good().unwrap();
     assert_eq!(client(&world, "print(ended(connect(b'n')) != b'')"), "True");
     let is_gone = || status(&world.alphas)["associations"].as_array().is_some_and(Vec::is_empty);
     assert!(wait_for(LIMIT, is_gone), "{}", status(&world.alphas));
     assert_eq!(client(&world, "print(ended(connect(b'n')) != b'')"), "True");
-    assert!(wait_for(LIMIT, || status(&world.alphas)["counters"]["trunks"] == 2));
+    assert!(wait_for(LIMIT, || status(&world.alphas)["counters"]["shared_associations"] == 2));
     assert_eq!((shared(&world), world.connects_sctp()), (1, 3), "{}", world.fallbacks());
 }
 

@@ -9,7 +9,7 @@ const PIECES: &str = "18000";
 /// Octets in each piece, and the daemon's allowed memory growth, in KiB. The window does not grow for one-octet
 /// pieces; for longer ones it does, up to the share of one host.
 const CASES: [(&str, u64); 2] = [("1", 32 << 10), ("16", 128 << 10)];
-/// The adaptation code of a shared association (`relay::TRUNK_ADAPTATION`).
+/// The adaptation code of a shared association (`relay::SHARED_ADAPTATION`).
 const ADAPTATION: &str = "0x73637474";
 
 /// argv: this host's address, the daemon's, associations, pieces in each, payload bytes of a piece, the

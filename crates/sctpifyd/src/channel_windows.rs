@@ -4,7 +4,7 @@
 //! is below a quarter of `memory_mib`, and below an eighth per host, half of the host's share. Beyond a quarter, a host that
 //! holds little still gets a little, and less the more is granted: idle connections of a few hosts must not slow down all others.
 //! Otherwise new connections get the least window. From half of `memory_mib`, or three quarters of the host's share, no new ones
-//! are admitted, so waiting bytes never fill either. Counts are updated while trunks are served. Begin at [`LaneWindows::spare`].
+//! are admitted, so waiting bytes never fill either. Counts are updated while shared associations are served. Begin at [`ChannelWindows::spare`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -25,25 +25,25 @@ const LEFT_PART: usize = 16;
 
 /// Bytes of windows.
 #[derive(Debug)]
-pub(crate) struct LaneWindows {
+pub(crate) struct ChannelWindows {
     memory: usize,
     used: usize,
     by_host: BTreeMap<IpAddr, usize>,
 }
 
-impl LaneWindows {
+impl ChannelWindows {
     /// Creates the counts without windows; `memory` is `memory_mib` in bytes.
-    pub(crate) fn new(memory: usize) -> LaneWindows {
-        LaneWindows { memory, used: 0, by_host: BTreeMap::new() }
+    pub(crate) fn new(memory: usize) -> ChannelWindows {
+        ChannelWindows { memory, used: 0, by_host: BTreeMap::new() }
     }
 
-    /// Replaces the counts by the windows of trunks with these hosts.
-    pub(crate) fn recount(&mut self, trunks: impl Iterator<Item = (IpAddr, usize)>) {
+    /// Replaces the counts by the windows of shared associations with these hosts.
+    pub(crate) fn recount(&mut self, shared: impl Iterator<Item = (IpAddr, usize)>) {
         (self.used, self.by_host) = (0, BTreeMap::new());
-        trunks.for_each(|(remote, bytes)| self.count(remote, 0, bytes));
+        shared.for_each(|(remote, bytes)| self.count(remote, 0, bytes));
     }
 
-    /// Counts a change of the windows of a trunk with this host, from `before` to `after`.
+    /// Counts a change of the windows of a shared association with this host, from `before` to `after`.
     pub(crate) fn count(&mut self, remote: IpAddr, before: usize, after: usize) {
         let of_host = self.by_host.entry(host_part(remote)).or_default();
         for used in [&mut self.used, of_host] {
@@ -76,8 +76,8 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    fn with(used: &[(IpAddr, usize)]) -> LaneWindows {
-        let mut windows = LaneWindows::new(512 * MIB);
+    fn with(used: &[(IpAddr, usize)]) -> ChannelWindows {
+        let mut windows = ChannelWindows::new(512 * MIB);
         windows.recount(used.iter().copied());
         windows
     }

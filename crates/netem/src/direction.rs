@@ -1,7 +1,7 @@
 //! Decides what becomes of each packet, in the order: cut, loss, queue and rate, marks, copies, delay, damage.
 //!
 //! Holds no packets, only when those that went in have left the queue. Invariant: without jitter, reordering and a change of
-//! settings, arrivals are in the order of the offers. Begin at [`Lane::offer`].
+//! settings, arrivals are in the order of the offers. Begin at [`LinkDirection::offer`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use base::{Ecn, Time};
 use rand::RngExt;
 
 use crate::chance::{Wander, Weather, chance};
-use crate::config::{LaneConfig, LossPlace};
+use crate::config::{DirectionConfig, LossPlace};
 use crate::counters::Counters;
 
 /// One direction of a link: its queue, and its moods.
 #[derive(Clone, Debug, Default)]
-pub struct Lane {
+pub struct LinkDirection {
     weather: Weather,
     wander: Wander,
     /// When the wire is free; in the past by what the token bucket holds.
@@ -23,7 +23,7 @@ pub struct Lane {
     /// Last bits on the wire, and lengths, of the packets that wait.
     waiting: VecDeque<(Time, usize)>,
     waiting_bytes: usize,
-    /// The latest arrival, for lanes that keep the order.
+    /// The latest arrival, for directions that keep the order.
     latest: Time,
 }
 
@@ -80,7 +80,7 @@ pub struct Arrival {
     pub flip: Option<usize>,
 }
 
-impl Lane {
+impl LinkDirection {
     /// A packet of `length` bytes, from the IP header on, goes in: what becomes of it.
     ///
     /// `now` never goes back. The length is not compared with the MTU: what is done with a packet too long
@@ -88,7 +88,7 @@ impl Lane {
     pub fn offer(
         &mut self,
         now: Time,
-        config: &LaneConfig,
+        config: &DirectionConfig,
         length: usize,
         ecn: Ecn,
         rng: &mut impl RngExt,
@@ -117,7 +117,7 @@ impl Lane {
     fn sent(
         &mut self,
         now: Time,
-        config: &LaneConfig,
+        config: &DirectionConfig,
         length: usize,
         ecn: Ecn,
         rng: &mut impl RngExt,
@@ -136,7 +136,7 @@ impl Lane {
     }
 
     /// When the last bit is on the wire; `None` if the queue is full.
-    fn enqueue(&mut self, now: Time, length: usize, config: &LaneConfig) -> Option<Time> {
+    fn enqueue(&mut self, now: Time, length: usize, config: &DirectionConfig) -> Option<Time> {
         self.forget_sent(now);
         if config.rate == 0 {
             return Some(now);
@@ -168,7 +168,7 @@ impl Lane {
         (self.waiting.len(), self.waiting_bytes)
     }
 
-    fn mark(&self, config: &LaneConfig, ecn: Ecn) -> Ecn {
+    fn mark(&self, config: &DirectionConfig, ecn: Ecn) -> Ecn {
         let is_long = config.mark_above.is_some_and(|most| self.waiting_bytes > most);
         match ecn {
             _ if config.bleaches => Ecn::NotEct,
@@ -180,7 +180,7 @@ impl Lane {
     fn arrival(
         &mut self,
         sent: Time,
-        config: &LaneConfig,
+        config: &DirectionConfig,
         length: usize,
         rng: &mut impl RngExt,
         counters: &mut Counters,
@@ -199,7 +199,7 @@ impl Lane {
     }
 
     /// Draws a number only if the delay varies.
-    fn delay(&mut self, config: &LaneConfig, rng: &mut impl RngExt) -> Duration {
+    fn delay(&mut self, config: &DirectionConfig, rng: &mut impl RngExt) -> Duration {
         if config.jitter.is_zero() {
             return config.delay;
         }

@@ -1,9 +1,9 @@
-//! A hostile peer on a trunk: messages of any content on any stream, including well-formed ones at the wrong
+//! A hostile peer on a shared association: messages of any content on any stream, including well-formed ones at the wrong
 //! time, while the driver accepts, refuses, opens, reads, sends and releases. Nothing may panic or miscount,
-//! and a lane never delivers more than was granted. Begin at [`run`].
+//! and a channel never delivers more than was granted. Begin at [`run`].
 
 use bytes::Bytes;
-use relay::trunk::{Generation, LaneEvent, LaneId, Message, Received, Refusal, Side, Trunk};
+use relay::mux::{ChannelEvent, ChannelId, Generation, Message, Mux, Received, Refusal, Side};
 use relay::{PPID_DATA, PPID_END};
 
 use crate::input::Input;
@@ -20,36 +20,36 @@ const KINDS: [&[u8; 4]; 9] =
 
 struct Story<'a> {
     input: Input<'a>,
-    trunk: Trunk,
-    lanes: Vec<LaneId>,
+    mux: Mux,
+    channels: Vec<ChannelId>,
 }
 
 /// Runs the input.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let side = if input.flag() { Side::Initiator } else { Side::Acceptor };
-    let mut story = Story { input, trunk: Trunk::new(side), lanes: Vec::new() };
+    let mut story = Story { input, mux: Mux::new(side), channels: Vec::new() };
     for _ in 0..STEPS_MAX {
         if story.input.is_empty() || !story.step() {
             break;
         }
         story.take_events();
-        story.trunk.check_invariants();
+        story.mux.check_invariants();
     }
-    for lane in story.lanes {
-        story.trunk.release(lane);
+    for channel in story.channels {
+        story.mux.release(channel);
     }
-    story.trunk.check_invariants();
+    story.mux.check_invariants();
 }
 
 impl Story<'_> {
-    /// Returns false at the end of the trunk.
+    /// Returns false at the end of the shared association.
     fn step(&mut self) -> bool {
         match self.input.below(10) {
             0 => return self.raw(),
             1..=4 => return self.well_formed(),
             5 => self.decide(),
-            6 => drop(self.trunk.open(address(1), address(2)).map(|lane| self.lanes.push(lane))),
+            6 => drop(self.mux.open(address(1), address(2)).map(|channel| self.channels.push(channel))),
             7 => self.read(),
             8 => self.send(),
             _ => self.say(),
@@ -63,7 +63,7 @@ impl Story<'_> {
         let length = self.input.below(MESSAGE_MAX);
         let bytes = Bytes::copy_from_slice(self.input.bytes(usize::from(length)));
         let is_whole = self.input.below(8) != 0;
-        self.trunk.on_message(stream, ppid, [bytes], is_whole).is_ok()
+        self.mux.on_message(stream, ppid, [bytes], is_whole).is_ok()
     }
 
     fn well_formed(&mut self) -> bool {
@@ -71,7 +71,7 @@ impl Story<'_> {
         let generation = Generation(u32::from(self.input.below(4)));
         let number = u32::from(self.input.word());
         let message = match self.input.below(10) {
-            0 => Message::Hello { version: 1, lanes: self.input.word() },
+            0 => Message::Hello { version: 1, channels: self.input.word() },
             1 | 2 => Message::Open { generation, window: number, client: address(2), server: address(1) },
             3 => Message::Accepted { generation, window: number },
             4 => Message::Refused { generation, reason: Refusal::Unproven },
@@ -83,60 +83,62 @@ impl Story<'_> {
         };
         let (ppid, bytes) = message.write();
         assert_eq!(Message::parse(ppid, bytes.clone()), Ok(message), "written and read again");
-        self.trunk.on_message(stream, ppid, [bytes], true).is_ok()
+        self.mux.on_message(stream, ppid, [bytes], true).is_ok()
     }
 
-    fn lane(&mut self) -> Option<LaneId> {
+    fn channel(&mut self) -> Option<ChannelId> {
         let n = usize::from(self.input.byte());
-        self.lanes.get(n % self.lanes.len().max(1)).copied()
+        self.channels.get(n % self.channels.len().max(1)).copied()
     }
 
     fn decide(&mut self) {
-        let Some(lane) = self.lane() else { return };
+        let Some(channel) = self.channel() else { return };
         match self.input.below(3) {
-            0 => self.trunk.refuse(lane, Refusal::NotServed),
-            1 => self.trunk.accept(lane),
-            _ => self.trunk.release(lane),
+            0 => self.mux.refuse(channel, Refusal::NotServed),
+            1 => self.mux.accept(channel),
+            _ => self.mux.release(channel),
         }
     }
 
     fn read(&mut self) {
-        let Some(lane) = self.lane() else { return };
+        let Some(channel) = self.channel() else { return };
         let mut bytes = 0;
         for _ in 0..self.input.below(4) {
-            match self.trunk.recv(lane) {
+            match self.mux.recv(channel) {
                 Some(Received::Data(data)) => bytes += data.len(),
                 Some(Received::End) | None => break,
             }
         }
-        self.trunk.on_consumed(lane, bytes);
+        self.mux.on_consumed(channel, bytes);
     }
 
     fn send(&mut self) {
-        let Some(lane) = self.lane() else { return };
-        let room = self.trunk.send_room(lane);
+        let Some(channel) = self.channel() else { return };
+        let room = self.mux.send_room(channel);
         match room {
-            0 => self.trunk.on_stopped(lane),
-            _ if self.input.flag() => self.trunk.on_data_sent(lane, room.min(usize::from(self.input.word()))),
-            _ => self.trunk.on_end_sent(lane),
+            0 => self.mux.on_stopped(channel),
+            _ if self.input.flag() => {
+                self.mux.on_data_sent(channel, room.min(usize::from(self.input.word())))
+            }
+            _ => self.mux.on_end_sent(channel),
         }
     }
 
     fn say(&mut self) {
-        self.trunk.set_spare(usize::from(self.input.word()) * 64);
-        self.trunk.widen_windows();
+        self.mux.set_spare(usize::from(self.input.word()) * 64);
+        self.mux.widen_windows();
         for _ in 0..self.input.below(5) {
-            let Some((_, ppid, bytes)) = self.trunk.next_out() else { return };
+            let Some((_, ppid, bytes)) = self.mux.next_out() else { return };
             assert!(ppid != PPID_DATA && ppid != PPID_END, "what carries bytes is the driver's to send");
             assert!(Message::parse(ppid, bytes).is_ok());
-            self.trunk.on_out_sent();
+            self.mux.on_out_sent();
         }
     }
 
     fn take_events(&mut self) {
-        while let Some((lane, event)) = self.trunk.poll_event() {
-            if matches!(event, LaneEvent::Offered { .. }) {
-                self.lanes.push(lane);
+        while let Some((channel, event)) = self.mux.poll_event() {
+            if matches!(event, ChannelEvent::Offered { .. }) {
+                self.channels.push(channel);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Transmissions by one path, in the order of sending.
 //!
-//! A lane knows transmissions as bursts: runs of chunks that left at one time. Each transmission is added once and
+//! `Transmissions` holds them as bursts: runs of chunks that left at one time. Each transmission is added once and
 //! taken out once, so that finding losses costs a constant amount per chunk. It never sends, and does not own chunks:
 //! whether a transmission still counts is asked of [`Outstanding`](super::Outstanding). Invariant: bursts are in the
-//! order of their times. Begin at [`Lane::on_sent`].
+//! order of their times. Begin at [`Transmissions::on_sent`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct Burst {
     /// Just above the last.
     pub(super) end: Seq,
     pub(super) at: Time,
-    /// The lane's [`Delivery`] when it left.
+    /// The path's [`Delivery`] when it left.
     delivery: Delivery,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct RateSample {
 
 /// One path's transmissions.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct Transmissions {
     /// User bytes in flight.
     pub(super) flight: usize,
     /// Chunks acknowledged by gap blocks only.
@@ -66,7 +66,7 @@ pub(super) struct Lane {
     round_began: Time,
 }
 
-impl Lane {
+impl Transmissions {
     /// Bytes that it takes beside itself.
     pub(super) fn memory(&self) -> usize {
         list::<Burst>(self.bursts.capacity())
@@ -152,37 +152,37 @@ mod tests {
 
     #[test]
     fn chunks_that_leave_together_are_one_burst() {
-        let mut lane = Lane::default();
-        (0..5).for_each(|n| lane.on_sent(Seq(n), 100, MS(1)));
-        lane.on_sent(Seq(5), 100, MS(2));
-        lane.on_sent(Seq(2), 100, MS(2));
-        let runs: Vec<_> = lane.bursts.iter().map(|b| (b.first.0, b.end.0)).collect();
+        let mut on_path = Transmissions::default();
+        (0..5).for_each(|n| on_path.on_sent(Seq(n), 100, MS(1)));
+        on_path.on_sent(Seq(5), 100, MS(2));
+        on_path.on_sent(Seq(2), 100, MS(2));
+        let runs: Vec<_> = on_path.bursts.iter().map(|b| (b.first.0, b.end.0)).collect();
         assert_eq!(runs, [(0, 5), (5, 6), (2, 3)]);
     }
 
     #[test]
     fn a_steady_flow_is_measured_at_its_rate() {
-        let mut lane = Lane::default();
-        (0..10).for_each(|n| lane.on_sent(Seq(n), 1000, MS(n)));
+        let mut on_path = Transmissions::default();
+        (0..10).for_each(|n| on_path.on_sent(Seq(n), 1000, MS(n)));
         let mut last = None;
         for n in 0..10 {
-            lane.flight -= 1000;
-            last = lane.on_delivered(1000, MS(n), MS(100 + n)).0;
-            lane.on_sent(Seq(10 + n), 1000, MS(100 + n));
+            on_path.flight -= 1000;
+            last = on_path.on_delivered(1000, MS(n), MS(100 + n)).0;
+            on_path.on_sent(Seq(10 + n), 1000, MS(100 + n));
         }
         assert!(last.is_some());
-        let sample = lane.on_delivered(1000, MS(109), MS(209)).0.unwrap();
+        let sample = on_path.on_delivered(1000, MS(109), MS(209)).0.unwrap();
         assert_eq!(sample, RateSample { rate: 1000 * 1000 / 100, app_limited: false });
     }
 
     #[test]
     fn a_round_ends_when_something_sent_in_it_is_delivered() {
-        let mut lane = Lane::default();
-        lane.on_sent(Seq(0), 1000, MS(1));
-        lane.on_sent(Seq(1), 1000, MS(2));
-        assert!(lane.on_delivered(1000, MS(1), MS(50)).1);
-        assert!(!lane.on_delivered(1000, MS(2), MS(51)).1);
-        lane.on_sent(Seq(2), 1000, MS(51));
-        assert!(lane.on_delivered(1000, MS(51), MS(101)).1);
+        let mut on_path = Transmissions::default();
+        on_path.on_sent(Seq(0), 1000, MS(1));
+        on_path.on_sent(Seq(1), 1000, MS(2));
+        assert!(on_path.on_delivered(1000, MS(1), MS(50)).1);
+        assert!(!on_path.on_delivered(1000, MS(2), MS(51)).1);
+        on_path.on_sent(Seq(2), 1000, MS(51));
+        assert!(on_path.on_delivered(1000, MS(51), MS(101)).1);
     }
 }

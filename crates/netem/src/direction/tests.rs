@@ -6,22 +6,22 @@ use proptest::prelude::*;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// Drives one lane.
+/// Drives one direction.
 struct Bench {
-    lane: Lane,
-    config: LaneConfig,
+    direction: LinkDirection,
+    config: DirectionConfig,
     rng: ChaCha12Rng,
     counters: Counters,
 }
 
 impl Bench {
-    fn new(config: LaneConfig) -> Bench {
+    fn new(config: DirectionConfig) -> Bench {
         let rng = ChaCha12Rng::seed_from_u64(1);
-        Bench { lane: Lane::default(), config, rng, counters: Counters::default() }
+        Bench { direction: LinkDirection::default(), config, rng, counters: Counters::default() }
     }
 
     fn offer(&mut self, now: Time, length: usize) -> Fate {
-        self.lane.offer(now, &self.config, length, Ecn::Ect0, &mut self.rng, &mut self.counters)
+        self.direction.offer(now, &self.config, length, Ecn::Ect0, &mut self.rng, &mut self.counters)
     }
 
     /// When the packet arrives, if it does.
@@ -38,18 +38,18 @@ impl Bench {
     }
 }
 
-fn transparent() -> LaneConfig {
-    LaneConfig::TRANSPARENT
+fn transparent() -> DirectionConfig {
+    DirectionConfig::TRANSPARENT
 }
 
 /// 1,250 bytes take one millisecond.
-fn ten_mbit() -> LaneConfig {
-    LaneConfig { rate: 10_000_000, delay: Duration::from_millis(10), ..transparent() }
+fn ten_mbit() -> DirectionConfig {
+    DirectionConfig { rate: 10_000_000, delay: Duration::from_millis(10), ..transparent() }
 }
 
 #[test]
 fn packets_leave_at_the_rate_and_arrive_after_the_delay_and_a_full_queue_drops() {
-    let mut bench = Bench::new(LaneConfig { queue_packets: 2, ..ten_mbit() });
+    let mut bench = Bench::new(DirectionConfig { queue_packets: 2, ..ten_mbit() });
     assert_eq!(bench.arrival(Time::ZERO, 1250), Some(Time::from_millis(11)));
     assert_eq!(bench.arrival(Time::ZERO, 1250), Some(Time::from_millis(12)));
     assert_eq!(bench.offer(Time::ZERO, 1250), Fate::Lost(LossCause::Queue));
@@ -59,7 +59,8 @@ fn packets_leave_at_the_rate_and_arrive_after_the_delay_and_a_full_queue_drops()
 
 #[test]
 fn a_queue_in_bytes_drops_by_bytes() {
-    let mut bench = Bench::new(LaneConfig { queue_bytes: 2000, queue_packets: usize::MAX, ..ten_mbit() });
+    let mut bench =
+        Bench::new(DirectionConfig { queue_bytes: 2000, queue_packets: usize::MAX, ..ten_mbit() });
     assert!(bench.arrival(Time::ZERO, 1250).is_some());
     assert_eq!(bench.offer(Time::ZERO, 800), Fate::Lost(LossCause::Queue));
     assert!(bench.arrival(Time::ZERO, 750).is_some());
@@ -67,7 +68,7 @@ fn a_queue_in_bytes_drops_by_bytes() {
 
 #[test]
 fn a_burst_passes_at_once_after_a_pause_and_what_follows_at_the_rate() {
-    let mut bench = Bench::new(LaneConfig { burst: 2500, delay: Duration::ZERO, ..ten_mbit() });
+    let mut bench = Bench::new(DirectionConfig { burst: 2500, delay: Duration::ZERO, ..ten_mbit() });
     let at = Time::from_millis(100);
     let arrivals: Vec<_> = (0..4).map(|_| bench.arrival(at, 1250).unwrap().since(at).as_millis()).collect();
     assert_eq!(arrivals, [0, 0, 1, 2]);
@@ -76,7 +77,7 @@ fn a_burst_passes_at_once_after_a_pause_and_what_follows_at_the_rate() {
 #[test]
 fn loss_before_the_queue_takes_no_time_of_the_link_and_loss_on_the_wire_does() {
     for (loss_place, next) in [(LossPlace::BeforeQueue, 11), (LossPlace::OnTheWire, 12)] {
-        let mut bench = Bench::new(LaneConfig { loss: Loss::Uniform(1.0), loss_place, ..ten_mbit() });
+        let mut bench = Bench::new(DirectionConfig { loss: Loss::Uniform(1.0), loss_place, ..ten_mbit() });
         assert_eq!(bench.offer(Time::ZERO, 1250), Fate::Lost(LossCause::Chance));
         bench.config.loss = Loss::None;
         assert_eq!(bench.arrival(Time::ZERO, 1250), Some(Time::from_millis(next)), "{loss_place:?}");
@@ -84,8 +85,8 @@ fn loss_before_the_queue_takes_no_time_of_the_link_and_loss_on_the_wire_does() {
 }
 
 #[test]
-fn a_cut_lane_passes_nothing_until_it_is_mended() {
-    let mut bench = Bench::new(LaneConfig { cut: true, ..transparent() });
+fn a_cut_direction_passes_nothing_until_it_is_mended() {
+    let mut bench = Bench::new(DirectionConfig { cut: true, ..transparent() });
     assert_eq!(bench.offer(Time::ZERO, 100), Fate::Lost(LossCause::Cut));
     bench.config.cut = false;
     assert!(bench.arrival(Time::ZERO, 100).is_some());
@@ -93,7 +94,7 @@ fn a_cut_lane_passes_nothing_until_it_is_mended() {
 
 #[test]
 fn ecn_is_marked_taken_off_or_a_reason_to_drop() {
-    let mut bench = Bench::new(LaneConfig { mark_above: Some(2000), ..ten_mbit() });
+    let mut bench = Bench::new(DirectionConfig { mark_above: Some(2000), ..ten_mbit() });
     let ecn = |fate| if let Fate::Passes(passage) = fate { Some(passage.ecn) } else { None };
     assert_eq!(ecn(bench.offer(Time::ZERO, 1250)), Some(Ecn::Ect0));
     assert_eq!(ecn(bench.offer(Time::ZERO, 1250)), Some(Ecn::Ce));
@@ -106,7 +107,7 @@ fn ecn_is_marked_taken_off_or_a_reason_to_drop() {
 
 #[test]
 fn copies_and_flipped_bits_come_as_often_as_asked() {
-    let mut bench = Bench::new(LaneConfig { duplicate: 0.1, corrupt: 0.2, ..transparent() });
+    let mut bench = Bench::new(DirectionConfig { duplicate: 0.1, corrupt: 0.2, ..transparent() });
     for _ in 0..10_000 {
         let Fate::Passes(passage) = bench.offer(Time::ZERO, 100) else { panic!("nothing loses here") };
         assert!(passage.arrivals().all(|arrival| arrival.flip.is_none_or(|bit| bit < 800)));
@@ -124,7 +125,7 @@ fn is_within_band(hits: usize, of: usize, p: f64) -> bool {
 #[test]
 fn uniform_loss_is_within_the_binomial_band() {
     for p in [0.01, 0.03, 0.06, 0.1, 0.5] {
-        let mut bench = Bench::new(LaneConfig { loss: Loss::Uniform(p), ..transparent() });
+        let mut bench = Bench::new(DirectionConfig { loss: Loss::Uniform(p), ..transparent() });
         let lost = bench.losses(100_000).into_iter().filter(|lost| *lost).count();
         assert!(is_within_band(lost, 100_000, p), "{lost} of 100,000 at {p}");
     }
@@ -132,7 +133,8 @@ fn uniform_loss_is_within_the_binomial_band() {
 
 #[test]
 fn bursts_have_the_mean_length_and_share_of_gilberts_model() {
-    let mut bench = Bench::new(LaneConfig { loss: Loss::Bursts { begin: 0.01, end: 0.25 }, ..transparent() });
+    let mut bench =
+        Bench::new(DirectionConfig { loss: Loss::Bursts { begin: 0.01, end: 0.25 }, ..transparent() });
     let losses = bench.losses(400_000);
     let lost = losses.iter().filter(|lost| **lost).count() as f64;
     let bursts = losses.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;
@@ -144,7 +146,7 @@ fn bursts_have_the_mean_length_and_share_of_gilberts_model() {
 #[test]
 fn losses_of_gilbert_and_elliott_have_the_share_of_good_and_bad_times() {
     let loss = Loss::GilbertElliott { begin: 0.02, end: 0.08, bad: 0.5, good: 0.01 };
-    let mut bench = Bench::new(LaneConfig { loss, ..transparent() });
+    let mut bench = Bench::new(DirectionConfig { loss, ..transparent() });
     let lost = bench.losses(400_000).into_iter().filter(|lost| *lost).count() as f64 / 400_000.0;
     let expected = 0.2 * 0.5 + 0.8 * 0.01;
     assert!((lost - expected).abs() < 0.004, "{lost} lost, {expected} expected");
@@ -154,7 +156,7 @@ fn losses_of_gilbert_and_elliott_have_the_share_of_good_and_bad_times() {
 fn jitter_stays_within_its_width_and_overtakes_unless_the_order_is_kept() {
     for keep_order in [false, true] {
         let (delay, jitter) = (Duration::from_millis(10), Duration::from_millis(3));
-        let mut bench = Bench::new(LaneConfig { delay, jitter, keep_order, ..transparent() });
+        let mut bench = Bench::new(DirectionConfig { delay, jitter, keep_order, ..transparent() });
         let arrivals: Vec<Time> = (0..1000).filter_map(|_| bench.arrival(Time::ZERO, 100)).collect();
         assert!(arrivals.iter().all(|at| (7_000_000..=13_000_000).contains(&at.as_nanos())));
         assert_eq!(arrivals.is_sorted(), keep_order);
@@ -169,7 +171,7 @@ proptest! {
         rate in 100_000u64..1_000_000_000,
         burst in 0usize..5000,
     ) {
-        let mut bench = Bench::new(LaneConfig { rate, burst, ..transparent() });
+        let mut bench = Bench::new(DirectionConfig { rate, burst, ..transparent() });
         let mut now = Time::ZERO;
         let mut left = Vec::new();
         for (gap, length) in gaps {
@@ -196,7 +198,7 @@ proptest! {
         delay in 0u64..100_000_000,
     ) {
         let delay = Duration::from_nanos(delay);
-        let mut bench = Bench::new(LaneConfig { rate, delay, queue_packets: usize::MAX, ..transparent() });
+        let mut bench = Bench::new(DirectionConfig { rate, delay, queue_packets: usize::MAX, ..transparent() });
         let (mut now, mut free_at) = (Time::ZERO, Time::ZERO);
         for (gap, length) in gaps {
             now += Duration::from_nanos(gap);
@@ -209,7 +211,7 @@ proptest! {
     #[test]
     fn counters_add_up(seed in 0u64..1000, loss in 0.0f64..0.5, queue in 1usize..10) {
         let distribution = Distribution::Normal;
-        let mut bench = Bench::new(LaneConfig {
+        let mut bench = Bench::new(DirectionConfig {
             loss: Loss::Uniform(loss), queue_packets: queue, jitter: Duration::from_millis(1), distribution, ..ten_mbit()
         });
         bench.rng = ChaCha12Rng::seed_from_u64(seed);

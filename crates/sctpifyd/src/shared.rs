@@ -1,8 +1,8 @@
-//! Trunks: associations that carry many connections between this host and another that runs sctpify.
+//! Shared associations: associations that carry many connections between this host and another that runs sctpify.
 //!
-//! The first connection to a host has its own association, which shows that sctpify runs there. The daemon then opens a trunk in
-//! the background, and later connections are lanes of it ([`crate::lanes`]). A trunk belongs to no connection: it ends after
-//! being idle for the time set by `trunk_idle_s`, and only the end that began it ends it for that reason. If it is lost, every
+//! The first connection to a host has its own association, which shows that sctpify runs there. The daemon then opens a shared association in
+//! the background, and later connections are channels of it ([`crate::channels`]). A shared association belongs to no connection: it ends after
+//! being idle for the time set by `shared_idle_s`, and only the end that began it ends it for that reason. If it is lost, every
 //! connection on it is reset.
 //!
 //! An address does not prove who is at the other end: a peer may list addresses of others, and those answer heartbeats in good
@@ -10,7 +10,7 @@
 //! only on an association that this host opened between these very addresses, and admitted only from the peer's address of the
 //! handshake. Other addresses are only paths for data. Hosts that prove a shared key speak for all their proven addresses.
 //!
-//! Each host opens associations for its own connections. Begin at [`Shard::want_trunk`].
+//! Each host opens associations for its own connections. Begin at [`Shard::want_shared`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -19,40 +19,40 @@ use std::time::Duration;
 
 use base::{Carrier, Route, Time};
 use control::Role;
-use relay::trunk::{LaneId, Side, TRUNK_STREAMS, Trunk, TrunkFault};
-use relay::{Closed, TRUNK_ADAPTATION};
+use relay::mux::{ChannelId, Mux, MuxFault, SHARED_STREAMS, Side};
+use relay::{Closed, SHARED_ADAPTATION};
 use rules::Settings;
 use sctp::{AbortCause, AssociationId, AuthConfig, Connect, Endpoint, Event, PathState, Ppid};
 use sctp::{SendOptions, StateName, StreamId};
 
 use crate::addresses::host_part;
+use crate::channel_windows::ChannelWindows;
 use crate::connection::ConnectionId;
-use crate::lane_windows::LaneWindows;
 use crate::probes::random_port_of;
 use crate::shard::{Shard, Timer};
 use crate::timing;
 
-/// The SCTP port of trunks at the accepting end. Programs are reached by the ports of their TCP listeners; the
-/// Adaptation Layer Indication distinguishes a trunk from a connection to a program on this port.
-pub(crate) const TRUNK_PORT: u16 = 9899;
-/// The SCTP ports of trunks at the opening end: the larger the range, the harder a port is to guess. A program's connection may
-/// have the same port, because it goes elsewhere than to [`TRUNK_PORT`].
+/// The SCTP port of shared associations at the accepting end. Programs are reached by the ports of their TCP listeners; the
+/// Adaptation Layer Indication distinguishes a shared association from a connection to a program on this port.
+pub(crate) const SHARED_PORT: u16 = 9899;
+/// The SCTP ports of shared associations at the opening end: the larger the range, the harder a port is to guess. A program's connection may
+/// have the same port, because it goes elsewhere than to [`SHARED_PORT`].
 const PORTS: RangeInclusive<u16> = 10_000..=65_535;
-/// Limit on concurrent trunks.
-const TRUNKS_MAX: usize = 1024;
+/// Limit on concurrent shared associations.
+const SHARED_MAX: usize = 1024;
 /// Limit on those opened by others: the rest is reserved for those that this host opens.
-const INCOMING_MAX: usize = TRUNKS_MAX / 4 * 3;
+const INCOMING_MAX: usize = SHARED_MAX / 4 * 3;
 /// Limit on those opened by one peer: each of its addresses opens its own, and its restarts may overlap.
 const INCOMING_PER_PEER_MAX: usize = 4;
-/// Limit on the handshake of a trunk: nobody waits for it.
+/// Limit on the handshake of a shared association: nobody waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time for which a host that refused a trunk is not asked again.
+/// Time for which a host that refused a shared association is not asked again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(600);
 /// Limit on the hosts remembered to have refused; beyond it the memory starts anew.
 const REFUSED_MAX: usize = 4096;
-/// Interval of the check for idle trunks: the setting may have changed.
+/// Interval of the check for idle shared associations: the setting may have changed.
 const IDLE_LOOK: Duration = Duration::from_secs(5);
-/// Limit on the messages taken off one trunk in one turn.
+/// Limit on the messages taken off one shared association in one turn.
 const MESSAGES_PER_TURN: usize = 1024;
 /// Waiting bytes may hold the packets that they came in for this time, or up to twice as long: no more is held than arrives in it.
 /// Programs that read in bulk fall behind for milliseconds, and copies made then cost 2 % of the throughput.
@@ -60,14 +60,14 @@ const KEEP_AFTER: Duration = Duration::from_millis(50);
 /// Limit on the remembered destinations that need their own associations.
 const ALONE_MAX: usize = 1024;
 
-/// One trunk.
-pub(crate) struct TrunkState {
-    pub(crate) trunk: Trunk,
+/// One shared association.
+pub(crate) struct SharedAssociation {
+    pub(crate) mux: Mux,
     /// Its number in the daemon's reports.
     pub(crate) number: ConnectionId,
     pub(crate) began: Time,
-    /// The owner of each lane.
-    pub(crate) owners: BTreeMap<LaneId, ConnectionId>,
+    /// The owner of each channel.
+    pub(crate) owners: BTreeMap<ChannelId, ConnectionId>,
     /// The addresses of the handshake.
     handshake: Ends,
     /// Pairs of our and the peer's addresses that the handshake or a heartbeat has proven, and the carrier of packets between
@@ -108,38 +108,38 @@ impl Ends {
     }
 }
 
-/// A trunk whose handshake is under way.
+/// A shared association whose handshake is under way.
 #[derive(Clone, Copy)]
 struct Opening {
     ends: Ends,
     side: Side,
 }
 
-/// All trunks.
-pub(crate) struct Trunks {
-    all: BTreeMap<AssociationId, TrunkState>,
-    /// Trunks whose handshake is under way.
+/// All shared associations.
+pub(crate) struct SharedAssociations {
+    all: BTreeMap<AssociationId, SharedAssociation>,
+    /// Shared associations whose handshake is under way.
     opening: BTreeMap<AssociationId, Opening>,
-    /// The trunks on which connections between two addresses may be requested.
+    /// The shared associations on which connections between two addresses may be requested.
     by_ends: BTreeMap<Ends, BTreeSet<AssociationId>>,
     refused: BTreeMap<IpAddr, Time>,
-    /// Trunks that may have messages to take.
+    /// Shared associations that may have messages to take.
     readable: BTreeSet<AssociationId>,
-    windows: LaneWindows,
+    windows: ChannelWindows,
     /// Time of the last look for waiting bytes.
     kept_at: Time,
 }
 
-impl Trunks {
+impl SharedAssociations {
     /// Creates an empty set; `memory` is the limit for all associations.
-    pub(crate) fn new(memory: usize) -> Trunks {
-        Trunks {
+    pub(crate) fn new(memory: usize) -> SharedAssociations {
+        SharedAssociations {
             all: BTreeMap::new(),
             opening: BTreeMap::new(),
             by_ends: BTreeMap::new(),
             refused: BTreeMap::new(),
             readable: BTreeSet::new(),
-            windows: LaneWindows::new(memory),
+            windows: ChannelWindows::new(memory),
             kept_at: Time::ZERO,
         }
     }
@@ -148,25 +148,25 @@ impl Trunks {
         self.all.len() + self.opening.len()
     }
 
-    pub(crate) fn get_mut(&mut self, association: AssociationId) -> Option<&mut TrunkState> {
+    pub(crate) fn get_mut(&mut self, association: AssociationId) -> Option<&mut SharedAssociation> {
         self.all.get_mut(&association)
     }
 
-    pub(crate) fn get(&self, association: AssociationId) -> Option<&TrunkState> {
+    pub(crate) fn get(&self, association: AssociationId) -> Option<&SharedAssociation> {
         self.all.get(&association)
     }
 
-    /// Returns all trunks that are up, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (AssociationId, &TrunkState)> {
+    /// Returns all shared associations that are up, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (AssociationId, &SharedAssociation)> {
         self.all.iter().filter(|(_, state)| !state.is_closing).map(|(id, state)| (*id, state))
     }
 
-    /// Returns the trunk for a connection between these addresses.
+    /// Returns the shared association for a connection between these addresses.
     pub(crate) fn find(&self, local: IpAddr, remote: SocketAddr) -> Option<AssociationId> {
         let between = self.by_ends.get(&Ends::new(local, remote.ip()))?;
         between.iter().copied().find(|id| {
             self.all.get(id).is_some_and(|state| {
-                state.trunk.is_ready()
+                state.mux.is_ready()
                     && !state.is_closing
                     && !state.is_silent
                     && !state.barred.contains(&local)
@@ -175,7 +175,7 @@ impl Trunks {
         })
     }
 
-    /// Reports whether our trunk between these addresses exists or is being opened, or the host refused one lately.
+    /// Reports whether our shared association between these addresses exists or is being opened, or the host refused one lately.
     fn is_settled(&self, ends: Ends, now: Time) -> bool {
         let is_ours = |opening: &Opening| opening.side == Side::Initiator && opening.ends == ends;
         self.by_ends.contains_key(&ends)
@@ -192,18 +192,18 @@ impl Trunks {
         has_room(self.len()) && of_peer < INCOMING_PER_PEER_MAX && incoming().count() < INCOMING_MAX
     }
 
-    /// Allows connections to be requested on the trunk between these addresses only.
+    /// Allows connections to be requested on the shared association between these addresses only.
     fn set_dialled(&mut self, association: AssociationId, dialled: &[Ends]) {
-        self.by_ends.retain(|_, trunks| {
-            trunks.remove(&association);
-            !trunks.is_empty()
+        self.by_ends.retain(|_, shared| {
+            shared.remove(&association);
+            !shared.is_empty()
         });
         for ends in dialled {
             self.by_ends.entry(*ends).or_default().insert(association);
         }
     }
 
-    /// Records that a trunk was refused, or broke. If this host opened it, it does not ask the peer for another one soon.
+    /// Records that a shared association was refused, or broke. If this host opened it, it does not ask the peer for another one soon.
     fn on_failed(&mut self, opening: Opening, now: Time) {
         if opening.side == Side::Acceptor {
             return;
@@ -216,50 +216,50 @@ impl Trunks {
 
     /// Counts the bytes that may wait for slow programs.
     fn count_windows(&mut self) {
-        self.windows.recount(self.all.values().map(|state| (state.handshake.remote, state.trunk.windows())));
+        self.windows.recount(self.all.values().map(|state| (state.handshake.remote, state.mux.windows())));
     }
 
-    /// Runs a change of the trunk's windows, which may grow only by the spare bytes, and counts them; None if there is no such
-    /// trunk.
+    /// Runs a change of the shared association's windows, which may grow only by the spare bytes, and counts them; None if there is no such
+    /// shared association.
     pub(crate) fn with_windows<R>(
         &mut self,
         association: AssociationId,
-        work: impl FnOnce(&mut TrunkState) -> R,
+        work: impl FnOnce(&mut SharedAssociation) -> R,
     ) -> Option<R> {
         let state = self.all.get_mut(&association)?;
-        let (remote, before) = (state.handshake.remote, state.trunk.windows());
-        state.trunk.set_spare(self.windows.spare(remote));
+        let (remote, before) = (state.handshake.remote, state.mux.windows());
+        state.mux.set_spare(self.windows.spare(remote));
         let result = work(state);
-        self.windows.count(remote, before, state.trunk.windows());
+        self.windows.count(remote, before, state.mux.windows());
         Some(result)
     }
 
-    /// Removes a trunk that has ended.
+    /// Removes a shared association that has ended.
     fn remove(&mut self, association: AssociationId) {
         if let Some(state) = self.all.remove(&association) {
-            self.windows.count(state.handshake.remote, state.trunk.windows(), 0);
+            self.windows.count(state.handshake.remote, state.mux.windows(), 0);
         }
     }
 
-    /// Reports whether the trunk's host has been granted so much that it gets no further connection on a trunk.
+    /// Reports whether the shared association's host has been granted so much that it gets no further connection on a shared association.
     pub(crate) fn has_granted_all(&self, association: AssociationId) -> bool {
         self.all.get(&association).is_some_and(|state| self.windows.is_full(state.handshake.remote))
     }
 }
 
-impl TrunkState {
+impl SharedAssociation {
     /// Takes received messages, up to the limit of a turn; reports whether more may be left.
     fn take_messages(
         &mut self,
         now: Time,
         engine: &mut Endpoint,
         association: AssociationId,
-    ) -> Result<bool, TrunkFault> {
+    ) -> Result<bool, MuxFault> {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(message) = engine.recv(now, association) else { return Ok(false) };
             self.is_silent = false;
             let is_whole = message.begin && message.end && !message.aborted;
-            self.trunk.on_message(message.stream.0, message.ppid.0, message.pieces, is_whole)?;
+            self.mux.on_message(message.stream.0, message.ppid.0, message.pieces, is_whole)?;
         }
         Ok(true)
     }
@@ -344,60 +344,60 @@ impl TrunkState {
     }
 }
 
-/// Sends the trunk's pending messages; returns true if all of them went.
-pub(crate) fn flush(now: Time, engine: &mut Endpoint, association: AssociationId, trunk: &mut Trunk) -> bool {
-    while let Some((stream, ppid, bytes)) = trunk.next_out() {
+/// Sends the shared association's pending messages; returns true if all of them went.
+pub(crate) fn flush(now: Time, engine: &mut Endpoint, association: AssociationId, mux: &mut Mux) -> bool {
+    while let Some((stream, ppid, bytes)) = mux.next_out() {
         let sent = engine.send(now, association, StreamId(stream), Ppid(ppid), bytes, SendOptions::default());
         if sent.is_err() {
             return false;
         }
-        trunk.on_out_sent();
+        mux.on_out_sent();
     }
     true
 }
 
-/// Reports whether a handshake to this local port requests a trunk.
-pub(crate) fn is_for_trunk(local_port: u16, adaptation: Option<u32>) -> bool {
-    local_port == TRUNK_PORT && adaptation == Some(TRUNK_ADAPTATION)
+/// Reports whether a handshake to this local port requests a shared association.
+pub(crate) fn asks_to_share(local_port: u16, adaptation: Option<u32>) -> bool {
+    local_port == SHARED_PORT && adaptation == Some(SHARED_ADAPTATION)
 }
 
 /// Reports whether one more may begin.
-const fn has_room(trunks: usize) -> bool {
-    trunks < TRUNKS_MAX
+const fn has_room(shared: usize) -> bool {
+    shared < SHARED_MAX
 }
 
 impl Shard {
-    /// Opens a trunk if one is needed: a connection to a host with sctpify is up, and later ones should share an association.
-    pub(crate) fn want_trunk(&mut self, local: IpAddr, remote: IpAddr) {
+    /// Opens a shared association if one is needed: a connection to a host with sctpify is up, and later ones should share an association.
+    pub(crate) fn want_shared(&mut self, local: IpAddr, remote: IpAddr) {
         let settings = self.rules.settings();
         let ends = Ends::new(local, remote);
-        let is_settled = self.trunks.is_settled(ends, self.now);
+        let is_settled = self.shared.is_settled(ends, self.now);
         let is_elsewhere = !remote.is_loopback() && !self.addresses.is_own(remote);
         let is_wanted = settings.streams.is_shared() && is_elsewhere && !is_settled;
-        if !is_wanted || self.stopping || self.draining || !has_room(self.trunks.len()) {
+        if !is_wanted || self.stopping || self.draining || !has_room(self.shared.len()) {
             return;
         }
         let local_port = random_port_of(PORTS);
         let connect = Connect {
             local_port,
-            remote_port: TRUNK_PORT,
+            remote_port: SHARED_PORT,
             init_routes: self.init_routes(SocketAddr::new(local, local_port), remote, &settings),
             local_addresses: self.offered(local, remote),
-            config: self.rules.keyed(remote, timing::trunk_config(self.addresses.mtu(), &settings)),
+            config: self.rules.keyed(remote, timing::shared_config(self.addresses.mtu(), &settings)),
         };
         match self.engine.connect(self.now, connect) {
             Ok(association) => {
-                self.trunks.opening.insert(association, Opening { ends, side: Side::Initiator });
-                self.timers.set(self.now + PATIENCE, Timer::TrunkOpening(association));
+                self.shared.opening.insert(association, Opening { ends, side: Side::Initiator });
+                self.timers.set(self.now + PATIENCE, Timer::SharedOpening(association));
             }
-            Err(error) => tracing::debug!(%error, %remote, "no trunk"),
+            Err(error) => tracing::debug!(%error, %remote, "no shared association"),
         }
     }
 
-    /// Handles the request for a trunk from a host with sctpify whose address is now proven. Other checks ran at its INIT; limits
+    /// Handles the request for a shared association from a host with sctpify whose address is now proven. Other checks ran at its INIT; limits
     /// that count only proven addresses are checked now.
-    pub(crate) fn on_trunk_incoming(&mut self, association: AssociationId, route: &Route) {
-        if !self.trunks.has_room_for(route.remote) {
+    pub(crate) fn on_shared_incoming(&mut self, association: AssociationId, route: &Route) {
+        if !self.shared.has_room_for(route.remote) {
             tracing::debug!(peer = %route.remote, "refused: this peer has opened enough associations to be shared");
             return self.engine.refuse(
                 self.now,
@@ -409,28 +409,28 @@ impl Shard {
         if !self.rules.serves_any() {
             return self.engine.refuse(self.now, association, AbortCause::user("nothing is served"));
         }
-        self.trunks.opening.insert(association, Opening { ends: Ends::of(route), side: Side::Acceptor });
-        self.timers.set(self.now + PATIENCE, Timer::TrunkOpening(association));
+        self.shared.opening.insert(association, Opening { ends: Ends::of(route), side: Side::Acceptor });
+        self.timers.set(self.now + PATIENCE, Timer::SharedOpening(association));
         let settings = self.rules.settings();
         let advertisement = timing::advertisement(settings.advertisement(), settings.advertise_type);
         self.engine.set_advertisement(self.now, association, advertisement);
         self.engine.accept(self.now, association);
     }
 
-    /// Handles an event of an association, if that is a trunk.
-    pub(crate) fn on_trunk_event(&mut self, association: AssociationId, event: &Event) {
+    /// Handles an event of an association, if that is a shared association.
+    pub(crate) fn on_shared_event(&mut self, association: AssociationId, event: &Event) {
         match event {
             Event::Established { outbound_streams, inbound_streams, .. } => {
                 let streams = (*outbound_streams).min(*inbound_streams);
-                self.on_trunk_established(association, streams);
+                self.on_shared_established(association, streams);
             }
-            Event::Closed(_) => self.on_trunk_closed(association),
-            _ if self.trunks.get(association).is_none() => {}
+            Event::Closed(_) => self.on_shared_closed(association),
+            _ if self.shared.get(association).is_none() => {}
             Event::Readable => {
-                self.trunks.readable.insert(association);
+                self.shared.readable.insert(association);
             }
-            Event::Writable => self.on_trunk_writable(association),
-            Event::PeerShutdown => self.close_trunk(association),
+            Event::Writable => self.on_shared_writable(association),
+            Event::PeerShutdown => self.close_shared(association),
             Event::PathChanged { .. } | Event::PeerAddressChange(_) | Event::AddressChange { .. } => {
                 self.learn_proven(association);
             }
@@ -438,24 +438,28 @@ impl Shard {
         }
     }
 
-    fn on_trunk_established(&mut self, association: AssociationId, streams: u16) {
-        let Some(Opening { ends, side }) = self.trunks.opening.remove(&association) else { return };
+    fn on_shared_established(&mut self, association: AssociationId, streams: u16) {
+        let Some(Opening { ends, side }) = self.shared.opening.remove(&association) else { return };
         let remote = ends.remote;
-        if streams < TRUNK_STREAMS {
-            self.trunks.on_failed(Opening { ends, side }, self.now);
-            return self.engine.abort(self.now, association, AbortCause::user("too few streams for a trunk"));
+        if streams < SHARED_STREAMS {
+            self.shared.on_failed(Opening { ends, side }, self.now);
+            return self.engine.abort(
+                self.now,
+                association,
+                AbortCause::user("too few streams for a shared association"),
+            );
         }
-        if let Some(left_out) = self.history.trunk_lines.admit(self.now) {
+        if let Some(left_out) = self.history.shared_lines.admit(self.now) {
             tracing::info!(%remote, ?side, left_out, "connections may share an association");
         }
-        self.history.counters.trunks += 1;
-        let timing = timing::timing(relay::Peer::Shim, self.trunks.len());
+        self.history.counters.shared_associations += 1;
+        let timing = timing::timing(relay::Peer::Shim, self.shared.len());
         self.engine.set_timing(self.now, association, timing);
         let packets = timing::initial_packets(relay::Peer::Shim);
         self.engine.set_initial_packets(self.now, association, packets);
-        self.engine.set_scheduler(self.now, association, timing::TRUNK_SCHEDULER);
-        let state = TrunkState {
-            trunk: Trunk::new(side),
+        self.engine.set_scheduler(self.now, association, timing::SHARED_SCHEDULER);
+        let state = SharedAssociation {
+            mux: Mux::new(side),
             number: self.connections.reserve(),
             began: self.now,
             owners: BTreeMap::new(),
@@ -475,150 +479,150 @@ impl Shard {
             side,
             is_closing: false,
         };
-        self.trunks.all.insert(association, state);
-        self.trunks.readable.insert(association);
+        self.shared.all.insert(association, state);
+        self.shared.readable.insert(association);
         self.learn_proven(association);
         self.note_idle(association);
-        self.flush_trunk(association);
+        self.flush_shared(association);
     }
 
     /// Takes over addresses that a heartbeat or the handshake has proven since.
     fn learn_proven(&mut self, association: AssociationId) {
         let Some(info) = self.engine.info(association) else { return };
-        let Some(state) = self.trunks.all.get_mut(&association) else { return };
+        let Some(state) = self.shared.all.get_mut(&association) else { return };
         let proven = info.paths.iter().filter(|path| path.state != PathState::Unconfirmed);
         state.proven = proven.map(|path| (Ends::of(&path.route), path.route.carrier)).collect();
         state.barred.clear();
         state.is_silent = false;
         let dialled: Vec<Ends> = state.dialled().collect();
-        self.trunks.set_dialled(association, &dialled);
+        self.shared.set_dialled(association, &dialled);
     }
 
-    /// Gives up the handshake of a trunk that takes too long.
-    pub(crate) fn on_trunk_opening_late(&mut self, association: AssociationId) {
-        if let Some(opening) = self.trunks.opening.remove(&association) {
-            self.trunks.on_failed(opening, self.now);
+    /// Gives up the handshake of a shared association that takes too long.
+    pub(crate) fn on_shared_opening_late(&mut self, association: AssociationId) {
+        if let Some(opening) = self.shared.opening.remove(&association) {
+            self.shared.on_failed(opening, self.now);
             self.engine.abort(self.now, association, AbortCause::default());
         }
     }
 
-    /// Takes messages from the trunks; reports whether more may be left.
-    pub(crate) fn serve_trunks(&mut self) -> bool {
-        if self.trunks.readable.is_empty() {
+    /// Takes messages from the shared associations; reports whether more may be left.
+    pub(crate) fn serve_all_shared(&mut self) -> bool {
+        if self.shared.readable.is_empty() {
             return false;
         }
-        self.trunks.count_windows();
-        for association in std::mem::take(&mut self.trunks.readable) {
-            self.serve_trunk(association);
+        self.shared.count_windows();
+        for association in std::mem::take(&mut self.shared.readable) {
+            self.serve_shared(association);
         }
-        !self.trunks.readable.is_empty()
+        !self.shared.readable.is_empty()
     }
 
-    fn serve_trunk(&mut self, association: AssociationId) {
+    fn serve_shared(&mut self, association: AssociationId) {
         let (now, engine) = (self.now, &mut self.engine);
-        match self.trunks.with_windows(association, |state| state.take_messages(now, engine, association)) {
+        match self.shared.with_windows(association, |state| state.take_messages(now, engine, association)) {
             None => return,
-            Some(Err(fault)) => return self.give_trunk_up(association, &fault),
+            Some(Err(fault)) => return self.give_shared_up(association, &fault),
             Some(Ok(false)) => {}
-            Some(Ok(true)) => drop(self.trunks.readable.insert(association)),
+            Some(Ok(true)) => drop(self.shared.readable.insert(association)),
         }
-        self.take_lane_events(association);
+        self.take_channel_events(association);
     }
 
-    /// Gives up a trunk whose peer has sent something that this version never sends.
-    fn give_trunk_up(&mut self, association: AssociationId, fault: &TrunkFault) {
-        let Some(state) = self.trunks.get(association) else { return };
+    /// Gives up a shared association whose peer has sent something that this version never sends.
+    fn give_shared_up(&mut self, association: AssociationId, fault: &MuxFault) {
+        let Some(state) = self.shared.get(association) else { return };
         let opening = Opening { ends: state.handshake, side: state.side };
         if let Some(left_out) = self.history.fault_lines.admit(self.now) {
             tracing::warn!(peer = %opening.ends.remote, %fault, left_out, "an association to be shared is given up");
         }
-        self.trunks.on_failed(opening, self.now);
-        self.take_lane_events(association);
+        self.shared.on_failed(opening, self.now);
+        self.take_channel_events(association);
         self.engine.abort(self.now, association, AbortCause::user(fault.to_string()));
     }
 
-    fn take_lane_events(&mut self, association: AssociationId) {
-        while let Some((lane, event)) =
-            self.trunks.all.get_mut(&association).and_then(|state| state.trunk.poll_event())
+    fn take_channel_events(&mut self, association: AssociationId) {
+        while let Some((channel, event)) =
+            self.shared.all.get_mut(&association).and_then(|state| state.mux.poll_event())
         {
-            self.on_lane_event(association, lane, event);
+            self.on_channel_event(association, channel, event);
         }
-        self.flush_trunk(association);
+        self.flush_shared(association);
     }
 
-    /// Grows windows after programs took data, and sends the trunks' pending messages.
-    pub(crate) fn flush_trunks(&mut self) {
-        let is_due = |state: &TrunkState| state.trunk.has_stopped() || state.trunk.has_out();
-        let due = self.trunks.all.iter().filter(|(_, state)| is_due(state)).map(|(id, _)| *id);
+    /// Grows windows after programs took data, and sends the shared associations' pending messages.
+    pub(crate) fn flush_all_shared(&mut self) {
+        let is_due = |state: &SharedAssociation| state.mux.has_stopped() || state.mux.has_out();
+        let due = self.shared.all.iter().filter(|(_, state)| is_due(state)).map(|(id, _)| *id);
         for association in due.collect::<Vec<_>>() {
-            self.trunks.with_windows(association, |state| state.trunk.widen_windows());
-            self.flush_trunk(association);
+            self.shared.with_windows(association, |state| state.mux.widen_windows());
+            self.flush_shared(association);
         }
     }
 
     /// Copies bytes that have waited for programs since the last look. For younger bytes, holding their packets costs less than a
     /// copy.
     pub(crate) fn keep_what_waits(&mut self) {
-        if self.now < self.trunks.kept_at + KEEP_AFTER {
+        if self.now < self.shared.kept_at + KEEP_AFTER {
             return;
         }
-        self.trunks.kept_at = self.now;
+        self.shared.kept_at = self.now;
         let mut owners = Vec::new();
-        for state in self.trunks.all.values_mut() {
-            let kept = state.trunk.keep_what_waits();
-            owners.extend(kept.iter().filter_map(|lane| state.owners.get(lane)));
+        for state in self.shared.all.values_mut() {
+            let kept = state.mux.keep_what_waits();
+            owners.extend(kept.iter().filter_map(|channel| state.owners.get(channel)));
         }
         owners.into_iter().for_each(|id| self.keep_unwritten(id));
     }
 
-    pub(crate) fn flush_trunk(&mut self, association: AssociationId) {
-        if let Some(state) = self.trunks.all.get_mut(&association) {
+    pub(crate) fn flush_shared(&mut self, association: AssociationId) {
+        if let Some(state) = self.shared.all.get_mut(&association) {
             // The rest goes when there is room.
-            flush(self.now, &mut self.engine, association, &mut state.trunk);
-            self.engine.set_user_memory(association, state.trunk.memory());
+            flush(self.now, &mut self.engine, association, &mut state.mux);
+            self.engine.set_user_memory(association, state.mux.memory());
         }
     }
 
-    fn on_trunk_writable(&mut self, association: AssociationId) {
-        self.flush_trunk(association);
-        if let Some(state) = self.trunks.all.get_mut(&association) {
+    fn on_shared_writable(&mut self, association: AssociationId) {
+        self.flush_shared(association);
+        if let Some(state) = self.shared.all.get_mut(&association) {
             self.ready.append(&mut state.waiting);
         }
     }
 
-    /// Releases the lane of a connection that has ended.
-    pub(crate) fn release_lane(&mut self, association: AssociationId, lane: LaneId) {
-        let released = self.trunks.with_windows(association, |state| {
-            state.trunk.release(lane);
-            if let Some(owner) = state.owners.remove(&lane) {
+    /// Releases the channel of a connection that has ended.
+    pub(crate) fn release_channel(&mut self, association: AssociationId, channel: ChannelId) {
+        let released = self.shared.with_windows(association, |state| {
+            state.mux.release(channel);
+            if let Some(owner) = state.owners.remove(&channel) {
                 state.waiting.remove(&owner);
             }
         });
         if released.is_none() {
             return;
         }
-        self.flush_trunk(association);
+        self.flush_shared(association);
         self.note_idle(association);
     }
 
-    /// Starts the idle timer of a trunk that carries nothing; forgets the trunk if it has ended.
+    /// Starts the idle timer of a shared association that carries nothing; forgets the shared association if it has ended.
     fn note_idle(&mut self, association: AssociationId) {
-        let Some(state) = self.trunks.all.get_mut(&association).filter(|s| s.owners.is_empty()) else {
+        let Some(state) = self.shared.all.get_mut(&association).filter(|s| s.owners.is_empty()) else {
             return;
         };
         state.idle_since = self.now;
         if self.engine.state(association).is_none_or(|state| state == StateName::Closed) {
-            self.trunks.remove(association);
+            self.shared.remove(association);
         } else if state.side == Side::Initiator && !std::mem::replace(&mut state.is_watched, true) {
             let pause = idle_limit(&self.rules.settings()).min(IDLE_LOOK);
-            self.timers.set(self.now + pause, Timer::TrunkIdle(association));
+            self.timers.set(self.now + pause, Timer::SharedIdle(association));
         }
     }
 
-    /// Ends a trunk that has been idle for long enough.
-    pub(crate) fn on_trunk_idle(&mut self, association: AssociationId) {
+    /// Ends a shared association that has been idle for long enough.
+    pub(crate) fn on_shared_idle(&mut self, association: AssociationId) {
         let limit = idle_limit(&self.rules.settings());
-        let Some(state) = self.trunks.all.get_mut(&association) else { return };
+        let Some(state) = self.shared.all.get_mut(&association) else { return };
         state.is_watched = false;
         if !state.owners.is_empty() || state.is_closing {
             return;
@@ -626,37 +630,37 @@ impl Shard {
         let end = state.idle_since + limit;
         if self.now < end {
             state.is_watched = true;
-            return self.timers.set(end.min(self.now + IDLE_LOOK), Timer::TrunkIdle(association));
+            return self.timers.set(end.min(self.now + IDLE_LOOK), Timer::SharedIdle(association));
         }
         self.engine.shutdown(self.now, association);
-        self.close_trunk(association);
+        self.close_shared(association);
     }
 
-    /// Closes a trunk to new connections; those that wait for the peer's answer get their own associations.
-    fn close_trunk(&mut self, association: AssociationId) {
-        let Some(state) = self.trunks.all.get_mut(&association) else { return };
+    /// Closes a shared association to new connections; those that wait for the peer's answer get their own associations.
+    fn close_shared(&mut self, association: AssociationId) {
+        let Some(state) = self.shared.all.get_mut(&association) else { return };
         state.is_closing = true;
         let owners: Vec<ConnectionId> = state.owners.values().copied().collect();
-        self.trunks.set_dialled(association, &[]);
+        self.shared.set_dialled(association, &[]);
         for id in owners {
-            self.leave_trunk(id);
+            self.leave_shared(id);
         }
     }
 
     /// Handles the end of the association: programs still get the data received, then see a reset.
-    fn on_trunk_closed(&mut self, association: AssociationId) {
-        if let Some(opening) = self.trunks.opening.remove(&association) {
-            self.trunks.on_failed(opening, self.now);
+    fn on_shared_closed(&mut self, association: AssociationId) {
+        if let Some(opening) = self.shared.opening.remove(&association) {
+            self.shared.on_failed(opening, self.now);
         }
-        while self.trunks.all.contains_key(&association) {
-            self.serve_trunk(association);
-            if !self.trunks.readable.remove(&association) {
+        while self.shared.all.contains_key(&association) {
+            self.serve_shared(association);
+            if !self.shared.readable.remove(&association) {
                 break;
             }
         }
-        self.close_trunk(association);
-        let Some(state) = self.trunks.all.get(&association) else { return };
-        if let Some(left_out) = self.history.trunk_lines.admit(self.now) {
+        self.close_shared(association);
+        let Some(state) = self.shared.all.get(&association) else { return };
+        if let Some(left_out) = self.history.shared_lines.admit(self.now) {
             tracing::info!(
                 connections = state.owners.len(),
                 left_out,
@@ -669,10 +673,10 @@ impl Shard {
         self.note_idle(association);
     }
 
-    /// Ends all trunks because the daemon stops.
-    pub(crate) fn abort_trunks(&mut self) {
+    /// Ends all shared associations because the daemon stops.
+    pub(crate) fn abort_all_shared(&mut self) {
         let all: Vec<AssociationId> =
-            self.trunks.all.keys().chain(self.trunks.opening.keys()).copied().collect();
+            self.shared.all.keys().chain(self.shared.opening.keys()).copied().collect();
         for association in all {
             self.engine.abort(self.now, association, AbortCause::user("the daemon stops"));
         }
@@ -680,5 +684,5 @@ impl Shard {
 }
 
 fn idle_limit(settings: &Settings) -> Duration {
-    Duration::from_secs(u64::from(settings.trunk_idle_s))
+    Duration::from_secs(u64::from(settings.shared_idle_s))
 }

@@ -1,10 +1,10 @@
-//! One connection on a trunk: how far it has come, what it may send, and what has come and was not read.
+//! One connection on a shared association: how far it has come, what it may send, and what has come and was not read.
 //!
-//! Begin at [`Lane`].
+//! Begin at [`Channel`].
 
 use bytes::Bytes;
 
-use super::LaneId;
+use super::ChannelId;
 use super::message::Generation;
 use crate::pieces::{COPY_MAX, Pieces};
 
@@ -28,7 +28,7 @@ pub(super) enum Stage {
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct Channel {
     pub(super) stream: u16,
     pub(super) generation: Generation,
     /// Whether this end has opened it.
@@ -48,9 +48,9 @@ pub(super) struct Lane {
     pub(super) sending: Sending,
 }
 
-impl Lane {
-    pub(super) fn new(stream: u16, generation: Generation, is_ours: bool, window: usize) -> Lane {
-        Lane {
+impl Channel {
+    pub(super) fn new(stream: u16, generation: Generation, is_ours: bool, window: usize) -> Channel {
+        Channel {
             stream,
             generation,
             is_ours,
@@ -80,8 +80,8 @@ impl Lane {
         if self.is_gone { 0 } else { self.inbox.memory() }
     }
 
-    /// [`counted`](Self::counted) may be wrong from now on; `changed` has each lane once of which that holds.
-    pub(super) fn note_change(&mut self, id: LaneId, changed: &mut Vec<LaneId>) {
+    /// [`counted`](Self::counted) may be wrong from now on; `changed` has each channel once of which that holds.
+    pub(super) fn note_change(&mut self, id: ChannelId, changed: &mut Vec<ChannelId>) {
         if !std::mem::replace(&mut self.is_changed, true) {
             changed.push(id);
         }

@@ -1,8 +1,8 @@
-//! Two ends of a trunk over an association that keeps the order of each stream and of nothing else, with a relay for each
-//! end of each lane, driven by random interleavings. Both ends open lanes, and streams are used again and again.
+//! Two ends of a shared association over an association that keeps the order of each stream and of nothing else, with a relay for each
+//! end of each channel, driven by random interleavings. Both ends open channels, and streams are used again and again.
 //!
 //! The applications judge, as with an association of their own: bytes in order, the end exactly once, and never an end in
-//! place of an error; and no lane ever gets what belongs to another.
+//! place of an error; and no channel ever gets what belongs to another.
 
 mod ends;
 
@@ -10,28 +10,28 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 
 use bytes::Bytes;
-use ends::{address, exchange, open_lane_to, pass};
+use ends::{address, exchange, open_channel_to, pass};
 use proptest::prelude::*;
-use relay::trunk::{LaneEvent, LaneId, Message, Received, Refusal, Side, Trunk, TrunkFault, WINDOW_START};
+use relay::mux::{ChannelEvent, ChannelId, Message, Mux, MuxFault, Received, Refusal, Side, WINDOW_START};
 use relay::{Action, Closed, PPID_DATA, PPID_END, Peer, Relay, Role, UNWRITTEN_MAX};
 
-/// A step; `usize`s choose a side, a lane of it, a stream, or an amount.
+/// A step; `usize`s choose a side, a channel of it, a stream, or an amount.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Open(usize),
-    /// Flushes what a trunk has to say onto the wire.
+    /// Flushes what a shared association has to say onto the wire.
     Flush(usize),
     /// Delivers the first message of some stream.
     Deliver(usize, usize),
     Decide(usize, usize),
     AppToRelay(usize, usize, usize),
-    RelayToLane(usize, usize),
-    LaneToRelay(usize, usize),
+    RelayToChannel(usize, usize),
+    ChannelToRelay(usize, usize),
     RelayToApp(usize, usize, usize),
     AppResets(usize, usize),
     /// Time passes: what waits is copied.
     Keep(usize),
-    TrunkDies,
+    SharedDies,
 }
 
 /// One end of a connection.
@@ -53,11 +53,11 @@ struct End {
 
 /// One host.
 struct Host {
-    trunk: Trunk,
-    ends: BTreeMap<LaneId, End>,
-    /// Lanes opened here that the peer has not answered, and lanes offered that are not decided.
-    asking: BTreeMap<LaneId, usize>,
-    offered: BTreeMap<LaneId, usize>,
+    mux: Mux,
+    ends: BTreeMap<ChannelId, End>,
+    /// Channels opened here that the peer has not answered, and channels offered that are not decided.
+    asking: BTreeMap<ChannelId, usize>,
+    offered: BTreeMap<ChannelId, usize>,
     refused: Vec<usize>,
 }
 
@@ -74,7 +74,7 @@ struct World {
 impl World {
     fn new(fragment: usize, length: usize) -> World {
         let host = |side| Host {
-            trunk: Trunk::new(side),
+            mux: Mux::new(side),
             ends: BTreeMap::new(),
             asking: BTreeMap::new(),
             offered: BTreeMap::new(),
@@ -111,16 +111,16 @@ impl World {
             Step::Deliver(side, n) => self.deliver(side, n),
             Step::Decide(side, n) => self.decide(side, n),
             Step::AppToRelay(side, n, amount) => self.on_end(side, n, |end| end.app_to_relay(amount)),
-            Step::RelayToLane(side, n) => self.relay_to_lane(side, n),
-            Step::LaneToRelay(side, n) => self.lane_to_relay(side, n),
+            Step::RelayToChannel(side, n) => self.relay_to_channel(side, n),
+            Step::ChannelToRelay(side, n) => self.channel_to_relay(side, n),
             Step::RelayToApp(side, n, amount) => self.relay_to_app(side, n, amount),
             Step::AppResets(side, n) => self.on_end(side, n, End::app_resets),
             Step::Keep(side) => self.keep(side),
-            Step::TrunkDies => self.die(),
+            Step::SharedDies => self.die(),
         }
         for side in 0..2 {
             self.settle_ends(side);
-            self.hosts[side].trunk.check_invariants();
+            self.hosts[side].mux.check_invariants();
         }
     }
 
@@ -130,8 +130,8 @@ impl World {
         }
         let (own, other) = if side == 0 { (1, 2) } else { (2, 1) };
         let host = &mut self.hosts[side];
-        if let Ok(lane) = host.trunk.open(address(own, 1000 + self.opened), address(other, 80)) {
-            host.asking.insert(lane, self.opened);
+        if let Ok(channel) = host.mux.open(address(own, 1000 + self.opened), address(other, 80)) {
+            host.asking.insert(channel, self.opened);
             self.opened += 1;
         }
     }
@@ -140,10 +140,10 @@ impl World {
         if self.is_dead {
             return;
         }
-        self.hosts[side].trunk.widen_windows();
-        while let Some((stream, ppid, bytes)) = self.hosts[side].trunk.next_out() {
+        self.hosts[side].mux.widen_windows();
+        while let Some((stream, ppid, bytes)) = self.hosts[side].mux.next_out() {
             self.wire[1 - side].entry(stream).or_default().push_back((ppid, bytes));
-            self.hosts[side].trunk.on_out_sent();
+            self.hosts[side].mux.on_out_sent();
         }
     }
 
@@ -154,97 +154,97 @@ impl World {
         let (ppid, bytes) = self.wire[side].get_mut(&stream).unwrap().pop_front().unwrap();
         let middle = bytes.len() / 2;
         let pieces = [bytes.slice(..middle), bytes.slice(middle..)];
-        self.hosts[side].trunk.on_message(stream, ppid, pieces, true).unwrap();
-        while let Some((lane, event)) = self.hosts[side].trunk.poll_event() {
-            self.on_event(side, lane, event);
+        self.hosts[side].mux.on_message(stream, ppid, pieces, true).unwrap();
+        while let Some((channel, event)) = self.hosts[side].mux.poll_event() {
+            self.on_event(side, channel, event);
         }
     }
 
-    fn on_event(&mut self, side: usize, lane: LaneId, event: LaneEvent) {
+    fn on_event(&mut self, side: usize, channel: ChannelId, event: ChannelEvent) {
         match event {
-            LaneEvent::Offered { client, .. } => {
-                self.hosts[side].offered.insert(lane, usize::from(client.port()) - 1000);
+            ChannelEvent::Offered { client, .. } => {
+                self.hosts[side].offered.insert(channel, usize::from(client.port()) - 1000);
             }
-            LaneEvent::Accepted => {
-                let number = self.hosts[side].asking.remove(&lane).expect("an answer to what was asked");
+            ChannelEvent::Accepted => {
+                let number = self.hosts[side].asking.remove(&channel).expect("an answer to what was asked");
                 let end = self.end(number, true);
-                self.hosts[side].ends.insert(lane, end);
+                self.hosts[side].ends.insert(channel, end);
             }
-            LaneEvent::Refused(reason) => {
+            ChannelEvent::Refused(reason) => {
                 assert_eq!(reason, Refusal::NotServed);
-                let number = self.hosts[side].asking.remove(&lane).expect("an answer to what was asked");
+                let number = self.hosts[side].asking.remove(&channel).expect("an answer to what was asked");
                 self.hosts[side].refused.push(number);
-                self.hosts[side].trunk.release(lane);
+                self.hosts[side].mux.release(channel);
             }
-            LaneEvent::Reset => {
+            ChannelEvent::Reset => {
                 let host = &mut self.hosts[side];
-                if let Some(number) = host.asking.remove(&lane).or_else(|| host.offered.remove(&lane)) {
+                if let Some(number) = host.asking.remove(&channel).or_else(|| host.offered.remove(&channel)) {
                     host.refused.push(number);
-                    host.trunk.release(lane);
-                } else if let Some(end) = host.ends.get_mut(&lane) {
+                    host.mux.release(channel);
+                } else if let Some(end) = host.ends.get_mut(&channel) {
                     end.relay.on_closed(Closed::Lost);
                 }
             }
-            LaneEvent::Readable | LaneEvent::Writable => {}
+            ChannelEvent::Readable | ChannelEvent::Writable => {}
         }
     }
 
     /// Every fourth connection is refused.
     fn decide(&mut self, side: usize, n: usize) {
-        let Some(lane) = pick(&self.hosts[side].offered, n) else { return };
-        let number = self.hosts[side].offered.remove(&lane).unwrap();
+        let Some(channel) = pick(&self.hosts[side].offered, n) else { return };
+        let number = self.hosts[side].offered.remove(&channel).unwrap();
         if self.is_dead {
             return;
         }
         if number % 4 == 3 {
-            self.hosts[side].trunk.refuse(lane, Refusal::NotServed);
+            self.hosts[side].mux.refuse(channel, Refusal::NotServed);
         } else {
-            self.hosts[side].trunk.accept(lane);
+            self.hosts[side].mux.accept(channel);
             let end = self.end(number, false);
-            self.hosts[side].ends.insert(lane, end);
+            self.hosts[side].ends.insert(channel, end);
         }
     }
 
     fn on_end(&mut self, side: usize, n: usize, act: impl FnOnce(&mut End)) {
-        if let Some(lane) = pick(&self.hosts[side].ends, n) {
-            act(self.hosts[side].ends.get_mut(&lane).unwrap());
+        if let Some(channel) = pick(&self.hosts[side].ends, n) {
+            act(self.hosts[side].ends.get_mut(&channel).unwrap());
         }
     }
 
-    fn relay_to_lane(&mut self, side: usize, n: usize) {
-        let Some(lane) = pick(&self.hosts[side].ends, n) else { return };
+    fn relay_to_channel(&mut self, side: usize, n: usize) {
+        let Some(channel) = pick(&self.hosts[side].ends, n) else { return };
         if self.is_dead {
             return;
         }
         self.flush(side);
-        let Host { trunk, ends, .. } = &mut self.hosts[side];
-        let end = ends.get_mut(&lane).unwrap();
+        let Host { mux, ends, .. } = &mut self.hosts[side];
+        let end = ends.get_mut(&channel).unwrap();
         let mut limit = self.fragment;
         if end.relay.unsent() > 0 {
-            limit = limit.min(trunk.send_room(lane));
+            limit = limit.min(mux.send_room(channel));
             if limit == 0 {
-                return trunk.on_stopped(lane);
+                return mux.on_stopped(channel);
             }
         }
         let Some(message) = end.relay.next_message(limit) else { return };
         end.relay.on_sent(message.bytes.len());
         match message.ppid {
-            PPID_END => trunk.on_end_sent(lane),
-            _ => trunk.on_data_sent(lane, message.bytes.len()),
+            PPID_END => mux.on_end_sent(channel),
+            _ => mux.on_data_sent(channel, message.bytes.len()),
         }
         // Sent messages are on the wire although their stream may be free now.
-        let stream = end.stream(trunk, lane);
+        let stream = end.stream(mux, channel);
         self.wire[1 - side].entry(stream).or_default().push_back((message.ppid, message.bytes));
     }
 
-    fn lane_to_relay(&mut self, side: usize, n: usize) {
-        let Some(lane) = pick(&self.hosts[side].ends, n) else { return };
-        let Host { trunk, ends, .. } = &mut self.hosts[side];
-        let relay = &mut ends.get_mut(&lane).unwrap().relay;
+    fn channel_to_relay(&mut self, side: usize, n: usize) {
+        let Some(channel) = pick(&self.hosts[side].ends, n) else { return };
+        let Host { mux, ends, .. } = &mut self.hosts[side];
+        let relay = &mut ends.get_mut(&channel).unwrap().relay;
         if !relay.wants_message(UNWRITTEN_MAX) {
             return;
         }
-        match trunk.recv(lane) {
+        match mux.recv(channel) {
             Some(Received::Data(bytes)) => relay.on_message(PPID_DATA, [bytes]),
             Some(Received::End) => relay.on_message(PPID_END, []),
             None => relay.on_no_message(),
@@ -252,16 +252,16 @@ impl World {
     }
 
     fn relay_to_app(&mut self, side: usize, n: usize, amount: usize) {
-        let Some(lane) = pick(&self.hosts[side].ends, n) else { return };
-        let Host { trunk, ends, .. } = &mut self.hosts[side];
-        let taken = ends.get_mut(&lane).unwrap().relay_to_app(amount);
-        trunk.on_consumed(lane, taken);
+        let Some(channel) = pick(&self.hosts[side].ends, n) else { return };
+        let Host { mux, ends, .. } = &mut self.hosts[side];
+        let taken = ends.get_mut(&channel).unwrap().relay_to_app(amount);
+        mux.on_consumed(channel, taken);
     }
 
     fn keep(&mut self, side: usize) {
-        let Host { trunk, ends, .. } = &mut self.hosts[side];
-        for lane in trunk.keep_what_waits() {
-            ends.get_mut(&lane).into_iter().for_each(|end| end.relay.keep_unwritten());
+        let Host { mux, ends, .. } = &mut self.hosts[side];
+        for channel in mux.keep_what_waits() {
+            ends.get_mut(&channel).into_iter().for_each(|end| end.relay.keep_unwritten());
         }
     }
 
@@ -272,41 +272,41 @@ impl World {
         self.wire = Default::default();
         for host in &mut self.hosts {
             host.ends.values_mut().for_each(|end| end.relay.on_closed(Closed::Lost));
-            let open: Vec<(LaneId, usize)> =
+            let open: Vec<(ChannelId, usize)> =
                 host.asking.iter().chain(&host.offered).map(|(l, n)| (*l, *n)).collect();
-            for (lane, number) in open {
+            for (channel, number) in open {
                 host.refused.push(number);
-                host.trunk.release(lane);
+                host.mux.release(channel);
             }
             host.asking.clear();
             host.offered.clear();
         }
     }
 
-    /// Does what relays say; lanes whose relay is done are let go of.
+    /// Does what relays say; channels whose relay is done are let go of.
     fn settle_ends(&mut self, side: usize) {
         let is_dead = self.is_dead;
-        let Host { trunk, ends, .. } = &mut self.hosts[side];
-        for (lane, end) in ends.iter_mut() {
+        let Host { mux, ends, .. } = &mut self.hosts[side];
+        for (channel, end) in ends.iter_mut() {
             if end.relay.has_exchanged_ends() {
                 end.relay.on_closed(Closed::Gracefully);
             }
             while let Some(action) = end.relay.next_action() {
                 match action {
                     Action::EndTcp => end.ends_seen += 1,
-                    Action::ShutDownAssociation => panic!("nobody shuts a trunk down"),
-                    Action::AbortAssociation => trunk.release(*lane),
+                    Action::ShutDownAssociation => panic!("nobody shuts a shared association down"),
+                    Action::AbortAssociation => mux.release(*channel),
                     Action::CloseTcp => end.closed_cleanly = true,
                     Action::ResetTcp => end.reset_seen = true,
                 }
             }
             if end.relay.is_finished() && !std::mem::replace(&mut end.released, true) {
-                trunk.release(*lane);
+                mux.release(*channel);
             }
         }
         if is_dead {
-            while trunk.next_out().is_some() {
-                trunk.on_out_sent();
+            while mux.next_out().is_some() {
+                mux.on_out_sent();
             }
         }
     }
@@ -322,8 +322,8 @@ impl World {
                 }
                 for n in 0..self.hosts[side].ends.len() {
                     self.run(Step::AppToRelay(side, n, 5000));
-                    self.run(Step::RelayToLane(side, n));
-                    self.run(Step::LaneToRelay(side, n));
+                    self.run(Step::RelayToChannel(side, n));
+                    self.run(Step::ChannelToRelay(side, n));
                     self.run(Step::RelayToApp(side, n, 5000));
                 }
             }
@@ -333,7 +333,7 @@ impl World {
                     && host.offered.is_empty()
             };
             let is_quiet = self.wire.iter().flat_map(BTreeMap::values).all(VecDeque::is_empty);
-            if is_quiet && self.hosts.iter().all(|host| is_idle(host) && !host.trunk.has_out()) {
+            if is_quiet && self.hosts.iter().all(|host| is_idle(host) && !host.mux.has_out()) {
                 return;
             }
         }
@@ -343,7 +343,7 @@ impl World {
     fn check(&self) {
         for side in 0..2 {
             let (host, other) = (&self.hosts[side], &self.hosts[1 - side]);
-            assert!(self.is_dead || host.trunk.lanes() == 0, "lanes are left");
+            assert!(self.is_dead || host.mux.channels() == 0, "channels are left");
             for end in host.ends.values() {
                 let far =
                     other.ends.values().find(|e| e.number == end.number && e.is_client != end.is_client);
@@ -367,13 +367,13 @@ fn check_pair(end: &End, far: &End) {
     assert!(!end.closed_cleanly || end.ends_seen == 1);
 }
 
-fn pick<T>(from: &BTreeMap<LaneId, T>, n: usize) -> Option<LaneId> {
+fn pick<T>(from: &BTreeMap<ChannelId, T>, n: usize) -> Option<ChannelId> {
     from.keys().nth(n % from.len().max(1)).copied()
 }
 
 impl End {
-    fn stream(&self, trunk: &Trunk, lane: LaneId) -> u16 {
-        trunk.stream(lane).expect("a lane that is not released")
+    fn stream(&self, mux: &Mux, channel: ChannelId) -> u16 {
+        mux.stream(channel).expect("a channel that is not released")
     }
 
     fn app_to_relay(&mut self, n: usize) {
@@ -424,11 +424,11 @@ fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
         40 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::Deliver(s, n)),
         10 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::Decide(s, n)),
         20 => (side.clone(), n.clone(), 1..5000usize).prop_map(|(s, n, a)| Step::AppToRelay(s, n, a)),
-        30 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::RelayToLane(s, n)),
-        30 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::LaneToRelay(s, n)),
+        30 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::RelayToChannel(s, n)),
+        30 => (side.clone(), n.clone()).prop_map(|(s, n)| Step::ChannelToRelay(s, n)),
         30 => (side.clone(), n.clone(), 0..5000usize).prop_map(|(s, n, a)| Step::RelayToApp(s, n, a)),
         3 * weight => (side, n).prop_map(|(s, n)| Step::AppResets(s, n)),
-        u32::from(weight > 0) => Just(Step::TrunkDies),
+        u32::from(weight > 0) => Just(Step::SharedDies),
     ];
     proptest::collection::vec(step, 0..400)
 }
@@ -437,7 +437,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn all_bytes_of_all_lanes_arrive_in_order_and_all_ends_are_clean(
+    fn all_bytes_of_all_channels_arrive_in_order_and_all_ends_are_clean(
         steps in steps(false), fragment in 16..3000usize, length in 0..3000usize,
     ) {
         let mut world = World::new(fragment, length);
@@ -450,7 +450,7 @@ proptest! {
     }
 
     #[test]
-    fn no_reset_and_no_lost_trunk_looks_like_a_clean_end_and_no_lane_gets_anothers_bytes(
+    fn no_reset_and_no_lost_shared_association_looks_like_a_clean_end_and_no_channel_gets_anothers_bytes(
         steps in steps(true), fragment in 16..3000usize, length in 0..3000usize,
     ) {
         let mut world = World::new(fragment, length);
@@ -460,43 +460,43 @@ proptest! {
     }
 
     #[test]
-    fn no_message_of_a_hostile_peer_does_more_than_end_the_trunk(
+    fn no_message_of_a_hostile_peer_does_more_than_end_the_shared(
         messages in proptest::collection::vec(message(), 0..200),
     ) {
-        let mut trunk = Trunk::new(Side::Acceptor);
+        let mut mux = Mux::new(Side::Acceptor);
         let mut offered = Vec::new();
         for (n, (stream, message)) in messages.into_iter().enumerate() {
             let (ppid, bytes) = message.write();
-            if trunk.on_message(stream, ppid, [bytes], true).is_err() {
+            if mux.on_message(stream, ppid, [bytes], true).is_err() {
                 break;
             }
-            while let Some((lane, event)) = trunk.poll_event() {
+            while let Some((channel, event)) = mux.poll_event() {
                 match event {
-                    LaneEvent::Offered { .. } => offered.push(lane),
-                    LaneEvent::Readable => drop(trunk.recv(lane)),
+                    ChannelEvent::Offered { .. } => offered.push(channel),
+                    ChannelEvent::Readable => drop(mux.recv(channel)),
                     _ => {}
                 }
             }
             match (n % 4, pick_from(&offered, n)) {
-                (0, Some(lane)) => trunk.accept(lane),
-                (1, Some(lane)) => trunk.refuse(lane, Refusal::Busy),
-                (2, _) => drop(trunk.open(address(1, 1), address(2, 2))),
-                _ => trunk.widen_windows(),
+                (0, Some(channel)) => mux.accept(channel),
+                (1, Some(channel)) => mux.refuse(channel, Refusal::Busy),
+                (2, _) => drop(mux.open(address(1, 1), address(2, 2))),
+                _ => mux.widen_windows(),
             }
-            trunk.check_invariants();
+            mux.check_invariants();
         }
     }
 }
 
-fn pick_from(all: &[LaneId], n: usize) -> Option<LaneId> {
+fn pick_from(all: &[ChannelId], n: usize) -> Option<ChannelId> {
     all.get(n * 7 % all.len().max(1)).copied()
 }
 
 fn message() -> impl Strategy<Value = (u16, Message)> {
-    use relay::trunk::Generation;
+    use relay::mux::Generation;
     let generation = (0..3u32).prop_map(Generation);
     let kind = prop_oneof![
-        any::<u16>().prop_map(|lanes| Message::Hello { version: 1, lanes }),
+        any::<u16>().prop_map(|channels| Message::Hello { version: 1, channels }),
         (generation.clone(), any::<u32>()).prop_map(|(generation, window)| Message::Open {
             generation,
             window,
@@ -517,38 +517,38 @@ fn message() -> impl Strategy<Value = (u16, Message)> {
     (0..6u16, kind)
 }
 
-fn open_lane() -> (Trunk, LaneId, Trunk, LaneId) {
-    open_lane_to(Trunk::new(Side::Acceptor))
+fn open_channel() -> (Mux, ChannelId, Mux, ChannelId) {
+    open_channel_to(Mux::new(Side::Acceptor))
 }
 
-/// Sends so many bytes of a lane.
-fn send(from: &mut Trunk, lane: LaneId, to: &mut Trunk, bytes: usize) -> Result<(), TrunkFault> {
-    from.on_data_sent(lane, bytes);
-    to.on_message(from.stream(lane).unwrap(), PPID_DATA, [Bytes::from(vec![0; bytes])], true)
+/// Sends so many bytes of a channel.
+fn send(from: &mut Mux, channel: ChannelId, to: &mut Mux, bytes: usize) -> Result<(), MuxFault> {
+    from.on_data_sent(channel, bytes);
+    to.on_message(from.stream(channel).unwrap(), PPID_DATA, [Bytes::from(vec![0; bytes])], true)
 }
 
 #[test]
 fn a_reader_that_does_not_read_stops_its_sender_after_one_window() {
-    let (mut a, lane, mut b, _) = open_lane();
-    assert_eq!(a.send_room(lane), WINDOW_START);
-    send(&mut a, lane, &mut b, WINDOW_START).unwrap();
-    a.on_stopped(lane);
+    let (mut a, channel, mut b, _) = open_channel();
+    assert_eq!(a.send_room(channel), WINDOW_START);
+    send(&mut a, channel, &mut b, WINDOW_START).unwrap();
+    a.on_stopped(channel);
     exchange(&mut a, &mut b);
     b.widen_windows();
     exchange(&mut a, &mut b);
-    assert_eq!(a.send_room(lane), 0);
+    assert_eq!(a.send_room(channel), 0);
 }
 
 #[test]
 fn a_window_doubles_each_time_it_stops_a_sender_whose_reader_keeps_up_and_not_beyond_what_is_to_spare() {
-    let (mut a, lane, mut b, theirs) = open_lane();
+    let (mut a, channel, mut b, theirs) = open_channel();
     b.set_spare(WINDOW_START + 100);
     let mut room = Vec::new();
     for _ in 0..3 {
-        let bytes = a.send_room(lane);
+        let bytes = a.send_room(channel);
         room.push(bytes);
-        send(&mut a, lane, &mut b, bytes).unwrap();
-        a.on_stopped(lane);
+        send(&mut a, channel, &mut b, bytes).unwrap();
+        a.on_stopped(channel);
         pass(&mut a, &mut b);
         while b.recv(theirs).is_some() {}
         b.on_consumed(theirs, bytes);
@@ -560,24 +560,24 @@ fn a_window_doubles_each_time_it_stops_a_sender_whose_reader_keeps_up_and_not_be
 
 #[test]
 fn a_peer_that_says_it_is_stopped_and_has_sent_little_gets_no_wider_window() {
-    let (mut a, lane, mut b, _) = open_lane();
+    let (mut a, channel, mut b, _) = open_channel();
     let before = b.windows();
     for _ in 0..10 {
-        let blocked = Message::Blocked { generation: relay::trunk::Generation(1), limit: u64::MAX }.write();
-        b.on_message(a.stream(lane).unwrap(), blocked.0, [blocked.1], true).unwrap();
-        send(&mut a, lane, &mut b, 1000).unwrap();
+        let blocked = Message::Blocked { generation: relay::mux::Generation(1), limit: u64::MAX }.write();
+        b.on_message(a.stream(channel).unwrap(), blocked.0, [blocked.1], true).unwrap();
+        send(&mut a, channel, &mut b, 1000).unwrap();
         b.widen_windows();
         assert_eq!(b.windows(), before);
     }
 }
 
 #[test]
-fn what_waits_of_a_lane_keeps_none_of_the_memory_that_it_came_in() {
-    let (mut a, lane, mut b, theirs) = open_lane();
-    let stream = a.stream(lane).unwrap();
+fn what_waits_of_a_channel_keeps_none_of_the_memory_that_it_came_in() {
+    let (mut a, channel, mut b, theirs) = open_channel();
+    let stream = a.stream(channel).unwrap();
     let blocks: Vec<Bytes> = (0..20).map(|_| Bytes::from(vec![0; 60_000])).collect();
-    let mut deliver = |b: &mut Trunk, block: &Bytes, length: usize| {
-        a.on_data_sent(lane, length);
+    let mut deliver = |b: &mut Mux, block: &Bytes, length: usize| {
+        a.on_data_sent(channel, length);
         b.on_message(stream, PPID_DATA, [block.slice(..length)], true).unwrap();
     };
     let shared = |blocks: &[Bytes]| blocks.iter().filter(|block| !block.is_unique()).count();
@@ -608,16 +608,16 @@ fn what_waits_of_a_lane_keeps_none_of_the_memory_that_it_came_in() {
 }
 
 #[test]
-fn a_lane_that_was_let_go_of_promises_nothing_however_late_the_peer_answers() {
-    let (mut a, lane, mut b, theirs) = open_lane();
-    let room = a.send_room(lane);
-    send(&mut a, lane, &mut b, 1000).unwrap();
+fn a_channel_that_was_let_go_of_promises_nothing_however_late_the_peer_answers() {
+    let (mut a, channel, mut b, theirs) = open_channel();
+    let room = a.send_room(channel);
+    send(&mut a, channel, &mut b, 1000).unwrap();
     b.release(theirs);
     b.release(theirs);
     assert_eq!((b.windows(), b.waiting()), (0, 0));
     // The peer may still send what it was granted; that is thrown away.
     b.on_consumed(theirs, 1000);
-    send(&mut a, lane, &mut b, room - 1000).unwrap();
+    send(&mut a, channel, &mut b, room - 1000).unwrap();
     assert_eq!((b.windows(), b.waiting()), (0, 0));
     b.check_invariants();
     let mut resets = 0;
@@ -632,22 +632,22 @@ fn a_lane_that_was_let_go_of_promises_nothing_however_late_the_peer_answers() {
 
 #[test]
 fn messages_that_the_peer_does_not_take_count_as_memory() {
-    let (_, _, mut b, theirs) = open_lane();
+    let (_, _, mut b, theirs) = open_channel();
     b.release(theirs);
     assert!(b.memory() >= size_of::<Message>());
 }
 
 #[test]
 fn messages_that_were_taken_leave_no_memory_behind() {
-    let (mut a, mut b) = (Trunk::new(Side::Initiator), Trunk::new(Side::Acceptor));
+    let (mut a, mut b) = (Mux::new(Side::Initiator), Mux::new(Side::Acceptor));
     exchange(&mut a, &mut b);
     let before = b.memory();
     for n in 0..1000 {
         a.open(address(1, 1000 + n), address(2, 80)).unwrap();
     }
     exchange(&mut a, &mut b);
-    while let Some((lane, _)) = b.poll_event() {
-        b.refuse(lane, Refusal::Busy);
+    while let Some((channel, _)) = b.poll_event() {
+        b.refuse(channel, Refusal::Busy);
     }
     assert!(b.memory() >= 1000 * size_of::<Message>());
     exchange(&mut a, &mut b);
@@ -661,14 +661,14 @@ proptest! {
     fn a_window_that_cannot_grow_is_granted_again_as_it_is_read(
         reads in prop::collection::vec((1..=16usize, any::<bool>()), 8..40),
     ) {
-        let (mut a, lane, mut b, theirs) = open_lane();
+        let (mut a, channel, mut b, theirs) = open_channel();
         b.set_spare(0);
         let mut reads = reads.into_iter().peekable();
         while reads.peek().is_some() {
-            let mut unread = a.send_room(lane);
+            let mut unread = a.send_room(channel);
             prop_assert!(unread > 0, "all was read, and nothing may be sent");
-            send(&mut a, lane, &mut b, unread).unwrap();
-            a.on_stopped(lane);
+            send(&mut a, channel, &mut b, unread).unwrap();
+            a.on_stopped(channel);
             exchange(&mut a, &mut b);
             while b.recv(theirs).is_some() {}
             while unread > 0 {
@@ -687,22 +687,22 @@ proptest! {
 
 #[test]
 fn more_bytes_than_were_granted_are_a_fault() {
-    let (mut a, lane, mut b, _) = open_lane();
-    let fault = send(&mut a, lane, &mut b, WINDOW_START + 1).unwrap_err();
-    assert_eq!(fault, TrunkFault::Overrun { stream: 1, granted: WINDOW_START as u64 });
+    let (mut a, channel, mut b, _) = open_channel();
+    let fault = send(&mut a, channel, &mut b, WINDOW_START + 1).unwrap_err();
+    assert_eq!(fault, MuxFault::Overrun { stream: 1, granted: WINDOW_START as u64 });
 }
 
 #[test]
 fn a_reset_that_comes_after_its_stream_was_used_again_concerns_nobody() {
-    let (mut a, lane, mut b, theirs) = open_lane();
-    let reset = Message::Reset { generation: relay::trunk::Generation(1) }.write();
-    let stream = a.stream(lane).unwrap();
-    for (trunk, lane) in [(&mut a, lane), (&mut b, theirs)] {
-        trunk.on_end_sent(lane);
+    let (mut a, channel, mut b, theirs) = open_channel();
+    let reset = Message::Reset { generation: relay::mux::Generation(1) }.write();
+    let stream = a.stream(channel).unwrap();
+    for (mux, channel) in [(&mut a, channel), (&mut b, theirs)] {
+        mux.on_end_sent(channel);
     }
     a.on_message(stream, PPID_END, [Bytes::from_static(&[0])], true).unwrap();
     b.on_message(stream, PPID_END, [Bytes::from_static(&[0])], true).unwrap();
-    a.release(lane);
+    a.release(channel);
     b.release(theirs);
     while a.poll_event().is_some() || b.poll_event().is_some() {}
     let again = a.open(address(1, 1001), address(2, 80)).unwrap();
@@ -710,43 +710,43 @@ fn a_reset_that_comes_after_its_stream_was_used_again_concerns_nobody() {
     a.on_message(stream, reset.0, [reset.1], true).unwrap();
     assert_eq!(a.poll_event(), None);
     exchange(&mut a, &mut b);
-    assert!(matches!(b.poll_event(), Some((_, LaneEvent::Offered { .. }))));
+    assert!(matches!(b.poll_event(), Some((_, ChannelEvent::Offered { .. }))));
 }
 
 #[test]
-fn no_lane_is_opened_before_the_greeting_nor_beyond_what_the_peer_allows() {
-    use relay::trunk::OpenError;
-    let mut trunk = Trunk::new(Side::Initiator);
-    assert_eq!(trunk.open(address(1, 1), address(2, 2)), Err(OpenError::NotReady));
-    let (ppid, hello) = Message::Hello { version: 1, lanes: 1 }.write();
-    trunk.on_message(0, ppid, [hello], true).unwrap();
-    trunk.open(address(1, 1), address(2, 2)).unwrap();
-    assert_eq!(trunk.open(address(1, 1), address(2, 2)), Err(OpenError::TooMany(1)));
+fn no_channel_is_opened_before_the_greeting_nor_beyond_what_the_peer_allows() {
+    use relay::mux::OpenError;
+    let mut mux = Mux::new(Side::Initiator);
+    assert_eq!(mux.open(address(1, 1), address(2, 2)), Err(OpenError::NotReady));
+    let (ppid, hello) = Message::Hello { version: 1, channels: 1 }.write();
+    mux.on_message(0, ppid, [hello], true).unwrap();
+    mux.open(address(1, 1), address(2, 2)).unwrap();
+    assert_eq!(mux.open(address(1, 1), address(2, 2)), Err(OpenError::TooMany(1)));
 }
 
 #[test]
 fn another_version_a_second_greeting_and_a_strangers_stream_are_faults() {
-    let mut trunk = Trunk::new(Side::Initiator);
+    let mut mux = Mux::new(Side::Initiator);
     let mut say = |stream, message: Message| {
         let (ppid, bytes) = message.write();
-        trunk.on_message(stream, ppid, [bytes], true)
+        mux.on_message(stream, ppid, [bytes], true)
     };
-    assert_eq!(say(0, Message::Hello { version: 2, lanes: 1 }), Err(TrunkFault::Version(2)));
-    say(0, Message::Hello { version: 1, lanes: 1 }).unwrap();
-    let hello = Message::Hello { version: 1, lanes: 1 };
-    assert_eq!(say(0, hello), Err(TrunkFault::Unexpected { stream: 0, kind: "a greeting" }));
+    assert_eq!(say(0, Message::Hello { version: 2, channels: 1 }), Err(MuxFault::Version(2)));
+    say(0, Message::Hello { version: 1, channels: 1 }).unwrap();
+    let hello = Message::Hello { version: 1, channels: 1 };
+    assert_eq!(say(0, hello), Err(MuxFault::Unexpected { stream: 0, kind: "a greeting" }));
     let open = Message::Open {
-        generation: relay::trunk::Generation(1),
+        generation: relay::mux::Generation(1),
         window: 1,
         client: address(1, 1),
         server: address(2, 2),
     };
     let kind = "the opening of a connection";
-    assert_eq!(say(1, open.clone()), Err(TrunkFault::Unexpected { stream: 1, kind }), "a stream of ours");
+    assert_eq!(say(1, open.clone()), Err(MuxFault::Unexpected { stream: 1, kind }), "a stream of ours");
     assert_eq!(say(2, open.clone()), Ok(()));
     // The first of the peer's that was not agreed on.
-    let beyond = relay::trunk::TRUNK_STREAMS + 1;
+    let beyond = relay::mux::SHARED_STREAMS + 1;
     assert_eq!(say(beyond - 2, open.clone()), Ok(()), "the last");
-    assert_eq!(say(beyond, open), Err(TrunkFault::Unexpected { stream: beyond, kind }), "one stream more");
-    assert_eq!(say(4, Message::End), Err(TrunkFault::Unexpected { stream: 4, kind: "an end" }));
+    assert_eq!(say(beyond, open), Err(MuxFault::Unexpected { stream: beyond, kind }), "one stream more");
+    assert_eq!(say(4, Message::End), Err(MuxFault::Unexpected { stream: 4, kind: "an end" }));
 }

@@ -18,23 +18,23 @@ fn start(world: &World, body: &str) -> Process {
     process
 }
 
-/// Speaks on five lanes twenty times a second for six seconds, with each word answered.
+/// Speaks on five channels twenty times a second for six seconds, with each word answered.
 const SPEAK: &str = "
-lanes = [connect(b'e') for n in range(5)]
-def hear(lane, count):
+channels = [connect(b'e') for n in range(5)]
+def hear(channel, count):
     data = b''
-    while len(data) < count: data += lane.recv(count - len(data))
+    while len(data) < count: data += channel.recv(count - len(data))
     return data
 print('ready', flush=True)
 for n in range(120):
-    for lane in lanes: lane.sendall(b'%04d' % n)
-    assert all(hear(lane, 4) == b'%04d' % n for lane in lanes)
+    for channel in channels: channel.sendall(b'%04d' % n)
+    assert all(hear(channel, 4) == b'%04d' % n for channel in channels)
     time.sleep(0.05)
 print('heard all')";
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn lanes_go_on_when_their_host_gets_another_address_and_new_connections_show_that() {
+fn channels_go_on_when_their_host_gets_another_address_and_new_connections_show_that() {
     let world = World::new();
     // Without a key a peer does not accept a change of its only address.
     share_key(&world);
@@ -77,7 +77,7 @@ fn behind_nat() -> World {
 /// Behind a NAT, a connection's own address is not the one that the peer has confirmed.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_client_address_that_the_peer_has_not_proven_gets_no_lane_but_an_association_of_its_own() {
+fn a_client_address_that_the_peer_has_not_proven_gets_no_channel_but_an_association_of_its_own() {
     let world = behind_nat();
     let _server = world.serve("python3", &["-c", SERVER, &PORT.to_string()]);
     let first = format!("{CLIENT}\nended(connect(b'n'))");
@@ -146,10 +146,10 @@ const FETCH: &str = "
 def fetch(n):
     got = 0
     try:
-        while piece := lanes[n].recv(65536): got += len(piece)
+        while piece := channels[n].recv(65536): got += len(piece)
         ends[n] = 'whole' if got == int(LENGTH) else 'cut %d' % got
     except OSError as error: ends[n] = errno.errorcode[error.errno]
-lanes = [socket.create_connection(to, 20) for n in range(20)]
+channels = [socket.create_connection(to, 20) for n in range(20)]
 ends = [None] * 20
 threads = [threading.Thread(target=fetch, args=(n,)) for n in range(20)]
 for thread in threads: thread.start()
@@ -188,15 +188,15 @@ try:
 except TimeoutError: pass
 done = []
 def echo():
-    lane = connect(b'e')
-    def send(): lane.sendall(b'y' * 1000000); lane.shutdown(socket.SHUT_WR)
+    channel = connect(b'e')
+    def send(): channel.sendall(b'y' * 1000000); channel.shutdown(socket.SHUT_WR)
     threading.Thread(target=send).start()
-    done.append(ended(lane) == b'y' * 1000000 + b'end')
+    done.append(ended(channel) == b'y' * 1000000 + b'end')
 threads = [threading.Thread(target=echo) for n in range(29)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 print(done.count(True))";
     assert_eq!(client(&world, body), "29");
     assert_eq!(shared(&world), 30);
-    assert!(wait_for(LIMIT, || status(&world.alphas)["counters"]["trunks"] == 1));
+    assert!(wait_for(LIMIT, || status(&world.alphas)["counters"]["shared_associations"] == 1));
 }

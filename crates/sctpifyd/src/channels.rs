@@ -1,9 +1,9 @@
-//! Connections as lanes of a trunk: asks for held SYNs on the trunk, and connects to local programs for the peer.
+//! Connections as channels of a shared association: asks for held SYNs on the shared association, and connects to local programs for the peer.
 //!
 //! Client: after OPEN, ACCEPTED diverts the connection as the establishment of an association does elsewhere. Any other answer
 //! gives the SYN an association of its own, or plain TCP where TCP would report the same to the program. Server: the checks are
 //! those of an INIT ([`crate::server::Doorman`]). The peer must speak for the client's address, and packets from there must reach
-//! the server's address ([`crate::trunks`]); then the daemon connects to the local program.
+//! the server's address ([`crate::shared`]); then the daemon connects to the local program.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use base::Carrier;
 use control::{FallbackReason, Role, ShimState};
 use intercept::{FourTuple, HeldSyn, Verdict};
-use relay::trunk::{LaneEvent, LaneId, Refusal};
+use relay::mux::{ChannelEvent, ChannelId, Refusal};
 use relay::{Closed, Peer};
 use rules::{Failure, Settings};
 use sctp::{AssociationId, PathState, StateName};
@@ -20,58 +20,58 @@ use crate::client::{COOKIE_LIMIT, Held};
 use crate::connection::{Connection, ConnectionId, Stage};
 use crate::server::{Offer, Opened, is_privileged};
 use crate::shard::{Shard, Timer};
+use crate::shared::{Ends, SharedAssociation};
 use crate::timing;
-use crate::trunks::{Ends, TrunkState};
 
 /// A peer is near if it answers within this time. The loop does not sleep through it.
 const NEAR: Duration = Duration::from_micros(300);
 
 impl Shard {
-    /// Asks for the connection on a trunk to its destination, if one exists.
-    pub(crate) fn ride_trunk(&mut self, syn: &HeldSyn, settings: &Settings, shim: ShimState) -> bool {
+    /// Asks for the connection on a shared association to its destination, if one exists.
+    pub(crate) fn join_shared(&mut self, syn: &HeldSyn, settings: &Settings, shim: ShimState) -> bool {
         let (local, remote) = (self.wire_address(&syn.flow), syn.flow.remote());
         if !settings.streams.is_shared() {
             return false;
         }
-        let Some(association) = self.trunks.find(local.ip(), remote) else { return false };
+        let Some(association) = self.shared.find(local.ip(), remote) else { return false };
         let auth = self.rules.auth_for(remote.ip());
-        let Some(state) = self.trunks.get_mut(association).filter(|state| state.has_key(&auth)) else {
+        let Some(state) = self.shared.get_mut(association).filter(|state| state.has_key(&auth)) else {
             return false;
         };
         if is_privileged(local.port()) && !state.vouches_for_ports() {
             return false;
         }
         // An association of its own promises less.
-        if self.trunks.has_granted_all(association) {
+        if self.shared.has_granted_all(association) {
             return false;
         }
         let id = self.connections.reserve();
-        let opened = self.trunks.with_windows(association, |state| {
-            let opened = state.trunk.open(local, remote);
-            if let Ok(lane) = &opened {
-                state.owners.insert(*lane, id);
+        let opened = self.shared.with_windows(association, |state| {
+            let opened = state.mux.open(local, remote);
+            if let Ok(channel) = &opened {
+                state.owners.insert(*channel, id);
             }
             opened
         });
-        let lane = match opened {
-            Some(Ok(lane)) => lane,
+        let channel = match opened {
+            Some(Ok(channel)) => channel,
             Some(Err(error)) => {
-                tracing::debug!(%error, %remote, "not on the trunk");
+                tracing::debug!(%error, %remote, "not on a shared association");
                 return false;
             }
             None => return false,
         };
         let stage = Stage::Asking(*syn);
         let mut connection = Connection::new(association, Role::Client, syn.flow, self.now, stage, shim);
-        connection.lane = Some(lane);
+        connection.channel = Some(channel);
         connection.peer = Peer::Shim;
         self.connections.insert_as(id, connection);
-        self.flush_trunk(association);
+        self.flush_shared(association);
         self.is_urgent = true;
         let (patience, _) = timing::init_patience(settings);
         let (round_trip, sacks) = self.vital_signs(association);
-        let wait = timing::lane_patience(patience, round_trip, self.has_other_path(association));
-        self.timers.set(self.now + wait, Timer::Lane(id, sacks));
+        let wait = timing::channel_patience(patience, round_trip, self.has_other_path(association));
+        self.timers.set(self.now + wait, Timer::Channel(id, sacks));
         if round_trip < NEAR {
             self.awake_until = self.now + NEAR;
         }
@@ -91,22 +91,28 @@ impl Shard {
         paths.iter().any(|path| !path.in_use && path.state == PathState::Active)
     }
 
-    pub(crate) fn on_lane_event(&mut self, association: AssociationId, lane: LaneId, event: LaneEvent) {
-        if let LaneEvent::Offered { client, server } = event {
-            return self.on_lane_offered(association, lane, client, server);
+    pub(crate) fn on_channel_event(
+        &mut self,
+        association: AssociationId,
+        channel: ChannelId,
+        event: ChannelEvent,
+    ) {
+        if let ChannelEvent::Offered { client, server } = event {
+            return self.on_channel_offered(association, channel, client, server);
         }
-        let Some(id) = self.trunks.get(association).and_then(|state| state.owners.get(&lane)).copied() else {
+        let Some(id) = self.shared.get(association).and_then(|state| state.owners.get(&channel)).copied()
+        else {
             return;
         };
         match event {
-            LaneEvent::Accepted => self.on_lane_accepted(id),
-            LaneEvent::Refused(reason) => self.on_lane_refused(id, reason),
-            LaneEvent::Readable | LaneEvent::Writable => {
+            ChannelEvent::Accepted => self.on_channel_accepted(id),
+            ChannelEvent::Refused(reason) => self.on_channel_refused(id, reason),
+            ChannelEvent::Readable | ChannelEvent::Writable => {
                 self.ready.insert(id);
             }
-            LaneEvent::Reset if self.asking(id).is_some() => self.leave_trunk(id),
-            LaneEvent::Reset => self.on_association_closed(id, Closed::Lost),
-            LaneEvent::Offered { .. } => {}
+            ChannelEvent::Reset if self.asking(id).is_some() => self.leave_shared(id),
+            ChannelEvent::Reset => self.on_association_closed(id, Closed::Lost),
+            ChannelEvent::Offered { .. } => {}
         }
     }
 
@@ -118,7 +124,7 @@ impl Shard {
         }
     }
 
-    fn on_lane_accepted(&mut self, id: ConnectionId) {
+    fn on_channel_accepted(&mut self, id: ConnectionId) {
         let Some(syn) = self.asking(id) else { return };
         if !self.still_waits(id, &syn) {
             // A reset informs the other side.
@@ -136,13 +142,13 @@ impl Shard {
         paths.iter().find(|path| path.in_use).map(|path| path.route.carrier)
     }
 
-    fn on_lane_refused(&mut self, id: ConnectionId, reason: Refusal) {
+    fn on_channel_refused(&mut self, id: ConnectionId, reason: Refusal) {
         let Some(syn) = self.asking(id) else { return };
         let Some(connection) = self.connections.get(id) else { return };
         let (association, flow) = (connection.association, connection.flow);
         let local = self.wire_address(&flow);
-        tracing::debug!(%flow, ?reason, "not on the trunk");
-        if let Some(state) = self.trunks.get_mut(association) {
+        tracing::debug!(%flow, ?reason, "not on a shared association");
+        if let Some(state) = self.shared.get_mut(association) {
             match reason {
                 Refusal::Unproven => state.bar(local.ip()),
                 Refusal::OwnAssociation => state.leave_alone(flow.remote()),
@@ -150,7 +156,7 @@ impl Shard {
             }
         }
         if reason.may_ride_alone() {
-            return self.leave_trunk(id);
+            return self.leave_shared(id);
         }
         let cause = match reason {
             Refusal::NotTaken => "the program there did not take the connection",
@@ -162,7 +168,7 @@ impl Shard {
     }
 
     /// Moves a connection that waits for the peer's answer to an association of its own.
-    pub(crate) fn leave_trunk(&mut self, id: ConnectionId) {
+    pub(crate) fn leave_shared(&mut self, id: ConnectionId) {
         let Some(syn) = self.asking(id) else { return };
         let Some(connection) = self.connections.get(id) else { return };
         let (shim, began) = (connection.shim(), connection.began);
@@ -174,8 +180,8 @@ impl Shard {
         }
     }
 
-    /// Handles a peer's answer that is late. While the trunk lives, the program there may be slow.
-    pub(crate) fn on_lane_late(&mut self, id: ConnectionId, sacks: u64) {
+    /// Handles a peer's answer that is late. While the shared association lives, the program there may be slow.
+    pub(crate) fn on_channel_late(&mut self, id: ConnectionId, sacks: u64) {
         let Some(connection) = self.connections.get(id) else { return };
         if !matches!(connection.stage, Stage::Asking(_)) {
             return;
@@ -183,28 +189,28 @@ impl Shard {
         let is_heard = self.vital_signs(connection.association).1 > sacks;
         let end = connection.began + COOKIE_LIMIT;
         if is_heard && self.now < end {
-            self.timers.set(end, Timer::Lane(id, sacks));
+            self.timers.set(end, Timer::Channel(id, sacks));
         } else {
-            tracing::debug!(flow = %connection.flow, "the trunk does not answer");
-            if !is_heard && let Some(state) = self.trunks.get_mut(connection.association) {
+            tracing::debug!(flow = %connection.flow, "the shared association does not answer");
+            if !is_heard && let Some(state) = self.shared.get_mut(connection.association) {
                 state.note_silence();
             }
-            self.leave_trunk(id);
+            self.leave_shared(id);
         }
     }
 
     /// Handles a connection from a program of the peer's host to one here.
-    fn on_lane_offered(
+    fn on_channel_offered(
         &mut self,
         association: AssociationId,
-        lane: LaneId,
+        channel: ChannelId,
         client: SocketAddr,
         server: SocketAddr,
     ) {
         let outcome = self.admit(association, client, server).and_then(|offer| {
-            let uplink = self.uplink_of_lane(association, client.ip(), server.ip())?;
+            let uplink = self.uplink_of_channel(association, client.ip(), server.ip())?;
             self.give_way(server, client, |_, old| old == association);
-            let opened = Opened { peer: Peer::Shim, lane: Some(lane), offer, uplink };
+            let opened = Opened { peer: Peer::Shim, channel: Some(channel), offer, uplink };
             self.open_local(association, server, client, opened).map_err(|error| {
                 if let Some(left_out) = self.history.refusal_lines.admit(self.now) {
                     tracing::info!(%client, %server, %error, left_out, "refused: no local connection");
@@ -219,7 +225,7 @@ impl Shard {
                     tracing::info!(%client, %server, ?reason, left_out, "refused");
                 }
                 self.history.counters.accepts_refused += 1;
-                self.trunks.with_windows(association, |state| state.trunk.refuse(lane, reason));
+                self.shared.with_windows(association, |state| state.mux.refuse(channel, reason));
             }
         }
     }
@@ -235,15 +241,15 @@ impl Shard {
             return Err(Refusal::Busy);
         }
         let auth = self.rules.auth_for(client.ip());
-        let may_ask = |state: &&TrunkState| state.takes_openings() && state.speaks_for(client.ip());
-        let Some(state) = self.trunks.get(association).filter(may_ask) else {
+        let may_ask = |state: &&SharedAssociation| state.takes_openings() && state.speaks_for(client.ip());
+        let Some(state) = self.shared.get(association).filter(may_ask) else {
             return Err(Refusal::Unproven);
         };
         if !state.has_key(&auth) {
             return Err(Refusal::OwnAssociation);
         }
         // The host has been granted all it may get; an association of its own promises less.
-        if self.trunks.has_granted_all(association) {
+        if self.shared.has_granted_all(association) {
             return Err(Refusal::Busy);
         }
         // An INIT from the client would have to reach the server's address, too.
@@ -260,9 +266,9 @@ impl Shard {
         }
     }
 
-    /// Reports whether another live association has a lane with these addresses and ports.
+    /// Reports whether another live association has a channel with these addresses and ports.
     fn is_taken(&self, association: AssociationId, client: SocketAddr, server: SocketAddr) -> bool {
-        let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_lane(&flow));
+        let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_channel(&flow));
         let old = old.and_then(|id| self.connections.get(id)).map(|connection| connection.association);
         let lives = |id| self.state_of(id).is_some_and(|state| state != StateName::Closed);
         old.is_some_and(|old| old != association && lives(old))

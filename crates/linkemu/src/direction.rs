@@ -1,9 +1,9 @@
 //! One direction of an emulated link: frames in, packets through the line, frames out.
 //!
-//! Begin at [`Way::take`] and [`Way::give`].
+//! Begin at [`Direction::take`] and [`Direction::give`].
 
 use base::Time;
-use netem::{Delivery, LaneConfig, Line};
+use netem::{Delivery, DirectionConfig, Line};
 use netio::{Frame, FrameSocket};
 
 use crate::lately::{Lately, LatelyReport};
@@ -26,7 +26,7 @@ struct Held {
 }
 
 /// One direction.
-pub(crate) struct Way {
+pub(crate) struct Direction {
     line: Line<Held>,
     frames: FrameCounters,
     late: Lateness,
@@ -38,9 +38,9 @@ pub(crate) struct Way {
     outbox: Outbox,
 }
 
-impl Way {
-    pub(crate) fn new(config: LaneConfig, seed: u64) -> Way {
-        Way {
+impl Direction {
+    pub(crate) fn new(config: DirectionConfig, seed: u64) -> Direction {
+        Direction {
             line: Line::new(config, seed),
             frames: FrameCounters::default(),
             late: Lateness::new(),
@@ -51,11 +51,11 @@ impl Way {
         }
     }
 
-    pub(crate) fn config(&self) -> &LaneConfig {
+    pub(crate) fn config(&self) -> &DirectionConfig {
         self.line.config()
     }
 
-    pub(crate) fn set_config(&mut self, config: LaneConfig) {
+    pub(crate) fn set_config(&mut self, config: DirectionConfig) {
         self.line.set_config(config);
     }
 
@@ -64,7 +64,7 @@ impl Way {
     }
 
     /// A frame came; `back` is the other direction.
-    pub(crate) fn take(&mut self, frame: &Frame<'_>, back: &mut Way) {
+    pub(crate) fn take(&mut self, frame: &Frame<'_>, back: &mut Direction) {
         let at = clock::time_of(frame.seen_at);
         if finish(frame.bytes, frame.offload, |packet| self.put(at, packet, back)).is_err() {
             self.on_unfinishable();
@@ -76,7 +76,7 @@ impl Way {
         self.frames.unfinishable += 1;
     }
 
-    fn put(&mut self, at: Time, bytes: Vec<u8>, back: &mut Way) {
+    fn put(&mut self, at: Time, bytes: Vec<u8>, back: &mut Direction) {
         self.last = self.last.max(at);
         let layout = Layout::of(&bytes);
         let mtu = self.line.config().mtu;
@@ -102,7 +102,7 @@ impl Way {
         let _ = self.line.enqueue(self.last, layout.length, ecn, Held { bytes, layout });
     }
 
-    fn report_mtu(&mut self, bytes: &[u8], layout: &Layout, mtu: usize, back: &mut Way) {
+    fn report_mtu(&mut self, bytes: &[u8], layout: &Layout, mtu: usize, back: &mut Direction) {
         let second = self.last.as_millis() / 1000;
         if second != self.reports.0 {
             self.reports = (second, 0);
@@ -124,7 +124,7 @@ impl Way {
     /// # Errors
     /// When the interface is down or gone.
     pub(crate) fn give(&mut self, to: &mut FrameSocket) -> std::io::Result<usize> {
-        let Way { line, late, lately, outbox, .. } = self;
+        let Direction { line, late, lately, outbox, .. } = self;
         outbox.give(to, |now| {
             let delivery = line.dequeue(now)?;
             let behind = now.since(delivery.due);
@@ -218,8 +218,8 @@ mod tests {
     use netio::Offload;
     use std::collections::BTreeMap;
 
-    fn way(settings: &str) -> Way {
-        Way::new(Spec::parse(settings).unwrap().apply(&LaneConfig::TRANSPARENT).unwrap(), 1)
+    fn way(settings: &str) -> Direction {
+        Direction::new(Spec::parse(settings).unwrap().apply(&DirectionConfig::TRANSPARENT).unwrap(), 1)
     }
 
     /// A frame with an IPv4 packet of 1,000 bytes that must not be fragmented.
@@ -230,7 +230,7 @@ mod tests {
         frame
     }
 
-    fn take(way: &mut Way, back: &mut Way, bytes: &[u8]) {
+    fn take(way: &mut Direction, back: &mut Direction, bytes: &[u8]) {
         way.take(&Frame { bytes, seen_at: None, offload: Offload::default() }, back);
     }
 

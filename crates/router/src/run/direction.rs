@@ -21,7 +21,7 @@ struct Held {
 }
 
 /// One direction.
-pub(super) struct Way {
+pub(super) struct Direction {
     queue: Box<dyn Queue<Held> + Send>,
     pace: Pace,
     rate: u64,
@@ -35,10 +35,10 @@ pub(super) struct Way {
     outbox: Outbox,
 }
 
-impl Way {
-    pub(super) fn new(args: &RunArgs, rate: u64, seed: u64) -> Way {
+impl Direction {
+    pub(super) fn new(args: &RunArgs, rate: u64, seed: u64) -> Direction {
         let burst = (rate / 8 / BURST_PER_SECOND).max(BURST_MIN);
-        Way {
+        Direction {
             queue: args.policy().queue(args.seed.unwrap_or_else(|| fastrand::u64(..)).wrapping_add(seed)),
             pace: Pace::new(rate, usize::try_from(burst).unwrap_or(usize::MAX)),
             rate,
@@ -82,7 +82,7 @@ impl Way {
     /// # Errors
     /// When the interface is down or gone.
     pub(super) fn give(&mut self, to: &mut FrameSocket) -> std::io::Result<usize> {
-        let Way { queue, pace, last, sent_bytes, outbox, .. } = self;
+        let Direction { queue, pace, last, sent_bytes, outbox, .. } = self;
         outbox.give(to, |now| {
             *last = now.max(*last);
             if pace.ready_at(*last) > *last {

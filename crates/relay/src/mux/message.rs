@@ -1,4 +1,4 @@
-//! The messages of a trunk, and their bytes (`docs/trunk.md`).
+//! The messages of a shared association, and their bytes (`docs/shared-association.md`).
 //!
 //! The payload protocol identifier says what a message is. Bytes of a connection and their end travel just as on an
 //! association of its own ([`PPID_DATA`], [`PPID_END`]); all else is here. Numbers are in network order. Bytes after the
@@ -84,12 +84,12 @@ impl Refusal {
 /// A message between the ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// On stream 0, first of all: the trunk may be used.
+    /// On stream 0, first of all: the shared association may be used.
     Hello {
         /// Version of these messages that the sender speaks.
         version: u8,
         /// Connections that the receiver may have open at once.
-        lanes: u16,
+        channels: u16,
     },
     /// A program connects.
     Open {
@@ -182,7 +182,7 @@ impl Message {
             PPID_END => Message::End,
             HELLO => {
                 let [version, _] = fields.take()?;
-                Message::Hello { version, lanes: u16::from_be_bytes(fields.take()?) }
+                Message::Hello { version, channels: u16::from_be_bytes(fields.take()?) }
             }
             OPEN => fields.open()?,
             ACCEPTED => Message::Accepted {
@@ -214,9 +214,9 @@ impl Message {
         let ppid = match self {
             Message::Data(data) => return (PPID_DATA, data.clone()),
             Message::End => return (PPID_END, Bytes::from_static(&[0])),
-            Message::Hello { version, lanes } => {
+            Message::Hello { version, channels } => {
                 bytes.put_slice(&[*version, 0]);
-                bytes.put_u16(*lanes);
+                bytes.put_u16(*channels);
                 HELLO
             }
             Message::Open { generation, window, client, server } => {
@@ -325,7 +325,7 @@ mod tests {
             server: server.parse().expect("an address"),
         };
         let mut all = vec![
-            Message::Hello { version: VERSION, lanes: 300 },
+            Message::Hello { version: VERSION, channels: 300 },
             open("10.0.0.1:40000", "10.0.0.2:80"),
             open("[fd00::1]:40000", "[fd00::2]:443"),
             Message::Accepted { generation, window: u32::MAX },
