@@ -41,6 +41,7 @@ impl Association {
     /// Handles silence on a path for about two round trips when another path can show the reason.
     pub(super) fn on_silence(&mut self, index: PathIndex, witness: PathIndex, now: Time) {
         let Some(seq) = self.outstanding.earliest_in_flight(index) else { return };
+        let witness = self.doubt_least_mtu(index, seq, now).unwrap_or(witness);
         let path = self.paths.get_mut(index);
         path.sending.on_probe_timeout();
         let answer = path.srtt().unwrap_or_else(|| path.rto());
@@ -49,6 +50,17 @@ impl Association {
         let route = path.route;
         self.note(TraceEvent::TailProbe { route });
         self.detour = Some(Detour { from: index, to: witness });
+    }
+
+    /// Doubts that the path carries packets of the least size, if `seq` needs one and already was silent elsewhere: a short
+    /// heartbeat would be answered, and the chunk would go to and fro between paths that drop it. Returns the witness then.
+    fn doubt_least_mtu(&mut self, index: PathIndex, seq: Seq, now: Time) -> Option<PathIndex> {
+        let length = self.outstanding.unfinished(seq)?.payload.len();
+        if self.outstanding.was_sent_once(seq) || !self.is_about_least(index, length) {
+            return None;
+        }
+        self.paths.get_mut(index).doubt_least_mtu(now);
+        self.witness(index)
     }
 
     /// The path on which a chunk is repeated.

@@ -57,7 +57,7 @@ impl Association {
 
     /// Returns whether `bytes` of data need a packet at least nearly as long as the longest that surely
     /// works.
-    fn is_about_least(&self, index: PathIndex, bytes: usize) -> bool {
+    pub(super) fn is_about_least(&self, index: PathIndex, bytes: usize) -> bool {
         let path = self.paths.get(index);
         bytes + self.data_headers_len() > path.packet_in(path.pmtu.least()) / 8 * 7
     }

@@ -197,16 +197,17 @@ impl Pmtu {
         self.base
     }
 
-    /// Requires proof of the path with packets of the least size, after data of about that size was lost.
-    /// Returns whether this is new.
+    /// Requires proof of the path with packets of the least size, after data of about that size was lost. A size between the
+    /// least and the base is doubted by the fall to the base instead. Returns whether this is new.
     //= rfc8899#4.3-1
     pub(crate) fn doubt_least(&mut self) -> bool {
-        self.current <= self.least && !std::mem::replace(&mut self.doubts_least, true)
+        let is_least = self.current.min(self.base) <= self.least;
+        is_least && !std::mem::replace(&mut self.doubts_least, true)
     }
 
     /// The size that heartbeats need to prove the path, if any.
     pub(crate) fn size_that_proves(&self) -> Option<u16> {
-        self.doubts_least.then_some(self.current)
+        self.doubts_least.then_some(self.least)
     }
 
     /// Repeats an unanswered trial at once after the path has recovered.

@@ -131,3 +131,43 @@ fn without_heartbeats_short_messages_prove_a_path_of_the_least_size() {
         |t: &Two| t.info(t.a).paths.iter().any(|path| path.state == PathState::Active && path.in_use);
     assert!(working(&t), "{:?}", t.info(t.a).paths);
 }
+
+#[test]
+//= rfc8899#4.3-1
+fn messages_that_just_fit_the_least_size_of_one_family_go_on_by_the_other() {
+    for (seed, pause) in (1..=3).flat_map(|seed| [20, 50, 100, 200].map(|pause| (seed, MS(pause)))) {
+        let mut t = joined(seed, &[IPV6, IPV4]);
+        t.links.clone().into_iter().for_each(|link| t.world.link_mut(link).config.reports_mtu = false);
+        paced(&mut t, pause, seconds(2) + MS(seed * 7));
+        narrow(&mut t, Duration::ZERO, 1000);
+        paced(&mut t, pause, seconds(8));
+        let silence = longest_silence(&t);
+        assert!(silence < pause + MS(300), "seed {seed}, {pause:?}: {silence:?}");
+    }
+}
+
+#[test]
+//= rfc8899#4.3-1
+fn the_last_message_does_not_go_to_and_fro_between_paths_that_drop_it() {
+    for (seed, families) in (1..=5).flat_map(|seed| [[IPV4, IPV6], [IPV6, IPV4]].map(|it| (seed, it))) {
+        let mut t = joined(seed, &families);
+        t.links.clone().into_iter().for_each(|link| t.world.link_mut(link).config.reports_mtu = false);
+        paced(&mut t, MS(100), seconds(2) + MS(seed * 7));
+        narrow(&mut t, Duration::ZERO, 1000);
+        t.world.run_for(MS(1));
+        let before = t.talk(t.b).received_bytes;
+        paced(&mut t, MS(600), MS(600));
+        let came = t.talk(t.b).received_bytes - before;
+        assert_eq!(came, 1200, "seed {seed}, {families:?}");
+    }
+}
+
+/// Sends 1,200 bytes each `pause` for so long.
+fn paced(t: &mut Two, pause: Duration, long: Duration) {
+    let (id, end) = (t.id(t.a), t.world.now() + long);
+    while t.world.now() < end {
+        let talk = t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation");
+        talk.outgoing.extend(sends(messages(1, 1200, 1)).outgoing);
+        t.world.run_for(pause);
+    }
+}
