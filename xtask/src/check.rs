@@ -1,9 +1,9 @@
 //! `./x check`: formatting, lints, layers, module docs, comments, unsafe, compliance tables, names on the page of the
-//! papers, licences. Prints a line per part; every part runs even after a fault in an earlier one.
+//! papers, links of the documents, licences. Prints a line per part; every part runs even after a fault in an earlier one.
 
 use crate::tally::Tally;
 use crate::tools::{cargo, has, succeeds};
-use crate::{Outcome, compliance, layers, papers, planted, sources};
+use crate::{Outcome, compliance, layers, links, papers, planted, sources};
 use anyhow::Result;
 
 /// `./x check`.
@@ -22,6 +22,7 @@ pub(crate) fn all() -> Result<Tally> {
     tally += part("unsafe", || listed(sources::unsafe_code()?))?;
     tally += part("planted bugs apply", || listed(planted::faults()?))?;
     tally += part("papers", || listed(papers::faults()?))?;
+    tally += part("links", || listed(links::faults()?))?;
     tally += part("compliance", || Ok(compliance::run(&["--check".to_owned()])? == Outcome::Good))?;
     tally += part("formatting", || succeeds(&mut cargo(&["fmt", "--all", "--check"])))?;
     tally += part("lints", || {

@@ -10,10 +10,12 @@ mod check;
 mod compliance;
 mod deb;
 mod demo;
+mod docs;
 mod doctor;
 mod fuzz;
 mod lab;
 mod layers;
+mod links;
 mod optimised;
 mod papers;
 mod planted;
@@ -50,7 +52,7 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ),
     (
         "check",
-        "formatting, lints, layers, module docs, where unsafe stands, what docs/papers.md names, licences",
+        "formatting, lints, layers, module docs, where unsafe stands, what docs/papers.md names, links, licences",
         check::run,
     ),
     (
@@ -85,6 +87,11 @@ const COMMANDS: &[(&str, &str, Command)] = &[
         "seeds",
         "`seeds N [FIRST]`: play N further seeds of each random world of the engine, from FIRST on or from a random one",
         seeds::run,
+    ),
+    (
+        "docs",
+        "a book of all documents in target/book (mdbook); fails on a link that leads nowhere",
+        docs::run,
     ),
     ("deb", "`deb [--static | --bins DIR]`: a Debian package in target/deb", deb::run),
     ("man", "write the manual pages of all programs to target/man", man),

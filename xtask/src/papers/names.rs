@@ -1,6 +1,7 @@
 //! Checks that the names on the page exist, using the sources as text, without building anything.
 
 use super::page::Mention;
+use crate::links::anchor;
 use crate::sources::tests;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,11 +76,4 @@ fn link(root: &Path, page: &str, text: &str, document: &str, heading: Option<&st
     let heading = heading?;
     let has = text.lines().filter_map(|line| line.strip_prefix('#')).any(|line| anchor(line) == heading);
     (!has).then(|| format!("{name} has no heading `#{heading}`"))
-}
-
-/// Returns the anchor of a heading as GitHub creates it: lower case, hyphens for spaces, no punctuation.
-fn anchor(heading: &str) -> String {
-    let words = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
