@@ -341,7 +341,7 @@ fn bad_links_deliver_a_part_in_order_and_both_sides_end_well() {
         Reliability::Priority(3),
     ];
     let (mut lost, mut forwards) = (0, 0);
-    for seed in seeds(300, [11_012_471]) {
+    for seed in seeds(300, [11_012_471, 12_033_049]) {
         let link = LinkConfig {
             rate: 5_000_000,
             loss: if seed % 2 == 0 { Loss::Uniform(0.08) } else { Loss::Bursts { begin: 0.05, end: 0.7 } },

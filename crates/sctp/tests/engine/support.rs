@@ -52,10 +52,10 @@ impl Two {
     /// Runs until the association is up at both ends. Returns false if chance took a packet for each INIT, so that it never will be.
     pub(crate) fn comes_up(&mut self, config: &AssociationConfig) -> bool {
         let (a, b) = (self.a, self.b);
-        let is_up = self.world.run_until(Time::ZERO + seconds(300), |w| is_up(w, a) && is_up(w, b));
+        let is_up = self.world.run_until(Time::ZERO + seconds(600), |w| is_up(w, a) && is_up(w, b));
         assert!(
             is_up || all_inits_were_lost(&self.world, a, &self.links, config),
-            "not up after 300 s\n{}",
+            "not up after 600 s\n{}",
             describe(&self.world)
         );
         is_up
