@@ -51,7 +51,7 @@ fn the_page_refuses_other_names_other_methods_and_other_hosts() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_browser_draws_the_channels_of_a_live_connection() {
+fn a_browser_draws_the_paths_of_a_live_connection() {
     let world = World::with(PAGE, true);
     let _receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
     let send = world.client(BULK, &["send", &world.target(), "60", "65536"]);
@@ -59,7 +59,7 @@ fn a_browser_draws_the_channels_of_a_live_connection() {
     assert!(wait_for(LIMIT, || world.connects_sctp() == 1));
     let Some(browser) = Browser::find(&world.alpha).unwrap() else { return };
     let drawn = browser.drawn("http://127.0.0.1:9897/").unwrap();
-    assert!(drawn.contains("class=\"channel active in_use\""), "{drawn}");
+    assert!(drawn.contains("class=\"path active in_use\""), "{drawn}");
     assert!(drawn.contains("remote enable"), "{drawn}");
     browser.picture("http://127.0.0.1:9897/").unwrap();
 }
