@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, Way};
+use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, Transport};
 
 /// SCTP for programs that have never heard of it
 ///
@@ -256,11 +256,11 @@ pub enum Other {
     Mptcp,
 }
 
-impl From<Other> for Way {
-    fn from(other: Other) -> Way {
+impl From<Other> for Transport {
+    fn from(other: Other) -> Transport {
         match other {
-            Other::Tcp => Way::Tcp,
-            Other::Mptcp => Way::Mptcp,
+            Other::Tcp => Transport::Tcp,
+            Other::Mptcp => Transport::Mptcp,
         }
     }
 }

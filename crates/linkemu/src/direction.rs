@@ -218,7 +218,7 @@ mod tests {
     use netio::Offload;
     use std::collections::BTreeMap;
 
-    fn way(settings: &str) -> Direction {
+    fn direction(settings: &str) -> Direction {
         Direction::new(Spec::parse(settings).unwrap().apply(&DirectionConfig::TRANSPARENT).unwrap(), 1)
     }
 
@@ -230,25 +230,25 @@ mod tests {
         frame
     }
 
-    fn take(way: &mut Direction, back: &mut Direction, bytes: &[u8]) {
-        way.take(&Frame { bytes, seen_at: None, offload: Offload::default() }, back);
+    fn take(there: &mut Direction, back: &mut Direction, bytes: &[u8]) {
+        there.take(&Frame { bytes, seen_at: None, offload: Offload::default() }, back);
     }
 
     #[test]
     fn a_packet_too_long_is_reported_to_its_sender_or_vanishes() {
         for (settings, reports) in [("mtu=900", 1), ("mtu=900 mtu-report=no", 0)] {
-            let (mut way, mut back) = (way(settings), way(""));
-            take(&mut way, &mut back, &frame(0x40));
-            assert_eq!((way.line.held(), back.line.held()), (0, reports), "{settings}");
-            assert_eq!(way.line.counters().lost_for_length, 1);
+            let (mut there, mut back) = (direction(settings), direction(""));
+            take(&mut there, &mut back, &frame(0x40));
+            assert_eq!((there.line.held(), back.line.held()), (0, reports), "{settings}");
+            assert_eq!(there.line.counters().lost_for_length, 1);
         }
     }
 
     #[test]
     fn a_packet_too_long_that_may_be_fragmented_passes_in_fragments() {
-        let (mut way, mut back) = (way("mtu=900"), way(""));
-        take(&mut way, &mut back, &frame(0));
-        assert_eq!((way.line.held(), back.line.held(), way.frames.fragments), (2, 0, 2));
+        let (mut there, mut back) = (direction("mtu=900"), direction(""));
+        take(&mut there, &mut back, &frame(0));
+        assert_eq!((there.line.held(), back.line.held(), there.frames.fragments), (2, 0, 2));
     }
 
     #[test]
@@ -274,12 +274,12 @@ mod tests {
 
     #[test]
     fn messages_about_the_mtu_have_a_limit() {
-        let (mut way, mut back) = (way("mtu=900"), way(""));
+        let (mut there, mut back) = (direction("mtu=900"), direction(""));
         for _ in 0..MTU_REPORTS_PER_SECOND + 500 {
-            take(&mut way, &mut back, &frame(0x40));
+            take(&mut there, &mut back, &frame(0x40));
         }
         // The second may end in between.
-        assert!(way.frames.mtu_reports <= u64::from(MTU_REPORTS_PER_SECOND) + 499, "{:?}", way.frames);
+        assert!(there.frames.mtu_reports <= u64::from(MTU_REPORTS_PER_SECOND) + 499, "{:?}", there.frames);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One emulated link: two interfaces, a direction each way, and a loop that never waits longer than for the next packet.
+//! One emulated link: two interfaces, two directions, and a loop that never waits longer than for the next packet.
 //!
 //! Frames go in with the time at which the kernel saw them, so that time spent before they are read is no delay of the link.
 //! Begin at [`Emulator::open`] and [`Emulator::run`].
@@ -110,12 +110,12 @@ impl Emulator {
     /// Takes frames of one end; tells whether there may be more.
     fn take(&mut self, n: usize) -> Result<bool, LinkemuError> {
         let [first, second] = &mut self.directions;
-        let (way, back) = if n == 0 { (first, second) } else { (second, first) };
+        let (there, back) = if n == 0 { (first, second) } else { (second, first) };
         for _ in 0..RECEIVES_PER_TURN {
-            match self.sockets[n].receive(|frame| way.take(frame, back)) {
+            match self.sockets[n].receive(|frame| there.take(frame, back)) {
                 Ok(FRAMES_PER_CALL) => {}
                 Ok(_) => return Ok(false),
-                Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => way.on_unfinishable(),
+                Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => there.on_unfinishable(),
                 Err(error) => return self.judge(n, error).map(|()| false),
             }
         }

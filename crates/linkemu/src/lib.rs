@@ -1,9 +1,9 @@
 //! A link emulator: two interfaces joined by a link of `netem`, in real time.
 //!
 //! The program `linkemu` takes frames off one interface ([`netio::FrameSocket`]), cuts what a host left whole into packets
-//! ([`bridge::finish`]), has the link decide their fate and hold them (`way`, with [`netem::Line`]), and gives them to the other interface
-//! when they are due (`emulator`). Decides nothing of the link's model; refuses interfaces that are down. One process a link in the
-//! background, each with a control socket (`control`). Begin with [`run`] and [`Linkemu`], the command line.
+//! ([`bridge::finish`]), has the link decide their fate and hold them (`direction`, with [`netem::Line`]), and gives them to the other
+//! interface when they are due (`emulator`). Decides nothing of the link's model; refuses interfaces that are down. One process a link in
+//! the background, each with a control socket (`control`). Begin with [`run`] and [`Linkemu`], the command line.
 
 #![forbid(unsafe_code)]
 

@@ -17,7 +17,7 @@ use mio::{Registry, Token};
 use crate::arrivals::Arrivals;
 use crate::cmsg::Control;
 use crate::counters::Counters;
-use crate::cut::{Cutter, Way};
+use crate::cut::{Addresses, Cutter};
 use crate::error::{PathError, SendError, SendErrorKind};
 use crate::gso::{self, Refusals};
 use crate::inbound::{open_datagram, open_error};
@@ -214,14 +214,14 @@ impl Socket {
         }
         let control = Shipment::new(train, outlet).control();
         let ifindex = train.source_ifindex.and_then(NonZeroU32::new);
-        let way = Way { local, remote, ifindex, control: &control };
+        let addresses = Addresses { local, remote, ifindex, control: &control };
         let ports = match train.route.carrier {
             Carrier::Udp { peer_port } => Some((self.port(), peer_port)),
             Carrier::Ip => None,
         };
         let mut sent = 0;
         for packet in train.bytes.chunks(train.segment_size) {
-            match self.cutter.send(&way, ports, packet) {
+            match self.cutter.send(&addresses, ports, packet) {
                 Ok(()) => self.count_sent(1, packet.len()),
                 Err(e) if sent == 0 && e.kind() == io::ErrorKind::PermissionDenied => return None,
                 Err(e) => {

@@ -147,8 +147,8 @@ impl Bench {
 
     /// Starts a server, runs a client to its end, and returns the output of the measuring one.
     fn exchange(&self, place: &Place, experiment: &Experiment, contender: Contender) -> Result<String> {
-        let way = contender::Way { link: &place.link, carrier: experiment.carrier };
-        let server = match self.programs.server(contender, experiment.job, &way) {
+        let on = contender::LinkUse { link: &place.link, carrier: experiment.carrier };
+        let server = match self.programs.server(contender, experiment.job, &on) {
             None => None,
             Some((program, words)) => {
                 let mut command = place.pair.beta.command("nice");
@@ -156,7 +156,7 @@ impl Bench {
                 Some(place.pair.serve_command(command)?)
             }
         };
-        let (program, words) = self.programs.client(contender, experiment.job, &way, self.effort);
+        let (program, words) = self.programs.client(contender, experiment.job, &on, self.effort);
         let mut command = place.pair.alpha.command("nice");
         command.args(preferred(program, words));
         let client = place.pair.alpha.run("client", command, LIMIT)?.good()?;

@@ -58,7 +58,7 @@ struct PathPair {
 
 /// The transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum Transport {
     Ours,
     Tcp,
     Mptcp,
@@ -79,14 +79,14 @@ impl Experiment for Cmt {
         let pair = self.pairs.get(cell.point.x as usize).context("no such pair of paths")?;
         let both = [(1, &*pair.first), (2, &*pair.second)];
         let configuration = self.daemon.configuration(&cell.point.series);
-        let run = |way, paths: &[(u8, &str)]| {
-            Hosts::new(place, paths, cell.seed, way, &configuration)?.goodput(self.seconds, self.after)
+        let run = |transport, paths: &[(u8, &str)]| {
+            Hosts::new(place, paths, cell.seed, transport, &configuration)?.goodput(self.seconds, self.after)
         };
         match &*cell.point.series {
-            OURS => run(Way::Ours, &both),
-            MPTCP => run(Way::Mptcp, &both),
-            SUM => sum(|path| run(Way::Ours, &[path]), both),
-            TCP_SUM => sum(|path| run(Way::Tcp, &[path]), both),
+            OURS => run(Transport::Ours, &both),
+            MPTCP => run(Transport::Mptcp, &both),
+            SUM => sum(|path| run(Transport::Ours, &[path]), both),
+            TCP_SUM => sum(|path| run(Transport::Tcp, &[path]), both),
             other => bail!("there is no series {other:?}"),
         }
     }
@@ -116,7 +116,7 @@ fn sum<'a>(
 
 /// Two hosts joined by one or two paths, ready for connections.
 struct Hosts {
-    way: Way,
+    transport: Transport,
     daemons: Option<Daemons>,
     links: Vec<DelayedLink>,
     pair: Pair,
@@ -124,7 +124,13 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn new(place: &Place, paths: &[(u8, &str)], seed: u64, way: Way, configuration: &str) -> Result<Self> {
+    fn new(
+        place: &Place,
+        paths: &[(u8, &str)],
+        seed: u64,
+        transport: Transport,
+        configuration: &str,
+    ) -> Result<Self> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let mut links = Vec::new();
@@ -138,23 +144,23 @@ impl Hosts {
             link.link.set_left_tcp_control("cubic")?;
             links.push(link);
         }
-        let daemons = match way {
-            Way::Ours => Some(pair.start_daemons_with(&place.tools, configuration)?),
-            Way::Mptcp => {
+        let daemons = match transport {
+            Transport::Ours => Some(pair.start_daemons_with(&place.tools, configuration)?),
+            Transport::Mptcp => {
                 use_all_paths(&pair, &links)?;
                 None
             }
-            Way::Tcp => None,
+            Transport::Tcp => None,
         };
-        Ok(Self { way, daemons, links, pair, _lab: lab })
+        Ok(Self { transport, daemons, links, pair, _lab: lab })
     }
 
     /// Returns the goodput from alpha to beta in Mbit/s, and the second path's share of it.
     fn goodput(&self, seconds: f64, after: f64) -> Result<Measures> {
-        let (port, over) = match self.way {
-            Way::Ours => (SHIM_PORT, "tcp"),
-            Way::Tcp => (TCP_PORT, "tcp"),
-            Way::Mptcp => (TCP_PORT, "mptcp"),
+        let (port, over) = match self.transport {
+            Transport::Ours => (SHIM_PORT, "tcp"),
+            Transport::Tcp => (TCP_PORT, "tcp"),
+            Transport::Mptcp => (TCP_PORT, "mptcp"),
         };
         let to = IpAddr::V4(self.links[0].link.right_v4()).to_string();
         let (port, [seconds_word, after_word]) =

@@ -20,7 +20,7 @@ const OF_TIME: &[&str] = &["milliseconds", "round_trips"];
 
 /// The transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum Transport {
     Tcp,
     Own,
     Stream,
@@ -28,18 +28,18 @@ enum Way {
     NativeEarly,
 }
 
-const WAYS: [(Way, &str); 5] = [
-    (Way::Tcp, "tcp"),
-    (Way::Own, "own association"),
-    (Way::Stream, "stream of a live association"),
-    (Way::Native, "native SCTP"),
-    (Way::NativeEarly, "native SCTP, data with COOKIE ECHO"),
+const TRANSPORTS: [(Transport, &str); 5] = [
+    (Transport::Tcp, "tcp"),
+    (Transport::Own, "own association"),
+    (Transport::Stream, "stream of a live association"),
+    (Transport::Native, "native SCTP"),
+    (Transport::NativeEarly, "native SCTP, data with COOKIE ECHO"),
 ];
 
-impl Way {
+impl Transport {
     /// Reports whether the shim carries it.
     fn has_daemons(self) -> bool {
-        matches!(self, Way::Own | Way::Stream)
+        matches!(self, Transport::Own | Transport::Stream)
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Handshake {
 impl Experiment for Handshake {
     fn points(&self) -> Vec<Planned> {
         let at = |panel, rtt_ms: u16| {
-            WAYS.iter().map(move |(_, series)| Planned {
+            TRANSPORTS.iter().map(move |(_, series)| Planned {
                 point: Point::new(panel, series, f64::from(rtt_ms)),
                 repetitions: self.repetitions,
                 seconds: SECONDS,
@@ -69,13 +69,14 @@ impl Experiment for Handshake {
     }
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let (way, _) = *WAYS.iter().find(|(_, name)| *name == cell.point.series).context("no such series")?;
+        let (transport, _) =
+            *TRANSPORTS.iter().find(|(_, name)| *name == cell.point.series).context("no such series")?;
         let rtt = Duration::from_secs_f64(cell.point.x / 1e3);
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let link = DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &place.tools.linkemu)?;
         let configuration = self.daemon.configuration(&cell.point.series);
-        let client = Client::ready(place, &pair, &link.link, way, &configuration)?;
+        let client = Client::ready(place, &pair, &link.link, transport, &configuration)?;
         match &*cell.point.panel {
             TIME => client.time(rtt),
             _ => client.packets(rtt),
@@ -88,7 +89,7 @@ struct Client<'a> {
     place: &'a Place,
     pair: &'a Pair,
     link: &'a Link,
-    way: Way,
+    transport: Transport,
     /// Both hosts' daemons, if the shim is under measurement.
     daemons: Option<Daemons>,
     _server: Process,
@@ -101,23 +102,23 @@ impl<'a> Client<'a> {
         place: &'a Place,
         pair: &'a Pair,
         link: &'a Link,
-        way: Way,
+        transport: Transport,
         configuration: &str,
     ) -> Result<Self> {
-        let daemons = way.has_daemons().then(|| pair.start_daemons_with(&place.tools, configuration));
+        let daemons = transport.has_daemons().then(|| pair.start_daemons_with(&place.tools, configuration));
         let daemons = daemons.transpose()?;
-        let _server = match way {
-            Way::Tcp => exchange::serve(pair, TCP_PORT, &place.tools)?,
-            Way::Own | Way::Stream => exchange::serve(pair, SHIM_PORT, &place.tools)?,
-            Way::Native | Way::NativeEarly => {
+        let _server = match transport {
+            Transport::Tcp => exchange::serve(pair, TCP_PORT, &place.tools)?,
+            Transport::Own | Transport::Stream => exchange::serve(pair, SHIM_PORT, &place.tools)?,
+            Transport::Native | Transport::NativeEarly => {
                 let mut command = pair.beta.command(place.tools.programs.path("peer"));
                 command.args(["--local", &link.right_v4().to_string(), "serve", NATIVE_PORT]);
                 pair.serve_command(command)?
             }
         };
-        let client = Self { place, pair, link, way, daemons, _server };
+        let client = Self { place, pair, link, transport, daemons, _server };
         client.once()?;
-        if let (Way::Stream, Some(daemons)) = (way, &client.daemons) {
+        if let (Transport::Stream, Some(daemons)) = (transport, &client.daemons) {
             daemons.await_shared()?;
         }
         Ok(client)
@@ -126,11 +127,11 @@ impl<'a> Client<'a> {
     /// Runs one exchange and returns its duration.
     fn once(&self) -> Result<Duration> {
         let to = self.link.right_v4();
-        match self.way {
-            Way::Tcp => exchange::once(self.pair, to, TCP_PORT, &self.place.tools),
-            Way::Own | Way::Stream => exchange::once(self.pair, to, SHIM_PORT, &self.place.tools),
-            Way::Native => self.native(&[]),
-            Way::NativeEarly => self.native(&["--with-cookie-echo"]),
+        match self.transport {
+            Transport::Tcp => exchange::once(self.pair, to, TCP_PORT, &self.place.tools),
+            Transport::Own | Transport::Stream => exchange::once(self.pair, to, SHIM_PORT, &self.place.tools),
+            Transport::Native => self.native(&[]),
+            Transport::NativeEarly => self.native(&["--with-cookie-echo"]),
         }
     }
 
@@ -151,7 +152,7 @@ impl<'a> Client<'a> {
         if let (Some(daemons), Some(before)) = (&self.daemons, before) {
             let (sctp, shared) = rode(daemons)?;
             let found = (sctp - before.0, shared - before.1);
-            let expected = if self.way == Way::Stream { (1, 1) } else { (1, 0) };
+            let expected = if self.transport == Transport::Stream { (1, 1) } else { (1, 0) };
             if found != expected {
                 let why = daemons.recent_fallbacks()?;
                 return Err(FellBack(format!("{found:?} rode SCTP and shared: {why}")).into());

@@ -160,14 +160,15 @@ struct Transfer {
 
 impl Experiment for ShimLoss {
     fn points(&self) -> Vec<Planned> {
-        let ways = [
+        let plans = [
             (Kind::Real, &self.real),
             (Kind::Bare, &self.kernel),
             (Kind::Simulated, &self.simulated),
             (Kind::Bare, &self.bare),
         ];
         // The longest cells come first, so that nothing waits for them in the end.
-        let mut points: Vec<_> = ways.into_iter().flat_map(|(kind, plan)| self.planned(kind, plan)).collect();
+        let mut points: Vec<_> =
+            plans.into_iter().flat_map(|(kind, plan)| self.planned(kind, plan)).collect();
         points.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         points
     }

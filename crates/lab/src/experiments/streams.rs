@@ -26,7 +26,7 @@ const LARGE_BYTES: &str = "800";
 
 /// The transport of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum Transport {
     /// A TCP connection for each.
     Tcp,
     /// One TCP connection for all.
@@ -37,11 +37,11 @@ enum Way {
     Shared,
 }
 
-const WAYS: [(&str, Way); 4] = [
-    ("TCP connections", Way::Tcp),
-    ("one TCP connection", Way::OneTcp),
-    ("associations of their own", Way::Own),
-    ("streams of one association", Way::Shared),
+const TRANSPORTS: [(&str, Transport); 4] = [
+    ("TCP connections", Transport::Tcp),
+    ("one TCP connection", Transport::OneTcp),
+    ("associations of their own", Transport::Own),
+    ("streams of one association", Transport::Shared),
 ];
 
 /// Its parameters.
@@ -101,11 +101,11 @@ impl Experiment for Streams {
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
         let Point { panel, series, x } = &cell.point;
-        let way = WAYS.iter().find(|(name, _)| name == series).context("no such series")?.1;
+        let transport = TRANSPORTS.iter().find(|(name, _)| name == series).context("no such series")?.1;
         let is_short = panel == SHORT;
         let rtt_ms = if is_short { *x } else { f64::from(self.blocking.rtt_ms) };
         let configuration = self.daemon.configuration(series);
-        let hosts = Hosts::new(place, way, Duration::from_secs_f64(rtt_ms / 1e3), &configuration)?;
+        let hosts = Hosts::new(place, transport, Duration::from_secs_f64(rtt_ms / 1e3), &configuration)?;
         if is_short { hosts.short(&self.short) } else { hosts.blocking(*x as u16, self.blocking.seconds) }
     }
 }
@@ -113,7 +113,7 @@ impl Experiment for Streams {
 /// Two hosts, ready for connections.
 struct Hosts<'a> {
     place: &'a Place,
-    way: Way,
+    transport: Transport,
     port: u16,
     daemons: Daemons,
     link: DelayedLink,
@@ -122,14 +122,14 @@ struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    fn new(place: &'a Place, way: Way, rtt: Duration, configuration: &str) -> Result<Self> {
+    fn new(place: &'a Place, transport: Transport, rtt: Duration, configuration: &str) -> Result<Self> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let link = DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &place.tools.linkemu)?;
         link.link.set_left_tcp_control("cubic")?;
         let daemons = pair.start_daemons_with(&place.tools, configuration)?;
-        let port = if matches!(way, Way::Tcp | Way::OneTcp) { TCP_PORT } else { SHIM_PORT };
-        let hosts = Self { place, way, port, daemons, link, pair, _lab: lab };
+        let port = if matches!(transport, Transport::Tcp | Transport::OneTcp) { TCP_PORT } else { SHIM_PORT };
+        let hosts = Self { place, transport, port, daemons, link, pair, _lab: lab };
         hosts.prepare()?;
         Ok(hosts)
     }
@@ -139,7 +139,7 @@ impl<'a> Hosts<'a> {
         let server = exchange::serve(&self.pair, self.port, &self.place.tools)?;
         exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.place.tools)?;
         server.stop();
-        if self.way == Way::Shared { self.daemons.await_shared() } else { Ok(()) }
+        if self.transport == Transport::Shared { self.daemons.await_shared() } else { Ok(()) }
     }
 
     /// Returns the number of connections over SCTP, and the number of these in a shared association.
@@ -151,10 +151,10 @@ impl<'a> Hosts<'a> {
     fn ensure_rode(&self, before: (u64, u64), count: u64) -> Result<()> {
         let now = self.rode()?;
         let rode = (now.0 - before.0, now.1 - before.1);
-        let expected = match self.way {
-            Way::Tcp | Way::OneTcp => (0, 0),
-            Way::Own => (count, 0),
-            Way::Shared => (count, count),
+        let expected = match self.transport {
+            Transport::Tcp | Transport::OneTcp => (0, 0),
+            Transport::Own => (count, 0),
+            Transport::Shared => (count, count),
         };
         if rode != expected {
             let why = self.daemons.recent_fallbacks()?;
@@ -190,7 +190,7 @@ impl<'a> Hosts<'a> {
             self.lose_large(loss)?;
         }
         let (program, before) = (self.place.tools.programs.path("messages"), self.rode()?);
-        let (count, words) = if self.way == Way::OneTcp { (1, "one") } else { (2, "two") };
+        let (count, words) = if self.transport == Transport::OneTcp { (1, "one") } else { (2, "two") };
         let server = self.pair.serve(&program, &["receive", &self.port.to_string(), &count.to_string()])?;
         let to = format!("{}:{}", self.link.link.right_v4(), self.port);
         let mut sender = self.pair.alpha.command(&program);

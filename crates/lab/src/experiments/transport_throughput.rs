@@ -33,9 +33,9 @@ const MEASURES: &[&str] = &["mbit_per_s", "cpu_s_per_gb"];
 /// Those of guests, whose processor time is not that of their programs.
 const GUESTS_MEASURES: &[&str] = &["mbit_per_s"];
 
-/// The program that moves the bytes.
+/// A transport, by the program that moves the bytes.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Transport {
     /// ttcp, with its name of the transport.
     Ttcp(&'static str),
     /// libusrsctp, over this UDP port, or over IP for port 0.
@@ -44,16 +44,16 @@ enum Way {
     Guest(&'static [&'static str]),
 }
 
-const WAYS: [(&str, Way); 9] = [
-    ("UDP", Way::Ttcp("udp")),
-    ("TCP", Way::Ttcp("tcp")),
-    ("MPTCP", Way::Ttcp("mptcp")),
-    ("ours over IP", Way::Ttcp("sctp")),
-    ("ours over UDP", Way::Ttcp("sctp-udp")),
-    ("libusrsctp over IP", Way::Usrsctp("0")),
-    ("libusrsctp over UDP", Way::Usrsctp("9899")),
-    ("kernel's SCTP in guests", Way::Guest(&["withsctp"])),
-    ("TCP in guests", Way::Guest(&[])),
+const TRANSPORTS: [(&str, Transport); 9] = [
+    ("UDP", Transport::Ttcp("udp")),
+    ("TCP", Transport::Ttcp("tcp")),
+    ("MPTCP", Transport::Ttcp("mptcp")),
+    ("ours over IP", Transport::Ttcp("sctp")),
+    ("ours over UDP", Transport::Ttcp("sctp-udp")),
+    ("libusrsctp over IP", Transport::Usrsctp("0")),
+    ("libusrsctp over UDP", Transport::Usrsctp("9899")),
+    ("kernel's SCTP in guests", Transport::Guest(&["withsctp"])),
+    ("TCP in guests", Transport::Guest(&[])),
 ];
 
 /// Its parameters.
@@ -63,7 +63,7 @@ pub(super) struct TransportThroughput {
     repetitions: u32,
     /// Transmission time of each cell, in seconds.
     seconds: f64,
-    /// A selection of [`WAYS`].
+    /// A selection of [`TRANSPORTS`].
     series: Vec<String>,
     links: Vec<LinkPlan>,
     /// The guests of the kernel's series, booted when needed.
@@ -98,7 +98,7 @@ impl Experiment for TransportThroughput {
             })
         });
         let planned = |point: Point| {
-            let is_guest = matches!(way_of(&point.series), Ok(Way::Guest(_)));
+            let is_guest = matches!(transport_of(&point.series), Ok(Transport::Guest(_)));
             let measures = if is_guest { GUESTS_MEASURES } else { MEASURES }.to_vec();
             Planned { point, repetitions: self.repetitions, seconds: self.seconds + OVERHEAD_S, measures }
         };
@@ -107,9 +107,9 @@ impl Experiment for TransportThroughput {
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
         let Point { panel, series, x } = &cell.point;
-        let way = way_of(series)?;
+        let transport = transport_of(series)?;
         let plan = self.links.iter().find(|link| link.panel == *panel).context("no such link")?;
-        if let Way::Guest(before) = way {
+        if let Transport::Guest(before) = transport {
             let rate = plan.rate.as_deref().context("guests have links with a rate alone")?;
             let (bytes, seconds) = self.transfer_in_guests(place, before, rate, *x as u32)?;
             ensure!(bytes > 0.0 && seconds > 0.0, "nothing was received");
@@ -125,7 +125,7 @@ impl Experiment for TransportThroughput {
             }
         }
         let before = cpu::of_ended_children()?;
-        let (bytes, seconds) = self.transfer(&pair, &link, way, *x as u32)?;
+        let (bytes, seconds) = self.transfer(&pair, &link, transport, *x as u32)?;
         let cpu = cpu::of_ended_children()? - before;
         ensure!(bytes > 0.0 && seconds > 0.0, "nothing was received");
         Ok(Measures::from([
@@ -137,10 +137,10 @@ impl Experiment for TransportThroughput {
 
 impl TransportThroughput {
     /// Returns the bytes that the receiver got, and the seconds that it took.
-    fn transfer(&self, pair: &Pair, link: &Link, way: Way, size: u32) -> Result<(f64, f64)> {
+    fn transfer(&self, pair: &Pair, link: &Link, transport: Transport, size: u32) -> Result<(f64, f64)> {
         let to = link.right_v4().to_string();
-        match way {
-            Way::Ttcp(over) => {
+        match transport {
+            Transport::Ttcp(over) => {
                 let size = if over == "udp" { size.min(ttcp::DATAGRAM_MAX) } else { size }.to_string();
                 let common = ["-s", "-l", &size, "-p", PORT, "--over", over, "--json"];
                 let receiver = ttcp::command(&pair.beta, &[&["-r"], &common[..]].concat())?;
@@ -156,7 +156,7 @@ impl TransportThroughput {
                     serde_json::from_str(told.trim()).context("ttcp told no figures")?;
                 Ok((report.bytes as f64, report.real_s))
             }
-            Way::Usrsctp(udp_port) => {
+            Transport::Usrsctp(udp_port) => {
                 let program = self.usrsctp()?;
                 let mut receiver = pair.beta.command(&program);
                 receiver.args(["receive", PORT, udp_port]);
@@ -168,7 +168,7 @@ impl TransportThroughput {
                 let (bytes, micros) = figures.context("the receiver told nothing")?;
                 Ok((bytes.parse()?, micros.parse::<f64>()? / 1e6))
             }
-            Way::Guest(_) => bail!("guests have links of their own"),
+            Transport::Guest(_) => bail!("guests have links of their own"),
         }
     }
 
@@ -214,8 +214,8 @@ impl TransportThroughput {
     }
 }
 
-fn way_of(series: &str) -> Result<Way> {
-    Ok(WAYS.iter().find(|(name, _)| *name == series).context("no such series")?.1)
+fn transport_of(series: &str) -> Result<Transport> {
+    Ok(TRANSPORTS.iter().find(|(name, _)| *name == series).context("no such series")?.1)
 }
 
 /// Runs the sender, then waits for the receiver's end; what that printed.

@@ -8,15 +8,15 @@ use testbed::{Host, Lab, Process};
 /// Limit on any step.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// A way from one host to another, with settings for what goes there.
-pub(crate) trait Way {
+/// An emulated link from one host to another, with settings for what goes there.
+pub(crate) trait EmulatedLink {
     /// A command at the near host.
     fn near(&self, program: &str) -> Command;
     /// A command at the far host.
     fn far(&self, program: &str) -> Command;
     /// The far host's address.
     fn address(&self) -> &'static str;
-    /// Makes the way to the far host like this.
+    /// Applies these settings to the direction to the far host.
     fn set(&self, settings: &str);
 
     /// Sends so many pings.
@@ -125,7 +125,7 @@ fn linkemu(middle: &Host, lab: &Lab) -> Command {
     command
 }
 
-impl Way for World {
+impl EmulatedLink for World {
     fn near(&self, program: &str) -> Command {
         self.alpha.command(program)
     }

@@ -1,6 +1,7 @@
 //! Our own router: two interfaces joined as by a cable, with a queue for each direction.
 //!
-//! Begin at [`run`]; [`way`] is one direction. Changes nothing of a packet but the mark for congestion; has no addresses and no routes.
+//! Begin at [`run`]; [`direction`] is one direction of the link. Changes nothing of a packet but the mark for
+//! congestion; has no addresses and no routes.
 //! The limit of the queue bounds waiting packets.
 
 mod direction;
@@ -108,12 +109,12 @@ impl Running {
 
     /// Takes frames of one end; tells whether there may be more.
     fn take(&mut self, n: usize) -> Result<bool, RouterError> {
-        let way = &mut self.directions[n];
+        let direction = &mut self.directions[n];
         for _ in 0..RECEIVES_PER_TURN {
-            match self.sockets[n].receive(|frame| way.take(frame)) {
+            match self.sockets[n].receive(|frame| direction.take(frame)) {
                 Ok(FRAMES_PER_CALL) => {}
                 Ok(_) => return Ok(false),
-                Err(error) if error.raw_os_error() == Some(UNFINISHABLE) => way.on_unfinishable(),
+                Err(error) if error.raw_os_error() == Some(UNFINISHABLE) => direction.on_unfinishable(),
                 Err(error) => return self.judge(n, error).map(|()| false),
             }
         }

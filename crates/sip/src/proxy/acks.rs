@@ -94,7 +94,7 @@ impl Proxy {
         let branch = format!("z9hG4bK0.{}.{}", self.token(), ack.mark);
         // ACK creates no dialog: the source hop does not matter to its copies.
         let copy = self.fitting_copy(&ack.request, &ack.known, target.hop, &mut target, &branch);
-        let (hop, domain) = target.way();
+        let (hop, domain) = target.verified_hop();
         let id = self.keep_ack(now, ack, target);
         let dialog = dialog_number(&ack.known.call_id);
         self.unacknowledged.remove(&(dialog, ack.known.cseq.number));

@@ -34,9 +34,9 @@ impl Proxy {
     pub(super) fn forward(&mut self, now: Time, asked: Asked, targets: Vec<Target>) {
         let Asked { server, from, request, known, .. } = &asked;
         if may_make_dialog(&known.cseq.method) {
-            let otherwise = |target: &Target| target.otherwise.as_ref().map(|((hop, _), _)| *hop);
+            let fallback = |target: &Target| target.fallback.as_ref().map(|((hop, _), _)| *hop);
             let hops =
-                targets.iter().flat_map(|t| t.alternates.iter().copied().chain([t.hop]).chain(otherwise(t)));
+                targets.iter().flat_map(|t| t.alternates.iter().copied().chain([t.hop]).chain(fallback(t)));
             self.note_dialog(now, *server, *from, request, known, hops);
         }
         let later = groups(targets, asked.known.max_breadth);
@@ -73,7 +73,7 @@ impl Proxy {
             is_invite: asked.known.cseq.method == Method::Invite,
             is_reliable: target.hop.transport.is_reliable(),
         };
-        self.start_client(now, id, kind, Some(asked.server), target.way(), copy, branch);
+        self.start_client(now, id, kind, Some(asked.server), target.verified_hop(), copy, branch);
         let has_more = target.has_more();
         if let Some(client) = self.clients.get_mut(&id).filter(|_| has_more) {
             client.target = Some(Box::new(target));

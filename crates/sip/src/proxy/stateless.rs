@@ -59,7 +59,7 @@ impl Proxy {
             return true;
         }
         let (back, value) = response_hop(from, via);
-        match self.way_on(now, from, request, known) {
+        match self.hop_on(now, from, request, known) {
             Ok((mut onward, mut target, mark)) => {
                 self.counters.requests += 1;
                 let branch = self.stateless_branch(via, request, known);
@@ -68,7 +68,7 @@ impl Proxy {
                 // The rest of our Via, after the branch.
                 let branch = format!("{branch}.{mark};{PARAM}={source}");
                 let copy = self.fitting_copy(&onward, known, from, &mut target, &branch);
-                let (hop, domain) = target.way();
+                let (hop, domain) = target.verified_hop();
                 self.send_to(hop, domain, copy.to_bytes(), None, dialog_number(&known.call_id));
                 true
             }
@@ -86,7 +86,7 @@ impl Proxy {
     }
 
     /// Finds the single target: sections 16.3 and 16.5.
-    fn way_on(
+    fn hop_on(
         &mut self,
         now: Time,
         from: Hop,

@@ -422,14 +422,14 @@ fn a_proxy_that_drains_is_called_through_only_to_those_who_are_there_by_its_conn
     );
     pair.tell(1);
     let (now, first) = (pair.worlds[1].now, PLACES[0].parse().unwrap());
-    let ways = |pair: &mut Pair, at: usize| {
+    let calls_to_all = |pair: &mut Pair, at: usize| {
         let call = |user| call(pair, &format!("i{at}{}", user), user);
         ["carol", "dave", "bob"].map(call)
     };
-    assert_eq!(ways(&mut pair, 2).map(|sent| sent.to()), [PLACES[0]; 3]);
+    assert_eq!(calls_to_all(&mut pair, 2).map(|sent| sent.to()), [PLACES[0]; 3]);
     pair.worlds[0].proxy.begin_drain();
     pair.worlds[1].proxy.handle_presence(now, first, Presence::Draining);
-    let sent = ways(&mut pair, 3);
+    let sent = calls_to_all(&mut pair, 3);
     assert_eq!([&sent[0], &sent[1], &sent[2]].map(Sent::to), [PLACES[0], PLACES[0], BOB]);
     // Those that need it are served by it, and waited for.
     let there = pair.pass(0, &sent[0]);
@@ -450,5 +450,5 @@ fn a_proxy_that_drains_is_called_through_only_to_those_who_are_there_by_its_conn
     assert_eq!(pair.worlds[0].put_bytes(udp(PLACES[1]), forged.as_bytes())[0].what(), "503");
     // It takes its leave: at once nobody is sent there.
     pair.worlds[1].proxy.handle_presence(now, first, Presence::Gone);
-    assert_eq!(ways(&mut pair, 4).map(|sent| sent.what()), ["480", "INVITE", "INVITE"]);
+    assert_eq!(calls_to_all(&mut pair, 4).map(|sent| sent.what()), ["480", "INVITE", "INVITE"]);
 }

@@ -28,7 +28,7 @@ pub(super) struct File {
     #[serde(default)]
     listen: Vec<Listen>,
     #[serde(default)]
-    next_hop: Vec<Way>,
+    next_hop: Vec<NextHopSection>,
     store: Option<String>,
     store_roots: Option<PathBuf>,
     control: Option<PathBuf>,
@@ -153,7 +153,7 @@ fn udp() -> String {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Way {
+struct NextHopSection {
     domain: String,
     #[serde(default = "udp")]
     transport: String,
@@ -421,9 +421,9 @@ fn record_name(text: &str) -> Result<RecordName, Wrong> {
     Ok(RecordName { host: domain(KEY, host)?, port: Some(number.ok_or_else(wrong)?) })
 }
 
-fn next_hops(ways: &[Way], ours: &[String]) -> Result<Vec<NextHop>, Wrong> {
-    let hop = |way: &Way| {
-        let domain = domain("next_hop.domain", &way.domain)?;
+fn next_hops(sections: &[NextHopSection], ours: &[String]) -> Result<Vec<NextHop>, Wrong> {
+    let hop = |section: &NextHopSection| {
+        let domain = domain("next_hop.domain", &section.domain)?;
         if ours.contains(&domain) {
             return Err((
                 "next_hop.domain",
@@ -432,11 +432,11 @@ fn next_hops(ways: &[Way], ours: &[String]) -> Result<Vec<NextHop>, Wrong> {
         }
         Ok(NextHop {
             domain,
-            transport: transport("next_hop.transport", &way.transport)?,
-            address: way.address,
+            transport: transport("next_hop.transport", &section.transport)?,
+            address: section.address,
         })
     };
-    ways.iter().map(hop).collect()
+    sections.iter().map(hop).collect()
 }
 
 fn transport(key: &'static str, name: &str) -> Result<Transport, Wrong> {

@@ -53,7 +53,7 @@ while True:
 "#;
 
 /// The viewers.
-const WAYS: [(&str, &[&str]); 3] =
+const VIEWERS: [(&str, &[&str]); 3] =
     [("nobody", &[]), ("three browsers", &["page"; 3]), ("one who wants all", &["whole"])];
 
 struct Size {
@@ -129,7 +129,7 @@ fn answers(proxy: &Running) -> Result<bool> {
 /// Returns the medians and the 99th percentiles of set-up times with viewers, as multiples of those without.
 fn round(proxy: &Running, tools: &Tools, calls: &str) -> Result<Vec<[f64; 2]>> {
     let mut measured = Vec::new();
-    for (name, kinds) in WAYS {
+    for (name, kinds) in VIEWERS {
         let lookers = kinds.iter().map(|kind| look(proxy, kind)).collect::<Result<Vec<_>>>()?;
         let words = ["--no-register", "--call", CALLED, "--duration", "0", "--calls", calls, "--rate", "200"];
         let told = proxy.agent(tools, "udp", "carol", &words)?;
@@ -140,7 +140,7 @@ fn round(proxy: &Running, tools: &Tools, calls: &str) -> Result<Vec<[f64; 2]>> {
     let alone = measured[0];
     let ratios: Vec<[f64; 2]> =
         measured[1..].iter().map(|one| [one[0] / alone[0], one[1] / alone[1]]).collect();
-    for ((name, _), [median, high]) in WAYS[1..].iter().zip(&ratios) {
+    for ((name, _), [median, high]) in VIEWERS[1..].iter().zip(&ratios) {
         println!("set-up while {name:<18} looks: p50 {median:.2}, p99 {high:.2} of that while nobody does");
     }
     Ok(ratios)
@@ -155,12 +155,12 @@ fn look(proxy: &Running, kind: &str) -> Result<Process> {
 }
 
 fn judge(rounds: &[Vec<[f64; 2]>]) -> bool {
-    let median = |way: usize, which: usize| {
-        percentile(&rounds.iter().map(|ratios| ratios[way][which]).collect::<Vec<_>>(), 50)
+    let median = |viewers: usize, which: usize| {
+        percentile(&rounds.iter().map(|ratios| ratios[viewers][which]).collect::<Vec<_>>(), 50)
     };
     let mut is_good = true;
-    for (way, (name, _)) in WAYS[1..].iter().enumerate() {
-        let (p50, p99) = (median(way, 0), median(way, 1));
+    for (viewers, (name, _)) in VIEWERS[1..].iter().enumerate() {
+        let (p50, p99) = (median(viewers, 0), median(viewers, 1));
         let is_met = p50 <= LOOKED_AT_GOAL;
         println!("{} set-up with {name}: p50 {p50:.2} (<= {LOOKED_AT_GOAL}), p99 {p99:.2}", verdict(is_met));
         is_good &= is_met;

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use stage::Stage;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use world::{Plan, Way, World};
+use world::{Plan, Transport, World};
 
 /// Time to set up and clear away a world, in seconds.
 const AROUND_S: f64 = 1.0;
@@ -56,13 +56,13 @@ const STRANGERS: &str = "sctpify, first contact";
 const KERNEL: &str = "kernel SCTP";
 
 /// The other series: name, transport, and presence of a second link.
-const SERIES: [(&str, Way, bool); 6] = [
-    ("tcp", Way::Tcp, true),
-    ("mptcp", Way::Mptcp, true),
-    ("sctpify", Way::Sctpify, true),
-    ("sctpify, one path", Way::Sctpify, false),
-    ("sctpify, own association", Way::Sctpify, true),
-    (STRANGERS, Way::Sctpify, true),
+const SERIES: [(&str, Transport, bool); 6] = [
+    ("tcp", Transport::Tcp, true),
+    ("mptcp", Transport::Mptcp, true),
+    ("sctpify", Transport::Sctpify, true),
+    ("sctpify, one path", Transport::Sctpify, false),
+    ("sctpify, own association", Transport::Sctpify, true),
+    (STRANGERS, Transport::Sctpify, true),
 ];
 
 /// The sending pattern: writes of `size` bytes, `pause_us` microseconds apart.
@@ -255,9 +255,9 @@ fn ask(world: &World) -> Result<BTreeMap<String, String>> {
 
 fn plan<'a>(cell: &Cell, rtt_ms: u16, nat: bool, configuration: &'a str) -> Result<Plan<'a>> {
     let found = SERIES.iter().find(|(name, ..)| *name == cell.point.series);
-    let (_, way, second) = *found.context("no such series")?;
+    let (_, transport, second) = *found.context("no such series")?;
     let rtt = Duration::from_millis(rtt_ms.into());
-    Ok(Plan { way, rtt, second, nat, configuration, seed: cell.seed })
+    Ok(Plan { transport, rtt, second, nat, configuration, seed: cell.seed })
 }
 
 /// Parses a program's output: alternating words and values.

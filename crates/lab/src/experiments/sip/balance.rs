@@ -13,7 +13,7 @@ const OVERHEAD_S: f64 = 4.0;
 
 /// Two addresses at each end make four paths. The two that cross from one subnet to the other leave by the second link, so the path
 /// of the first link alone weighs as much as three.
-const WAYS: [(&str, Between); 5] = [
+const SERIES: [(&str, Between); 5] = [
     ("one link", Between::by("sctp")),
     ("two links, one at a time", Between { links: 2, ..Between::by("sctp") }),
     (
@@ -47,7 +47,7 @@ const MEASURES: &[&str] = &["set_up_ms_p50", "set_up_ms_p99", "lost", "second_li
 pub(in crate::experiments) struct Balance {
     repetitions: u32,
     rtt_ms: f64,
-    /// Of each link, each way, in kbit/s.
+    /// Of each link, in each direction, in kbit/s.
     link_kbit: u32,
     /// Calls a second.
     rate: Vec<f64>,
@@ -57,7 +57,7 @@ pub(in crate::experiments) struct Balance {
 impl Experiment for Balance {
     fn points(&self) -> Vec<Planned> {
         let of = |&rate: &f64| {
-            WAYS.map(|(series, _)| Planned {
+            SERIES.map(|(series, _)| Planned {
                 point: Point::new(PANEL, series, rate),
                 repetitions: self.repetitions,
                 seconds: OVERHEAD_S + 2.0 * self.seconds,
@@ -68,7 +68,7 @@ impl Experiment for Balance {
     }
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let joined = Joined::of_cell(place, &WAYS, cell, self.rtt_ms)?;
+        let joined = Joined::of_cell(place, &SERIES, cell, self.rtt_ms)?;
         let rate = format!("{}kbit", self.link_kbit);
         joined.links.iter().try_for_each(|link| link.set(&["--rate", &rate]))?;
         let before = joined.sent_bytes()?;

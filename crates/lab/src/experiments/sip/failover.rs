@@ -11,7 +11,7 @@ const PANEL: &str = "longest set-up";
 /// Time of a cell beyond its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
-const WAYS: [(&str, Between); 5] = [
+const SERIES: [(&str, Between); 5] = [
     ("UDP", Between::by("udp")),
     ("TCP", Between::by("tcp")),
     ("SCTP, one path", Between::by("sctp")),
@@ -41,7 +41,7 @@ impl Experiment for Failover {
     fn points(&self) -> Vec<Planned> {
         let seconds = OVERHEAD_S + self.before_s + 2.0 * self.pulled_s + self.after_s;
         let of = |&rate: &f64| {
-            WAYS.map(|(series, _)| Planned {
+            SERIES.map(|(series, _)| Planned {
                 point: Point::new(PANEL, series, rate),
                 repetitions: self.repetitions,
                 seconds,
@@ -52,7 +52,7 @@ impl Experiment for Failover {
     }
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let joined = Joined::of_cell(place, &WAYS, cell, self.rtt_ms)?;
+        let joined = Joined::of_cell(place, &SERIES, cell, self.rtt_ms)?;
         let (rate, seconds) = (cell.point.x, self.before_s + self.pulled_s + self.after_s);
         let calls = (rate * seconds).round();
         let caller = joined.begin_calls(place, rate, calls as u32)?;

@@ -11,7 +11,7 @@ const PANEL: &str = "mean set-up";
 /// Time of a cell beyond its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
-const WAYS: [(&str, Between); 6] = [
+const SERIES: [(&str, Between); 6] = [
     ("UDP", Between::by("udp")),
     ("TCP, CUBIC", Between::by("tcp")),
     ("TCP, BBR", Between { tcp_control: "bbr", ..Between::by("tcp") }),
@@ -60,7 +60,7 @@ impl Experiment for Hol {
     }
 
     fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let joined = Joined::of_cell(place, &WAYS, cell, self.rtt_ms)?;
+        let joined = Joined::of_cell(place, &SERIES, cell, self.rtt_ms)?;
         joined.links[0].set(&["--loss", &format!("{}%", cell.point.x)])?;
         let calls = (self.rate * self.seconds).round();
         let caller = joined.begin_calls(place, self.rate, calls as u32)?;

@@ -186,10 +186,10 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// As the cell's series, which is one of `ways`, has it between the proxies; some calls have gone through before.
-    pub(super) fn of_cell(place: &Place, ways: &[(&str, Between)], cell: &Cell, rtt_ms: f64) -> Result<Self> {
-        let way = ways.iter().find(|(name, _)| *name == cell.point.series);
-        let (_, between) = way.context("no such series")?;
+    /// As the cell's series, which is one of `all`, has it between the proxies; some calls have gone through before.
+    pub(super) fn of_cell(place: &Place, all: &[(&str, Between)], cell: &Cell, rtt_ms: f64) -> Result<Self> {
+        let series = all.iter().find(|(name, _)| *name == cell.point.series);
+        let (_, between) = series.context("no such series")?;
         let delay = format!("{}us", rtt_ms * 500.0);
         let joined = Joined::new(place, between, &["--delay", &delay], cell.seed)?;
         joined.warm_up(place)?;
