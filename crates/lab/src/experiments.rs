@@ -132,7 +132,7 @@ mod tests {
                 let run = Judged { manifest, form, points: &points, only: &Only::default() };
                 for expectation in manifest.expectations.iter().filter(|it| it.applies(form)) {
                     let places = run.places(expectation);
-                    let needed = places.iter().flat_map(|place| expectation.needs(place));
+                    let needed = places.iter().flat_map(|environment| expectation.needs(environment));
                     let stray = needed.into_iter().filter(|(point, name)| !is_planned(&points, point, name));
                     let name = format!("{}, {form}: {}", manifest.id, expectation.id);
                     faults.extend(

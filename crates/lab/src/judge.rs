@@ -57,7 +57,7 @@ impl Judged<'_> {
             let band = band(expectation, String::new());
             return vec![told(expectation, "nowhere".to_owned(), None, band, Outcome::Unmeasured)];
         }
-        places.iter().map(|place| self.verdict(expectation, place, results)).collect()
+        places.iter().map(|environment| self.verdict(expectation, environment, results)).collect()
     }
 
     /// Returns the points where it applies: each x that it names, or else each planned x of its series.
@@ -77,26 +77,26 @@ impl Judged<'_> {
         panels.into_iter().flat_map(at).collect()
     }
 
-    fn verdict(&self, expectation: &Expectation, place: &Point, results: &Results) -> Verdict {
-        let panel = &place.panel;
+    fn verdict(&self, expectation: &Expectation, environment: &Point, results: &Results) -> Verdict {
+        let panel = &environment.panel;
         let x_name =
             |panel: &str, x: f64| self.manifest.panel(panel).map_or(x.to_string(), |panel| panel.x_name(x));
         let other = expectation.against.as_ref().map_or_else(String::new, |against| match against.x {
             Some(x) => format!("{}, {}", against.series, x_name(panel, x)),
             None => against.series.clone(),
         });
-        let at = format!("{panel}, {}", x_name(panel, place.x));
-        let needed = expectation.needs(place);
+        let at = format!("{panel}, {}", x_name(panel, environment.x));
+        let needed = expectation.needs(environment);
         let is_wanted = needed.iter().all(|(point, _)| self.only.wants(point));
         let unmeasured = if is_wanted { Outcome::Unmeasured } else { Outcome::LeftOut };
         let band = band(expectation, other);
-        told(expectation, at, value(expectation, place, results), band, unmeasured)
+        told(expectation, at, value(expectation, environment, results), band, unmeasured)
     }
 }
 
-fn value(expectation: &Expectation, place: &Point, results: &Results) -> Option<f64> {
+fn value(expectation: &Expectation, environment: &Point, results: &Results) -> Option<f64> {
     let figures: Option<Vec<f64>> = expectation
-        .needs(place)
+        .needs(environment)
         .iter()
         .zip(expectation.statistics())
         .map(|((point, measure), statistic)| Some(results.figure(point, measure, statistic)?.value))

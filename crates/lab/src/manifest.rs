@@ -196,11 +196,11 @@ impl Expectation {
     }
 
     /// Returns the measures needed to judge it at a place: one point and measure name, or two for a ratio.
-    pub(crate) fn needs(&self, place: &Point) -> Vec<(Point, &str)> {
-        let mut needed = vec![(place.clone(), &*self.measure)];
+    pub(crate) fn needs(&self, environment: &Point) -> Vec<(Point, &str)> {
+        let mut needed = vec![(environment.clone(), &*self.measure)];
         if let Some(against) = &self.against {
-            let panel = against.panel.as_deref().unwrap_or(&place.panel);
-            let point = Point::new(panel, &against.series, against.x.unwrap_or(place.x));
+            let panel = against.panel.as_deref().unwrap_or(&environment.panel);
+            let point = Point::new(panel, &against.series, against.x.unwrap_or(environment.x));
             needed.push((point, against.measure.as_deref().unwrap_or(&self.measure)));
         }
         needed

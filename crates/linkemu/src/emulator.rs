@@ -129,7 +129,7 @@ impl Emulator {
             return Ok(());
         }
         let hint = "it went away: the link has ended";
-        Err(BridgeError::Interface { place: self.names[n].clone(), source: error, hint }.into())
+        Err(BridgeError::Interface { end: self.names[n].clone(), source: error, hint }.into())
     }
 
     fn answer(&mut self, request: &Request) -> Answer {

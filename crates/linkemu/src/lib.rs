@@ -21,7 +21,7 @@ mod show;
 mod too_long;
 
 pub use args::{Command, DEFAULT_DIR, Ends, Linkemu, RunArgs, Settings, Wishes};
-pub use bridge::Place;
+pub use bridge::LinkEnd;
 pub use commands::run;
 pub use error::LinkemuError;
 pub use lately::LatelyReport;

@@ -4,7 +4,7 @@
 //! sctpify carries an unmodified TCP program, with the daemon's setting `multipath = "lowest-rtt"`. Goodput
 //! counts only what the receiving program reads after the first seconds, when the windows have grown.
 
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::settings::{DaemonSettings, FellBack};
 use crate::ttcp;
 use anyhow::{Context, Result, bail, ensure};
@@ -75,12 +75,13 @@ impl Experiment for Cmt {
         self.chosen.iter().flat_map(|&x| self.series.iter().map(move |series| point(x, series))).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let pair = self.pairs.get(cell.point.x as usize).context("no such pair of paths")?;
         let both = [(1, &*pair.first), (2, &*pair.second)];
         let configuration = self.daemon.configuration(&cell.point.series);
         let run = |transport, paths: &[(u8, &str)]| {
-            Hosts::new(place, paths, cell.seed, transport, &configuration)?.goodput(self.seconds, self.after)
+            Hosts::new(environment, paths, cell.seed, transport, &configuration)?
+                .goodput(self.seconds, self.after)
         };
         match &*cell.point.series {
             OURS => run(Transport::Ours, &both),
@@ -125,7 +126,7 @@ struct Hosts {
 
 impl Hosts {
     fn new(
-        place: &Place,
+        environment: &Environment,
         paths: &[(u8, &str)],
         seed: u64,
         transport: Transport,
@@ -138,14 +139,14 @@ impl Hosts {
             let seed = (seed ^ u64::from(*number)).to_string();
             let mut words: Vec<&str> = settings.split(' ').collect();
             words.extend(["--seed", &seed]);
-            let linkemu = &place.tools.linkemu;
+            let linkemu = &environment.tools.linkemu;
             let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, *number, &words, linkemu)?;
             // As in our stack, regardless of the host's default.
             link.link.set_left_tcp_control("cubic")?;
             links.push(link);
         }
         let daemons = match transport {
-            Transport::Ours => Some(pair.start_daemons_with(&place.tools, configuration)?),
+            Transport::Ours => Some(pair.start_daemons_with(&environment.tools, configuration)?),
             Transport::Mptcp => {
                 use_all_paths(&pair, &links)?;
                 None

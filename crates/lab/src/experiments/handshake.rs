@@ -2,7 +2,7 @@
 //! an established association, and a native SCTP program.
 
 use super::exchange;
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::settings::{DaemonSettings, FellBack};
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -68,15 +68,16 @@ impl Experiment for Handshake {
             .collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let (transport, _) =
             *TRANSPORTS.iter().find(|(_, name)| *name == cell.point.series).context("no such series")?;
         let rtt = Duration::from_secs_f64(cell.point.x / 1e3);
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
-        let link = DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &place.tools.linkemu)?;
+        let link =
+            DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &environment.tools.linkemu)?;
         let configuration = self.daemon.configuration(&cell.point.series);
-        let client = Client::ready(place, &pair, &link.link, transport, &configuration)?;
+        let client = Client::ready(environment, &pair, &link.link, transport, &configuration)?;
         match &*cell.point.panel {
             TIME => client.time(rtt),
             _ => client.packets(rtt),
@@ -86,7 +87,7 @@ impl Experiment for Handshake {
 
 /// The initiator of the exchange, with a listening server.
 struct Client<'a> {
-    place: &'a Place,
+    environment: &'a Environment,
     pair: &'a Pair,
     link: &'a Link,
     transport: Transport,
@@ -99,24 +100,25 @@ impl<'a> Client<'a> {
     /// Prepares with one exchange, in which the link's addresses are learned; with streams it also sets up the
     /// shared association.
     fn ready(
-        place: &'a Place,
+        environment: &'a Environment,
         pair: &'a Pair,
         link: &'a Link,
         transport: Transport,
         configuration: &str,
     ) -> Result<Self> {
-        let daemons = transport.has_daemons().then(|| pair.start_daemons_with(&place.tools, configuration));
+        let daemons =
+            transport.has_daemons().then(|| pair.start_daemons_with(&environment.tools, configuration));
         let daemons = daemons.transpose()?;
         let _server = match transport {
-            Transport::Tcp => exchange::serve(pair, TCP_PORT, &place.tools)?,
-            Transport::Own | Transport::Stream => exchange::serve(pair, SHIM_PORT, &place.tools)?,
+            Transport::Tcp => exchange::serve(pair, TCP_PORT, &environment.tools)?,
+            Transport::Own | Transport::Stream => exchange::serve(pair, SHIM_PORT, &environment.tools)?,
             Transport::Native | Transport::NativeEarly => {
-                let mut command = pair.beta.command(place.tools.programs.path("peer"));
+                let mut command = pair.beta.command(environment.tools.programs.path("peer"));
                 command.args(["--local", &link.right_v4().to_string(), "serve", NATIVE_PORT]);
                 pair.serve_command(command)?
             }
         };
-        let client = Self { place, pair, link, transport, daemons, _server };
+        let client = Self { environment, pair, link, transport, daemons, _server };
         client.once()?;
         if let (Transport::Stream, Some(daemons)) = (transport, &client.daemons) {
             daemons.await_shared()?;
@@ -128,8 +130,10 @@ impl<'a> Client<'a> {
     fn once(&self) -> Result<Duration> {
         let to = self.link.right_v4();
         match self.transport {
-            Transport::Tcp => exchange::once(self.pair, to, TCP_PORT, &self.place.tools),
-            Transport::Own | Transport::Stream => exchange::once(self.pair, to, SHIM_PORT, &self.place.tools),
+            Transport::Tcp => exchange::once(self.pair, to, TCP_PORT, &self.environment.tools),
+            Transport::Own | Transport::Stream => {
+                exchange::once(self.pair, to, SHIM_PORT, &self.environment.tools)
+            }
             Transport::Native => self.native(&[]),
             Transport::NativeEarly => self.native(&["--with-cookie-echo"]),
         }
@@ -138,7 +142,7 @@ impl<'a> Client<'a> {
     /// Sends a message and awaits its echo.
     fn native(&self, flags: &[&str]) -> Result<Duration> {
         let (from, to) = (self.link.left_v4().to_string(), self.link.right_v4().to_string());
-        let mut command = self.pair.alpha.command(self.place.tools.programs.path("peer"));
+        let mut command = self.pair.alpha.command(self.environment.tools.programs.path("peer"));
         command.args(["--local", &from, "first", &to, NATIVE_PORT, exchange::ANSWER]).args(flags);
         let told = self.pair.alpha.run("first", command, exchange::LIMIT)?.good()?.stdout;
         Ok(Duration::from_micros(told.trim().parse()?))

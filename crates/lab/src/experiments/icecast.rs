@@ -4,7 +4,7 @@
 use super::failover::faults::{Fault, Spans};
 use super::failover::stage::{Stage, link_in_use};
 use super::failover::world::{Plan, Transport, World};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::settings::DaemonSettings;
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -51,7 +51,7 @@ impl Experiment for IcecastStream {
         points
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let (_, transport) =
             *SERIES.iter().find(|(name, _)| *name == cell.point.series).context("no such series")?;
         let fault = *FAULTS.get(cell.point.x as usize).context("no such failure")?;
@@ -63,7 +63,7 @@ impl Experiment for IcecastStream {
             configuration: &self.daemon.configuration(&cell.point.series),
             seed: cell.seed,
         };
-        let world = World::new(&place.tools, &plan)?;
+        let world = World::new(&environment.tools, &plan)?;
         let measures = self.listen(&world, fault, transport)?;
         world.end();
         Ok(measures)

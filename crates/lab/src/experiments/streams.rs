@@ -2,7 +2,7 @@
 //! blocking between two streams, compared with separate TCP connections and with one shared TCP connection.
 
 use super::exchange;
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::manifest::Statistic;
 use crate::settings::{DaemonSettings, FellBack};
 use crate::statistics::Sample;
@@ -99,20 +99,21 @@ impl Experiment for Streams {
         short.chain(blocking).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let Point { panel, series, x } = &cell.point;
         let transport = TRANSPORTS.iter().find(|(name, _)| name == series).context("no such series")?.1;
         let is_short = panel == SHORT;
         let rtt_ms = if is_short { *x } else { f64::from(self.blocking.rtt_ms) };
         let configuration = self.daemon.configuration(series);
-        let hosts = Hosts::new(place, transport, Duration::from_secs_f64(rtt_ms / 1e3), &configuration)?;
+        let hosts =
+            Hosts::new(environment, transport, Duration::from_secs_f64(rtt_ms / 1e3), &configuration)?;
         if is_short { hosts.short(&self.short) } else { hosts.blocking(*x as u16, self.blocking.seconds) }
     }
 }
 
 /// Two hosts, ready for connections.
 struct Hosts<'a> {
-    place: &'a Place,
+    environment: &'a Environment,
     transport: Transport,
     port: u16,
     daemons: Daemons,
@@ -122,22 +123,28 @@ struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    fn new(place: &'a Place, transport: Transport, rtt: Duration, configuration: &str) -> Result<Self> {
+    fn new(
+        environment: &'a Environment,
+        transport: Transport,
+        rtt: Duration,
+        configuration: &str,
+    ) -> Result<Self> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
-        let link = DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &place.tools.linkemu)?;
+        let link =
+            DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &environment.tools.linkemu)?;
         link.link.set_left_tcp_control("cubic")?;
-        let daemons = pair.start_daemons_with(&place.tools, configuration)?;
+        let daemons = pair.start_daemons_with(&environment.tools, configuration)?;
         let port = if matches!(transport, Transport::Tcp | Transport::OneTcp) { TCP_PORT } else { SHIM_PORT };
-        let hosts = Self { place, transport, port, daemons, link, pair, _lab: lab };
+        let hosts = Self { environment, transport, port, daemons, link, pair, _lab: lab };
         hosts.prepare()?;
         Ok(hosts)
     }
 
     /// Learns the link's addresses, and sets up the shared association.
     fn prepare(&self) -> Result<()> {
-        let server = exchange::serve(&self.pair, self.port, &self.place.tools)?;
-        exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.place.tools)?;
+        let server = exchange::serve(&self.pair, self.port, &self.environment.tools)?;
+        exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.environment.tools)?;
         server.stop();
         if self.transport == Transport::Shared { self.daemons.await_shared() } else { Ok(()) }
     }
@@ -165,7 +172,7 @@ impl<'a> Hosts<'a> {
 
     /// Measures the duration of connect(), and the total duration of the short connections.
     fn short(&self, short: &Short) -> Result<Measures> {
-        let (to, tools, before) = (self.link.link.right_v4(), &self.place.tools, self.rode()?);
+        let (to, tools, before) = (self.link.link.right_v4(), &self.environment.tools, self.rode()?);
         let server = self.pair.serve(&tools.bulk, &["accept", &self.port.to_string()])?;
         let connects = self.pair.connect(to.into(), tools, self.port, short.connects)?;
         server.stop();
@@ -189,7 +196,7 @@ impl<'a> Hosts<'a> {
         if loss > 0 {
             self.lose_large(loss)?;
         }
-        let (program, before) = (self.place.tools.programs.path("messages"), self.rode()?);
+        let (program, before) = (self.environment.tools.programs.path("messages"), self.rode()?);
         let (count, words) = if self.transport == Transport::OneTcp { (1, "one") } else { (2, "two") };
         let server = self.pair.serve(&program, &["receive", &self.port.to_string(), &count.to_string()])?;
         let to = format!("{}:{}", self.link.link.right_v4(), self.port);

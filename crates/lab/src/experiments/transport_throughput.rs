@@ -5,7 +5,7 @@
 //! Counted is what the receiving program got.
 
 use super::guests::{self, ALPHA, BETA, BETAS, WIRES};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::ttcp;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -105,13 +105,13 @@ impl Experiment for TransportThroughput {
         points.map(planned).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let Point { panel, series, x } = &cell.point;
         let transport = transport_of(series)?;
         let plan = self.links.iter().find(|link| link.panel == *panel).context("no such link")?;
         if let Transport::Guest(before) = transport {
             let rate = plan.rate.as_deref().context("guests have links with a rate alone")?;
-            let (bytes, seconds) = self.transfer_in_guests(place, before, rate, *x as u32)?;
+            let (bytes, seconds) = self.transfer_in_guests(environment, before, rate, *x as u32)?;
             ensure!(bytes > 0.0 && seconds > 0.0, "nothing was received");
             return Ok(Measures::from([("mbit_per_s".to_owned(), bytes * 8.0 / 1e6 / seconds)]));
         }
@@ -175,7 +175,7 @@ impl TransportThroughput {
     /// The same between two guests.
     fn transfer_in_guests(
         &self,
-        place: &Place,
+        environment: &Environment,
         before: &[&str],
         rate: &str,
         size: u32,
@@ -184,7 +184,7 @@ impl TransportThroughput {
         let lab = Lab::new()?;
         let net = guests.net(&lab);
         let settings = [&["--rate", rate], &GUESTS_QUEUE[..]].concat();
-        let link = Emulator::between(&net, WIRES[0], "link", &settings, &place.tools.linkemu)?;
+        let link = Emulator::between(&net, WIRES[0], "link", &settings, &environment.tools.linkemu)?;
         // Nobody's first packet waits for ARP.
         guests.line(ALPHA, &format!("ping -q -c 1 -w 5 {}", BETAS[0]))?;
         let (own, size, time) = (std::env::current_exe()?, size.to_string(), self.seconds.to_string());

@@ -127,7 +127,7 @@ impl Running {
             return Ok(());
         }
         let hint = "it went away";
-        Err(BridgeError::Interface { place: self.names[n].clone(), source, hint }.into())
+        Err(BridgeError::Interface { end: self.names[n].clone(), source, hint }.into())
     }
 
     fn report(&mut self) -> RunReport {

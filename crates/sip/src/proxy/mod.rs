@@ -40,7 +40,7 @@ pub use dialogs::Dialog;
 pub use fellows::Presence;
 pub use flows::fingerprint;
 pub use gate::Access;
-pub use names::{Lookup, Place};
+pub use names::{Lookup, ResolvedTarget};
 pub use performance::{Attempt, Attempts, Histogram, Performance, Times};
 pub use shared::{Finding, Query, Record, Wanted};
 

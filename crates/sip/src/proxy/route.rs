@@ -393,7 +393,7 @@ impl Proxy {
             return Err(Fault { status: 500, reason: "No Next Hop Is Configured For This Domain" });
         }
         let lookup = names::lookup_of(uri).ok_or(UNRESOLVED)?;
-        self.names.places(now, &lookup).ok_or(UNRESOLVED)?;
+        self.names.targets(now, &lookup).ok_or(UNRESOLVED)?;
         let hop = self.hops_of_name(now, uri).first().copied();
         let hop = hop.ok_or(Fault { status: 500, reason: "No Address Of The Next Hop" })?;
         Ok((hop, (hop.transport == Transport::Tls).then(|| lookup.name.into())))
@@ -403,13 +403,13 @@ impl Proxy {
     fn hops_of_name(&self, now: Time, uri: &Uri<'_>) -> Vec<Hop> {
         let is_configured = |name: &str| self.config.next_hops.iter().any(|hop| hop.domain == name);
         let lookup = names::lookup_of(uri).filter(|lookup| !is_configured(&lookup.name));
-        let places = lookup.and_then(|lookup| self.names.places(now, &lookup)).unwrap_or_default();
-        let hop = |place: &names::Place| {
-            let names::Place { transport, address } = *place;
+        let targets = lookup.and_then(|lookup| self.names.targets(now, &lookup)).unwrap_or_default();
+        let hop = |target: &names::ResolvedTarget| {
+            let names::ResolvedTarget { transport, address } = *target;
             let listener = self.listener_for(transport, address.is_ipv4()).ok()?;
             Some(Hop { listener, transport, address, connection: None })
         };
-        places.iter().filter_map(hop).collect()
+        targets.iter().filter_map(hop).collect()
     }
 
     /// Forwards the request, after a 100 to INVITE.

@@ -16,7 +16,7 @@ use sip::{Network, Transport};
 use stores::USUAL_ROOTS;
 
 use super::{Config, SctpConfig};
-use crate::store::StorePlace;
+use crate::store::StoreAddress;
 use crate::transport::{TlsContext, TlsFiles};
 
 #[derive(Deserialize)]
@@ -343,18 +343,18 @@ impl File {
         };
         let has_roots = self.store_roots.is_some();
         let roots = self.store_roots.unwrap_or_else(usual_roots);
-        let store = self.store.as_deref().map(|text| StorePlace::parse(text, &roots)).transpose();
+        let store = self.store.as_deref().map(|text| StoreAddress::parse(text, &roots)).transpose();
         let store = store.map_err(|problem| ("store", problem))?;
-        if has_roots && !store.as_ref().is_some_and(StorePlace::has_tls) {
+        if has_roots && !store.as_ref().is_some_and(StoreAddress::has_tls) {
             let problem =
                 "is for a store with TLS: say rediss:// in store, or sslmode=verify-full behind postgres://";
             return Err(("store_roots", problem.to_owned()));
         }
-        if proxy.dialog_secret.is_none() && store.as_ref().is_some_and(StorePlace::is_shared) {
+        if proxy.dialog_secret.is_none() && store.as_ref().is_some_and(StoreAddress::is_shared) {
             let problem = "is missing: proxies that share a store need one, the same in all: `openssl rand -hex 32` makes some";
             return Err(("dialog_key", problem.to_owned()));
         }
-        if is_stateless && store.as_ref().is_some_and(StorePlace::is_shared) {
+        if is_stateless && store.as_ref().is_some_and(StoreAddress::is_shared) {
             let problem =
                 "is shared, which does not go with mode = \"stateless\": requests would have to wait for it";
             return Err(("store", problem.to_owned()));

@@ -11,7 +11,7 @@ mod kernel;
 pub(super) mod stage;
 pub(super) mod world;
 
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::experiments::guests;
 use crate::settings::DaemonSettings;
 use anyhow::{Context, Result, bail};
@@ -148,7 +148,7 @@ impl Failover {
         self.fault_s + fault.lasts_s(self.spans()).map_or(self.after_s, |lasts_s| lasts_s + rest_s)
     }
 
-    fn stream(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn stream(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let [load, rtt] = cell.point.panel.split(", ").collect::<Vec<_>>()[..] else {
             bail!("no such panel")
         };
@@ -159,22 +159,22 @@ impl Failover {
         let watch = Watch { stream_s: self.stream_s(fault), fault_s, drain_s, spans: self.spans() };
         if cell.point.series == KERNEL {
             let one_way = Duration::from_millis(u64::from(rtt_ms)) / 2;
-            let world = kernel::world(&self.guests, &place.tools, one_way, cell.seed)?;
+            let world = kernel::world(&self.guests, &environment.tools, one_way, cell.seed)?;
             let measures = stage::watch(&world, fault, load, watch)?;
             world.end()?;
             return Ok(measures);
         }
         let configuration = self.daemon.configuration(&cell.point.series);
-        let world = World::new(&place.tools, &plan(cell, rtt_ms, fault.needs_nat(), &configuration)?)?;
+        let world = World::new(&environment.tools, &plan(cell, rtt_ms, fault.needs_nat(), &configuration)?)?;
         let measures = stage::watch(&world, fault, load, watch)?;
         world.end();
         Ok(measures)
     }
 
     /// Measures a new connection while the first link is silent.
-    fn birth(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn birth(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let configuration = self.daemon.configuration(&cell.point.series);
-        let world = World::new(&place.tools, &plan(cell, cell.point.x as u16, false, &configuration)?)?;
+        let world = World::new(&environment.tools, &plan(cell, cell.point.x as u16, false, &configuration)?)?;
         let port = world.port().to_string();
         let words = ["answer", &port];
         let server = world.pair.serve(&world.flow, &[&words[..], world.word().as_slice()].concat())?;
@@ -224,8 +224,8 @@ impl Experiment for Failover {
         points
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        if cell.point.panel == BIRTH { self.birth(place, cell) } else { self.stream(place, cell) }
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
+        if cell.point.panel == BIRTH { self.birth(environment, cell) } else { self.stream(environment, cell) }
     }
 }
 
@@ -236,7 +236,7 @@ fn fault(x: f64) -> Result<Fault> {
 
 /// Returns a failure's position on the x axis; NaN for an unknown name.
 fn place_of(name: &str) -> f64 {
-    FAULTS.iter().position(|(it, _)| *it == name).map_or(f64::NAN, |place| place as f64)
+    FAULTS.iter().position(|(it, _)| *it == name).map_or(f64::NAN, |environment| environment as f64)
 }
 
 /// Reports whether a series supports a failure: the kernel's SCTP has no two paths with a NAT on one

@@ -1,7 +1,7 @@
 //! `sba-completion`: how long files take, beside long flows and alone.
 
 use super::{Dice, Setup, Sum, Traffic, kbit_per_s, p99};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned};
 use anyhow::{Context, Result};
 use base::Time;
 use sctp::{AssociationConfig, SendBufferConfig};
@@ -156,7 +156,7 @@ impl Experiment for Completion {
         [points(&beside, BESIDE_LONG), points(&alone, MEASURES)].concat()
     }
 
-    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, _environment: &Environment, cell: &Cell) -> Result<Measures> {
         let scenario = self.scenarios.get(cell.point.x as usize).context("no such scenario")?;
         let setup = Setup::named(&cell.point.series, self.traffic.packets)?;
         measured(scenario, &self.traffic, setup, None, cell.seed)

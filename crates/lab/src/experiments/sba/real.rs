@@ -2,7 +2,7 @@
 //! it the same flows in virtual time.
 
 use super::{Dice, Setup, Sum, kbit_per_s};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::experiments::virtual_daemon;
 use crate::settings::{DaemonSettings, FellBack};
 use crate::ttcp;
@@ -69,12 +69,12 @@ impl Experiment for Router {
         self.flows.iter().flat_map(of_flows).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let flows = cell.point.x as u16;
         let rates = match cell.point.series.strip_suffix(VIRTUAL) {
             Some(policy) => self.simulated_rates(policy, flows, cell.seed)?,
             None => {
-                let hosts = self.hosts(place, &cell.point.series, flows)?;
+                let hosts = self.hosts(environment, &cell.point.series, flows)?;
                 let rates = hosts.rates(self.seconds, self.after, flows)?;
                 hosts.ensure_rode(flows)?;
                 rates
@@ -92,8 +92,8 @@ impl Experiment for Router {
 }
 
 impl Router {
-    fn hosts(&self, place: &Place, policy: &str, flows: u16) -> Result<Hosts> {
-        Hosts::new(place, policy, self.rate, flows, &self.daemon.configuration(policy))
+    fn hosts(&self, environment: &Environment, policy: &str, flows: u16) -> Result<Hosts> {
+        Hosts::new(environment, policy, self.rate, flows, &self.daemon.configuration(policy))
     }
 
     /// The same without programs, daemons and hosts: what each flow's receiver gets, in kbit/s.
@@ -146,17 +146,23 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn new(place: &Place, policy: &str, rate: u64, flows: u16, configuration: &str) -> Result<Hosts> {
+    fn new(
+        environment: &Environment,
+        policy: &str,
+        rate: u64,
+        flows: u16,
+        configuration: &str,
+    ) -> Result<Hosts> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let middle = lab.host("middle")?;
         let link = testbed::delay::gap(&pair.alpha, &pair.beta, 1, &middle)?;
-        let mut command = middle.command(place.tools.programs.path("sctpify-router"));
+        let mut command = middle.command(environment.tools.programs.path("sctpify-router"));
         let rate = format!("{rate}bit");
         command.args(["run", "left", "right", "--rate", &rate, "--policy", policy]);
         let mut router = middle.spawn("router", command)?;
         router.wait_until("running", PATIENCE, |it| it.stdout().contains("running"))?;
-        let daemons = pair.start_daemons_with(&place.tools, configuration)?;
+        let daemons = pair.start_daemons_with(&environment.tools, configuration)?;
         // A connection that advertises has an association of its own, which is a flow to the router.
         let ports = format!("{FIRST_PORT}:{}", FIRST_PORT + flows - 1);
         let (.., told) = names(policy)?;

@@ -2,7 +2,7 @@
 
 use super::told::Told;
 use super::world::{Between, Joined};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::Result;
 use serde::Deserialize;
 use std::time::Duration;
@@ -67,13 +67,13 @@ impl Experiment for Balance {
         self.rate.iter().flat_map(of).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let joined = Joined::of_cell(place, &SERIES, cell, self.rtt_ms)?;
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
+        let joined = Joined::of_cell(environment, &SERIES, cell, self.rtt_ms)?;
         let rate = format!("{}kbit", self.link_kbit);
         joined.links.iter().try_for_each(|link| link.set(&["--rate", &rate]))?;
         let before = joined.sent_bytes()?;
         let calls = (cell.point.x * self.seconds).round();
-        let caller = joined.begin_calls(place, cell.point.x, calls as u32)?;
+        let caller = joined.begin_calls(environment, cell.point.x, calls as u32)?;
         // A call that nobody answers fails after 32 s (RFC 3261 timer B).
         let told = Told::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
         let after = joined.sent_bytes()?;

@@ -2,7 +2,7 @@
 
 use super::told::Told;
 use super::world::{Between, Joined};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::Result;
 use serde::Deserialize;
 use std::time::Duration;
@@ -51,11 +51,11 @@ impl Experiment for Failover {
         self.rate.iter().flat_map(of).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let joined = Joined::of_cell(place, &SERIES, cell, self.rtt_ms)?;
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
+        let joined = Joined::of_cell(environment, &SERIES, cell, self.rtt_ms)?;
         let (rate, seconds) = (cell.point.x, self.before_s + self.pulled_s + self.after_s);
         let calls = (rate * seconds).round();
-        let caller = joined.begin_calls(place, rate, calls as u32)?;
+        let caller = joined.begin_calls(environment, rate, calls as u32)?;
         std::thread::sleep(Duration::from_secs_f64(self.before_s));
         joined.links[0].link.silence()?;
         std::thread::sleep(Duration::from_secs_f64(self.pulled_s));

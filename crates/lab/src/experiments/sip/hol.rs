@@ -2,7 +2,7 @@
 
 use super::told::Told;
 use super::world::{Between, Joined};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::Result;
 use serde::Deserialize;
 use std::time::Duration;
@@ -59,11 +59,11 @@ impl Experiment for Hol {
         self.loss.iter().flat_map(of).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let joined = Joined::of_cell(place, &SERIES, cell, self.rtt_ms)?;
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
+        let joined = Joined::of_cell(environment, &SERIES, cell, self.rtt_ms)?;
         joined.links[0].set(&["--loss", &format!("{}%", cell.point.x)])?;
         let calls = (self.rate * self.seconds).round();
-        let caller = joined.begin_calls(place, self.rate, calls as u32)?;
+        let caller = joined.begin_calls(environment, self.rate, calls as u32)?;
         let told = Told::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
         let mut measures = told.measures(&[
             ("set_up_ms_mean", "calls_answered/ms_mean"),

@@ -7,7 +7,7 @@ use super::search::{Search, Trial};
 use super::told::Told;
 use super::world::{LIMIT, listen, proxy};
 use super::{TRANSPORTS, transport_of};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
@@ -103,9 +103,9 @@ impl Experiment for Load {
         self.series.iter().flat_map(of).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let series = TRANSPORTS.get(cell.point.x as usize).context("no such transport")?.0;
-        let bench = Bench::new(place, &cell.point.series, transport_of(series)?)?;
+        let bench = Bench::new(environment, &cell.point.series, transport_of(series)?)?;
         let search = Search { first: self.first_rate, granularity: self.granularity, most: self.rate_max };
         let mut measures = Measures::new();
         for metric in self.metrics_of(&cell.point.series) {
@@ -160,7 +160,7 @@ impl Load {
 
 /// One host with a proxy, or none, and one who answers calls.
 struct Bench<'a> {
-    place: &'a Place,
+    environment: &'a Environment,
     host: Host,
     transport: &'static str,
     /// The proxy's program.
@@ -171,16 +171,19 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn new(place: &'a Place, series: &str, transport: &'static str) -> Result<Self> {
+    fn new(environment: &'a Environment, series: &str, transport: &'static str) -> Result<Self> {
         let lab = Lab::new()?;
         let host = lab.host("load")?;
         let (program, process) = match series {
             TESTBED => (None, None),
             KAMAILIO => (Some(kamailio::PROGRAM), Some(start_kamailio(&host)?)),
-            _ => (Some("sctpify-sip"), Some(proxy(place, &host, &configuration(series)?, TRANSPORTS.len())?)),
+            _ => (
+                Some("sctpify-sip"),
+                Some(proxy(environment, &host, &configuration(series)?, TRANSPORTS.len())?),
+            ),
         };
         let running = process.into_iter().collect();
-        let mut bench = Self { place, host, transport, proxy: program, _running: running, _lab: lab };
+        let mut bench = Self { environment, host, transport, proxy: program, _running: running, _lab: lab };
         let register = if bench.proxy.is_some() { &[][..] } else { &["--no-register"] };
         let words = [&["--calls-max", "20000", "--log", "info"], register].concat();
         let mut bob = bench.agent("bob", CALLED_PORT, &words)?;
@@ -194,7 +197,7 @@ impl<'a> Bench<'a> {
     }
 
     fn agent(&self, name: &str, port: u16, words: &[&str]) -> Result<Process> {
-        let mut command = self.host.command(self.place.tools.programs.path("sctpify-ua"));
+        let mut command = self.host.command(self.environment.tools.programs.path("sctpify-ua"));
         // Where there is no proxy the caller takes the called one for it.
         let proxy = if self.proxy.is_some() || name == "bob" { 5060 } else { CALLED_PORT };
         command.args(["--local", &format!("{ADDRESS}:{port}"), "--proxy", &format!("{ADDRESS}:{proxy}")]);

@@ -3,7 +3,7 @@
 use super::told::Told;
 use super::world::{LIMIT, Star, bob, stop};
 use super::{TRANSPORTS, transport_of};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::Result;
 use serde::Deserialize;
 use std::time::Duration;
@@ -45,14 +45,15 @@ impl Experiment for Loss {
         self.loss.iter().flat_map(of).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let delay = format!("{}us", self.rtt_ms * 500.0);
-        let star = Star::new(place, transport_of(&cell.point.series)?, &["--delay", &delay], cell.seed)?;
+        let star =
+            Star::new(environment, transport_of(&cell.point.series)?, &["--delay", &delay], cell.seed)?;
         let numbers = 0..self.agents;
         let ring = ["--ring", &self.ring_s.to_string()];
         let callees = numbers
             .clone()
-            .map(|n| star.callee(n).registered(place, &ring, 1))
+            .map(|n| star.callee(n).registered(environment, &ring, 1))
             .collect::<Result<Vec<_>>>()?;
         // All have registered before anything gets lost.
         let (hold, stop_after) = (self.hold_s.to_string(), self.seconds.to_string());
@@ -71,7 +72,7 @@ impl Experiment for Loss {
                 "--stop-after",
                 &stop_after,
             ];
-            star.caller(number).registered(place, &words, 1)
+            star.caller(number).registered(environment, &words, 1)
         };
         let callers = numbers.map(caller).collect::<Result<Vec<_>>>()?;
         star.set(&["--loss", &format!("{}%", cell.point.x)])?;
