@@ -18,10 +18,10 @@ use rules::{Chain, Failure, LearnPolicy, Outcome, Settings, Streams};
 use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
 
 use crate::addresses::Asker;
-use crate::birth;
 use crate::clock::today;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage, stepped};
 use crate::outside;
+use crate::racing;
 use crate::server::is_privileged;
 use crate::shard::{Shard, Timer};
 use crate::timing;
@@ -160,7 +160,7 @@ impl Shard {
         // Wait for an answer that is already on its way.
         let race = (held.since + patience).max(self.now + held.round_trip * 3 / 2);
         self.timers.set(race, Timer::Race(id));
-        self.timers.set(held.since + birth::head_start(settings), Timer::HeadStart(id));
+        self.timers.set(held.since + racing::attempt_delay(settings), Timer::AttemptDelay(id));
         Ok(())
     }
 

@@ -15,7 +15,6 @@
 
 mod addresses;
 mod archive;
-mod birth;
 mod capture;
 mod carriers;
 mod channel_windows;
@@ -40,6 +39,7 @@ mod page;
 mod peer_keys;
 mod probes;
 mod pump;
+mod racing;
 mod report;
 mod requiring;
 mod roaming;

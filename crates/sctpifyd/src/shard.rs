@@ -81,7 +81,7 @@ pub(crate) enum Timer {
     /// No INIT ACK yet?
     Race(ConnectionId),
     /// Still no INIT ACK, so other paths must be tried?
-    HeadStart(ConnectionId),
+    AttemptDelay(ConnectionId),
     /// No answer from the peer about a channel yet? Holds the number of SACKs received before.
     Channel(ConnectionId, u64),
     /// No COOKIE ACK yet?
@@ -574,7 +574,7 @@ impl Shard {
         while let Some(timer) = self.timers.pop(self.now) {
             match timer {
                 Timer::Race(id) => self.on_race_lost(id),
-                Timer::HeadStart(id) => self.on_head_start_over(id),
+                Timer::AttemptDelay(id) => self.on_attempt_delay_over(id),
                 Timer::Cookie(id) => self.on_cookie_late(id),
                 Timer::Claim(id) => self.on_unclaimed(id),
                 Timer::Listener(id) => self.on_listener_late(id),

@@ -27,7 +27,7 @@ const AROUND_S: f64 = 1.0;
 /// Limit on the time until a server listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// The panel of new connections.
-const BIRTH: &str = "new connection";
+const NEW_CONNECTION: &str = "new connection";
 /// 99th percentile of packet lateness at the emulated links, in the worst direction: it exposes cells that
 /// disturb each other.
 const LINK_LATE: &str = "link_late_ms";
@@ -43,9 +43,9 @@ const OF_STREAMS: &[&str] = &[
     "failed_link",
     LINK_LATE,
 ];
-const OF_BIRTHS: &[&str] = &["first_byte_ms", "failed", LINK_LATE];
+const OF_NEW_CONNECTIONS: &[&str] = &["first_byte_ms", "failed", LINK_LATE];
 /// Limit on the duration of a new connection.
-const BIRTH_LIMIT_S: &str = "5";
+const CONNECT_LIMIT_S: &str = "5";
 
 /// Time for the daemons to learn each other's addresses through a first connection.
 const ACQUAINTANCE: Duration = Duration::from_secs(1);
@@ -103,7 +103,7 @@ pub(super) struct Failover {
     /// Series that are measured at the first load and failure only.
     controls: Vec<String>,
     /// Series that open new connections.
-    births: Vec<String>,
+    new_connections: Vec<String>,
     /// Start of the failure, duration of the stream after it, and wait for late data.
     fault_s: f64,
     after_s: f64,
@@ -127,12 +127,12 @@ fn panel(load: &str, rtt_ms: u16) -> String {
 
 impl Failover {
     fn planned(&self, point: Point, repetitions: u32) -> Planned {
-        let watched_s = if point.panel == BIRTH {
+        let watched_s = if point.panel == NEW_CONNECTION {
             ACQUAINTANCE.as_secs_f64()
         } else {
             fault(point.x).map_or(0.0, |fault| self.stream_s(fault))
         };
-        let measures = if point.panel == BIRTH { OF_BIRTHS } else { OF_STREAMS };
+        let measures = if point.panel == NEW_CONNECTION { OF_NEW_CONNECTIONS } else { OF_STREAMS };
         Planned { point, repetitions, seconds: watched_s + AROUND_S, measures: measures.to_vec() }
     }
 
@@ -172,7 +172,7 @@ impl Failover {
     }
 
     /// Measures a new connection while the first link is silent.
-    fn birth(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
+    fn new_connection(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let configuration = self.daemon.configuration(&cell.point.series);
         let world = World::new(&environment.tools, &plan(cell, cell.point.x as u16, false, &configuration)?)?;
         let port = world.port().to_string();
@@ -219,13 +219,18 @@ impl Experiment for Failover {
             let panel = panel(load, *rtt_ms);
             points.extend(self.controls.iter().map(|series| at(&panel, series, 0.0)));
         }
-        let births = self.rtt_ms.iter().flat_map(|rtt| self.births.iter().map(move |series| (rtt, series)));
-        points.extend(births.map(|(rtt_ms, series)| at(BIRTH, series, f64::from(*rtt_ms))));
+        let new_connections =
+            self.rtt_ms.iter().flat_map(|rtt| self.new_connections.iter().map(move |series| (rtt, series)));
+        points.extend(new_connections.map(|(rtt_ms, series)| at(NEW_CONNECTION, series, f64::from(*rtt_ms))));
         points
     }
 
     fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
-        if cell.point.panel == BIRTH { self.birth(environment, cell) } else { self.stream(environment, cell) }
+        if cell.point.panel == NEW_CONNECTION {
+            self.new_connection(environment, cell)
+        } else {
+            self.stream(environment, cell)
+        }
     }
 }
 
@@ -249,7 +254,7 @@ fn is_measured(series: &str, fault: &str) -> bool {
 fn ask(world: &World) -> Result<BTreeMap<String, String>> {
     let mut ask = world.pair.alpha.command(&world.flow);
     let to = format!("{}:{}", world.server(), world.port());
-    ask.args(["ask", &to, BIRTH_LIMIT_S]).args(world.word());
+    ask.args(["ask", &to, CONNECT_LIMIT_S]).args(world.word());
     Ok(words_of(&world.pair.alpha.run("ask", ask, START_LIMIT)?.good()?.stdout))
 }
 
@@ -319,7 +324,7 @@ mod tests {
             full()
                 .points()
                 .iter()
-                .filter(|it| it.point.panel == BIRTH || !is_long(it.point.x))
+                .filter(|it| it.point.panel == NEW_CONNECTION || !is_long(it.point.x))
                 .all(|it| it.repetitions == 30)
         );
     }
@@ -329,7 +334,7 @@ mod tests {
         let points = full().points();
         let rows = |series| points.iter().filter(|it| it.point.series == series).collect::<Vec<_>>();
         assert_eq!(rows(KERNEL).len(), 3 * 2 * 7);
-        assert!(rows(KERNEL).iter().all(|it| it.point.panel != BIRTH && it.point.x != 6.0));
+        assert!(rows(KERNEL).iter().all(|it| it.point.panel != NEW_CONNECTION && it.point.x != 6.0));
     }
 
     #[test]

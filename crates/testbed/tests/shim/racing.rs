@@ -1,4 +1,4 @@
-//! A connection begins while its first path is dead: the link is up, but loses every packet.
+//! Connection racing: a connection begins while its first path is dead: the link is up, but loses every packet.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use std::time::Duration;
