@@ -10,10 +10,10 @@ mod attempts;
 mod auth;
 mod budget;
 pub(crate) mod cancel;
+mod cluster;
 mod config;
 mod dialogs;
 mod drain;
-mod fellows;
 mod flows;
 mod forward;
 mod gate;
@@ -33,11 +33,11 @@ mod target;
 mod timers;
 
 pub(crate) use auth::Proof;
+pub use cluster::Presence;
 pub use config::{
     Authentication, Expiry, Listener, Mode, NextHop, ProxyConfig, ProxyLimits, RecordName, Shared,
 };
 pub use dialogs::Dialog;
-pub use fellows::Presence;
 pub use flows::fingerprint;
 pub use gate::Access;
 pub use names::{Lookup, ResolvedTarget};
@@ -238,7 +238,7 @@ pub struct Proxy {
     /// The number of this run of the program.
     run: u64,
     shared: shared::Waiting,
-    fellows: fellows::Fellows,
+    cluster: cluster::Cluster,
     rng: ChaCha12Rng,
     next_id: Id,
     /// The boxes here and below keep the tables' spare capacity cheap.
@@ -289,7 +289,7 @@ impl Proxy {
             tag_mac: flows::keyed(&flows::derived(&dialog_secret, "tags")),
             run: rng.next_u64(),
             shared: shared::Waiting::default(),
-            fellows: fellows::Fellows::default(),
+            cluster: cluster::Cluster::default(),
             rng,
             next_id: 0,
             servers: HashMap::new(),

@@ -306,10 +306,10 @@ impl Proxy {
             return Ok(at(hop));
         }
         let hop = self.hop_of(now, &Uri::parse(Address::parse(through)?.uri)?)?;
-        if self.fellows.is_gone(now, hop.0.address) {
+        if self.cluster.is_gone(now, hop.0.address) {
             return direct.map(at).ok_or(FLOW_FAILED);
         }
-        let is_draining = self.fellows.is_draining(now, hop.0.address);
+        let is_draining = self.cluster.is_draining(now, hop.0.address);
         let is_open = |(hop, _): &VerifiedHop| hop.address.ip() == binding.flow.address.ip();
         let detour = Some(through.into());
         Ok(match direct {
