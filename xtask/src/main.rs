@@ -20,9 +20,9 @@ mod planted;
 mod seeds;
 mod skipped;
 mod sources;
-mod tally;
 mod test;
 mod tools;
+mod totals;
 mod transparency;
 
 use std::process::ExitCode;

@@ -309,9 +309,9 @@ fn limits(e: &Explanation) -> String {
 }
 
 fn learned(out: &mut dyn Write, row: &LearnedRow) -> io::Result<()> {
-    let (entry, tally) = (&row.entry, row.entry.tally);
-    let today = format!("{} calls today, {} failed", tally.calls_today, tally.failures_today);
-    let round_trip = tally.rtt_us.map(|us| format!(", round trip {}", millis(us))).unwrap_or_default();
+    let (entry, usage) = (&row.entry, row.entry.usage);
+    let today = format!("{} calls today, {} failed", usage.calls_today, usage.failures_today);
+    let round_trip = usage.rtt_us.map(|us| format!(", round trip {}", millis(us))).unwrap_or_default();
     writeln!(out, "  learned about {}: {today}{round_trip}", destination(entry))?;
     let Some(disabled) = entry.disabled else { return Ok(()) };
     writeln!(

@@ -15,11 +15,11 @@ use nix::errno::Errno;
 use crate::control::Served;
 use crate::direction::{Direction, warnings};
 use crate::error::LinkemuError;
-use crate::lately::LatelyReport;
 use crate::lateness::LatenessReport;
 use crate::plan::{Plan, changed};
+use crate::recent::RecentReport;
 use crate::report::{Answer, Report, Request};
-use bridge::{BridgeError, Claim, Naps, PACKETS_PER_TURN, clock};
+use bridge::{BridgeError, Claim, PACKETS_PER_TURN, PreciseSleep, clock};
 
 /// Receive calls of one interface in a turn, before packets that are due are sent.
 const RECEIVES_PER_TURN: usize = 2;
@@ -34,7 +34,7 @@ pub(crate) struct Emulator {
     claims: Option<[Claim; 2]>,
     /// From a to b, and back.
     directions: [Direction; 2],
-    naps: Naps,
+    sleep: PreciseSleep,
     began: Time,
     is_realtime: bool,
 }
@@ -54,7 +54,7 @@ impl Emulator {
             sockets: [a, b],
             claims: Some([claim_a, claim_b]),
             directions: [Direction::new(ab, seed), Direction::new(ba, seed.wrapping_add(1))],
-            naps: Naps::default(),
+            sleep: PreciseSleep::default(),
             began: clock::now(),
             is_realtime: false,
             plan,
@@ -71,7 +71,7 @@ impl Emulator {
         let mut is_behind = false;
         while !stop.load(Ordering::Relaxed) {
             if !is_behind {
-                self.nap(&served.news)?;
+                self.sleep_until_due(&served.news)?;
             }
             is_behind = self.take(0)? | self.take(1)?;
             for n in 0..2 {
@@ -79,7 +79,7 @@ impl Emulator {
                     Ok(given) => given,
                     Err(error) => self.judge(1 - n, error).map(|()| 0)?,
                 };
-                self.naps.note(given);
+                self.sleep.note(given);
                 is_behind |= given == PACKETS_PER_TURN;
             }
             while let Ok(asked) = served.asked.try_recv() {
@@ -96,10 +96,10 @@ impl Emulator {
     }
 
     /// Sleeps until a frame comes, a packet is due, or something is asked.
-    fn nap(&mut self, news: &UnixStream) -> Result<(), LinkemuError> {
+    fn sleep_until_due(&mut self, news: &UnixStream) -> Result<(), LinkemuError> {
         let next = self.directions[0].next_wakeup().min(self.directions[1].next_wakeup());
         let [at_a, at_b] = &self.sockets;
-        let [.., has_news] = self.naps.until(next, [at_a.as_fd(), at_b.as_fd(), news.as_fd()])?;
+        let [.., has_news] = self.sleep.until(next, [at_a.as_fd(), at_b.as_fd(), news.as_fd()])?;
         if has_news {
             // Only that there is news matters.
             let _ = io::Read::read(&mut &*news, &mut [0; 64]);
@@ -149,8 +149,8 @@ impl Emulator {
         let seconds = report.uptime_s as u64;
         for direction in &mut report.directions {
             let LatenessReport { packets, late, max_us, .. } = direction.late;
-            direction.lately =
-                LatelyReport { seconds, packets, late, max_us, missed: direction.frames.missed };
+            direction.recent =
+                RecentReport { seconds, packets, late, max_us, missed: direction.frames.missed };
         }
         report.warnings = report.directions.iter().flat_map(warnings).collect();
         report

@@ -370,8 +370,8 @@ mod tests {
         let mut book = book("-A -c remote -p enable -P 80\n-A -c remote -p enable -P 22\n");
         let outcome = Outcome::Tcp(Some(crate::Failure::NoAnswer));
         book.record(Chain::Remote, "10.0.0.1".parse().unwrap(), 22, UnixMs(7), outcome);
-        let tallies: Vec<_> = book.table.list(None, None).map(|r| r.tally).collect();
-        assert_eq!((tallies[0].calls_today, tallies[1].calls_today, tallies[1].failures_today), (0, 1, 1));
+        let usages: Vec<_> = book.table.list(None, None).map(|r| r.usage).collect();
+        assert_eq!((usages[0].calls_today, usages[1].calls_today, usages[1].failures_today), (0, 1, 1));
     }
 
     #[test]

@@ -41,7 +41,7 @@ use crate::learned_store::LearnedStore;
 use crate::outside::Outside;
 use crate::probes::Probes;
 use crate::rules_store::{Draft, RulesStore};
-use crate::server::Doorman;
+use crate::server::AcceptPolicy;
 use crate::shared::{SharedAssociations, asks_to_share};
 use crate::supervisor::BEAT;
 use crate::survey::{Question, Surveys};
@@ -534,7 +534,7 @@ impl Shard {
 
     fn take_packets(&mut self) -> bool {
         let is_cut_off = self.is_cut_off();
-        let mut doorman = Doorman {
+        let mut accept_policy = AcceptPolicy {
             now: self.now,
             rules: &self.rules,
             addresses: &self.addresses,
@@ -548,14 +548,15 @@ impl Shard {
             is_cut_off,
         };
         let (now, engine) = (self.now, &mut self.engine);
-        self.outlet
-            .receive(now, |route, ecn, packet| engine.handle_datagram(now, route, ecn, packet, &mut doorman))
+        self.outlet.receive(now, |route, ecn, packet| {
+            engine.handle_datagram(now, route, ecn, packet, &mut accept_policy)
+        })
     }
 
     /// Returns the admission control of connections to local programs.
-    pub(crate) fn doorman(&mut self) -> Doorman<'_> {
+    pub(crate) fn accept_policy(&mut self) -> AcceptPolicy<'_> {
         let is_cut_off = self.is_cut_off();
-        Doorman {
+        AcceptPolicy {
             now: self.now,
             rules: &self.rules,
             addresses: &self.addresses,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base::Time;
 use bridge::packet::Layout;
-use bridge::{Naps, clock, finish};
+use bridge::{PreciseSleep, clock, finish};
 use control::{PageAnswer, Part};
 use netio::{FRAMES_PER_CALL, FrameSocket};
 
@@ -41,14 +41,14 @@ pub(crate) fn run(args: &FlowsArgs, json: bool, out: &mut dyn Write) -> Result<(
     let mut sockets = places.map(|place| place.listen()).collect::<Result<Vec<FrameSocket>, _>>()?;
     let shared = Shared::default();
     serve(args.metrics_port, &shared)?;
-    let (mut book, mut naps) = (Book::default(), Naps::default());
+    let (mut book, mut sleep) = (Book::default(), PreciseSleep::default());
     let pause = Duration::from_secs(u64::from(args.every));
     let mut due = clock::now() + pause;
     let mut left = args.count.unwrap_or(u32::MAX);
     while left > 0 && !stop.load(Ordering::Relaxed) {
         listen(&mut sockets, &mut book, &args.look())?;
         if clock::now() < due {
-            wait(&mut naps, &sockets, due)?;
+            wait(&mut sleep, &sockets, due)?;
             continue;
         }
         due = clock::now() + pause;
@@ -62,10 +62,10 @@ pub(crate) fn run(args: &FlowsArgs, json: bool, out: &mut dyn Write) -> Result<(
 }
 
 /// Sleeps until one of the first two has something, or it is time; the others are looked at then.
-fn wait(naps: &mut Naps, sockets: &[FrameSocket], due: Time) -> Result<(), RouterError> {
+fn wait(sleep: &mut PreciseSleep, sockets: &[FrameSocket], due: Time) -> Result<(), RouterError> {
     match sockets {
-        [only] => naps.until(due, [only.as_fd()]).map(|_| ())?,
-        [one, other, ..] => naps.until(due, [one.as_fd(), other.as_fd()]).map(|_| ())?,
+        [only] => sleep.until(due, [only.as_fd()]).map(|_| ())?,
+        [one, other, ..] => sleep.until(due, [one.as_fd(), other.as_fd()]).map(|_| ())?,
         [] => {}
     }
     Ok(())

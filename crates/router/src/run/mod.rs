@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::Time;
-use bridge::{BridgeError, Claim, Naps, PACKETS_PER_TURN, clock};
+use bridge::{BridgeError, Claim, PACKETS_PER_TURN, PreciseSleep, clock};
 use netio::{FRAMES_PER_CALL, FrameSocket};
 
 use crate::args::RunArgs;
@@ -82,13 +82,13 @@ impl Running {
     fn pass(&mut self, stop: &AtomicBool, shared: &Shared) -> Result<(), RouterError> {
         // Without the right to real-time scheduling it goes on, and packets leave a little later.
         clock::be_exact()?;
-        let mut naps = Naps::default();
+        let mut sleep = PreciseSleep::default();
         let mut is_behind = false;
         let mut next_report = clock::now() + REPORT_PAUSE;
         while !stop.load(Ordering::Relaxed) {
             if !is_behind {
                 let due = self.directions.iter().map(Direction::next).min().unwrap_or(Time::NEVER);
-                naps.until(due.min(next_report), [self.sockets[0].as_fd(), self.sockets[1].as_fd()])?;
+                sleep.until(due.min(next_report), [self.sockets[0].as_fd(), self.sockets[1].as_fd()])?;
             }
             is_behind = self.take(0)? | self.take(1)?;
             for n in 0..2 {
@@ -96,7 +96,7 @@ impl Running {
                     Ok(given) => given,
                     Err(error) => self.judge(1 - n, error).map(|()| 0)?,
                 };
-                naps.note(given);
+                sleep.note(given);
                 is_behind |= given == PACKETS_PER_TURN;
             }
             if clock::now() >= next_report {

@@ -5,6 +5,7 @@
 //! ends once; nothing is kept that is not counted in [`ProxyLimits`]. Begin with `inbound` for requests and `response` for
 //! responses; `redirect` and `stateless` implement the other modes.
 
+mod access;
 mod acks;
 mod attempts;
 mod auth;
@@ -16,7 +17,6 @@ mod dialogs;
 mod drain;
 mod flows;
 mod forward;
-mod gate;
 pub(crate) mod inbound;
 mod loops;
 mod marks;
@@ -32,6 +32,7 @@ mod tags;
 mod target;
 mod timers;
 
+pub use access::Access;
 pub(crate) use auth::Proof;
 pub use cluster::Presence;
 pub use config::{
@@ -39,7 +40,6 @@ pub use config::{
 };
 pub use dialogs::Dialog;
 pub use flows::fingerprint;
-pub use gate::Access;
 pub use names::{Lookup, ResolvedTarget};
 pub use performance::{Attempt, Attempts, Histogram, Performance, Times};
 pub use shared::{Finding, Query, Record, Wanted};
@@ -252,7 +252,7 @@ pub struct Proxy {
     wakes: BinaryHeap<Reverse<(Time, Sleeper)>>,
     location: Location,
     dialogs: dialogs::Dialogs,
-    gate: gate::Gate,
+    access_control: access::AccessControl,
     budget: budget::Budget,
     names: names::Names,
     outputs: VecDeque<Output>,
@@ -301,7 +301,7 @@ impl Proxy {
             wakes: BinaryHeap::from([Reverse((now + timers::SWEEP, Sleeper::Location))]),
             location,
             dialogs,
-            gate: gate::Gate::default(),
+            access_control: access::AccessControl::default(),
             budget: budget::Budget::default(),
             names: names::Names::default(),
             outputs: VecDeque::new(),
