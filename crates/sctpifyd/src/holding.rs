@@ -107,7 +107,7 @@ impl Shard {
     /// Handles the timer for naming.
     pub(crate) fn on_naming(&mut self) {
         // In a command's own namespace we answer every SYN.
-        if self.now < self.holding.due || self.outside.is_some() {
+        if self.now < self.holding.due || self.forwarder.is_some() {
             return;
         }
         self.holding.due = Time::NEVER;

@@ -145,7 +145,7 @@ impl Shard {
     ///
     /// In an enclosed namespace programs have addresses of their own, which never go.
     fn keep_addresses(&mut self) {
-        if self.outside.is_some() {
+        if self.forwarder.is_some() {
             return;
         }
         let in_use = self.connections.iter().map(|(_, c)| c.flow.local().ip());

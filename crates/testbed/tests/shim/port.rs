@@ -14,7 +14,7 @@ import errno, os, socket, sys, time
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 ";
 /// Hosts with heavy traffic to one address of beta, as many as get their own receive socket there
-/// (`netio::INLETS_MAX`).
+/// (`netio::CONNECTED_RX_MAX`).
 const BUSY: usize = 4;
 /// Duration of the attack. When the port was free for moments, a third of a second was enough.
 const SECONDS: &str = "10";
