@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use control::{LimitedBy, MetricsText, Part};
 
-use super::book::FlowRow;
+use super::flow_table::FlowRow;
 
 /// Series of flows at most: a time series store likes no more.
 const SERIES_MAX: usize = 512;

@@ -1,30 +1,31 @@
 //! One association: its state, its paths, and its data in both directions.
 //!
 //! It begins once both INITs are known: from an INIT ACK ([`Association::from_init_ack`]) or from a cookie
-//! ([`Association::from_cookie`]). Its parts: `table` maps chunks and states to actions; `data` handles DATA
-//! and SACK; `reconfig` resets and adds streams; `advertising` reports the send buffer to routers; `assemble`
+//! ([`Association::from_cookie`]). Its parts: `chunk_dispatch` maps chunks and states to actions; `data` handles DATA
+//! and SACK; `reconfig` resets and adds streams; `advertising` reports the send buffer to routers; `packet_builder`
 //! writes packets; `shutdown` and `timers` do what their names suggest.
 
 mod addresses;
 mod advertising;
-mod assemble;
 mod authentication;
 mod buffers;
+mod chunk_dispatch;
 mod copying;
 mod coupling;
 mod data;
 mod doubt;
 mod ecn;
+mod handshake_client;
 mod hearsay;
 mod heartbeat;
 mod idle;
 mod local_queue;
 mod lossy;
 mod mtu;
-mod opening;
 mod options;
-mod partial;
+mod packet_builder;
 mod path_errors;
+mod pr_sctp;
 mod rebinding;
 mod reconfig;
 mod recovery;
@@ -33,7 +34,6 @@ mod shutdown;
 mod slow;
 mod state;
 mod stranded;
-mod table;
 mod timers;
 mod vouching;
 
@@ -64,14 +64,14 @@ use crate::path::{Path, PathIndex, Paths};
 use crate::random::Random;
 use crate::rx::Inbound;
 use crate::trace::{Notes, TraceEvent};
-use crate::tx::{Copies, Forward, Limited, Outstanding, SendQueue};
-pub(crate) use assemble::Joining;
+use crate::tx::{Copies, Forward, Outstanding, PrMessages, SendQueue};
 pub(crate) use authentication::Screen;
+pub(crate) use chunk_dispatch::Verdict;
+pub(crate) use handshake_client::{FirstMessage, INIT_PACKET_MAX, INIT_PACKET_MIN, Opening, own_parameters};
 use hearsay::Hearsay;
 use idle::Idle;
-pub(crate) use opening::{FirstMessage, INIT_PACKET_MAX, INIT_PACKET_MIN, Opening, own_parameters};
+pub(crate) use packet_builder::Joining;
 pub(crate) use state::State;
-pub(crate) use table::Verdict;
 
 /// Resources lent to an association while it works.
 pub(crate) struct Context<'a> {
@@ -197,7 +197,7 @@ pub(crate) struct Association {
     outstanding: Outstanding,
     copies: Copies,
     /// Messages that may be abandoned, and the FORWARD TSN state for abandoned ones.
-    limited: Limited,
+    pr_messages: PrMessages,
     forward: Forward,
     /// The peer's a_rwnd minus the bytes in flight.
     peer_rwnd: usize,
@@ -360,7 +360,7 @@ impl Association {
             //= rfc9260#5.1-20
             outstanding: Outstanding::default(),
             copies: Copies::default(),
-            limited: Limited::default(),
+            pr_messages: PrMessages::default(),
             forward: Forward::default(),
             peer_rwnd: setup.peer_rwnd as usize,
             window_probe: WindowProbe::No,
@@ -553,7 +553,7 @@ impl Association {
         }
         let id = self.queue.push(stream, ppid, message, options.unordered, limit.is_some());
         if let Some(limit) = limit {
-            self.limited.on_queued(id, stream, limit);
+            self.pr_messages.on_queued(id, stream, limit);
         }
         Ok(())
     }
@@ -787,7 +787,7 @@ impl Association {
     pub(crate) fn check_invariants(&self) {
         self.queue.check_invariants();
         self.outstanding.check_invariants();
-        self.limited.check_invariants();
+        self.pr_messages.check_invariants();
         self.inbound.check_invariants();
         for (index, path) in self.paths.iter() {
             let flight = self.outstanding.flight(index);

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 
 use base::Time;
 
-use super::budget::{Charge, TRANSACTION, weight};
 use super::dialogs::Leg;
+use super::memory_budget::{Charge, TRANSACTION, weight};
 use super::names::UNRESOLVED;
 use super::route::RELAYING_DENIED;
 use super::target::{Target, share};
@@ -108,7 +108,7 @@ impl Proxy {
         if !target.has_more() || is_full {
             return None;
         }
-        let _charge = self.budget.charge(bytes);
+        let _charge = self.memory_budget.charge(bytes);
         let id = self.new_id();
         self.acks.insert(id, SentAck { ack: ack.clone(), target, _charge });
         self.wakes.push(Reverse((now + self.config.timers.long(), Sleeper::Ack(id))));

@@ -44,7 +44,7 @@ impl Proxy {
             wants_cancel: false,
             timer_c: if is_proxied_invite { now + self.config.timers.c } else { Time::NEVER },
             wake: Time::NEVER,
-            charge: self.budget.charge(0),
+            charge: self.memory_budget.charge(0),
         };
         client.charge.set(client.weight());
         self.clients.insert(id, Box::new(client));

@@ -5,9 +5,9 @@ use bytes::Bytes;
 
 use super::access::Admission;
 use super::auth::{Refusal, Verdict};
-use super::budget::weight;
 use super::dialogs::Leg;
 use super::drain::ENDING;
+use super::memory_budget::weight;
 use super::route::{Asked, Taken};
 use super::{Id, Mode, Proxy, Server, dialog_number};
 use crate::essentials::Essentials;
@@ -222,7 +222,7 @@ impl Proxy {
             open: 0,
             best: None,
             wake: Time::NEVER,
-            charge: self.budget.charge(0),
+            charge: self.memory_budget.charge(0),
         };
         server.charge.set(server.weight());
         self.servers.insert(id, Box::new(server));

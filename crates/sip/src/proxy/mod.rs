@@ -9,7 +9,6 @@ mod access;
 mod acks;
 mod attempts;
 mod auth;
-mod budget;
 pub(crate) mod cancel;
 mod cluster;
 mod config;
@@ -20,6 +19,7 @@ mod forward;
 pub(crate) mod inbound;
 mod loops;
 mod marks;
+mod memory_budget;
 mod names;
 mod performance;
 mod redirect;
@@ -162,7 +162,7 @@ struct Server {
     best: Option<Message>,
     /// Time of its entry in the timer heap.
     wake: Time,
-    charge: budget::Charge,
+    charge: memory_budget::Charge,
 }
 
 /// The key common to an ACK for a 2xx and its INVITE: the dialog's number, and that of CSeq.
@@ -175,8 +175,8 @@ impl Server {
 
     /// Returns the bytes that it keeps.
     fn weight(&self) -> usize {
-        let messages = self.request.iter().chain(&self.best).map(budget::weight).sum::<usize>();
-        budget::TRANSACTION + 2 * self.key.len() + messages + self.last.as_ref().map_or(0, Bytes::len)
+        let messages = self.request.iter().chain(&self.best).map(memory_budget::weight).sum::<usize>();
+        memory_budget::TRANSACTION + 2 * self.key.len() + messages + self.last.as_ref().map_or(0, Bytes::len)
     }
 }
 
@@ -204,13 +204,13 @@ struct Client {
     /// Timer C, for INVITEs.
     timer_c: Time,
     wake: Time,
-    charge: budget::Charge,
+    charge: memory_budget::Charge,
 }
 
 impl Client {
     /// Returns the bytes that it keeps.
     fn weight(&self) -> usize {
-        budget::TRANSACTION + self.request.as_ref().map_or(0, budget::weight) + self.bytes.len()
+        memory_budget::TRANSACTION + self.request.as_ref().map_or(0, memory_budget::weight) + self.bytes.len()
     }
 }
 
@@ -253,7 +253,7 @@ pub struct Proxy {
     location: Location,
     dialogs: dialogs::Dialogs,
     access_control: access::AccessControl,
-    budget: budget::Budget,
+    memory_budget: memory_budget::MemoryBudget,
     names: names::Names,
     outputs: VecDeque<Output>,
     counters: Counters,
@@ -302,7 +302,7 @@ impl Proxy {
             location,
             dialogs,
             access_control: access::AccessControl::default(),
-            budget: budget::Budget::default(),
+            memory_budget: memory_budget::MemoryBudget::default(),
             names: names::Names::default(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
@@ -352,18 +352,18 @@ impl Proxy {
 
     /// Returns the bytes kept of messages.
     pub fn kept_bytes(&self) -> usize {
-        self.budget.used()
+        self.memory_budget.used()
     }
 
     /// Reports whether this many more bytes may be kept.
     fn has_room(&self, bytes: usize) -> bool {
-        self.budget.used().saturating_add(bytes) <= self.config.limits.kept_bytes
+        self.memory_budget.used().saturating_add(bytes) <= self.config.limits.kept_bytes
     }
 
     /// Reports whether a new request of this many bytes may be kept. Long ones may fill half of the budget, so that a flood of them
     /// leaves room for calls, which are short.
     fn may_keep(&self, request: usize) -> bool {
-        let half = if request > budget::LONG { self.config.limits.kept_bytes / 2 } else { 0 };
+        let half = if request > memory_budget::LONG { self.config.limits.kept_bytes / 2 } else { 0 };
         self.has_room(request.saturating_add(half))
     }
 
@@ -426,7 +426,7 @@ impl Proxy {
         server.last = Some(bytes.clone());
         let weight = server.weight();
         let more = weight.saturating_sub(server.charge.bytes());
-        if more > 0 && self.budget.used().saturating_add(more) > self.config.limits.kept_bytes {
+        if more > 0 && self.memory_budget.used().saturating_add(more) > self.config.limits.kept_bytes {
             // Retransmitted requests will get no response.
             server.last = None;
         }

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use base::Time;
 
-use super::budget::weight;
 use super::cancel::hop_request;
 use super::flows::FLOW_FAILED;
+use super::memory_budget::weight;
 use super::{Client, Id, Mode, Proxy, Server};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
