@@ -101,10 +101,10 @@ fn judge(
     let field = Field::with_daemons(suite.world, programs)?;
     let trial = suite.run(&field)?;
     let mut faults = differences(suite, &control, &trial, exceptions, told);
-    let rode = field.rode()?;
-    faults.extend(rode.fault(suite.connections_min));
+    let counts = field.connection_counts()?;
+    faults.extend(counts.fault(suite.connections_min));
     told.push(format!(
-        "{:<14} {} tests, {} passed over TCP, {} over SCTP; {rode}",
+        "{:<14} {} tests, {} passed over TCP, {} over SCTP; {counts}",
         suite.name,
         control.len(),
         passed(&control),

@@ -11,7 +11,7 @@ use crate::session::{Session, unexpected};
 use crate::table::{Align, Table, millis};
 use crate::{CliError, show};
 
-/// Which connections ride SCTP: list and change the rules of sctpifyd
+/// Which connections are carried over SCTP: list and change the rules of sctpifyd
 ///
 /// A chain says whom a rule is for: `local` for programs that listen on this host (address and port are the
 /// listener's), `remote` for programs that connect to others (address and port are the peer's). Each chain has a
@@ -97,7 +97,7 @@ pub struct Shimrules {
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
 
-    /// With -A of a remote-enable rule: its connections ride SCTP or fail; they never fall back to TCP
+    /// With -A of a remote-enable rule: its connections are carried over SCTP or fail; they never fall back to TCP
     #[arg(long)]
     pub require: bool,
 
@@ -144,7 +144,7 @@ const USAGE: &str = "shimrules -[AD] -c<chain> -p<policy> <rule specification>\n
                      shimrules -S -c<chain> -p<policy>";
 
 const EXAMPLES: &str = "Examples:\n  \
-    shimrules -A -c remote -p enable -d 10.1.2.0/24 -P 22    ssh to that network may ride SCTP\n  \
+    shimrules -A -c remote -p enable -d 10.1.2.0/24 -P 22    ssh to that network may be carried over SCTP\n  \
     shimrules -A -c local -p enable -P 22 --name ssh         our own sshd may be reached over SCTP\n  \
     shimrules -S -c remote -p enable                         every destination, but for remote-disable rules\n  \
     shimrules -D -c remote -p enable 1                       delete the first remote-enable rule";

@@ -286,7 +286,7 @@ fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
     for attempt in &e.past {
         match attempt {
             PastAttempt::Sctp { when_unix_ms, setup_us } => {
-                writeln!(out, "  {}: rode SCTP, set up in {}", ago(now, *when_unix_ms), millis(*setup_us))?;
+                writeln!(out, "  {}: over SCTP, set up in {}", ago(now, *when_unix_ms), millis(*setup_us))?;
             }
             PastAttempt::Tcp(f) => {
                 let held = millis(f.held_us);

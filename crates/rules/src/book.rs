@@ -58,7 +58,7 @@ impl Decision {
         self.rule().is_some_and(|rule| rule.require || rule.address.is_some_and(IpNet::is_host))
     }
 
-    /// Reports whether the connection rides SCTP or fails.
+    /// Reports whether the connection is carried over SCTP or fails.
     pub fn is_required(&self) -> bool {
         self.rule().is_some_and(|rule| rule.require)
     }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_book_lets_nothing_ride_sctp() {
+    fn an_empty_rulebook_allows_no_connection_over_sctp() {
         let mut book = Rulebook::default();
         for chain in Chain::ALL {
             let decision = decide(&mut book, chain, "10.0.0.1", 22);

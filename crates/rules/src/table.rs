@@ -60,10 +60,10 @@ pub enum TableError {
     /// [`MAX_RULES`] reached.
     #[error("the table is full: it holds at most {MAX_RULES} rules; delete one, or write a wider prefix")]
     Full,
-    /// Only outgoing connections that may ride SCTP can require it.
+    /// Only outgoing connections that may be carried over SCTP can require it.
     #[error("--require goes with remote-enable rules only")]
     RequireElsewhere,
-    /// Only connections that may ride SCTP can advertise.
+    /// Only connections that may be carried over SCTP can advertise.
     #[error("--advertise goes with enable rules only")]
     AdvertiseElsewhere,
     /// The other forms advertise by packets, not by time.

@@ -78,7 +78,7 @@ impl fmt::Display for Failure {
 /// Outcome of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It rides SCTP.
+    /// It is carried over SCTP.
     Sctp {
         /// Time from INIT to INIT ACK, in microseconds; none where this host answered.
         rtt_us: Option<u64>,

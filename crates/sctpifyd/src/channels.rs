@@ -155,7 +155,7 @@ impl Shard {
                 Refusal::NotServed | Refusal::NotTaken | Refusal::Busy => {}
             }
         }
-        if reason.may_ride_alone() {
+        if reason.allows_own_association() {
             return self.leave_shared(id);
         }
         let cause = match reason {

@@ -212,7 +212,7 @@ impl Shard {
     }
 
     /// Reports whether the rules or the SYN's mark allow SCTP, without counting the query.
-    pub(crate) fn may_ride(&self, syn: &HeldSyn) -> bool {
+    pub(crate) fn may_use_sctp(&self, syn: &HeldSyn) -> bool {
         let (remote, book) = (syn.flow.remote(), self.rules.lock());
         is_asked_for(syn.mark, &book.settings)
             || book.explain(Chain::Remote, remote.ip(), remote.port()).policy.is_enable()

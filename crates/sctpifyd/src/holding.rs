@@ -168,7 +168,7 @@ impl Shard {
                 Stage::Init(syn) | Stage::Cookie(syn) | Stage::Asking(syn) => Some((id, syn)),
                 _ => None,
             })
-            .filter(|(_, syn)| !self.may_ride(syn))
+            .filter(|(_, syn)| !self.may_use_sctp(syn))
             .collect();
         for (id, syn) in held {
             self.drop_connection(id);

@@ -203,7 +203,7 @@ impl Bench<'_> {
         let (bytes, time) = self.stream(carrier, SECONDS, size)?;
         let (cpu, connects) = (self.cpu()? - cpu_before, self.daemons.connects_sctp()? - connects_before);
         let expected = u64::from(carrier == Carrier::Shim);
-        ensure!(connects == expected, "{connects} connections rode SCTP instead of {expected}");
+        ensure!(connects == expected, "{connects} connections were carried over SCTP instead of {expected}");
         samples.gbit_per_s.push(bytes * 8.0 / 1e9 / time);
         samples.cpu_s_per_gb.push(cpu.as_secs_f64() / (bytes / 1e9));
         Ok(())

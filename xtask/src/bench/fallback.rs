@@ -35,10 +35,10 @@ pub(crate) fn lossy(lab: &Lab, tools: &Tools) -> Result<f64> {
     let before = daemons.connects_sctp()?;
     link.set(&["--loss", LOSS])?;
     pair.connect(to, tools, SHIM_PORT, HANDSHAKES)?;
-    let rode = daemons.connects_sctp()? - before;
+    let over_sctp = daemons.connects_sctp()? - before;
     server.stop();
     daemons.stop();
-    let fell_back = u64::from(HANDSHAKES).saturating_sub(rode);
+    let fell_back = u64::from(HANDSHAKES).saturating_sub(over_sctp);
     println!("\nfirst contacts over 10 ms that lose {LOSS} each way: {fell_back} of {HANDSHAKES} fall back");
     Ok(fell_back as f64 * 100.0 / f64::from(HANDSHAKES))
 }

@@ -112,8 +112,8 @@ impl Racer<'_> {
         self.print("TCP alone", &self.world.connect(TCP_PORT)?, 0);
         for timer_ms in RACE_TIMERS_MS {
             self.set(timer_ms)?;
-            let (millis, rode) = self.sctp_first()?;
-            self.print(&format!("SCTP first, {timer_ms} ms"), &millis, rode);
+            let (millis, over_sctp) = self.sctp_first()?;
+            self.print(&format!("SCTP first, {timer_ms} ms"), &millis, over_sctp);
         }
         self.set(racing_ms)?;
         let (millis, won) = self.both_at_once()?;
@@ -125,12 +125,12 @@ impl Racer<'_> {
     /// Measures connections on a shared association.
     fn sharing(&self, daemons: &Daemons) -> Result<()> {
         let before = daemons.connects_shared()?;
-        let (millis, rode) = self.sctp_first()?;
+        let (millis, over_sctp) = self.sctp_first()?;
         ensure!(
-            daemons.connects_shared()? - before == rode,
+            daemons.connects_shared()? - before == over_sctp,
             "some connections had associations of their own"
         );
-        self.print("SCTP first, 250 ms", &millis, rode);
+        self.print("SCTP first, 250 ms", &millis, over_sctp);
         let (millis, won) = self.both_at_once()?;
         self.print("both at once", &millis, won);
         Ok(())

@@ -72,11 +72,11 @@ fn delayed(lab: &Lab, tools: &Tools) -> Result<(f64, f64)> {
         short = ours / tcp;
         println!("{SHORT} x {size:<6} bytes, s  {tcp:<12.2} {ours:<12.2} {short:.3}");
     }
-    let rode = daemons.connects_shared()? - shared;
+    let joined = daemons.connects_shared()? - shared;
     let expected = u64::from(CONNECTS) + u64::from(SHORT) * SIZES.len() as u64;
-    if rode != expected {
+    if joined != expected {
         bail!(
-            "{rode} of {expected} connections shared an association; fallbacks: {}",
+            "{joined} of {expected} connections shared an association; fallbacks: {}",
             daemons.recent_fallbacks()?
         );
     }
@@ -110,8 +110,11 @@ fn bulk(lab: &Lab, tools: &Tools) -> Result<()> {
             daemons.set(&format!("streams={streams}"))?;
             let shared = daemons.connects_shared()?;
             samples.push(gbit_per_s(&pair, to, tools, port)?);
-            let rode = daemons.connects_shared()? - shared;
-            ensure!(rode == u64::from(name == "shared"), "{name}: {rode} connections shared an association");
+            let joined = daemons.connects_shared()? - shared;
+            ensure!(
+                joined == u64::from(name == "shared"),
+                "{name}: {joined} connections shared an association"
+            );
         }
     }
     println!("\nbulk, 64 KiB writes    Gbit/s, median (range)   x own association");

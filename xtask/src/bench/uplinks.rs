@@ -117,7 +117,10 @@ impl<'a> Uplink<'a> {
         let (daemons, connects) =
             (self.cpu_of_daemons()? - daemons, self.daemons.connects_sctp()? - connects);
         let cpu = daemons + cpu_told(&sent)? + cpu_told(&told)?;
-        ensure!(connects == u64::from(port == SHIM_PORT), "{connects} connections to port {port} rode SCTP");
+        ensure!(
+            connects == u64::from(port == SHIM_PORT),
+            "{connects} connections to port {port} were carried over SCTP"
+        );
         let numbers =
             told.lines().last().and_then(|line| line.split_once(' ')).context("the receiver told nothing")?;
         let (bytes, micros): (f64, f64) = (numbers.0.parse()?, numbers.1.parse()?);

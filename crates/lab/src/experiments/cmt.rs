@@ -175,7 +175,7 @@ impl Hosts {
         let sender = self.pair.alpha.spawn("sender", sender)?;
         let told = server.finish(Duration::from_secs_f64(seconds) + LIMIT)?.good()?.stdout;
         sender.stop();
-        self.ensure_rode()?;
+        self.ensure_over_sctp()?;
         let report: ttcp::Report = serde_json::from_str(told.trim()).context("ttcp told no figures")?;
         ensure!(report.real_s > 0.0, "nothing was received");
         let mut measures =
@@ -192,12 +192,12 @@ impl Hosts {
     }
 
     /// Fails unless the expected transport carried the connection.
-    fn ensure_rode(&self) -> Result<()> {
+    fn ensure_over_sctp(&self) -> Result<()> {
         if let Some(daemons) = &self.daemons {
-            let rode = daemons.connects_sctp()?;
-            if rode != 1 {
+            let over_sctp = daemons.connects_sctp()?;
+            if over_sctp != 1 {
                 let why = daemons.recent_fallbacks()?;
-                return Err(FellBack(format!("{rode} connections rode SCTP: {why}")).into());
+                return Err(FellBack(format!("{over_sctp} connections were carried over SCTP: {why}")).into());
             }
         }
         Ok(())

@@ -150,16 +150,16 @@ impl<'a> Client<'a> {
 
     /// Runs one exchange, and fails unless the measured transport carried it.
     fn judged(&self) -> Result<Duration> {
-        let rode = |daemons: &Daemons| anyhow::Ok((daemons.connects_sctp()?, daemons.connects_shared()?));
-        let before = self.daemons.as_ref().map(rode).transpose()?;
+        let counts = |daemons: &Daemons| anyhow::Ok((daemons.connects_sctp()?, daemons.connects_shared()?));
+        let before = self.daemons.as_ref().map(counts).transpose()?;
         let time = self.once()?;
         if let (Some(daemons), Some(before)) = (&self.daemons, before) {
-            let (sctp, shared) = rode(daemons)?;
+            let (sctp, shared) = counts(daemons)?;
             let found = (sctp - before.0, shared - before.1);
             let expected = if self.transport == Transport::Stream { (1, 1) } else { (1, 0) };
             if found != expected {
                 let why = daemons.recent_fallbacks()?;
-                return Err(FellBack(format!("{found:?} rode SCTP and shared: {why}")).into());
+                return Err(FellBack(format!("{found:?} were carried over SCTP and shared: {why}")).into());
             }
         }
         Ok(time)

@@ -82,7 +82,7 @@ impl IcecastStream {
         let command = icecast::listen_by(alpha, world.server().into(), world.port(), &heard, runner);
         let listener = alpha.spawn("listener", command)?;
         std::thread::sleep(Duration::from_secs(self.cut_s.into()));
-        world.ensure_rode()?;
+        world.ensure_over_sctp()?;
         world.ensure_second()?;
         fault.happen(world, link_in_use(world)?, Spans::default())?;
         source.finish(Duration::from_secs(self.play_s.into()) + SOURCE_LATE)?.good()?;

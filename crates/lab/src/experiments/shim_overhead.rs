@@ -95,7 +95,7 @@ impl ShimOverhead {
         let before = daemons.connects_sctp()?;
         let micros = pair.connect(to, &environment.tools, port, self.connects)?;
         let expected = if port == SHIM_PORT { u64::from(self.connects) } else { 0 };
-        ensure_rode(&daemons, daemons.connects_sctp()? - before, expected)?;
+        ensure_over_sctp(&daemons, daemons.connects_sctp()? - before, expected)?;
         daemons.stop();
         let median = Sample::new(micros).context("no connect was timed")?.figure(Statistic::Median).value;
         Ok(Measures::from([("milliseconds".to_owned(), median / 1e3)]))
@@ -113,7 +113,7 @@ impl ShimOverhead {
         let mut command = pair.alpha.command(&tools.bulk);
         command.args(["fetch", &format!("{}:{port}", link.link.right_v4()), "1", &bytes.to_string(), "1"]);
         let told = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
-        ensure_rode(&daemons, daemons.connects_sctp()?, u64::from(port == SHIM_PORT))?;
+        ensure_over_sctp(&daemons, daemons.connects_sctp()?, u64::from(port == SHIM_PORT))?;
         daemons.stop();
         let micros: f64 = told.split_whitespace().nth(1).context("the client told no time")?.parse()?;
         Ok(Measures::from([("seconds".to_owned(), micros / 1e6)]))
@@ -157,9 +157,13 @@ impl Emulated {
     }
 }
 
-fn ensure_rode(daemons: &Daemons, rode: u64, expected: u64) -> Result<()> {
-    if rode == expected {
+fn ensure_over_sctp(daemons: &Daemons, over_sctp: u64, expected: u64) -> Result<()> {
+    if over_sctp == expected {
         return Ok(());
     }
-    Err(FellBack(format!("{rode} of {expected} rode SCTP: {}", daemons.recent_fallbacks()?)).into())
+    Err(FellBack(format!(
+        "{over_sctp} of {expected} were carried over SCTP: {}",
+        daemons.recent_fallbacks()?
+    ))
+    .into())
 }

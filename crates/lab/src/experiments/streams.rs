@@ -150,29 +150,29 @@ impl<'a> Hosts<'a> {
     }
 
     /// Returns the number of connections over SCTP, and the number of these in a shared association.
-    fn rode(&self) -> Result<(u64, u64)> {
+    fn counts(&self) -> Result<(u64, u64)> {
         Ok((self.daemons.connects_sctp()?, self.daemons.connects_shared()?))
     }
 
     /// Fails unless `count` connections since `before` used the expected transport.
-    fn ensure_rode(&self, before: (u64, u64), count: u64) -> Result<()> {
-        let now = self.rode()?;
-        let rode = (now.0 - before.0, now.1 - before.1);
+    fn ensure_over_sctp(&self, before: (u64, u64), count: u64) -> Result<()> {
+        let now = self.counts()?;
+        let carried = (now.0 - before.0, now.1 - before.1);
         let expected = match self.transport {
             Transport::Tcp | Transport::OneTcp => (0, 0),
             Transport::Own => (count, 0),
             Transport::Shared => (count, count),
         };
-        if rode != expected {
+        if carried != expected {
             let why = self.daemons.recent_fallbacks()?;
-            return Err(FellBack(format!("{rode:?} connections instead of {expected:?}: {why}")).into());
+            return Err(FellBack(format!("{carried:?} connections instead of {expected:?}: {why}")).into());
         }
         Ok(())
     }
 
     /// Measures the duration of connect(), and the total duration of the short connections.
     fn short(&self, short: &Short) -> Result<Measures> {
-        let (to, tools, before) = (self.link.link.right_v4(), &self.environment.tools, self.rode()?);
+        let (to, tools, before) = (self.link.link.right_v4(), &self.environment.tools, self.counts()?);
         let server = self.pair.serve(&tools.bulk, &["accept", &self.port.to_string()])?;
         let connects = self.pair.connect(to.into(), tools, self.port, short.connects)?;
         server.stop();
@@ -182,7 +182,7 @@ impl<'a> Hosts<'a> {
         command.args(["fetch", &format!("{to}:{}", self.port)]).args(numbers);
         let told = self.pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
         server.stop();
-        self.ensure_rode(before, u64::from(short.connects) + u64::from(short.count))?;
+        self.ensure_over_sctp(before, u64::from(short.connects) + u64::from(short.count))?;
         let micros = told.split_whitespace().nth(1).context("the client told no time")?;
         let connect = Sample::new(connects).context("no connect was timed")?.figure(Statistic::Median);
         Ok(Measures::from([
@@ -196,7 +196,7 @@ impl<'a> Hosts<'a> {
         if loss > 0 {
             self.lose_large(loss)?;
         }
-        let (program, before) = (self.environment.tools.programs.path("messages"), self.rode()?);
+        let (program, before) = (self.environment.tools.programs.path("messages"), self.counts()?);
         let (count, words) = if self.transport == Transport::OneTcp { (1, "one") } else { (2, "two") };
         let server = self.pair.serve(&program, &["receive", &self.port.to_string(), &count.to_string()])?;
         let to = format!("{}:{}", self.link.link.right_v4(), self.port);
@@ -204,7 +204,7 @@ impl<'a> Hosts<'a> {
         sender.args(["send", &to, &seconds.to_string(), words]);
         self.pair.alpha.run("sender", sender, LIMIT)?.good()?;
         let told = server.finish(LIMIT)?.good()?.stdout;
-        self.ensure_rode(before, count)?;
+        self.ensure_over_sctp(before, count)?;
         let delays = told.lines().filter_map(|line| line.parse::<f64>().ok()).map(|micros| micros / 1e3);
         let delays = Sample::new(delays).context("no small message came")?;
         let figure = |statistic| delays.figure(statistic).value;

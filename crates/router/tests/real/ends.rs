@@ -12,7 +12,7 @@ use testbed::{Daemon, Host, Lab, Process, Programs};
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// The program under test.
 pub(crate) const ROUTER: &str = env!("CARGO_BIN_EXE_sctpify-router");
-/// Ports that ride SCTP, and the one that most use.
+/// Ports of connections over SCTP, and the one that most use.
 const PORTS: &str = "5001:5009";
 pub(crate) const PORT: u16 = 5002;
 

@@ -25,7 +25,7 @@ pub struct LearnedEntry {
     /// Connections and their outcomes.
     #[serde(rename = "tally")]
     pub usage: Usage,
-    /// Time of the last connection that rode SCTP.
+    /// Time of the last connection that was carried over SCTP.
     #[serde(default, rename = "worked_unix_ms", skip_serializing_if = "Option::is_none")]
     pub worked: Option<UnixMs>,
     /// Other addresses at which it was reachable, the latest last; at most [`OTHERS_MAX`](super::OTHERS_MAX).
@@ -144,7 +144,7 @@ impl LearnedEntry {
         self.probing = false;
     }
 
-    /// Enables SCTP again. The duration of disabling is remembered until a connection has ridden SCTP.
+    /// Enables SCTP again. The duration of disabling is remembered until a connection has been carried over SCTP.
     pub(super) fn enable(&mut self, now: UnixMs) {
         self.judged = now;
         self.disabled = None;

@@ -119,7 +119,7 @@ impl LearnedTable {
         keys.into_iter().find(|key| self.entries.get(key).is_some_and(|entry| entry.disabled.is_some()))
     }
 
-    /// Notes that a connection to `to` rides SCTP; `rtt_us` is the time from INIT to INIT ACK, in microseconds.
+    /// Notes that a connection to `to` is carried over SCTP; `rtt_us` is the time from INIT to INIT ACK, in microseconds.
     pub fn on_success(&mut self, now: UnixMs, to: SocketAddr, rtt_us: Option<u64>) {
         let host = normalise(to.ip());
         self.entries.remove(&(host, Some(to.port())));

@@ -119,7 +119,7 @@ fn a_probe_that_is_answered_enables_and_the_next_failure_disables_for_longer() {
     table.on_failure(later, host, Failure::NoAnswer, &POLICY);
     assert_eq!(table.explain(host).unwrap().disabled.unwrap().until, later.plus(2 * MINUTE));
     table.on_success(later, host, Some(900));
-    assert_eq!(table.iter().next().unwrap().hold_ms, 0, "a connection that rode SCTP ends the growth");
+    assert_eq!(table.iter().next().unwrap().hold_ms, 0, "a connection over SCTP ends the growth");
 }
 
 #[test]

@@ -353,9 +353,9 @@ impl Association {
 
     /// Writes a SACK that is due, or a pending one that can be bundled.
     fn fill_sack(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) {
-        let rides = || !packet.is_empty() || self.next_new_length(path).is_some();
+        let is_bundled = || !packet.is_empty() || self.next_new_length(path).is_some();
         //= rfc9260#5.1.5-6 6.1-16
-        let wanted = self.inbound.ack.is_due() || (self.inbound.ack.is_pending() && rides());
+        let wanted = self.inbound.ack.is_due() || (self.inbound.ack.is_pending() && is_bundled());
         if !wanted || !self.state.acknowledges() || path != self.sack_path() {
             return;
         }

@@ -1,7 +1,7 @@
 //! User-mode forwarding, as in slirp4netns and pasta: plain TCP and UDP of the host's own namespace, for a command in an
 //! enclosed network namespace.
 //!
-//! There every packet leads to us, so ordinary sockets in a separate thread open whatever does not ride SCTP. A SYN is held until
+//! There every packet leads to us, so ordinary sockets in a separate thread open whatever is not carried over SCTP. A SYN is held until
 //! its destination has answered ([`Forwarder::open`]), and is then released, or denied with the same error. The thread copies bytes
 //! ([`streams`]) and datagrams ([`datagrams`]).
 //!

@@ -54,7 +54,7 @@ pub(crate) fn after_a_death(is_at_alpha: bool, cause: impl FnOnce(&World)) -> Wo
     let receiver = world.serve(BULK, &["receive", &port]);
     let target = world.target();
     let sender = world.alpha.spawn("sender", world.client(BULK, &["send", &target, "60", "65536"])).unwrap();
-    assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection does not ride SCTP");
+    assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection is not carried over SCTP");
     let server = world.serve(BULK, &["accept", &port]);
     cause(&world);
     let connects = || world.client(BULK, &["connect", &target, "1"]);

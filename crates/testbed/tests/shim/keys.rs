@@ -53,7 +53,7 @@ fn wrong_keys(world: &World) -> bool {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn with_one_key_connections_ride_sctp_and_each_data_chunk_is_signed() {
+fn with_one_key_connections_are_carried_over_sctp_and_each_data_chunk_is_signed() {
     let (world, _server) = world(Some(KEY), Some(KEY));
     let tap = Tap::on(&world, "keyed");
     connect(&world);

@@ -38,7 +38,7 @@ fn fetch_in_parallel(world: &World) {
     for n in 1..=PARALLEL {
         assert_eq!(sha256(&copies.join(n.to_string())).unwrap(), hash, "copy {n}");
     }
-    assert_eq!(world.connects_sctp(), 1 + PARALLEL as u64, "rode SCTP; others: {}", world.fallbacks());
+    assert_eq!(world.connects_sctp(), 1 + PARALLEL as u64, "over SCTP; others: {}", world.fallbacks());
     world.wait_quiet();
     world.wait_descriptors(before);
 }
@@ -55,7 +55,7 @@ fn two_thousand_connects_one_after_the_other_all_succeed_and_leave_nothing_open(
     assert_eq!(
         world.connects_sctp(),
         1 + SEQUENTIAL,
-        "rode SCTP: {}",
+        "over SCTP: {}",
         world.alphas.sctpify(&["status"]).unwrap().stdout
     );
     world.wait_quiet();

@@ -19,7 +19,7 @@ fn a_transfer_outlives_a_fall_of_the_links_mtu() {
     }
     sender.finish(LIMIT).unwrap().good().unwrap();
     let told = receiver.finish(LIMIT).unwrap().good().unwrap().stdout;
-    assert_eq!(world.connects_sctp(), 1, "the connection does not ride SCTP");
+    assert_eq!(world.connects_sctp(), 1, "the connection is not carried over SCTP");
     let micros: u64 = told.split_whitespace().next_back().unwrap().parse().unwrap();
     assert!(micros > 2_500_000, "nothing arrived after {micros} microseconds: {told}");
 }

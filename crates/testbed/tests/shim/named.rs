@@ -294,7 +294,7 @@ fn a_mark_that_asks_for_sctp_is_queued_although_no_rule_names_its_destination() 
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn numbers_that_rode_sctp_are_a_plain_connections_when_the_rule_has_gone() {
+fn numbers_carried_over_sctp_are_a_plain_connections_when_the_rule_has_gone() {
     const SOURCE: u16 = 20_000;
     let world = World::new();
     let _server = serve(&world, PORT);

@@ -89,7 +89,7 @@ fn a_drained_daemon_lets_live_connections_end_and_leaves_new_ones_to_tcp() {
     let receiver = world.serve(BULK, &["receive", &port]);
     let sender = world.client(BULK, &["send", &world.target(), "3", "65536"]);
     let sender = world.alpha.spawn("sender", sender).unwrap();
-    assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection does not ride SCTP");
+    assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection is not carried over SCTP");
     let told = world.alphas.sctpify(&["down", "--drain", "--wait", "8"]).unwrap().good().unwrap();
     assert!(told.stderr.is_empty(), "{told:?}");
     let (sent, received) = (sender.finish(LIMIT).unwrap(), receiver.finish(LIMIT).unwrap());

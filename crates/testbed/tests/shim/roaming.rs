@@ -28,7 +28,7 @@ impl Transfer {
     pub(crate) fn end(self, world: &World) {
         self.sender.finish(LIMIT).unwrap().good().unwrap();
         let told = self.receiver.finish(LIMIT).unwrap().good().unwrap().stdout;
-        assert_eq!(world.connects_sctp(), 1, "the connection does not ride SCTP");
+        assert_eq!(world.connects_sctp(), 1, "the connection is not carried over SCTP");
         let micros: u64 = told.split_whitespace().next_back().unwrap().parse().unwrap();
         assert!(micros > 7_500_000, "nothing arrived after {micros} microseconds: {told}");
     }

@@ -238,6 +238,6 @@ fn a_taken_udp_port_is_shown_to_the_operator_and_no_program_notices() {
     assert_eq!(world.connects_sctp(), 0);
     drop(taker);
     wait_listener(world.betas.as_ref().unwrap(), PORT, "LISTEN");
-    let _rides = Client::connected(&world, PORT, 0);
+    let _over_sctp = Client::connected(&world, PORT, 0);
     assert_eq!(world.connects_sctp(), 1, "{}", world.fallbacks());
 }

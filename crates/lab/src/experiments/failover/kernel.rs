@@ -141,7 +141,7 @@ impl Stage for World<'_> {
     }
 
     /// `ensure_second` has seen the association: nothing else can carry the stream here.
-    fn ensure_rode(&self) -> Result<()> {
+    fn ensure_over_sctp(&self) -> Result<()> {
         Ok(())
     }
 

@@ -252,13 +252,14 @@ impl Stage for World {
         Ok(())
     }
 
-    fn ensure_rode(&self) -> Result<()> {
+    fn ensure_over_sctp(&self) -> Result<()> {
         let Some(daemons) = &self.daemons else { return Ok(()) };
-        let rode = daemons.connects_sctp()?;
-        if rode == 1 {
+        let over_sctp = daemons.connects_sctp()?;
+        if over_sctp == 1 {
             return Ok(());
         }
-        Err(FellBack(format!("{rode} of 1 rode SCTP: {}", daemons.recent_fallbacks()?)).into())
+        Err(FellBack(format!("{over_sctp} of 1 were carried over SCTP: {}", daemons.recent_fallbacks()?))
+            .into())
     }
 
     fn shown(&self) -> Result<Vec<Value>> {

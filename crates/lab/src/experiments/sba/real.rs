@@ -76,7 +76,7 @@ impl Experiment for Router {
             None => {
                 let hosts = self.hosts(environment, &cell.point.series, flows)?;
                 let rates = hosts.rates(self.seconds, self.after, flows)?;
-                hosts.ensure_rode(flows)?;
+                hosts.ensure_over_sctp(flows)?;
                 rates
             }
         };
@@ -203,12 +203,12 @@ impl Hosts {
     }
 
     /// All connections were associations, or the router saw other flows than it should.
-    fn ensure_rode(&self, flows: u16) -> Result<()> {
-        let rode = self.daemons.connects_sctp()?;
+    fn ensure_over_sctp(&self, flows: u16) -> Result<()> {
+        let over_sctp = self.daemons.connects_sctp()?;
         let why = || self.daemons.recent_fallbacks().unwrap_or_default();
-        if rode == u64::from(flows) {
+        if over_sctp == u64::from(flows) {
             return Ok(());
         }
-        Err(FellBack(format!("{rode} of {flows} connections rode SCTP: {}", why())).into())
+        Err(FellBack(format!("{over_sctp} of {flows} connections were carried over SCTP: {}", why())).into())
     }
 }
