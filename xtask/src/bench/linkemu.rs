@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testbed::{Host, Lab, Process};
 
-/// One-testbed delay.
+/// One-way delay.
 const ONE_WAY: Duration = Duration::from_millis(20);
 /// Goals for the 99th percentile of the lateness beyond the delay, in microseconds.
 const IDLE_GOAL_US: f64 = 300.0;
@@ -39,28 +39,28 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Measures and prints everything; returns whether all goals are met.
 pub(crate) fn run(lab: &Lab) -> Result<bool> {
     let linkemu = optimised::linkemu()?;
-    let testbed = Testbed::new(lab, &linkemu)?;
+    let setup = Setup::new(lab, &linkemu)?;
     let mut is_good = true;
     println!("\ndelay 20 ms, error in us   p50      p99      max      packets  goal, p99");
     for (name, load, goal) in [("idle", false, IDLE_GOAL_US), ("300 Mbit/s of UDP", true, LOAD_GOAL_US)] {
-        let errors = testbed.delay_errors(lab, load)?;
+        let errors = setup.delay_errors(lab, load)?;
         let [p50, p99, max] = [50, 99, 100].map(|percent| percentile(&errors, percent));
         is_good &= p99 <= goal;
         println!("{name:<26} {p50:<8.1} {p99:<8.1} {max:<8.1} {:<8} {goal:.0}", errors.len());
     }
     println!("\nrate set, bit/s   measured        of it");
     for (rate, queue, seconds, omitted) in RATES {
-        let share = testbed.rate(rate, queue, &["-t", seconds, "-O", omitted])? / rate;
+        let share = setup.rate(rate, queue, &["-t", seconds, "-O", omitted])? / rate;
         is_good &= (share - 1.0).abs() <= RATE_GOAL;
         println!("{rate:<17.0} {:<15.0} {share:.4}", share * rate);
     }
-    println!("\n{}", testbed.told(&["show"])?);
-    testbed.link.stop();
+    println!("\n{}", setup.told(&["show"])?);
+    setup.link.stop();
     Ok(is_good)
 }
 
 /// Two hosts, one between them with an interface to each, and the emulator on it.
-struct Testbed<'a> {
+struct Setup<'a> {
     alpha: Host,
     beta: Host,
     middle: Host,
@@ -69,9 +69,9 @@ struct Testbed<'a> {
     link: Process,
 }
 
-impl<'a> Testbed<'a> {
+impl<'a> Setup<'a> {
     /// Keeps the interfaces' defaults: hosts pass segments unsplit.
-    fn new(lab: &Lab, linkemu: &'a Path) -> Result<Testbed<'a>> {
+    fn new(lab: &Lab, linkemu: &'a Path) -> Result<Setup<'a>> {
         let (alpha, beta, middle) = (lab.host("alpha")?, lab.host("beta")?, lab.host("middle")?);
         for (host, far, address) in [(&alpha, "left", "10.9.0.1/24"), (&beta, "right", "10.9.0.2/24")] {
             let there = middle.namespace();
@@ -86,7 +86,7 @@ impl<'a> Testbed<'a> {
         command.args(["--delay", &format!("{}ms", ONE_WAY.as_millis())]);
         let mut link = middle.spawn("linkemu", command)?;
         link.wait_until("a link", LIMIT, |process| process.stdout().contains("ready"))?;
-        Ok(Testbed { alpha, beta, middle, linkemu, dir, link })
+        Ok(Setup { alpha, beta, middle, linkemu, dir, link })
     }
 
     /// Runs a command of the emulator, and returns its output.

@@ -43,7 +43,7 @@ print(sent, int((used.ru_utime + used.ru_stime) * 1e6))
 ";
 
 /// Alpha sends to beta through the middle.
-struct Testbed {
+struct Setup {
     alpha: Host,
     beta: Host,
     middle: Host,
@@ -62,8 +62,8 @@ struct Passed {
 /// Measures and prints everything; returns whether the goal is met.
 pub(crate) fn run(lab: &Lab) -> Result<bool> {
     let router = optimised::router()?;
-    let discarded = Testbed::routed(lab, 1, false)?.send()?;
-    let forwarded = Testbed::routed(lab, 3, true)?.send()?;
+    let discarded = Setup::routed(lab, 1, false)?.send()?;
+    let forwarded = Setup::routed(lab, 3, true)?.send()?;
     let extra_us = forwarded.sender_us / forwarded.sent - discarded.sender_us / discarded.sent;
     println!("\nby what           sent/s    arrived/s   a core could pass/s");
     let kernel = format!("{:.0} (by {extra_us:.2} us more of the sender's time)", 1e6 / extra_us.max(0.01));
@@ -73,10 +73,10 @@ pub(crate) fn run(lab: &Lab) -> Result<bool> {
         forwarded.rate(forwarded.sent),
         forwarded.rate(forwarded.arrived)
     );
-    let testbed = Testbed::gap(lab, 5)?;
+    let setup = Setup::gap(lab, 5)?;
     let mut is_good = true;
     for policy in POLICIES {
-        let (passed, used) = testbed.by(&router, policy)?;
+        let (passed, used) = setup.by(&router, policy)?;
         let most = passed.arrived / used.as_secs_f64();
         is_good &= most >= GOAL;
         println!(
@@ -94,24 +94,24 @@ impl Passed {
     }
 }
 
-impl Testbed {
+impl Setup {
     /// Creates hosts where the kernel of the middle forwards, or discards.
-    fn routed(lab: &Lab, number: u8, forwards: bool) -> Result<Testbed> {
-        let [alpha, beta, middle] = Testbed::hosts(lab, number)?;
+    fn routed(lab: &Lab, number: u8, forwards: bool) -> Result<Setup> {
+        let [alpha, beta, middle] = Setup::hosts(lab, number)?;
         let first = lab.join(&alpha, &middle, number, Offloads::Off)?;
         let link = lab.join(&middle, &beta, number + 1, Offloads::Off)?;
         middle.tool("sysctl", &["-qw", &format!("net.ipv4.ip_forward={}", u8::from(forwards))])?;
         alpha.ip(&["route", "add", TO, "via", &first.right_v4().to_string()])?;
         middle.ip(&["route", "add", TO, "via", &link.right_v4().to_string()])?;
-        Ok(Testbed { alpha, beta, middle, link })
+        Ok(Setup { alpha, beta, middle, link })
     }
 
     /// Creates hosts where only our program forwards through the middle.
-    fn gap(lab: &Lab, number: u8) -> Result<Testbed> {
-        let [alpha, beta, middle] = Testbed::hosts(lab, number)?;
+    fn gap(lab: &Lab, number: u8) -> Result<Setup> {
+        let [alpha, beta, middle] = Setup::hosts(lab, number)?;
         let link = testbed::delay::gap(&alpha, &beta, number, &middle)?;
         alpha.ip(&["route", "add", TO, "via", &link.right_v4().to_string()])?;
-        Ok(Testbed { alpha, beta, middle, link })
+        Ok(Setup { alpha, beta, middle, link })
     }
 
     fn hosts(lab: &Lab, number: u8) -> Result<[Host; 3]> {

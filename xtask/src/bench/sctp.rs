@@ -44,7 +44,7 @@ const QUICK: Effort = Effort { seconds: 0.2, pings: 1_000, connects: 300 };
 const FULL: Effort = Effort { seconds: 2.0, pings: 20_000, connects: 3_000 };
 
 /// Two joined hosts.
-struct Testbed {
+struct Setup {
     pair: Pair,
     link: Link,
 }
@@ -52,7 +52,7 @@ struct Testbed {
 /// The environment of the runs.
 struct Bench {
     /// With offloads, and without.
-    testbeds: [Testbed; 2],
+    setups: [Setup; 2],
     programs: Programs,
     effort: Effort,
 }
@@ -72,9 +72,9 @@ pub(crate) fn run(lab: &Lab, words: &[String]) -> Result<bool> {
     let tcp = optimised::bulk()?;
     let rivals = optimised::rivals()?;
     let usrsctp = c_programs::build("usrsctp_bench", lab.dir(), &["usrsctp", "pthread"])?;
-    let testbeds = [Testbed::new(lab, "on", Offloads::On)?, Testbed::new(lab, "off", Offloads::Off)?];
+    let setups = [Setup::new(lab, "on", Offloads::On)?, Setup::new(lab, "off", Offloads::Off)?];
     let effort = if quick { QUICK } else { FULL };
-    let bench = Bench { testbeds, programs: Programs { ours, usrsctp, tcp, rivals }, effort };
+    let bench = Bench { setups, programs: Programs { ours, usrsctp, tcp, rivals }, effort };
     println!("{}", Verdict::HEAD);
     let mut score = Score::default();
     for experiment in experiments {
@@ -87,14 +87,14 @@ pub(crate) fn run(lab: &Lab, words: &[String]) -> Result<bool> {
     Ok(score.is_good())
 }
 
-impl Testbed {
-    fn new(lab: &Lab, name: &str, offloads: Offloads) -> Result<Testbed> {
+impl Setup {
+    fn new(lab: &Lab, name: &str, offloads: Offloads) -> Result<Setup> {
         let pair = Pair::new(lab, &format!("-{name}"))?;
         let link = lab.join(&pair.alpha, &pair.beta, 1, offloads)?;
         // As in our own flows, regardless of the host's default.
         link.set_left_tcp_control("cubic")?;
         widen_ports(&pair)?;
-        Ok(Testbed { pair, link })
+        Ok(Setup { pair, link })
     }
 }
 
@@ -131,8 +131,8 @@ impl Bench {
 
     /// Measures one run of one contender: a sample for each figure of the experiment.
     fn measure(&self, experiment: &Experiment, contender: Contender) -> Result<Vec<f64>> {
-        let testbed = &self.testbeds[usize::from(experiment.offloads == Offloads::Off)];
-        let told = self.exchange(testbed, experiment, contender)?;
+        let setup = &self.setups[usize::from(experiment.offloads == Offloads::Off)];
+        let told = self.exchange(setup, experiment, contender)?;
         Ok(match experiment.job {
             Job::Bulk { .. } | Job::Alone { .. } => vec![rate(&told)? * 8.0 / 1e9],
             Job::Messages { size } => vec![rate(&told)? / 1e6 / f64::from(size)],
@@ -146,20 +146,20 @@ impl Bench {
     }
 
     /// Starts a server, runs a client to its end, and returns the output of the measuring one.
-    fn exchange(&self, testbed: &Testbed, experiment: &Experiment, contender: Contender) -> Result<String> {
-        let on = contender::LinkUse { link: &testbed.link, carrier: experiment.carrier };
+    fn exchange(&self, setup: &Setup, experiment: &Experiment, contender: Contender) -> Result<String> {
+        let on = contender::LinkUse { link: &setup.link, carrier: experiment.carrier };
         let server = match self.programs.server(contender, experiment.job, &on) {
             None => None,
             Some((program, words)) => {
-                let mut command = testbed.pair.beta.command("nice");
+                let mut command = setup.pair.beta.command("nice");
                 command.args(preferred(program, words));
-                Some(testbed.pair.serve_command(command)?)
+                Some(setup.pair.serve_command(command)?)
             }
         };
         let (program, words) = self.programs.client(contender, experiment.job, &on, self.effort);
-        let mut command = testbed.pair.alpha.command("nice");
+        let mut command = setup.pair.alpha.command("nice");
         command.args(preferred(program, words));
-        let client = testbed.pair.alpha.run("client", command, LIMIT)?.good()?;
+        let client = setup.pair.alpha.run("client", command, LIMIT)?.good()?;
         match server {
             Some(server) if experiment.job.is_measured_by_server() => {
                 Ok(server.finish(LIMIT)?.good()?.stdout)

@@ -52,7 +52,7 @@ pub(super) fn answer(claim: &Claim, verdicts: &[Verdict]) -> Answered {
     }
 }
 
-/// Returns the standing of one expectation over all its places.
+/// Returns the standing of one expectation over all its points.
 fn standing(verdicts: &[&Verdict]) -> Standing {
     let one = |it: &&Verdict| match it.outcome {
         Outcome::Met => Standing::Met,

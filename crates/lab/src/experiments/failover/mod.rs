@@ -241,7 +241,7 @@ fn fault(x: f64) -> Result<Fault> {
 
 /// Returns a failure's position on the x axis; NaN for an unknown name.
 fn place_of(name: &str) -> f64 {
-    FAULTS.iter().position(|(it, _)| *it == name).map_or(f64::NAN, |environment| environment as f64)
+    FAULTS.iter().position(|(it, _)| *it == name).map_or(f64::NAN, |index| index as f64)
 }
 
 /// Reports whether a series supports a failure: the kernel's SCTP has no two paths with a NAT on one

@@ -150,8 +150,8 @@ impl Experiment for Completion {
     fn points(&self) -> Vec<Planned> {
         let is_long = |&scenario: &usize| self.scenarios.get(scenario).is_some_and(|it| it.long > 0);
         let (beside, alone): (Vec<usize>, Vec<usize>) = self.chosen.iter().copied().partition(is_long);
-        let points = |places: &[usize], measures| {
-            self.traffic.points(PANEL, places, &self.series, self.repetitions, measures)
+        let points = |indices: &[usize], measures| {
+            self.traffic.points(PANEL, indices, &self.series, self.repetitions, measures)
         };
         [points(&beside, BESIDE_LONG), points(&alone, MEASURES)].concat()
     }

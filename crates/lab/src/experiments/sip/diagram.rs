@@ -71,7 +71,7 @@ pub(super) fn drawn(environment: &Environment, star: &Star, series: &str) -> Res
 fn parts(packets: &[Packet]) -> Result<[&[Packet]; 3]> {
     let first = |word: &str, start: usize| {
         let found = packets[start..].iter().position(|packet| packet.label.contains(word));
-        found.map(|environment| environment + start).with_context(|| format!("no {word} was captured"))
+        found.map(|offset| offset + start).with_context(|| format!("no {word} was captured"))
     };
     let register = first("REGISTER", 0)?;
     let invite = first("INVITE", register)?;
