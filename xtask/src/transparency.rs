@@ -59,7 +59,7 @@ fn judged(chosen: &[&Suite], programs: &Programs, at_once: usize) -> Result<Tota
     let take_turns = || {
         let mut totals = Totals::default();
         while let Some(suite) = next() {
-            totals += told(suite, programs, &exceptions);
+            totals += judge_and_print(suite, programs, &exceptions);
         }
         totals
     };
@@ -74,36 +74,36 @@ fn judged(chosen: &[&Suite], programs: &Programs, at_once: usize) -> Result<Tota
 }
 
 /// Judges a suite, and prints everything about it at its end.
-fn told(suite: &Suite, programs: &Programs, exceptions: &Exceptions) -> Totals {
+fn judge_and_print(suite: &Suite, programs: &Programs, exceptions: &Exceptions) -> Totals {
     if let Some(missing) = suite.missing() {
         println!("skipped {}: there is no {missing} here (scripts/setup.sh)", suite.name);
         return Totals { skipped: 1, ..Totals::default() };
     }
     let start = now();
-    let mut told = Vec::new();
-    let outcome = judge(suite, programs, exceptions, &mut told);
+    let mut messages = Vec::new();
+    let outcome = judge(suite, programs, exceptions, &mut messages);
     let outcome = outcome.with_context(|| format!("suite {}", suite.name));
     let faults = outcome.unwrap_or_else(|error| vec![format!("{error:#}")]);
-    told.extend(faults.iter().map(|fault| format!("  wrong: {fault}")));
-    told.push(format!("{:<14} {:.0} s", suite.name, start.elapsed().as_secs_f64()));
-    println!("{}", told.join("\n"));
+    messages.extend(faults.iter().map(|fault| format!("  wrong: {fault}")));
+    messages.push(format!("{:<14} {:.0} s", suite.name, start.elapsed().as_secs_f64()));
+    println!("{}", messages.join("\n"));
     Totals::of(faults.is_empty())
 }
 
-/// Runs a suite twice and returns the faults; other messages go to `told`.
+/// Runs a suite twice and returns the faults; other messages go to `messages`.
 fn judge(
     suite: &Suite,
     programs: &Programs,
     exceptions: &Exceptions,
-    told: &mut Vec<String>,
+    messages: &mut Vec<String>,
 ) -> Result<Vec<String>> {
     let control = suite.run(&Field::plain(suite.world)?)?;
     let field = Field::with_daemons(suite.world, programs)?;
     let trial = suite.run(&field)?;
-    let mut faults = differences(suite, &control, &trial, exceptions, told);
+    let mut faults = differences(suite, &control, &trial, exceptions, messages);
     let counts = field.connection_counts()?;
     faults.extend(counts.fault(suite.connections_min));
-    told.push(format!(
+    messages.push(format!(
         "{:<14} {} tests, {} passed over TCP, {} over SCTP; {counts}",
         suite.name,
         control.len(),
@@ -123,7 +123,7 @@ fn differences(
     control: &Results,
     trial: &Results,
     exceptions: &Exceptions,
-    told: &mut Vec<String>,
+    messages: &mut Vec<String>,
 ) -> Vec<String> {
     let mut faults = Vec::new();
     if passed(control) < suite.passed_min {
@@ -137,7 +137,7 @@ fn differences(
             (true, Some((_, false))) if *before == Verdict::Passed => {
                 faults.push(format!("{test}: an exception, but it passes: strike it from the list"));
             }
-            (false, Some((reason, _))) => told.push(format!("  excepted: {test}: {reason}")),
+            (false, Some((reason, _))) => messages.push(format!("  excepted: {test}: {reason}")),
             (true, _) => {}
         }
     }

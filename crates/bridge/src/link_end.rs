@@ -121,8 +121,7 @@ impl LinkEnd {
     }
 
     fn index(&self) -> Result<u32, BridgeError> {
-        if_nametoindex(self.interface.as_str())
-            .map_err(|e| self.fail("`ip link` tells which there are")(e.into()))
+        if_nametoindex(self.interface.as_str()).map_err(|e| self.fail("`ip link` lists them")(e.into()))
     }
 
     fn socket(&self, index: u32) -> Result<FrameSocket, BridgeError> {

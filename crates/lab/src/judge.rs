@@ -55,7 +55,7 @@ impl Judged<'_> {
         let points = self.points(expectation);
         if points.is_empty() {
             let band = band(expectation, String::new());
-            return vec![told(expectation, "nowhere".to_owned(), None, band, Outcome::Unmeasured)];
+            return vec![verdict_on(expectation, "nowhere".to_owned(), None, band, Outcome::Unmeasured)];
         }
         points.iter().map(|point| self.verdict(expectation, point, results)).collect()
     }
@@ -90,7 +90,7 @@ impl Judged<'_> {
         let is_wanted = needed.iter().all(|(point, _)| self.only.wants(point));
         let unmeasured = if is_wanted { Outcome::Unmeasured } else { Outcome::LeftOut };
         let band = band(expectation, other);
-        told(expectation, at, value(expectation, point, results), band, unmeasured)
+        verdict_on(expectation, at, value(expectation, point, results), band, unmeasured)
     }
 }
 
@@ -108,7 +108,7 @@ fn value(expectation: &Expectation, point: &Point, results: &Results) -> Option<
     }
 }
 
-fn told(
+fn verdict_on(
     expectation: &Expectation,
     at: String,
     value: Option<f64>,

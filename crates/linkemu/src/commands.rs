@@ -76,7 +76,7 @@ fn ask(dir: &Path, name: &str, request: &Request) -> Result<Report, LinkemuError
     control::ask(dir, name, request)
 }
 
-/// The names of links that run; those that were killed are told of.
+/// The names of links that run; those that were killed are reported.
 fn living(dir: &Path) -> Result<Vec<String>, LinkemuError> {
     let (living, dead) = control::names(dir)?;
     for name in dead {
@@ -166,7 +166,7 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, LinkemuError> {
     Ok(stop)
 }
 
-/// Runs links, a thread each, until all have ended; each then tells what it counted.
+/// Runs links, a thread each, until all have ended; each then prints what it counted.
 fn foreground(dir: &Path, plans: Vec<Plan>) -> Result<(), LinkemuError> {
     let stop = stop_on_signals()?;
     let links: Vec<_> = plans.into_iter().map(|plan| open(dir, plan)).collect::<Result<_, _>>()?;

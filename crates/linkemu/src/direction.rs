@@ -119,7 +119,7 @@ impl Direction {
         }
     }
 
-    /// Sends what is due, [`bridge::PACKETS_PER_TURN`] at most; tells how many packets were.
+    /// Sends what is due, [`bridge::PACKETS_PER_TURN`] at most; returns the number of packets that were.
     ///
     /// # Errors
     /// When the interface is down or gone.
@@ -266,8 +266,11 @@ mod tests {
             late: LatenessReport { packets: 1000, late: 500, ..LatenessReport::default() },
             recent,
         };
-        let told = warnings(&direction);
-        assert!(told[0].starts_with("a to b: cannot keep up: in the last 12 s 2 of 100 packets"), "{told:?}");
+        let report = warnings(&direction);
+        assert!(
+            report[0].starts_with("a to b: cannot keep up: in the last 12 s 2 of 100 packets"),
+            "{report:?}"
+        );
         direction.recent.late = 1;
         assert_eq!(warnings(&direction), [""; 0]);
     }

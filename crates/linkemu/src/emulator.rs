@@ -107,7 +107,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// Takes frames of one end; tells whether there may be more.
+    /// Takes frames of one end; returns whether there may be more.
     fn take(&mut self, n: usize) -> Result<bool, LinkemuError> {
         let [first, second] = &mut self.directions;
         let (there, back) = if n == 0 { (first, second) } else { (second, first) };

@@ -36,7 +36,7 @@ pub enum LinkemuError {
         name: String,
     },
     /// No link of this name runs.
-    #[error("there is no link {name} in {dir}: `linkemu show` tells which there are")]
+    #[error("there is no link {name} in {dir}: `linkemu show` lists them")]
     Missing {
         /// The name.
         name: String,

@@ -90,9 +90,9 @@ mod tests {
         recent.note_missed(at(100), 7);
         for (now, late, missed) in [(100, 1, 7), (109, 1, 7), (115, 1, 7), (130, 0, 0)] {
             recent.note(at(now), Duration::ZERO);
-            let told = recent.report(at(now));
-            assert_eq!((told.late, told.missed), (late, missed), "{now} s");
-            assert_eq!(told.max_us, late * 3000, "{now} s");
+            let report = recent.report(at(now));
+            assert_eq!((report.late, report.missed), (late, missed), "{now} s");
+            assert_eq!(report.max_us, late * 3000, "{now} s");
         }
     }
 

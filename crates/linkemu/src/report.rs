@@ -12,7 +12,7 @@ use crate::recent::RecentReport;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// To tell of itself.
+    /// A request for its report.
     Show,
     /// To change, from the next packet on.
     Set {

@@ -71,8 +71,8 @@ impl Emulator {
     /// # Errors
     /// When the program has ended.
     pub fn show(&self) -> Result<Value> {
-        let told = self.ask(&["show", self.name, "--json"])?;
-        serde_json::from_str(&told).with_context(|| format!("linkemu show told no JSON: {told}"))
+        let output = self.ask(&["show", self.name, "--json"])?;
+        serde_json::from_str(&output).with_context(|| format!("linkemu show reported no JSON: {output}"))
     }
 
     fn ask(&self, words: &[&str]) -> Result<String> {

@@ -224,9 +224,12 @@ impl Bench<'_> {
             Carrier::Usrsctp => self.usrsctp(seconds, size)?,
         };
         self.pair.alpha.run("sender", sender, LIMIT)?.good()?;
-        let told = server.finish(LIMIT)?.good()?.stdout;
-        let numbers =
-            told.lines().last().and_then(|line| line.split_once(' ')).context("the receiver told nothing")?;
+        let output = server.finish(LIMIT)?.good()?.stdout;
+        let numbers = output
+            .lines()
+            .last()
+            .and_then(|line| line.split_once(' '))
+            .context("the receiver reported nothing")?;
         let (bytes, micros): (f64, f64) = (numbers.0.parse()?, numbers.1.parse()?);
         ensure!(bytes > 0.0 && micros > 0.0, "nothing was received");
         Ok((bytes, micros / 1e6))

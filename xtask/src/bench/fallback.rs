@@ -70,9 +70,9 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
             percentile(&millis, 100)
         );
     }
-    let told = daemon.sctpify(&["status", "--json"])?.good()?.stdout;
-    let reasons = told.matches("\"no_sctp_answer\"").count();
-    ensure!(reasons >= COUNT, "the silent host was given up for other reasons: {told}");
+    let output = daemon.sctpify(&["status", "--json"])?.good()?.stdout;
+    let reasons = output.matches("\"no_sctp_answer\"").count();
+    ensure!(reasons >= COUNT, "the silent host was given up for other reasons: {output}");
     server.stop();
     daemon.stop();
     Ok(p50 - RACE_TIMER_MS)

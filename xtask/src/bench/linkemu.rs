@@ -54,7 +54,7 @@ pub(crate) fn run(lab: &Lab) -> Result<bool> {
         is_good &= (share - 1.0).abs() <= RATE_GOAL;
         println!("{rate:<17.0} {:<15.0} {share:.4}", share * rate);
     }
-    println!("\n{}", setup.told(&["show"])?);
+    println!("\n{}", setup.linkemu_output(&["show"])?);
     setup.link.stop();
     Ok(is_good)
 }
@@ -90,7 +90,7 @@ impl<'a> Setup<'a> {
     }
 
     /// Runs a command of the emulator, and returns its output.
-    fn told(&self, words: &[&str]) -> Result<String> {
+    fn linkemu_output(&self, words: &[&str]) -> Result<String> {
         let mut command = self.middle.command(self.linkemu);
         command.arg("--dir").arg(&self.dir).args(words);
         Ok(self.middle.run("linkemu", command, LIMIT)?.good()?.stdout)
@@ -143,15 +143,24 @@ impl<'a> Setup<'a> {
 
     /// Returns the throughput at a set rate, in bit/s of IP packets.
     fn rate(&self, rate: f64, queue: &str, words: &[&str]) -> Result<f64> {
-        self.told(&["set", "x", "--rate", &format!("{rate}bit"), "--queue", queue, "--delay", "2ms"])?;
+        self.linkemu_output(&[
+            "set",
+            "x",
+            "--rate",
+            &format!("{rate}bit"),
+            "--queue",
+            queue,
+            "--delay",
+            "2ms",
+        ])?;
         let server = self.serve()?;
         let mut client = self.alpha.command("nice");
         client.args(PRIORITY).args(["iperf3", "-J", "-c", TO]).args(words);
-        let told = self.alpha.run("iperf3", client, LIMIT)?.good()?.stdout;
+        let output = self.alpha.run("iperf3", client, LIMIT)?.good()?.stdout;
         server.stop();
-        let told: serde_json::Value = serde_json::from_str(&told)?;
-        let bits = told["end"]["sum_received"]["bits_per_second"].as_f64();
-        Ok(bits.context("iperf3 tells no rate")? / PAYLOAD_SHARE)
+        let output: serde_json::Value = serde_json::from_str(&output)?;
+        let bits = output["end"]["sum_received"]["bits_per_second"].as_f64();
+        Ok(bits.context("iperf3 reports no rate")? / PAYLOAD_SHARE)
     }
 }
 

@@ -150,10 +150,11 @@ impl Racer<'_> {
         let mut command = alpha.command(&tools.bulk);
         command.arg("race").args([TCP_PORT, SHIM_PORT].map(|port| format!("{to}:{port}")));
         command.arg(COUNT.to_string());
-        let told = alpha.run("race", command, LIMIT)?.good()?.stdout;
+        let output = alpha.run("race", command, LIMIT)?.good()?.stdout;
         let (mut millis, mut won) = (Vec::new(), 0);
-        for line in told.lines() {
-            let (micros, which) = line.split_once(' ').context("the program that races told no winner")?;
+        for line in output.lines() {
+            let (micros, which) =
+                line.split_once(' ').context("the program that races reported no winner")?;
             millis.push(micros.parse::<f64>()? / 1e3);
             won += u64::from(which == "2");
         }
@@ -165,9 +166,9 @@ impl Racer<'_> {
     }
 
     fn connects_sctp(&self) -> Result<u64> {
-        let told = self.daemon.sctpify(&["status", "--json"])?.good()?.stdout;
-        let status: Value = serde_json::from_str(&told).context("sctpify status --json printed no JSON")?;
-        status["counters"]["connects_sctp"].as_u64().context("sctpify status --json tells no connects_sctp")
+        let output = self.daemon.sctpify(&["status", "--json"])?.good()?.stdout;
+        let status: Value = serde_json::from_str(&output).context("sctpify status --json printed no JSON")?;
+        status["counters"]["connects_sctp"].as_u64().context("sctpify status --json reports no connects_sctp")
     }
 
     fn print(&self, tried: &str, millis: &[f64], over_sctp: u64) {

@@ -121,19 +121,19 @@ impl Setup {
 
     /// Returns the packets that arrived at beta's interface.
     fn arrived(&self) -> Result<f64> {
-        let told = self.beta.ip(&["-s", "-j", "link", "show", &self.link.name()])?;
-        let told: serde_json::Value = serde_json::from_str(&told)?;
-        told[0]["stats64"]["rx"]["packets"].as_f64().context("no count of packets")
+        let output = self.beta.ip(&["-s", "-j", "link", "show", &self.link.name()])?;
+        let output: serde_json::Value = serde_json::from_str(&output)?;
+        output[0]["stats64"]["rx"]["packets"].as_f64().context("no count of packets")
     }
 
     fn send(&self) -> Result<Passed> {
         let before = self.arrived()?;
         let mut sender = self.alpha.command("python3");
         sender.args(["-c", SENDER, TO, SECONDS]);
-        let told = self.alpha.run("sender", sender, LIMIT)?.good()?.stdout;
-        let mut numbers = told.split_whitespace().map(str::parse::<f64>);
+        let output = self.alpha.run("sender", sender, LIMIT)?.good()?.stdout;
+        let mut numbers = output.split_whitespace().map(str::parse::<f64>);
         let (Some(Ok(sent)), Some(Ok(sender_us))) = (numbers.next(), numbers.next()) else {
-            anyhow::bail!("the sender told {told:?}");
+            anyhow::bail!("the sender printed {output:?}");
         };
         Ok(Passed { sent, arrived: self.arrived()? - before, sender_us })
     }

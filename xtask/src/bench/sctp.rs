@@ -132,14 +132,14 @@ impl Bench {
     /// Measures one run of one contender: a sample for each figure of the experiment.
     fn measure(&self, experiment: &Experiment, contender: Contender) -> Result<Vec<f64>> {
         let setup = &self.setups[usize::from(experiment.offloads == Offloads::Off)];
-        let told = self.exchange(setup, experiment, contender)?;
+        let report = self.exchange(setup, experiment, contender)?;
         Ok(match experiment.job {
-            Job::Bulk { .. } | Job::Alone { .. } => vec![rate(&told)? * 8.0 / 1e9],
-            Job::Messages { size } => vec![rate(&told)? / 1e6 / f64::from(size)],
-            Job::Connects => vec![rate(&told)?],
+            Job::Bulk { .. } | Job::Alone { .. } => vec![rate(&report)? * 8.0 / 1e9],
+            Job::Messages { size } => vec![rate(&report)? / 1e6 / f64::from(size)],
+            Job::Connects => vec![rate(&report)?],
             Job::Ping { .. } => {
-                let micros: Vec<f64> = told.lines().filter_map(|line| line.parse().ok()).collect();
-                ensure!(!micros.is_empty(), "no round trip was told");
+                let micros: Vec<f64> = report.lines().filter_map(|line| line.parse().ok()).collect();
+                ensure!(!micros.is_empty(), "no round trip was reported");
                 vec![percentile(&micros, 50), percentile(&micros, 99)]
             }
         })
@@ -181,9 +181,9 @@ fn preferred(program: &Path, words: Vec<String>) -> Vec<String> {
 }
 
 /// Parses "AMOUNT MICROSECONDS", the last line of the output, as amount per second.
-fn rate(told: &str) -> Result<f64> {
-    let line = told.lines().last().and_then(|line| line.split_once(' '));
-    let (amount, micros) = line.context("nothing was told")?;
+fn rate(report: &str) -> Result<f64> {
+    let line = report.lines().last().and_then(|line| line.split_once(' '));
+    let (amount, micros) = line.context("nothing was reported")?;
     let (amount, micros): (f64, f64) = (amount.parse()?, micros.parse()?);
     ensure!(amount > 0.0 && micros > 0.0, "nothing was moved");
     Ok(amount * 1e6 / micros)

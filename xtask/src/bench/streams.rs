@@ -90,9 +90,9 @@ fn fetch(pair: &Pair, to: IpAddr, tools: &Tools, port: u16, size: u32) -> Result
     let mut command = pair.alpha.command(&tools.bulk);
     let (target, numbers) = (format!("{to}:{port}"), [SHORT, size, PARALLEL].map(|n| n.to_string()));
     command.args(["fetch", &target]).args(numbers);
-    let told = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
+    let output = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
     server.stop();
-    let micros = told.split_whitespace().last().context("fetch told nothing")?;
+    let micros = output.split_whitespace().last().context("fetch reported nothing")?;
     Ok(micros.parse::<f64>()? / 1e6)
 }
 
@@ -131,8 +131,8 @@ fn gbit_per_s(pair: &Pair, to: IpAddr, tools: &Tools, port: u16) -> Result<f64> 
     let mut sender = pair.alpha.command(&tools.bulk);
     sender.args(["send", &format!("{to}:{port}"), BULK_SECONDS, "65536"]);
     pair.alpha.run("sender", sender, LIMIT)?.good()?;
-    let told = server.finish(LIMIT)?.good()?.stdout;
-    let last = told.lines().last().and_then(|line| line.split_once(' '));
-    let (bytes, micros) = last.context("the receiver told nothing")?;
+    let output = server.finish(LIMIT)?.good()?.stdout;
+    let last = output.lines().last().and_then(|line| line.split_once(' '));
+    let (bytes, micros) = last.context("the receiver reported nothing")?;
     Ok(bytes.parse::<f64>()? * 8.0 / 1e3 / micros.parse::<f64>()?)
 }

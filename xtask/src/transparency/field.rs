@@ -63,8 +63,8 @@ impl Field {
     pub(crate) fn connection_counts(&self) -> Result<ConnectionCounts> {
         let mut counts = ConnectionCounts::default();
         for daemon in &self.daemons {
-            let told = daemon.sctpify(&["status", "--json"])?.good()?;
-            let status: Value = serde_json::from_str(&told.stdout).context("status is no JSON")?;
+            let output = daemon.sctpify(&["status", "--json"])?.good()?;
+            let status: Value = serde_json::from_str(&output.stdout).context("status is no JSON")?;
             counts.add(&status);
         }
         Ok(counts)

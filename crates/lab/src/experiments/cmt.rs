@@ -173,10 +173,10 @@ impl Hosts {
         let long = (seconds + LIMIT.as_secs_f64()).to_string();
         let sender = ttcp::command(&self.pair.alpha, &[&common[..], &["-t", &to, "--for", &long]].concat())?;
         let sender = self.pair.alpha.spawn("sender", sender)?;
-        let told = server.finish(Duration::from_secs_f64(seconds) + LIMIT)?.good()?.stdout;
+        let output = server.finish(Duration::from_secs_f64(seconds) + LIMIT)?.good()?.stdout;
         sender.stop();
         self.ensure_over_sctp()?;
-        let report: ttcp::Report = serde_json::from_str(told.trim()).context("ttcp told no figures")?;
+        let report: ttcp::Report = serde_json::from_str(output.trim()).context("ttcp reported no figures")?;
         ensure!(report.real_s > 0.0, "nothing was received");
         let mut measures =
             Measures::from([("mbit_per_s".to_owned(), report.bytes as f64 * 8.0 / 1e6 / report.real_s)]);
@@ -220,5 +220,5 @@ fn use_all_paths(pair: &Pair, links: &[DelayedLink]) -> Result<()> {
 /// Returns a link's packet counter in the direction to the right.
 fn counted(link: &DelayedLink, what: &str) -> Result<f64> {
     let shown = link.show()?;
-    shown["directions"][0]["packets"][what].as_f64().with_context(|| format!("linkemu tells no {what}"))
+    shown["directions"][0]["packets"][what].as_f64().with_context(|| format!("linkemu reports no {what}"))
 }

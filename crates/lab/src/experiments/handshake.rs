@@ -144,8 +144,8 @@ impl<'a> Client<'a> {
         let (from, to) = (self.link.left_v4().to_string(), self.link.right_v4().to_string());
         let mut command = self.pair.alpha.command(self.environment.tools.programs.path("peer"));
         command.args(["--local", &from, "first", &to, NATIVE_PORT, exchange::ANSWER]).args(flags);
-        let told = self.pair.alpha.run("first", command, exchange::LIMIT)?.good()?.stdout;
-        Ok(Duration::from_micros(told.trim().parse()?))
+        let output = self.pair.alpha.run("first", command, exchange::LIMIT)?.good()?.stdout;
+        Ok(Duration::from_micros(output.trim().parse()?))
     }
 
     /// Runs one exchange, and fails unless the measured transport carried it.

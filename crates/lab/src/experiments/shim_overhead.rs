@@ -112,10 +112,10 @@ impl ShimOverhead {
         let _server = pair.serve(&tools.bulk, &["give", &port.to_string()])?;
         let mut command = pair.alpha.command(&tools.bulk);
         command.args(["fetch", &format!("{}:{port}", link.link.right_v4()), "1", &bytes.to_string(), "1"]);
-        let told = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
+        let output = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
         ensure_over_sctp(&daemons, daemons.connects_sctp()?, u64::from(port == SHIM_PORT))?;
         daemons.stop();
-        let micros: f64 = told.split_whitespace().nth(1).context("the client told no time")?.parse()?;
+        let micros: f64 = output.split_whitespace().nth(1).context("the client reported no time")?.parse()?;
         Ok(Measures::from([("seconds".to_owned(), micros / 1e6)]))
     }
 

@@ -180,10 +180,10 @@ impl<'a> Hosts<'a> {
         let mut command = self.pair.alpha.command(&tools.bulk);
         let numbers = [short.count, short.bytes, short.parallel].map(|number| number.to_string());
         command.args(["fetch", &format!("{to}:{}", self.port)]).args(numbers);
-        let told = self.pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
+        let output = self.pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
         server.stop();
         self.ensure_over_sctp(before, u64::from(short.connects) + u64::from(short.count))?;
-        let micros = told.split_whitespace().nth(1).context("the client told no time")?;
+        let micros = output.split_whitespace().nth(1).context("the client reported no time")?;
         let connect = Sample::new(connects).context("no connect was timed")?.figure(Statistic::Median);
         Ok(Measures::from([
             ("seconds".to_owned(), micros.parse::<f64>()? / 1e6),
@@ -203,9 +203,9 @@ impl<'a> Hosts<'a> {
         let mut sender = self.pair.alpha.command(&program);
         sender.args(["send", &to, &seconds.to_string(), words]);
         self.pair.alpha.run("sender", sender, LIMIT)?.good()?;
-        let told = server.finish(LIMIT)?.good()?.stdout;
+        let output = server.finish(LIMIT)?.good()?.stdout;
         self.ensure_over_sctp(before, count)?;
-        let delays = told.lines().filter_map(|line| line.parse::<f64>().ok()).map(|micros| micros / 1e3);
+        let delays = output.lines().filter_map(|line| line.parse::<f64>().ok()).map(|micros| micros / 1e3);
         let delays = Sample::new(delays).context("no small message came")?;
         let figure = |statistic| delays.figure(statistic).value;
         Ok(Measures::from([

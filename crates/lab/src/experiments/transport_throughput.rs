@@ -151,9 +151,9 @@ impl TransportThroughput {
                     &pair.alpha,
                     &[&["-t"], &common[..], delay, &["--for", &time, &to]].concat(),
                 )?;
-                let told = exchange(pair, server, sender)?;
+                let output = exchange(pair, server, sender)?;
                 let report: ttcp::Report =
-                    serde_json::from_str(told.trim()).context("ttcp told no figures")?;
+                    serde_json::from_str(output.trim()).context("ttcp reported no figures")?;
                 Ok((report.bytes as f64, report.real_s))
             }
             Transport::Usrsctp(udp_port) => {
@@ -163,9 +163,9 @@ impl TransportThroughput {
                 let server = ttcp::listening(&pair.beta, receiver)?;
                 let mut sender = pair.alpha.command(&program);
                 sender.args(["send", &to, PORT, udp_port, &self.seconds.to_string(), &size.to_string()]);
-                let told = exchange(pair, server, sender)?;
-                let figures = told.lines().last().and_then(|line| line.split_once(' '));
-                let (bytes, micros) = figures.context("the receiver told nothing")?;
+                let output = exchange(pair, server, sender)?;
+                let figures = output.lines().last().and_then(|line| line.split_once(' '));
+                let (bytes, micros) = figures.context("the receiver reported nothing")?;
                 Ok((bytes.parse()?, micros.parse::<f64>()? / 1e6))
             }
             Transport::Guest(_) => bail!("guests have links of their own"),
@@ -195,10 +195,10 @@ impl TransportThroughput {
         };
         let server = ttcp::listening(&net, ttcp(BETA, &["-r"]))?;
         net.run("sender", ttcp(ALPHA, &["-t", "--for", &time, BETAS[0]]), LIMIT)?.good()?;
-        let told = server.finish(LIMIT)?.good()?.stdout;
+        let output = server.finish(LIMIT)?.good()?.stdout;
         drop((link, net, lab));
         guests.end()?;
-        let report: ttcp::Report = serde_json::from_str(told.trim()).context("ttcp told no figures")?;
+        let report: ttcp::Report = serde_json::from_str(output.trim()).context("ttcp reported no figures")?;
         Ok((report.bytes as f64, report.real_s))
     }
 

@@ -1,7 +1,7 @@
 //! The page of one experiment in one form: claims and answers, plots, expectations, and origin.
 
 use super::claims::Answered;
-use super::plot::axis::told;
+use super::plot::axis::three_digits;
 use super::{Section, plot};
 use crate::judge::{Outcome, Verdict};
 use crate::manifest::{Manifest, Panel, Published};
@@ -156,9 +156,9 @@ fn figures(section: &Section, panel: &Panel) -> Markup {
                     tr {
                         td { (row.series) }
                         td data-name=(panel.x_label) { (row.x_name) }
-                        td class="number" data-name=(panel.y_label) { (told(row.figure.value)) }
+                        td class="number" data-name=(panel.y_label) { (three_digits(row.figure.value)) }
                         td class="number" data-name="95 %" {
-                            @if let Some([low, high]) = row.figure.interval { (told(low)) " to " (told(high)) }
+                            @if let Some([low, high]) = row.figure.interval { (three_digits(low)) " to " (three_digits(high)) }
                         }
                         td class="number" data-name="measurements" { (row.measurements) }
                     }
@@ -177,7 +177,7 @@ fn table(verdicts: &[Verdict]) -> Markup {
                     td { @if it.control { "Control: " } (it.what) }
                     td data-name="at" { (it.at) }
                     td data-name="band" { (it.band) }
-                    td class="number" data-name="found" { @if let Some(value) = it.value { (told(value)) } }
+                    td class="number" data-name="found" { @if let Some(value) = it.value { (three_digits(value)) } }
                     (outcome(it.outcome))
                     td data-name="from" { (it.source) }
                 }

@@ -33,15 +33,15 @@ pub(crate) trait EmulatedLink {
         let mut server = server.args(["-s", "-1"]).stdout(Stdio::null()).spawn().expect("iperf3");
         let mut rate = None;
         // The server may not listen yet.
-        let told = testbed::process::wait_for(LIMIT, || {
+        let is_reported = testbed::process::wait_for(LIMIT, || {
             let mut client = self.near("iperf3");
             client.args(["-J", "-c", self.address(), "-u", "-b", "3m", "-l", "1000", "-t", "5"]);
-            let told = client.output().expect("iperf3").stdout;
-            let told: serde_json::Value = serde_json::from_slice(&told).unwrap_or_default();
-            rate = told["end"]["sum"]["lost_percent"].as_f64().map(|lost| 3e6 * (1.0 - lost / 100.0));
+            let output = client.output().expect("iperf3").stdout;
+            let output: serde_json::Value = serde_json::from_slice(&output).unwrap_or_default();
+            rate = output["end"]["sum"]["lost_percent"].as_f64().map(|lost| 3e6 * (1.0 - lost / 100.0));
             rate.is_some()
         });
-        assert!(told, "iperf3 told no rate");
+        assert!(is_reported, "iperf3 reported no rate");
         server.wait().expect("iperf3 ends");
         rate.unwrap_or_default()
     }

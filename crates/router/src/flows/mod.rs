@@ -102,7 +102,7 @@ fn serve(port: Option<u16>, shared: &Shared) -> Result<(), RouterError> {
         match request.path() {
             "/metrics" => Some(PageAnswer::metrics(table::metrics(&rows()))),
             "/flows.json" => Some(match Part::of(request).and_then(|part| table::part(&rows(), &part)) {
-                Ok(told) => PageAnswer::file("application/json", told.to_string()),
+                Ok(report) => PageAnswer::file("application/json", report.to_string()),
                 Err(problem) => PageAnswer::text("400 Bad Request", problem),
             }),
             _ => None,

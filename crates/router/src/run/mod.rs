@@ -107,7 +107,7 @@ impl Running {
         Ok(())
     }
 
-    /// Takes frames of one end; tells whether there may be more.
+    /// Takes frames of one end; returns whether there may be more.
     fn take(&mut self, n: usize) -> Result<bool, RouterError> {
         let direction = &mut self.directions[n];
         for _ in 0..RECEIVES_PER_TURN {

@@ -25,8 +25,8 @@ fn measure(world: &World, more: &[&str]) -> testbed::Finished {
 fn transports_are_measured_one_by_one_and_the_report_says_what_carried_the_bytes() {
     let world = World::new();
     let server = serve(&world, "60");
-    let told = measure(&world, &["--against", "tcp,mptcp", "--json"]).good().unwrap().stdout;
-    let report: Value = serde_json::from_str(&told).unwrap();
+    let output = measure(&world, &["--against", "tcp,mptcp", "--json"]).good().unwrap().stdout;
+    let report: Value = serde_json::from_str(&output).unwrap();
     let rows = report["rows"].as_array().unwrap();
     let transports: Vec<_> = rows.iter().map(|row| row["transport"].as_str().unwrap()).collect();
     assert_eq!(transports, ["sctp", "tcp", "mptcp"]);
@@ -38,8 +38,8 @@ fn transports_are_measured_one_by_one_and_the_report_says_what_carried_the_bytes
     // One first, five later, one that sent data.
     assert_eq!(world.connects_sctp(), 7, "{}", world.fallbacks());
     server.stop();
-    let told = measure(&world, &[]);
-    assert!(!told.status.success() && told.stderr.contains("sctpify bench --serve"), "{told:?}");
+    let output = measure(&world, &[]);
+    assert!(!output.status.success() && output.stderr.contains("sctpify bench --serve"), "{output:?}");
 }
 
 #[test]

@@ -146,9 +146,13 @@ fn at_any_moment_a_death_means_the_whole_file_or_an_error() {
             std::thread::sleep(Duration::from_millis(moment));
             let (host, daemon) = victim(&world, is_at_alpha);
             kill_processes(host, daemon, Victims::All);
-            let told = client.finish(ERROR_LIMIT).unwrap();
-            let whole = told.stdout.trim() == LENGTH.to_string();
-            assert_eq!(told.status.success(), whole, "after {moment} ms, at alpha {is_at_alpha}: {told:?}");
+            let output = client.finish(ERROR_LIMIT).unwrap();
+            let whole = output.stdout.trim() == LENGTH.to_string();
+            assert_eq!(
+                output.status.success(),
+                whole,
+                "after {moment} ms, at alpha {is_at_alpha}: {output:?}"
+            );
         }
     }
 }

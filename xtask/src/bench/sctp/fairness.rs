@@ -125,9 +125,9 @@ impl Flows<'_> {
 
 /// Returns the byte count of a receiver, once it has ended.
 fn bytes_of(receiver: Process) -> Result<f64> {
-    let told = receiver.finish(LIMIT)?.good()?.stdout;
-    let bytes = told.lines().last().and_then(|line| line.split(' ').next());
-    bytes.context("a receiver told nothing")?.parse().context("a receiver told no number")
+    let output = receiver.finish(LIMIT)?.good()?.stdout;
+    let bytes = output.lines().last().and_then(|line| line.split(' ').next());
+    bytes.context("a receiver reported nothing")?.parse().context("a receiver reported no number")
 }
 
 #[cfg(test)]

@@ -183,13 +183,13 @@ impl Failover {
             std::thread::sleep(ACQUAINTANCE);
         }
         world.first.set(&["--cut"])?;
-        let told = ask(&world)?;
+        let report = ask(&world)?;
         server.stop();
         let link_late_ms = stage::worst_late_ms(&world.shown()?)?;
         world.end();
-        let failed = told.get("end").map(String::as_str) != Some("eof");
+        let failed = report.get("end").map(String::as_str) != Some("eof");
         Ok(Measures::from([
-            ("first_byte_ms".to_owned(), number(&told, "first_byte_us")? / 1e3),
+            ("first_byte_ms".to_owned(), number(&report, "first_byte_us")? / 1e3),
             ("failed".to_owned(), f64::from(u8::from(failed))),
             (LINK_LATE.to_owned(), link_late_ms),
         ]))
@@ -266,22 +266,22 @@ fn plan<'a>(cell: &Cell, rtt_ms: u16, nat: bool, configuration: &'a str) -> Resu
 }
 
 /// Parses a program's output: alternating words and values.
-fn words_of(told: &str) -> BTreeMap<String, String> {
-    let all: Vec<&str> = told.split_whitespace().skip_while(|word| *word == "listening").collect();
+fn words_of(report: &str) -> BTreeMap<String, String> {
+    let all: Vec<&str> = report.split_whitespace().skip_while(|word| *word == "listening").collect();
     all.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
 }
 
-fn number(told: &BTreeMap<String, String>, key: &str) -> Result<f64> {
-    told.get(key).with_context(|| format!("no {key} in {told:?}"))?.parse().context("no number")
+fn number(report: &BTreeMap<String, String>, key: &str) -> Result<f64> {
+    report.get(key).with_context(|| format!("no {key} in {report:?}"))?.parse().context("no number")
 }
 
 /// Evaluates both programs' ends: data not there in time is lost; an end other than orderly or late is an
 /// error.
 fn measures(sent: &BTreeMap<String, String>, received: &BTreeMap<String, String>) -> Result<Measures> {
-    let is_error = |told: &BTreeMap<String, String>| {
-        !matches!(told.get("end").map(String::as_str), Some("eof" | "late"))
+    let is_error = |report: &BTreeMap<String, String>| {
+        !matches!(report.get("end").map(String::as_str), Some("eof" | "late"))
     };
-    let errors = [sent, received].into_iter().filter(|told| is_error(told)).count();
+    let errors = [sent, received].into_iter().filter(|report| is_error(report)).count();
     Ok(Measures::from([
         ("gap_ms".to_owned(), number(received, "gap_us")? / 1e3),
         ("gap_at_ms".to_owned(), number(received, "gap_at_us")? / 1e3),

@@ -165,9 +165,9 @@ impl Hosts {
         let daemons = pair.start_daemons_with(&environment.tools, configuration)?;
         // A connection that advertises has an association of its own, which is a flow to the router.
         let ports = format!("{FIRST_PORT}:{}", FIRST_PORT + flows - 1);
-        let (.., told) = names(policy)?;
+        let (.., advertisement) = names(policy)?;
         for (daemon, chain) in [(&daemons.alphas, "remote"), (&daemons.betas, "local")] {
-            let rule = ["-A", "-c", chain, "-p", "enable", "-P", &ports, "--advertise", told];
+            let rule = ["-A", "-c", chain, "-p", "enable", "-P", &ports, "--advertise", advertisement];
             daemon.shimrules(&rule)?.good()?;
         }
         Ok(Hosts { daemons, _router: router, link, pair, _lab: lab })
@@ -192,8 +192,9 @@ impl Hosts {
         };
         let senders = ports.iter().map(send).collect::<Result<Vec<_>>>()?;
         let rates = receivers.into_iter().map(|receiver| {
-            let told = receiver.finish(Duration::from_secs_f64(seconds) + PATIENCE)?.good()?.stdout;
-            let report: ttcp::Report = serde_json::from_str(told.trim()).context("ttcp told no figures")?;
+            let output = receiver.finish(Duration::from_secs_f64(seconds) + PATIENCE)?.good()?.stdout;
+            let report: ttcp::Report =
+                serde_json::from_str(output.trim()).context("ttcp reported no figures")?;
             // Not by the time until its last byte: a flow that stands at the end would look faster.
             Ok(kbit_per_s(report.bytes, seconds - after))
         });

@@ -89,8 +89,8 @@ impl ShimLoss {
         let finished = scene.pair.alpha.run("fetch", command, LIMIT)?;
         server.stop();
         let failed = !finished.status.success();
-        let told = finished.stdout.split_whitespace().nth(1).map(str::parse).transpose()?;
-        let elapsed = told.map_or(finished.elapsed, Duration::from_micros);
+        let reported = finished.stdout.split_whitespace().nth(1).map(str::parse).transpose()?;
+        let elapsed = reported.map_or(finished.elapsed, Duration::from_micros);
         Ok(measures(elapsed, failed))
     }
 }
@@ -138,7 +138,10 @@ fn daemons(pair: &Pair, environment: &Environment, configuration: &str, control:
         let port = SSH_PORT.to_string();
         daemon.shimrules(&["-A", "-c", chain, "-p", "enable", "-P", &port])?.good()?;
     }
-    let told = daemons.alphas.sctpify(&["get", "congestion"])?.good()?.stdout;
-    ensure!(told.contains(&control.to_string()), "the daemon's congestion control is {told}, not {control}");
+    let output = daemons.alphas.sctpify(&["get", "congestion"])?.good()?.stdout;
+    ensure!(
+        output.contains(&control.to_string()),
+        "the daemon's congestion control is {output}, not {control}"
+    );
     Ok(daemons)
 }

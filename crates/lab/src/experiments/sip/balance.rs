@@ -1,6 +1,6 @@
 //! `sip-balance`: two proxies carry more calls than one of the two links between them can take.
 
-use super::told::Told;
+use super::agent_report::AgentReport;
 use super::world::{Between, Joined};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::Result;
@@ -75,9 +75,9 @@ impl Experiment for Balance {
         let calls = (cell.point.x * self.seconds).round();
         let caller = joined.begin_calls(environment, cell.point.x, calls as u32)?;
         // A call that nobody answers fails after 32 s (RFC 3261 timer B).
-        let told = Told::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
+        let report = AgentReport::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
         let after = joined.sent_bytes()?;
-        let mut measures = told.measures(&[
+        let mut measures = report.measures(&[
             ("set_up_ms_p50", "calls_answered/ms_p50"),
             ("set_up_ms_p99", "calls_answered/ms_p99"),
         ])?;
@@ -85,7 +85,7 @@ impl Experiment for Balance {
             after.iter().zip(&before).map(|(after, before)| (after - before) as f64).collect();
         let second = sent.get(1).copied().unwrap_or_default();
         measures.insert("second_link".to_owned(), second / sent.iter().sum::<f64>());
-        measures.insert("lost".to_owned(), calls - told.number("calls_completed")?);
+        measures.insert("lost".to_owned(), calls - report.number("calls_completed")?);
         Ok(measures)
     }
 }

@@ -45,11 +45,11 @@ pub(super) fn drawn(environment: &Environment, star: &Star, series: &str) -> Res
     star.caller(0).run(environment, &["--call", &bob(0), "--duration", "0.3"], LIMIT)?;
     let mut words: Vec<&str> = vec!["-T", "fields", "-E", "occurrence=a"];
     FIELDS.iter().for_each(|field| words.extend(["-e", field]));
-    let told = capture.dissect(&words)?;
+    let output = capture.dissect(&words)?;
     stop(callee)?;
     let caller = star.links[0].link.left_v4().to_string();
     let callee = star.links[1].link.right_v4().to_string();
-    let mut packets: Vec<Packet> = told.lines().filter_map(|line| packet(line, &caller, &callee)).collect();
+    let mut packets: Vec<Packet> = output.lines().filter_map(|line| packet(line, &caller, &callee)).collect();
     // Each interface's own are in order.
     packets.sort_by(|a, b| a.time.total_cmp(&b.time));
     let titles = [

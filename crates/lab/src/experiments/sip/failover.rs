@@ -1,6 +1,6 @@
 //! `sip-failover`: the cable of the primary path is pulled while two proxies carry calls (Figure 5.9).
 
-use super::told::Told;
+use super::agent_report::AgentReport;
 use super::world::{Between, Joined};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::Result;
@@ -61,15 +61,15 @@ impl Experiment for Failover {
         std::thread::sleep(Duration::from_secs_f64(self.pulled_s));
         joined.links[0].link.restore()?;
         // A call that nobody answers fails after 32 s (RFC 3261 timer B).
-        let told = Told::of(&caller.finish(Duration::from_secs_f64(self.after_s + 45.0))?)?;
-        let mut measures = told.measures(&[
+        let report = AgentReport::of(&caller.finish(Duration::from_secs_f64(self.after_s + 45.0))?)?;
+        let mut measures = report.measures(&[
             ("set_up_ms_p50", "calls_answered/ms_p50"),
             ("set_up_ms_p99", "calls_answered/ms_p99"),
             ("set_up_ms_max", "calls_answered/ms_max"),
             ("end_ms_max", "calls_hung_up/ms_max"),
         ])?;
         measures.insert("added_ms".to_owned(), measures["set_up_ms_max"] - measures["set_up_ms_p50"]);
-        measures.insert("lost".to_owned(), calls - told.number("calls_completed")?);
+        measures.insert("lost".to_owned(), calls - report.number("calls_completed")?);
         measures.insert("switches".to_owned(), joined.switches() as f64);
         Ok(measures)
     }

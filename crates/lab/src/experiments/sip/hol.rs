@@ -1,6 +1,6 @@
 //! `sip-hol`: calls between two proxies on one connection that loses packets: whom does a loss stop? (The thesis's chapter 6.)
 
-use super::told::Told;
+use super::agent_report::AgentReport;
 use super::world::{Between, Joined};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::Result;
@@ -64,8 +64,8 @@ impl Experiment for Hol {
         joined.links[0].set(&["--loss", &format!("{}%", cell.point.x)])?;
         let calls = (self.rate * self.seconds).round();
         let caller = joined.begin_calls(environment, self.rate, calls as u32)?;
-        let told = Told::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
-        let mut measures = told.measures(&[
+        let report = AgentReport::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
+        let mut measures = report.measures(&[
             ("set_up_ms_mean", "calls_answered/ms_mean"),
             ("set_up_ms_p50", "calls_answered/ms_p50"),
             ("set_up_ms_p90", "calls_answered/ms_p90"),
@@ -73,7 +73,7 @@ impl Experiment for Hol {
             ("set_up_ms_max", "calls_answered/ms_max"),
         ])?;
         measures.insert("added_ms".to_owned(), measures["set_up_ms_mean"] - self.rtt_ms);
-        measures.insert("lost".to_owned(), calls - told.number("calls_answered/count")?);
+        measures.insert("lost".to_owned(), calls - report.number("calls_answered/count")?);
         Ok(measures)
     }
 }

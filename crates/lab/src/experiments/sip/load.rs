@@ -3,8 +3,8 @@
 //! Proxy and emulated agents (`sctpify-ua`) share one host and its processors. A session is an INVITE, its answer, ACK and BYE
 //! through the proxy. Operations that take longer than [`THRESHOLD_MS`] have failed, and so have those that the agents cannot send at the given rate.
 
+use super::agent_report::AgentReport;
 use super::search::{Search, Trial};
-use super::told::Told;
 use super::world::{LIMIT, listen, proxy};
 use super::{TRANSPORTS, transport_of};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -217,24 +217,24 @@ impl<'a> Bench<'a> {
     /// Reports whether all of so many sessions go well at a rate.
     fn carries_sessions(&self, calls: f64, rate: f64) -> Result<bool> {
         let limit = LIMIT + Duration::from_secs_f64(calls / rate) + Duration::from_secs(45);
-        let told = Told::of(&self.caller(calls, rate, 0.0)?.finish(limit)?)?;
-        let is_whole = told.number("calls_failed")? == 0.0 && told.number("calls_completed")? == calls;
+        let report = AgentReport::of(&self.caller(calls, rate, 0.0)?.finish(limit)?)?;
+        let is_whole = report.number("calls_failed")? == 0.0 && report.number("calls_completed")? == calls;
         Ok(is_whole
-            && told.number("calls_answered/ms_max")? <= THRESHOLD_MS
-            && told.number("calls_per_s")? >= KEPT * rate)
+            && report.number("calls_answered/ms_max")? <= THRESHOLD_MS
+            && report.number("calls_per_s")? >= KEPT * rate)
     }
 
     /// Reports whether all of so many users are registered at a rate, so often.
     fn registers(&self, users: f64, rate: f64, rounds: u32) -> Result<bool> {
         let (users, rate_text, rounds_text) = (users.to_string(), format!("{rate:.3}"), rounds.to_string());
         let words = ["--users", &users, "--rate", &rate_text, "--registrations", &rounds_text];
-        let told = Told::of(&self.agent("many", 5073, &words)?.finish(LIMIT * 3)?)?;
+        let report = AgentReport::of(&self.agent("many", 5073, &words)?.finish(LIMIT * 3)?)?;
         let last = if rounds > 1 { "again/0/" } else { "" };
         let failed =
-            told.number("registrations_failed")? + told.number(&format!("{last}registrations_failed"))?;
+            report.number("registrations_failed")? + report.number(&format!("{last}registrations_failed"))?;
         Ok(failed == 0.0
-            && told.number(&format!("{last}registrations/ms_max"))? <= THRESHOLD_MS
-            && told.number(&format!("{last}registrations_per_s"))? >= KEPT * rate)
+            && report.number(&format!("{last}registrations/ms_max"))? <= THRESHOLD_MS
+            && report.number(&format!("{last}registrations_per_s"))? >= KEPT * rate)
     }
 
     /// Returns a session's share of the proxy's memory in bytes, if so many can stand at once and all end well.
@@ -246,8 +246,8 @@ impl<'a> Bench<'a> {
         let caller = self.caller(sessions, rate, stand_s)?;
         std::thread::sleep(Duration::from_secs_f64(stand_s - 0.5));
         let with = self.memory()?;
-        let told = Told::of(&caller.finish(LIMIT + Duration::from_secs_f64(2.0 * stand_s + 45.0))?)?;
-        let is_whole = told.number("calls_failed")? == 0.0 && told.number("calls_completed")? == sessions;
+        let report = AgentReport::of(&caller.finish(LIMIT + Duration::from_secs_f64(2.0 * stand_s + 45.0))?)?;
+        let is_whole = report.number("calls_failed")? == 0.0 && report.number("calls_completed")? == sessions;
         Ok(is_whole.then(|| (with - before) / sessions))
     }
 
@@ -272,7 +272,7 @@ fn start_kamailio(host: &Host) -> Result<Process> {
     let command = kamailio::command(host, &ADDRESS.to_string())?;
     let process = host.spawn(kamailio::PROGRAM, command);
     let process = process.context("Kamailio is missing: scripts/setup.sh installs it")?;
-    let listens = |list| host.tool("ss", &[list]).is_ok_and(|told| told.contains(":5060"));
+    let listens = |list| host.tool("ss", &[list]).is_ok_and(|output| output.contains(":5060"));
     ensure!(wait_for(LIMIT, || listens("-Hlun") && listens("-Hltn")), "Kamailio does not listen");
     // Its workers begin after its sockets are there.
     std::thread::sleep(Duration::from_millis(500));

@@ -1,6 +1,6 @@
 //! `sip-loss`: Table 5.3 of the thesis: eight user agents on each side of a proxy, calls completed in a fixed time under loss.
 
-use super::told::Told;
+use super::agent_report::AgentReport;
 use super::world::{LIMIT, Star, bob, stop};
 use super::{TRANSPORTS, transport_of};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -79,9 +79,9 @@ impl Experiment for Loss {
         std::thread::sleep(Duration::from_secs_f64(self.seconds));
         let (mut completed, mut failed) = (0.0, 0.0);
         for caller in callers {
-            let told = Told::of(&caller.finish(LIMIT)?)?;
-            completed += told.number("calls_completed")?;
-            failed += told.number("calls_failed")?;
+            let report = AgentReport::of(&caller.finish(LIMIT)?)?;
+            completed += report.number("calls_completed")?;
+            failed += report.number("calls_failed")?;
         }
         star.set(&["--loss", "0%"])?;
         callees.into_iter().try_for_each(|callee| stop(callee).map(drop))?;

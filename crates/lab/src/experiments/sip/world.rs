@@ -1,6 +1,6 @@
 //! Hosts with SIP proxies and user agents.
 
-use super::told::Told;
+use super::agent_report::AgentReport;
 use crate::experiment::{Cell, Environment};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
@@ -63,8 +63,13 @@ impl Agent<'_> {
     }
 
     /// Runs it to its end.
-    pub(super) fn run(&self, environment: &Environment, words: &[&str], limit: Duration) -> Result<Told> {
-        Told::of(&self.start(environment, words)?.finish(limit)?)
+    pub(super) fn run(
+        &self,
+        environment: &Environment,
+        words: &[&str],
+        limit: Duration,
+    ) -> Result<AgentReport> {
+        AgentReport::of(&self.start(environment, words)?.finish(limit)?)
     }
 }
 
@@ -74,9 +79,9 @@ fn meet(host: &Host, address: Ipv4Addr) -> Result<()> {
 }
 
 /// Tells an agent to stop; what it says then.
-pub(super) fn stop(agent: Process) -> Result<Told> {
+pub(super) fn stop(agent: Process) -> Result<AgentReport> {
     agent.signal(Signal::SIGTERM)?;
-    Told::of(&agent.finish(LIMIT)?)
+    AgentReport::of(&agent.finish(LIMIT)?)
 }
 
 /// Starts a proxy with this configuration, which has so many listeners.
@@ -268,8 +273,8 @@ impl Joined {
 
     /// Sets up what is between the proxies by a few calls.
     fn warm_up(&self, environment: &Environment) -> Result<()> {
-        let told = Told::of(&self.begin_calls(environment, 20.0, 5)?.finish(LIMIT)?)?;
-        let answered = told.number("calls_answered/count")?;
+        let report = AgentReport::of(&self.begin_calls(environment, 20.0, 5)?.finish(LIMIT)?)?;
+        let answered = report.number("calls_answered/count")?;
         ensure!(answered == 5.0, "{answered} of 5 calls without loss were answered");
         Ok(())
     }
