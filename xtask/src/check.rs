@@ -1,51 +1,51 @@
 //! `./x check`: formatting, lints, layers, module docs, comments, unsafe, compliance tables, names on the page of the
 //! papers, links of the documents, licences. Prints a line per part; every part runs even after a fault in an earlier one.
 
-use crate::tally::Tally;
 use crate::tools::{cargo, has, succeeds};
+use crate::totals::Totals;
 use crate::{Outcome, compliance, layers, links, papers, planted, sources};
 use anyhow::Result;
 
 /// `./x check`.
 pub(crate) fn run(_: &[String]) -> Result<Outcome> {
-    let tally = all()?;
-    println!("{tally}");
-    Ok(if tally.failed == 0 { Outcome::Good } else { Outcome::Bad })
+    let totals = all()?;
+    println!("{totals}");
+    Ok(if totals.failed == 0 { Outcome::Good } else { Outcome::Bad })
 }
 
 /// Runs every part and counts the results.
-pub(crate) fn all() -> Result<Tally> {
-    let mut tally = Tally::default();
-    tally += part("layers", || Ok(layers::run(&[])? == Outcome::Good))?;
-    tally += part("module docs", || listed(sources::module_docs()?))?;
-    tally += part("comments", || listed(sources::comments()?))?;
-    tally += part("unsafe", || listed(sources::unsafe_code()?))?;
-    tally += part("planted bugs apply", || listed(planted::faults()?))?;
-    tally += part("papers", || listed(papers::faults()?))?;
-    tally += part("links", || listed(links::faults()?))?;
-    tally += part("compliance", || Ok(compliance::run(&["--check".to_owned()])? == Outcome::Good))?;
-    tally += part("formatting", || succeeds(&mut cargo(&["fmt", "--all", "--check"])))?;
-    tally += part("lints", || {
+pub(crate) fn all() -> Result<Totals> {
+    let mut totals = Totals::default();
+    totals += part("layers", || Ok(layers::run(&[])? == Outcome::Good))?;
+    totals += part("module docs", || listed(sources::module_docs()?))?;
+    totals += part("comments", || listed(sources::comments()?))?;
+    totals += part("unsafe", || listed(sources::unsafe_code()?))?;
+    totals += part("planted bugs apply", || listed(planted::faults()?))?;
+    totals += part("papers", || listed(papers::faults()?))?;
+    totals += part("links", || listed(links::faults()?))?;
+    totals += part("compliance", || Ok(compliance::run(&["--check".to_owned()])? == Outcome::Good))?;
+    totals += part("formatting", || succeeds(&mut cargo(&["fmt", "--all", "--check"])))?;
+    totals += part("lints", || {
         succeeds(&mut cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
-    tally += licences()?;
-    Ok(tally)
+    totals += licences()?;
+    Ok(totals)
 }
 
-fn licences() -> Result<Tally> {
+fn licences() -> Result<Totals> {
     if has("cargo-deny") {
         return part("licences", || {
             succeeds(&mut cargo(&["deny", "--offline", "check", "licenses", "bans", "sources"]))
         });
     }
     println!("check licences: skipped, cargo-deny is not installed (cargo install cargo-deny)");
-    Ok(Tally { skipped: 1, ..Tally::default() })
+    Ok(Totals { skipped: 1, ..Totals::default() })
 }
 
-fn part(name: &str, judge: impl FnOnce() -> Result<bool>) -> Result<Tally> {
+fn part(name: &str, judge: impl FnOnce() -> Result<bool>) -> Result<Totals> {
     let good = judge()?;
     println!("check {name}: {}", if good { "ok" } else { "FAILED" });
-    Ok(Tally::of(good))
+    Ok(Totals::of(good))
 }
 
 fn listed(faults: Vec<String>) -> Result<bool> {

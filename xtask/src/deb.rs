@@ -69,14 +69,14 @@ fn build(is_static: bool) -> Result<PathBuf> {
 
 /// Returns the program's own version: a package is as new as its content.
 fn version_of(program: &Path) -> Result<String> {
-    let told = output(Command::new(program).arg("--version"))?;
-    Ok(told.split_whitespace().nth(1).context("the program tells no version")?.to_owned())
+    let output = output(Command::new(program).arg("--version"))?;
+    Ok(output.split_whitespace().nth(1).context("the program reports no version")?.to_owned())
 }
 
 /// Reports whether the program needs no library.
 fn is_static(program: &Path) -> Result<bool> {
-    let told = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
-    Ok(!String::from_utf8_lossy(&told.stdout).contains("libc.so"))
+    let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
+    Ok(!String::from_utf8_lossy(&output.stdout).contains("libc.so"))
 }
 
 fn fill(tree: &Path, bins: &Path, version: &str) -> Result<()> {
@@ -130,8 +130,12 @@ fn documents(dir: &Path, version: &str) -> Result<()> {
 
 /// Returns the maintainer, from the variables of Debian's tools.
 fn maintainer() -> String {
-    let told = |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
-    format!("{} <{}>", told("DEBFULLNAME", "the sctpify project"), told("DEBEMAIL", "sctpify@localhost"))
+    let variable = |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
+    format!(
+        "{} <{}>",
+        variable("DEBFULLNAME", "the sctpify project"),
+        variable("DEBEMAIL", "sctpify@localhost")
+    )
 }
 
 /// Compresses without a time stamp, so the same sources produce the same package.
@@ -195,8 +199,8 @@ fn libraries(tree: &Path) -> Result<String> {
     let programs = PROGRAMS.into_iter().chain(SIP_PROGRAMS).map(|name| tree.join("usr/sbin").join(name));
     let mut ask = Command::new("dpkg-shlibdeps");
     ask.args(["--warnings=0", "-O"]).args(programs).current_dir(&work);
-    let told = output(&mut ask).context("dpkg-shlibdeps is in the package dpkg-dev")?;
-    let list = told.trim().strip_prefix("shlibs:Depends=").context("dpkg-shlibdeps said something else")?;
+    let output = output(&mut ask).context("dpkg-shlibdeps is in the package dpkg-dev")?;
+    let list = output.trim().strip_prefix("shlibs:Depends=").context("dpkg-shlibdeps said something else")?;
     Ok(format!("Depends: {list}\n"))
 }
 

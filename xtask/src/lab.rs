@@ -2,8 +2,8 @@
 //! test` runs their quick forms, with the programs built for tests.
 
 use crate::skipped::Skipped;
-use crate::tally::Tally;
 use crate::tools::root;
+use crate::totals::Totals;
 use crate::{Outcome, optimised};
 use anyhow::{Context, Result};
 use std::os::unix::process::CommandExt;
@@ -23,14 +23,14 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
 }
 
 /// Runs the quick form of each experiment.
-pub(crate) fn quick() -> Result<Tally> {
+pub(crate) fn quick() -> Result<Totals> {
     let exe = std::env::current_exe().context("cannot tell where this program lies")?;
     let out = tempfile::tempdir().context("cannot make a directory for results")?;
     let mut command = Command::new(exe.with_file_name(PROGRAM));
     command.args(["run", "--all", "--quick", "--out"]).arg(out.path());
     let skipped = Skipped::of(&mut command)?;
     let status = command.status().context("cannot start sctpify-lab")?;
-    let mut tally = Tally::of(status.success() || status.code() == Some(MISSED));
-    tally += Tally { skipped: skipped.shown()?, ..Tally::default() };
-    Ok(tally)
+    let mut totals = Totals::of(status.success() || status.code() == Some(MISSED));
+    totals += Totals { skipped: skipped.shown()?, ..Totals::default() };
+    Ok(totals)
 }

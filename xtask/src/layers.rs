@@ -85,8 +85,8 @@ fn fault(from: &str, to: &str) -> Option<String> {
     if from == to || above > below || SAME_LAYER.contains(&(from, to)) {
         return None;
     }
-    let way = if above == below { "sideways" } else { "up" };
-    Some(format!("{from} (layer {above}) depends on {to} (layer {below}): that arrow points {way}"))
+    let direction = if above == below { "sideways" } else { "up" };
+    Some(format!("{from} (layer {above}) depends on {to} (layer {below}): that arrow points {direction}"))
 }
 
 #[cfg(test)]

@@ -22,9 +22,9 @@ mod planted;
 mod seeds;
 mod skipped;
 mod sources;
-mod tally;
 mod test;
 mod tools;
+mod totals;
 mod transparency;
 
 use std::process::ExitCode;
@@ -121,11 +121,11 @@ fn main() -> ExitCode {
 
 /// `./x man`: the programs generate their own pages.
 fn man(_: &[String]) -> anyhow::Result<Outcome> {
-    let tellers = [("cli", "sctpify", "man"), ("sipproxy", "sctpify-sip", "--man")];
-    for (package, program, question) in tellers {
+    let generators = [("cli", "sctpify", "man"), ("sipproxy", "sctpify-sip", "--man")];
+    for (package, program, question) in generators {
         let words = ["run", "--quiet", "--package", package, "--bin", program, "--", question, "target/man"];
         if !tools::succeeds(&mut tools::cargo(&words))? {
-            println!("the manual pages of {program} and its fellows were not written");
+            println!("the manual pages of {program} and the programs of its package were not written");
             return Ok(Outcome::Bad);
         }
     }

@@ -33,8 +33,8 @@ fn judge(root: &Path, text: &str) -> (String, Vec<String>) {
     let named = page.mentions.iter().map(|(line, what)| (*line, names::fault(root, PAGE, text, what)));
     faults.extend(named.filter_map(|(line, fault)| Some((line, fault?))));
     faults.sort();
-    let told = faults.into_iter().map(|(line, fault)| format!("{PAGE}:{line}: {fault}")).collect();
-    (page.summary(), told)
+    let messages = faults.into_iter().map(|(line, fault)| format!("{PAGE}:{line}: {fault}")).collect();
+    (page.summary(), messages)
 }
 
 #[cfg(test)]
@@ -116,13 +116,13 @@ mod tests {
         let good = "| a | b | `lab drt` | **same** |\n| a | b | - | **missing**: why |\n| a | b | no test: text | **differs** |\n";
         assert_eq!(faults(root.path(), &format!("{HEAD}{good}")), Vec::<String>::new());
         let bad = "| a | b | `lab drt` | same |\n| a | b | - | **same** |\n| a | b | **same** |\n| | b | `lab drt` | **same** |\n";
-        let told = [
+        let expected = [
             "docs/papers.md:3: the last cell begins with none of **same**, **more**, **differs**, **part**, **missing**, **background**",
             "docs/papers.md:4: nothing shows this: name a test, an experiment or a document, or say `no test` and why",
             "docs/papers.md:5: a row of 3 cells in a table of 4",
             "docs/papers.md:6: a row without an item",
         ];
-        assert_eq!(faults(root.path(), &format!("{HEAD}{bad}")), told);
+        assert_eq!(faults(root.path(), &format!("{HEAD}{bad}")), expected);
     }
 
     #[test]

@@ -12,8 +12,8 @@ mod packages;
 mod run;
 
 use crate::bench::instructions;
-use crate::tally::Tally;
 use crate::tools::{cargo, succeeds};
+use crate::totals::Totals;
 use crate::{Outcome, check, lab, transparency};
 use anyhow::Result;
 use packages::Packages;
@@ -28,30 +28,30 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let began = now();
     let part = |what: &str| println!("test: {:.0} s: {what}", began.elapsed().as_secs_f64());
     let packages = Packages::begin()?;
-    let mut tally = check::all()?;
+    let mut totals = check::all()?;
     part("building everything");
     let everything = ["build", "--quiet", "--workspace", "--lib", "--bins", "--tests", "--examples"];
-    tally += Tally::of(succeeds(&mut cargo(&everything))?);
+    totals += Totals::of(succeeds(&mut cargo(&everything))?);
     packages.wait()?;
     part("instruction counts");
-    tally += instructions::judged()?;
+    totals += instructions::judged()?;
     part("every test that needs no root");
-    let mut plain = Run::of(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))?.tally;
+    let mut plain = Run::of(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))?.totals;
     if testbed::is_root() {
         plain.skipped = 0;
         part("tests that need root and make network namespaces");
         let words =
             ["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", "--", "--ignored"];
-        tally += again::judged(&Run::of(cargo(&words).arg("--test-threads=2"))?, &words)?;
+        totals += again::judged(&Run::of(cargo(&words).arg("--test-threads=2"))?, &words)?;
         part("others' tests, with all their connections over SCTP (some of them; --transparency: all)");
-        tally += transparency::quick()?;
+        totals += transparency::quick()?;
         part("the lab's experiments, in their quick form");
-        tally += lab::quick()?;
+        totals += lab::quick()?;
     } else if plain.skipped > 0 {
         println!("test: {} tests need root and were skipped: run `sudo ./x test`", plain.skipped);
     }
-    tally += plain;
+    totals += plain;
     part("the end");
-    println!("{tally}");
-    Ok(if tally.failed == 0 { Outcome::Good } else { Outcome::Bad })
+    println!("{totals}");
+    Ok(if totals.failed == 0 { Outcome::Good } else { Outcome::Bad })
 }

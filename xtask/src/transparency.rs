@@ -14,8 +14,8 @@ mod field;
 mod results;
 mod suites;
 
-use crate::tally::Tally;
 use crate::tools::{root, succeeds};
+use crate::totals::Totals;
 use crate::{Outcome, optimised};
 use anyhow::{Context, Result, anyhow, ensure};
 use exceptions::Exceptions;
@@ -40,71 +40,71 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let is_wanted = |suite: &&Suite| words.is_empty() || words.iter().any(|word| suite.name.contains(word));
     let chosen: Vec<&Suite> = SUITES.iter().filter(is_wanted).collect();
     ensure!(!chosen.is_empty(), "no suite has such a name");
-    let tally = judged(&chosen, &programs, 1)?;
-    println!("{tally}");
-    Ok(if tally.failed == 0 { Outcome::Good } else { Outcome::Bad })
+    let totals = judged(&chosen, &programs, 1)?;
+    println!("{totals}");
+    Ok(if totals.failed == 0 { Outcome::Good } else { Outcome::Bad })
 }
 
 /// Runs the quick suites, for `./x test`, with the programs built next to this one.
-pub(crate) fn quick() -> Result<Tally> {
+pub(crate) fn quick() -> Result<Totals> {
     let chosen: Vec<&Suite> = SUITES.iter().filter(|suite| suite.is_quick).collect();
     judged(&chosen, &Programs::find()?, QUICK_AT_ONCE)
 }
 
 /// Runs these suites, `at_once` of them concurrently, in order.
-fn judged(chosen: &[&Suite], programs: &Programs, at_once: usize) -> Result<Tally> {
+fn judged(chosen: &[&Suite], programs: &Programs, at_once: usize) -> Result<Totals> {
     let exceptions = Exceptions::read()?;
     let left = Mutex::new(chosen.iter());
     let next = || left.lock().ok()?.next();
     let take_turns = || {
-        let mut tally = Tally::default();
+        let mut totals = Totals::default();
         while let Some(suite) = next() {
-            tally += told(suite, programs, &exceptions);
+            totals += judge_and_print(suite, programs, &exceptions);
         }
-        tally
+        totals
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(take_turns)).collect();
-        let mut tally = Tally::default();
+        let mut totals = Totals::default();
         for thread in threads {
-            tally += thread.join().map_err(|_| anyhow!("a thread that ran suites panicked"))?;
+            totals += thread.join().map_err(|_| anyhow!("a thread that ran suites panicked"))?;
         }
-        Ok(tally)
+        Ok(totals)
     })
 }
 
 /// Judges a suite, and prints everything about it at its end.
-fn told(suite: &Suite, programs: &Programs, exceptions: &Exceptions) -> Tally {
+fn judge_and_print(suite: &Suite, programs: &Programs, exceptions: &Exceptions) -> Totals {
     if let Some(missing) = suite.missing() {
         println!("skipped {}: there is no {missing} here (scripts/setup.sh)", suite.name);
-        return Tally { skipped: 1, ..Tally::default() };
+        return Totals { skipped: 1, ..Totals::default() };
     }
     let start = now();
-    let mut told = Vec::new();
-    let outcome = judge(suite, programs, exceptions, &mut told);
+    let mut messages = Vec::new();
+    let outcome = judge(suite, programs, exceptions, &mut messages);
     let outcome = outcome.with_context(|| format!("suite {}", suite.name));
     let faults = outcome.unwrap_or_else(|error| vec![format!("{error:#}")]);
-    told.extend(faults.iter().map(|fault| format!("  wrong: {fault}")));
-    told.push(format!("{:<14} {:.0} s", suite.name, start.elapsed().as_secs_f64()));
-    println!("{}", told.join("\n"));
-    Tally::of(faults.is_empty())
+    messages.extend(faults.iter().map(|fault| format!("  wrong: {fault}")));
+    messages.push(format!("{:<14} {:.0} s", suite.name, start.elapsed().as_secs_f64()));
+    println!("{}", messages.join("\n"));
+    Totals::of(faults.is_empty())
 }
 
-/// Runs a suite twice and returns the faults; other messages go to `told`.
+/// Runs a suite twice and returns the faults; other messages go to `messages`.
 fn judge(
     suite: &Suite,
     programs: &Programs,
     exceptions: &Exceptions,
-    told: &mut Vec<String>,
+    messages: &mut Vec<String>,
 ) -> Result<Vec<String>> {
     let control = suite.run(&Field::plain(suite.world)?)?;
     let field = Field::with_daemons(suite.world, programs)?;
     let trial = suite.run(&field)?;
-    let mut faults = differences(suite, &control, &trial, exceptions, told);
-    let rode = field.rode()?;
-    faults.extend(rode.fault(suite.connections_min));
-    told.push(format!(
-        "{:<14} {} tests, {} passed over TCP, {} over SCTP; {rode}",
+    let mut faults = differences(suite, &control, &trial, exceptions, messages);
+    let counts = field.connection_counts()?;
+    faults.extend(counts.fault(suite.connections_min));
+    messages.push(format!(
+        "{:<14} {} tests, {} passed over TCP, {} over SCTP; {counts}",
         suite.name,
         control.len(),
         passed(&control),
@@ -123,7 +123,7 @@ fn differences(
     control: &Results,
     trial: &Results,
     exceptions: &Exceptions,
-    told: &mut Vec<String>,
+    messages: &mut Vec<String>,
 ) -> Vec<String> {
     let mut faults = Vec::new();
     if passed(control) < suite.passed_min {
@@ -137,7 +137,7 @@ fn differences(
             (true, Some((_, false))) if *before == Verdict::Passed => {
                 faults.push(format!("{test}: an exception, but it passes: strike it from the list"));
             }
-            (false, Some((reason, _))) => told.push(format!("  excepted: {test}: {reason}")),
+            (false, Some((reason, _))) => messages.push(format!("  excepted: {test}: {reason}")),
             (true, _) => {}
         }
     }

@@ -116,8 +116,8 @@ fn completions_load_in_bash_zsh_and_fish() {
         assert_eq!(good(Command::new("zsh").args(["-f", "-c", &script])), format!("_{program}\n"));
         let fish = package.path("usr/share/fish/vendor_completions.d").join(format!("{program}.fish"));
         let script = format!("source {}; complete -C '{before} {begin}'", fish.display());
-        let told = good(Command::new("fish").args(["--no-config", "-c", &script]));
-        assert!(told.starts_with(&format!("{whole}\t")), "{told}");
+        let report = good(Command::new("fish").args(["--no-config", "-c", &script]));
+        assert!(report.starts_with(&format!("{whole}\t")), "{report}");
     }
 }
 
@@ -138,8 +138,8 @@ fn judged(name: &str, exposure_tenths_max: &str) -> String {
     fs::write(&unit, text.replace("/usr/sbin", &package.path("usr/sbin").display().to_string())).unwrap();
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=no", "--recursive-errors=no"]).arg(&unit);
-    let told = verify.output().unwrap();
-    assert!(told.status.success() && told.stderr.is_empty(), "{told:?}");
+    let output = verify.output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let limit = format!("--threshold={exposure_tenths_max}");
     good(
         Command::new("systemd-analyze").args(["security", "--no-pager", "--offline=true", &limit]).arg(&unit),

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 /// An interface that cannot be used, or a call that the kernel refused.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
-    /// No place of an interface.
+    /// Not the name of an interface.
     #[error("`{text}` is no interface: say INTERFACE or NAMESPACE:INTERFACE")]
-    Place {
+    LinkEnd {
         /// The text.
         text: String,
     },
@@ -23,28 +23,28 @@ pub enum BridgeError {
         source: io::Error,
     },
     /// An interface that cannot be used.
-    #[error("cannot use interface {place}: {source}; {hint}")]
+    #[error("cannot use interface {end}: {source}; {hint}")]
     Interface {
         /// Which.
-        place: String,
+        end: String,
         /// The kernel's error.
         source: io::Error,
         /// A remedy.
         hint: &'static str,
     },
     /// An interface that is down.
-    #[error("interface {place} is down: `ip link set INTERFACE up` first")]
+    #[error("interface {end} is down: `ip link set INTERFACE up` first")]
     Down {
         /// Which.
-        place: String,
+        end: String,
     },
     /// An interface that another program passes packets of.
     #[error(
-        "interface {place} is an end of another link: `linkemu show` and `ps -C sctpify-router` tell of which"
+        "interface {end} is an end of another link: `linkemu show` and `ps -C sctpify-router` tell of which"
     )]
     Taken {
         /// Which.
-        place: String,
+        end: String,
     },
     /// The kernel refused something else.
     #[error("{what}: {source}")]

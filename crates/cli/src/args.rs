@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, Way};
+use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, Transport};
 
 /// SCTP for programs that have never heard of it
 ///
@@ -33,12 +33,12 @@ pub struct Sctpify {
 pub enum Command {
     /// Start the daemon and wait until it works
     Up(UpArgs),
-    /// Run a command whose connections ride SCTP, without root
+    /// Run a command whose connections are carried over SCTP, without root
     ///
     /// Needs neither root nor a daemon, only the right to make user namespaces. The command gets a network namespace of its
     /// own; its connections go to hosts that run sctpifyd over SCTP in UDP, and to all others over plain TCP, as ever.
     /// Refusals and unreachable hosts are told to it as they are. Its exit status is that of this command. Within it,
-    /// `sctpify status` tells what its connections ride on.
+    /// `sctpify status` shows what carries its connections.
     ///
     /// What it cannot do: be connected to from outside, reach services on this host's loopback (this host's other addresses
     /// work), ping, receive UDP from whom it did not write to, gain privileges (sudo and other set-user-ID programs). Its
@@ -58,7 +58,7 @@ pub enum Command {
     },
     /// Stop the daemon and wait until it is gone
     ///
-    /// Connections that ride SCTP get an error; new ones are plain TCP. Without a daemon there is nothing to do,
+    /// Connections over SCTP get an error; new ones are plain TCP. Without a daemon there is nothing to do,
     /// and that is no error.
     Down {
         /// First leave new connections to TCP, and wait for the live ones to end
@@ -256,11 +256,11 @@ pub enum Other {
     Mptcp,
 }
 
-impl From<Other> for Way {
-    fn from(other: Other) -> Way {
+impl From<Other> for Transport {
+    fn from(other: Other) -> Transport {
         match other {
-            Other::Tcp => Way::Tcp,
-            Other::Mptcp => Way::Mptcp,
+            Other::Tcp => Transport::Tcp,
+            Other::Mptcp => Transport::Mptcp,
         }
     }
 }

@@ -23,7 +23,7 @@ struct Feature {
     name: &'static str,
     why: &'static str,
     /// Alternative lists of parts; all parts of one list are needed.
-    ways: &'static [&'static [Part]],
+    alternatives: &'static [&'static [Part]],
 }
 
 const fn part(option: &'static str, module: &'static str) -> Part {
@@ -34,17 +34,17 @@ const FEATURES: &[Feature] = &[
     Feature {
         name: "nf_tables",
         why: "diverts connections",
-        ways: &[&[part("CONFIG_NF_TABLES", "nf_tables")]],
+        alternatives: &[&[part("CONFIG_NF_TABLES", "nf_tables")]],
     },
     Feature {
         name: "NFQUEUE",
         why: "holds SYNs while SCTP is tried",
-        ways: &[&[part("CONFIG_NETFILTER_NETLINK_QUEUE", "nfnetlink_queue")]],
+        alternatives: &[&[part("CONFIG_NETFILTER_NETLINK_QUEUE", "nfnetlink_queue")]],
     },
     Feature {
         name: "queue target",
         why: "sends SYNs to NFQUEUE",
-        ways: &[
+        alternatives: &[
             &[part("CONFIG_NFT_QUEUE", "nft_queue")],
             &[
                 part("CONFIG_NFT_COMPAT", "nft_compat"),
@@ -55,18 +55,22 @@ const FEATURES: &[Feature] = &[
     Feature {
         name: "TPROXY",
         why: "takes diverted connections under their own addresses",
-        ways: &[&[part("CONFIG_NFT_TPROXY", "nft_tproxy")]],
+        alternatives: &[&[part("CONFIG_NFT_TPROXY", "nft_tproxy")]],
     },
-    Feature { name: "veth", why: "leads to the private namespace", ways: &[&[part("CONFIG_VETH", "veth")]] },
+    Feature {
+        name: "veth",
+        why: "leads to the private namespace",
+        alternatives: &[&[part("CONFIG_VETH", "veth")]],
+    },
     Feature {
         name: "sock_diag",
         why: "finds listeners",
-        ways: &[&[part("CONFIG_INET_DIAG", "inet_diag"), part("CONFIG_INET_TCP_DIAG", "tcp_diag")]],
+        alternatives: &[&[part("CONFIG_INET_DIAG", "inet_diag"), part("CONFIG_INET_TCP_DIAG", "tcp_diag")]],
     },
     Feature {
         name: "policy routing",
         why: "leads marked packets to the private namespace",
-        ways: &[&[Part { option: "CONFIG_IP_MULTIPLE_TABLES", module: None }]],
+        alternatives: &[&[Part { option: "CONFIG_IP_MULTIPLE_TABLES", module: None }]],
     },
 ];
 
@@ -74,7 +78,7 @@ const FEATURES: &[Feature] = &[
 const DELIVERY: Feature = Feature {
     name: "delivery",
     why: "has connections of peers arrive by the interface that the peer's packets come by",
-    ways: &[&[
+    alternatives: &[&[
         Part { option: "CONFIG_BPF_SYSCALL", module: None },
         part("CONFIG_NET_SCH_INGRESS", "sch_ingress"),
         part("CONFIG_NET_CLS_BPF", "cls_bpf"),
@@ -146,16 +150,21 @@ impl Kernel {
     }
 
     fn check(&self, feature: &Feature) -> Check {
-        let of_way = |way: &[Part]| way.iter().map(|p| self.presence(p)).max().unwrap_or(Presence::Present);
-        let best = feature.ways.iter().map(|way| (of_way(way), *way)).min_by_key(|(presence, _)| *presence);
-        let Some((presence, way)) = best else { return Check::ok(feature.name, "needs nothing") };
-        let parts = names(way);
+        let of_parts =
+            |parts: &[Part]| parts.iter().map(|p| self.presence(p)).max().unwrap_or(Presence::Present);
+        let best = feature
+            .alternatives
+            .iter()
+            .map(|parts| (of_parts(parts), *parts))
+            .min_by_key(|(presence, _)| *presence);
+        let Some((presence, needed)) = best else { return Check::ok(feature.name, "needs nothing") };
+        let parts = names(needed);
         match presence {
             Presence::Present => Check::ok(feature.name, format!("present ({parts})")),
             Presence::Loadable => Check::ok(feature.name, format!("{parts}, loaded when needed")),
             Presence::Unknown => {
                 let found = format!("cannot tell whether this kernel has {parts}, which {}", feature.why);
-                let modules: Vec<&str> = way.iter().filter_map(|p| p.module).collect();
+                let modules: Vec<&str> = needed.iter().filter_map(|p| p.module).collect();
                 let remedy = match modules.is_empty() {
                     true => format!("look for {parts}=y in the kernel's configuration"),
                     false => format!("try `modprobe -a {}` as root", modules.join(" ")),
@@ -188,13 +197,13 @@ impl Kernel {
     }
 }
 
-fn names(way: &[Part]) -> String {
-    way.iter().map(|p| p.module.unwrap_or(p.option)).collect::<Vec<_>>().join(" and ")
+fn names(parts: &[Part]) -> String {
+    parts.iter().map(|p| p.module.unwrap_or(p.option)).collect::<Vec<_>>().join(" and ")
 }
 
 fn options(feature: &Feature) -> String {
-    let of_way = |way: &&[Part]| way.iter().map(|p| p.option).collect::<Vec<_>>().join(" and ");
-    feature.ways.iter().map(of_way).collect::<Vec<_>>().join(", or ")
+    let of_parts = |parts: &&[Part]| parts.iter().map(|p| p.option).collect::<Vec<_>>().join(" and ");
+    feature.alternatives.iter().map(of_parts).collect::<Vec<_>>().join(", or ")
 }
 
 /// Reads the kernel's configuration, from /boot or from the kernel itself; empty if neither has it.
@@ -222,7 +231,7 @@ mod tests {
     const TWO_WAYS: Feature = Feature {
         name: "two ways",
         why: "is a test",
-        ways: &[&[part("CONFIG_A", "no_a")], &[part("CONFIG_B", "no_b"), part("CONFIG_C", "no_c")]],
+        alternatives: &[&[part("CONFIG_A", "no_a")], &[part("CONFIG_B", "no_b"), part("CONFIG_C", "no_c")]],
     };
 
     fn check(config: &str, loadable: &str) -> Check {

@@ -98,12 +98,12 @@ pub(crate) fn top(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> 
 fn waited(pause: Duration, stop: &AtomicBool, keys: Option<&Keys>) -> bool {
     let mut left = pause;
     while !left.is_zero() && !stop.load(Ordering::Relaxed) {
-        let nap = left.min(LOOK_EVERY);
+        let pause = left.min(LOOK_EVERY);
         match keys {
             Some(keys) if keys.has_quit() => return true,
-            _ => sleep(nap),
+            _ => sleep(pause),
         }
-        left -= nap;
+        left -= pause;
     }
     stop.load(Ordering::Relaxed)
 }

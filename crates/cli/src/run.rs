@@ -40,31 +40,31 @@ const SIGNAL_BASE: i32 = 128;
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     let program = find_daemon()?;
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
-    let place = Place::make(uid)?;
+    let directory = RunDirectory::make(uid)?;
     enter_user_namespace(0, uid, 0, gid)?;
-    let mut daemon = Daemon::start(&program, args, &place)?;
-    enter_network_namespace(&place)?;
-    daemon.wait_until_up(&place)?;
-    let status = run_to_its_end(args, &place, uid, gid)?;
+    let mut daemon = Daemon::start(&program, args, &directory)?;
+    enter_network_namespace(&directory)?;
+    daemon.wait_until_up(&directory)?;
+    let status = run_to_its_end(args, &directory, uid, gid)?;
     daemon.stop();
     let code = status.code().unwrap_or_else(|| SIGNAL_BASE + status.signal().unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }
 
 /// The directory of one run, with control socket and log; removed when dropped.
-struct Place {
+struct RunDirectory {
     dir: PathBuf,
 }
 
-impl Place {
-    fn make(uid: u32) -> Result<Place, CliError> {
+impl RunDirectory {
+    fn make(uid: u32) -> Result<RunDirectory, CliError> {
         let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
         let base = base.unwrap_or_else(std::env::temp_dir);
         let dir = base.join(format!("sctpify-run-{uid}-{}", std::process::id()));
         let mut builder = fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&dir).map_err(|e| CliError::Failed(format!("cannot make {}: {e}", dir.display())))?;
-        Ok(Place { dir })
+        Ok(RunDirectory { dir })
     }
 
     fn control(&self) -> PathBuf {
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunDirectory {
     fn drop(&mut self) {
         // At worst, one small directory stays in the runtime directory.
         let _ = fs::remove_dir_all(&self.dir);
@@ -112,7 +112,7 @@ fn no_user_namespaces(errno: Errno) -> CliError {
 }
 
 /// Enters a network namespace for the command, with a resolver configuration that works there.
-fn enter_network_namespace(place: &Place) -> Result<(), CliError> {
+fn enter_network_namespace(directory: &RunDirectory) -> Result<(), CliError> {
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).map_err(|errno| {
         CliError::Failed(format!(
             "this system lets no ordinary user make network namespaces ({errno}): Ubuntu 24.04 needs an AppArmor profile \
@@ -123,7 +123,7 @@ fn enter_network_namespace(place: &Place) -> Result<(), CliError> {
     if loopback_name_server(&text).is_none() {
         return Ok(());
     }
-    let ours = place.dir.join("resolv.conf");
+    let ours = directory.dir.join("resolv.conf");
     let failed = |e: io::Error| CliError::Failed(format!("cannot give the command a {RESOLV_CONF}: {e}"));
     fs::write(&ours, with_name_server(&text, STAND_IN_NAME_SERVER.into())).map_err(failed)?;
     let target = fs::canonicalize(RESOLV_CONF).map_err(failed)?;
@@ -138,11 +138,11 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(program: &Path, args: &RunArgs, place: &Place) -> Result<Daemon, CliError> {
+    fn start(program: &Path, args: &RunArgs, directory: &RunDirectory) -> Result<Daemon, CliError> {
         let cannot = |e: io::Error| CliError::Failed(format!("cannot start {}: {e}", program.display()));
         let mut command = Command::new(program);
         command.arg("--inside").arg(format!("/proc/{}/ns/net", std::process::id()));
-        command.arg("--control").arg(place.control());
+        command.arg("--control").arg(directory.control());
         command.arg("--config").arg(config_file(args));
         let state = args.state_dir.as_deref();
         command.arg("--state-dir").arg(home_file(state, "XDG_STATE_HOME", ".local/state", ""));
@@ -151,7 +151,7 @@ impl Daemon {
                 command.arg("--log").arg(filter);
                 Stdio::inherit()
             }
-            None => File::create(place.log()).map_err(cannot)?.into(),
+            None => File::create(directory.log()).map_err(cannot)?.into(),
         };
         // Signals of the terminal are for the command.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).process_group(0);
@@ -159,12 +159,12 @@ impl Daemon {
     }
 
     /// Signals that the namespace exists, and waits until the daemon answers.
-    fn wait_until_up(&mut self, place: &Place) -> Result<(), CliError> {
+    fn wait_until_up(&mut self, directory: &RunDirectory) -> Result<(), CliError> {
         if let Some(stdin) = &mut self.child.stdin {
             // If it has ended, its log states the reason.
             let _ = stdin.write_all(b".");
         }
-        let control = place.control();
+        let control = directory.control();
         let session = Session { control: &control, json: false };
         let up = look_until(START_LIMIT, LOOK_EVERY, || {
             if session.ask(&Request::Settings).is_ok() {
@@ -174,9 +174,10 @@ impl Daemon {
         });
         match up {
             Some(true) => Ok(()),
-            _ => {
-                Err(CliError::Failed(format!("the daemon did not start. It said:\n{}", end_of(&place.log()))))
-            }
+            _ => Err(CliError::Failed(format!(
+                "the daemon did not start. It said:\n{}",
+                end_of(&directory.log())
+            ))),
         }
     }
 
@@ -208,12 +209,17 @@ fn home_file(named: Option<&Path>, variable: &str, below_home: &str, name: &str)
 }
 
 /// Starts the command and waits for it, passing on signals meant for us alone.
-fn run_to_its_end(args: &RunArgs, place: &Place, uid: u32, gid: u32) -> Result<ExitStatus, CliError> {
+fn run_to_its_end(
+    args: &RunArgs,
+    directory: &RunDirectory,
+    uid: u32,
+    gid: u32,
+) -> Result<ExitStatus, CliError> {
     let cannot = |e: io::Error| CliError::Failed(format!("cannot run the command: {e}"));
     let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map_err(cannot)?;
     let mut command = Command::new("/proc/self/exe");
     command.args(["enter", &uid.to_string(), &gid.to_string(), "--"]).args(&args.command);
-    command.env("SCTPIFY_CONTROL", place.control()).env("SCTPIFY_CONFIG", config_file(args));
+    command.env("SCTPIFY_CONTROL", directory.control()).env("SCTPIFY_CONFIG", config_file(args));
     let mut child = command.spawn().map_err(cannot)?;
     let pid = Pid::from_raw(i32::try_from(child.id()).map_err(|e| CliError::Failed(e.to_string()))?);
     let handle = signals.handle();

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, Parser};
 use control::{DEFAULT_CONTROL, Request, Response, RuleRow, RuleSelector, RulesReport};
-use rules::{Advertise, AdvertiseInterval, Chain, Framing, IpNet, Policy, PortRange, Rule, Tally};
+use rules::{Advertise, AdvertiseInterval, Chain, Framing, IpNet, Policy, PortRange, Rule, Usage};
 
 use crate::session::{Session, unexpected};
 use crate::table::{Align, Table, millis};
 use crate::{CliError, show};
 
-/// Which connections ride SCTP: list and change the rules of sctpifyd
+/// Which connections are carried over SCTP: list and change the rules of sctpifyd
 ///
 /// A chain says whom a rule is for: `local` for programs that listen on this host (address and port are the
 /// listener's), `remote` for programs that connect to others (address and port are the peer's). Each chain has a
@@ -97,7 +97,7 @@ pub struct Shimrules {
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
 
-    /// With -A of a remote-enable rule: its connections ride SCTP or fail; they never fall back to TCP
+    /// With -A of a remote-enable rule: its connections are carried over SCTP or fail; they never fall back to TCP
     #[arg(long)]
     pub require: bool,
 
@@ -144,7 +144,7 @@ const USAGE: &str = "shimrules -[AD] -c<chain> -p<policy> <rule specification>\n
                      shimrules -S -c<chain> -p<policy>";
 
 const EXAMPLES: &str = "Examples:\n  \
-    shimrules -A -c remote -p enable -d 10.1.2.0/24 -P 22    ssh to that network may ride SCTP\n  \
+    shimrules -A -c remote -p enable -d 10.1.2.0/24 -P 22    ssh to that network may be carried over SCTP\n  \
     shimrules -A -c local -p enable -P 22 --name ssh         our own sshd may be reached over SCTP\n  \
     shimrules -S -c remote -p enable                         every destination, but for remote-disable rules\n  \
     shimrules -D -c remote -p enable 1                       delete the first remote-enable rule";
@@ -332,8 +332,8 @@ fn rules_table(rules: &[RuleRow], verbose: bool) -> Table {
             rule.name.clone().unwrap_or_default(),
         ];
         if verbose {
-            cells.push(show::date(row.tally.day));
-            cells.extend(tally_cells(&row.tally));
+            cells.push(show::date(row.usage.day));
+            cells.extend(usage_cells(&row.usage));
             cells.push(rule.comment.clone().unwrap_or_default());
         }
         table.row(cells);
@@ -342,14 +342,14 @@ fn rules_table(rules: &[RuleRow], verbose: bool) -> Table {
 }
 
 /// Formats calls today, failures today, last call, round trip and last failure.
-fn tally_cells(tally: &Tally) -> [String; 5] {
+fn usage_cells(usage: &Usage) -> [String; 5] {
     let dash = || "-".to_owned();
     [
-        tally.calls_today.to_string(),
-        tally.failures_today.to_string(),
-        tally.last_call.map_or_else(dash, |at| show::ago_unix(at.0)),
-        tally.rtt_us.map_or_else(dash, millis),
-        tally.last_failure.map_or_else(dash, |failure| failure.to_string()),
+        usage.calls_today.to_string(),
+        usage.failures_today.to_string(),
+        usage.last_call.map_or_else(dash, |at| show::ago_unix(at.0)),
+        usage.rtt_us.map_or_else(dash, millis),
+        usage.last_failure.map_or_else(dash, |failure| failure.to_string()),
     ]
 }
 
@@ -385,7 +385,7 @@ fn show_learned(out: &mut dyn Write, report: &RulesReport) -> io::Result<()> {
             disabled.map_or_else(|| "-".into(), |d| show::age(d.since.0)),
             show::expiry(row),
         ];
-        cells.extend(tally_cells(&row.entry.tally));
+        cells.extend(usage_cells(&row.entry.usage));
         table.row(cells);
     }
     table.print(out, "")

@@ -286,7 +286,7 @@ fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
     for attempt in &e.past {
         match attempt {
             PastAttempt::Sctp { when_unix_ms, setup_us } => {
-                writeln!(out, "  {}: rode SCTP, set up in {}", ago(now, *when_unix_ms), millis(*setup_us))?;
+                writeln!(out, "  {}: over SCTP, set up in {}", ago(now, *when_unix_ms), millis(*setup_us))?;
             }
             PastAttempt::Tcp(f) => {
                 let held = millis(f.held_us);
@@ -309,9 +309,9 @@ fn limits(e: &Explanation) -> String {
 }
 
 fn learned(out: &mut dyn Write, row: &LearnedRow) -> io::Result<()> {
-    let (entry, tally) = (&row.entry, row.entry.tally);
-    let today = format!("{} calls today, {} failed", tally.calls_today, tally.failures_today);
-    let round_trip = tally.rtt_us.map(|us| format!(", round trip {}", millis(us))).unwrap_or_default();
+    let (entry, usage) = (&row.entry, row.entry.usage);
+    let today = format!("{} calls today, {} failed", usage.calls_today, usage.failures_today);
+    let round_trip = usage.rtt_us.map(|us| format!(", round trip {}", millis(us))).unwrap_or_default();
     writeln!(out, "  learned about {}: {today}{round_trip}", destination(entry))?;
     let Some(disabled) = entry.disabled else { return Ok(()) };
     writeln!(

@@ -18,7 +18,7 @@ pub const LEARNED_FILE_NAME: &str = "learned";
 /// Carries this host's TCP connections over SCTP, as the rules say.
 ///
 /// Usually started by `sctpify up`. Stops on SIGTERM or `sctpify down`, and then leaves no rule, namespace or
-/// interface behind; connections that ride SCTP get an error, new ones are plain TCP.
+/// interface behind; connections over SCTP get an error, new ones are plain TCP.
 #[derive(Parser, Clone, PartialEq, Eq, Debug)]
 #[command(name = "sctpifyd", version = version::FULL, max_term_width = 100)]
 pub struct DaemonArgs {

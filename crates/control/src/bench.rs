@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The intended transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum Transport {
     /// SCTP, according to the rules for its port.
     Sctp,
     /// Plain TCP.
@@ -17,22 +17,22 @@ pub enum Way {
     Mptcp,
 }
 
-impl Way {
+impl Transport {
     /// All of them, in the order of their ports.
-    pub const ALL: [Way; 3] = [Way::Sctp, Way::Tcp, Way::Mptcp];
+    pub const ALL: [Transport; 3] = [Transport::Sctp, Transport::Tcp, Transport::Mptcp];
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Way::Sctp => "sctp",
-            Way::Tcp => "tcp",
-            Way::Mptcp => "mptcp",
+            Transport::Sctp => "sctp",
+            Transport::Tcp => "tcp",
+            Transport::Mptcp => "mptcp",
         })
     }
 }
 
-/// One row for each way that was measured.
+/// One row for each transport that was measured.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BenchReport {
     /// The host.
@@ -41,13 +41,13 @@ pub struct BenchReport {
     pub rows: Vec<BenchRow>,
 }
 
-/// The figures of one way.
+/// The figures of one transport.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BenchRow {
     /// The intended transport of its connections.
-    pub way: Way,
+    pub transport: Transport,
     /// The transport of the last one, as reported by the daemon.
-    pub rode: String,
+    pub carried_over: String,
     /// Duration of the first connect, in microseconds.
     pub first_connect_us: u64,
     /// The median of the later ones, in microseconds.

@@ -53,7 +53,7 @@ pub enum Verdict {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum PastAttempt {
-    /// It rode SCTP.
+    /// It was carried over SCTP.
     Sctp {
         /// Start, in milliseconds since 1970.
         when_unix_ms: u64,

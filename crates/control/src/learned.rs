@@ -51,7 +51,7 @@ impl LearnedRow {
             Some(_) if entry.is_expired(now) => LearnedState::Expired,
             Some(_) => LearnedState::Disabled,
         };
-        LearnedRow { state, entry: LearnedEntry { tally: entry.tally.at(now), ..entry.clone() } }
+        LearnedRow { state, entry: LearnedEntry { usage: entry.usage.at(now), ..entry.clone() } }
     }
 }
 

@@ -37,7 +37,7 @@ mod trial;
 
 pub use args::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, DaemonArgs};
 pub use args::{LEARNED_FILE_NAME, RULES_FILE_NAME};
-pub use bench::{BenchReport, BenchRow, Way};
+pub use bench::{BenchReport, BenchRow, Transport};
 pub use client::{Client, ClientError};
 pub use config::{ConfigError, default_config_text, parse_config, print_config, set_in_config};
 pub use confinement::{Confinement, Measure};

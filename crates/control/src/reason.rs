@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use rules::{Because, Chain, Decision, Failure, print_rule};
 use serde::{Deserialize, Serialize};
 
-/// The reason why a connection does not ride SCTP. `Display` gives a sentence for people.
+/// The reason why a connection is not carried over SCTP. `Display` gives a sentence for people.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FallbackReason {
@@ -83,7 +83,7 @@ pub enum FallbackReason {
     },
     /// A rule requires SCTP, so the connection failed.
     Required {
-        /// The reason why it did not ride SCTP.
+        /// The reason why it was not carried over SCTP.
         cause: Box<FallbackReason>,
     },
     /// A limit of the daemon was reached.

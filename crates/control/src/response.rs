@@ -1,6 +1,6 @@
 //! Answers of the daemon.
 
-use rules::{Chain, Policy, Rule, RuleMatch, Rulebook, Tally, UnixMs};
+use rules::{Chain, Policy, Rule, RuleMatch, Rulebook, UnixMs, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -91,8 +91,8 @@ pub struct RuleRow {
     /// Number of its decisions since the daemon started.
     pub hits: u64,
     /// Outcomes of the connections that it decided on.
-    #[serde(default)]
-    pub tally: Tally,
+    #[serde(default, rename = "tally")]
+    pub usage: Usage,
     /// The rule.
     #[serde(flatten)]
     pub rule: Rule,
@@ -100,8 +100,8 @@ pub struct RuleRow {
 
 impl RuleRow {
     fn new(found: RuleMatch<'_>, now: UnixMs) -> RuleRow {
-        let RuleMatch { chain, policy, number, rule, hits, tally } = found;
-        RuleRow { chain, policy, number, hits, tally: tally.at(now), rule: Rule::clone(rule) }
+        let RuleMatch { chain, policy, number, rule, hits, usage } = found;
+        RuleRow { chain, policy, number, hits, usage: usage.at(now), rule: Rule::clone(rule) }
     }
 }
 

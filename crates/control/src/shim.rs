@@ -24,7 +24,7 @@ pub enum ShimState {
     EnableManual,
     /// The rules allow SCTP, but it is not in use yet; a listener stays here while SCTP cannot reach it.
     EnableSrules,
-    /// The connection rides SCTP.
+    /// The connection is carried over SCTP.
     Active,
     /// A listener that SCTP clients reach as TCP clients do.
     Listen,

@@ -22,7 +22,7 @@ pub struct Status {
     /// Durations of the packet loop's turns, while packets waited.
     #[serde(default)]
     pub turns: TurnTimes,
-    /// Connections that ride SCTP or wait for it.
+    /// Connections that are carried over SCTP or wait for it.
     pub connections: Vec<Connection>,
     /// Associations with peers.
     pub associations: Vec<Association>,
@@ -63,7 +63,7 @@ pub struct TurnTimes {
 pub struct Counters {
     /// Connections of local programs that the daemon examined.
     pub connects_seen: u64,
-    /// Connections of local programs that rode SCTP.
+    /// Connections of local programs that were carried over SCTP.
     pub connects_sctp: u64,
     /// Connections of local programs that the rules allowed and that fell back to TCP.
     pub connects_fallback: u64,
@@ -73,7 +73,7 @@ pub struct Counters {
     /// have no SCTP.
     #[serde(default)]
     pub connects_learned_tcp: u64,
-    /// Connections of local programs that rode SCTP on an association that others share.
+    /// Connections of local programs that were carried over SCTP on an association that others share.
     #[serde(default)]
     pub connects_shared: u64,
     /// Shared associations that came up.
@@ -133,7 +133,7 @@ pub struct Connection {
     pub state: ShimState,
     /// Its transport.
     pub carrier: Via,
-    /// The reason why it rides on TCP, if it does.
+    /// The reason why it is carried over TCP, if it is.
     pub fallback: Option<FallbackReason>,
     /// Bytes from the local program to the peer.
     pub bytes_sent: u64,

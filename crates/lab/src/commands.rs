@@ -1,7 +1,7 @@
 //! The commands: list, show, run, report and ttcp.
 
 use crate::args::{Command, Lab, Run};
-use crate::experiment::{Only, Place};
+use crate::experiment::{Environment, Only};
 use crate::experiments::{self, Entry};
 use crate::judge::{Judged, Outcome, Verdict, judge};
 use crate::report;
@@ -67,16 +67,16 @@ fn measure(out: &Path, run: &Run) -> Result<Ended> {
         [] => experiments::all()?,
         ids => ids.iter().map(|id| experiments::one(id)).collect::<Result<_>>()?,
     };
-    let place = Place { tools: Tools::find()? };
+    let environment = Environment { tools: Tools::find()? };
     let mut worst = Ended::Good;
     for entry in &entries {
-        worst = worst.max(one(out, run, entry, &place)?);
+        worst = worst.max(one(out, run, entry, &environment)?);
     }
     println!("report: {}", report::write(out)?.display());
     Ok(worst)
 }
 
-fn one(out: &Path, run: &Run, entry: &Entry, place: &Place) -> Result<Ended> {
+fn one(out: &Path, run: &Run, entry: &Entry, environment: &Environment) -> Result<Ended> {
     let (manifest, form) = (&entry.manifest, run.form());
     if let Some(missing) = manifest.missing() {
         let problem = format!("{}: there is no {missing} here (scripts/setup.sh)", manifest.id);
@@ -90,14 +90,14 @@ fn one(out: &Path, run: &Run, entry: &Entry, place: &Place) -> Result<Ended> {
     let (points, only) = (experiment.points(), Only::of(&run.only));
     let runner = Runner {
         points: &points,
-        measure: &|cell| experiment.measure(place, cell),
+        measure: &|cell| experiment.measure(environment, cell),
         seed: manifest.seed,
         jobs: if manifest.alone { 1 } else { run.jobs },
         only: &only,
     };
     let failures = runner.run(&manifest.id, &mut store)?;
     if only.is_all() && !store.has_drawings() {
-        store.keep_drawings(&experiment.drawings(place)?)?;
+        store.keep_drawings(&experiment.drawings(environment)?)?;
     }
     let verdicts = judge(&Judged { manifest, form, points: &points, only: &only }, &store.results);
     verdicts.iter().for_each(print);

@@ -82,7 +82,7 @@ impl Cell {
 
 /// The environment of a runner.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Environment {
     /// The programs under measurement.
     pub(crate) tools: Tools,
 }
@@ -106,13 +106,13 @@ pub(crate) trait Experiment: Send + Sync {
     ///
     /// # Errors
     /// When the world cannot be made, or a program of the measurement itself fails.
-    fn measure(&self, place: &Place, cell: &Cell) -> anyhow::Result<Measures>;
+    fn measure(&self, environment: &Environment, cell: &Cell) -> anyhow::Result<Measures>;
 
     /// Draws pictures of the measured subject, once, after all cells.
     ///
     /// # Errors
     /// As [`Experiment::measure`].
-    fn drawings(&self, _place: &Place) -> anyhow::Result<Vec<Drawing>> {
+    fn drawings(&self, _environment: &Environment) -> anyhow::Result<Vec<Drawing>> {
         Ok(Vec::new())
     }
 }

@@ -131,14 +131,14 @@ mod tests {
                 let points = one(&manifest.id).unwrap().runner(form).unwrap().points();
                 let run = Judged { manifest, form, points: &points, only: &Only::default() };
                 for expectation in manifest.expectations.iter().filter(|it| it.applies(form)) {
-                    let places = run.places(expectation);
-                    let needed = places.iter().flat_map(|place| expectation.needs(place));
+                    let at = run.points(expectation);
+                    let needed = at.iter().flat_map(|point| expectation.needs(point));
                     let stray = needed.into_iter().filter(|(point, name)| !is_planned(&points, point, name));
                     let name = format!("{}, {form}: {}", manifest.id, expectation.id);
                     faults.extend(
                         stray.map(|(point, measure)| format!("{name}: {measure} of {}", point.key())),
                     );
-                    faults.extend(places.is_empty().then(|| format!("{name}: nowhere")));
+                    faults.extend(at.is_empty().then(|| format!("{name}: nowhere")));
                 }
             }
         }

@@ -52,16 +52,16 @@ pub(crate) fn judge(run: &Judged<'_>, results: &Results) -> Vec<Verdict> {
 
 impl Judged<'_> {
     fn verdicts(&self, expectation: &Expectation, results: &Results) -> Vec<Verdict> {
-        let places = self.places(expectation);
-        if places.is_empty() {
+        let points = self.points(expectation);
+        if points.is_empty() {
             let band = band(expectation, String::new());
-            return vec![told(expectation, "nowhere".to_owned(), None, band, Outcome::Unmeasured)];
+            return vec![verdict_on(expectation, "nowhere".to_owned(), None, band, Outcome::Unmeasured)];
         }
-        places.iter().map(|place| self.verdict(expectation, place, results)).collect()
+        points.iter().map(|point| self.verdict(expectation, point, results)).collect()
     }
 
     /// Returns the points where it applies: each x that it names, or else each planned x of its series.
-    pub(crate) fn places(&self, expectation: &Expectation) -> Vec<Point> {
+    pub(crate) fn points(&self, expectation: &Expectation) -> Vec<Point> {
         let is_panels = |name: &str| expectation.panel.as_deref().is_none_or(|panel| panel == name);
         let planned = self.points.iter().map(|planned| &planned.point);
         let planned: Vec<&Point> =
@@ -77,26 +77,26 @@ impl Judged<'_> {
         panels.into_iter().flat_map(at).collect()
     }
 
-    fn verdict(&self, expectation: &Expectation, place: &Point, results: &Results) -> Verdict {
-        let panel = &place.panel;
+    fn verdict(&self, expectation: &Expectation, point: &Point, results: &Results) -> Verdict {
+        let panel = &point.panel;
         let x_name =
             |panel: &str, x: f64| self.manifest.panel(panel).map_or(x.to_string(), |panel| panel.x_name(x));
         let other = expectation.against.as_ref().map_or_else(String::new, |against| match against.x {
             Some(x) => format!("{}, {}", against.series, x_name(panel, x)),
             None => against.series.clone(),
         });
-        let at = format!("{panel}, {}", x_name(panel, place.x));
-        let needed = expectation.needs(place);
+        let at = format!("{panel}, {}", x_name(panel, point.x));
+        let needed = expectation.needs(point);
         let is_wanted = needed.iter().all(|(point, _)| self.only.wants(point));
         let unmeasured = if is_wanted { Outcome::Unmeasured } else { Outcome::LeftOut };
         let band = band(expectation, other);
-        told(expectation, at, value(expectation, place, results), band, unmeasured)
+        verdict_on(expectation, at, value(expectation, point, results), band, unmeasured)
     }
 }
 
-fn value(expectation: &Expectation, place: &Point, results: &Results) -> Option<f64> {
+fn value(expectation: &Expectation, point: &Point, results: &Results) -> Option<f64> {
     let figures: Option<Vec<f64>> = expectation
-        .needs(place)
+        .needs(point)
         .iter()
         .zip(expectation.statistics())
         .map(|((point, measure), statistic)| Some(results.figure(point, measure, statistic)?.value))
@@ -108,7 +108,7 @@ fn value(expectation: &Expectation, place: &Point, results: &Results) -> Option<
     }
 }
 
-fn told(
+fn verdict_on(
     expectation: &Expectation,
     at: String,
     value: Option<f64>,

@@ -195,12 +195,12 @@ impl Expectation {
         self.forms.is_empty() || self.forms.contains(&form)
     }
 
-    /// Returns the measures needed to judge it at a place: one point and measure name, or two for a ratio.
-    pub(crate) fn needs(&self, place: &Point) -> Vec<(Point, &str)> {
-        let mut needed = vec![(place.clone(), &*self.measure)];
+    /// Returns the measures needed to judge it at a point: one point and measure name, or two for a ratio.
+    pub(crate) fn needs(&self, at: &Point) -> Vec<(Point, &str)> {
+        let mut needed = vec![(at.clone(), &*self.measure)];
         if let Some(against) = &self.against {
-            let panel = against.panel.as_deref().unwrap_or(&place.panel);
-            let point = Point::new(panel, &against.series, against.x.unwrap_or(place.x));
+            let panel = against.panel.as_deref().unwrap_or(&at.panel);
+            let point = Point::new(panel, &against.series, against.x.unwrap_or(at.x));
             needed.push((point, against.measure.as_deref().unwrap_or(&self.measure)));
         }
         needed

@@ -33,7 +33,7 @@ struct Section {
 
 /// The JSON form of a section.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct ReportJson<'a> {
     /// Incremented when the meaning of a field changes.
     schema: u32,
     meta: &'a Meta,
@@ -85,8 +85,8 @@ impl Section {
     fn json(&self) -> Result<Vec<u8>> {
         let figures = self.results.rows(&self.manifest);
         let (meta, verdicts, answers) = (&self.meta, &*self.verdicts, &*self.answers);
-        let told = Told { schema: 2, meta, figures, verdicts, answers };
-        Ok(serde_json::to_vec_pretty(&told)?)
+        let report = ReportJson { schema: 2, meta, figures, verdicts, answers };
+        Ok(serde_json::to_vec_pretty(&report)?)
     }
 
     /// Formats the cells as CSV: a line for each cell, a column for each measure.

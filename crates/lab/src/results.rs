@@ -51,8 +51,8 @@ pub(crate) struct Results(pub(crate) Vec<Done>);
 impl Results {
     /// Sorts the cells in plan order; concurrent cells end in any order.
     pub(crate) fn ordered_as(mut self, plan: &[Planned]) -> Self {
-        let place = |done: &Done| plan.iter().position(|planned| planned.point == done.point());
-        self.0.sort_by_cached_key(|done| (place(done).unwrap_or(usize::MAX), done.repetition));
+        let position = |done: &Done| plan.iter().position(|planned| planned.point == done.point());
+        self.0.sort_by_cached_key(|done| (position(done).unwrap_or(usize::MAX), done.repetition));
         self
     }
 

@@ -104,8 +104,9 @@ mod tests {
         assert_eq!(settings.configuration("own"), "carriers = \"udp\"\nstreams = \"own\"\n");
         assert_eq!(settings.configuration("other"), "carriers = \"udp\"\n");
         let changed = settings.changed().unwrap();
-        let told: Vec<_> = changed.iter().map(|it| (it.series.as_deref(), &*it.name, &*it.shipped)).collect();
-        assert_eq!(told, [(None, "carriers", "both"), (Some("own"), "streams", "shared")]);
+        let found: Vec<_> =
+            changed.iter().map(|it| (it.series.as_deref(), &*it.name, &*it.shipped)).collect();
+        assert_eq!(found, [(None, "carriers", "both"), (Some("own"), "streams", "shared")]);
     }
 
     #[test]

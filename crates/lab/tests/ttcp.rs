@@ -35,8 +35,8 @@ fn exchange(receiver: &str, transmitter: &str) -> [String; 2] {
 fn every_transport_that_loses_nothing_moves_all_buffers() {
     for over in ["tcp", "mptcp", "sctp", "sctp-udp"] {
         let common = format!("-s -l 1000 --over {over} --json");
-        let told = exchange(&format!("-r {common}"), &format!("-t -n 3000 {common}"));
-        for json in told {
+        let output = exchange(&format!("-r {common}"), &format!("-t -n 3000 {common}"));
+        for json in output {
             let report: Value = serde_json::from_str(&json).unwrap();
             assert_eq!(report["bytes"], 3_000_000, "{over}: {report}");
             assert!(report["real_s"].as_f64().unwrap() > 0.0 && report["calls"].as_u64().unwrap() > 0);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgMatches, Args, Command as Clap, FromArgMatches, Parser, Subcommand};
 use netem::{KEYS, Spec};
 
-use bridge::Place;
+use bridge::LinkEnd;
 
 /// Where control sockets are.
 pub const DEFAULT_DIR: &str = "/run/linkemu";
@@ -83,7 +83,7 @@ pub struct RunArgs {
     pub file: Option<PathBuf>,
     /// The ends of one link
     #[arg(value_names = ["A", "B"], num_args = 2, required_unless_present = "file")]
-    pub ends: Vec<Place>,
+    pub ends: Vec<LinkEnd>,
     /// What else it is
     #[command(flatten)]
     pub wishes: Wishes,
@@ -94,10 +94,10 @@ pub struct RunArgs {
 pub struct Ends {
     /// One end: INTERFACE, or NAMESPACE:INTERFACE
     #[arg(value_name = "A")]
-    pub a: Place,
+    pub a: LinkEnd,
     /// The other end
     #[arg(value_name = "B")]
-    pub b: Place,
+    pub b: LinkEnd,
     /// What else it is
     #[command(flatten)]
     pub wishes: Wishes,

@@ -13,7 +13,7 @@ use crate::error::LinkemuError;
 use crate::plan::{Plan, check_name, read_file};
 use crate::report::{Report, Request};
 use crate::show;
-use bridge::Place;
+use bridge::LinkEnd;
 
 /// Message of a link's process when it works.
 const READY: &str = "ready";
@@ -41,7 +41,7 @@ pub fn run(args: Linkemu) -> Result<(), LinkemuError> {
     }
 }
 
-fn plan(a: Place, b: Place, wishes: Wishes) -> Result<Plan, LinkemuError> {
+fn plan(a: LinkEnd, b: LinkEnd, wishes: Wishes) -> Result<Plan, LinkemuError> {
     let Wishes { name, seed, settings: Settings { both, ab, ba } } = wishes;
     let plan = Plan { name: name.unwrap_or_default(), a, b, seed, ab, ba, both }.named()?;
     plan.configs()?;
@@ -54,7 +54,7 @@ fn plans(run: RunArgs) -> Result<Vec<Plan>, LinkemuError> {
     let Some(file) = file else {
         let mut ends = ends.into_iter();
         let (Some(a), Some(b)) = (ends.next(), ends.next()) else {
-            return Err(bridge::BridgeError::Place { text: String::new() }.into());
+            return Err(bridge::BridgeError::LinkEnd { text: String::new() }.into());
         };
         return Ok(vec![plan(a, b, wishes)?]);
     };
@@ -76,7 +76,7 @@ fn ask(dir: &Path, name: &str, request: &Request) -> Result<Report, LinkemuError
     control::ask(dir, name, request)
 }
 
-/// The names of links that run; those that were killed are told of.
+/// The names of links that run; those that were killed are reported.
 fn living(dir: &Path) -> Result<Vec<String>, LinkemuError> {
     let (living, dead) = control::names(dir)?;
     for name in dead {
@@ -166,7 +166,7 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, LinkemuError> {
     Ok(stop)
 }
 
-/// Runs links, a thread each, until all have ended; each then tells what it counted.
+/// Runs links, a thread each, until all have ended; each then prints what it counted.
 fn foreground(dir: &Path, plans: Vec<Plan>) -> Result<(), LinkemuError> {
     let stop = stop_on_signals()?;
     let links: Vec<_> = plans.into_iter().map(|plan| open(dir, plan)).collect::<Result<_, _>>()?;

@@ -6,8 +6,8 @@ use base::Time;
 use netem::{Delivery, DirectionConfig, Line};
 use netio::{Frame, FrameSocket};
 
-use crate::lately::{Lately, LatelyReport};
 use crate::lateness::{LATE, Lateness};
+use crate::recent::{Recent, RecentReport};
 use crate::report::{DirectionReport, FrameCounters};
 use crate::too_long;
 use bridge::packet::Layout;
@@ -30,7 +30,7 @@ pub(crate) struct Direction {
     line: Line<Held>,
     frames: FrameCounters,
     late: Lateness,
-    lately: Lately,
+    recent: Recent,
     /// The time of the last packet that went in; the line's time never goes back.
     last: Time,
     /// The second of the last message about the MTU, and how many there were in it.
@@ -44,7 +44,7 @@ impl Direction {
             line: Line::new(config, seed),
             frames: FrameCounters::default(),
             late: Lateness::new(),
-            lately: Lately::default(),
+            recent: Recent::default(),
             last: Time::ZERO,
             reports: (0, 0),
             outbox: Outbox::default(),
@@ -119,17 +119,17 @@ impl Direction {
         }
     }
 
-    /// Sends what is due, [`bridge::PACKETS_PER_TURN`] at most; tells how many packets were.
+    /// Sends what is due, [`bridge::PACKETS_PER_TURN`] at most; returns the number of packets that were.
     ///
     /// # Errors
     /// When the interface is down or gone.
     pub(crate) fn give(&mut self, to: &mut FrameSocket) -> std::io::Result<usize> {
-        let Direction { line, late, lately, outbox, .. } = self;
+        let Direction { line, late, recent, outbox, .. } = self;
         outbox.give(to, |now| {
             let delivery = line.dequeue(now)?;
             let behind = now.since(delivery.due);
             late.note(behind);
-            lately.note(now, behind);
+            recent.note(now, behind);
             Some(finished(delivery))
         })
     }
@@ -138,7 +138,7 @@ impl Direction {
     pub(crate) fn report(&mut self, names: [&str; 2], from: &mut FrameSocket) -> DirectionReport {
         let now = clock::now();
         let missed = from.missed().unwrap_or(self.frames.missed);
-        self.lately.note_missed(now, missed - self.frames.missed);
+        self.recent.note_missed(now, missed - self.frames.missed);
         self.frames.missed = missed;
         let (queue_packets, queue_bytes) = self.line.queue(self.last.max(now));
         DirectionReport {
@@ -154,7 +154,7 @@ impl Direction {
             packets: *self.line.counters(),
             frames: FrameCounters { sent: self.outbox.sent(), refused: self.outbox.refused(), ..self.frames },
             late: self.late.report(),
-            lately: self.lately.report(now),
+            recent: self.recent.report(now),
         }
     }
 }
@@ -175,8 +175,8 @@ fn finished(delivery: Delivery<Held>) -> Vec<u8> {
 
 /// Returns the warnings of a direction: things that it could not do in time, or not at all.
 pub(crate) fn warnings(direction: &DirectionReport) -> Vec<String> {
-    let DirectionReport { from, to, frames, lately, packets, .. } = direction;
-    let LatelyReport { seconds, packets: left, late: behind, max_us, missed } = *lately;
+    let DirectionReport { from, to, frames, recent, packets, .. } = direction;
+    let RecentReport { seconds, packets: left, late: behind, max_us, missed } = *recent;
     let cases = [
         (
             behind * LATE_SHARE > left,
@@ -218,7 +218,7 @@ mod tests {
     use netio::Offload;
     use std::collections::BTreeMap;
 
-    fn way(settings: &str) -> Direction {
+    fn direction(settings: &str) -> Direction {
         Direction::new(Spec::parse(settings).unwrap().apply(&DirectionConfig::TRANSPARENT).unwrap(), 1)
     }
 
@@ -230,30 +230,30 @@ mod tests {
         frame
     }
 
-    fn take(way: &mut Direction, back: &mut Direction, bytes: &[u8]) {
-        way.take(&Frame { bytes, seen_at: None, offload: Offload::default() }, back);
+    fn take(there: &mut Direction, back: &mut Direction, bytes: &[u8]) {
+        there.take(&Frame { bytes, seen_at: None, offload: Offload::default() }, back);
     }
 
     #[test]
     fn a_packet_too_long_is_reported_to_its_sender_or_vanishes() {
         for (settings, reports) in [("mtu=900", 1), ("mtu=900 mtu-report=no", 0)] {
-            let (mut way, mut back) = (way(settings), way(""));
-            take(&mut way, &mut back, &frame(0x40));
-            assert_eq!((way.line.held(), back.line.held()), (0, reports), "{settings}");
-            assert_eq!(way.line.counters().lost_for_length, 1);
+            let (mut there, mut back) = (direction(settings), direction(""));
+            take(&mut there, &mut back, &frame(0x40));
+            assert_eq!((there.line.held(), back.line.held()), (0, reports), "{settings}");
+            assert_eq!(there.line.counters().lost_for_length, 1);
         }
     }
 
     #[test]
     fn a_packet_too_long_that_may_be_fragmented_passes_in_fragments() {
-        let (mut way, mut back) = (way("mtu=900"), way(""));
-        take(&mut way, &mut back, &frame(0));
-        assert_eq!((way.line.held(), back.line.held(), way.frames.fragments), (2, 0, 2));
+        let (mut there, mut back) = (direction("mtu=900"), direction(""));
+        take(&mut there, &mut back, &frame(0));
+        assert_eq!((there.line.held(), back.line.held(), there.frames.fragments), (2, 0, 2));
     }
 
     #[test]
     fn a_link_that_could_not_keep_up_says_so_until_it_can_again() {
-        let lately = LatelyReport { seconds: 12, packets: 100, late: 2, max_us: 1500, missed: 0 };
+        let recent = RecentReport { seconds: 12, packets: 100, late: 2, max_us: 1500, missed: 0 };
         let mut direction = DirectionReport {
             from: "a".to_owned(),
             to: "b".to_owned(),
@@ -264,22 +264,25 @@ mod tests {
             packets: Counters::default(),
             frames: FrameCounters::default(),
             late: LatenessReport { packets: 1000, late: 500, ..LatenessReport::default() },
-            lately,
+            recent,
         };
-        let told = warnings(&direction);
-        assert!(told[0].starts_with("a to b: cannot keep up: in the last 12 s 2 of 100 packets"), "{told:?}");
-        direction.lately.late = 1;
+        let report = warnings(&direction);
+        assert!(
+            report[0].starts_with("a to b: cannot keep up: in the last 12 s 2 of 100 packets"),
+            "{report:?}"
+        );
+        direction.recent.late = 1;
         assert_eq!(warnings(&direction), [""; 0]);
     }
 
     #[test]
     fn messages_about_the_mtu_have_a_limit() {
-        let (mut way, mut back) = (way("mtu=900"), way(""));
+        let (mut there, mut back) = (direction("mtu=900"), direction(""));
         for _ in 0..MTU_REPORTS_PER_SECOND + 500 {
-            take(&mut way, &mut back, &frame(0x40));
+            take(&mut there, &mut back, &frame(0x40));
         }
         // The second may end in between.
-        assert!(way.frames.mtu_reports <= u64::from(MTU_REPORTS_PER_SECOND) + 499, "{:?}", way.frames);
+        assert!(there.frames.mtu_reports <= u64::from(MTU_REPORTS_PER_SECOND) + 499, "{:?}", there.frames);
     }
 
     #[test]

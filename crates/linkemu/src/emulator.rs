@@ -1,4 +1,4 @@
-//! One emulated link: two interfaces, a direction each way, and a loop that never waits longer than for the next packet.
+//! One emulated link: two interfaces, two directions, and a loop that never waits longer than for the next packet.
 //!
 //! Frames go in with the time at which the kernel saw them, so that time spent before they are read is no delay of the link.
 //! Begin at [`Emulator::open`] and [`Emulator::run`].
@@ -15,11 +15,11 @@ use nix::errno::Errno;
 use crate::control::Served;
 use crate::direction::{Direction, warnings};
 use crate::error::LinkemuError;
-use crate::lately::LatelyReport;
 use crate::lateness::LatenessReport;
 use crate::plan::{Plan, changed};
+use crate::recent::RecentReport;
 use crate::report::{Answer, Report, Request};
-use bridge::{BridgeError, Claim, Naps, PACKETS_PER_TURN, clock};
+use bridge::{BridgeError, Claim, PACKETS_PER_TURN, PreciseSleep, clock};
 
 /// Receive calls of one interface in a turn, before packets that are due are sent.
 const RECEIVES_PER_TURN: usize = 2;
@@ -34,7 +34,7 @@ pub(crate) struct Emulator {
     claims: Option<[Claim; 2]>,
     /// From a to b, and back.
     directions: [Direction; 2],
-    naps: Naps,
+    sleep: PreciseSleep,
     began: Time,
     is_realtime: bool,
 }
@@ -54,7 +54,7 @@ impl Emulator {
             sockets: [a, b],
             claims: Some([claim_a, claim_b]),
             directions: [Direction::new(ab, seed), Direction::new(ba, seed.wrapping_add(1))],
-            naps: Naps::default(),
+            sleep: PreciseSleep::default(),
             began: clock::now(),
             is_realtime: false,
             plan,
@@ -71,7 +71,7 @@ impl Emulator {
         let mut is_behind = false;
         while !stop.load(Ordering::Relaxed) {
             if !is_behind {
-                self.nap(&served.news)?;
+                self.sleep_until_due(&served.news)?;
             }
             is_behind = self.take(0)? | self.take(1)?;
             for n in 0..2 {
@@ -79,7 +79,7 @@ impl Emulator {
                     Ok(given) => given,
                     Err(error) => self.judge(1 - n, error).map(|()| 0)?,
                 };
-                self.naps.note(given);
+                self.sleep.note(given);
                 is_behind |= given == PACKETS_PER_TURN;
             }
             while let Ok(asked) = served.asked.try_recv() {
@@ -96,10 +96,10 @@ impl Emulator {
     }
 
     /// Sleeps until a frame comes, a packet is due, or something is asked.
-    fn nap(&mut self, news: &UnixStream) -> Result<(), LinkemuError> {
+    fn sleep_until_due(&mut self, news: &UnixStream) -> Result<(), LinkemuError> {
         let next = self.directions[0].next_wakeup().min(self.directions[1].next_wakeup());
         let [at_a, at_b] = &self.sockets;
-        let [.., has_news] = self.naps.until(next, [at_a.as_fd(), at_b.as_fd(), news.as_fd()])?;
+        let [.., has_news] = self.sleep.until(next, [at_a.as_fd(), at_b.as_fd(), news.as_fd()])?;
         if has_news {
             // Only that there is news matters.
             let _ = io::Read::read(&mut &*news, &mut [0; 64]);
@@ -107,15 +107,15 @@ impl Emulator {
         Ok(())
     }
 
-    /// Takes frames of one end; tells whether there may be more.
+    /// Takes frames of one end; returns whether there may be more.
     fn take(&mut self, n: usize) -> Result<bool, LinkemuError> {
         let [first, second] = &mut self.directions;
-        let (way, back) = if n == 0 { (first, second) } else { (second, first) };
+        let (there, back) = if n == 0 { (first, second) } else { (second, first) };
         for _ in 0..RECEIVES_PER_TURN {
-            match self.sockets[n].receive(|frame| way.take(frame, back)) {
+            match self.sockets[n].receive(|frame| there.take(frame, back)) {
                 Ok(FRAMES_PER_CALL) => {}
                 Ok(_) => return Ok(false),
-                Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => way.on_unfinishable(),
+                Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => there.on_unfinishable(),
                 Err(error) => return self.judge(n, error).map(|()| false),
             }
         }
@@ -129,7 +129,7 @@ impl Emulator {
             return Ok(());
         }
         let hint = "it went away: the link has ended";
-        Err(BridgeError::Interface { place: self.names[n].clone(), source: error, hint }.into())
+        Err(BridgeError::Interface { end: self.names[n].clone(), source: error, hint }.into())
     }
 
     fn answer(&mut self, request: &Request) -> Answer {
@@ -149,8 +149,8 @@ impl Emulator {
         let seconds = report.uptime_s as u64;
         for direction in &mut report.directions {
             let LatenessReport { packets, late, max_us, .. } = direction.late;
-            direction.lately =
-                LatelyReport { seconds, packets, late, max_us, missed: direction.frames.missed };
+            direction.recent =
+                RecentReport { seconds, packets, late, max_us, missed: direction.frames.missed };
         }
         report.warnings = report.directions.iter().flat_map(warnings).collect();
         report

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum LinkemuError {
     /// Settings that cannot be.
-    #[error("{place}: {source}")]
+    #[error("{subject}: {source}")]
     Spec {
         /// The direction, or the link in a file.
-        place: String,
+        subject: String,
         /// Which, and why.
         source: netem::SpecError,
     },
@@ -18,10 +18,10 @@ pub enum LinkemuError {
     #[error(transparent)]
     Bridge(#[from] bridge::BridgeError),
     /// A link from an interface to itself.
-    #[error("both ends of the link are {place}: say two interfaces")]
+    #[error("both ends of the link are {end}: say two interfaces")]
     Same {
         /// The interface.
-        place: String,
+        end: String,
     },
     /// A name that cannot be that of a file.
     #[error("`{name}` is no name of a link: use letters, digits, `-`, `_` and `.`, 64 at most (--name)")]
@@ -36,7 +36,7 @@ pub enum LinkemuError {
         name: String,
     },
     /// No link of this name runs.
-    #[error("there is no link {name} in {dir}: `linkemu show` tells which there are")]
+    #[error("there is no link {name} in {dir}: `linkemu show` lists them")]
     Missing {
         /// The name.
         name: String,

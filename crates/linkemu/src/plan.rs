@@ -6,7 +6,7 @@ use netem::{DirectionConfig, Spec};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LinkemuError;
-use bridge::Place;
+use bridge::LinkEnd;
 
 /// Longest name of a link.
 const NAME_MAX: usize = 64;
@@ -18,9 +18,9 @@ pub struct Plan {
     #[serde(default)]
     pub name: String,
     /// One end.
-    pub a: Place,
+    pub a: LinkEnd,
     /// The other end.
-    pub b: Place,
+    pub b: LinkEnd,
     /// Where the random numbers begin; a random one unless set.
     #[serde(default)]
     pub seed: Option<u64>,
@@ -49,7 +49,7 @@ impl Plan {
     /// When the name cannot be that of a file, or both ends are one.
     pub(crate) fn named(mut self) -> Result<Plan, LinkemuError> {
         if self.a == self.b {
-            return Err(LinkemuError::Same { place: self.a.to_string() });
+            return Err(LinkemuError::Same { end: self.a.to_string() });
         }
         if self.name.is_empty() {
             self.name = format!("{}-{}", self.a, self.b).replace([':', '/'], ".");
@@ -80,7 +80,7 @@ pub(crate) struct DirectionError {
 
 impl DirectionError {
     pub(crate) fn at(self, link: &str) -> LinkemuError {
-        LinkemuError::Spec { place: format!("link {link}, {}", self.direction), source: self.source }
+        LinkemuError::Spec { subject: format!("link {link}, {}", self.direction), source: self.source }
     }
 }
 

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use netem::{Counters, Spec};
 use serde::{Deserialize, Serialize};
 
-use crate::lately::LatelyReport;
 use crate::lateness::LatenessReport;
+use crate::recent::RecentReport;
 
 /// Request to a link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// To tell of itself.
+    /// A request for its report.
     Show,
     /// To change, from the next packet on.
     Set {
@@ -75,7 +75,7 @@ pub struct DirectionReport {
     /// Delays of packets beyond their due time.
     pub late: LatenessReport,
     /// Basis of warnings that lapse: the last ten to twenty seconds; in the last report of a link, all its time.
-    pub lately: LatelyReport,
+    pub recent: RecentReport,
 }
 
 /// Counters of the program around the link.

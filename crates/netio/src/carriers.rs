@@ -6,9 +6,9 @@ use std::ops::Range;
 use base::{Carrier, Ecn, Route};
 use mio::{Registry, Token};
 
+use crate::connected_rx::Owner;
 use crate::counters::Counters;
 use crate::error::{PathError, SendError};
-use crate::inlets::Owner;
 use crate::pair::{Pair, no_carrier};
 use crate::raw::RawCarrier;
 use crate::socket::{Received, Socket};

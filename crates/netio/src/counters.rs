@@ -28,7 +28,7 @@ pub struct Counters {
     /// Trains of more than one packet received in one piece (UDP GRO).
     pub gro_batches: u64,
     /// Sockets that peers that sent much were given of their own.
-    pub inlets: u64,
+    pub connected_rx: u64,
     /// Received packets thrown away: cut short, or not sent from and to one host each.
     pub discarded: u64,
     /// ICMP reports read from the error queue and passed on.
@@ -79,7 +79,7 @@ impl AddAssign for Counters {
         self.bytes_received += other.bytes_received;
         self.recv_calls += other.recv_calls;
         self.gro_batches += other.gro_batches;
-        self.inlets += other.inlets;
+        self.connected_rx += other.connected_rx;
         self.discarded += other.discarded;
         self.path_errors += other.path_errors;
         self.send_errors += other.send_errors;

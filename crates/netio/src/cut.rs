@@ -26,8 +26,8 @@ const PIECE: usize = (MTU - IP_HEADER - FRAGMENT_HEADER) / 8 * 8;
 /// Says that more fragments follow.
 const MORE: u16 = 1;
 
-/// Where a packet comes from and goes to, and by which interface if that matters.
-pub(crate) struct Way<'a> {
+/// Source and destination of a packet, and its interface if that matters.
+pub(crate) struct Addresses<'a> {
     pub(crate) local: Ipv6Addr,
     pub(crate) remote: Ipv6Addr,
     pub(crate) ifindex: Option<NonZeroU32>,
@@ -55,21 +55,26 @@ impl Cutter {
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_RAW; else those of sendmsg(2).
-    pub(crate) fn send(&mut self, way: &Way<'_>, ports: Option<(u16, u16)>, packet: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(
+        &mut self,
+        addresses: &Addresses<'_>,
+        ports: Option<(u16, u16)>,
+        packet: &[u8],
+    ) -> io::Result<()> {
         let socket = socket2::Socket::new(
             Domain::IPV6,
             Type::RAW.nonblocking(),
             Some(Protocol::from(libc::IPPROTO_FRAGMENT)),
         )?;
-        socket.bind_device_by_index_v6(way.ifindex)?;
+        socket.bind_device_by_index_v6(addresses.ifindex)?;
         let (next_header, whole) = match ports {
-            Some(ports) => (libc::IPPROTO_UDP, in_udp(way, ports, packet)),
+            Some(ports) => (libc::IPPROTO_UDP, in_udp(addresses, ports, packet)),
             None => (libc::IPPROTO_SCTP, packet.to_vec()),
         };
-        let to = SockAddr::new(way.remote.into(), 0, way.ifindex.map_or(0, NonZeroU32::get));
+        let to = SockAddr::new(addresses.remote.into(), 0, addresses.ifindex.map_or(0, NonZeroU32::get));
         self.0 = self.0.wrapping_add(1);
         for fragment in fragments(next_header as u8, self.0, &whole) {
-            sys::send(socket.as_fd(), &to, way.control, &fragment)?;
+            sys::send(socket.as_fd(), &to, addresses.control, &fragment)?;
         }
         Ok(())
     }
@@ -91,15 +96,19 @@ fn fragments(next_header: u8, id: u32, packet: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// The UDP datagram with its checksum.
-fn in_udp(way: &Way<'_>, (source, destination): (u16, u16), payload: &[u8]) -> Vec<u8> {
+fn in_udp(addresses: &Addresses<'_>, (source, destination): (u16, u16), payload: &[u8]) -> Vec<u8> {
     let length = UDP_HEADER + payload.len();
     let mut bytes = Vec::with_capacity(length);
     for word in [source, destination, length as u16, 0] {
         bytes.extend_from_slice(&word.to_be_bytes());
     }
     bytes.extend_from_slice(payload);
-    let pseudo =
-        [&way.local.octets()[..], &way.remote.octets(), &(length as u32).to_be_bytes(), &[0, 0, 0, 17]];
+    let pseudo = [
+        &addresses.local.octets()[..],
+        &addresses.remote.octets(),
+        &(length as u32).to_be_bytes(),
+        &[0, 0, 0, 17],
+    ];
     let sum = pseudo.iter().copied().chain([&bytes[..]]).map(sum_of_words).sum::<u64>();
     // 0 would mean that there is no checksum (RFC 768).
     let checksum = match !folded(sum) {

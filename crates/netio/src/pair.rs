@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use base::{Ecn, Route};
 
+use crate::connected_rx::Owner;
 use crate::counters::Counters;
 use crate::error::{PathError, SendError, SendErrorKind};
-use crate::inlets::Owner;
 use crate::shortcut::Hops;
 use crate::socket::{Kind, Received, Sharing, Socket};
 use crate::sys::Patience;

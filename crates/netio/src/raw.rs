@@ -8,9 +8,9 @@ use std::io;
 
 use base::{Ecn, Route};
 
+use crate::connected_rx::Owner;
 use crate::counters::Counters;
 use crate::error::{PathError, SendError};
-use crate::inlets::Owner;
 use crate::pair::Pair;
 use crate::shortcut::Shortcut;
 use crate::socket::{Kind, Received, Sharing};

@@ -16,18 +16,18 @@ use mio::{Registry, Token};
 
 use crate::arrivals::Arrivals;
 use crate::cmsg::Control;
+use crate::connected_rx::{ConnectedRx, Owner};
 use crate::counters::Counters;
-use crate::cut::{Cutter, Way};
+use crate::cut::{Addresses, Cutter};
 use crate::error::{PathError, SendError, SendErrorKind};
 use crate::gso::{self, Refusals};
 use crate::inbound::{open_datagram, open_error};
-use crate::inlets::{Inlets, Owner};
 use crate::options;
-use crate::outlets::{Outlet, Outlets, new_socket};
 use crate::sockaddr::SockAddr;
 use crate::steering;
 use crate::sys::{self, Patience, Slot};
 use crate::train::Train;
+use crate::tx_sockets::{TxSocket, TxSockets, new_socket};
 
 /// Datagrams (super-packets count as one) that one `recv` takes at most.
 pub const DATAGRAMS_PER_RECV: usize = 64;
@@ -77,14 +77,14 @@ impl Received {
 
 /// The socket.
 pub(crate) struct Socket {
-    outlets: Outlets,
+    tx_sockets: TxSockets,
     kind: Kind,
     is_v4: bool,
     slots: Vec<Slot>,
     refusals: Refusals,
     cutter: Cutter,
     /// Sockets for peers that send much, where that is wanted.
-    inlets: Option<Inlets>,
+    connected_rx: Option<ConnectedRx>,
     errors_waiting: bool,
     counters: Counters,
     arrivals: Arrivals,
@@ -94,7 +94,7 @@ pub(crate) struct Socket {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     Main,
-    Inlet(usize),
+    Connected(usize),
 }
 
 impl Socket {
@@ -116,23 +116,23 @@ impl Socket {
         sys::set_patience(socket.as_fd(), PATIENCE)?;
         socket.bind(&address.into())?;
         if kind == Kind::Udp {
-            // Lets our senders and inlets have the same port, and nobody before: the port was ours alone when it was bound.
+            // Lets our senders and connected sockets have the same port, and nobody before: the port was ours alone when it was bound.
             // Other users' programs cannot join, for the kernel compares who made the sockets.
             socket.set_reuse_port(true)?;
         }
         let slots = (0..SLOTS).map(|_| Slot::new(SLOT_BYTES)).collect();
         let port = socket.local_addr()?.as_socket().map_or(0, |bound| bound.port());
-        let outlets = Outlets::new(socket, kind, port);
+        let tx_sockets = TxSockets::new(socket, kind, port);
         let (refusals, cutter, counters, arrivals) = Default::default();
-        let (inlets, errors_waiting) = (None, false);
+        let (connected_rx, errors_waiting) = (None, false);
         Ok(Socket {
-            outlets,
+            tx_sockets,
             kind,
             is_v4,
             slots,
             refusals,
             cutter,
-            inlets,
+            connected_rx,
             errors_waiting,
             counters,
             arrivals,
@@ -140,23 +140,23 @@ impl Socket {
     }
 
     /// Gives peers that send much sockets of their own from now on.
-    pub(crate) fn open_inlets(&mut self) {
-        self.inlets.get_or_insert_default();
+    pub(crate) fn open_connected_rx(&mut self) {
+        self.connected_rx.get_or_insert_default();
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.outlets.port()
+        self.tx_sockets.port()
     }
 
     /// Has the kernel choose among the sockets of this port by what their SCTP packets say. A kernel that cannot chooses by
     /// addresses and ports; then more packets have to be handed on.
     pub(crate) fn steer(&self, shards: NonZeroU8) {
-        let _ = sys::steer(self.outlets.main(), &steering::program(shards, self.is_v4));
+        let _ = sys::steer(self.tx_sockets.main(), &steering::program(shards, self.is_v4));
     }
 
     /// The TTL or hop limit of what it sends.
     pub(crate) fn hops(&self) -> Option<u8> {
-        let main = self.outlets.main();
+        let main = self.tx_sockets.main();
         let socket = socket2::SockRef::from(&main);
         let hops = if self.is_v4 { socket.ttl_v4() } else { socket.unicast_hops_v6() };
         hops.ok().and_then(|hops| u8::try_from(hops).ok())
@@ -168,7 +168,7 @@ impl Socket {
 
     /// Has `registry` report with `token` that packets or reports arrived, or that a full send buffer drained.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        self.outlets.register(registry, token)
+        self.tx_sockets.register(registry, token)
     }
 
     /// The train, by the interface that it should leave by.
@@ -183,45 +183,46 @@ impl Socket {
 
     /// Bytes that wait in this host where the packets of a train leave it.
     pub(crate) fn waiting(&self, train: &Train<'_>) -> io::Result<usize> {
-        self.outlets.waiting(train.route.local, train.source_ifindex.unwrap_or(0))
+        self.tx_sockets.waiting(train.route.local, train.source_ifindex.unwrap_or(0))
     }
 
     /// Sends the packets of a train.
     pub(crate) fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
         let ifindex = train.source_ifindex.unwrap_or(0);
-        let outlet = self.outlets.choose(train.route.local, ifindex).map_err(|e| self.fail(train, 0, e))?;
+        let tx_socket =
+            self.tx_sockets.choose(train.route.local, ifindex).map_err(|e| self.fail(train, 0, e))?;
         if !train.may_fragment {
-            return self.send_by(outlet, train);
+            return self.send_by(tx_socket, train);
         }
-        if let Some(outcome) = self.send_cut(outlet, train) {
+        if let Some(outcome) = self.send_cut(tx_socket, train) {
             return outcome;
         }
-        options::set_fragmenting(self.outlets.fd(outlet), self.is_v4, true)
+        options::set_fragmenting(self.tx_sockets.fd(tx_socket), self.is_v4, true)
             .map_err(|e| self.fail(train, 0, e))?;
-        let outcome = self.send_by(outlet, train);
-        let restored = options::set_fragmenting(self.outlets.fd(outlet), self.is_v4, false);
+        let outcome = self.send_by(tx_socket, train);
+        let restored = options::set_fragmenting(self.tx_sockets.fd(tx_socket), self.is_v4, false);
         outcome.and(restored.map_err(|e| self.fail(train, train.bytes.len(), e)))
     }
 
     /// Sends packets over IPv6 in fragments that every link takes; none if the kernel must do it: the packets are short,
     /// their source address is left to the kernel, or raw sockets are not allowed.
-    fn send_cut(&mut self, outlet: Outlet, train: &Train<'_>) -> Option<Result<(), SendError>> {
+    fn send_cut(&mut self, tx_socket: TxSocket, train: &Train<'_>) -> Option<Result<(), SendError>> {
         let (IpAddr::V6(local), IpAddr::V6(remote)) = (train.route.local, train.route.remote) else {
             return None;
         };
         if local.is_unspecified() || !Cutter::must_cut(train.segment_size.min(train.bytes.len())) {
             return None;
         }
-        let control = Shipment::new(train, outlet).control();
+        let control = Shipment::new(train, tx_socket).control();
         let ifindex = train.source_ifindex.and_then(NonZeroU32::new);
-        let way = Way { local, remote, ifindex, control: &control };
+        let addresses = Addresses { local, remote, ifindex, control: &control };
         let ports = match train.route.carrier {
             Carrier::Udp { peer_port } => Some((self.port(), peer_port)),
             Carrier::Ip => None,
         };
         let mut sent = 0;
         for packet in train.bytes.chunks(train.segment_size) {
-            match self.cutter.send(&way, ports, packet) {
+            match self.cutter.send(&addresses, ports, packet) {
                 Ok(()) => self.count_sent(1, packet.len()),
                 Err(e) if sent == 0 && e.kind() == io::ErrorKind::PermissionDenied => return None,
                 Err(e) => {
@@ -235,19 +236,19 @@ impl Socket {
         Some(Ok(()))
     }
 
-    fn send_by(&mut self, outlet: Outlet, train: &Train<'_>) -> Result<(), SendError> {
-        let shipment = Shipment::new(train, outlet);
+    fn send_by(&mut self, tx_socket: TxSocket, train: &Train<'_>) -> Result<(), SendError> {
+        let shipment = Shipment::new(train, tx_socket);
         let mut sent = 0;
         for batch in train.bytes.chunks(gso::max_batch(shipment.segment_size)) {
             if let Err((part, source)) = self.send_batch(&shipment, batch) {
                 let error = self.fail(train, sent + part, source);
                 self.counters.send_errors.count(error.kind);
-                self.outlets.on_send_error(outlet, error.kind);
+                self.tx_sockets.on_send_error(tx_socket, error.kind);
                 return Err(error);
             }
             sent += batch.len();
         }
-        self.outlets.on_sent(outlet);
+        self.tx_sockets.on_sent(tx_socket);
         Ok(())
     }
 
@@ -255,7 +256,7 @@ impl Socket {
     fn fail(&self, train: &Train<'_>, sent: usize, source: io::Error) -> SendError {
         let mut kind = SendErrorKind::of(&source);
         if let (SendErrorKind::TooLarge { mtu }, Some(ifindex)) = (&mut kind, train.source_ifindex) {
-            *mtu = sys::interface_mtu(self.outlets.main(), ifindex).ok();
+            *mtu = sys::interface_mtu(self.tx_sockets.main(), ifindex).ok();
         }
         SendError { route: train.route, sent, kind, source }
     }
@@ -284,7 +285,7 @@ impl Socket {
         let mut control = shipment.control();
         control.push_segment_size(shipment.segment_size as u16);
         let packets = train.len().div_ceil(shipment.segment_size);
-        self.attempt(shipment.outlet, |fd| sys::send(fd, &shipment.to, &control, train)).map(|_| {
+        self.attempt(shipment.tx_socket, |fd| sys::send(fd, &shipment.to, &control, train)).map(|_| {
             self.counters.gso_batches += 1;
             self.count_sent(packets, train.len());
         })
@@ -296,9 +297,9 @@ impl Socket {
         while sent < train.len() {
             let left = &train[sent..];
             let outcome = if left.len() <= shipment.segment_size {
-                self.attempt(shipment.outlet, |fd| sys::send(fd, &shipment.to, &control, left)).map(|_| 1)
+                self.attempt(shipment.tx_socket, |fd| sys::send(fd, &shipment.to, &control, left)).map(|_| 1)
             } else {
-                self.attempt(shipment.outlet, |fd| {
+                self.attempt(shipment.tx_socket, |fd| {
                     sys::send_many(fd, &shipment.to, &control, shipment.segment_size, left, |_| &[])
                 })
             };
@@ -319,13 +320,13 @@ impl Socket {
     /// that the interface's queue dropped (ENOBUFS) counts as sent: to SCTP it is a loss like any other.
     fn attempt(
         &mut self,
-        outlet: Outlet,
+        tx_socket: TxSocket,
         call: impl Fn(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let mut outcome = Ok(0);
         for _ in 0..ATTEMPTS {
             self.counters.send_calls += 1;
-            outcome = call(self.outlets.fd(outlet));
+            outcome = call(self.tx_sockets.fd(tx_socket));
             match &outcome {
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
                     self.counters.send_errors.dropped += 1;
@@ -340,7 +341,7 @@ impl Socket {
 
     /// Closes the descriptors of interfaces that are gone.
     pub(crate) fn close_gone(&mut self) {
-        self.outlets.close_gone();
+        self.tx_sockets.close_gone();
     }
 
     /// Delivers up to [`DATAGRAMS_PER_RECV`] datagrams of each socket, cut into SCTP packets.
@@ -350,43 +351,43 @@ impl Socket {
         f: &mut impl FnMut(&Route, Ecn, &[u8]) -> Owner,
     ) -> io::Result<Received> {
         let mut received = self.recv_from(Source::Main, patience, f)?;
-        if self.inlets.is_some() {
+        if self.connected_rx.is_some() {
             let main_is_empty = !received.more;
-            self.recv_from_inlets(main_is_empty, &mut received, f);
+            self.recv_from_connected(main_is_empty, &mut received, f);
         }
         Ok(received)
     }
 
-    fn recv_from_inlets(
+    fn recv_from_connected(
         &mut self,
         main_is_empty: bool,
         received: &mut Received,
         f: &mut impl FnMut(&Route, Ecn, &[u8]) -> Owner,
     ) {
-        for n in (0..self.inlets.as_ref().map_or(0, Inlets::len)).rev() {
-            if self.inlets.as_mut().is_some_and(|inlets| inlets.is_next(n, main_is_empty)) {
-                match self.recv_from(Source::Inlet(n), Patience::None, f) {
+        for n in (0..self.connected_rx.as_ref().map_or(0, ConnectedRx::len)).rev() {
+            if self.connected_rx.as_mut().is_some_and(|connected| connected.is_next(n, main_is_empty)) {
+                match self.recv_from(Source::Connected(n), Patience::None, f) {
                     Ok(more) => {
                         received.join(more);
                         if !more.more {
-                            self.inlets.iter_mut().for_each(|inlets| inlets.on_empty(n));
+                            self.connected_rx.iter_mut().for_each(|connected| connected.on_empty(n));
                         }
                     }
                     // The main socket gets what it would have.
-                    Err(_) => self.inlets.iter_mut().for_each(|inlets| inlets.close(n)),
+                    Err(_) => self.connected_rx.iter_mut().for_each(|connected| connected.close(n)),
                 }
             }
         }
-        if let Some(inlets) = &mut self.inlets {
-            let (port, poll) = (self.outlets.port(), self.outlets.poll());
-            self.counters.inlets += u64::from(inlets.open_for_leader(port, poll));
+        if let Some(connected) = &mut self.connected_rx {
+            let (port, poll) = (self.tx_sockets.port(), self.tx_sockets.poll());
+            self.counters.connected_rx += u64::from(connected.open_for_leader(port, poll));
         }
     }
 
     fn source(&self, source: Source) -> Option<BorrowedFd<'_>> {
         match source {
-            Source::Main => Some(self.outlets.main()),
-            Source::Inlet(n) => self.inlets.as_ref().and_then(|inlets| inlets.fd(n)),
+            Source::Main => Some(self.tx_sockets.main()),
+            Source::Connected(n) => self.connected_rx.as_ref().and_then(|connected| connected.fd(n)),
         }
     }
 
@@ -455,9 +456,9 @@ impl Socket {
             }
             if is_known
                 && source == Source::Main
-                && let Some(inlets) = &mut self.inlets
+                && let Some(connected) = &mut self.connected_rx
             {
-                inlets.note(&route);
+                connected.note(&route);
             }
         }
     }
@@ -467,8 +468,8 @@ impl Socket {
         if !self.errors_waiting {
             return false;
         }
-        let inlets = self.inlets.as_ref().map_or(0, Inlets::len);
-        let sources = std::iter::once(Source::Main).chain((0..inlets).map(Source::Inlet));
+        let connected = self.connected_rx.as_ref().map_or(0, ConnectedRx::len);
+        let sources = std::iter::once(Source::Main).chain((0..connected).map(Source::Connected));
         self.errors_waiting = sources.fold(false, |more, source| self.take_errors_of(source, f) | more);
         self.errors_waiting
     }
@@ -494,7 +495,7 @@ impl Socket {
 struct Shipment {
     to: SockAddr,
     ifindex: u32,
-    outlet: Outlet,
+    tx_socket: TxSocket,
     local: IpAddr,
     ecn: Ecn,
     segment_size: usize,
@@ -502,7 +503,7 @@ struct Shipment {
 }
 
 impl Shipment {
-    fn new(train: &Train<'_>, outlet: Outlet) -> Shipment {
+    fn new(train: &Train<'_>, tx_socket: TxSocket) -> Shipment {
         let ifindex = train.source_ifindex.unwrap_or(0);
         let port = match train.route.carrier {
             Carrier::Udp { peer_port } => peer_port,
@@ -511,7 +512,7 @@ impl Shipment {
         Shipment {
             to: SockAddr::new(train.route.remote, port, ifindex),
             ifindex,
-            outlet,
+            tx_socket,
             local: train.route.local,
             ecn: train.ecn,
             segment_size: train.segment_size.clamp(1, train.bytes.len().max(1)),
@@ -562,7 +563,7 @@ mod tests {
 
     fn on_loopback() -> (Socket, u16) {
         let socket = Socket::open(Kind::Udp, "127.0.0.1:0".parse().unwrap(), Sharing::No).unwrap();
-        let port = socket2::SockRef::from(&socket.outlets.main()).local_addr().unwrap();
+        let port = socket2::SockRef::from(&socket.tx_sockets.main()).local_addr().unwrap();
         (socket, port.as_socket().unwrap().port())
     }
 
@@ -570,7 +571,7 @@ mod tests {
     fn a_train_that_the_kernel_refuses_goes_packet_by_packet_and_so_does_the_next_at_once() {
         let ((mut sender, _), (mut receiver, peer_port)) = (on_loopback(), on_loopback());
         // Without checksums the kernel takes no trains, but packets.
-        sys::set_int(sender.outlets.main(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+        sys::set_int(sender.tx_sockets.main(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
         let loopback = IpAddr::from([127, 0, 0, 1]);
         let route = Route { local: loopback, remote: loopback, carrier: Carrier::Udp { peer_port } };
         let bytes: Vec<u8> = (0..=255).collect();

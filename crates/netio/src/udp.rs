@@ -5,10 +5,10 @@ use std::num::NonZeroU8;
 
 use base::{Ecn, Route};
 
+use crate::connected_rx::Owner;
 use crate::counters::Counters;
 use crate::error::{PathError, SendError};
 use crate::gso;
-use crate::inlets::Owner;
 use crate::pair::Pair;
 use crate::socket::{Kind, Received, Sharing, Socket};
 use crate::train::Train;
@@ -52,13 +52,13 @@ impl UdpCarrier {
         Ok(carriers)
     }
 
-    /// Receives from peers that send much by sockets of their own from now on, up to [`INLETS_MAX`](crate::INLETS_MAX) for each
+    /// Receives from peers that send much by sockets of their own from now on, up to [`CONNECTED_RX_MAX`](crate::CONNECTED_RX_MAX) for each
     /// family, for which the kernel remembers the route of what arrives. Only packets that the callback of a `recv` says to be an
     /// association's ([`Owner`]) make a peer a busy one. The sockets are watched by the poll that watches the
     /// carrier; [`Carriers::recv_waiting`](crate::Carriers::recv_waiting) does not wait for them. One whose
     /// peer has gone silent stays until others need its place.
-    pub fn open_inlets(&mut self) {
-        self.pair.sockets().for_each(Socket::open_inlets);
+    pub fn open_connected_rx(&mut self) {
+        self.pair.sockets().for_each(Socket::open_connected_rx);
     }
 
     /// The bytes that go into one system call at most, for packets of `segment_size` bytes: up to 64 packets

@@ -12,7 +12,7 @@ pub mod host;
 mod measure;
 pub mod modes;
 pub mod options;
-mod partial;
+mod pr_sctp;
 mod shards;
 pub mod talk;
 mod trace_file;

@@ -5,7 +5,7 @@ use crate::digest;
 use crate::host::{Host, association_config, init_routes};
 use crate::measure;
 use crate::options::{Load, Mode, Options};
-use crate::partial;
+use crate::pr_sctp;
 use anyhow::{Context, Result, bail};
 use base::Time;
 use bytes::{Bytes, BytesMut};
@@ -32,9 +32,9 @@ pub fn run(options: &Options) -> Result<()> {
     match options.mode {
         Mode::Echo { port } => echo(options, port),
         Mode::Client { host, port, load } => client(options, host, port, load),
-        Mode::Sink { port } => partial::sink(options, port),
+        Mode::Sink { port } => pr_sctp::sink(options, port),
         Mode::Post { host, port, count, size, gap, limit } => {
-            partial::post(options, (host, port), &partial::Load { count, size, gap }, limit)
+            pr_sctp::post(options, (host, port), &pr_sctp::Load { count, size, gap }, limit)
         }
         Mode::Receive { port, seconds } => measure::receive(options, port, seconds),
         Mode::Send { host, port, seconds, size } => measure::send(options, host, port, seconds, size),

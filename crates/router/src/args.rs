@@ -1,6 +1,6 @@
 //! The command line of `sctpify-router`.
 
-use bridge::Place;
+use bridge::LinkEnd;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::look::Look;
@@ -194,10 +194,10 @@ impl LookArgs {
 pub struct RunArgs {
     /// One interface, as INTERFACE or NAMESPACE:INTERFACE
     #[arg(value_name = "A")]
-    pub a: Place,
+    pub a: LinkEnd,
     /// The other one
     #[arg(value_name = "B")]
-    pub b: Place,
+    pub b: LinkEnd,
     /// What the link carries from A to B, such as 75mbit, or unlimited
     #[arg(long, value_name = "RATE", value_parser = netem::parse_rate)]
     pub rate: u64,
@@ -239,10 +239,10 @@ impl RunArgs {
 pub struct FlowsArgs {
     /// An interface, as INTERFACE or NAMESPACE:INTERFACE
     #[arg(value_name = "INTERFACE")]
-    pub first: Place,
+    pub first: LinkEnd,
     /// More of them
     #[arg(value_name = "INTERFACE")]
-    pub others: Vec<Place>,
+    pub others: Vec<LinkEnd>,
     /// Show a table each so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub every: u32,

@@ -75,8 +75,8 @@ mod tests {
     #[test]
     fn a_limit_holds_for_each_policy() {
         for name in PolicyName::value_variants() {
-            let told = format!("{:?}", name.with(Some(77), false));
-            assert!(told.contains("packets: 77,") || told == "Fifo(77)", "{name}: {told}");
+            let report = format!("{:?}", name.with(Some(77), false));
+            assert!(report.contains("packets: 77,") || report == "Fifo(77)", "{name}: {report}");
         }
     }
 }

@@ -58,7 +58,7 @@ impl Decision {
         self.rule().is_some_and(|rule| rule.require || rule.address.is_some_and(IpNet::is_host))
     }
 
-    /// Reports whether the connection rides SCTP or fails.
+    /// Reports whether the connection is carried over SCTP or fails.
     pub fn is_required(&self) -> bool {
         self.rule().is_some_and(|rule| rule.require)
     }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_book_lets_nothing_ride_sctp() {
+    fn an_empty_rulebook_allows_no_connection_over_sctp() {
         let mut book = Rulebook::default();
         for chain in Chain::ALL {
             let decision = decide(&mut book, chain, "10.0.0.1", 22);
@@ -370,8 +370,8 @@ mod tests {
         let mut book = book("-A -c remote -p enable -P 80\n-A -c remote -p enable -P 22\n");
         let outcome = Outcome::Tcp(Some(crate::Failure::NoAnswer));
         book.record(Chain::Remote, "10.0.0.1".parse().unwrap(), 22, UnixMs(7), outcome);
-        let tallies: Vec<_> = book.table.list(None, None).map(|r| r.tally).collect();
-        assert_eq!((tallies[0].calls_today, tallies[1].calls_today, tallies[1].failures_today), (0, 1, 1));
+        let usages: Vec<_> = book.table.list(None, None).map(|r| r.usage).collect();
+        assert_eq!((usages[0].calls_today, usages[1].calls_today, usages[1].failures_today), (0, 1, 1));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Decisions about SCTP for connections: the rules table of the shim, its default policies and its settings.
 //!
 //! Pure: no clock, no files, no sockets. [`Rulebook::decide`] decides about one connection and counts the hit,
-//! [`Rulebook::explain`] returns the same decision and counts nothing. The outcome of connections is counted per rule ([`Tally`])
+//! [`Rulebook::explain`] returns the same decision and counts nothing. The outcome of connections is counted per rule ([`Usage`])
 //! and learned per destination ([`LearnedTable`]).
 //!
 //! Refuses: rules that cannot be printed and read back, unknown settings (naming the nearest), and more than [`MAX_RULES`] rules.
@@ -23,8 +23,8 @@ mod ports;
 mod rule;
 mod settings;
 mod table;
-mod tally;
 mod tried;
+mod usage;
 mod weights;
 mod words;
 
@@ -41,7 +41,7 @@ pub use rule::{
 };
 pub use settings::{Kind, SETTINGS, Setting, SettingError, Settings, find_setting, parse_bool};
 pub use table::{Added, MAX_RULES, RuleMatch, RulesTable, TableError};
-pub use tally::{Failure, Outcome, Tally, UnixMs};
 pub use tried::{DESTINATIONS_MAX, Destinations, Tried};
+pub use usage::{Failure, Outcome, UnixMs, Usage};
 pub use weights::{WEIGHTS_MAX, Weights};
 pub use words::{Carriers, Congestion, Multipath, Streams};

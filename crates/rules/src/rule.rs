@@ -179,7 +179,7 @@ pub struct Rule {
     /// A note for people; at most [`MAX_COMMENT_BYTES`].
     #[serde(default)]
     pub comment: Option<String>,
-    /// Its connections ride SCTP or fail: they never fall back to TCP. For remote-enable rules only.
+    /// Its connections are carried over SCTP or fail: they never fall back to TCP. For remote-enable rules only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require: bool,
     /// Advertisement of its connections' send buffers; `None`: according to the setting. For enable rules only.

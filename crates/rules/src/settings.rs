@@ -60,7 +60,7 @@ pub struct Settings {
     pub congestion: Congestion,
     /// Rules apply to connections of this host to itself.
     pub loopback: bool,
-    /// The packet mark of connections that must ride SCTP whatever the rules say; 0 for none.
+    /// The packet mark of connections that must be carried over SCTP whatever the rules say; 0 for none.
     pub manual_mark: u32,
     /// Users may ask for SCTP for their own listeners.
     pub manual_listen: bool,
@@ -205,7 +205,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "enable",
         kind: Kind::Bool,
         doc: "The global switch. With 0 no new connection is touched, whatever the rules say; connections that \
-              ride SCTP already go on.",
+              are carried over SCTP already go on.",
         needs_restart: false,
         read: |s| number(s.enable),
         write: |s, v| put(&mut s.enable, parse_bool(v)),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{Advertise, Chain, Outcome, Policy, Rule, RuleError, Tally, UnixMs};
+use crate::{Advertise, Chain, Outcome, Policy, Rule, RuleError, UnixMs, Usage};
 
 /// Limit on the rules of a table, over all four chains: a lookup walks one chain, so this bounds it.
 pub const MAX_RULES: usize = 4096;
@@ -20,7 +20,7 @@ pub struct RulesTable {
 struct Counted {
     rule: Arc<Rule>,
     hits: u64,
-    tally: Tally,
+    usage: Usage,
 }
 
 /// A rule with its place in the table.
@@ -37,7 +37,7 @@ pub struct RuleMatch<'a> {
     /// Number of its decisions.
     pub hits: u64,
     /// Outcomes of the connections that it decided on.
-    pub tally: Tally,
+    pub usage: Usage,
 }
 
 /// Result of adding a rule.
@@ -60,10 +60,10 @@ pub enum TableError {
     /// [`MAX_RULES`] reached.
     #[error("the table is full: it holds at most {MAX_RULES} rules; delete one, or write a wider prefix")]
     Full,
-    /// Only outgoing connections that may ride SCTP can require it.
+    /// Only outgoing connections that may be carried over SCTP can require it.
     #[error("--require goes with remote-enable rules only")]
     RequireElsewhere,
-    /// Only connections that may ride SCTP can advertise.
+    /// Only connections that may be carried over SCTP can advertise.
     #[error("--advertise goes with enable rules only")]
     AdvertiseElsewhere,
     /// The other forms advertise by packets, not by time.
@@ -100,7 +100,7 @@ const fn slot(chain: Chain, policy: Policy) -> usize {
 
 impl Counted {
     fn at(&self, chain: Chain, policy: Policy, index: usize) -> RuleMatch<'_> {
-        RuleMatch { chain, policy, number: index + 1, rule: &self.rule, hits: self.hits, tally: self.tally }
+        RuleMatch { chain, policy, number: index + 1, rule: &self.rule, hits: self.hits, usage: self.usage }
     }
 }
 
@@ -145,7 +145,7 @@ impl RulesTable {
         if full {
             return Err(TableError::Full);
         }
-        rules.push(Counted { rule: Arc::new(rule), hits: 0, tally: Tally::default() });
+        rules.push(Counted { rule: Arc::new(rule), hits: 0, usage: Usage::default() });
         Ok(Added::New(rules.len()))
     }
 
@@ -219,7 +219,7 @@ impl RulesTable {
     ) {
         let rules = &mut self.chains[slot(chain, policy)];
         if let Some(found) = rules.iter_mut().find(|r| r.rule.matches(address, port)) {
-            found.tally.count(now, outcome);
+            found.usage.count(now, outcome);
         }
     }
 
@@ -241,7 +241,7 @@ impl RulesTable {
                 let places = (next..).zip(behind).chain((0..).zip(before));
                 let same = places.into_iter().find(|(_, o)| o.rule.has_same_match(&r.rule));
                 if let Some((place, o)) = same {
-                    (r.hits, r.tally) = (o.hits, o.tally);
+                    (r.hits, r.usage) = (o.hits, o.usage);
                     next = place + 1;
                 }
             }

@@ -1,4 +1,4 @@
-//! Destinations that may ride SCTP, in a form that a firewall's sets can hold: non-overlapping ranges of addresses and ports.
+//! Destinations that may be carried over SCTP, in a form that a firewall's sets can hold: non-overlapping ranges of addresses and ports.
 //!
 //! Agrees with [`Rulebook::explain`] for every destination, or returns [`Tried::Everything`] if that would take more than
 //! [`DESTINATIONS_MAX`] ranges. Each range lies within the one rule that decides about all of it. Refuses nothing. Begin with
@@ -110,7 +110,7 @@ impl Destinations {
 }
 
 impl Rulebook {
-    /// Returns the destinations of connections that may ride SCTP.
+    /// Returns the destinations of connections that may be carried over SCTP.
     pub fn tried(&self) -> Tried {
         if !self.settings.enable {
             return Tried::Only(Vec::new());

@@ -158,7 +158,7 @@ pub struct AssociationInfo {
     pub outbound_streams: u16,
     /// Streams that the peer may send on.
     pub inbound_streams: u16,
-    /// The paths, in the order of their birth.
+    /// The paths, in the order of their creation.
     pub paths: Vec<PathInfo>,
     /// Bytes given to `send` and not yet acknowledged.
     pub send_buffered: usize,

@@ -10,8 +10,8 @@
 //! ([`base::Time`]), randomness comes from one seed, and nothing depends on the order of a hash map: the same
 //! inputs give the same packets, bit for bit.
 //!
-//! Begin reading at [`Endpoint`]; then `association/mod.rs`, whose parts are the protocol's own: `table` (which chunk
-//! does what in which state), `opening`, `shutdown`, `recovery`, `assemble` (packets out). Beside it stand `tx` (sending
+//! Begin reading at [`Endpoint`]; then `association/mod.rs`, whose parts are the protocol's own: `chunk_dispatch` (which chunk
+//! does what in which state), `handshake_client`, `shutdown`, `recovery`, `packet_builder` (packets out). Beside it stand `tx` (sending
 //! data), `rx` (receiving data), `extension` (what is negotiated: AUTH, ASCONF and others), and `path` (one way to the
 //! peer: RTO, congestion window, heartbeats).
 

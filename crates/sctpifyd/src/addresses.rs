@@ -317,12 +317,12 @@ impl AddressBook {
 }
 
 /// Source, interface and destination of a packet.
-type Way = (IpAddr, u32, IpAddr);
+type RouteKey = (IpAddr, u32, IpAddr);
 
 /// Recently looked-up routes.
 struct KnownRoutes {
     routes: Routes,
-    known: BTreeMap<Way, Option<FoundRoute>>,
+    known: BTreeMap<RouteKey, Option<FoundRoute>>,
     asked_since: Time,
 }
 
@@ -335,20 +335,20 @@ impl KnownRoutes {
         self.known.clear();
     }
 
-    fn find(&mut self, now: Time, way: Way) -> Option<FoundRoute> {
+    fn find(&mut self, now: Time, key: RouteKey) -> Option<FoundRoute> {
         if now.since(self.asked_since) > ROUTES_AGE_MAX || self.known.len() >= ROUTES_MAX {
             self.known.clear();
             self.asked_since = now;
         }
-        if let Some(found) = self.known.get(&way) {
+        if let Some(found) = self.known.get(&key) {
             return *found;
         }
-        let (local, ifindex, remote) = way;
+        let (local, ifindex, remote) = key;
         let found = self.routes.find(local, ifindex, remote).unwrap_or_else(|error| {
             tracing::warn!(%local, %remote, %error, "cannot ask for a route: the address is not offered");
             None
         });
-        self.known.insert(way, found);
+        self.known.insert(key, found);
         found
     }
 }

@@ -21,8 +21,8 @@ const BATCH: usize = 64 * 1024;
 /// limited to [`netio::DATAGRAMS_PER_RECV`] per socket.
 const BATCHES_PER_TURN: usize = 16;
 
-/// The carriers with their batch.
-pub(crate) struct Outlet {
+/// Reception and transmission of packets: the carriers, and the batch that waits for them.
+pub(crate) struct PacketIo {
     carriers: Carriers,
     /// SCTP in UDP, on this port.
     udp: Option<Wanted<u16>>,
@@ -37,13 +37,13 @@ pub(crate) struct Outlet {
     tap: Option<Tap>,
 }
 
-impl Outlet {
-    /// Creates an outlet without carriers; [`Outlet::open`] opens them. `any_port` for UDP suits a host that
+impl PacketIo {
+    /// Creates it without carriers; [`PacketIo::open`] opens them. `any_port` for UDP suits a host that
     /// only connects: its peers answer to the port that they receive from.
-    pub(crate) fn new(settings: &Settings, any_port: bool) -> Outlet {
+    pub(crate) fn new(settings: &Settings, any_port: bool) -> PacketIo {
         let port = if any_port { 0 } else { settings.udp_port };
         let udp = settings.carriers.has_udp().then_some(port);
-        Outlet {
+        PacketIo {
             carriers: Carriers::default(),
             udp: udp.map(Wanted::new),
             raw: settings.carriers.has_ip132().then(|| Wanted::new(settings.ip_shortcuts)),
@@ -253,7 +253,7 @@ fn open_udp(port: u16) -> Result<UdpCarrier> {
     let bound = UdpCarrier::bind(port);
     let mut udp = bound
         .with_context(|| format!("cannot open UDP port {port} for SCTP in UDP: see setting udp_port"))?;
-    udp.open_inlets();
+    udp.open_connected_rx();
     Ok(udp)
 }
 

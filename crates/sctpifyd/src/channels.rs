@@ -2,7 +2,7 @@
 //!
 //! Client: after OPEN, ACCEPTED diverts the connection as the establishment of an association does elsewhere. Any other answer
 //! gives the SYN an association of its own, or plain TCP where TCP would report the same to the program. Server: the checks are
-//! those of an INIT ([`crate::server::Doorman`]). The peer must speak for the client's address, and packets from there must reach
+//! those of an INIT ([`crate::server::AcceptPolicy`]). The peer must speak for the client's address, and packets from there must reach
 //! the server's address ([`crate::shared`]); then the daemon connects to the local program.
 
 use std::net::SocketAddr;
@@ -155,7 +155,7 @@ impl Shard {
                 Refusal::NotServed | Refusal::NotTaken | Refusal::Busy => {}
             }
         }
-        if reason.may_ride_alone() {
+        if reason.allows_own_association() {
             return self.leave_shared(id);
         }
         let cause = match reason {
@@ -259,7 +259,7 @@ impl Shard {
         if self.is_taken(association, client, server) {
             return Err(Refusal::Busy);
         }
-        match self.doorman().serves(server, client, carrier) {
+        match self.accept_policy().serves(server, client, carrier) {
             None => Err(Refusal::NotServed),
             Some(Offer::Bound) => Err(Refusal::OwnAssociation),
             Some(Offer::All) => Ok(Offer::All),

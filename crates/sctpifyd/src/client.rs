@@ -18,10 +18,10 @@ use rules::{Chain, Failure, LearnPolicy, Outcome, Settings, Streams};
 use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
 
 use crate::addresses::Asker;
-use crate::birth;
 use crate::clock::today;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage, stepped};
-use crate::outside;
+use crate::forwarding;
+use crate::racing;
 use crate::server::is_privileged;
 use crate::shard::{Shard, Timer};
 use crate::timing;
@@ -160,14 +160,14 @@ impl Shard {
         // Wait for an answer that is already on its way.
         let race = (held.since + patience).max(self.now + held.round_trip * 3 / 2);
         self.timers.set(race, Timer::Race(id));
-        self.timers.set(held.since + birth::head_start(settings), Timer::HeadStart(id));
+        self.timers.set(held.since + racing::attempt_delay(settings), Timer::AttemptDelay(id));
         Ok(())
     }
 
     /// Decides whether the connection may use SCTP; the returned state gives the reason.
     fn decide(&mut self, syn: &HeldSyn) -> Result<(Settings, ShimState), Plain> {
         let (local, remote) = (syn.flow.local(), syn.flow.remote());
-        let names = self.outside.as_ref().is_some_and(|outside| outside.is_name_server(remote.ip()));
+        let names = self.forwarder.as_ref().is_some_and(|forwarder| forwarder.is_name_server(remote.ip()));
         // A socket connected to itself has one end only.
         if names || self.addresses.stays_plain(remote.ip()) || remote.ip().is_multicast() || local == remote {
             return Err(Plain::ByRule);
@@ -176,7 +176,7 @@ impl Shard {
         if self.stopping || self.draining {
             return Err(Plain::Because(FallbackReason::DaemonStopping));
         }
-        if self.outside.is_none() && !self.addresses.is_own(local.ip()) {
+        if self.forwarder.is_none() && !self.addresses.is_own(local.ip()) {
             return Err(Plain::Because(FallbackReason::ForeignSource));
         }
         if self.addresses.is_left_out(local.ip()) {
@@ -212,7 +212,7 @@ impl Shard {
     }
 
     /// Reports whether the rules or the SYN's mark allow SCTP, without counting the query.
-    pub(crate) fn may_ride(&self, syn: &HeldSyn) -> bool {
+    pub(crate) fn may_use_sctp(&self, syn: &HeldSyn) -> bool {
         let (remote, book) = (syn.flow.remote(), self.rules.lock());
         is_asked_for(syn.mark, &book.settings)
             || book.explain(Chain::Remote, remote.ip(), remote.port()).policy.is_enable()
@@ -274,7 +274,7 @@ impl Shard {
             _ => &[udp, Carrier::Ip],
         };
         let routes = wanted.iter().map(|carrier| Route { local: local.ip(), remote, carrier: *carrier });
-        routes.filter(|route| self.outlet.has(route)).collect()
+        routes.filter(|route| self.packet_io.has(route)).collect()
     }
 
     /// Handles the handshakes that received an INIT ACK; must be called before their COOKIE ECHO is
@@ -413,8 +413,8 @@ impl Shard {
         match id.filter(awaited) {
             Some(id) => self.begin_relay(id, arrival.stream, RelayRole::Initiator),
             // Dropping the armed stream resets it.
-            None => match &mut self.outside {
-                Some(outside) => outside.claim(arrival),
+            None => match &mut self.forwarder {
+                Some(forwarder) => forwarder.claim(arrival),
                 None => tracing::debug!(flow = %arrival.flow, "a connection that nobody awaits"),
             },
         }
@@ -423,14 +423,14 @@ impl Shard {
     /// Returns the connection's local address and port on the wire: the program's own, or in an enclosed
     /// namespace this host's source address for that destination.
     pub(crate) fn wire_address(&self, flow: &FourTuple) -> SocketAddr {
-        let source = self.outside.as_ref().and_then(|_| outside::source_of(flow.remote().ip()));
+        let source = self.forwarder.as_ref().and_then(|_| forwarding::source_of(flow.remote().ip()));
         source.map_or(flow.local(), |source| SocketAddr::new(source, flow.local().port()))
     }
 
     /// Turns the answer of a plain connection's destination into the verdict on its SYN.
     pub(crate) fn on_opened(&mut self, flow: &FourTuple, outcome: &io::Result<()>) {
-        let Some(syn) = self.outside.as_mut().and_then(|outside| outside.settle(flow)) else { return };
-        let verdict = outside::verdict_on(outcome);
+        let Some(syn) = self.forwarder.as_mut().and_then(|forwarder| forwarder.settle(flow)) else { return };
+        let verdict = forwarding::verdict_on(outcome);
         tracing::debug!(%flow, ?outcome, ?verdict, "plain connection");
         self.verdicts.remember(&syn, verdict);
         self.give_verdict(&syn, verdict);
@@ -489,7 +489,7 @@ impl Shard {
         let reason = self.told(destination, reason);
         let is_refused = matches!(reason, FallbackReason::Required { .. });
         self.history.fell_back(self.now, destination, micros(tried.held), tried.shim, reason);
-        if is_refused && self.outside.is_some() {
+        if is_refused && self.forwarder.is_some() {
             self.judge(syn, Verdict::Deny(Denial::HostUnreachable));
         } else {
             self.release_syn(syn);
@@ -502,8 +502,8 @@ impl Shard {
     }
 
     fn release_syn(&mut self, syn: &HeldSyn) {
-        if let Some(outside) = &mut self.outside {
-            return outside.open(*syn);
+        if let Some(forwarder) = &mut self.forwarder {
+            return forwarder.open(*syn);
         }
         self.judge(syn, Verdict::Accept);
     }

@@ -107,7 +107,7 @@ impl Shard {
     /// Handles the timer for naming.
     pub(crate) fn on_naming(&mut self) {
         // In a command's own namespace we answer every SYN.
-        if self.now < self.holding.due || self.outside.is_some() {
+        if self.now < self.holding.due || self.forwarder.is_some() {
             return;
         }
         self.holding.due = Time::NEVER;
@@ -168,7 +168,7 @@ impl Shard {
                 Stage::Init(syn) | Stage::Cookie(syn) | Stage::Asking(syn) => Some((id, syn)),
                 _ => None,
             })
-            .filter(|(_, syn)| !self.may_ride(syn))
+            .filter(|(_, syn)| !self.may_use_sctp(syn))
             .collect();
         for (id, syn) in held {
             self.drop_connection(id);

@@ -15,7 +15,6 @@
 
 mod addresses;
 mod archive;
-mod birth;
 mod capture;
 mod carriers;
 mod channel_windows;
@@ -28,6 +27,7 @@ mod connection;
 mod control_group;
 mod control_server;
 mod diversions;
+mod forwarding;
 mod framing;
 mod history;
 mod holding;
@@ -35,11 +35,11 @@ mod learned_store;
 mod listeners;
 mod log_rate;
 mod manual;
-mod outside;
 mod page;
 mod peer_keys;
 mod probes;
 mod pump;
+mod racing;
 mod report;
 mod requiring;
 mod roaming;

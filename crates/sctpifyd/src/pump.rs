@@ -113,15 +113,15 @@ impl Shard {
                 return 0;
             }
         }
-        let place = match connection.channel.zip(self.shared.get_mut(association)) {
-            Some((id, state)) => Place::Channel { mux: &mut state.mux, id },
-            None => Place::Association,
+        let medium = match connection.channel.zip(self.shared.get_mut(association)) {
+            Some((id, state)) => Medium::Channel { mux: &mut state.mux, id },
+            None => Medium::Association,
         };
         let mut turn = Turn {
             now: self.now,
             engine: &mut self.engine,
             association,
-            place,
+            medium,
             scratch: &mut self.scratch,
             is_full: false,
         };
@@ -209,8 +209,8 @@ struct Outcome {
     more: bool,
 }
 
-/// The carrier of a connection's bytes.
-enum Place<'a> {
+/// The medium of a connection's bytes.
+enum Medium<'a> {
     /// An association of its own.
     Association,
     /// A channel of a shared association.
@@ -222,7 +222,7 @@ struct Turn<'a> {
     now: Time,
     engine: &'a mut Endpoint,
     association: AssociationId,
-    place: Place<'a>,
+    medium: Medium<'a>,
     scratch: &'a mut [u8],
     /// The shared association's send buffer had no room for the message.
     is_full: bool,
@@ -236,7 +236,7 @@ impl Turn<'_> {
             let sent = self.send(flowing);
             outcome.received += received;
             outcome.sent += sent;
-            if matches!(self.place, Place::Channel { .. }) && flowing.relay.has_exchanged_ends() {
+            if matches!(self.medium, Medium::Channel { .. }) && flowing.relay.has_exchanged_ends() {
                 flowing.relay.on_closed(Closed::Gracefully);
             }
             let acted = self.act(flowing);
@@ -273,12 +273,12 @@ impl Turn<'_> {
         while flowing.writable && flowing.relay.has_unwritten() {
             written += write_some(flowing);
         }
-        if let Place::Channel { mux, id } = &mut self.place {
+        if let Medium::Channel { mux, id } = &mut self.medium {
             mux.on_consumed(*id, written as usize);
         }
         if !flowing.writable && flowing.relay.has_unwritten() {
             flowing.relay.on_tcp_full();
-            if is_short && let Place::Channel { mux, id } = &mut self.place {
+            if is_short && let Medium::Channel { mux, id } = &mut self.medium {
                 flowing.relay.keep_unwritten();
                 mux.keep(*id);
             }
@@ -290,20 +290,20 @@ impl Turn<'_> {
 
     /// Returns the bytes received that wait for programs outside the association.
     fn waiting(&mut self, relay: &Relay) -> usize {
-        match &mut self.place {
-            Place::Association => relay.unwritten_memory(),
-            Place::Channel { mux, .. } => mux.memory(),
+        match &mut self.medium {
+            Medium::Association => relay.unwritten_memory(),
+            Medium::Channel { mux, .. } => mux.memory(),
         }
     }
 
     /// Gives the relay the next message; returns false if there is none.
     fn take_message(&mut self, relay: &mut Relay) -> bool {
-        match &mut self.place {
-            Place::Association => {
+        match &mut self.medium {
+            Medium::Association => {
                 let Some(message) = self.engine.recv(self.now, self.association) else { return false };
                 relay.on_message(message.ppid.0, message.pieces);
             }
-            Place::Channel { mux, id } => match mux.recv(*id) {
+            Medium::Channel { mux, id } => match mux.recv(*id) {
                 Some(Received::Data(bytes)) => relay.on_message(PPID_DATA, [bytes]),
                 Some(Received::End) => relay.on_message(PPID_END, []),
                 None => return false,
@@ -352,16 +352,16 @@ impl Turn<'_> {
     /// Returns the bytes that can be sent at once. No more is read, because it would wait here, outside the association's memory.
     fn send_room(&self) -> usize {
         let free = self.engine.send_capacity(self.association);
-        match &self.place {
-            Place::Association => free,
-            Place::Channel { mux, id } => mux.send_room(*id).min(free.saturating_sub(RESERVE)),
+        match &self.medium {
+            Medium::Association => free,
+            Medium::Channel { mux, id } => mux.send_room(*id).min(free.saturating_sub(RESERVE)),
         }
     }
 
     /// Returns the stream on which the connection may send, and the longest message; none if it must wait. `has_more`: the
     /// program has likely written more than was read.
     fn permission(&mut self, relay: &Relay, has_more: bool, fragment: usize) -> Option<(StreamId, usize)> {
-        let Place::Channel { mux, id } = &mut self.place else { return Some((STREAM, fragment)) };
+        let Medium::Channel { mux, id } = &mut self.medium else { return Some((STREAM, fragment)) };
         // The message that opens or accepts a channel goes before its bytes.
         if mux.has_out() && !flush(self.now, self.engine, self.association, mux) {
             self.is_full = true;
@@ -390,7 +390,7 @@ impl Turn<'_> {
 
     /// Records that the association took a message of the connection.
     fn note_sent(&mut self, ppid: u32, length: usize) {
-        if let Place::Channel { mux, id } = &mut self.place {
+        if let Medium::Channel { mux, id } = &mut self.medium {
             match ppid {
                 PPID_END => mux.on_end_sent(*id),
                 _ => mux.on_data_sent(*id, length),
@@ -407,9 +407,9 @@ impl Turn<'_> {
                 // If the application is gone, the socket's next event reports it.
                 Action::EndTcp => drop(flowing.stream.shutdown(std::net::Shutdown::Write)),
                 Action::ShutDownAssociation => self.engine.shutdown(self.now, self.association),
-                Action::AbortAssociation => match &mut self.place {
-                    Place::Association => self.engine.abort(self.now, self.association, user_abort()),
-                    Place::Channel { mux, id } => mux.release(*id),
+                Action::AbortAssociation => match &mut self.medium {
+                    Medium::Association => self.engine.abort(self.now, self.association, user_abort()),
+                    Medium::Channel { mux, id } => mux.release(*id),
                 },
                 Action::CloseTcp => drop(disarm_linger(&flowing.stream)),
                 // The socket is armed: closing it resets the connection.

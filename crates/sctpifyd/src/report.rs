@@ -52,7 +52,7 @@ impl Shard {
             turns: self.turns.report(),
             connections: found.connections,
             associations: found.associations,
-            carriers: self.outlet.report(),
+            carriers: self.packet_io.report(),
             listeners: found.listeners,
             recent_fallbacks: self.history.fallbacks(),
             recent_switches: self.history.switches(),
@@ -172,7 +172,7 @@ impl Shard {
         if !address.is_unspecified() && !self.addresses.is_own(address) {
             return Some(format!("{address} is on no interface that sctpify uses"));
         }
-        let carriers = self.outlet.report();
+        let carriers = self.packet_io.report();
         let is_closed = carriers.iter().all(|carrier| carrier.problem.is_some());
         is_closed.then(|| {
             carriers.into_iter().filter_map(|carrier| carrier.problem).collect::<Vec<_>>().join("; ")
@@ -261,13 +261,13 @@ impl Shard {
 
     fn doctor(&mut self, peer: Option<IpAddr>) -> DoctorReport {
         let mut checks = vec![Check::ok("interception", "the queue and the private namespace are in place")];
-        if self.outside.is_some() {
+        if self.forwarder.is_some() {
             checks.push(Check::ok(
                 "privileges",
                 "none needed: this daemon serves one command in namespaces of its own",
             ));
         }
-        checks.extend(self.outlet.report().iter().map(carrier_check));
+        checks.extend(self.packet_io.report().iter().map(carrier_check));
         checks.push(match netio::kernel_sctp() {
             None => Check::ok("kernel SCTP", "not loaded, as it should be"),
             Some(found) => {

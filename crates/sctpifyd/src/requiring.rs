@@ -50,7 +50,7 @@ impl Shard {
         outcome.map(drop)
     }
 
-    /// Reports whether a rule requires that connections there ride SCTP.
+    /// Reports whether a rule requires that connections there are carried over SCTP.
     pub(crate) fn is_required(&self, to: SocketAddr) -> bool {
         self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).is_required()
     }

@@ -124,7 +124,7 @@ impl Shard {
     }
 
     /// Handles a path that works: an association may now leave addresses that were its last ones before. The peer's presence at
-    /// that address is remembered for the birth of other connections.
+    /// that address is remembered for the start of other connections.
     pub(crate) fn on_path_up(&mut self, association: AssociationId, route: &Route) {
         self.weigh_paths(association);
         let id = self.connections.of_association(association);
@@ -145,7 +145,7 @@ impl Shard {
     ///
     /// In an enclosed namespace programs have addresses of their own, which never go.
     fn keep_addresses(&mut self) {
-        if self.outside.is_some() {
+        if self.forwarder.is_some() {
             return;
         }
         let in_use = self.connections.iter().map(|(_, c)| c.flow.local().ip());

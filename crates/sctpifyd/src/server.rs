@@ -1,6 +1,6 @@
 //! The server's side: turns an INIT into a connection to a local listener, under the client's own address.
 //!
-//! The [`Doorman`] answers INITs statelessly: do the rules open the port to SCTP, and does a program listen there for this
+//! The [`AcceptPolicy`] answers INITs statelessly: do the rules open the port to SCTP, and does a program listen there for this
 //! client? Only a COOKIE ECHO, which proves the client's address, opens the local connection. COOKIE ACK waits until the
 //! program's kernel has accepted it, so a port closed to TCP is closed to SCTP. [`crate::uplinks`] chooses the interface by which
 //! the connection arrives.
@@ -44,8 +44,8 @@ const USER_INITIATED_ABORT: u16 = 12;
 /// A client's port that no connection has: the kernel does not give it to programs.
 const UNLIKELY_PORT: u16 = 1;
 
-/// Decides about INITs.
-pub(crate) struct Doorman<'a> {
+/// Decides which INITs are accepted.
+pub(crate) struct AcceptPolicy<'a> {
     pub(crate) now: Time,
     pub(crate) rules: &'a RulesStore,
     pub(crate) addresses: &'a AddressBook,
@@ -60,7 +60,7 @@ pub(crate) struct Doorman<'a> {
     pub(crate) is_cut_off: bool,
 }
 
-impl Listener for Doorman<'_> {
+impl Listener for AcceptPolicy<'_> {
     fn on_init(&mut self, init: &IncomingInit) -> InitDecision {
         let decision = self.decide(init);
         if !matches!(decision, InitDecision::Accept { .. } | InitDecision::AcceptOn { .. }) {
@@ -101,7 +101,7 @@ pub(crate) struct Opened {
     pub(crate) uplink: Option<u32>,
 }
 
-impl Doorman<'_> {
+impl AcceptPolicy<'_> {
     /// Decides whether a connection from the sender may be made.
     fn decide(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
@@ -257,7 +257,7 @@ impl Shard {
         client: SocketAddr,
         (route, peer): (&Route, Peer),
     ) {
-        let Some(offer) = self.doorman().still_serves(server, client, route.carrier) else {
+        let Some(offer) = self.accept_policy().still_serves(server, client, route.carrier) else {
             return self.refuse(association, FallbackReason::NOT_SERVED);
         };
         let (told, chunk_type) = (self.rules.advertisement(server), self.rules.settings().advertise_type);

@@ -29,19 +29,19 @@ use sctp::{
 use crate::addresses::AddressBook;
 use crate::archive::ArchiveError;
 use crate::capture::Ear;
-use crate::carriers::Outlet;
+use crate::carriers::PacketIo;
 use crate::client::{UdpPeers, Verdicts};
 use crate::clock::Clock;
 use crate::coalescing::Coalescing;
 use crate::connection::{ConnectionId, Connections, Stage};
 use crate::diversions::Diversions;
+use crate::forwarding::Forwarder;
 use crate::history::{History, LastSwitches};
 use crate::holding::Holding;
 use crate::learned_store::LearnedStore;
-use crate::outside::Outside;
 use crate::probes::Probes;
 use crate::rules_store::{Draft, RulesStore};
-use crate::server::Doorman;
+use crate::server::AcceptPolicy;
 use crate::shared::{SharedAssociations, asks_to_share};
 use crate::supervisor::BEAT;
 use crate::survey::{Question, Surveys};
@@ -81,7 +81,7 @@ pub(crate) enum Timer {
     /// No INIT ACK yet?
     Race(ConnectionId),
     /// Still no INIT ACK, so other paths must be tried?
-    HeadStart(ConnectionId),
+    AttemptDelay(ConnectionId),
     /// No answer from the peer about a channel yet? Holds the number of SACKs received before.
     Channel(ConnectionId, u64),
     /// No COOKIE ACK yet?
@@ -168,9 +168,9 @@ pub(crate) struct Shard {
     pub(crate) now: Time,
     pub(crate) engine: Endpoint,
     pub(crate) interceptor: Interceptor,
-    pub(crate) outlet: Outlet,
+    pub(crate) packet_io: PacketIo,
     /// Set where a command's enclosed namespace is served: its plain connections.
-    pub(crate) outside: Option<Outside>,
+    pub(crate) forwarder: Option<Forwarder>,
     pub(crate) rules: RulesStore,
     pub(crate) learned: LearnedStore,
     pub(crate) probes: Probes,
@@ -245,7 +245,7 @@ impl Shard {
     /// Joins all parts; `heartbeat` is set if a supervisor listens on standard output.
     pub(crate) fn new(
         mut interceptor: Interceptor,
-        mut outlet: Outlet,
+        mut packet_io: PacketIo,
         rules: RulesStore,
         learned: LearnedStore,
         seed: [u8; 32],
@@ -255,7 +255,7 @@ impl Shard {
         let registry = poll.registry();
         let waker = Arc::new(Waker::new(registry, WAKER)?);
         registry.register(interceptor.queue(), QUEUE, Interest::READABLE)?;
-        outlet.open(registry, CARRIERS);
+        packet_io.open(registry, CARRIERS);
         for (place, listener) in interceptor.listeners().iter_mut().enumerate().take(LISTENERS_MAX) {
             registry.register(listener, Token(LISTENERS.0 + place), Interest::READABLE)?;
         }
@@ -274,8 +274,8 @@ impl Shard {
             now: clock.now(),
             engine,
             interceptor,
-            outlet,
-            outside: None,
+            packet_io,
+            forwarder: None,
             rules,
             learned,
             probes: Probes::default(),
@@ -414,7 +414,7 @@ impl Shard {
                 QUEUE => self.has_syns = true,
                 ADDRESSES => {
                     self.addresses.refresh();
-                    self.outlet.on_interfaces_changed();
+                    self.packet_io.on_interfaces_changed();
                     self.follow_addresses();
                     self.follow_uplinks();
                     self.forget_gone_uplinks();
@@ -423,7 +423,7 @@ impl Shard {
                     self.on_stream_event(ConnectionId((n - CONNECTIONS) as u64), event)
                 }
                 Token(n) if n >= LISTENERS.0 => self.has_arrivals[n - LISTENERS.0] = true,
-                Token(n) => self.outlet.on_ready(n - CARRIERS.0),
+                Token(n) => self.packet_io.on_ready(n - CARRIERS.0),
             }
         }
     }
@@ -450,7 +450,7 @@ impl Shard {
         self.take_syns()?;
         self.take_arrivals();
         let mut more = self.take_packets() | self.has_syns | self.has_arrivals.contains(&true);
-        self.outlet.report_errors(self.now, &mut self.engine);
+        self.packet_io.report_errors(self.now, &mut self.engine);
         // Packets that have arrived count before any timer.
         self.look_for_init_acks();
         self.take_engine_events();
@@ -479,7 +479,7 @@ impl Shard {
             match command {
                 Command::Stop => self.stopping = true,
                 Command::Capture(reply) => {
-                    let _ = reply.send(self.outlet.tap(self.now));
+                    let _ = reply.send(self.packet_io.tap(self.now));
                 }
                 Command::Opened(flow, outcome) => self.on_opened(&flow, &outcome),
                 // The asker may have given up: then nobody waits for the answer.
@@ -534,7 +534,7 @@ impl Shard {
 
     fn take_packets(&mut self) -> bool {
         let is_cut_off = self.is_cut_off();
-        let mut doorman = Doorman {
+        let mut accept_policy = AcceptPolicy {
             now: self.now,
             rules: &self.rules,
             addresses: &self.addresses,
@@ -548,14 +548,15 @@ impl Shard {
             is_cut_off,
         };
         let (now, engine) = (self.now, &mut self.engine);
-        self.outlet
-            .receive(now, |route, ecn, packet| engine.handle_datagram(now, route, ecn, packet, &mut doorman))
+        self.packet_io.receive(now, |route, ecn, packet| {
+            engine.handle_datagram(now, route, ecn, packet, &mut accept_policy)
+        })
     }
 
     /// Returns the admission control of connections to local programs.
-    pub(crate) fn doorman(&mut self) -> Doorman<'_> {
+    pub(crate) fn accept_policy(&mut self) -> AcceptPolicy<'_> {
         let is_cut_off = self.is_cut_off();
-        Doorman {
+        AcceptPolicy {
             now: self.now,
             rules: &self.rules,
             addresses: &self.addresses,
@@ -574,7 +575,7 @@ impl Shard {
         while let Some(timer) = self.timers.pop(self.now) {
             match timer {
                 Timer::Race(id) => self.on_race_lost(id),
-                Timer::HeadStart(id) => self.on_head_start_over(id),
+                Timer::AttemptDelay(id) => self.on_attempt_delay_over(id),
                 Timer::Cookie(id) => self.on_cookie_late(id),
                 Timer::Claim(id) => self.on_unclaimed(id),
                 Timer::Listener(id) => self.on_listener_late(id),
@@ -593,8 +594,8 @@ impl Shard {
 
     /// Retries carriers that could not be opened: another program may have had the port.
     fn open_carriers(&mut self) {
-        if self.outlet.is_lacking() {
-            self.outlet.open(self.poll.registry(), CARRIERS);
+        if self.packet_io.is_lacking() {
+            self.packet_io.open(self.poll.registry(), CARRIERS);
             self.timers.set(self.now + CARRIERS_PAUSE, Timer::Carriers);
         }
     }
@@ -639,7 +640,7 @@ impl Shard {
                 if let Some(left_out) = self.history.switch_lines.admit(self.now) {
                     tracing::info!(?from, ?to, left_out, "path switched");
                 }
-                self.outlet.note_switch(&from, &to);
+                self.packet_io.note_switch(&from, &to);
                 let number = id.or_else(|| Some(self.shared.get(association)?.number));
                 self.history.switched(number.map(|id| id.0), &from, &to);
                 self.switches.note(association, &from, &to, self.now);
@@ -746,6 +747,6 @@ impl Shard {
 
     /// Sends the engine's packets; reports whether it may have more at once.
     pub(crate) fn transmit(&mut self) -> bool {
-        self.outlet.transmit(self.now, &mut self.engine, &self.addresses)
+        self.packet_io.transmit(self.now, &mut self.engine, &self.addresses)
     }
 }

@@ -45,14 +45,14 @@ impl Unanswered {
 impl Shard {
     /// Reports whether connections of other hosts are impossible: they could not arrive by their uplinks.
     pub(crate) fn is_cut_off(&self) -> bool {
-        self.outside.is_none()
+        self.forwarder.is_none()
             && self.interceptor.lacks_for_uplinks().is_some()
             && !self.rules.settings().deliver_by_shim
     }
 
     /// Returns the uplink of a client whose packet has come by this route; `None` means our own interface.
     pub(crate) fn uplink_of(&self, route: &Route) -> Result<Option<u32>, &'static str> {
-        if self.outside.is_some() || self.addresses.is_own(route.remote) {
+        if self.forwarder.is_some() || self.addresses.is_own(route.remote) {
             return Ok(None);
         }
         if self.interceptor.lacks_for_uplinks().is_some() {
@@ -64,7 +64,7 @@ impl Shard {
             };
         }
         let came_by = self
-            .outlet
+            .packet_io
             .came_by(route)
             .ok_or("it is not known by which interface the client's packets come")?;
         Ok(Some(came_by))
@@ -116,7 +116,7 @@ impl Shard {
         let mut paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
         paths.sort_by_key(|path| !path.in_use);
         let known = |route: &Route| {
-            self.outlet.came_by(route).into_iter().chain(self.addresses.interface_of(route.local))
+            self.packet_io.came_by(route).into_iter().chain(self.addresses.interface_of(route.local))
         };
         let candidates: Vec<u32> = paths.iter().flat_map(|path| known(&path.route)).collect();
         candidates.into_iter().find(|uplink| self.is_up(up, *uplink))
@@ -162,7 +162,7 @@ impl Shard {
     /// Returns the checks of `sctpify doctor` that concern connections to local programs.
     pub(crate) fn delivery_checks(&mut self) -> Vec<Check> {
         const NAME: &str = "delivery";
-        if self.outside.is_some() {
+        if self.forwarder.is_some() {
             return Vec::new();
         }
         let mut checks = vec![match (

@@ -14,11 +14,11 @@ use signal_hook::iterator::Signals;
 use tracing_subscriber::EnvFilter;
 
 use crate::archive::{self, Archive};
-use crate::carriers::Outlet;
+use crate::carriers::PacketIo;
 use crate::confinement::{self, Confinement, Identity};
 use crate::control_server::{ControlServer, ControlSocket};
+use crate::forwarding::{Forwarder, Names};
 use crate::learned_store::LearnedStore;
-use crate::outside::{Names, Outside};
 use crate::page;
 use crate::rules_store::RulesStore;
 use crate::shard::{Command, Handle, Shard};
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let rules = RulesStore::load(args, archive.clone())?;
     let learned = LearnedStore::load(args, archive);
     let identity = Identity::of_worker(&rules.settings(), args, has_supervisor)?;
-    let outlet = Outlet::new(&rules.settings(), args.inside.is_some());
+    let packet_io = PacketIo::new(&rules.settings(), args.inside.is_some());
     netio::keep_filters_readable();
     let mut interceptor = set_up(args, &rules.settings())?;
     let datagrams = interceptor.take_datagrams();
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let names = Names::of_host();
     let user = assume(&interceptor, &identity)?;
     let (mut shard, handle) =
-        Shard::new(interceptor, outlet, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
+        Shard::new(interceptor, packet_io, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
     let page = control::bind_page(rules.settings().page_port);
     let server = ControlServer::new(socket, rules.clone(), learned.clone(), handle.clone());
     let desk = server.desk();
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
     if args.inside.is_some() {
-        shard.outside = Some(Outside::start(names, datagrams, handle.clone())?);
+        shard.forwarder = Some(Forwarder::start(names, datagrams, handle.clone())?);
     }
     if let Some(listener) = listener {
         spawn("supervision", move || stop_after(|| listener.run(), &handle))?;

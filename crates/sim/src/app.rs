@@ -17,7 +17,7 @@ use sctp::{
 pub enum Listen {
     /// It is answered.
     Accept,
-    /// It is answered with so many streams each way, and with these extensions.
+    /// It is answered with so many streams in each direction, and with these extensions.
     AcceptOn {
         /// Outbound and inbound ones.
         streams: u16,

@@ -21,7 +21,7 @@ pub enum Direction {
 struct DirectionState {
     direction: LinkDirection,
     cut: bool,
-    /// The longest IP packet this way, if that is another than the link's.
+    /// The longest IP packet in this direction, if that is another than the link's.
     mtu: Option<usize>,
 }
 
@@ -59,7 +59,7 @@ impl Link {
         self.directions[direction as usize].mtu = Some(mtu);
     }
 
-    /// The longest IP packet that goes this way, in bytes.
+    /// The longest IP packet that goes in this direction, in bytes.
     pub fn mtu(&self, direction: Direction) -> usize {
         self.directions[direction as usize].mtu.unwrap_or(self.config.mtu)
     }
@@ -106,7 +106,7 @@ mod tests {
     use rand_chacha::rand_core::SeedableRng;
 
     #[test]
-    fn a_cut_holds_one_way() {
+    fn a_cut_holds_in_one_direction() {
         let mut rng = ChaCha12Rng::from_seed([1; 32]);
         let mut link = Link::new(DirectionConfig::default());
         link.set_cut(Direction::Forward, true);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_of_one_way() {
+    fn a_queue_is_of_one_direction() {
         let mut rng = ChaCha12Rng::from_seed([1; 32]);
         let mut link = Link::new(DirectionConfig { queue_packets: 1, ..DirectionConfig::default() });
         for (direction, arrivals) in

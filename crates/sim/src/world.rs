@@ -58,7 +58,7 @@ const INPUTS_AT_ONCE: usize = 100_000;
 pub struct Record {
     /// When.
     pub at: Time,
-    /// The sender's view of the way.
+    /// The route as its sender sees it.
     pub route: Route,
     /// The packet, from the SCTP header on.
     pub packet: Vec<u8>,
@@ -146,7 +146,7 @@ pub struct World {
     hosts: Vec<Host>,
     links: Vec<Link>,
     owners: BTreeMap<IpAddr, HostId>,
-    ways: BTreeMap<(IpAddr, IpAddr), (LinkId, Direction)>,
+    directions: BTreeMap<(IpAddr, IpAddr), (LinkId, Direction)>,
     /// UDP ports that NATs show, by the address behind them.
     ports: BTreeMap<IpAddr, u16>,
     nats: Vec<Nat>,
@@ -187,7 +187,7 @@ impl World {
             hosts: Vec::new(),
             links: Vec::new(),
             owners: BTreeMap::new(),
-            ways: BTreeMap::new(),
+            directions: BTreeMap::new(),
             ports: BTreeMap::new(),
             nats: Vec::new(),
             behind: BTreeMap::new(),
@@ -249,8 +249,8 @@ impl World {
     /// Packets between these two addresses go by `link`. Pairs that were not joined cannot reach each other.
     pub fn join(&mut self, link: LinkId, one: &str, other: &str) {
         let [one, other]: [IpAddr; 2] = [one, other].map(|a| a.parse().expect("an IP address"));
-        self.ways.insert((one, other), (link, Direction::Forward));
-        self.ways.insert((other, one), (link, Direction::Backward));
+        self.directions.insert((one, other), (link, Direction::Forward));
+        self.directions.insert((other, one), (link, Direction::Backward));
     }
 
     /// Adds a NAT at the far end of these inner addresses' links, which shows them as `outer`. From outside nobody reaches an inner address
@@ -304,7 +304,7 @@ impl World {
         self.packets
     }
 
-    /// A hash over every packet sent, its time and its way: equal hashes, equal runs.
+    /// A hash over every packet sent, its time and its route: equal hashes, equal runs.
     pub fn trace_hash(&self) -> u64 {
         self.trace
     }
@@ -501,10 +501,10 @@ impl World {
         host.endpoint.handle_path_error(self.now + host.ahead, &route, error, quoted);
     }
 
-    /// Tells the sender of `packet`, which went by `route` as it sees it, after one way back: by `back`.
+    /// Tells the sender of `packet`, which went by `route` as it sees it, after the delay of the route `back`.
     fn send_icmp(&mut self, back: Route, route: Route, error: PathError, packet: &[u8]) {
-        let way = self.ways.get(&(back.local, back.remote));
-        let (Some(&to), Some(&(link, direction))) = (self.owners.get(&route.local), way) else { return };
+        let found = self.directions.get(&(back.local, back.remote));
+        let (Some(&to), Some(&(link, direction))) = (self.owners.get(&route.local), found) else { return };
         let link = &self.links[link.0];
         if !link.is_cut(direction) {
             let quoted = packet[..packet.len().min(QUOTED)].to_vec();
@@ -556,7 +556,7 @@ impl World {
 
     /// Tells a host's engine what waits in front of the link that a train has just left by.
     fn tell_queue(&mut self, host: HostId, route: Route, train: &[u8]) {
-        if let Some(&(link, direction)) = self.ways.get(&(route.local, route.remote)) {
+        if let Some(&(link, direction)) = self.directions.get(&(route.local, route.remote)) {
             let bytes = self.links[link.0].waiting(self.now, direction);
             self.tell_error(host, route, PathError::LocalQueue { bytes }, train);
         }
@@ -585,7 +585,7 @@ impl World {
     fn carry(&mut self, route: Route, packet: Vec<u8>, sent: Sent) {
         let Some(inner) = self.behind_nats(route, &packet) else { return };
         let (Some(&(link, direction)), Some(&to)) =
-            (self.ways.get(&(inner.local, inner.remote)), self.owners.get(&inner.remote))
+            (self.directions.get(&(inner.local, inner.remote)), self.owners.get(&inner.remote))
         else {
             return;
         };
@@ -614,7 +614,7 @@ impl World {
         }
     }
 
-    /// The same way with the inner address in place of the one that a NAT shows; none if the packet goes no further. Then the NAT, or
+    /// The same route with the inner address in place of the one that a NAT shows; none if the packet goes no further. Then the NAT, or
     /// who has the inner address on this side, may answer.
     fn behind_nats(&mut self, route: Route, packet: &[u8]) -> Option<Route> {
         let side = |address: IpAddr| self.behind.get(&address).map(|(nat, _)| *nat);
@@ -659,7 +659,7 @@ impl World {
         }
     }
 
-    /// Over time, way and bytes.
+    /// Over time, route and bytes.
     fn note(&mut self, route: Route, packet: &[u8]) {
         self.mix(self.now.as_nanos());
         for address in [route.local, route.remote] {
@@ -698,7 +698,7 @@ impl World {
     }
 }
 
-/// The same way from the other end. Both sides encapsulate from the same UDP port.
+/// The same route from the other end. Both sides encapsulate from the same UDP port.
 fn turned(route: Route) -> Route {
     Route { local: route.remote, remote: route.local, carrier: route.carrier }
 }

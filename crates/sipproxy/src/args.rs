@@ -97,7 +97,7 @@ pub struct ControlSocket {
 pub struct Trace {
     /// Where to ask
     #[command(flatten)]
-    pub place: ControlSocket,
+    pub socket: ControlSocket,
 
     /// Only requests of this method, and their responses
     #[arg(long, value_name = "METHOD")]
@@ -125,7 +125,7 @@ pub struct Trace {
 pub struct Ask {
     /// Where to ask
     #[command(flatten)]
-    pub place: ControlSocket,
+    pub socket: ControlSocket,
 
     /// Show it as one line of JSON
     #[arg(long)]

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use sip::proxy::ProxyConfig;
 
 use crate::error::SipError;
-use crate::store::StorePlace;
+use crate::store::StoreAddress;
 use crate::transport::TlsContext;
 use file::File;
 
@@ -25,7 +25,7 @@ pub(crate) struct Config {
     /// Settings of the core.
     pub(crate) proxy: ProxyConfig,
     /// The store of bindings; `None`: memory only.
-    pub(crate) store: Option<StorePlace>,
+    pub(crate) store: Option<StoreAddress>,
     /// The control socket; `None`: disabled.
     pub(crate) control: Option<PathBuf>,
     /// The port of 127.0.0.1 for metrics; 0: none.

@@ -65,10 +65,10 @@ pub enum SipError {
     #[error("{0}; or say carrier = \"udp\" in [sctp]")]
     KernelSctp(String),
     /// The store of bindings.
-    #[error("store {place}: {problem}; `store` in the configuration says where it is")]
+    #[error("store {address}: {problem}; `store` in the configuration says where it is")]
     Store {
         /// Its file, or its URL without secrets.
-        place: String,
+        address: String,
         /// Its error.
         problem: String,
     },

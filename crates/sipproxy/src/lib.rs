@@ -99,7 +99,7 @@ fn show(command: &Command) -> Result<(), SipError> {
         Command::Connections(how) => (Question::Connections(Part::default()), how),
         Command::Trace(how) => return follow(how),
     };
-    let (answer, _) = control_socket::ask(&how.place.control, &question)?;
+    let (answer, _) = control_socket::ask(&how.socket.control, &question)?;
     let text = if how.json {
         let line = serde_json::to_string(&answer).map_err(std::io::Error::other);
         line.map_err(SipError::system("write JSON"))? + "\n"
@@ -111,9 +111,9 @@ fn show(command: &Command) -> Result<(), SipError> {
 
 /// Copies messages from a running proxy to the chosen output, until it stops or this program is interrupted.
 fn follow(how: &Trace) -> Result<(), SipError> {
-    let Trace { place, method, user, call_id, peer, pcapng } = how.clone();
+    let Trace { socket, method, user, call_id, peer, pcapng } = how.clone();
     let wanted = Wanted { pcapng: pcapng.is_some(), method, user, call_id, peer };
-    let (_, mut from) = control_socket::ask(&place.control, &Question::Trace(wanted))?;
+    let (_, mut from) = control_socket::ask(&socket.control, &Question::Trace(wanted))?;
     // There may be no messages for a long time.
     from.get_ref().set_read_timeout(None).map_err(SipError::system("wait for messages"))?;
     let mut to: Box<dyn std::io::Write> = match pcapng.filter(|path| path.as_os_str() != "-") {

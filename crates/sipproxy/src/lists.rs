@@ -8,7 +8,7 @@ use sip::proxy::{self, Listener, Proxy};
 use sip::{Binding, Hop};
 
 use crate::config::Config;
-use crate::transport::{Place, Plugin, Seen};
+use crate::transport::{ListenerIndex, Plugin, Seen};
 use crate::words::{Answer, Connection, Contact, Dialog, Path};
 
 /// Lists users' unexpired contacts, ordered by user. A user's contacts are all in one part.
@@ -69,11 +69,13 @@ pub(crate) fn connections(
     part: &Part,
 ) -> Result<Answer, String> {
     let after = part.number_after()?.and_then(|after| usize::try_from(after).ok()).unwrap_or(0);
-    let (first, number) = Place::of_token(Token(after));
+    let (first, number) = ListenerIndex::of_token(Token(after));
     let listeners = plugins.iter().zip(&config.proxy.listeners).enumerate().skip(first.0);
     let all = listeners.flat_map(|(at, (plugin, listener))| {
         let seen = plugin.seen(if at == first.0 { number } else { 0 });
-        seen.map(move |seen| (Place(at).token(seen.number).0.to_string(), vec![connection(listener, seen)]))
+        seen.map(move |seen| {
+            (ListenerIndex(at).token(seen.number).0.to_string(), vec![connection(listener, seen)])
+        })
     });
     let texts = |row: &Connection| {
         let paths = row.paths.iter().flat_map(|path| [path.remote.to_string(), path.state.clone()]);

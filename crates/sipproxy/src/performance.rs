@@ -77,8 +77,8 @@ fn counts(attempts: &Attempts) -> BTreeMap<String, u64> {
 }
 
 /// Returns the number of attempts with one of these outcomes.
-fn ended(attempts: &BTreeMap<String, u64>, ways: &[Attempt]) -> u64 {
-    ways.iter().filter_map(|way| attempts.get(way.as_str())).sum()
+fn ended(attempts: &BTreeMap<String, u64>, outcomes: &[Attempt]) -> u64 {
+    outcomes.iter().filter_map(|outcome| attempts.get(outcome.as_str())).sum()
 }
 
 impl Performance {

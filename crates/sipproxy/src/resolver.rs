@@ -2,7 +2,7 @@
 //!
 //! A few threads query the configured name servers over UDP, and over TCP if an answer was truncated; the loop never waits.
 //! `hickory-proto` parses and writes DNS messages. The proxy core does the caching. Invariants: each [`Lookup`] is answered once, with
-//! no places if DNS has none or did not answer; at most [`QUEUE_MAX`] wait, and no answer has more than [`PLACES_MAX`] places. Begin
+//! no targets if DNS has none or did not answer; at most [`QUEUE_MAX`] wait, and no answer has more than [`TARGETS_MAX`] targets. Begin
 //! with [`Resolver::open`].
 
 use std::io::{self, Read as _, Write as _};
@@ -16,7 +16,7 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 use mio::Waker;
 use rand::RngExt as _;
 use sip::Transport;
-use sip::proxy::{Listener, Lookup, Place};
+use sip::proxy::{Listener, Lookup, ResolvedTarget};
 
 use crate::error::SipError;
 
@@ -24,8 +24,8 @@ use crate::error::SipError;
 const THREADS: usize = 4;
 /// Limit on lookups that wait for a thread.
 const QUEUE_MAX: usize = 10_000;
-/// Limit on places per name.
-const PLACES_MAX: usize = 16;
+/// Limit on targets per name.
+const TARGETS_MAX: usize = 16;
 /// Limit on SRV records or NAPTR services examined per name.
 const RECORDS_MAX: usize = 32;
 /// Time limit for one answer of one name server, and number of rounds over all servers.
@@ -40,7 +40,7 @@ pub(crate) struct Resolved {
     /// The query.
     pub(crate) lookup: Lookup,
     /// The addresses, the best first.
-    pub(crate) places: Vec<Place>,
+    pub(crate) targets: Vec<ResolvedTarget>,
     /// Lifetime of the result.
     pub(crate) good_for: Duration,
 }
@@ -72,9 +72,9 @@ impl Resolver {
                 loop {
                     let next = lookups.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok(lookup) = next else { return };
-                    let found = dns.places(&lookup);
+                    let found = dns.targets(&lookup);
                     let good_for = found.good_for();
-                    let resolved = Resolved { lookup, places: found.places, good_for };
+                    let resolved = Resolved { lookup, targets: found.targets, good_for };
                     if answer.send(resolved).is_err() || waker.wake().is_err() {
                         return;
                     }
@@ -91,7 +91,7 @@ impl Resolver {
         let refused = self.asked.try_send(lookup).err()?;
         let (std::sync::mpsc::TrySendError::Full(lookup)
         | std::sync::mpsc::TrySendError::Disconnected(lookup)) = refused;
-        Some(Resolved { lookup, places: Vec::new(), good_for: Duration::ZERO })
+        Some(Resolved { lookup, targets: Vec::new(), good_for: Duration::ZERO })
     }
 
     /// Returns the next result.
@@ -100,10 +100,10 @@ impl Resolver {
     }
 }
 
-/// Places, and the lowest TTL of the records that led there, in seconds.
+/// Targets, and the lowest TTL of the records that led there, in seconds.
 #[derive(Debug, Default)]
 struct Found {
-    places: Vec<Place>,
+    targets: Vec<ResolvedTarget>,
     ttl: Option<u32>,
 }
 
@@ -113,7 +113,7 @@ impl Found {
     }
 
     fn good_for(&self) -> Duration {
-        match self.ttl.filter(|_| !self.places.is_empty()) {
+        match self.ttl.filter(|_| !self.targets.is_empty()) {
             Some(seconds) => Duration::from_secs(seconds.into()).min(GOOD_MAX),
             None => GOOD_FOR_NONE,
         }
@@ -128,7 +128,7 @@ struct Dns {
 
 impl Dns {
     /// Resolves by RFC 3263 sections 4.1 and 4.2.
-    fn places(&self, lookup: &Lookup) -> Found {
+    fn targets(&self, lookup: &Lookup) -> Found {
         let mut found = Found::default();
         let usual =
             if lookup.is_secure { Transport::Tls } else { lookup.transport.unwrap_or(Transport::Udp) };
@@ -150,7 +150,7 @@ impl Dns {
                 self.addresses(&target, port, transport, &mut found);
             }
         }
-        if found.places.is_empty() {
+        if found.targets.is_empty() {
             self.addresses(&lookup.name, usual.default_port(), usual, &mut found);
         }
         found
@@ -215,9 +215,9 @@ impl Dns {
                     _ => continue,
                 };
                 found.note(&record);
-                let place = Place { transport, address: (ip, port).into() };
-                if found.places.len() < PLACES_MAX && !found.places.contains(&place) {
-                    found.places.push(place);
+                let target = ResolvedTarget { transport, address: (ip, port).into() };
+                if found.targets.len() < TARGETS_MAX && !found.targets.contains(&target) {
+                    found.targets.push(target);
                 }
             }
         }

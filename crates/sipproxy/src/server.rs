@@ -26,7 +26,7 @@ use crate::resolver::Resolver;
 use crate::stage::{Stage, Wish};
 use crate::store::{Own, Store};
 use crate::trace::{Direction, Taps};
-use crate::transport::{self, Bounds, Inbox, Place, Plugin};
+use crate::transport::{self, Bounds, Inbox, ListenerIndex, Plugin};
 
 /// The token of termination signals, distinct from the plug-ins' tokens; in the proxy only SIGINT's.
 pub(crate) const SIGNALS: Token = Token(usize::MAX);
@@ -85,8 +85,8 @@ impl Server {
         let mut store = Store::open(config.store.as_ref(), own(&config)?, clock, desk.waker())?;
         let listeners = config.proxy.listeners.clone();
         let mut plugins = Vec::new();
-        for (place, listener) in listeners.iter().enumerate() {
-            plugins.push(open_plugin(Place(place), listener, &config, &poll)?);
+        for (index, listener) in listeners.iter().enumerate() {
+            plugins.push(open_plugin(ListenerIndex(index), listener, &config, &poll)?);
             let (transport, address) = (listener.transport.as_str(), listener.address);
             tracing::info!(transport, %address, "listening");
         }
@@ -158,8 +158,8 @@ impl Server {
                     }
                     _ => {}
                 }
-                let (place, number) = Place::of_token(event.token());
-                if let Some(plugin) = self.plugins.get_mut(place.0) {
+                let (index, number) = ListenerIndex::of_token(event.token());
+                if let Some(plugin) = self.plugins.get_mut(index.0) {
                     plugin.handle_ready(now, number, &mut self.inbox);
                 }
             }
@@ -284,7 +284,7 @@ impl Server {
 
     fn take_resolved(&mut self, now: Time) {
         while let Some(found) = self.resolver.as_ref().and_then(Resolver::next) {
-            self.proxy.handle_resolved(now, found.lookup, found.places, found.good_for);
+            self.proxy.handle_resolved(now, found.lookup, found.targets, found.good_for);
         }
     }
 
@@ -338,7 +338,7 @@ impl Server {
 
     fn resolve(&mut self, now: Time, lookup: Lookup) {
         if let Some(refused) = self.resolver.as_ref().and_then(|resolver| resolver.ask(lookup)) {
-            self.proxy.handle_resolved(now, refused.lookup, refused.places, refused.good_for);
+            self.proxy.handle_resolved(now, refused.lookup, refused.targets, refused.good_for);
         }
     }
 
@@ -413,13 +413,13 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(
 }
 
 fn open_plugin(
-    place: Place,
+    index: ListenerIndex,
     listener: &Listener,
     config: &Config,
     poll: &Poll,
 ) -> Result<Box<dyn Plugin>, SipError> {
     let limits = Bounds { messages: config.proxy.messages, connections: config.connections };
-    transport::open(place, *listener, limits, &config.sctp, config.tls.as_ref(), poll.registry())
+    transport::open(index, *listener, limits, &config.sctp, config.tls.as_ref(), poll.registry())
 }
 
 /// Empties a pipe of [`signal_pipe`], and returns the number of signals in it.

@@ -21,11 +21,11 @@ const TLS: &str = "rediss://";
 
 /// Where a server is, and how to log in.
 pub struct RedisServer {
-    place: Place,
+    address: ServerAddress,
     login: RedisConnectionInfo,
 }
 
-enum Place {
+enum ServerAddress {
     Unix(PathBuf),
     Tcp { host: String, port: u16, tls: Option<Tls> },
 }
@@ -53,15 +53,15 @@ impl RedisServer {
         let plain = of_tls.map_or_else(|| url.to_owned(), |rest| format!("redis://{rest}"));
         let client = Client::open(plain).map_err(wrong)?;
         let info = client.get_connection_info();
-        let place = match info.addr() {
+        let address = match info.addr() {
             ConnectionAddr::Tcp(host, port) => {
                 let tls = of_tls.map(|_| Tls::new(roots)).transpose()?;
-                Place::Tcp { host: host.clone(), port: *port, tls }
+                ServerAddress::Tcp { host: host.clone(), port: *port, tls }
             }
-            ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
-            _ => return Err(format!("is no place of Redis: say redis://, {TLS} or redis+unix://")),
+            ConnectionAddr::Unix(path) => ServerAddress::Unix(path.clone()),
+            _ => return Err(format!("is no address of Redis: say redis://, {TLS} or redis+unix://")),
         };
-        Ok(RedisServer { place, login: info.redis_settings().clone() })
+        Ok(RedisServer { address, login: info.redis_settings().clone() })
     }
 
     /// The number of the database.
@@ -74,7 +74,7 @@ impl RedisServer {
     /// # Errors
     /// The error's text, without secrets.
     pub fn connect(&self, limit: Duration) -> Result<RedisConnection, String> {
-        let stream = self.place.connect(limit)?;
+        let stream = self.address.connect(limit)?;
         let mut connection =
             RedisConnection { stream, parser: Parser::new(), db: self.login.db(), is_open: true };
         let mut hello = redis::pipe();
@@ -111,11 +111,11 @@ impl Tls {
     }
 }
 
-impl Place {
+impl ServerAddress {
     fn connect(&self, limit: Duration) -> Result<Stream, String> {
         match self {
-            Place::Unix(path) => connect_unix(path, limit).map(Stream::Unix).map_err(text),
-            Place::Tcp { host, port, tls } => {
+            ServerAddress::Unix(path) => connect_unix(path, limit).map(Stream::Unix).map_err(text),
+            ServerAddress::Tcp { host, port, tls } => {
                 let tcp = connect_tcp(host, *port, limit).map_err(text)?;
                 match tls {
                     Some(tls) => tls.connect(host, tcp),

@@ -108,8 +108,8 @@ impl Capture {
     /// # Errors
     /// When `dumpcap` or `tshark` fails.
     pub fn judge(self) -> Result<Seen> {
-        let (told, finished) = self.end(tshark)?;
-        let mut seen = judgement(&told)?;
+        let (output, finished) = self.end(tshark)?;
+        let mut seen = judgement(&output)?;
         seen.missed = missed(&finished.stderr);
         Ok(seen)
     }
@@ -119,9 +119,9 @@ impl Capture {
         self.wait_for_the_ring();
         self.process.signal(nix::sys::signal::Signal::SIGINT)?;
         let finished = self.process.finish(LIMIT)?;
-        let told = self.host.run("tshark", tshark(&self.file), JUDGE_LIMIT)?.good()?;
+        let output = self.host.run("tshark", tshark(&self.file), JUDGE_LIMIT)?.good()?;
         std::fs::remove_file(&self.file).with_context(|| format!("cannot remove {}", self.file.display()))?;
-        Ok((told.stdout, finished))
+        Ok((output.stdout, finished))
     }
 
     /// Ends the capture; returns the output of `tshark` with these arguments, such as `["-T", "fields", "-e",

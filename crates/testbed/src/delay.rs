@@ -23,7 +23,7 @@ const NAME: &str = "delay";
 /// A running program that passes frames between two interfaces of one host until it is dropped.
 #[derive(Debug)]
 pub struct Emulator {
-    place: Host,
+    middle: Host,
     name: &'static str,
     linkemu: PathBuf,
     _program: Process,
@@ -44,18 +44,18 @@ impl Emulator {
     /// # Errors
     /// When the program is missing, or rejects the flags.
     pub fn between(
-        place: &Host,
+        middle: &Host,
         [left, right]: [&str; 2],
         name: &'static str,
         settings: &[&str],
         linkemu: &Path,
     ) -> Result<Self> {
         ensure!(linkemu.is_file(), "there is no {}: cargo build --package linkemu", linkemu.display());
-        let mut command = place.command(linkemu);
-        command.arg("--dir").arg(place.dir()?).args(["run", left, right, "--name", name]).args(settings);
-        let mut program = place.spawn("linkemu", command)?;
+        let mut command = middle.command(linkemu);
+        command.arg("--dir").arg(middle.dir()?).args(["run", left, right, "--name", name]).args(settings);
+        let mut program = middle.spawn("linkemu", command)?;
         program.wait_until("ready", START_LIMIT, |process| process.stdout().contains("ready"))?;
-        Ok(Self { place: place.clone(), name, linkemu: linkemu.to_owned(), _program: program })
+        Ok(Self { middle: middle.clone(), name, linkemu: linkemu.to_owned(), _program: program })
     }
 
     /// Changes settings, with the same flags, from the next frame on.
@@ -71,13 +71,13 @@ impl Emulator {
     /// # Errors
     /// When the program has ended.
     pub fn show(&self) -> Result<Value> {
-        let told = self.ask(&["show", self.name, "--json"])?;
-        serde_json::from_str(&told).with_context(|| format!("linkemu show told no JSON: {told}"))
+        let output = self.ask(&["show", self.name, "--json"])?;
+        serde_json::from_str(&output).with_context(|| format!("linkemu show reported no JSON: {output}"))
     }
 
     fn ask(&self, words: &[&str]) -> Result<String> {
-        let mut command = self.place.command(&self.linkemu);
-        command.arg("--dir").arg(self.place.dir()?).args(words);
+        let mut command = self.middle.command(&self.linkemu);
+        command.arg("--dir").arg(self.middle.dir()?).args(words);
         output_of(command)
     }
 }
@@ -143,7 +143,7 @@ impl DelayedLink {
     /// When tc(8) fails.
     pub fn queue_to_right(&self, discipline: &[&str]) -> Result<()> {
         self.emulator
-            .place
+            .middle
             .tool("tc", &[&["qdisc", "replace", "dev", "right", "root"], discipline].concat())?;
         Ok(())
     }

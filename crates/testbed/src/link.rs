@@ -81,9 +81,9 @@ impl Link {
             (&self.right, &self.left, self.left_v4().into(), self.left_v6().into()),
         ];
         for (host, other, v4, v6) in ends {
-            let told = other.ip(&["-o", "link", "show", "dev", &name])?;
-            let mac = told.split_whitespace().skip_while(|word| *word != "link/ether").nth(1);
-            let mac = mac.with_context(|| format!("{name} has no address on the wire: {told}"))?;
+            let output = other.ip(&["-o", "link", "show", "dev", &name])?;
+            let mac = output.split_whitespace().skip_while(|word| *word != "link/ether").nth(1);
+            let mac = mac.with_context(|| format!("{name} has no address on the wire: {output}"))?;
             for address in [v4, v6] {
                 let address = address.to_string();
                 host.ip(&["neigh", "replace", &address, "lladdr", mac, "dev", &name, "nud", "permanent"])?;
@@ -146,11 +146,12 @@ impl Link {
     /// # Errors
     /// When ip(8) fails.
     pub fn left_sent_bytes(&self) -> Result<u64> {
-        let told: Value =
+        let output: Value =
             serde_json::from_str(&self.left.ip(&["-s", "-j", "link", "show", "dev", &self.name()])?)?;
-        told.pointer("/0/stats64/tx/bytes")
+        output
+            .pointer("/0/stats64/tx/bytes")
             .and_then(Value::as_u64)
-            .with_context(|| format!("no bytes: {told}"))
+            .with_context(|| format!("no bytes: {output}"))
     }
 
     /// Drops every frame, both ways, while the link stays up: neither end is told anything.

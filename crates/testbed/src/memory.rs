@@ -65,8 +65,8 @@ impl MemoryGroup {
     /// # Errors
     /// When the kernel does not report it.
     pub fn kills(&self) -> Result<u64> {
-        let told = fs::read_to_string(&self.kills)?;
-        let line = told.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        let output = fs::read_to_string(&self.kills)?;
+        let line = output.lines().find_map(|line| line.strip_prefix("oom_kill "));
         line.context("no oom_kill")?.trim().parse().context("oom_kill is no number")
     }
 

@@ -160,7 +160,7 @@ impl Daemons {
     pub fn connects_sctp(&self) -> Result<u64> {
         let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
         let status: Value = serde_json::from_str(&text).context("sctpify status --json printed no JSON")?;
-        number(&status, "connects_sctp").context("sctpify status --json tells no connects_sctp")
+        number(&status, "connects_sctp").context("sctpify status --json reports no connects_sctp")
     }
 
     /// Returns the number of packet-loop turns of alpha's daemon so far that took longer than `limit`, from its
@@ -193,7 +193,7 @@ impl Daemons {
     pub fn connects_shared(&self) -> Result<u64> {
         let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
         let status: Value = serde_json::from_str(&text)?;
-        number(&status, "connects_shared").context("sctpify status --json tells no connects_shared")
+        number(&status, "connects_shared").context("sctpify status --json reports no connects_shared")
     }
 
     /// Reports whether both daemons have a shared association.
@@ -226,7 +226,8 @@ impl Daemons {
     pub fn learned_tcp(&self) -> Result<u64> {
         let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
         let status: Value = serde_json::from_str(&text)?;
-        number(&status, "connects_learned_tcp").context("sctpify status --json tells no connects_learned_tcp")
+        number(&status, "connects_learned_tcp")
+            .context("sctpify status --json reports no connects_learned_tcp")
     }
 
     /// Returns the reasons for alpha's recent fallbacks to plain TCP, as its daemon reports them.
@@ -234,8 +235,8 @@ impl Daemons {
     /// # Errors
     /// When the daemon does not answer.
     pub fn recent_fallbacks(&self) -> Result<String> {
-        let told = self.alphas.sctpify(&["status", "--json"])?.good()?;
-        let status: Value = serde_json::from_str(&told.stdout)?;
+        let output = self.alphas.sctpify(&["status", "--json"])?.good()?;
+        let status: Value = serde_json::from_str(&output.stdout)?;
         Ok(status["recent_fallbacks"].to_string())
     }
 

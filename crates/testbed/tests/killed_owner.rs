@@ -40,10 +40,10 @@ fn a_lab_whose_owner_is_killed_leaves_no_file_namespace_or_process() {
         .spawn()
         .unwrap();
     let lines = BufReader::new(owner.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let told = lines.filter_map(|line| line.strip_prefix("lab ").map(str::to_owned)).next().unwrap();
-    let paths: Vec<&Path> = told.split(' ').map(Path::new).collect();
-    assert_eq!(paths.iter().filter(|path| path.exists()).count(), 3, "{told}");
+    let output = lines.filter_map(|line| line.strip_prefix("lab ").map(str::to_owned)).next().unwrap();
+    let paths: Vec<&Path> = output.split(' ').map(Path::new).collect();
+    assert_eq!(paths.iter().filter(|path| path.exists()).count(), 3, "{output}");
     owner.kill().unwrap();
     owner.wait().unwrap();
-    assert!(wait_for(LIMIT, || paths.iter().all(|path| !path.exists())), "left of {told}");
+    assert!(wait_for(LIMIT, || paths.iter().all(|path| !path.exists())), "left of {output}");
 }

@@ -119,10 +119,10 @@ fn a_delayed_link_adds_its_delay_to_every_round_trip() {
     let linkemu = Programs::find().unwrap().path("linkemu");
     let delayed = DelayedLink::between(&lab, &alpha, &beta, 1, Duration::from_millis(25), &linkemu).unwrap();
     let to = delayed.link.right_v6().to_string();
-    let told = alpha.tool("ping", &["-c", "10", "-i", "0.02", "-q", &to]).unwrap();
+    let output = alpha.tool("ping", &["-c", "10", "-i", "0.02", "-q", &to]).unwrap();
     // The least: programs beside the test delay some.
-    let min = told.split("= ").last().and_then(|times| times.split('/').next()?.parse::<f64>().ok());
-    assert!(min.is_some_and(|min| (50.0..60.0).contains(&min)), "{told}");
+    let min = output.split("= ").last().and_then(|times| times.split('/').next()?.parse::<f64>().ok());
+    assert!(min.is_some_and(|min| (50.0..60.0).contains(&min)), "{output}");
 }
 
 #[test]
@@ -134,9 +134,9 @@ fn an_emulated_link_is_as_its_settings_say_and_changes_while_it_lives() {
     let settings = ["--ab", "delay=10ms", "--ba", "delay=30ms"];
     let emulated = DelayedLink::emulated(&lab, &alpha, &beta, 1, &settings, &linkemu).unwrap();
     let to = emulated.link.right_v4().to_string();
-    let told = alpha.tool("ping", &["-c", "5", "-i", "0.02", "-q", &to]).unwrap();
-    let min = told.split("= ").last().and_then(|times| times.split('/').next()?.parse::<f64>().ok());
-    assert!(min.is_some_and(|min| (40.0..55.0).contains(&min)), "{told}");
+    let output = alpha.tool("ping", &["-c", "5", "-i", "0.02", "-q", &to]).unwrap();
+    let min = output.split("= ").last().and_then(|times| times.split('/').next()?.parse::<f64>().ok());
+    assert!(min.is_some_and(|min| (40.0..55.0).contains(&min)), "{output}");
     emulated.set(&["--cut"]).unwrap();
     assert!(alpha.tool("ping", &["-c", "3", "-i", "0.02", "-W", "1", "-q", &to]).is_err());
     let shown = emulated.show().unwrap();
@@ -156,8 +156,8 @@ fn usrsctp_moves_bytes_and_the_capture_shows_sctp_without_a_fault() {
     let mut command = alpha.command(&program);
     command.args(["send", &link.right_v4().to_string(), "5003", "9899", "0.1", "1024"]);
     alpha.run("sender", command, LIMIT).unwrap().good().unwrap();
-    let told = server.finish(LIMIT).unwrap().good().unwrap().stdout;
-    let bytes: u64 = told.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
+    let output = server.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let bytes: u64 = output.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
     let seen = capture.judge().unwrap();
     assert!(bytes > 100_000 && seen.sctp_udp_bytes > bytes, "{bytes} bytes, {seen:?}");
     assert_eq!((seen.tcp, seen.faulty, seen.carrier()), (0, 0, "sctp-udp"), "{seen:?}");

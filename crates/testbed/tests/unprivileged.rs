@@ -105,8 +105,8 @@ impl World {
 
     /// Returns the number of connections that beta accepted over SCTP.
     fn accepts(&self) -> u64 {
-        let told = self.betas.sctpify(&["status", "--json"]).unwrap().good().unwrap();
-        let status: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
+        let output = self.betas.sctpify(&["status", "--json"]).unwrap().good().unwrap();
+        let status: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
         status["counters"]["accepts"].as_u64().unwrap()
     }
 }
@@ -167,8 +167,8 @@ fn a_refusal_and_an_unreachable_host_and_network_are_told_as_they_are() {
     nobody[3] = 77;
     let nobody = std::net::Ipv4Addr::from(nobody).to_string();
     for (to, expected) in [(nobody.as_str(), "EHOSTUNREACH\n"), ("198.51.100.1", "ENETUNREACH\n")] {
-        let told = world.run(&[], &["python3", "-c", CLIENT, to, "80"]).good().unwrap();
-        assert_eq!(told.stdout, expected, "{to}");
+        let output = world.run(&[], &["python3", "-c", CLIENT, to, "80"]).good().unwrap();
+        assert_eq!(output.stdout, expected, "{to}");
     }
 }
 
@@ -177,8 +177,8 @@ fn a_refusal_and_an_unreachable_host_and_network_are_told_as_they_are() {
 fn datagrams_go_and_come_and_the_commands_user_and_exit_status_are_its_own() {
     let world = World::new();
     assert_eq!(world.python(ASK, DATAGRAMS), "ONE\nTWO\n");
-    let told = world.run(&[], &["sh", "-c", "id -u; exit 7"]);
-    assert_eq!((told.stdout.trim(), told.status.code()), (NOBODY, Some(7)));
+    let output = world.run(&[], &["sh", "-c", "id -u; exit 7"]);
+    assert_eq!((output.stdout.trim(), output.status.code()), (NOBODY, Some(7)));
     let left = || std::fs::read_dir(std::env::temp_dir()).unwrap();
     let mine = || left().filter(|f| f.as_ref().is_ok_and(|f| is_of_nobody(&f.file_name()))).count();
     assert!(wait_for(LIMIT, || mine() == 0), "directories of runs are left");
@@ -218,8 +218,8 @@ fn connections_of_a_command_share_an_association() {
 fn the_daemon_of_a_command_can_run_no_program_and_reach_no_other_file() {
     let world = World::new();
     let sctpify = world.programs.path("sctpify").display().to_string();
-    let told = world.run(&[], &[&sctpify, "status", "--json"]).good().unwrap().stdout;
-    let status: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let output = world.run(&[], &[&sctpify, "status", "--json"]).good().unwrap().stdout;
+    let status: serde_json::Value = serde_json::from_str(&output).unwrap();
     let confinement = &status["confinement"];
     let measures = ["capabilities", "system_calls", "files"];
     assert!(measures.iter().all(|what| confinement[what]["state"] == "in_force"), "{confinement}");
@@ -233,15 +233,15 @@ fn the_daemon_of_a_command_can_run_no_program_and_reach_no_other_file() {
 fn a_command_can_ask_its_daemon_for_advice_and_for_packets() {
     let world = World::new();
     let sctpify = world.programs.path("sctpify").display().to_string();
-    let told = world.run(&[], &[&sctpify, "doctor"]).good().unwrap().stdout;
-    assert!(told.contains("none needed: this daemon serves one command"), "{told}");
-    assert!(told.contains("listening on a UDP port of the kernel's choice"), "{told}");
+    let output = world.run(&[], &[&sctpify, "doctor"]).good().unwrap().stdout;
+    assert!(output.contains("none needed: this daemon serves one command"), "{output}");
+    assert!(output.contains("listening on a UDP port of the kernel's choice"), "{output}");
     let file = world.lab.dir().join("home/packets.pcapng").display().to_string();
     let (to, port) = (world.link.right_v4().to_string(), PORT.to_string());
     let script = "$0 capture --seconds 2 -o $1 & sleep 0.5; python3 -c \"$2\" $3 $4 && wait";
-    let told =
+    let output =
         world.run(&[], &["sh", "-c", script, &sctpify, &file, CLIENT, &to, &port]).good().unwrap().stdout;
-    assert!(told.contains("packets in"), "{told}");
+    assert!(output.contains("packets in"), "{output}");
     let seen = testbed::capture::judge_file(std::path::Path::new(&file)).unwrap();
     assert!(seen.sctp > 20 && seen.faulty == 0, "{seen:?}");
 }
@@ -251,7 +251,7 @@ fn a_command_can_ask_its_daemon_for_advice_and_for_packets() {
 fn where_user_namespaces_are_forbidden_nothing_runs_and_the_remedy_is_told() {
     let mut world = World::new();
     // Its own user namespace, which allows no further one.
-    let told = world.run(
+    let output = world.run(
         &[
             "unshare",
             "--user",
@@ -263,7 +263,7 @@ fn where_user_namespaces_are_forbidden_nothing_runs_and_the_remedy_is_told() {
         ],
         &["echo", "it ran"],
     );
-    assert!(!told.stdout.contains("it ran"), "{told:?}");
-    assert!(told.stderr.contains("user.max_user_namespaces"), "{told:?}");
+    assert!(!output.stdout.contains("it ran"), "{output:?}");
+    assert!(output.stderr.contains("user.max_user_namespaces"), "{output:?}");
     world.servers.clear();
 }

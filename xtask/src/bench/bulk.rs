@@ -75,7 +75,7 @@ enum Kind {
 }
 
 /// An existing link.
-enum Way {
+enum TestLink {
     Open(Link),
     Slow(DelayedLink),
 }
@@ -83,7 +83,7 @@ enum Way {
 /// The environment of the runs.
 struct Bench<'a> {
     pair: Pair,
-    way: Way,
+    link: TestLink,
     daemons: Daemons,
     tools: &'a Tools,
     usrsctp: &'a Path,
@@ -120,9 +120,9 @@ impl Road {
     /// judged.
     fn measured(&self, lab: &Lab, tools: &Tools, usrsctp: &Path, number: u8) -> Result<Option<Ratios>> {
         let pair = Pair::new(lab, &format!("-{number}"))?;
-        let way = self.kind.way(lab, &pair, number, tools)?;
+        let link = self.kind.link(lab, &pair, number, tools)?;
         println!("\n{}, {}", self.kind, self.control);
-        match way.link().set_tcp_controls(self.control) {
+        match link.link().set_tcp_controls(self.control) {
             Err(error) if self.control != TCP_CONTROL => {
                 println!("left out: {error:#}");
                 return Ok(None);
@@ -130,7 +130,7 @@ impl Road {
             outcome => outcome?,
         }
         let daemons = pair.start_daemons(tools)?;
-        let bench = Bench { pair, way, daemons, tools, usrsctp };
+        let bench = Bench { pair, link, daemons, tools, usrsctp };
         bench.ensure_shim_is_sctp()?;
         println!("size    carrier   Gbit/s, median (range)   CPU s/GB, median (range)    x TCP  x usrsctp");
         let mut ratios = Ratios { tcp: 0.0, usrsctp: 0.0 };
@@ -143,12 +143,17 @@ impl Road {
 }
 
 impl Kind {
-    fn way(self, lab: &Lab, pair: &Pair, number: u8, tools: &Tools) -> Result<Way> {
+    fn link(self, lab: &Lab, pair: &Pair, number: u8, tools: &Tools) -> Result<TestLink> {
         Ok(match self {
-            Kind::Open(offloads) => Way::Open(lab.join(&pair.alpha, &pair.beta, number, offloads)?),
-            Kind::Slow => {
-                Way::Slow(DelayedLink::emulated(lab, &pair.alpha, &pair.beta, number, &SLOW, &tools.linkemu)?)
-            }
+            Kind::Open(offloads) => TestLink::Open(lab.join(&pair.alpha, &pair.beta, number, offloads)?),
+            Kind::Slow => TestLink::Slow(DelayedLink::emulated(
+                lab,
+                &pair.alpha,
+                &pair.beta,
+                number,
+                &SLOW,
+                &tools.linkemu,
+            )?),
         })
     }
 }
@@ -163,11 +168,11 @@ impl std::fmt::Display for Kind {
     }
 }
 
-impl Way {
+impl TestLink {
     fn link(&self) -> &Link {
         match self {
-            Way::Open(link) => link,
-            Way::Slow(delayed) => &delayed.link,
+            TestLink::Open(link) => link,
+            TestLink::Slow(delayed) => &delayed.link,
         }
     }
 }
@@ -198,7 +203,7 @@ impl Bench<'_> {
         let (bytes, time) = self.stream(carrier, SECONDS, size)?;
         let (cpu, connects) = (self.cpu()? - cpu_before, self.daemons.connects_sctp()? - connects_before);
         let expected = u64::from(carrier == Carrier::Shim);
-        ensure!(connects == expected, "{connects} connections rode SCTP instead of {expected}");
+        ensure!(connects == expected, "{connects} connections were carried over SCTP instead of {expected}");
         samples.gbit_per_s.push(bytes * 8.0 / 1e9 / time);
         samples.cpu_s_per_gb.push(cpu.as_secs_f64() / (bytes / 1e9));
         Ok(())
@@ -219,9 +224,12 @@ impl Bench<'_> {
             Carrier::Usrsctp => self.usrsctp(seconds, size)?,
         };
         self.pair.alpha.run("sender", sender, LIMIT)?.good()?;
-        let told = server.finish(LIMIT)?.good()?.stdout;
-        let numbers =
-            told.lines().last().and_then(|line| line.split_once(' ')).context("the receiver told nothing")?;
+        let output = server.finish(LIMIT)?.good()?.stdout;
+        let numbers = output
+            .lines()
+            .last()
+            .and_then(|line| line.split_once(' '))
+            .context("the receiver reported nothing")?;
         let (bytes, micros): (f64, f64) = (numbers.0.parse()?, numbers.1.parse()?);
         ensure!(bytes > 0.0 && micros > 0.0, "nothing was received");
         Ok((bytes, micros / 1e6))
@@ -229,13 +237,13 @@ impl Bench<'_> {
 
     fn tcp(&self, port: u16, seconds: &str, size: usize) -> Result<(testbed::Process, Command)> {
         let server = self.pair.serve(&self.tools.bulk, &["receive", &port.to_string()])?;
-        let to = format!("{}:{port}", self.way.link().right_v4());
+        let to = format!("{}:{port}", self.link.link().right_v4());
         Ok((server, self.sender(&self.tools.bulk, &["send", &to, seconds, &size.to_string()])))
     }
 
     fn usrsctp(&self, seconds: &str, size: usize) -> Result<(testbed::Process, Command)> {
         let server = self.pair.serve(self.usrsctp, &["receive", USRSCTP_PORT, USRSCTP_UDP_PORT])?;
-        let to = self.way.link().right_v4().to_string();
+        let to = self.link.link().right_v4().to_string();
         let args = ["send", &to, USRSCTP_PORT, USRSCTP_UDP_PORT, seconds, &size.to_string()];
         Ok((server, self.sender(self.usrsctp, &args)))
     }
@@ -248,7 +256,7 @@ impl Bench<'_> {
 
     /// Checks once, from outside, that the shim's traffic is SCTP and not TCP.
     fn ensure_shim_is_sctp(&self) -> Result<()> {
-        let capture = Capture::start(&self.pair.alpha, "is-sctp", &[&self.way.link().name()])?;
+        let capture = Capture::start(&self.pair.alpha, "is-sctp", &[&self.link.link().name()])?;
         self.stream(Carrier::Shim, "0.1", 65_536)?;
         let seen = capture.judge()?;
         ensure!(

@@ -35,10 +35,10 @@ pub(crate) fn lossy(lab: &Lab, tools: &Tools) -> Result<f64> {
     let before = daemons.connects_sctp()?;
     link.set(&["--loss", LOSS])?;
     pair.connect(to, tools, SHIM_PORT, HANDSHAKES)?;
-    let rode = daemons.connects_sctp()? - before;
+    let over_sctp = daemons.connects_sctp()? - before;
     server.stop();
     daemons.stop();
-    let fell_back = u64::from(HANDSHAKES).saturating_sub(rode);
+    let fell_back = u64::from(HANDSHAKES).saturating_sub(over_sctp);
     println!("\nfirst contacts over 10 ms that lose {LOSS} each way: {fell_back} of {HANDSHAKES} fall back");
     Ok(fell_back as f64 * 100.0 / f64::from(HANDSHAKES))
 }
@@ -70,9 +70,9 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
             percentile(&millis, 100)
         );
     }
-    let told = daemon.sctpify(&["status", "--json"])?.good()?.stdout;
-    let reasons = told.matches("\"no_sctp_answer\"").count();
-    ensure!(reasons >= COUNT, "the silent host was given up for other reasons: {told}");
+    let output = daemon.sctpify(&["status", "--json"])?.good()?.stdout;
+    let reasons = output.matches("\"no_sctp_answer\"").count();
+    ensure!(reasons >= COUNT, "the silent host was given up for other reasons: {output}");
     server.stop();
     daemon.stop();
     Ok(p50 - RACE_TIMER_MS)

@@ -5,8 +5,8 @@
 //! which `rust-toolchain.toml` pins, and slightly on the C library. Each count is the difference of two runs of
 //! unequal length, which cancels start and warm-up. `--update` stores the counts.
 
-use crate::tally::Tally;
 use crate::tools::{cargo, has, root, succeeds};
+use crate::totals::Totals;
 use crate::{Outcome, optimised};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
@@ -45,15 +45,15 @@ pub(super) fn run(words: &[String]) -> Result<Outcome> {
         println!("instructions: written to {KEPT_IN}");
         return Ok(Outcome::Good);
     }
-    let tally = compared(&counts, &path)?;
-    Ok(if tally.failed == 0 { Outcome::Good } else { Outcome::Bad })
+    let totals = compared(&counts, &path)?;
+    Ok(if totals.failed == 0 { Outcome::Good } else { Outcome::Bad })
 }
 
 /// Runs the comparison as a part of `./x test`; skipped, with a message, if valgrind is missing.
-pub(crate) fn judged() -> Result<Tally> {
+pub(crate) fn judged() -> Result<Totals> {
     if !has("valgrind") {
         println!("test: instruction counts skipped, valgrind is not installed: run  ./x setup  as root");
-        return Ok(Tally { skipped: ROWS.len() as u64, ..Tally::default() });
+        return Ok(Totals { skipped: ROWS.len() as u64, ..Totals::default() });
     }
     compared(&count_all()?, &root().join(KEPT_IN))
 }
@@ -105,23 +105,23 @@ fn total(said: &str) -> Option<u64> {
 }
 
 /// Prints each row; a deviation beyond the tolerance, in either direction, is a fault.
-fn compared(counts: &[(&str, u64)], path: &Path) -> Result<Tally> {
+fn compared(counts: &[(&str, u64)], path: &Path) -> Result<Totals> {
     let kept = std::fs::read_to_string(path).with_context(|| format!("cannot read {KEPT_IN}"))?;
-    let mut tally = Tally::default();
+    let mut totals = Totals::default();
     println!("instructions      kept       now");
     for (name, now) in counts {
         let then = read(&kept, name).with_context(|| format!("{KEPT_IN} has no row {name}"))?;
         let change = (*now as f64 / then as f64 - 1.0) * 100.0;
         let good = change.abs() <= TOLERANCE;
         println!("{name:<14} {then:>7} {now:>9} {change:>+6.1} % {}", if good { "ok" } else { "FAILED" });
-        tally += Tally::of(good);
+        totals += Totals::of(good);
     }
-    if tally.failed > 0 {
+    if totals.failed > 0 {
         println!(
             "instructions: if the change is meant, run  ./x bench instructions --update  and commit {KEPT_IN}"
         );
     }
-    Ok(tally)
+    Ok(totals)
 }
 
 fn read(kept: &str, name: &str) -> Option<u64> {

@@ -60,11 +60,13 @@ fn measure(pair: &Pair, link: &Link, tools: &Tools, rtt_ms: u64, count: u32) -> 
         let before = daemons.connects_sctp()?;
         let micros = pair.connect(to, tools, port, count)?;
         server.stop();
-        let rode = daemons.connects_sctp()? - before;
+        let over_sctp = daemons.connects_sctp()? - before;
         let expected = if port == SHIM_PORT { u64::from(count) } else { 0 };
-        if rode != expected {
+        if over_sctp != expected {
             let why = daemons.recent_fallbacks()?;
-            bail!("{rode} of {count} connections to port {port} rode SCTP; fallbacks: {why}");
+            bail!(
+                "{over_sctp} of {count} connections to port {port} were carried over SCTP; fallbacks: {why}"
+            );
         }
         let (p50, p99) = (percentile(&micros, 50), percentile(&micros, 99));
         match port {

@@ -39,28 +39,28 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Measures and prints everything; returns whether all goals are met.
 pub(crate) fn run(lab: &Lab) -> Result<bool> {
     let linkemu = optimised::linkemu()?;
-    let way = Way::new(lab, &linkemu)?;
+    let setup = Setup::new(lab, &linkemu)?;
     let mut is_good = true;
     println!("\ndelay 20 ms, error in us   p50      p99      max      packets  goal, p99");
     for (name, load, goal) in [("idle", false, IDLE_GOAL_US), ("300 Mbit/s of UDP", true, LOAD_GOAL_US)] {
-        let errors = way.delay_errors(lab, load)?;
+        let errors = setup.delay_errors(lab, load)?;
         let [p50, p99, max] = [50, 99, 100].map(|percent| percentile(&errors, percent));
         is_good &= p99 <= goal;
         println!("{name:<26} {p50:<8.1} {p99:<8.1} {max:<8.1} {:<8} {goal:.0}", errors.len());
     }
     println!("\nrate set, bit/s   measured        of it");
     for (rate, queue, seconds, omitted) in RATES {
-        let share = way.rate(rate, queue, &["-t", seconds, "-O", omitted])? / rate;
+        let share = setup.rate(rate, queue, &["-t", seconds, "-O", omitted])? / rate;
         is_good &= (share - 1.0).abs() <= RATE_GOAL;
         println!("{rate:<17.0} {:<15.0} {share:.4}", share * rate);
     }
-    println!("\n{}", way.told(&["show"])?);
-    way.link.stop();
+    println!("\n{}", setup.linkemu_output(&["show"])?);
+    setup.link.stop();
     Ok(is_good)
 }
 
 /// Two hosts, one between them with an interface to each, and the emulator on it.
-struct Way<'a> {
+struct Setup<'a> {
     alpha: Host,
     beta: Host,
     middle: Host,
@@ -69,9 +69,9 @@ struct Way<'a> {
     link: Process,
 }
 
-impl<'a> Way<'a> {
+impl<'a> Setup<'a> {
     /// Keeps the interfaces' defaults: hosts pass segments unsplit.
-    fn new(lab: &Lab, linkemu: &'a Path) -> Result<Way<'a>> {
+    fn new(lab: &Lab, linkemu: &'a Path) -> Result<Setup<'a>> {
         let (alpha, beta, middle) = (lab.host("alpha")?, lab.host("beta")?, lab.host("middle")?);
         for (host, far, address) in [(&alpha, "left", "10.9.0.1/24"), (&beta, "right", "10.9.0.2/24")] {
             let there = middle.namespace();
@@ -86,11 +86,11 @@ impl<'a> Way<'a> {
         command.args(["--delay", &format!("{}ms", ONE_WAY.as_millis())]);
         let mut link = middle.spawn("linkemu", command)?;
         link.wait_until("a link", LIMIT, |process| process.stdout().contains("ready"))?;
-        Ok(Way { alpha, beta, middle, linkemu, dir, link })
+        Ok(Setup { alpha, beta, middle, linkemu, dir, link })
     }
 
     /// Runs a command of the emulator, and returns its output.
-    fn told(&self, words: &[&str]) -> Result<String> {
+    fn linkemu_output(&self, words: &[&str]) -> Result<String> {
         let mut command = self.middle.command(self.linkemu);
         command.arg("--dir").arg(&self.dir).args(words);
         Ok(self.middle.run("linkemu", command, LIMIT)?.good()?.stdout)
@@ -143,15 +143,24 @@ impl<'a> Way<'a> {
 
     /// Returns the throughput at a set rate, in bit/s of IP packets.
     fn rate(&self, rate: f64, queue: &str, words: &[&str]) -> Result<f64> {
-        self.told(&["set", "x", "--rate", &format!("{rate}bit"), "--queue", queue, "--delay", "2ms"])?;
+        self.linkemu_output(&[
+            "set",
+            "x",
+            "--rate",
+            &format!("{rate}bit"),
+            "--queue",
+            queue,
+            "--delay",
+            "2ms",
+        ])?;
         let server = self.serve()?;
         let mut client = self.alpha.command("nice");
         client.args(PRIORITY).args(["iperf3", "-J", "-c", TO]).args(words);
-        let told = self.alpha.run("iperf3", client, LIMIT)?.good()?.stdout;
+        let output = self.alpha.run("iperf3", client, LIMIT)?.good()?.stdout;
         server.stop();
-        let told: serde_json::Value = serde_json::from_str(&told)?;
-        let bits = told["end"]["sum_received"]["bits_per_second"].as_f64();
-        Ok(bits.context("iperf3 tells no rate")? / PAYLOAD_SHARE)
+        let output: serde_json::Value = serde_json::from_str(&output)?;
+        let bits = output["end"]["sum_received"]["bits_per_second"].as_f64();
+        Ok(bits.context("iperf3 reports no rate")? / PAYLOAD_SHARE)
     }
 }
 

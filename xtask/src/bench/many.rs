@@ -51,8 +51,12 @@ fn at_once(lab: &Lab, tools: &Tools) -> Result<f64> {
     let before = memory_mib(&pair)?;
     let _server = pair.serve(&tools.bulk, &["keep", &SHIM_PORT.to_string()])?;
     let client = hold(&pair, tools, &link, AT_ONCE)?;
-    let rode = daemons.connects_sctp()?;
-    ensure!(rode == AT_ONCE, "{rode} of {AT_ONCE} rode SCTP; fallbacks: {}", daemons.recent_fallbacks()?);
+    let over_sctp = daemons.connects_sctp()?;
+    ensure!(
+        over_sctp == AT_ONCE,
+        "{over_sctp} of {AT_ONCE} were carried over SCTP; fallbacks: {}",
+        daemons.recent_fallbacks()?
+    );
     let with = memory_mib(&pair)?;
     println!("memory of a daemon: {before:.1} MiB idle, {with:.1} MiB with {AT_ONCE} connections");
     client.stop();
@@ -97,8 +101,12 @@ fn in_a_row(lab: &Lab, tools: &Tools) -> Result<f64> {
         let mut command = pair.alpha.command(&tools.bulk);
         command.args(["connects", &target(&link), &IN_A_ROW.to_string()]);
         pair.alpha.run("connects", command, LIMIT)?.good()?;
-        let (rode, expected) = (daemons.connects_sctp()?, round * IN_A_ROW);
-        ensure!(rode == expected, "{rode} of {expected} rode SCTP: {}", daemons.recent_fallbacks()?);
+        let (over_sctp, expected) = (daemons.connects_sctp()?, round * IN_A_ROW);
+        ensure!(
+            over_sctp == expected,
+            "{over_sctp} of {expected} were carried over SCTP: {}",
+            daemons.recent_fallbacks()?
+        );
         *memory = memory_mib(&pair)?;
         println!("memory of a daemon: {memory:.1} MiB after {expected} connections");
     }

@@ -112,8 +112,8 @@ impl Racer<'_> {
         self.print("TCP alone", &self.world.connect(TCP_PORT)?, 0);
         for timer_ms in RACE_TIMERS_MS {
             self.set(timer_ms)?;
-            let (millis, rode) = self.sctp_first()?;
-            self.print(&format!("SCTP first, {timer_ms} ms"), &millis, rode);
+            let (millis, over_sctp) = self.sctp_first()?;
+            self.print(&format!("SCTP first, {timer_ms} ms"), &millis, over_sctp);
         }
         self.set(racing_ms)?;
         let (millis, won) = self.both_at_once()?;
@@ -125,12 +125,12 @@ impl Racer<'_> {
     /// Measures connections on a shared association.
     fn sharing(&self, daemons: &Daemons) -> Result<()> {
         let before = daemons.connects_shared()?;
-        let (millis, rode) = self.sctp_first()?;
+        let (millis, over_sctp) = self.sctp_first()?;
         ensure!(
-            daemons.connects_shared()? - before == rode,
+            daemons.connects_shared()? - before == over_sctp,
             "some connections had associations of their own"
         );
-        self.print("SCTP first, 250 ms", &millis, rode);
+        self.print("SCTP first, 250 ms", &millis, over_sctp);
         let (millis, won) = self.both_at_once()?;
         self.print("both at once", &millis, won);
         Ok(())
@@ -150,10 +150,11 @@ impl Racer<'_> {
         let mut command = alpha.command(&tools.bulk);
         command.arg("race").args([TCP_PORT, SHIM_PORT].map(|port| format!("{to}:{port}")));
         command.arg(COUNT.to_string());
-        let told = alpha.run("race", command, LIMIT)?.good()?.stdout;
+        let output = alpha.run("race", command, LIMIT)?.good()?.stdout;
         let (mut millis, mut won) = (Vec::new(), 0);
-        for line in told.lines() {
-            let (micros, which) = line.split_once(' ').context("the program that races told no winner")?;
+        for line in output.lines() {
+            let (micros, which) =
+                line.split_once(' ').context("the program that races reported no winner")?;
             millis.push(micros.parse::<f64>()? / 1e3);
             won += u64::from(which == "2");
         }
@@ -165,9 +166,9 @@ impl Racer<'_> {
     }
 
     fn connects_sctp(&self) -> Result<u64> {
-        let told = self.daemon.sctpify(&["status", "--json"])?.good()?.stdout;
-        let status: Value = serde_json::from_str(&told).context("sctpify status --json printed no JSON")?;
-        status["counters"]["connects_sctp"].as_u64().context("sctpify status --json tells no connects_sctp")
+        let output = self.daemon.sctpify(&["status", "--json"])?.good()?.stdout;
+        let status: Value = serde_json::from_str(&output).context("sctpify status --json printed no JSON")?;
+        status["counters"]["connects_sctp"].as_u64().context("sctpify status --json reports no connects_sctp")
     }
 
     fn print(&self, tried: &str, millis: &[f64], over_sctp: u64) {

@@ -43,7 +43,7 @@ print(sent, int((used.ru_utime + used.ru_stime) * 1e6))
 ";
 
 /// Alpha sends to beta through the middle.
-struct Way {
+struct Setup {
     alpha: Host,
     beta: Host,
     middle: Host,
@@ -62,8 +62,8 @@ struct Passed {
 /// Measures and prints everything; returns whether the goal is met.
 pub(crate) fn run(lab: &Lab) -> Result<bool> {
     let router = optimised::router()?;
-    let discarded = Way::routed(lab, 1, false)?.send()?;
-    let forwarded = Way::routed(lab, 3, true)?.send()?;
+    let discarded = Setup::routed(lab, 1, false)?.send()?;
+    let forwarded = Setup::routed(lab, 3, true)?.send()?;
     let extra_us = forwarded.sender_us / forwarded.sent - discarded.sender_us / discarded.sent;
     println!("\nby what           sent/s    arrived/s   a core could pass/s");
     let kernel = format!("{:.0} (by {extra_us:.2} us more of the sender's time)", 1e6 / extra_us.max(0.01));
@@ -73,10 +73,10 @@ pub(crate) fn run(lab: &Lab) -> Result<bool> {
         forwarded.rate(forwarded.sent),
         forwarded.rate(forwarded.arrived)
     );
-    let way = Way::gap(lab, 5)?;
+    let setup = Setup::gap(lab, 5)?;
     let mut is_good = true;
     for policy in POLICIES {
-        let (passed, used) = way.by(&router, policy)?;
+        let (passed, used) = setup.by(&router, policy)?;
         let most = passed.arrived / used.as_secs_f64();
         is_good &= most >= GOAL;
         println!(
@@ -94,24 +94,24 @@ impl Passed {
     }
 }
 
-impl Way {
+impl Setup {
     /// Creates hosts where the kernel of the middle forwards, or discards.
-    fn routed(lab: &Lab, number: u8, forwards: bool) -> Result<Way> {
-        let [alpha, beta, middle] = Way::hosts(lab, number)?;
+    fn routed(lab: &Lab, number: u8, forwards: bool) -> Result<Setup> {
+        let [alpha, beta, middle] = Setup::hosts(lab, number)?;
         let first = lab.join(&alpha, &middle, number, Offloads::Off)?;
         let link = lab.join(&middle, &beta, number + 1, Offloads::Off)?;
         middle.tool("sysctl", &["-qw", &format!("net.ipv4.ip_forward={}", u8::from(forwards))])?;
         alpha.ip(&["route", "add", TO, "via", &first.right_v4().to_string()])?;
         middle.ip(&["route", "add", TO, "via", &link.right_v4().to_string()])?;
-        Ok(Way { alpha, beta, middle, link })
+        Ok(Setup { alpha, beta, middle, link })
     }
 
     /// Creates hosts where only our program forwards through the middle.
-    fn gap(lab: &Lab, number: u8) -> Result<Way> {
-        let [alpha, beta, middle] = Way::hosts(lab, number)?;
+    fn gap(lab: &Lab, number: u8) -> Result<Setup> {
+        let [alpha, beta, middle] = Setup::hosts(lab, number)?;
         let link = testbed::delay::gap(&alpha, &beta, number, &middle)?;
         alpha.ip(&["route", "add", TO, "via", &link.right_v4().to_string()])?;
-        Ok(Way { alpha, beta, middle, link })
+        Ok(Setup { alpha, beta, middle, link })
     }
 
     fn hosts(lab: &Lab, number: u8) -> Result<[Host; 3]> {
@@ -121,19 +121,19 @@ impl Way {
 
     /// Returns the packets that arrived at beta's interface.
     fn arrived(&self) -> Result<f64> {
-        let told = self.beta.ip(&["-s", "-j", "link", "show", &self.link.name()])?;
-        let told: serde_json::Value = serde_json::from_str(&told)?;
-        told[0]["stats64"]["rx"]["packets"].as_f64().context("no count of packets")
+        let output = self.beta.ip(&["-s", "-j", "link", "show", &self.link.name()])?;
+        let output: serde_json::Value = serde_json::from_str(&output)?;
+        output[0]["stats64"]["rx"]["packets"].as_f64().context("no count of packets")
     }
 
     fn send(&self) -> Result<Passed> {
         let before = self.arrived()?;
         let mut sender = self.alpha.command("python3");
         sender.args(["-c", SENDER, TO, SECONDS]);
-        let told = self.alpha.run("sender", sender, LIMIT)?.good()?.stdout;
-        let mut numbers = told.split_whitespace().map(str::parse::<f64>);
+        let output = self.alpha.run("sender", sender, LIMIT)?.good()?.stdout;
+        let mut numbers = output.split_whitespace().map(str::parse::<f64>);
         let (Some(Ok(sent)), Some(Ok(sender_us))) = (numbers.next(), numbers.next()) else {
-            anyhow::bail!("the sender told {told:?}");
+            anyhow::bail!("the sender printed {output:?}");
         };
         Ok(Passed { sent, arrived: self.arrived()? - before, sender_us })
     }

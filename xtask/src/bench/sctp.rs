@@ -44,7 +44,7 @@ const QUICK: Effort = Effort { seconds: 0.2, pings: 1_000, connects: 300 };
 const FULL: Effort = Effort { seconds: 2.0, pings: 20_000, connects: 3_000 };
 
 /// Two joined hosts.
-struct Place {
+struct Setup {
     pair: Pair,
     link: Link,
 }
@@ -52,7 +52,7 @@ struct Place {
 /// The environment of the runs.
 struct Bench {
     /// With offloads, and without.
-    places: [Place; 2],
+    setups: [Setup; 2],
     programs: Programs,
     effort: Effort,
 }
@@ -72,9 +72,9 @@ pub(crate) fn run(lab: &Lab, words: &[String]) -> Result<bool> {
     let tcp = optimised::bulk()?;
     let rivals = optimised::rivals()?;
     let usrsctp = c_programs::build("usrsctp_bench", lab.dir(), &["usrsctp", "pthread"])?;
-    let places = [Place::new(lab, "on", Offloads::On)?, Place::new(lab, "off", Offloads::Off)?];
+    let setups = [Setup::new(lab, "on", Offloads::On)?, Setup::new(lab, "off", Offloads::Off)?];
     let effort = if quick { QUICK } else { FULL };
-    let bench = Bench { places, programs: Programs { ours, usrsctp, tcp, rivals }, effort };
+    let bench = Bench { setups, programs: Programs { ours, usrsctp, tcp, rivals }, effort };
     println!("{}", Verdict::HEAD);
     let mut score = Score::default();
     for experiment in experiments {
@@ -87,14 +87,14 @@ pub(crate) fn run(lab: &Lab, words: &[String]) -> Result<bool> {
     Ok(score.is_good())
 }
 
-impl Place {
-    fn new(lab: &Lab, name: &str, offloads: Offloads) -> Result<Place> {
+impl Setup {
+    fn new(lab: &Lab, name: &str, offloads: Offloads) -> Result<Setup> {
         let pair = Pair::new(lab, &format!("-{name}"))?;
         let link = lab.join(&pair.alpha, &pair.beta, 1, offloads)?;
         // As in our own flows, regardless of the host's default.
         link.set_left_tcp_control("cubic")?;
         widen_ports(&pair)?;
-        Ok(Place { pair, link })
+        Ok(Setup { pair, link })
     }
 }
 
@@ -131,35 +131,35 @@ impl Bench {
 
     /// Measures one run of one contender: a sample for each figure of the experiment.
     fn measure(&self, experiment: &Experiment, contender: Contender) -> Result<Vec<f64>> {
-        let place = &self.places[usize::from(experiment.offloads == Offloads::Off)];
-        let told = self.exchange(place, experiment, contender)?;
+        let setup = &self.setups[usize::from(experiment.offloads == Offloads::Off)];
+        let report = self.exchange(setup, experiment, contender)?;
         Ok(match experiment.job {
-            Job::Bulk { .. } | Job::Alone { .. } => vec![rate(&told)? * 8.0 / 1e9],
-            Job::Messages { size } => vec![rate(&told)? / 1e6 / f64::from(size)],
-            Job::Connects => vec![rate(&told)?],
+            Job::Bulk { .. } | Job::Alone { .. } => vec![rate(&report)? * 8.0 / 1e9],
+            Job::Messages { size } => vec![rate(&report)? / 1e6 / f64::from(size)],
+            Job::Connects => vec![rate(&report)?],
             Job::Ping { .. } => {
-                let micros: Vec<f64> = told.lines().filter_map(|line| line.parse().ok()).collect();
-                ensure!(!micros.is_empty(), "no round trip was told");
+                let micros: Vec<f64> = report.lines().filter_map(|line| line.parse().ok()).collect();
+                ensure!(!micros.is_empty(), "no round trip was reported");
                 vec![percentile(&micros, 50), percentile(&micros, 99)]
             }
         })
     }
 
     /// Starts a server, runs a client to its end, and returns the output of the measuring one.
-    fn exchange(&self, place: &Place, experiment: &Experiment, contender: Contender) -> Result<String> {
-        let way = contender::Way { link: &place.link, carrier: experiment.carrier };
-        let server = match self.programs.server(contender, experiment.job, &way) {
+    fn exchange(&self, setup: &Setup, experiment: &Experiment, contender: Contender) -> Result<String> {
+        let on = contender::LinkUse { link: &setup.link, carrier: experiment.carrier };
+        let server = match self.programs.server(contender, experiment.job, &on) {
             None => None,
             Some((program, words)) => {
-                let mut command = place.pair.beta.command("nice");
+                let mut command = setup.pair.beta.command("nice");
                 command.args(preferred(program, words));
-                Some(place.pair.serve_command(command)?)
+                Some(setup.pair.serve_command(command)?)
             }
         };
-        let (program, words) = self.programs.client(contender, experiment.job, &way, self.effort);
-        let mut command = place.pair.alpha.command("nice");
+        let (program, words) = self.programs.client(contender, experiment.job, &on, self.effort);
+        let mut command = setup.pair.alpha.command("nice");
         command.args(preferred(program, words));
-        let client = place.pair.alpha.run("client", command, LIMIT)?.good()?;
+        let client = setup.pair.alpha.run("client", command, LIMIT)?.good()?;
         match server {
             Some(server) if experiment.job.is_measured_by_server() => {
                 Ok(server.finish(LIMIT)?.good()?.stdout)
@@ -181,9 +181,9 @@ fn preferred(program: &Path, words: Vec<String>) -> Vec<String> {
 }
 
 /// Parses "AMOUNT MICROSECONDS", the last line of the output, as amount per second.
-fn rate(told: &str) -> Result<f64> {
-    let line = told.lines().last().and_then(|line| line.split_once(' '));
-    let (amount, micros) = line.context("nothing was told")?;
+fn rate(report: &str) -> Result<f64> {
+    let line = report.lines().last().and_then(|line| line.split_once(' '));
+    let (amount, micros) = line.context("nothing was reported")?;
     let (amount, micros): (f64, f64) = (amount.parse()?, micros.parse()?);
     ensure!(amount > 0.0 && micros > 0.0, "nothing was moved");
     Ok(amount * 1e6 / micros)

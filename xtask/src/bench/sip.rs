@@ -108,8 +108,8 @@ fn measure(
     Ok(Row { transport, ours: measured.0, theirs: measured.1 })
 }
 
-fn number(told: &Value, path: &str) -> Result<f64> {
-    told.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path} in {told}"))
+fn number(report: &Value, path: &str) -> Result<f64> {
+    report.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path} in {report}"))
 }
 
 /// Registers many users, then calls one of them through the proxy.
@@ -122,19 +122,19 @@ fn at_full_rate(
 ) -> Result<()> {
     let (cpu, memory) = (proxy.cpu()?, proxy.memory_kib()?);
     let users = size.users.to_string();
-    let told = proxy.agent(tools, transport, "many", &["--users", &users, "--at-once", AT_ONCE])?;
-    into.registrations_per_s = number(&told, "/registrations_per_s")?;
-    into.failed += number(&told, "/registrations_failed")?;
+    let report = proxy.agent(tools, transport, "many", &["--users", &users, "--at-once", AT_ONCE])?;
+    into.registrations_per_s = number(&report, "/registrations_per_s")?;
+    into.failed += number(&report, "/registrations_failed")?;
     into.registration_us = micros(proxy.cpu()? - cpu, size.users);
     into.user_bytes = (proxy.memory_kib()? as f64 - memory as f64) * 1024.0 / f64::from(size.users);
     let bob = callee(proxy, tools, transport)?;
     let cpu = proxy.cpu()?;
     let calls = size.calls.to_string();
-    let told =
+    let report =
         calling(proxy, tools, transport, &["--calls", &calls, "--calls-max", AT_ONCE, "--rate", "100000"])?;
     bob.stop();
-    into.calls_per_s = number(&told, "/calls_per_s")?;
-    into.failed += number(&told, "/calls_failed")?;
+    into.calls_per_s = number(&report, "/calls_per_s")?;
+    into.failed += number(&report, "/calls_failed")?;
     into.call_us = micros(proxy.cpu()? - cpu, size.calls);
     Ok(())
 }
@@ -151,11 +151,11 @@ fn at_rate(
     ensure!(rate.is_finite() && rate > 1.0, "{} carried no calls by {transport}", proxy.name());
     let bob = callee(proxy, tools, transport)?;
     let calls = format!("{:.0}", rate * size.half_s);
-    let told = calling(proxy, tools, transport, &["--calls", &calls, "--rate", &format!("{rate:.1}")])?;
+    let report = calling(proxy, tools, transport, &["--calls", &calls, "--rate", &format!("{rate:.1}")])?;
     bob.stop();
-    into.half_p50_ms = number(&told, "/calls_answered/ms_p50")?;
-    into.half_p99_ms = number(&told, "/calls_answered/ms_p99")?;
-    into.failed += number(&told, "/calls_failed")?;
+    into.half_p50_ms = number(&report, "/calls_answered/ms_p50")?;
+    into.half_p99_ms = number(&report, "/calls_answered/ms_p99")?;
+    into.failed += number(&report, "/calls_failed")?;
     Ok(())
 }
 

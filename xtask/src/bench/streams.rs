@@ -72,11 +72,11 @@ fn delayed(lab: &Lab, tools: &Tools) -> Result<(f64, f64)> {
         short = ours / tcp;
         println!("{SHORT} x {size:<6} bytes, s  {tcp:<12.2} {ours:<12.2} {short:.3}");
     }
-    let rode = daemons.connects_shared()? - shared;
+    let joined = daemons.connects_shared()? - shared;
     let expected = u64::from(CONNECTS) + u64::from(SHORT) * SIZES.len() as u64;
-    if rode != expected {
+    if joined != expected {
         bail!(
-            "{rode} of {expected} connections shared an association; fallbacks: {}",
+            "{joined} of {expected} connections shared an association; fallbacks: {}",
             daemons.recent_fallbacks()?
         );
     }
@@ -90,9 +90,9 @@ fn fetch(pair: &Pair, to: IpAddr, tools: &Tools, port: u16, size: u32) -> Result
     let mut command = pair.alpha.command(&tools.bulk);
     let (target, numbers) = (format!("{to}:{port}"), [SHORT, size, PARALLEL].map(|n| n.to_string()));
     command.args(["fetch", &target]).args(numbers);
-    let told = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
+    let output = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
     server.stop();
-    let micros = told.split_whitespace().last().context("fetch told nothing")?;
+    let micros = output.split_whitespace().last().context("fetch reported nothing")?;
     Ok(micros.parse::<f64>()? / 1e6)
 }
 
@@ -110,8 +110,11 @@ fn bulk(lab: &Lab, tools: &Tools) -> Result<()> {
             daemons.set(&format!("streams={streams}"))?;
             let shared = daemons.connects_shared()?;
             samples.push(gbit_per_s(&pair, to, tools, port)?);
-            let rode = daemons.connects_shared()? - shared;
-            ensure!(rode == u64::from(name == "shared"), "{name}: {rode} connections shared an association");
+            let joined = daemons.connects_shared()? - shared;
+            ensure!(
+                joined == u64::from(name == "shared"),
+                "{name}: {joined} connections shared an association"
+            );
         }
     }
     println!("\nbulk, 64 KiB writes    Gbit/s, median (range)   x own association");
@@ -128,8 +131,8 @@ fn gbit_per_s(pair: &Pair, to: IpAddr, tools: &Tools, port: u16) -> Result<f64> 
     let mut sender = pair.alpha.command(&tools.bulk);
     sender.args(["send", &format!("{to}:{port}"), BULK_SECONDS, "65536"]);
     pair.alpha.run("sender", sender, LIMIT)?.good()?;
-    let told = server.finish(LIMIT)?.good()?.stdout;
-    let last = told.lines().last().and_then(|line| line.split_once(' '));
-    let (bytes, micros) = last.context("the receiver told nothing")?;
+    let output = server.finish(LIMIT)?.good()?.stdout;
+    let last = output.lines().last().and_then(|line| line.split_once(' '));
+    let (bytes, micros) = last.context("the receiver reported nothing")?;
     Ok(bytes.parse::<f64>()? * 8.0 / 1e3 / micros.parse::<f64>()?)
 }

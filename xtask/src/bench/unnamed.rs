@@ -50,7 +50,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<Cost> {
             let command = on_one_processor(&pair.alpha, tools, &["connect", &to, &count]);
             let finished = pair.alpha.run("connect", command, LIMIT)?.good()?;
             let micros: Vec<f64> = finished.stdout.lines().filter_map(|line| line.parse().ok()).collect();
-            ensure!(micros.len() == COUNT as usize, "{} connects of {COUNT} were told", micros.len());
+            ensure!(micros.len() == COUNT as usize, "{} connects of {COUNT} were reported", micros.len());
             Ok(middle_mean(&micros))
         };
         let with_daemon = || -> Result<(f64, Duration)> {

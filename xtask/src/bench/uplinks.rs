@@ -113,13 +113,19 @@ impl<'a> Uplink<'a> {
         let (connects, daemons) = (self.daemons.connects_sctp()?, self.cpu_of_daemons()?);
         let sender = self.client(&self.tools.bulk, &["send", &self.target(port), SECONDS, WRITE]);
         let sent = self.pair.alpha.run("sender", sender, LIMIT)?.good()?.stdout;
-        let told = server.finish(LIMIT)?.good()?.stdout;
+        let output = server.finish(LIMIT)?.good()?.stdout;
         let (daemons, connects) =
             (self.cpu_of_daemons()? - daemons, self.daemons.connects_sctp()? - connects);
-        let cpu = daemons + cpu_told(&sent)? + cpu_told(&told)?;
-        ensure!(connects == u64::from(port == SHIM_PORT), "{connects} connections to port {port} rode SCTP");
-        let numbers =
-            told.lines().last().and_then(|line| line.split_once(' ')).context("the receiver told nothing")?;
+        let cpu = daemons + cpu_reported(&sent)? + cpu_reported(&output)?;
+        ensure!(
+            connects == u64::from(port == SHIM_PORT),
+            "{connects} connections to port {port} were carried over SCTP"
+        );
+        let numbers = output
+            .lines()
+            .last()
+            .and_then(|line| line.split_once(' '))
+            .context("the receiver reported nothing")?;
         let (bytes, micros): (f64, f64) = (numbers.0.parse()?, numbers.1.parse()?);
         samples.mbit_per_s.push(bytes * 8.0 / micros);
         samples.cpu_s_per_gb.push(cpu.as_secs_f64() / (bytes / 1e9));
@@ -135,8 +141,8 @@ impl<'a> Uplink<'a> {
         let _server = self.pair.serve(&self.tools.bulk, &["echo", &port.to_string()])?;
         let [count, pause] = KEYSTROKES;
         let typist = self.client(&self.tools.bulk, &["ping", &self.target(port), count, "64", pause]);
-        let told = self.pair.alpha.run("typist", typist, LIMIT)?.good()?.stdout;
-        Ok(told.lines().filter_map(|line| line.parse().ok()).collect())
+        let output = self.pair.alpha.run("typist", typist, LIMIT)?.good()?.stdout;
+        Ok(output.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
     /// Starts a stream that leaves the link spare capacity.
@@ -150,9 +156,9 @@ impl<'a> Uplink<'a> {
 }
 
 /// Returns the processor time that a program reports, without its start.
-fn cpu_told(told: &str) -> Result<Duration> {
-    let micros = told.lines().find_map(|line| line.strip_prefix("processor "));
-    Ok(Duration::from_micros(micros.context("a program told no processor time")?.parse()?))
+fn cpu_reported(report: &str) -> Result<Duration> {
+    let micros = report.lines().find_map(|line| line.strip_prefix("processor "));
+    Ok(Duration::from_micros(micros.context("a program reported no processor time")?.parse()?))
 }
 
 /// Measures plain TCP and the shim, in turn.

@@ -48,7 +48,7 @@ fn without_peer_daemon(world: &mut World) -> Result<Row> {
     let mut row = curl_by_tcp(world, "curl, no daemon at beta")?;
     let target = format!("{}:80", world.beta_v4());
     let outcome = explain_json(world, &target)?["past"][0]["outcome"].as_str().map(str::to_owned);
-    row.require(outcome.as_deref() == Some("tcp"), || format!("explain tells no fallback: {outcome:?}"));
+    row.require(outcome.as_deref() == Some("tcp"), || format!("explain reports no fallback: {outcome:?}"));
     explain(world, &target, &mut row)?;
     row.print();
     Ok(row)

@@ -32,8 +32,8 @@ impl Row {
     /// Creates the row of an aborted step.
     pub(crate) fn broken(step: &'static str, program: &str, error: &anyhow::Error) -> Self {
         let mut row = Self::new(step, program);
-        let told = format!("{error:#}");
-        row.faults.push(told.split_whitespace().collect::<Vec<_>>().join(" "));
+        let report = format!("{error:#}");
+        row.faults.push(report.split_whitespace().collect::<Vec<_>>().join(" "));
         row
     }
 

@@ -104,9 +104,9 @@ impl Tree {
             .spawn()
             .context("cannot start the engine's tests")?;
         let stdout = child.stdout.take().context("no output of the engine's tests")?;
-        let (tell, told) = mpsc::channel();
-        let reader = std::thread::spawn(move || _ = tell.send(read(stdout)));
-        let seen = told.recv_timeout(limit);
+        let (sender, receiver) = mpsc::channel();
+        let reader = std::thread::spawn(move || _ = sender.send(read(stdout)));
+        let seen = receiver.recv_timeout(limit);
         if !matches!(seen, Ok(Seen::Ended { .. })) {
             _ = child.kill();
         }

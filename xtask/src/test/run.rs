@@ -1,7 +1,7 @@
 //! One run of cargo's tests: displayed live, counted, and parsed for the names of passed and failed tests.
 
 use crate::skipped::Skipped;
-use crate::tally::Tally;
+use crate::totals::Totals;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 #[derive(Default)]
 pub(crate) struct Run {
     /// The sums of cargo's result lines; a bad exit status without a failed test counts as one failure.
-    pub(crate) tally: Tally,
+    pub(crate) totals: Totals,
     /// Names of the tests that passed.
     pub(crate) passed: BTreeSet<String>,
     /// Names of the tests that failed.
@@ -28,10 +28,10 @@ impl Run {
             run.read(stdout)?;
         }
         let status = child.wait()?;
-        run.tally.skip(skipped.shown()?);
-        if !status.success() && run.tally.failed == 0 {
+        run.totals.skip(skipped.shown()?);
+        if !status.success() && run.totals.failed == 0 {
             println!("test: cargo failed with {status}: a part did not build, or a test program died");
-            run.tally.failed = 1;
+            run.totals.failed = 1;
         }
         Ok(run)
     }
@@ -39,7 +39,7 @@ impl Run {
     fn read(&mut self, output: impl Read) -> Result<()> {
         for line in BufReader::new(output).lines() {
             let line = line.context("cannot read cargo's output")?;
-            self.tally += Tally::from_cargo_line(&line).unwrap_or_default();
+            self.totals += Totals::from_cargo_line(&line).unwrap_or_default();
             match outcome(&line) {
                 Some((name, true)) => self.passed.insert(name.to_owned()),
                 Some((name, false)) => self.failed.insert(name.to_owned()),

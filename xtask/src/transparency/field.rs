@@ -60,20 +60,20 @@ impl Field {
     }
 
     /// Returns the daemons' counts of all connections.
-    pub(crate) fn rode(&self) -> Result<Rode> {
-        let mut rode = Rode::default();
+    pub(crate) fn connection_counts(&self) -> Result<ConnectionCounts> {
+        let mut counts = ConnectionCounts::default();
         for daemon in &self.daemons {
-            let told = daemon.sctpify(&["status", "--json"])?.good()?;
-            let status: Value = serde_json::from_str(&told.stdout).context("status is no JSON")?;
-            rode.add(&status);
+            let output = daemon.sctpify(&["status", "--json"])?.good()?;
+            let status: Value = serde_json::from_str(&output.stdout).context("status is no JSON")?;
+            counts.add(&status);
         }
-        Ok(rode)
+        Ok(counts)
     }
 }
 
 /// Counts of connections.
 #[derive(Default)]
-pub(crate) struct Rode {
+pub(crate) struct ConnectionCounts {
     over_sctp: u64,
     /// To `::1`, to themselves, or sent by nobody.
     by_rule: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Rode {
     why: Vec<String>,
 }
 
-impl Rode {
+impl ConnectionCounts {
     fn add(&mut self, status: &Value) {
         let count = |name: &str| status["counters"][name].as_u64().unwrap_or_default();
         self.over_sctp += count("connects_sctp");
@@ -106,7 +106,7 @@ impl Rode {
     }
 }
 
-impl fmt::Display for Rode {
+impl fmt::Display for ConnectionCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { over_sctp, by_rule, refused, .. } = self;
         write!(f, "connections: {over_sctp} over SCTP, {refused} refused, {by_rule} by rule plain")

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use control::{BenchReport, BenchRow, Explanation, PastAttempt, Request, Response, Verdict, Way};
+use control::{BenchReport, BenchRow, Explanation, PastAttempt, Request, Response, Transport, Verdict};
 use socket2::Domain;
 
 use super::{CONNECT, CONNECTION_LIMIT, UPLOAD, now, port_of, socket};
@@ -23,45 +23,50 @@ pub(crate) fn run(session: Session<'_>, host: &str, args: &BenchArgs) -> Result<
     let address = resolve_host(host)?;
     // Without a daemon there is nothing to compare: report that first.
     session.ask(&Request::Get { name: "enable".into() })?;
-    let others = args.against.iter().map(|other| Way::from(*other));
+    let others = args.against.iter().map(|other| Transport::from(*other));
     let mut rows = Vec::new();
-    for way in std::iter::once(Way::Sctp).chain(others) {
-        rows.push(row(session, way, address, args)?);
+    for transport in std::iter::once(Transport::Sctp).chain(others) {
+        rows.push(row(session, transport, address, args)?);
     }
     let report = BenchReport { address, rows };
     session.print(&Response::Bench(report), show::answer)
 }
 
-fn row(session: Session<'_>, way: Way, address: IpAddr, args: &BenchArgs) -> Result<BenchRow, CliError> {
-    let to = SocketAddr::new(address, port_of(way, args.port));
-    let measured = measure(way, to, args).map_err(|e| failed(way, to, args.port, &e))?;
-    let rode = rode(&explanation(session, to)?);
-    Ok(BenchRow { way, rode, ..measured })
+fn row(
+    session: Session<'_>,
+    transport: Transport,
+    address: IpAddr,
+    args: &BenchArgs,
+) -> Result<BenchRow, CliError> {
+    let to = SocketAddr::new(address, port_of(transport, args.port));
+    let measured = measure(transport, to, args).map_err(|e| failed(transport, to, args.port, &e))?;
+    let carried_over = carried_over(&explanation(session, to)?);
+    Ok(BenchRow { transport, carried_over, ..measured })
 }
 
-fn failed(way: Way, to: SocketAddr, port: u16, error: &io::Error) -> CliError {
+fn failed(transport: Transport, to: SocketAddr, port: u16, error: &io::Error) -> CliError {
     let remedy = match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             format!("; have its operator start `sctpify bench --serve --port {port}` there")
         }
-        _ if way == Way::Mptcp => "; leave mptcp out if a host or a firewall has none".to_owned(),
+        _ if transport == Transport::Mptcp => "; leave mptcp out if a host or a firewall has none".to_owned(),
         _ => String::new(),
     };
     CliError::Failed(format!("cannot measure with {to}: {error}{remedy}"))
 }
 
-/// Measures all figures of one way; its transport is filled in later.
-fn measure(way: Way, to: SocketAddr, args: &BenchArgs) -> io::Result<BenchRow> {
-    let first = connect_once(way, to)?;
+/// Measures all figures of one transport; the one that was really used is filled in later.
+fn measure(transport: Transport, to: SocketAddr, args: &BenchArgs) -> io::Result<BenchRow> {
+    let first = connect_once(transport, to)?;
     std::thread::sleep(SETTLE);
-    let later: io::Result<Vec<Duration>> = (0..args.connects).map(|_| connect_once(way, to)).collect();
+    let later: io::Result<Vec<Duration>> = (0..args.connects).map(|_| connect_once(transport, to)).collect();
     let mut later = later?;
     later.sort_unstable();
-    let (bytes, time) = upload(way, to, Duration::from_secs(args.seconds.into()))?;
+    let (bytes, time) = upload(transport, to, Duration::from_secs(args.seconds.into()))?;
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     Ok(BenchRow {
-        way,
-        rode: String::new(),
+        transport,
+        carried_over: String::new(),
         first_connect_us: micros(first),
         connect_us: micros(later[later.len() / 2]),
         bytes,
@@ -69,8 +74,8 @@ fn measure(way: Way, to: SocketAddr, args: &BenchArgs) -> io::Result<BenchRow> {
     })
 }
 
-fn connect(way: Way, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = socket(way, Domain::for_address(to))?;
+fn connect(transport: Transport, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = socket(transport, Domain::for_address(to))?;
     socket.connect_timeout(&to.into(), CONNECT_LIMIT)?;
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(CONNECTION_LIMIT))?;
@@ -79,9 +84,9 @@ fn connect(way: Way, to: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Returns the duration of a connect; the server has accepted the connection by then.
-fn connect_once(way: Way, to: SocketAddr) -> io::Result<Duration> {
+fn connect_once(transport: Transport, to: SocketAddr) -> io::Result<Duration> {
     let start = now();
-    let mut stream = connect(way, to)?;
+    let mut stream = connect(transport, to)?;
     let took = start.elapsed();
     stream.write_all(&[CONNECT])?;
     stream.read_exact(&mut [0])?;
@@ -89,8 +94,8 @@ fn connect_once(way: Way, to: SocketAddr) -> io::Result<Duration> {
 }
 
 /// Sends for the given time; returns the bytes that the server counted, and the time until it reported them.
-fn upload(way: Way, to: SocketAddr, time: Duration) -> io::Result<(u64, Duration)> {
-    let mut stream = connect(way, to)?;
+fn upload(transport: Transport, to: SocketAddr, time: Duration) -> io::Result<(u64, Duration)> {
+    let mut stream = connect(transport, to)?;
     let block = vec![0; WRITE_BYTES];
     let start = now();
     stream.write_all(&[UPLOAD])?;
@@ -111,7 +116,7 @@ fn explanation(session: Session<'_>, to: SocketAddr) -> Result<Explanation, CliE
 }
 
 /// Returns the transport of the latest connection, as reported by the daemon.
-fn rode(explanation: &Explanation) -> String {
+fn carried_over(explanation: &Explanation) -> String {
     match (explanation.past.first(), explanation.verdict) {
         (Some(PastAttempt::Sctp { .. }), _) => "SCTP".to_owned(),
         (Some(PastAttempt::Tcp(fallback)), _) => format!("TCP: {}", fallback.reason),

@@ -13,7 +13,7 @@ mod serve;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use control::{BenchReport, Way};
+use control::{BenchReport, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::table::{Align, Table};
@@ -27,25 +27,25 @@ const UPLOAD: u8 = b'u';
 /// Limit on one connection.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns the port of a way; `first` is the port of the first way.
-fn port_of(way: Way, first: u16) -> u16 {
-    first + way as u16
+/// Returns the port of a transport; `first` is the port of the first one.
+fn port_of(transport: Transport, first: u16) -> u16 {
+    first + transport as u16
 }
 
-/// Creates a stream socket for a way.
-fn socket(way: Way, domain: Domain) -> io::Result<Socket> {
-    let protocol = if way == Way::Mptcp { Protocol::MPTCP } else { Protocol::TCP };
+/// Creates a stream socket for a transport.
+fn socket(transport: Transport, domain: Domain) -> io::Result<Socket> {
+    let protocol = if transport == Transport::Mptcp { Protocol::MPTCP } else { Protocol::TCP };
     Socket::new(domain, Type::STREAM, Some(protocol))
 }
 
 /// Prints a report.
 pub(crate) fn show(out: &mut dyn Write, report: &BenchReport) -> io::Result<()> {
     const HEADS: [(&str, Align); 5] = [
-        ("WAY", Align::Left),
+        ("TRANSPORT", Align::Left),
         ("FIRST CONNECT", Align::Right),
         ("LATER, MEDIAN", Align::Right),
         ("RATE", Align::Right),
-        ("RODE", Align::Left),
+        ("CARRIED OVER", Align::Left),
     ];
     let mut table = Table::new(&HEADS);
     for row in &report.rows {
@@ -53,7 +53,7 @@ pub(crate) fn show(out: &mut dyn Write, report: &BenchReport) -> io::Result<()> 
         // As iperf3 and others print rates, and in one unit for all rows.
         let rate = format!("{:.1} Mbit/s", row.bytes_per_s as f64 * 8.0 / 1e6);
         let [first, later] = times;
-        table.row([row.way.to_string(), first, later, rate, row.rode.clone()]);
+        table.row([row.transport.to_string(), first, later, rate, row.carried_over.clone()]);
     }
     table.print(out, "")
 }
@@ -70,23 +70,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_has_a_line_for_each_way_and_what_it_rode() {
-        let row = |way, rode: &str, bytes_per_s| BenchRow {
-            way,
-            rode: rode.to_owned(),
+    fn a_report_has_a_line_for_each_transport_and_what_carried_it() {
+        let row = |transport, carried_over: &str, bytes_per_s| BenchRow {
+            transport,
+            carried_over: carried_over.to_owned(),
             first_connect_us: 1234,
             connect_us: 567,
             bytes: 3 * bytes_per_s,
             bytes_per_s,
         };
-        let rows =
-            vec![row(Way::Sctp, "SCTP", 5_000_000), row(Way::Tcp, "TCP: no rule matches", 1_000_000_000)];
+        let rows = vec![
+            row(Transport::Sctp, "SCTP", 5_000_000),
+            row(Transport::Tcp, "TCP: no rule matches", 1_000_000_000),
+        ];
         let mut text = Vec::new();
         show(&mut text, &BenchReport { address: [192, 0, 2, 1].into(), rows }).unwrap();
         let expected = "\
-WAY   FIRST CONNECT  LATER, MEDIAN           RATE  RODE
-sctp        1234 µs         567 µs    40.0 Mbit/s  SCTP
-tcp         1234 µs         567 µs  8000.0 Mbit/s  TCP: no rule matches
+TRANSPORT  FIRST CONNECT  LATER, MEDIAN           RATE  CARRIED OVER
+sctp             1234 µs         567 µs    40.0 Mbit/s  SCTP
+tcp              1234 µs         567 µs  8000.0 Mbit/s  TCP: no rule matches
 ";
         assert_eq!(String::from_utf8(text).unwrap(), expected);
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use control::{Done, Response, Way};
+use control::{Done, Response, Transport};
 use socket2::{Domain, Socket};
 
 use super::{CONNECT, CONNECTION_LIMIT, UPLOAD, now, port_of, socket};
@@ -26,15 +26,15 @@ const READ_BYTES: usize = 1 << 18;
 /// Serves measurements on three ports for this many seconds.
 pub(crate) fn serve(session: Session<'_>, port: u16, seconds: u32) -> Result<(), CliError> {
     let served = Arc::new(AtomicUsize::new(0));
-    for way in Way::ALL {
-        match listen(way, port_of(way, port)) {
+    for transport in Transport::ALL {
+        match listen(transport, port_of(transport, port)) {
             Ok(listener) => {
                 let served = Arc::clone(&served);
                 thread::spawn(move || accept_all(&listener, &served));
             }
-            Err(error) if way == Way::Mptcp => eprintln!("no MPTCP here: {error}"),
+            Err(error) if transport == Transport::Mptcp => eprintln!("no MPTCP here: {error}"),
             Err(error) => {
-                let port = port_of(way, port);
+                let port = port_of(transport, port);
                 return Err(CliError::Failed(format!("cannot listen on port {port}: {error}; see --port")));
             }
         }
@@ -49,19 +49,19 @@ pub(crate) fn serve(session: Session<'_>, port: u16, seconds: u32) -> Result<(),
 }
 
 /// Listens on all addresses, of both families if the host has IPv6.
-fn listen(way: Way, port: u16) -> io::Result<TcpListener> {
+fn listen(transport: Transport, port: u16) -> io::Result<TcpListener> {
     let listen = |socket: Socket, address: SocketAddr| {
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         Ok(socket.into())
     };
-    match socket(way, Domain::IPV6) {
+    match socket(transport, Domain::IPV6) {
         Ok(socket) => {
             socket.set_only_v6(false)?;
             listen(socket, (Ipv6Addr::UNSPECIFIED, port).into())
         }
-        Err(_) => listen(socket(way, Domain::IPV4)?, ([0, 0, 0, 0], port).into()),
+        Err(_) => listen(socket(transport, Domain::IPV4)?, ([0, 0, 0, 0], port).into()),
     }
 }
 

@@ -4,7 +4,7 @@
 //! sctpify carries an unmodified TCP program, with the daemon's setting `multipath = "lowest-rtt"`. Goodput
 //! counts only what the receiving program reads after the first seconds, when the windows have grown.
 
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::settings::{DaemonSettings, FellBack};
 use crate::ttcp;
 use anyhow::{Context, Result, bail, ensure};
@@ -58,7 +58,7 @@ struct PathPair {
 
 /// The transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum Transport {
     Ours,
     Tcp,
     Mptcp,
@@ -75,18 +75,19 @@ impl Experiment for Cmt {
         self.chosen.iter().flat_map(|&x| self.series.iter().map(move |series| point(x, series))).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let pair = self.pairs.get(cell.point.x as usize).context("no such pair of paths")?;
         let both = [(1, &*pair.first), (2, &*pair.second)];
         let configuration = self.daemon.configuration(&cell.point.series);
-        let run = |way, paths: &[(u8, &str)]| {
-            Hosts::new(place, paths, cell.seed, way, &configuration)?.goodput(self.seconds, self.after)
+        let run = |transport, paths: &[(u8, &str)]| {
+            Hosts::new(environment, paths, cell.seed, transport, &configuration)?
+                .goodput(self.seconds, self.after)
         };
         match &*cell.point.series {
-            OURS => run(Way::Ours, &both),
-            MPTCP => run(Way::Mptcp, &both),
-            SUM => sum(|path| run(Way::Ours, &[path]), both),
-            TCP_SUM => sum(|path| run(Way::Tcp, &[path]), both),
+            OURS => run(Transport::Ours, &both),
+            MPTCP => run(Transport::Mptcp, &both),
+            SUM => sum(|path| run(Transport::Ours, &[path]), both),
+            TCP_SUM => sum(|path| run(Transport::Tcp, &[path]), both),
             other => bail!("there is no series {other:?}"),
         }
     }
@@ -116,7 +117,7 @@ fn sum<'a>(
 
 /// Two hosts joined by one or two paths, ready for connections.
 struct Hosts {
-    way: Way,
+    transport: Transport,
     daemons: Option<Daemons>,
     links: Vec<DelayedLink>,
     pair: Pair,
@@ -124,7 +125,13 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn new(place: &Place, paths: &[(u8, &str)], seed: u64, way: Way, configuration: &str) -> Result<Self> {
+    fn new(
+        environment: &Environment,
+        paths: &[(u8, &str)],
+        seed: u64,
+        transport: Transport,
+        configuration: &str,
+    ) -> Result<Self> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let mut links = Vec::new();
@@ -132,29 +139,29 @@ impl Hosts {
             let seed = (seed ^ u64::from(*number)).to_string();
             let mut words: Vec<&str> = settings.split(' ').collect();
             words.extend(["--seed", &seed]);
-            let linkemu = &place.tools.linkemu;
+            let linkemu = &environment.tools.linkemu;
             let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, *number, &words, linkemu)?;
             // As in our stack, regardless of the host's default.
             link.link.set_left_tcp_control("cubic")?;
             links.push(link);
         }
-        let daemons = match way {
-            Way::Ours => Some(pair.start_daemons_with(&place.tools, configuration)?),
-            Way::Mptcp => {
+        let daemons = match transport {
+            Transport::Ours => Some(pair.start_daemons_with(&environment.tools, configuration)?),
+            Transport::Mptcp => {
                 use_all_paths(&pair, &links)?;
                 None
             }
-            Way::Tcp => None,
+            Transport::Tcp => None,
         };
-        Ok(Self { way, daemons, links, pair, _lab: lab })
+        Ok(Self { transport, daemons, links, pair, _lab: lab })
     }
 
     /// Returns the goodput from alpha to beta in Mbit/s, and the second path's share of it.
     fn goodput(&self, seconds: f64, after: f64) -> Result<Measures> {
-        let (port, over) = match self.way {
-            Way::Ours => (SHIM_PORT, "tcp"),
-            Way::Tcp => (TCP_PORT, "tcp"),
-            Way::Mptcp => (TCP_PORT, "mptcp"),
+        let (port, over) = match self.transport {
+            Transport::Ours => (SHIM_PORT, "tcp"),
+            Transport::Tcp => (TCP_PORT, "tcp"),
+            Transport::Mptcp => (TCP_PORT, "mptcp"),
         };
         let to = IpAddr::V4(self.links[0].link.right_v4()).to_string();
         let (port, [seconds_word, after_word]) =
@@ -166,10 +173,10 @@ impl Hosts {
         let long = (seconds + LIMIT.as_secs_f64()).to_string();
         let sender = ttcp::command(&self.pair.alpha, &[&common[..], &["-t", &to, "--for", &long]].concat())?;
         let sender = self.pair.alpha.spawn("sender", sender)?;
-        let told = server.finish(Duration::from_secs_f64(seconds) + LIMIT)?.good()?.stdout;
+        let output = server.finish(Duration::from_secs_f64(seconds) + LIMIT)?.good()?.stdout;
         sender.stop();
-        self.ensure_rode()?;
-        let report: ttcp::Report = serde_json::from_str(told.trim()).context("ttcp told no figures")?;
+        self.ensure_over_sctp()?;
+        let report: ttcp::Report = serde_json::from_str(output.trim()).context("ttcp reported no figures")?;
         ensure!(report.real_s > 0.0, "nothing was received");
         let mut measures =
             Measures::from([("mbit_per_s".to_owned(), report.bytes as f64 * 8.0 / 1e6 / report.real_s)]);
@@ -185,12 +192,12 @@ impl Hosts {
     }
 
     /// Fails unless the expected transport carried the connection.
-    fn ensure_rode(&self) -> Result<()> {
+    fn ensure_over_sctp(&self) -> Result<()> {
         if let Some(daemons) = &self.daemons {
-            let rode = daemons.connects_sctp()?;
-            if rode != 1 {
+            let over_sctp = daemons.connects_sctp()?;
+            if over_sctp != 1 {
                 let why = daemons.recent_fallbacks()?;
-                return Err(FellBack(format!("{rode} connections rode SCTP: {why}")).into());
+                return Err(FellBack(format!("{over_sctp} connections were carried over SCTP: {why}")).into());
             }
         }
         Ok(())
@@ -213,5 +220,5 @@ fn use_all_paths(pair: &Pair, links: &[DelayedLink]) -> Result<()> {
 /// Returns a link's packet counter in the direction to the right.
 fn counted(link: &DelayedLink, what: &str) -> Result<f64> {
     let shown = link.show()?;
-    shown["directions"][0]["packets"][what].as_f64().with_context(|| format!("linkemu tells no {what}"))
+    shown["directions"][0]["packets"][what].as_f64().with_context(|| format!("linkemu reports no {what}"))
 }

@@ -1,7 +1,7 @@
 //! `drt`: the cost of a destination without SCTP, with the first shim's static table and with the learned one.
 
 use super::exchange;
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::settings::DaemonSettings;
 use anyhow::{Context, Result, bail, ensure};
 use base::{Carrier, Time};
@@ -64,12 +64,12 @@ impl Experiment for Drt {
         points
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let configuration = self.daemon.configuration(&cell.point.series);
         match &*cell.point.panel {
             STATIC => static_table(cell.point.x as usize),
-            NTH => nth(place, &configuration, &cell.point.series, cell.point.x as u32),
-            CHANGES => changes(place, &configuration, cell.point.x as usize),
+            NTH => nth(environment, &configuration, &cell.point.series, cell.point.x as u32),
+            CHANGES => changes(environment, &configuration, cell.point.x as usize),
             other => bail!("no such panel: {other}"),
         }
     }
@@ -99,17 +99,17 @@ fn static_table(timers: usize) -> Result<Measures> {
 }
 
 /// Measures the n-th connection to a server that has no SCTP, or for which SCTP is not tried.
-fn nth(place: &Place, configuration: &str, series: &str, n: u32) -> Result<Measures> {
+fn nth(environment: &Environment, configuration: &str, series: &str, n: u32) -> Result<Measures> {
     let lab = Lab::new()?;
     let pair = Pair::new(&lab, "")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
-    let daemon = pair.start_alphas_with(&place.tools, configuration)?;
+    let daemon = pair.start_alphas_with(&environment.tools, configuration)?;
     if series == "silent" {
         pair.beta.drop_sctp()?;
     }
     let port = if series == "tcp" { TCP_PORT } else { SHIM_PORT };
-    let _server = exchange::serve(&pair, port, &place.tools)?;
-    let connection = || exchange::once(&pair, link.right_v4(), port, &place.tools);
+    let _server = exchange::serve(&pair, port, &environment.tools)?;
+    let connection = || exchange::once(&pair, link.right_v4(), port, &environment.tools);
     (1..n).try_for_each(|_| connection().map(drop))?;
     let time = connection()?;
     daemon.stop();
@@ -131,10 +131,10 @@ impl Stage {
 }
 
 /// Plays the history up to a stage, and measures the connection at that stage.
-fn changes(place: &Place, configuration: &str, stage: usize) -> Result<Measures> {
+fn changes(environment: &Environment, configuration: &str, stage: usize) -> Result<Measures> {
     let stage = *Stage::ALL.get(stage).context("no such stage")?;
     let lab = Lab::new()?;
-    let world = Changing::new(&lab, place, configuration)?;
+    let world = Changing::new(&lab, environment, configuration)?;
     world.lose()?;
     if stage >= Stage::Learned {
         world.connection()?;
@@ -161,7 +161,7 @@ fn milliseconds(time: Duration) -> Measures {
 
 /// Two hosts; the second one gains and loses SCTP.
 struct Changing<'a> {
-    place: &'a Place,
+    environment: &'a Environment,
     pair: Pair,
     link: Link,
     daemons: Daemons,
@@ -169,12 +169,12 @@ struct Changing<'a> {
 }
 
 impl<'a> Changing<'a> {
-    fn new(lab: &Lab, place: &'a Place, configuration: &str) -> Result<Self> {
+    fn new(lab: &Lab, environment: &'a Environment, configuration: &str) -> Result<Self> {
         let pair = Pair::new(lab, "")?;
         let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
-        let daemons = pair.start_daemons_with(&place.tools, configuration)?;
-        let _server = exchange::serve(&pair, SHIM_PORT, &place.tools)?;
-        Ok(Self { place, pair, link, daemons, _server })
+        let daemons = pair.start_daemons_with(&environment.tools, configuration)?;
+        let _server = exchange::serve(&pair, SHIM_PORT, &environment.tools)?;
+        Ok(Self { environment, pair, link, daemons, _server })
     }
 
     fn lose(&self) -> Result<()> {
@@ -186,7 +186,7 @@ impl<'a> Changing<'a> {
     }
 
     fn connection(&self) -> Result<Duration> {
-        exchange::once(&self.pair, self.link.right_v4(), SHIM_PORT, &self.place.tools)
+        exchange::once(&self.pair, self.link.right_v4(), SHIM_PORT, &self.environment.tools)
     }
 
     /// Connects and fails as often as it takes to learn that SCTP is gone.

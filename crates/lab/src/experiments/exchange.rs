@@ -27,7 +27,7 @@ pub(super) fn serve(pair: &Pair, port: u16, tools: &Tools) -> Result<Process> {
 pub(super) fn once(pair: &Pair, to: Ipv4Addr, port: u16, tools: &Tools) -> Result<Duration> {
     let mut command = pair.alpha.command(&tools.bulk);
     command.args(["fetch", &format!("{to}:{port}"), "1", ANSWER, "1"]);
-    let told = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
-    let micros = told.split_whitespace().nth(1).context("the client told no time")?;
+    let output = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
+    let micros = output.split_whitespace().nth(1).context("the client reported no time")?;
     Ok(Duration::from_micros(micros.parse()?))
 }

@@ -2,7 +2,7 @@
 //! an established association, and a native SCTP program.
 
 use super::exchange;
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::settings::{DaemonSettings, FellBack};
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ const OF_TIME: &[&str] = &["milliseconds", "round_trips"];
 
 /// The transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum Transport {
     Tcp,
     Own,
     Stream,
@@ -28,18 +28,18 @@ enum Way {
     NativeEarly,
 }
 
-const WAYS: [(Way, &str); 5] = [
-    (Way::Tcp, "tcp"),
-    (Way::Own, "own association"),
-    (Way::Stream, "stream of a live association"),
-    (Way::Native, "native SCTP"),
-    (Way::NativeEarly, "native SCTP, data with COOKIE ECHO"),
+const TRANSPORTS: [(Transport, &str); 5] = [
+    (Transport::Tcp, "tcp"),
+    (Transport::Own, "own association"),
+    (Transport::Stream, "stream of a live association"),
+    (Transport::Native, "native SCTP"),
+    (Transport::NativeEarly, "native SCTP, data with COOKIE ECHO"),
 ];
 
-impl Way {
+impl Transport {
     /// Reports whether the shim carries it.
     fn has_daemons(self) -> bool {
-        matches!(self, Way::Own | Way::Stream)
+        matches!(self, Transport::Own | Transport::Stream)
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Handshake {
 impl Experiment for Handshake {
     fn points(&self) -> Vec<Planned> {
         let at = |panel, rtt_ms: u16| {
-            WAYS.iter().map(move |(_, series)| Planned {
+            TRANSPORTS.iter().map(move |(_, series)| Planned {
                 point: Point::new(panel, series, f64::from(rtt_ms)),
                 repetitions: self.repetitions,
                 seconds: SECONDS,
@@ -68,14 +68,16 @@ impl Experiment for Handshake {
             .collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let (way, _) = *WAYS.iter().find(|(_, name)| *name == cell.point.series).context("no such series")?;
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
+        let (transport, _) =
+            *TRANSPORTS.iter().find(|(_, name)| *name == cell.point.series).context("no such series")?;
         let rtt = Duration::from_secs_f64(cell.point.x / 1e3);
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
-        let link = DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &place.tools.linkemu)?;
+        let link =
+            DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &environment.tools.linkemu)?;
         let configuration = self.daemon.configuration(&cell.point.series);
-        let client = Client::ready(place, &pair, &link.link, way, &configuration)?;
+        let client = Client::ready(environment, &pair, &link.link, transport, &configuration)?;
         match &*cell.point.panel {
             TIME => client.time(rtt),
             _ => client.packets(rtt),
@@ -85,10 +87,10 @@ impl Experiment for Handshake {
 
 /// The initiator of the exchange, with a listening server.
 struct Client<'a> {
-    place: &'a Place,
+    environment: &'a Environment,
     pair: &'a Pair,
     link: &'a Link,
-    way: Way,
+    transport: Transport,
     /// Both hosts' daemons, if the shim is under measurement.
     daemons: Option<Daemons>,
     _server: Process,
@@ -98,26 +100,27 @@ impl<'a> Client<'a> {
     /// Prepares with one exchange, in which the link's addresses are learned; with streams it also sets up the
     /// shared association.
     fn ready(
-        place: &'a Place,
+        environment: &'a Environment,
         pair: &'a Pair,
         link: &'a Link,
-        way: Way,
+        transport: Transport,
         configuration: &str,
     ) -> Result<Self> {
-        let daemons = way.has_daemons().then(|| pair.start_daemons_with(&place.tools, configuration));
+        let daemons =
+            transport.has_daemons().then(|| pair.start_daemons_with(&environment.tools, configuration));
         let daemons = daemons.transpose()?;
-        let _server = match way {
-            Way::Tcp => exchange::serve(pair, TCP_PORT, &place.tools)?,
-            Way::Own | Way::Stream => exchange::serve(pair, SHIM_PORT, &place.tools)?,
-            Way::Native | Way::NativeEarly => {
-                let mut command = pair.beta.command(place.tools.programs.path("peer"));
+        let _server = match transport {
+            Transport::Tcp => exchange::serve(pair, TCP_PORT, &environment.tools)?,
+            Transport::Own | Transport::Stream => exchange::serve(pair, SHIM_PORT, &environment.tools)?,
+            Transport::Native | Transport::NativeEarly => {
+                let mut command = pair.beta.command(environment.tools.programs.path("peer"));
                 command.args(["--local", &link.right_v4().to_string(), "serve", NATIVE_PORT]);
                 pair.serve_command(command)?
             }
         };
-        let client = Self { place, pair, link, way, daemons, _server };
+        let client = Self { environment, pair, link, transport, daemons, _server };
         client.once()?;
-        if let (Way::Stream, Some(daemons)) = (way, &client.daemons) {
+        if let (Transport::Stream, Some(daemons)) = (transport, &client.daemons) {
             daemons.await_shared()?;
         }
         Ok(client)
@@ -126,35 +129,37 @@ impl<'a> Client<'a> {
     /// Runs one exchange and returns its duration.
     fn once(&self) -> Result<Duration> {
         let to = self.link.right_v4();
-        match self.way {
-            Way::Tcp => exchange::once(self.pair, to, TCP_PORT, &self.place.tools),
-            Way::Own | Way::Stream => exchange::once(self.pair, to, SHIM_PORT, &self.place.tools),
-            Way::Native => self.native(&[]),
-            Way::NativeEarly => self.native(&["--with-cookie-echo"]),
+        match self.transport {
+            Transport::Tcp => exchange::once(self.pair, to, TCP_PORT, &self.environment.tools),
+            Transport::Own | Transport::Stream => {
+                exchange::once(self.pair, to, SHIM_PORT, &self.environment.tools)
+            }
+            Transport::Native => self.native(&[]),
+            Transport::NativeEarly => self.native(&["--with-cookie-echo"]),
         }
     }
 
     /// Sends a message and awaits its echo.
     fn native(&self, flags: &[&str]) -> Result<Duration> {
         let (from, to) = (self.link.left_v4().to_string(), self.link.right_v4().to_string());
-        let mut command = self.pair.alpha.command(self.place.tools.programs.path("peer"));
+        let mut command = self.pair.alpha.command(self.environment.tools.programs.path("peer"));
         command.args(["--local", &from, "first", &to, NATIVE_PORT, exchange::ANSWER]).args(flags);
-        let told = self.pair.alpha.run("first", command, exchange::LIMIT)?.good()?.stdout;
-        Ok(Duration::from_micros(told.trim().parse()?))
+        let output = self.pair.alpha.run("first", command, exchange::LIMIT)?.good()?.stdout;
+        Ok(Duration::from_micros(output.trim().parse()?))
     }
 
     /// Runs one exchange, and fails unless the measured transport carried it.
     fn judged(&self) -> Result<Duration> {
-        let rode = |daemons: &Daemons| anyhow::Ok((daemons.connects_sctp()?, daemons.connects_shared()?));
-        let before = self.daemons.as_ref().map(rode).transpose()?;
+        let counts = |daemons: &Daemons| anyhow::Ok((daemons.connects_sctp()?, daemons.connects_shared()?));
+        let before = self.daemons.as_ref().map(counts).transpose()?;
         let time = self.once()?;
         if let (Some(daemons), Some(before)) = (&self.daemons, before) {
-            let (sctp, shared) = rode(daemons)?;
+            let (sctp, shared) = counts(daemons)?;
             let found = (sctp - before.0, shared - before.1);
-            let expected = if self.way == Way::Stream { (1, 1) } else { (1, 0) };
+            let expected = if self.transport == Transport::Stream { (1, 1) } else { (1, 0) };
             if found != expected {
                 let why = daemons.recent_fallbacks()?;
-                return Err(FellBack(format!("{found:?} rode SCTP and shared: {why}")).into());
+                return Err(FellBack(format!("{found:?} were carried over SCTP and shared: {why}")).into());
             }
         }
         Ok(time)

@@ -3,8 +3,8 @@
 
 use super::failover::faults::{Fault, Spans};
 use super::failover::stage::{Stage, link_in_use};
-use super::failover::world::{Plan, Way, World};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use super::failover::world::{Plan, Transport, World};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::settings::DaemonSettings;
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -16,7 +16,8 @@ use testbed::programs::{Icecast, audio, icecast};
 const END: Duration = Duration::from_secs(3);
 /// Limit on the source's time beyond its playing time.
 const SOURCE_LATE: Duration = Duration::from_secs(20);
-const WAYS: [(&str, Way); 3] = [("tcp", Way::Tcp), ("mptcp", Way::Mptcp), ("sctpify", Way::Sctpify)];
+const SERIES: [(&str, Transport); 3] =
+    [("tcp", Transport::Tcp), ("mptcp", Transport::Mptcp), ("sctpify", Transport::Sctpify)];
 /// In the order of the manifest's categories.
 const FAULTS: [Fault; 2] = [Fault::SilentBoth, Fault::LinkDown];
 const PANEL: &str = "unheard";
@@ -39,7 +40,7 @@ pub(super) struct IcecastStream {
 impl Experiment for IcecastStream {
     fn points(&self) -> Vec<Planned> {
         let mut points = Vec::new();
-        for (series, _) in WAYS {
+        for (series, _) in SERIES {
             points.extend((0..FAULTS.len()).map(|x| Planned {
                 point: Point::new(PANEL, series, x as f64),
                 repetitions: self.repetitions,
@@ -50,37 +51,38 @@ impl Experiment for IcecastStream {
         points
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let (_, way) = *WAYS.iter().find(|(name, _)| *name == cell.point.series).context("no such series")?;
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
+        let (_, transport) =
+            *SERIES.iter().find(|(name, _)| *name == cell.point.series).context("no such series")?;
         let fault = *FAULTS.get(cell.point.x as usize).context("no such failure")?;
         let plan = Plan {
-            way,
+            transport,
             rtt: Duration::from_millis(self.rtt_ms.into()),
             second: true,
             nat: false,
             configuration: &self.daemon.configuration(&cell.point.series),
             seed: cell.seed,
         };
-        let world = World::new(&place.tools, &plan)?;
-        let measures = self.listen(&world, fault, way)?;
+        let world = World::new(&environment.tools, &plan)?;
+        let measures = self.listen(&world, fault, transport)?;
         world.end();
         Ok(measures)
     }
 }
 
 impl IcecastStream {
-    fn listen(&self, world: &World, fault: Fault, way: Way) -> Result<Measures> {
+    fn listen(&self, world: &World, fault: Fault, transport: Transport) -> Result<Measures> {
         let (alpha, beta) = (&world.pair.alpha, &world.pair.beta);
         let (played, heard) = (beta.dir()?.join("played.ogg"), alpha.dir()?.join("heard.ogg"));
         audio::make_noise(beta, self.play_s, &played)?;
-        let runner = if way == Way::Mptcp { MPTCPIZE } else { &[] };
+        let runner = if transport == Transport::Mptcp { MPTCPIZE } else { &[] };
         let server = Icecast::start_by(beta, &[world.port()], runner)?;
         let source = server.play(&played)?;
         let growth = Growth::watch(&heard);
         let command = icecast::listen_by(alpha, world.server().into(), world.port(), &heard, runner);
         let listener = alpha.spawn("listener", command)?;
         std::thread::sleep(Duration::from_secs(self.cut_s.into()));
-        world.ensure_rode()?;
+        world.ensure_over_sctp()?;
         world.ensure_second()?;
         fault.happen(world, link_in_use(world)?, Spans::default())?;
         source.finish(Duration::from_secs(self.play_s.into()) + SOURCE_LATE)?.good()?;

@@ -7,7 +7,7 @@
 mod real;
 mod simulated;
 
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::settings::DaemonSettings;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -160,19 +160,20 @@ struct Transfer {
 
 impl Experiment for ShimLoss {
     fn points(&self) -> Vec<Planned> {
-        let ways = [
+        let plans = [
             (Kind::Real, &self.real),
             (Kind::Bare, &self.kernel),
             (Kind::Simulated, &self.simulated),
             (Kind::Bare, &self.bare),
         ];
         // The longest cells come first, so that nothing waits for them in the end.
-        let mut points: Vec<_> = ways.into_iter().flat_map(|(kind, plan)| self.planned(kind, plan)).collect();
+        let mut points: Vec<_> =
+            plans.into_iter().flat_map(|(kind, plan)| self.planned(kind, plan)).collect();
         points.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         points
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let (size, kind) = Kind::of(&cell.point.panel);
         let bytes = *self.sizes.get(size).context("no such size")?;
         let series = &*cell.point.series;
@@ -182,8 +183,8 @@ impl Experiment for ShimLoss {
             *TRANSPORTS.iter().find(|(known, _)| *known == name).context("no such series")?;
         let transfer = Transfer { bytes, loss: cell.point.x / 100.0, transport, seed: cell.seed };
         match kind {
-            Kind::Real => self.scp(place, transfer, &self.daemon.configuration(series)),
-            Kind::Bare if is_kernels => self.fetch(place, transfer),
+            Kind::Real => self.scp(environment, transfer, &self.daemon.configuration(series)),
+            Kind::Bare if is_kernels => self.fetch(environment, transfer),
             Kind::Bare => self.simulate(transfer, vec![Step { client: 8, server: bytes }]),
             Kind::Simulated => self.simulate(transfer, self.scp_steps(bytes)),
         }

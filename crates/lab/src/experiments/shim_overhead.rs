@@ -1,6 +1,6 @@
 //! `shim-overhead`: connects, lossless transfers, and hosts without SCTP, over TCP and over the shim.
 
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::manifest::Statistic;
 use crate::settings::{DaemonSettings, FellBack};
 use crate::statistics::Sample;
@@ -62,73 +62,74 @@ impl Experiment for ShimOverhead {
         points
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let (series, x) = (&*cell.point.series, cell.point.x);
         match &*cell.point.panel {
-            CONNECT => self.connect(place, series, Duration::from_secs_f64(x / 1e3)),
-            TRANSFER => self.transfer(place, series, x as u64 * 1024),
-            FALLBACK => self.fallback(place, series, x),
+            CONNECT => self.connect(environment, series, Duration::from_secs_f64(x / 1e3)),
+            TRANSFER => self.transfer(environment, series, x as u64 * 1024),
+            FALLBACK => self.fallback(environment, series, x),
             other => bail!("no such panel: {other}"),
         }
     }
 }
 
 impl ShimOverhead {
-    fn connect(&self, place: &Place, series: &str, rtt: Duration) -> Result<Measures> {
+    fn connect(&self, environment: &Environment, series: &str, rtt: Duration) -> Result<Measures> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
-        let delayed = (!rtt.is_zero())
-            .then(|| DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &place.tools.linkemu));
+        let delayed = (!rtt.is_zero()).then(|| {
+            DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &environment.tools.linkemu)
+        });
         let link = match delayed.transpose()? {
             Some(delayed) => Emulated::Delayed(delayed),
             None => Emulated::Direct(lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?),
         };
-        let daemons = pair.start_daemons_with(&place.tools, &self.daemon.configuration(series))?;
+        let daemons = pair.start_daemons_with(&environment.tools, &self.daemon.configuration(series))?;
         let port = if series == "tcp" { TCP_PORT } else { SHIM_PORT };
-        let _server = pair.serve(&place.tools.bulk, &["accept", &port.to_string()])?;
+        let _server = pair.serve(&environment.tools.bulk, &["accept", &port.to_string()])?;
         let to: IpAddr = link.link().right_v4().into();
-        pair.connect(to, &place.tools, port, 1)?;
+        pair.connect(to, &environment.tools, port, 1)?;
         if series == SHARED {
             daemons.await_shared()?;
         }
         let before = daemons.connects_sctp()?;
-        let micros = pair.connect(to, &place.tools, port, self.connects)?;
+        let micros = pair.connect(to, &environment.tools, port, self.connects)?;
         let expected = if port == SHIM_PORT { u64::from(self.connects) } else { 0 };
-        ensure_rode(&daemons, daemons.connects_sctp()? - before, expected)?;
+        ensure_over_sctp(&daemons, daemons.connects_sctp()? - before, expected)?;
         daemons.stop();
         let median = Sample::new(micros).context("no connect was timed")?.figure(Statistic::Median).value;
         Ok(Measures::from([("milliseconds".to_owned(), median / 1e3)]))
     }
 
     /// Measures a transfer from beta to alpha over the papers' link.
-    fn transfer(&self, place: &Place, series: &str, bytes: u64) -> Result<Measures> {
+    fn transfer(&self, environment: &Environment, series: &str, bytes: u64) -> Result<Measures> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
-        let tools = &place.tools;
+        let tools = &environment.tools;
         let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, 1, &PAPERS_LINK, &tools.linkemu)?;
         let daemons = pair.start_daemons_with(tools, &self.daemon.configuration(series))?;
         let port = if series == "tcp" { TCP_PORT } else { SHIM_PORT };
         let _server = pair.serve(&tools.bulk, &["give", &port.to_string()])?;
         let mut command = pair.alpha.command(&tools.bulk);
         command.args(["fetch", &format!("{}:{port}", link.link.right_v4()), "1", &bytes.to_string(), "1"]);
-        let told = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
-        ensure_rode(&daemons, daemons.connects_sctp()?, u64::from(port == SHIM_PORT))?;
+        let output = pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
+        ensure_over_sctp(&daemons, daemons.connects_sctp()?, u64::from(port == SHIM_PORT))?;
         daemons.stop();
-        let micros: f64 = told.split_whitespace().nth(1).context("the client told no time")?.parse()?;
+        let micros: f64 = output.split_whitespace().nth(1).context("the client reported no time")?.parse()?;
         Ok(Measures::from([("seconds".to_owned(), micros / 1e6)]))
     }
 
     /// Measures a connect to a host without SCTP.
-    fn fallback(&self, place: &Place, series: &str, host: f64) -> Result<Measures> {
+    fn fallback(&self, environment: &Environment, series: &str, host: f64) -> Result<Measures> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
-        let daemon = pair.start_alphas_with(&place.tools, &self.daemon.configuration(series))?;
-        let _server = pair.serve(&place.tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
+        let daemon = pair.start_alphas_with(&environment.tools, &self.daemon.configuration(series))?;
+        let _server = pair.serve(&environment.tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
         if host != REFUSES {
             pair.beta.drop_sctp()?;
         }
-        let connect = || pair.connect(link.right_v4().into(), &place.tools, SHIM_PORT, 1);
+        let connect = || pair.connect(link.right_v4().into(), &environment.tools, SHIM_PORT, 1);
         if host == LEARNED {
             connect()?;
         }
@@ -156,9 +157,13 @@ impl Emulated {
     }
 }
 
-fn ensure_rode(daemons: &Daemons, rode: u64, expected: u64) -> Result<()> {
-    if rode == expected {
+fn ensure_over_sctp(daemons: &Daemons, over_sctp: u64, expected: u64) -> Result<()> {
+    if over_sctp == expected {
         return Ok(());
     }
-    Err(FellBack(format!("{rode} of {expected} rode SCTP: {}", daemons.recent_fallbacks()?)).into())
+    Err(FellBack(format!(
+        "{over_sctp} of {expected} were carried over SCTP: {}",
+        daemons.recent_fallbacks()?
+    ))
+    .into())
 }

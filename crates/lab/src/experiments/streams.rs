@@ -2,7 +2,7 @@
 //! blocking between two streams, compared with separate TCP connections and with one shared TCP connection.
 
 use super::exchange;
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::manifest::Statistic;
 use crate::settings::{DaemonSettings, FellBack};
 use crate::statistics::Sample;
@@ -26,7 +26,7 @@ const LARGE_BYTES: &str = "800";
 
 /// The transport of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum Transport {
     /// A TCP connection for each.
     Tcp,
     /// One TCP connection for all.
@@ -37,11 +37,11 @@ enum Way {
     Shared,
 }
 
-const WAYS: [(&str, Way); 4] = [
-    ("TCP connections", Way::Tcp),
-    ("one TCP connection", Way::OneTcp),
-    ("associations of their own", Way::Own),
-    ("streams of one association", Way::Shared),
+const TRANSPORTS: [(&str, Transport); 4] = [
+    ("TCP connections", Transport::Tcp),
+    ("one TCP connection", Transport::OneTcp),
+    ("associations of their own", Transport::Own),
+    ("streams of one association", Transport::Shared),
 ];
 
 /// Its parameters.
@@ -99,21 +99,22 @@ impl Experiment for Streams {
         short.chain(blocking).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let Point { panel, series, x } = &cell.point;
-        let way = WAYS.iter().find(|(name, _)| name == series).context("no such series")?.1;
+        let transport = TRANSPORTS.iter().find(|(name, _)| name == series).context("no such series")?.1;
         let is_short = panel == SHORT;
         let rtt_ms = if is_short { *x } else { f64::from(self.blocking.rtt_ms) };
         let configuration = self.daemon.configuration(series);
-        let hosts = Hosts::new(place, way, Duration::from_secs_f64(rtt_ms / 1e3), &configuration)?;
+        let hosts =
+            Hosts::new(environment, transport, Duration::from_secs_f64(rtt_ms / 1e3), &configuration)?;
         if is_short { hosts.short(&self.short) } else { hosts.blocking(*x as u16, self.blocking.seconds) }
     }
 }
 
 /// Two hosts, ready for connections.
 struct Hosts<'a> {
-    place: &'a Place,
-    way: Way,
+    environment: &'a Environment,
+    transport: Transport,
     port: u16,
     daemons: Daemons,
     link: DelayedLink,
@@ -122,50 +123,56 @@ struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    fn new(place: &'a Place, way: Way, rtt: Duration, configuration: &str) -> Result<Self> {
+    fn new(
+        environment: &'a Environment,
+        transport: Transport,
+        rtt: Duration,
+        configuration: &str,
+    ) -> Result<Self> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
-        let link = DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &place.tools.linkemu)?;
+        let link =
+            DelayedLink::between(&lab, &pair.alpha, &pair.beta, 1, rtt / 2, &environment.tools.linkemu)?;
         link.link.set_left_tcp_control("cubic")?;
-        let daemons = pair.start_daemons_with(&place.tools, configuration)?;
-        let port = if matches!(way, Way::Tcp | Way::OneTcp) { TCP_PORT } else { SHIM_PORT };
-        let hosts = Self { place, way, port, daemons, link, pair, _lab: lab };
+        let daemons = pair.start_daemons_with(&environment.tools, configuration)?;
+        let port = if matches!(transport, Transport::Tcp | Transport::OneTcp) { TCP_PORT } else { SHIM_PORT };
+        let hosts = Self { environment, transport, port, daemons, link, pair, _lab: lab };
         hosts.prepare()?;
         Ok(hosts)
     }
 
     /// Learns the link's addresses, and sets up the shared association.
     fn prepare(&self) -> Result<()> {
-        let server = exchange::serve(&self.pair, self.port, &self.place.tools)?;
-        exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.place.tools)?;
+        let server = exchange::serve(&self.pair, self.port, &self.environment.tools)?;
+        exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.environment.tools)?;
         server.stop();
-        if self.way == Way::Shared { self.daemons.await_shared() } else { Ok(()) }
+        if self.transport == Transport::Shared { self.daemons.await_shared() } else { Ok(()) }
     }
 
     /// Returns the number of connections over SCTP, and the number of these in a shared association.
-    fn rode(&self) -> Result<(u64, u64)> {
+    fn counts(&self) -> Result<(u64, u64)> {
         Ok((self.daemons.connects_sctp()?, self.daemons.connects_shared()?))
     }
 
     /// Fails unless `count` connections since `before` used the expected transport.
-    fn ensure_rode(&self, before: (u64, u64), count: u64) -> Result<()> {
-        let now = self.rode()?;
-        let rode = (now.0 - before.0, now.1 - before.1);
-        let expected = match self.way {
-            Way::Tcp | Way::OneTcp => (0, 0),
-            Way::Own => (count, 0),
-            Way::Shared => (count, count),
+    fn ensure_over_sctp(&self, before: (u64, u64), count: u64) -> Result<()> {
+        let now = self.counts()?;
+        let carried = (now.0 - before.0, now.1 - before.1);
+        let expected = match self.transport {
+            Transport::Tcp | Transport::OneTcp => (0, 0),
+            Transport::Own => (count, 0),
+            Transport::Shared => (count, count),
         };
-        if rode != expected {
+        if carried != expected {
             let why = self.daemons.recent_fallbacks()?;
-            return Err(FellBack(format!("{rode:?} connections instead of {expected:?}: {why}")).into());
+            return Err(FellBack(format!("{carried:?} connections instead of {expected:?}: {why}")).into());
         }
         Ok(())
     }
 
     /// Measures the duration of connect(), and the total duration of the short connections.
     fn short(&self, short: &Short) -> Result<Measures> {
-        let (to, tools, before) = (self.link.link.right_v4(), &self.place.tools, self.rode()?);
+        let (to, tools, before) = (self.link.link.right_v4(), &self.environment.tools, self.counts()?);
         let server = self.pair.serve(&tools.bulk, &["accept", &self.port.to_string()])?;
         let connects = self.pair.connect(to.into(), tools, self.port, short.connects)?;
         server.stop();
@@ -173,10 +180,10 @@ impl<'a> Hosts<'a> {
         let mut command = self.pair.alpha.command(&tools.bulk);
         let numbers = [short.count, short.bytes, short.parallel].map(|number| number.to_string());
         command.args(["fetch", &format!("{to}:{}", self.port)]).args(numbers);
-        let told = self.pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
+        let output = self.pair.alpha.run("fetch", command, LIMIT)?.good()?.stdout;
         server.stop();
-        self.ensure_rode(before, u64::from(short.connects) + u64::from(short.count))?;
-        let micros = told.split_whitespace().nth(1).context("the client told no time")?;
+        self.ensure_over_sctp(before, u64::from(short.connects) + u64::from(short.count))?;
+        let micros = output.split_whitespace().nth(1).context("the client reported no time")?;
         let connect = Sample::new(connects).context("no connect was timed")?.figure(Statistic::Median);
         Ok(Measures::from([
             ("seconds".to_owned(), micros.parse::<f64>()? / 1e6),
@@ -189,16 +196,16 @@ impl<'a> Hosts<'a> {
         if loss > 0 {
             self.lose_large(loss)?;
         }
-        let (program, before) = (self.place.tools.programs.path("messages"), self.rode()?);
-        let (count, words) = if self.way == Way::OneTcp { (1, "one") } else { (2, "two") };
+        let (program, before) = (self.environment.tools.programs.path("messages"), self.counts()?);
+        let (count, words) = if self.transport == Transport::OneTcp { (1, "one") } else { (2, "two") };
         let server = self.pair.serve(&program, &["receive", &self.port.to_string(), &count.to_string()])?;
         let to = format!("{}:{}", self.link.link.right_v4(), self.port);
         let mut sender = self.pair.alpha.command(&program);
         sender.args(["send", &to, &seconds.to_string(), words]);
         self.pair.alpha.run("sender", sender, LIMIT)?.good()?;
-        let told = server.finish(LIMIT)?.good()?.stdout;
-        self.ensure_rode(before, count)?;
-        let delays = told.lines().filter_map(|line| line.parse::<f64>().ok()).map(|micros| micros / 1e3);
+        let output = server.finish(LIMIT)?.good()?.stdout;
+        self.ensure_over_sctp(before, count)?;
+        let delays = output.lines().filter_map(|line| line.parse::<f64>().ok()).map(|micros| micros / 1e3);
         let delays = Sample::new(delays).context("no small message came")?;
         let figure = |statistic| delays.figure(statistic).value;
         Ok(Measures::from([

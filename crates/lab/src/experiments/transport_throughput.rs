@@ -5,7 +5,7 @@
 //! Counted is what the receiving program got.
 
 use super::guests::{self, ALPHA, BETA, BETAS, WIRES};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::ttcp;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -33,9 +33,9 @@ const MEASURES: &[&str] = &["mbit_per_s", "cpu_s_per_gb"];
 /// Those of guests, whose processor time is not that of their programs.
 const GUESTS_MEASURES: &[&str] = &["mbit_per_s"];
 
-/// The program that moves the bytes.
+/// A transport, by the program that moves the bytes.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Transport {
     /// ttcp, with its name of the transport.
     Ttcp(&'static str),
     /// libusrsctp, over this UDP port, or over IP for port 0.
@@ -44,16 +44,16 @@ enum Way {
     Guest(&'static [&'static str]),
 }
 
-const WAYS: [(&str, Way); 9] = [
-    ("UDP", Way::Ttcp("udp")),
-    ("TCP", Way::Ttcp("tcp")),
-    ("MPTCP", Way::Ttcp("mptcp")),
-    ("ours over IP", Way::Ttcp("sctp")),
-    ("ours over UDP", Way::Ttcp("sctp-udp")),
-    ("libusrsctp over IP", Way::Usrsctp("0")),
-    ("libusrsctp over UDP", Way::Usrsctp("9899")),
-    ("kernel's SCTP in guests", Way::Guest(&["withsctp"])),
-    ("TCP in guests", Way::Guest(&[])),
+const TRANSPORTS: [(&str, Transport); 9] = [
+    ("UDP", Transport::Ttcp("udp")),
+    ("TCP", Transport::Ttcp("tcp")),
+    ("MPTCP", Transport::Ttcp("mptcp")),
+    ("ours over IP", Transport::Ttcp("sctp")),
+    ("ours over UDP", Transport::Ttcp("sctp-udp")),
+    ("libusrsctp over IP", Transport::Usrsctp("0")),
+    ("libusrsctp over UDP", Transport::Usrsctp("9899")),
+    ("kernel's SCTP in guests", Transport::Guest(&["withsctp"])),
+    ("TCP in guests", Transport::Guest(&[])),
 ];
 
 /// Its parameters.
@@ -63,7 +63,7 @@ pub(super) struct TransportThroughput {
     repetitions: u32,
     /// Transmission time of each cell, in seconds.
     seconds: f64,
-    /// A selection of [`WAYS`].
+    /// A selection of [`TRANSPORTS`].
     series: Vec<String>,
     links: Vec<LinkPlan>,
     /// The guests of the kernel's series, booted when needed.
@@ -98,20 +98,20 @@ impl Experiment for TransportThroughput {
             })
         });
         let planned = |point: Point| {
-            let is_guest = matches!(way_of(&point.series), Ok(Way::Guest(_)));
+            let is_guest = matches!(transport_of(&point.series), Ok(Transport::Guest(_)));
             let measures = if is_guest { GUESTS_MEASURES } else { MEASURES }.to_vec();
             Planned { point, repetitions: self.repetitions, seconds: self.seconds + OVERHEAD_S, measures }
         };
         points.map(planned).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let Point { panel, series, x } = &cell.point;
-        let way = way_of(series)?;
+        let transport = transport_of(series)?;
         let plan = self.links.iter().find(|link| link.panel == *panel).context("no such link")?;
-        if let Way::Guest(before) = way {
+        if let Transport::Guest(before) = transport {
             let rate = plan.rate.as_deref().context("guests have links with a rate alone")?;
-            let (bytes, seconds) = self.transfer_in_guests(place, before, rate, *x as u32)?;
+            let (bytes, seconds) = self.transfer_in_guests(environment, before, rate, *x as u32)?;
             ensure!(bytes > 0.0 && seconds > 0.0, "nothing was received");
             return Ok(Measures::from([("mbit_per_s".to_owned(), bytes * 8.0 / 1e6 / seconds)]));
         }
@@ -125,7 +125,7 @@ impl Experiment for TransportThroughput {
             }
         }
         let before = cpu::of_ended_children()?;
-        let (bytes, seconds) = self.transfer(&pair, &link, way, *x as u32)?;
+        let (bytes, seconds) = self.transfer(&pair, &link, transport, *x as u32)?;
         let cpu = cpu::of_ended_children()? - before;
         ensure!(bytes > 0.0 && seconds > 0.0, "nothing was received");
         Ok(Measures::from([
@@ -137,10 +137,10 @@ impl Experiment for TransportThroughput {
 
 impl TransportThroughput {
     /// Returns the bytes that the receiver got, and the seconds that it took.
-    fn transfer(&self, pair: &Pair, link: &Link, way: Way, size: u32) -> Result<(f64, f64)> {
+    fn transfer(&self, pair: &Pair, link: &Link, transport: Transport, size: u32) -> Result<(f64, f64)> {
         let to = link.right_v4().to_string();
-        match way {
-            Way::Ttcp(over) => {
+        match transport {
+            Transport::Ttcp(over) => {
                 let size = if over == "udp" { size.min(ttcp::DATAGRAM_MAX) } else { size }.to_string();
                 let common = ["-s", "-l", &size, "-p", PORT, "--over", over, "--json"];
                 let receiver = ttcp::command(&pair.beta, &[&["-r"], &common[..]].concat())?;
@@ -151,31 +151,31 @@ impl TransportThroughput {
                     &pair.alpha,
                     &[&["-t"], &common[..], delay, &["--for", &time, &to]].concat(),
                 )?;
-                let told = exchange(pair, server, sender)?;
+                let output = exchange(pair, server, sender)?;
                 let report: ttcp::Report =
-                    serde_json::from_str(told.trim()).context("ttcp told no figures")?;
+                    serde_json::from_str(output.trim()).context("ttcp reported no figures")?;
                 Ok((report.bytes as f64, report.real_s))
             }
-            Way::Usrsctp(udp_port) => {
+            Transport::Usrsctp(udp_port) => {
                 let program = self.usrsctp()?;
                 let mut receiver = pair.beta.command(&program);
                 receiver.args(["receive", PORT, udp_port]);
                 let server = ttcp::listening(&pair.beta, receiver)?;
                 let mut sender = pair.alpha.command(&program);
                 sender.args(["send", &to, PORT, udp_port, &self.seconds.to_string(), &size.to_string()]);
-                let told = exchange(pair, server, sender)?;
-                let figures = told.lines().last().and_then(|line| line.split_once(' '));
-                let (bytes, micros) = figures.context("the receiver told nothing")?;
+                let output = exchange(pair, server, sender)?;
+                let figures = output.lines().last().and_then(|line| line.split_once(' '));
+                let (bytes, micros) = figures.context("the receiver reported nothing")?;
                 Ok((bytes.parse()?, micros.parse::<f64>()? / 1e6))
             }
-            Way::Guest(_) => bail!("guests have links of their own"),
+            Transport::Guest(_) => bail!("guests have links of their own"),
         }
     }
 
     /// The same between two guests.
     fn transfer_in_guests(
         &self,
-        place: &Place,
+        environment: &Environment,
         before: &[&str],
         rate: &str,
         size: u32,
@@ -184,7 +184,7 @@ impl TransportThroughput {
         let lab = Lab::new()?;
         let net = guests.net(&lab);
         let settings = [&["--rate", rate], &GUESTS_QUEUE[..]].concat();
-        let link = Emulator::between(&net, WIRES[0], "link", &settings, &place.tools.linkemu)?;
+        let link = Emulator::between(&net, WIRES[0], "link", &settings, &environment.tools.linkemu)?;
         // Nobody's first packet waits for ARP.
         guests.line(ALPHA, &format!("ping -q -c 1 -w 5 {}", BETAS[0]))?;
         let (own, size, time) = (std::env::current_exe()?, size.to_string(), self.seconds.to_string());
@@ -195,10 +195,10 @@ impl TransportThroughput {
         };
         let server = ttcp::listening(&net, ttcp(BETA, &["-r"]))?;
         net.run("sender", ttcp(ALPHA, &["-t", "--for", &time, BETAS[0]]), LIMIT)?.good()?;
-        let told = server.finish(LIMIT)?.good()?.stdout;
+        let output = server.finish(LIMIT)?.good()?.stdout;
         drop((link, net, lab));
         guests.end()?;
-        let report: ttcp::Report = serde_json::from_str(told.trim()).context("ttcp told no figures")?;
+        let report: ttcp::Report = serde_json::from_str(output.trim()).context("ttcp reported no figures")?;
         Ok((report.bytes as f64, report.real_s))
     }
 
@@ -214,8 +214,8 @@ impl TransportThroughput {
     }
 }
 
-fn way_of(series: &str) -> Result<Way> {
-    Ok(WAYS.iter().find(|(name, _)| *name == series).context("no such series")?.1)
+fn transport_of(series: &str) -> Result<Transport> {
+    Ok(TRANSPORTS.iter().find(|(name, _)| *name == series).context("no such series")?.1)
 }
 
 /// Runs the sender, then waits for the receiver's end; what that printed.

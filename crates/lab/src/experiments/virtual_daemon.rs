@@ -3,7 +3,7 @@
 use sctp::{AssociationConfig, CongestionAlgorithm, Timing};
 use std::time::Duration;
 
-/// Of each association, for either way, in bytes.
+/// Of each association, for either direction, in bytes.
 const BUFFER: usize = 16 << 20;
 
 /// An association of one connection.

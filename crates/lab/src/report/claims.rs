@@ -1,6 +1,6 @@
 //! The answer to a claim: its verdict, and our answer with the figures filled in.
 
-use super::plot::axis::told;
+use super::plot::axis::three_digits;
 use crate::judge::{Outcome, Verdict};
 use crate::manifest::{Claim, Piece};
 use serde::Serialize;
@@ -47,12 +47,12 @@ pub(super) fn answer(claim: &Claim, verdicts: &[Verdict]) -> Answered {
     Answered {
         claim: claim.claim.clone(),
         by: claim.by.clone(),
-        answer: pieces.unwrap_or_else(|gap| gap.told().to_owned()),
+        answer: pieces.unwrap_or_else(|gap| gap.text().to_owned()),
         standing: standings.max().unwrap_or(Standing::Open),
     }
 }
 
-/// Returns the standing of one expectation over all its places.
+/// Returns the standing of one expectation over all its points.
 fn standing(verdicts: &[&Verdict]) -> Standing {
     let one = |it: &&Verdict| match it.outcome {
         Outcome::Met => Standing::Met,
@@ -70,7 +70,7 @@ enum Gap {
 }
 
 impl Gap {
-    fn told(self) -> &'static str {
+    fn text(self) -> &'static str {
         match self {
             Self::OtherForm => "The other form measures what the answer needs.",
             Self::Unmeasured => "Something that the answer needs was not measured.",
@@ -85,7 +85,7 @@ fn figures(verdicts: &[&Verdict]) -> Result<String, Gap> {
     }
     let mut values: Vec<f64> = verdicts.iter().filter_map(|it| it.value).collect();
     values.sort_by(f64::total_cmp);
-    match (values.first().copied().map(told), values.last().copied().map(told)) {
+    match (values.first().copied().map(three_digits), values.last().copied().map(three_digits)) {
         (Some(least), Some(greatest)) if least != greatest => Ok(format!("{least} to {greatest}")),
         (Some(only), _) => Ok(only),
         _ => Err(Gap::Unmeasured),
@@ -127,8 +127,8 @@ mod tests {
         let met = answered(&[a.clone(), b.clone()]);
         assert_eq!(met, (Standing::Met, "It takes 2 of 4.".to_owned()));
         assert_eq!(answered(&[a.clone(), other, b]), (Standing::Missed, "It takes 1 to 2 of 4.".to_owned()));
-        assert_eq!(answered(std::slice::from_ref(&a)), (Standing::Open, Gap::OtherForm.told().to_owned()));
+        assert_eq!(answered(std::slice::from_ref(&a)), (Standing::Open, Gap::OtherForm.text().to_owned()));
         let unmeasured = verdict("b", None, Outcome::Unmeasured);
-        assert_eq!(answered(&[a, unmeasured]), (Standing::Open, Gap::Unmeasured.told().to_owned()));
+        assert_eq!(answered(&[a, unmeasured]), (Standing::Open, Gap::Unmeasured.text().to_owned()));
     }
 }

@@ -1,7 +1,7 @@
 //! The page of one experiment in one form: claims and answers, plots, expectations, and origin.
 
 use super::claims::Answered;
-use super::plot::axis::told;
+use super::plot::axis::three_digits;
 use super::{Section, plot};
 use crate::judge::{Outcome, Verdict};
 use crate::manifest::{Manifest, Panel, Published};
@@ -73,7 +73,7 @@ fn made(section: &Section) -> Markup {
             "Command: " code { (meta.command) } "." br;
             "Commit: " code { (meta.commit) } ", begun " (meta.began) " UTC, " (section.results.0.len()) " measurements." br;
             @if fallbacks > 0 {
-                (fallbacks) " times a connection that was to ride SCTP was plain TCP by the race of carriers; the cell was measured again." br;
+                (fallbacks) " times a connection meant for SCTP was plain TCP by the race of carriers; the cell was measured again." br;
             }
             "Machine: Linux " (meta.kernel) ", " (meta.processors) " processors"
             @if !meta.machine.is_empty() { ", " (meta.machine) }
@@ -156,9 +156,9 @@ fn figures(section: &Section, panel: &Panel) -> Markup {
                     tr {
                         td { (row.series) }
                         td data-name=(panel.x_label) { (row.x_name) }
-                        td class="number" data-name=(panel.y_label) { (told(row.figure.value)) }
+                        td class="number" data-name=(panel.y_label) { (three_digits(row.figure.value)) }
                         td class="number" data-name="95 %" {
-                            @if let Some([low, high]) = row.figure.interval { (told(low)) " to " (told(high)) }
+                            @if let Some([low, high]) = row.figure.interval { (three_digits(low)) " to " (three_digits(high)) }
                         }
                         td class="number" data-name="measurements" { (row.measurements) }
                     }
@@ -177,7 +177,7 @@ fn table(verdicts: &[Verdict]) -> Markup {
                     td { @if it.control { "Control: " } (it.what) }
                     td data-name="at" { (it.at) }
                     td data-name="band" { (it.band) }
-                    td class="number" data-name="found" { @if let Some(value) = it.value { (told(value)) } }
+                    td class="number" data-name="found" { @if let Some(value) = it.value { (three_digits(value)) } }
                     (outcome(it.outcome))
                     td data-name="from" { (it.source) }
                 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::statistics::Way;
+use crate::statistics::EmulatedLink;
 
 /// The guest's name within its own set of namespaces.
 const GUEST: &str = "k1";
@@ -41,7 +41,7 @@ impl Guest {
     }
 }
 
-impl Way for Guest {
+impl EmulatedLink for Guest {
     fn near(&self, program: &str) -> Command {
         self.command(&["peer", program])
     }

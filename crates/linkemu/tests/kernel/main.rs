@@ -7,7 +7,7 @@ mod guest;
 mod statistics;
 
 use guest::Guest;
-use statistics::{Pings, Way, World};
+use statistics::{EmulatedLink, Pings, World};
 
 /// How much the medians of round trips may differ, in milliseconds: the guest is a process, which answers later on a busy host.
 const MEDIANS_MS: f64 = 2.0;

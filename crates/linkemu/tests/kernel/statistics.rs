@@ -8,15 +8,15 @@ use testbed::{Host, Lab, Process};
 /// Limit on any step.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// A way from one host to another, with settings for what goes there.
-pub(crate) trait Way {
+/// An emulated link from one host to another, with settings for what goes there.
+pub(crate) trait EmulatedLink {
     /// A command at the near host.
     fn near(&self, program: &str) -> Command;
     /// A command at the far host.
     fn far(&self, program: &str) -> Command;
     /// The far host's address.
     fn address(&self) -> &'static str;
-    /// Makes the way to the far host like this.
+    /// Applies these settings to the direction to the far host.
     fn set(&self, settings: &str);
 
     /// Sends so many pings.
@@ -33,15 +33,15 @@ pub(crate) trait Way {
         let mut server = server.args(["-s", "-1"]).stdout(Stdio::null()).spawn().expect("iperf3");
         let mut rate = None;
         // The server may not listen yet.
-        let told = testbed::process::wait_for(LIMIT, || {
+        let is_reported = testbed::process::wait_for(LIMIT, || {
             let mut client = self.near("iperf3");
             client.args(["-J", "-c", self.address(), "-u", "-b", "3m", "-l", "1000", "-t", "5"]);
-            let told = client.output().expect("iperf3").stdout;
-            let told: serde_json::Value = serde_json::from_slice(&told).unwrap_or_default();
-            rate = told["end"]["sum"]["lost_percent"].as_f64().map(|lost| 3e6 * (1.0 - lost / 100.0));
+            let output = client.output().expect("iperf3").stdout;
+            let output: serde_json::Value = serde_json::from_slice(&output).unwrap_or_default();
+            rate = output["end"]["sum"]["lost_percent"].as_f64().map(|lost| 3e6 * (1.0 - lost / 100.0));
             rate.is_some()
         });
-        assert!(told, "iperf3 told no rate");
+        assert!(is_reported, "iperf3 reported no rate");
         server.wait().expect("iperf3 ends");
         rate.unwrap_or_default()
     }
@@ -125,7 +125,7 @@ fn linkemu(middle: &Host, lab: &Lab) -> Command {
     command
 }
 
-impl Way for World {
+impl EmulatedLink for World {
     fn near(&self, program: &str) -> Command {
         self.alpha.command(program)
     }

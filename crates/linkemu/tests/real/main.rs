@@ -92,10 +92,13 @@ fn a_killed_link_leaves_nothing_at_its_interfaces_and_its_name_is_free() {
     assert_eq!(world.promiscuity(), [1, 1]);
     world.kill(world.show().pid);
     assert_eq!(world.promiscuity(), [0, 0]);
-    let told = world.linkemu(&["show"]);
-    assert!(told.stderr.contains("link x: its process was killed") && told.stdout.is_empty(), "{told:?}");
-    let told = world.linkemu(&["show"]);
-    assert!(told.stderr == "no links\n" && told.stdout.is_empty(), "{told:?}");
+    let output = world.linkemu(&["show"]);
+    assert!(
+        output.stderr.contains("link x: its process was killed") && output.stdout.is_empty(),
+        "{output:?}"
+    );
+    let output = world.linkemu(&["show"]);
+    assert!(output.stderr == "no links\n" && output.stdout.is_empty(), "{output:?}");
     world.add(&[]);
     world.linkemu(&["del", "x"]).good().unwrap();
     assert!(testbed::process::wait_for(LIMIT, || world.promiscuity() == [0, 0]));
@@ -124,33 +127,33 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
     let middle = world.middle.namespace().to_owned();
     for (words, part) in [
         (vec!["add", "nowhere:left", "left"], "cannot enter network namespace /run/netns/nowhere"),
-        (vec!["add", &format!("{middle}:no"), "left"], "no: No such device (os error 19); `ip link` tells"),
+        (vec!["add", &format!("{middle}:no"), "left"], "no: No such device (os error 19); `ip link` lists"),
         (
             vec!["add", &format!("{middle}:left"), "x", "--delay", "5"],
             "delay = 5: not a time: say a number and its unit",
         ),
         (vec!["set", "y", "--delay", "5ms"], "there is no link y in"),
     ] {
-        let told = world.linkemu(&words);
-        assert!(!told.status.success() && told.stderr.contains(part), "{words:?}: {told:?}");
+        let output = world.linkemu(&words);
+        assert!(!output.status.success() && output.stderr.contains(part), "{words:?}: {output:?}");
     }
     world.add(&[]);
-    let told = world.linkemu(&["set", "x", "--loss", "200%"]);
-    assert!(told.stderr.contains("link x, a to b: loss = 200%: more than 1"), "{told:?}");
+    let output = world.linkemu(&["set", "x", "--loss", "200%"]);
+    assert!(output.stderr.contains("link x, a to b: loss = 200%: more than 1"), "{output:?}");
     let ends = [format!("{middle}:left"), format!("{middle}:right")];
-    let told = world.linkemu(&["add", &ends[0], &ends[1], "--name", "w"]);
-    assert!(told.stderr.contains("left is an end of another link: `linkemu show`"), "{told:?}");
+    let output = world.linkemu(&["add", &ends[0], &ends[1], "--name", "w"]);
+    assert!(output.stderr.contains("left is an end of another link: `linkemu show`"), "{output:?}");
     world.middle.ip(&["link", "add", "spare", "type", "veth", "peer", "name", "end"]).unwrap();
     for name in ["spare", "end"] {
         world.middle.ip(&["link", "set", name, "up"]).unwrap();
     }
-    let told = world.linkemu(&["add", "spare", &ends[1], "--name", "w"]);
-    assert!(told.stderr.contains("right is an end of another link"), "{told:?}");
+    let output = world.linkemu(&["add", "spare", &ends[1], "--name", "w"]);
+    assert!(output.stderr.contains("right is an end of another link"), "{output:?}");
     world.linkemu(&["del", "x"]).good().unwrap();
     world.linkemu(&["add", "spare", &ends[1], "--name", "x"]).good().unwrap();
-    let told = world.linkemu(&["add", &ends[0], "end", "--name", "x"]);
-    assert!(told.stderr.contains("there is a link x already"), "{told:?}");
+    let output = world.linkemu(&["add", &ends[0], "end", "--name", "x"]);
+    assert!(output.stderr.contains("there is a link x already"), "{output:?}");
     world.middle.ip(&["link", "set", "left", "down"]).unwrap();
-    let told = world.linkemu(&["add", &ends[0], &ends[1], "--name", "z"]);
-    assert!(told.stderr.contains("left is down: `ip link set INTERFACE up` first"), "{told:?}");
+    let output = world.linkemu(&["add", &ends[0], &ends[1], "--name", "z"]);
+    assert!(output.stderr.contains("left is down: `ip link set INTERFACE up` first"), "{output:?}");
 }

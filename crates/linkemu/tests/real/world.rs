@@ -58,8 +58,8 @@ impl World {
     }
 
     pub(crate) fn show(&self) -> Report {
-        let told = self.linkemu(&["--json", "show", "x"]).good().unwrap();
-        serde_json::from_str(&told.stdout).unwrap()
+        let output = self.linkemu(&["--json", "show", "x"]).good().unwrap();
+        serde_json::from_str(&output.stdout).unwrap()
     }
 
     /// A file that describes link x with more settings; its path.
@@ -87,17 +87,17 @@ impl World {
         server.wait_until("listening", LIMIT, listening).unwrap();
         let mut client = self.alpha.command("iperf3");
         client.args(["-c", "10.9.0.2", "-J"]).args(words);
-        let told = self.alpha.run("iperf3", client, LIMIT).unwrap().good().unwrap().stdout;
-        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-        told["end"]["sum_received"]["bits_per_second"].as_f64().unwrap()
+        let output = self.alpha.run("iperf3", client, LIMIT).unwrap().good().unwrap().stdout;
+        let output: serde_json::Value = serde_json::from_str(&output).unwrap();
+        output["end"]["sum_received"]["bits_per_second"].as_f64().unwrap()
     }
 
     /// Returns the promiscuity counts of the middle host's two interfaces.
     pub(crate) fn promiscuity(&self) -> [u64; 2] {
         ["left", "right"].map(|interface| {
-            let told = self.middle.ip(&["-d", "-j", "link", "show", interface]).unwrap();
-            let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-            told[0]["promiscuity"].as_u64().unwrap()
+            let output = self.middle.ip(&["-d", "-j", "link", "show", interface]).unwrap();
+            let output: serde_json::Value = serde_json::from_str(&output).unwrap();
+            output[0]["promiscuity"].as_u64().unwrap()
         })
     }
 

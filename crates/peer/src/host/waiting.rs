@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Duration of the short sleep; the kernel may double it. It is small compared with the 200 ms for SACKs (RFC
 /// 9260 section 6.2).
-const NAP: Duration = Duration::from_micros(50);
+const PAUSE: Duration = Duration::from_micros(50);
 
 impl Host {
     /// Reports whether a receiving call may serve as the wait: a packet is expected soon, nothing else is, and
@@ -40,7 +40,7 @@ impl Host {
             }
         }
         if !is_sparse && self.come_singly {
-            std::thread::sleep(NAP);
+            std::thread::sleep(PAUSE);
         }
         self.receive_at_once(|carriers, f| carriers.recv_waiting(f))?;
         Ok(true)

@@ -1,6 +1,6 @@
 //! One cell of the matrix: the two stacks, their carrier and paths, and the conditions of success.
 
-use crate::world::{Place, Rule, Running, World};
+use crate::world::{Rule, Running, TestHost, World};
 use anyhow::{Context, Result, ensure};
 use std::time::Duration;
 
@@ -158,11 +158,11 @@ impl Stack {
         }
     }
 
-    pub(crate) fn place(self) -> Place {
+    pub(crate) fn host(self) -> TestHost {
         match self {
-            Self::Ours => Place::Peer,
-            Self::Kernel => Place::Guest,
-            Self::Usrsctp | Self::CurrentUsrsctp | Self::Pion | Self::Aiortc => Place::Peer2,
+            Self::Ours => TestHost::Peer,
+            Self::Kernel => TestHost::Guest,
+            Self::Usrsctp | Self::CurrentUsrsctp | Self::Pion | Self::Aiortc => TestHost::Peer2,
         }
     }
 
@@ -273,7 +273,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Sets the guest up, if it takes part; returns the place whose ports are captured and cut, with a guard
+    /// Sets the guest up, if it takes part; returns the host whose ports are captured and cut, with a guard
     /// that mends it.
     fn prepare<'a>(&self, world: &'a World) -> Result<Mend<'a>> {
         if self.stacks().contains(&Stack::Kernel) {
@@ -281,7 +281,7 @@ impl Cell {
         }
         // Never our own: at the other end, the deferred checksums and segmentation of our cards are complete.
         let other = if self.client == Stack::Ours { self.server } else { self.client };
-        Ok(Mend(other.place(), world))
+        Ok(Mend(other.host(), world))
     }
 
     fn prepare_guest(&self, world: &World) -> Result<()> {
@@ -336,11 +336,11 @@ impl Cell {
         Ok(remark.to_owned())
     }
 
-    fn cut_in_transfer(&self, world: &World, place: Place) -> Result<String> {
+    fn cut_in_transfer(&self, world: &World, host: TestHost) -> Result<String> {
         let (mut client, server) = self.start(world, &PACED)?;
         client.wait_for_line("connected", LIMIT)?;
         std::thread::sleep(BEFORE_CUT);
-        world.set_first_path(place, false)?;
+        world.set_first_path(host, false)?;
         ensure!(client.is_running(), "the transfer ended before the path was cut: {}", client.text());
         let text = verdict(&PACED, client, server)?;
         let silence = text.split("longest silence ").nth(1).and_then(|rest| rest.split(',').next());
@@ -349,14 +349,14 @@ impl Cell {
 
     /// Sends messages while the path is silent for a while: those from that time are abandoned, those before
     /// and after arrive in order.
-    fn posted(&self, world: &World, limit: Limit, place: Place) -> Result<String> {
+    fn posted(&self, world: &World, limit: Limit, host: TestHost) -> Result<String> {
         let load = if limit == Limit::Priority { &POSTED_LONG } else { &POSTED };
         let (client, server) = self.start(world, load)?;
         client.wait_for_line("connected", LIMIT)?;
         std::thread::sleep(SILENCE);
-        world.set_first_path(place, false)?;
+        world.set_first_path(host, false)?;
         std::thread::sleep(SILENCE);
-        world.set_first_path(place, true)?;
+        world.set_first_path(host, true)?;
         client.finish(LIMIT).context("the client")?;
         let text = server.finish(LIMIT).context("the server")?;
         let line = text.lines().find_map(|line| line.strip_prefix("numbers ")).context("no numbers")?;
@@ -386,7 +386,7 @@ impl Cell {
             (true, Stack::Ours) => "post",
             (true, _) => "send",
         };
-        let words = [mode, self.server.place().addresses()[0], PORT, &count, &size];
+        let words = [mode, self.server.host().addresses()[0], PORT, &count, &size];
         let client = self.command(world, self.client, load, &words);
         Ok((Running::start(client, world.dir(), "client")?, server))
     }
@@ -409,8 +409,8 @@ fn verdict(load: &Load, client: Running, server: Running) -> Result<String> {
     Ok(text)
 }
 
-/// Mends the first path of a place when dropped.
-struct Mend<'a>(Place, &'a World);
+/// Mends the first path of a host when dropped.
+struct Mend<'a>(TestHost, &'a World);
 
 impl Drop for Mend<'_> {
     fn drop(&mut self) {

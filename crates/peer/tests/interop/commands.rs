@@ -9,8 +9,8 @@ use std::process::Command;
 impl Cell {
     /// Returns the command of a stack's program with its options; `words` are the mode and its arguments.
     pub(crate) fn command(&self, world: &World, stack: Stack, load: &Load, words: &[&str]) -> Command {
-        let place = stack.place();
-        let mut command = world.command(place, &stack.program(world.dir()), LIMIT);
+        let host = stack.host();
+        let mut command = world.command(host, &stack.program(world.dir()), LIMIT);
         let is_client = words.len() > 2;
         let locals = match self.paths {
             Paths::One | Paths::StreamsReset | Paths::Interleaved => 1,
@@ -18,7 +18,7 @@ impl Cell {
             Paths::SecondAdded if is_client => 1,
             Paths::SecondAdded | Paths::FirstOfTwoCut | Paths::Shared(_) => 2,
         };
-        for address in &place.addresses()[..locals] {
+        for address in &host.addresses()[..locals] {
             command.args([if stack.is_usrsctp() { "-l" } else { "--local" }, address]);
         }
         match stack {
@@ -26,7 +26,7 @@ impl Cell {
                 self.our_options(&mut command);
                 command.args(words);
                 if self.paths == Paths::SecondAdded && is_client {
-                    command.args(["--add", place.addresses()[1]]);
+                    command.args(["--add", host.addresses()[1]]);
                 }
                 if self.paths == Paths::StreamsReset && is_client {
                     command.arg("--reset");
@@ -46,7 +46,7 @@ impl Cell {
                 command.args(self.is_interleaved().then_some("--idata"));
                 if self.paths == Paths::SecondAdded {
                     command.args(["--auth", "3"]);
-                    command.args(is_client.then_some(["--add", place.addresses()[1]]).into_iter().flatten());
+                    command.args(is_client.then_some(["--add", host.addresses()[1]]).into_iter().flatten());
                 }
                 command.arg("--once").args(words);
             }
@@ -55,7 +55,7 @@ impl Cell {
                 command.args(is_client.then(|| self.limit_words(stack)).into_iter().flatten());
                 if self.paths == Paths::SecondAdded {
                     command.arg("-a");
-                    command.args(is_client.then_some(["-A", place.addresses()[1]]).into_iter().flatten());
+                    command.args(is_client.then_some(["-A", host.addresses()[1]]).into_iter().flatten());
                 }
                 command.args(words);
             }

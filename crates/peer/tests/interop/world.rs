@@ -26,7 +26,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 
 /// The location of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum TestHost {
     /// In the guest, on its kernel.
     Guest,
     /// In the first namespace.
@@ -35,7 +35,7 @@ pub(crate) enum Place {
     Peer2,
 }
 
-impl Place {
+impl TestHost {
     /// Returns its IPv4 addresses, the first path's first.
     pub(crate) fn addresses(self) -> [&'static str; 2] {
         match self {
@@ -137,18 +137,18 @@ impl World {
         self.guest.carry_over_udp(on)
     }
 
-    /// Returns a command that runs a program at a place for at most `limit`.
-    pub(crate) fn command(&self, place: Place, program: &Path, limit: Duration) -> Command {
+    /// Returns a command that runs a program on a host for at most `limit`.
+    pub(crate) fn command(&self, host: TestHost, program: &Path, limit: Duration) -> Command {
         let seconds = limit.as_secs().to_string();
         let is_python = program.extension().is_some_and(|extension| extension == "py");
-        match place {
-            Place::Guest => {
+        match host {
+            TestHost::Guest => {
                 let mut command = self.guest.program(limit.as_secs());
                 command.args(is_python.then_some("python3")).arg(Guest::path_inside(program));
                 command
             }
-            Place::Peer | Place::Peer2 => {
-                let peer = if place == Place::Peer { "peer" } else { "peer2" };
+            TestHost::Peer | TestHost::Peer2 => {
+                let peer = if host == TestHost::Peer { "peer" } else { "peer2" };
                 let mut command = self.guest.command(&[peer, "timeout", &seconds]);
                 command.args(is_python.then_some("python3")).arg(program);
                 command
@@ -156,9 +156,9 @@ impl World {
         }
     }
 
-    /// Silences the first path of a place, with its links up, or mends it.
-    pub(crate) fn set_first_path(&self, place: Place, works: bool) -> Result<()> {
-        let port = place.ports()[0];
+    /// Silences the first path of a host, with its links up, or mends it.
+    pub(crate) fn set_first_path(&self, host: TestHost, works: bool) -> Result<()> {
+        let port = host.ports()[0];
         let words: &[&str] = if works { &["master", "br0"] } else { &["nomaster"] };
         output(self.in_net("ip").args(["link", "set", port]).args(words)).map(drop)
     }

@@ -76,7 +76,7 @@ impl Refusal {
     }
 
     /// Reports whether an association of its own may carry the connection.
-    pub const fn may_ride_alone(self) -> bool {
+    pub const fn allows_own_association(self) -> bool {
         matches!(self, Refusal::Unproven | Refusal::OwnAssociation | Refusal::Busy)
     }
 }

@@ -1,8 +1,8 @@
 //! SCTP flows that pass some interfaces, with their senders' advertisements and the limits on their sending.
 //!
-//! Only listens; beside our own router or the kernel's. Begin at [`run`]; [`book`] keeps the flows.
+//! Only listens; beside our own router or the kernel's. Begin at [`run`]; [`flow_table`] keeps the flows.
 
-mod book;
+mod flow_table;
 mod table;
 
 use std::io::Write;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base::Time;
 use bridge::packet::Layout;
-use bridge::{Naps, clock, finish};
+use bridge::{PreciseSleep, clock, finish};
 use control::{PageAnswer, Part};
 use netio::{FRAMES_PER_CALL, FrameSocket};
 
@@ -21,9 +21,9 @@ use crate::args::FlowsArgs;
 use crate::error::RouterError;
 use crate::look::Look;
 use crate::{page, signals};
-use book::Book;
+use flow_table::FlowTable;
 
-pub use book::FlowRow;
+pub use flow_table::FlowRow;
 
 /// Receive calls of one interface before the others have their turn.
 const RECEIVES_PER_TURN: usize = 8;
@@ -41,18 +41,18 @@ pub(crate) fn run(args: &FlowsArgs, json: bool, out: &mut dyn Write) -> Result<(
     let mut sockets = places.map(|place| place.listen()).collect::<Result<Vec<FrameSocket>, _>>()?;
     let shared = Shared::default();
     serve(args.metrics_port, &shared)?;
-    let (mut book, mut naps) = (Book::default(), Naps::default());
+    let (mut flows, mut sleep) = (FlowTable::default(), PreciseSleep::default());
     let pause = Duration::from_secs(u64::from(args.every));
     let mut due = clock::now() + pause;
     let mut left = args.count.unwrap_or(u32::MAX);
     while left > 0 && !stop.load(Ordering::Relaxed) {
-        listen(&mut sockets, &mut book, &args.look())?;
+        listen(&mut sockets, &mut flows, &args.look())?;
         if clock::now() < due {
-            wait(&mut naps, &sockets, due)?;
+            wait(&mut sleep, &sockets, due)?;
             continue;
         }
         due = clock::now() + pause;
-        let rows = book.tick(clock::now());
+        let rows = flows.tick(clock::now());
         table::print(&rows, args.top, json, out)?;
         out.flush()?;
         *shared.lock().unwrap_or_else(PoisonError::into_inner) = rows.into();
@@ -62,16 +62,16 @@ pub(crate) fn run(args: &FlowsArgs, json: bool, out: &mut dyn Write) -> Result<(
 }
 
 /// Sleeps until one of the first two has something, or it is time; the others are looked at then.
-fn wait(naps: &mut Naps, sockets: &[FrameSocket], due: Time) -> Result<(), RouterError> {
+fn wait(sleep: &mut PreciseSleep, sockets: &[FrameSocket], due: Time) -> Result<(), RouterError> {
     match sockets {
-        [only] => naps.until(due, [only.as_fd()]).map(|_| ())?,
-        [one, other, ..] => naps.until(due, [one.as_fd(), other.as_fd()]).map(|_| ())?,
+        [only] => sleep.until(due, [only.as_fd()]).map(|_| ())?,
+        [one, other, ..] => sleep.until(due, [one.as_fd(), other.as_fd()]).map(|_| ())?,
         [] => {}
     }
     Ok(())
 }
 
-fn listen(sockets: &mut [FrameSocket], book: &mut Book, look: &Look) -> Result<(), RouterError> {
+fn listen(sockets: &mut [FrameSocket], flows: &mut FlowTable, look: &Look) -> Result<(), RouterError> {
     for socket in sockets {
         for _ in 0..RECEIVES_PER_TURN {
             let took = socket.receive(|frame| {
@@ -80,7 +80,7 @@ fn listen(sockets: &mut [FrameSocket], book: &mut Book, look: &Look) -> Result<(
                 let _ = finish(frame.bytes, frame.offload, |bytes| {
                     let layout = Layout::of(&bytes);
                     if let Some((from, to, packet)) = look.sctp(&bytes, &layout) {
-                        book.note(at, from, to, packet, layout.length, look.chunk_type);
+                        flows.note(at, from, to, packet, layout.length, look.chunk_type);
                     }
                 });
             });
@@ -102,7 +102,7 @@ fn serve(port: Option<u16>, shared: &Shared) -> Result<(), RouterError> {
         match request.path() {
             "/metrics" => Some(PageAnswer::metrics(table::metrics(&rows()))),
             "/flows.json" => Some(match Part::of(request).and_then(|part| table::part(&rows(), &part)) {
-                Ok(told) => PageAnswer::file("application/json", told.to_string()),
+                Ok(report) => PageAnswer::file("application/json", report.to_string()),
                 Err(problem) => PageAnswer::text("400 Bad Request", problem),
             }),
             _ => None,

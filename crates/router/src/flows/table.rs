@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use control::{LimitedBy, MetricsText, Part};
 
-use super::book::FlowRow;
+use super::flow_table::FlowRow;
 
 /// Series of flows at most: a time series store likes no more.
 const SERIES_MAX: usize = 512;
@@ -27,14 +27,14 @@ pub(super) fn part(rows: &[FlowRow], part: &Part) -> Result<serde_json::Value, S
         let end = |address: IpAddr, port: u16| format!("{address} port {port}");
         vec![end(row.from, row.from_port), end(row.to, row.to_port), row.verdict.word().to_owned()]
     });
-    let mut told = json(&[]);
-    told["flows"] = serde_json::json!(taken.rows);
-    told["next"] = taken.next.into();
-    told["known"] = rows.len().into();
+    let mut report = json(&[]);
+    report["flows"] = serde_json::json!(taken.rows);
+    report["next"] = taken.next.into();
+    report["known"] = rows.len().into();
     let limited_by: BTreeMap<&str, usize> =
         counts(rows).map(|(verdict, count)| (verdict.word(), count)).collect();
-    told["limited_by"] = serde_json::json!(limited_by);
-    Ok(told)
+    report["limited_by"] = serde_json::json!(limited_by);
+    Ok(report)
 }
 
 /// Counts flows by their limit.
@@ -133,8 +133,8 @@ mod tests {
             let [search, after] = [search, after].map(|text| text.map(str::to_owned));
             part(&rows, &Part { search, after, count, ..Part::default() }).unwrap()
         };
-        let ports = |told: &serde_json::Value| -> Vec<u64> {
-            told["flows"].as_array().unwrap().iter().map(|row| row["from_port"].as_u64().unwrap()).collect()
+        let ports = |report: &serde_json::Value| -> Vec<u64> {
+            report["flows"].as_array().unwrap().iter().map(|row| row["from_port"].as_u64().unwrap()).collect()
         };
         let first = asked(None, None, Some(4));
         assert_eq!((ports(&first), &first["next"]), (vec![100, 101, 102, 103], &"4".into()));

@@ -11,10 +11,10 @@ function row(c) {
 }
 
 live("the router", async () => {
-  const told = await ask("classes.json");
-  const sum = (name) => told.classes.reduce((sum, c) => sum + (c[name] ?? 0), 0);
+  const report = await ask("classes.json");
+  const sum = (name) => report.classes.reduce((sum, c) => sum + (c[name] ?? 0), 0);
   drawSums("sums", [[bits(sum("passing_bit_s")), "pass"], [sum("packets"), "packets"], [sum("dropped"), "dropped"], [sum("waiting"), "wait"]]);
   const headings = ["Full", "Passing", "Guaranteed", "Packets", "Bytes", "Dropped", "Waiting", "Class"];
-  place("rows").replaceChildren(table(headings, told.classes.map(row), "None."));
-  return told.interface + ", counted each " + lasting(told.every_s);
+  place("rows").replaceChildren(table(headings, report.classes.map(row), "None."));
+  return report.interface + ", counted each " + lasting(report.every_s);
 });

@@ -13,8 +13,8 @@ const flows = new List("rows", "flows.json", "flows", (rows) => table(
   ]), "None seen lately."));
 
 live("the router", async () => {
-  const told = await ask("flows.json", { count: 1 });
-  drawSums("sums", Object.entries(told.limited_by).map(([verdict, n]) => [n, "limited by: " + verdict]));
+  const report = await ask("flows.json", { count: 1 });
+  drawSums("sums", Object.entries(report.limited_by).map(([verdict, n]) => [n, "limited by: " + verdict]));
   await flows.show(sought());
-  return told.known + " flows";
+  return report.known + " flows";
 });

@@ -23,7 +23,7 @@ function box(it, i) {
 }
 
 live("the router", async () => {
-  const told = await ask("report.json");
-  place("rows").replaceChildren(...told.directions.map(box));
-  return "up " + lasting(Math.round(told.uptime_s));
+  const report = await ask("report.json");
+  place("rows").replaceChildren(...report.directions.map(box));
+  return "up " + lasting(Math.round(report.uptime_s));
 });

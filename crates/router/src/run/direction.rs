@@ -77,7 +77,7 @@ impl Direction {
         self.queue.enqueue(self.last, Packet { body: Held { bytes, layout }, length, view, ecn });
     }
 
-    /// Sends what may leave, [`bridge::PACKETS_PER_TURN`] at most; tells how many packets did.
+    /// Sends what may leave, [`bridge::PACKETS_PER_TURN`] at most; returns the number of packets that did.
     ///
     /// # Errors
     /// When the interface is down or gone.

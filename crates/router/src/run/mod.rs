@@ -1,6 +1,7 @@
 //! Our own router: two interfaces joined as by a cable, with a queue for each direction.
 //!
-//! Begin at [`run`]; [`way`] is one direction. Changes nothing of a packet but the mark for congestion; has no addresses and no routes.
+//! Begin at [`run`]; [`direction`] is one direction of the link. Changes nothing of a packet but the mark for
+//! congestion; has no addresses and no routes.
 //! The limit of the queue bounds waiting packets.
 
 mod direction;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::Time;
-use bridge::{BridgeError, Claim, Naps, PACKETS_PER_TURN, clock};
+use bridge::{BridgeError, Claim, PACKETS_PER_TURN, PreciseSleep, clock};
 use netio::{FRAMES_PER_CALL, FrameSocket};
 
 use crate::args::RunArgs;
@@ -81,13 +82,13 @@ impl Running {
     fn pass(&mut self, stop: &AtomicBool, shared: &Shared) -> Result<(), RouterError> {
         // Without the right to real-time scheduling it goes on, and packets leave a little later.
         clock::be_exact()?;
-        let mut naps = Naps::default();
+        let mut sleep = PreciseSleep::default();
         let mut is_behind = false;
         let mut next_report = clock::now() + REPORT_PAUSE;
         while !stop.load(Ordering::Relaxed) {
             if !is_behind {
                 let due = self.directions.iter().map(Direction::next).min().unwrap_or(Time::NEVER);
-                naps.until(due.min(next_report), [self.sockets[0].as_fd(), self.sockets[1].as_fd()])?;
+                sleep.until(due.min(next_report), [self.sockets[0].as_fd(), self.sockets[1].as_fd()])?;
             }
             is_behind = self.take(0)? | self.take(1)?;
             for n in 0..2 {
@@ -95,7 +96,7 @@ impl Running {
                     Ok(given) => given,
                     Err(error) => self.judge(1 - n, error).map(|()| 0)?,
                 };
-                naps.note(given);
+                sleep.note(given);
                 is_behind |= given == PACKETS_PER_TURN;
             }
             if clock::now() >= next_report {
@@ -106,14 +107,14 @@ impl Running {
         Ok(())
     }
 
-    /// Takes frames of one end; tells whether there may be more.
+    /// Takes frames of one end; returns whether there may be more.
     fn take(&mut self, n: usize) -> Result<bool, RouterError> {
-        let way = &mut self.directions[n];
+        let direction = &mut self.directions[n];
         for _ in 0..RECEIVES_PER_TURN {
-            match self.sockets[n].receive(|frame| way.take(frame)) {
+            match self.sockets[n].receive(|frame| direction.take(frame)) {
                 Ok(FRAMES_PER_CALL) => {}
                 Ok(_) => return Ok(false),
-                Err(error) if error.raw_os_error() == Some(UNFINISHABLE) => way.on_unfinishable(),
+                Err(error) if error.raw_os_error() == Some(UNFINISHABLE) => direction.on_unfinishable(),
                 Err(error) => return self.judge(n, error).map(|()| false),
             }
         }
@@ -126,7 +127,7 @@ impl Running {
             return Ok(());
         }
         let hint = "it went away";
-        Err(BridgeError::Interface { place: self.names[n].clone(), source, hint }.into())
+        Err(BridgeError::Interface { end: self.names[n].clone(), source, hint }.into())
     }
 
     fn report(&mut self) -> RunReport {

@@ -8,7 +8,7 @@ use crate::tc::kernel::Found;
 use crate::tc::plan::{MAJOR, Plan};
 use crate::tc::program::bytecode;
 
-/// Differences told at most.
+/// Limit on reported differences.
 const TOLD_MAX: usize = 32;
 
 /// Compares.
@@ -31,8 +31,8 @@ pub(crate) fn check(plan: &Plan, found: &Found) -> Result<(), RouterError> {
 }
 
 /// The kernel keeps rates in whole bytes a second, and `tc` prints few digits.
-fn is_about(told: u64, asked: u64) -> bool {
-    told.abs_diff(asked) <= 8 + asked / 100
+fn is_about(printed: u64, asked: u64) -> bool {
+    printed.abs_diff(asked) <= 8 + asked / 100
 }
 
 fn classes(plan: &Plan, found: &Found) -> Vec<String> {
@@ -81,8 +81,8 @@ fn queues(plan: &Plan, found: &Found) -> Vec<String> {
 
 fn filters(plan: &Plan, found: &Found) -> Vec<String> {
     let mut differences = Vec::new();
-    for (parent, told) in &found.filters {
-        let there: Vec<String> = told.lines().filter_map(program).collect();
+    for (parent, text) in &found.filters {
+        let there: Vec<String> = text.lines().filter_map(program).collect();
         let asked: Vec<String> = plan
             .programs()
             .into_iter()
@@ -96,7 +96,7 @@ fn filters(plan: &Plan, found: &Found) -> Vec<String> {
                 asked.len()
             ));
         }
-        let mut places: Vec<(u8, u32)> = told.lines().filter_map(place).collect();
+        let mut places: Vec<(u8, u32)> = text.lines().filter_map(place).collect();
         places.sort_unstable();
         let asked = if *parent == 0 { plan.places() } else { Vec::new() };
         if places != asked {

@@ -46,9 +46,9 @@ fn tc(words: &[&str], lines: &[String]) -> Result<String, RouterError> {
 }
 
 fn json(words: &[&str]) -> Result<Value, RouterError> {
-    let told = tc(&[&["-j"], words].concat(), &[])?;
-    let told = if told.trim().is_empty() { "[]" } else { told.as_str() };
-    serde_json::from_str(told).map_err(|error| RouterError::Tc {
+    let report = tc(&[&["-j"], words].concat(), &[])?;
+    let report = if report.trim().is_empty() { "[]" } else { report.as_str() };
+    serde_json::from_str(report).map_err(|error| RouterError::Tc {
         command: words.join(" "),
         problem: format!("it does not print JSON ({error}): is it older than iproute2 5.0?"),
     })

@@ -78,9 +78,9 @@ fn serve(port: Option<u16>, interface: &str, every_s: u32, shared: &Shared) -> R
         match request.path() {
             "/metrics" => Some(PageAnswer::metrics(table::metrics(&interface, &rows))),
             "/classes.json" => {
-                let mut told = table::json(&rows);
-                (told["interface"], told["every_s"]) = (interface.as_str().into(), every_s.into());
-                Some(PageAnswer::file("application/json", told.to_string()))
+                let mut report = table::json(&rows);
+                (report["interface"], report["every_s"]) = (interface.as_str().into(), every_s.into());
+                Some(PageAnswer::file("application/json", report.to_string()))
             }
             _ => None,
         }

@@ -273,13 +273,13 @@ mod tests {
 
     #[test]
     fn the_program_is_the_one_that_was_tried_on_linux() {
-        let told = bytecode(&by_occupancy(1, 9899, 150, Flags::Percent));
+        let report = bytecode(&by_occupancy(1, 9899, 150, Flags::Percent));
         assert!(
-            told.starts_with(
+            report.starts_with(
                 "35,48 0 0 4293918720,116 0 0 4,21 1 0 4,21 5 30 6,40 0 0 4293918726,69 28 0 8191"
             )
         );
-        assert!(told.ends_with("4 0 0 65536,22 0 0 0,6 0 0 65792,6 0 0 0"), "{told}");
+        assert!(report.ends_with("4 0 0 65536,22 0 0 0,6 0 0 65792,6 0 0 0"), "{report}");
     }
 
     #[test]

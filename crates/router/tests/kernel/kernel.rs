@@ -45,13 +45,13 @@ impl Kernel {
     fn fills(&self, leaf: &str, traces: &[&[Offer]], pause_s: f64, rate: u64) -> Vec<Vec<Came>> {
         let mut steps = Vec::new();
         for trace in traces {
-            let packets: Vec<_> = (0..).zip(*trace).map(|(id, it)| it.told(id)).collect();
+            let packets: Vec<_> = (0..).zip(*trace).map(|(id, it)| it.as_json(id)).collect();
             steps.push(json!(["fill", packets, format!("{rate}bit")]));
             steps.push(json!(["wait", pause_s]));
         }
-        let told = json!({ "leaf": leaf, "steps": steps });
+        let request = json!({ "leaf": leaf, "steps": steps });
         for _ in 0..TRIES {
-            let fills = self.run(&told);
+            let fills = self.run(&request);
             if fills.iter().all(was_shut) {
                 return fills.iter().map(came).collect();
             }
@@ -59,12 +59,12 @@ impl Kernel {
         panic!("the gate opened before all packets of {leaf} had been offered, {TRIES} times");
     }
 
-    fn run(&self, told: &Value) -> Vec<Value> {
+    fn run(&self, request: &Value) -> Vec<Value> {
         let mut command = self.guest.program(LIMIT_S);
         command.args(["/usr/bin/python3", "-c", include_str!("offer.py")]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("boot.sh");
         let mut input = child.stdin.take().expect("a pipe");
-        input.write_all(told.to_string().as_bytes()).expect("the guest reads");
+        input.write_all(request.to_string().as_bytes()).expect("the guest reads");
         drop(input);
         let output = child.wait_with_output().expect("boot.sh ends");
         assert!(output.status.success(), "offer.py failed with {}", output.status);

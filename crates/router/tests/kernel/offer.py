@@ -83,8 +83,8 @@ def fill(door, tap, packets, rate):
 
 
 def main():
-    told = json.load(sys.stdin)
-    build(told["leaf"])
+    request = json.load(sys.stdin)
+    build(request["leaf"])
     door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     door.bind(("v0", 0))
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
@@ -93,7 +93,7 @@ def main():
     tap.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
     door.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 64 << 20)
     results = []
-    for step, *words in told["steps"]:
+    for step, *words in request["steps"]:
         if step == "fill":
             results.append(fill(door, tap, *words))
         else:

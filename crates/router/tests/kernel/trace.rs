@@ -28,7 +28,7 @@ impl Offer {
     }
 
     /// As `offer.py` reads it.
-    pub(crate) fn told(&self, id: u32) -> Value {
+    pub(crate) fn as_json(&self, id: u32) -> Value {
         json!([self.flow, self.length, id, self.ecn as u8])
     }
 

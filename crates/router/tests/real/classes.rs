@@ -51,25 +51,25 @@ fn another_root_is_left_alone_and_what_differs_is_named() {
     let up = ["tc", "up", &link, "--rate", "20mbit", "--leaves", "pfifo"];
     world.middle.tool("tc", &["qdisc", "add", "dev", &link, "root", "handle", "7:", "pfifo"]).unwrap();
     for words in [&up[..], &["tc", "down", &link], &["tc", "show", &link]] {
-        let told = world.router(words);
+        let output = world.router(words);
         assert!(
-            !told.status.success() && told.stderr.contains("another queueing discipline (pfifo 7:)"),
-            "{told:?}"
+            !output.status.success() && output.stderr.contains("another queueing discipline (pfifo 7:)"),
+            "{output:?}"
         );
     }
     world.middle.tool("tc", &["qdisc", "del", "dev", &link, "root"]).unwrap();
-    let told = world.router(&["tc", "show", &link]).stderr;
-    assert!(told.contains("has no classes of ours"), "{told}");
+    let output = world.router(&["tc", "show", &link]).stderr;
+    assert!(output.contains("has no classes of ours"), "{output}");
     world.router(&up).good().unwrap();
     world.middle.tool("tc", &["filter", "del", "dev", &link, "parent", "5ba:", "prio", "10"]).unwrap();
     let leaf =
         ["qdisc", "replace", "dev", &link, "parent", "5ba:20", "handle", "99:", "bfifo", "limit", "9000"];
     world.middle.tool("tc", &leaf).unwrap();
-    let told = world.router(&["tc", "check", &link, "--rate", "30mbit", "--leaves", "pfifo"]);
+    let output = world.router(&["tc", "check", &link, "--rate", "30mbit", "--leaves", "pfifo"]);
     for part in
         ["class 5ba:fff has 20mbit", "5ba:20 has bfifo, not pfifo", "BPF programs at 5ba:0 are not ours"]
     {
-        assert!(!told.status.success() && told.stderr.contains(part), "{part}: {told:?}");
+        assert!(!output.status.success() && output.stderr.contains(part), "{part}: {output:?}");
     }
 }
 
@@ -82,11 +82,11 @@ fn what_the_kernel_refuses_is_named_and_nothing_is_left() {
     let dry = world.router(&["tc", "up", &link, "--rate", "20mbit", "--leaves", "sfq", "--dry-run"]);
     let dry = dry.good().unwrap().stdout;
     assert!(dry.lines().all(|line| line.starts_with("tc ")) && dry.contains("sfq perturb 10"), "{dry}");
-    let told = world.router(&["tc", "up", "nowhere", "--rate", "20mbit", "--leaves", "pfifo"]);
-    assert!(!told.status.success() && told.stderr.contains("nowhere"), "{told:?}");
-    let told = world.router(&["tc", "up", &link, "--rate", "20mbit", "--leaves", "sfq"]);
-    if !told.status.success() {
-        assert!(told.stderr.contains("qdisc add") && told.stderr.contains("sfq"), "{told:?}");
+    let output = world.router(&["tc", "up", "nowhere", "--rate", "20mbit", "--leaves", "pfifo"]);
+    assert!(!output.status.success() && output.stderr.contains("nowhere"), "{output:?}");
+    let output = world.router(&["tc", "up", &link, "--rate", "20mbit", "--leaves", "sfq"]);
+    if !output.status.success() {
+        assert!(output.stderr.contains("qdisc add") && output.stderr.contains("sfq"), "{output:?}");
         let left = world.middle.tool("tc", &["qdisc", "show", "dev", &link]).unwrap();
         assert!(!left.contains("htb"), "{left}");
     }

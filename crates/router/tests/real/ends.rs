@@ -12,7 +12,7 @@ use testbed::{Daemon, Host, Lab, Process, Programs};
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// The program under test.
 pub(crate) const ROUTER: &str = env!("CARGO_BIN_EXE_sctpify-router");
-/// Ports that ride SCTP, and the one that most use.
+/// Ports of connections over SCTP, and the one that most use.
 const PORTS: &str = "5001:5009";
 pub(crate) const PORT: u16 = 5002;
 
@@ -79,14 +79,14 @@ impl Ends {
     pub(crate) fn captured(&self, tap: Process) -> BTreeMap<String, u64> {
         std::thread::sleep(Duration::from_millis(300));
         tap.signal(Signal::SIGINT).unwrap();
-        let told = tap.finish(LIMIT).unwrap();
-        assert!(told.stderr.contains("\n0 packets dropped by kernel"), "{}", told.stderr);
+        let output = tap.finish(LIMIT).unwrap();
+        assert!(output.stderr.contains("\n0 packets dropped by kernel"), "{}", output.stderr);
         let file = self.lab.dir().join("tap.pcap");
         let words = ["-n", "-r", file.to_str().unwrap(), "-Y", "sctp", "-T", "fields"];
         let fields = ["-e", "sctp.chunk_type", "-e", "sctp.chunk_flags"];
-        let told = self.beta.tool("tshark", &[&words[..], &fields].concat()).unwrap();
+        let output = self.beta.tool("tshark", &[&words[..], &fields].concat()).unwrap();
         let mut classes = BTreeMap::new();
-        for line in told.lines() {
+        for line in output.lines() {
             let (types, flags) = line.split_once('\t').unwrap();
             let first = |list: &str| list.split(',').next().unwrap_or_default().to_owned();
             if first(types) == "150" {
@@ -100,9 +100,9 @@ impl Ends {
 }
 
 /// How many packets went through each class that had some, but for the one of what says nothing, as `tc show --json` tells.
-pub(crate) fn counted(told: &str) -> BTreeMap<String, u64> {
-    let told: Value = serde_json::from_str(told).unwrap();
-    let classes = told["classes"].as_array().unwrap().iter();
+pub(crate) fn counted(report: &str) -> BTreeMap<String, u64> {
+    let report: Value = serde_json::from_str(report).unwrap();
+    let classes = report["classes"].as_array().unwrap().iter();
     let all = classes.map(|c| (c["class"].as_str().unwrap().to_owned(), c["packets"].as_u64().unwrap()));
     all.filter(|(class, packets)| class != "5ba:1" && *packets > 0).collect()
 }

@@ -28,13 +28,13 @@ while True:
 /// The verdicts of the flow to this port of beta in six tables, one a second; and the last row.
 fn verdicts(world: &World, port: u16) -> (Vec<String>, Value) {
     let words = ["--json", "flows", "left", "right", "--every", "1", "--count", "6"];
-    let told = world.router(&words).good().unwrap().stdout;
+    let output = world.router(&words).good().unwrap().stdout;
     let to = world.link.right_v4().to_string();
-    let rows: Vec<Value> = told
+    let rows: Vec<Value> = output
         .lines()
         .filter_map(|line| {
-            let told: Value = serde_json::from_str(line).unwrap();
-            told["flows"]
+            let output: Value = serde_json::from_str(line).unwrap();
+            output["flows"]
                 .as_array()?
                 .iter()
                 .find(|row| row["to_port"] == port && row["to"] == to.as_str())
@@ -85,8 +85,8 @@ fn a_program_that_says_little_is_limited_by_itself_and_a_slow_reader_is_the_limi
     let _sender = world.ends.bulk(&world.ends.alpha, &["send", &format!("{to}:5003"), "40", "65536"]);
     // Until the buffers between are full.
     std::thread::sleep(Duration::from_secs(8));
-    let (told, row) = verdicts(&world, PORT);
-    assert!(most(&told, "application"), "{told:?} {row}");
-    let (told, row) = verdicts(&world, 5003);
-    assert!(most(&told, "receiver"), "{told:?} {row}");
+    let (output, row) = verdicts(&world, PORT);
+    assert!(most(&output, "application"), "{output:?} {row}");
+    let (output, row) = verdicts(&world, 5003);
+    assert!(most(&output, "receiver"), "{output:?} {row}");
 }

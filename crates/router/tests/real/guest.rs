@@ -28,7 +28,7 @@ fn router(guest: &Guest, words: &[&str]) -> Output {
 }
 
 /// Returns its output; it must succeed.
-fn told(guest: &Guest, words: &[&str]) -> String {
+fn output_of(guest: &Guest, words: &[&str]) -> String {
     let output = router(guest, words);
     assert!(output.status.success(), "{words:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
@@ -38,18 +38,18 @@ fn told(guest: &Guest, words: &[&str]) -> String {
 fn packets_land_where_their_chunk_says(guest: &Guest, carriers: &str, to: &str, options: &[&str]) {
     let ends = ends(guest, carriers);
     let shape = [&[LINK, "--rate", "20mbit"], options].concat();
-    told(guest, &[&["tc", "up"], &shape[..]].concat());
-    told(guest, &[&["tc", "check"], &shape[..]].concat());
+    output_of(guest, &[&["tc", "up"], &shape[..]].concat());
+    output_of(guest, &[&["tc", "check"], &shape[..]].concat());
     let queues = guest.run(&format!("tc qdisc show dev {LINK}")).unwrap();
     let leaves = queues.lines().filter(|line| line.contains("qdisc sfq") && line.contains("perturb 10sec"));
     assert_eq!((leaves.count(), queues.lines().count()), (11, 12), "{queues}");
     let tap = ends.tap(LINK);
     ends.send(to.parse().unwrap(), "2");
     let captured = ends.captured(tap);
-    assert_eq!(counted(&told(guest, &["--json", "tc", "show", LINK])), captured);
+    assert_eq!(counted(&output_of(guest, &["--json", "tc", "show", LINK])), captured);
     eprintln!("{carriers} to {to}: {captured:?}");
     assert!(captured.values().sum::<u64>() > 1000 && captured.len() > 2, "{captured:?}");
-    told(guest, &["tc", "down", LINK]);
+    output_of(guest, &["tc", "down", LINK]);
     let left = guest.run(&format!("tc qdisc show dev {LINK}")).unwrap();
     assert!(!left.contains("htb") && !left.contains("sfq"), "{left}");
 }
@@ -65,7 +65,7 @@ fn classes_with_the_kernels_sfq_are_made_checked_counted_and_removed() {
     packets_land_where_their_chunk_says(&guest, "udp", BETA[0], &[]);
     packets_land_where_their_chunk_says(&guest, "ip132", BETA[1], &["--match", "u32"]);
     let up = ["tc", "up", LINK, "--rate", "20mbit"];
-    told(&guest, &up);
+    output_of(&guest, &up);
     guest.run(&format!("tc qdisc replace dev {LINK} parent 5ba:20 handle 99: pfifo limit 9")).unwrap();
     let checked = router(&guest, &["tc", "check", LINK, "--rate", "20mbit"]);
     let problem = String::from_utf8_lossy(&checked.stderr);

@@ -43,8 +43,8 @@ fn the_page_of_the_kernels_classes_draws_what_passes_and_the_metrics_count_as_tc
     let _shown = world.with_page(&["tc", "show", &link, "--every", "1"]);
     let [sender, receiver] = world.sending("20");
     let passing = || -> f64 {
-        let told: Value = serde_json::from_str(&world.get("classes.json")).unwrap();
-        told["classes"].as_array().unwrap().iter().filter_map(|row| row["passing_bit_s"].as_f64()).sum()
+        let output: Value = serde_json::from_str(&world.get("classes.json")).unwrap();
+        output["classes"].as_array().unwrap().iter().filter_map(|row| row["passing_bit_s"].as_f64()).sum()
     };
     assert!(wait_for(LIMIT, || passing() > 1e6), "{}", world.get("classes.json"));
     if let Some(browser) = Browser::find(&world.middle).unwrap() {

@@ -7,14 +7,14 @@ use crate::world::World;
 use serde_json::Value;
 
 /// The router's last words: counters of the direction from alpha to beta.
-fn last_words(told: &str) -> Value {
-    let line = told.lines().find(|line| line.starts_with('{')).expect(told);
+fn last_words(report: &str) -> Value {
+    let line = report.lines().find(|line| line.starts_with('{')).expect(report);
     serde_json::from_str::<Value>(line).unwrap()["directions"][0].clone()
 }
 
 /// Parses the output of `bulk`: bytes, or a number, and microseconds.
-fn numbers(told: &str) -> [f64; 2] {
-    let line = told.lines().last().unwrap_or_default();
+fn numbers(report: &str) -> [f64; 2] {
+    let line = report.lines().last().unwrap_or_default();
     let mut words = line.split_whitespace().map(|word| word.parse().expect(line));
     [words.next().expect(line), words.next().expect(line)]
 }
@@ -47,8 +47,8 @@ fn two_flows_share_the_rate_alike_and_what_the_queue_counts_adds_up() {
     assert!(count("sent") > 1000 && count("dropped_control") == 0 && words["policy"] == "ltf", "{words}");
     assert_eq!(count("offered"), count("sent") + count("dropped") + count("waiting"), "{words}");
     let series = "sctpify_router_sent_packets_total{from=\"left\",to=\"right\",policy=\"ltf\"} ";
-    let told = metrics.lines().find_map(|line| line.strip_prefix(series)).expect(&metrics);
-    assert!(told.parse::<u64>().unwrap() > 500, "{metrics}");
+    let output = metrics.lines().find_map(|line| line.strip_prefix(series)).expect(&metrics);
+    assert!(output.parse::<u64>().unwrap() > 500, "{metrics}");
 }
 
 /// Returns the time that a program on beta takes to fetch 400 kB from alpha beside a long transfer, in seconds.
@@ -61,9 +61,9 @@ fn fetched(policy: &[&str]) -> f64 {
     let _long = world.ends.bulk(&world.ends.alpha, &["send", &target, "30", "65536"]);
     std::thread::sleep(Duration::from_secs(3));
     let target = format!("{}:{PORT}", world.link.left_v4());
-    let told =
+    let output =
         world.ends.bulk(&world.ends.beta, &["fetch", &target, "5", "400000", "1"]).finish(LIMIT).unwrap();
-    let [count, us] = numbers(&told.good().unwrap().stdout);
+    let [count, us] = numbers(&output.good().unwrap().stdout);
     world.stop(router);
     us / count / 1e6
 }
@@ -88,8 +88,8 @@ fn interfaces_that_cannot_be_used_are_named_and_free_again_afterwards() {
         (&["run", "nowhere", "right", "--rate", "1mbit"], "nowhere"),
         (&["run", "/none:left", "right", "--rate", "1mbit"], "cannot enter network namespace /none"),
     ] {
-        let told = world.router(words);
-        assert!(!told.status.success() && told.stderr.contains(part), "{words:?}: {told:?}");
+        let output = world.router(words);
+        assert!(!output.status.success() && output.stderr.contains(part), "{words:?}: {output:?}");
     }
     world.stop(router);
     world.middle.ip(&["link", "set", "right", "down"]).unwrap();

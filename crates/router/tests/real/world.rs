@@ -64,8 +64,8 @@ impl World {
 
     /// Returns the packets that passed each of the kernel's classes, without classes that had none.
     pub(crate) fn counted(&self) -> BTreeMap<String, u64> {
-        let told = self.router(&["--json", "tc", "show", &self.link.name()]).good().unwrap().stdout;
-        counted(&told)
+        let output = self.router(&["--json", "tc", "show", &self.link.name()]).good().unwrap().stdout;
+        counted(&output)
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::LearnPolicy;
-use crate::tally::{Failure, Outcome, Tally, UnixMs};
+use crate::usage::{Failure, Outcome, UnixMs, Usage};
 
 /// Failures this close together count as one: many connections at once see the same lost packets.
 const BURST_MS: u64 = 1_000;
@@ -23,8 +23,9 @@ pub struct LearnedEntry {
     /// The last port that a connection went to; probes use it.
     pub asked_port: u16,
     /// Connections and their outcomes.
-    pub tally: Tally,
-    /// Time of the last connection that rode SCTP.
+    #[serde(rename = "tally")]
+    pub usage: Usage,
+    /// Time of the last connection that was carried over SCTP.
     #[serde(default, rename = "worked_unix_ms", skip_serializing_if = "Option::is_none")]
     pub worked: Option<UnixMs>,
     /// Other addresses at which it was reachable, the latest last; at most [`OTHERS_MAX`](super::OTHERS_MAX).
@@ -72,7 +73,7 @@ impl LearnedEntry {
             host,
             port,
             asked_port,
-            tally: Tally::default(),
+            usage: Usage::default(),
             worked: None,
             others: Vec::new(),
             failures_in_row: 0,
@@ -93,7 +94,7 @@ impl LearnedEntry {
 
     /// Returns the time of its last use: the order in which a full table forgets.
     pub(super) fn last_used(&self) -> UnixMs {
-        self.tally.last_call.unwrap_or_default()
+        self.usage.last_call.unwrap_or_default()
     }
 
     /// Takes over another host's entry if that is based on later evidence; false if it is not. Counts and the other addresses
@@ -102,7 +103,7 @@ impl LearnedEntry {
         let is_newer = other.judged > self.judged;
         if is_newer {
             let own = std::mem::replace(self, other);
-            (self.tally, self.others) = (own.tally, own.others);
+            (self.usage, self.others) = (own.usage, own.others);
             (self.wanted, self.probing) = (own.wanted, own.probing);
             self.worked = self.worked.max(own.worked);
         }
@@ -110,7 +111,7 @@ impl LearnedEntry {
     }
 
     pub(super) fn on_success(&mut self, now: UnixMs, rtt_us: Option<u64>) {
-        self.tally.count(now, Outcome::Sctp { rtt_us });
+        self.usage.count(now, Outcome::Sctp { rtt_us });
         self.worked = Some(now);
         self.enable(now);
         self.hold_ms = 0;
@@ -143,7 +144,7 @@ impl LearnedEntry {
         self.probing = false;
     }
 
-    /// Enables SCTP again. The duration of disabling is remembered until a connection has ridden SCTP.
+    /// Enables SCTP again. The duration of disabling is remembered until a connection has been carried over SCTP.
     pub(super) fn enable(&mut self, now: UnixMs) {
         self.judged = now;
         self.disabled = None;

@@ -22,7 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use entry::{Disabled, LearnedEntry};
 
-use crate::tally::{Failure, Outcome, Tally, UnixMs};
+use crate::usage::{Failure, Outcome, UnixMs, Usage};
 use crate::{Settings, normalise};
 
 /// Limit on the destinations remembered.
@@ -78,10 +78,10 @@ impl LearnedTable {
         if key != host
             && let Some(entry) = self.entries.get_mut(&host)
         {
-            entry.tally.count(now, Outcome::KeptOnTcp);
+            entry.usage.count(now, Outcome::KeptOnTcp);
         }
         let entry = self.entries.get_mut(&key)?;
-        entry.tally.count(now, Outcome::KeptOnTcp);
+        entry.usage.count(now, Outcome::KeptOnTcp);
         entry.asked_port = to.port();
         entry.wanted = true;
         Some(entry)
@@ -119,7 +119,7 @@ impl LearnedTable {
         keys.into_iter().find(|key| self.entries.get(key).is_some_and(|entry| entry.disabled.is_some()))
     }
 
-    /// Notes that a connection to `to` rides SCTP; `rtt_us` is the time from INIT to INIT ACK, in microseconds.
+    /// Notes that a connection to `to` is carried over SCTP; `rtt_us` is the time from INIT to INIT ACK, in microseconds.
     pub fn on_success(&mut self, now: UnixMs, to: SocketAddr, rtt_us: Option<u64>) {
         let host = normalise(to.ip());
         self.entries.remove(&(host, Some(to.port())));
@@ -132,7 +132,7 @@ impl LearnedTable {
     pub fn on_failure(&mut self, now: UnixMs, to: SocketAddr, failure: Failure, policy: &LearnPolicy) {
         let host = normalise(to.ip());
         let Some(entry) = self.entry(host, None, to.port()) else { return };
-        entry.tally.count(now, Outcome::Tcp(Some(failure)));
+        entry.usage.count(now, Outcome::Tcp(Some(failure)));
         if failure.is_of_host() {
             entry.on_failure(now, failure, policy);
             return;
@@ -141,7 +141,7 @@ impl LearnedTable {
         entry.enable(now);
         let worked = entry.worked;
         if let Some(entry) = self.entry(host, Some(to.port()), to.port()) {
-            entry.tally.count(now, Outcome::Tcp(Some(failure)));
+            entry.usage.count(now, Outcome::Tcp(Some(failure)));
             entry.worked = entry.worked.or(worked);
             entry.on_failure(now, failure, policy);
         }
@@ -180,7 +180,7 @@ impl LearnedTable {
         let Some(entry) = self.entries.get_mut(&key) else { return };
         match outcome {
             Ok(rtt_us) => {
-                entry.tally.rtt_us = Some(rtt_us);
+                entry.usage.rtt_us = Some(rtt_us);
                 entry.enable(now);
             }
             Err(_) if is_port_only => entry.enable(now),
@@ -251,7 +251,7 @@ impl LearnedTable {
         entry.judged = entry.judged.min(now);
         let key = (normalise(entry.host), entry.port);
         let Some(mut merged) = self.entries.get(&key).cloned() else {
-            (entry.tally, entry.wanted, entry.others) = (Tally::default(), false, Vec::new());
+            (entry.usage, entry.wanted, entry.others) = (Usage::default(), false, Vec::new());
             return self.restore(entry);
         };
         merged.take_over(entry) && self.restore_probing(merged)

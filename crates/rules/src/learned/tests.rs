@@ -119,7 +119,7 @@ fn a_probe_that_is_answered_enables_and_the_next_failure_disables_for_longer() {
     table.on_failure(later, host, Failure::NoAnswer, &POLICY);
     assert_eq!(table.explain(host).unwrap().disabled.unwrap().until, later.plus(2 * MINUTE));
     table.on_success(later, host, Some(900));
-    assert_eq!(table.iter().next().unwrap().hold_ms, 0, "a connection that rode SCTP ends the growth");
+    assert_eq!(table.iter().next().unwrap().hold_ms, 0, "a connection over SCTP ends the growth");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn calls_are_counted_for_the_host_and_for_the_port_that_differs() {
     let mut table = table_after(Failure::Refused);
     table.call(T0, to("10.0.0.1:22"));
     let counts: Vec<_> =
-        table.iter().map(|e| (e.port, e.tally.calls_today, e.tally.failures_today)).collect();
+        table.iter().map(|e| (e.port, e.usage.calls_today, e.usage.failures_today)).collect();
     assert_eq!(counts, [(None, 2, 1), (Some(22), 2, 1)]);
 }
 
@@ -244,7 +244,7 @@ fn what_another_host_found_out_later_is_taken_over_and_counts_stay() {
     let found = there.host(host.ip()).unwrap().clone();
     assert!(here.merge(T0.plus(9), found.clone()), "newer");
     assert_eq!(here.explain(host), None);
-    assert_eq!(here.host(host.ip()).unwrap().tally.failures_today, 1);
+    assert_eq!(here.host(host.ip()).unwrap().usage.failures_today, 1);
     assert!(!here.merge(T0.plus(9), found), "the same once more");
     let old = table_after(Failure::NoAnswer).host(host.ip()).unwrap().clone();
     assert!(!here.merge(T0.plus(9), old), "older");
@@ -256,7 +256,7 @@ fn what_claims_to_come_from_the_future_counts_as_of_now() {
     found.judged = UnixMs(u64::MAX);
     let (mut here, host) = (LearnedTable::default(), to("10.0.0.1:22"));
     assert!(here.merge(T0, found));
-    assert!(here.explain(host).is_some() && here.iter().all(|e| e.tally.calls_today == 0));
+    assert!(here.explain(host).is_some() && here.iter().all(|e| e.usage.calls_today == 0));
     here.on_success(T0.plus(1), host, None);
     assert_eq!(here.explain(host), None);
 }

@@ -7,7 +7,7 @@
 use base::Time;
 use wire::{PacketWriter, RawChunk, SendBuffer};
 
-use super::assemble::Train;
+use super::packet_builder::Train;
 use super::{Association, Control};
 use crate::event::Event;
 use crate::extension::send_buffer::{Advertiser, Fill, Outlook, PeerSendBuffer, SendBufferConfig};

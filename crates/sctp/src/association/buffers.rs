@@ -105,7 +105,7 @@ impl Association {
             + list::<Event>(self.events.capacity())
             + list::<IpAddr>(addresses)
             + self.copies.memory()
-            + self.limited.memory()
+            + self.pr_messages.memory()
             + self.forward.memory()
             + self.hearsay.memory()
             + opening

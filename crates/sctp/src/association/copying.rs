@@ -86,7 +86,7 @@ impl Association {
                 return;
             }
             self.copies.on_sent(path, length, now);
-            self.limited.on_retransmitted(seq);
+            self.pr_messages.on_retransmitted(seq);
             let route = self.paths.get(path).route;
             self.note(TraceEvent::Copied { route, tsn: tsn.0 });
             self.paths.get_mut(path).sending.on_sent(length);

@@ -147,7 +147,7 @@ impl Association {
         } else if advanced {
             self.on_forward_answered(ctx.now);
         }
-        self.limited.on_cumulative(self.outstanding.first());
+        self.pr_messages.on_cumulative(self.outstanding.first());
         //= rfc3758#3.5-5
         self.follow_forward(ctx.now);
         self.tune_send_buffer();

@@ -79,7 +79,7 @@ impl Association {
         self.detour = None;
         // A message that must not be retransmitted cannot serve as a probe either.
         let earliest = self.outstanding.earliest_in_flight(from);
-        let seq = earliest.filter(|seq| self.limited.exhausted(*seq, now).is_none());
+        let seq = earliest.filter(|seq| self.pr_messages.exhausted(*seq, now).is_none());
         let Some((seq, fragment)) = seq.and_then(|seq| Some((seq, self.outstanding.unfinished(seq)?))) else {
             return;
         };
@@ -90,7 +90,7 @@ impl Association {
         }
         self.outstanding.mark_lost(seq);
         self.outstanding.on_retransmit(seq, path, now);
-        self.limited.on_retransmitted(seq);
+        self.pr_messages.on_retransmitted(seq);
         self.count_retransmission(path, tsn, true);
         self.paths.get_mut(path).on_data_sent(length, now);
         if self.outstanding.flight(from) == 0 {

@@ -60,7 +60,7 @@ impl Association {
         self.idle.times += 1;
         self.queue.shrink();
         self.outstanding.shrink();
-        self.limited.shrink();
+        self.pr_messages.shrink();
         self.inbound.shrink();
         self.control.shrink_to_fit();
         self.events.shrink_to_fit();

@@ -1,30 +1,31 @@
 //! One association: its state, its paths, and its data in both directions.
 //!
 //! It begins once both INITs are known: from an INIT ACK ([`Association::from_init_ack`]) or from a cookie
-//! ([`Association::from_cookie`]). Its parts: `table` maps chunks and states to actions; `data` handles DATA
-//! and SACK; `reconfig` resets and adds streams; `advertising` reports the send buffer to routers; `assemble`
+//! ([`Association::from_cookie`]). Its parts: `chunk_dispatch` maps chunks and states to actions; `data` handles DATA
+//! and SACK; `reconfig` resets and adds streams; `advertising` reports the send buffer to routers; `packet_builder`
 //! writes packets; `shutdown` and `timers` do what their names suggest.
 
 mod addresses;
 mod advertising;
-mod assemble;
 mod authentication;
 mod buffers;
+mod chunk_dispatch;
 mod copying;
 mod coupling;
 mod data;
 mod doubt;
 mod ecn;
+mod handshake_client;
 mod hearsay;
 mod heartbeat;
 mod idle;
 mod local_queue;
 mod lossy;
 mod mtu;
-mod opening;
 mod options;
-mod partial;
+mod packet_builder;
 mod path_errors;
+mod pr_sctp;
 mod rebinding;
 mod reconfig;
 mod recovery;
@@ -33,7 +34,6 @@ mod shutdown;
 mod slow;
 mod state;
 mod stranded;
-mod table;
 mod timers;
 mod vouching;
 
@@ -64,14 +64,14 @@ use crate::path::{Path, PathIndex, Paths};
 use crate::random::Random;
 use crate::rx::Inbound;
 use crate::trace::{Notes, TraceEvent};
-use crate::tx::{Copies, Forward, Limited, Outstanding, SendQueue};
-pub(crate) use assemble::Joining;
+use crate::tx::{Copies, Forward, Outstanding, PrMessages, SendQueue};
 pub(crate) use authentication::Screen;
+pub(crate) use chunk_dispatch::Verdict;
+pub(crate) use handshake_client::{FirstMessage, INIT_PACKET_MAX, INIT_PACKET_MIN, Opening, own_parameters};
 use hearsay::Hearsay;
 use idle::Idle;
-pub(crate) use opening::{FirstMessage, INIT_PACKET_MAX, INIT_PACKET_MIN, Opening, own_parameters};
+pub(crate) use packet_builder::Joining;
 pub(crate) use state::State;
-pub(crate) use table::Verdict;
 
 /// Resources lent to an association while it works.
 pub(crate) struct Context<'a> {
@@ -197,7 +197,7 @@ pub(crate) struct Association {
     outstanding: Outstanding,
     copies: Copies,
     /// Messages that may be abandoned, and the FORWARD TSN state for abandoned ones.
-    limited: Limited,
+    pr_messages: PrMessages,
     forward: Forward,
     /// The peer's a_rwnd minus the bytes in flight.
     peer_rwnd: usize,
@@ -243,7 +243,7 @@ pub(crate) struct Association {
 }
 
 /// The inputs common to both constructors.
-struct Birth<'a> {
+struct Setup<'a> {
     config: AssociationConfig,
     ports: (u16, u16),
     tags: (VerificationTag, VerificationTag),
@@ -267,7 +267,7 @@ impl Association {
         agreed: Agreed,
         ctx: &mut Context<'_>,
     ) -> Self {
-        let birth = Birth {
+        let setup = Setup {
             config: opening.config.clone(),
             ports: (opening.local_port, opening.remote_port),
             tags: (opening.local_tag, peer.tag),
@@ -285,14 +285,14 @@ impl Association {
             peer_addresses: &peer.addresses,
             state: State::CookieWaitOver,
         };
-        let mut association = Association::new(birth, ctx);
+        let mut association = Association::new(setup, ctx);
         association.echo_cookie(opening, peer.cookie.unwrap_or_default(), ctx);
         association
     }
 
     /// Creates the association from a valid cookie; the driver decides whether to accept it.
     pub(crate) fn from_cookie(cookie: &Cookie, config: AssociationConfig, ctx: &mut Context<'_>) -> Self {
-        let birth = Birth {
+        let setup = Setup {
             config,
             ports: (cookie.local_port, cookie.remote_port),
             tags: (cookie.local_tag, cookie.peer_tag),
@@ -310,69 +310,69 @@ impl Association {
             peer_addresses: &cookie.peer_addresses,
             state: State::Accepting,
         };
-        Association::new(birth, ctx)
+        Association::new(setup, ctx)
     }
 
-    fn new(birth: Birth<'_>, ctx: &mut Context<'_>) -> Association {
-        let timing = &birth.config.timing;
-        let mut first = Path::new(birth.route, &birth.config, ctx.now);
+    fn new(setup: Setup<'_>, ctx: &mut Context<'_>) -> Association {
+        let timing = &setup.config.timing;
+        let mut first = Path::new(setup.route, &setup.config, ctx.now);
         first.confirm(ctx.now, timing, ctx.random);
         let mut paths = Paths::new(first);
-        for route in routes(&birth) {
+        for route in routes(&setup) {
             if paths.len() < ctx.limits.paths && paths.find(&route).is_none() {
-                paths.push(Path::new(route, &birth.config, ctx.now));
+                paths.push(Path::new(route, &setup.config, ctx.now));
             }
         }
-        let asconf = asconf_of(&birth);
-        let reconfig = birth.agreed.extensions.has(Extension::StreamReconfiguration);
-        let reconfig = reconfig.then(|| Box::new(Reconfig::new(birth.initial_tsns)));
+        let asconf = asconf_of(&setup);
+        let reconfig = setup.agreed.extensions.has(Extension::StreamReconfiguration);
+        let reconfig = reconfig.then(|| Box::new(Reconfig::new(setup.initial_tsns)));
         //= rfc9260#5.1.2-1 5.1.2-4
-        let mut peer_addresses = SmallVec::from_slice(&[birth.route.remote]);
-        let others = birth.peer_addresses.iter().filter(|a| **a != birth.route.remote);
+        let mut peer_addresses = SmallVec::from_slice(&[setup.route.remote]);
+        let others = setup.peer_addresses.iter().filter(|a| **a != setup.route.remote);
         peer_addresses.extend(others.copied());
-        let interleaves = birth.agreed.extensions.has(Extension::Interleaving);
-        let ports = Ports { local: birth.ports.0, peer: birth.ports.1 };
+        let interleaves = setup.agreed.extensions.has(Extension::Interleaving);
+        let ports = Ports { local: setup.ports.0, peer: setup.ports.1 };
         Association {
-            local_port: birth.ports.0,
-            remote_port: birth.ports.1,
-            local_tag: birth.tags.0,
-            peer_tag: birth.tags.1,
-            state: birth.state,
-            adaptation: birth.adaptation,
-            extensions: birth.agreed.extensions,
+            local_port: setup.ports.0,
+            remote_port: setup.ports.1,
+            local_tag: setup.tags.0,
+            peer_tag: setup.tags.1,
+            state: setup.state,
+            adaptation: setup.adaptation,
+            extensions: setup.agreed.extensions,
             asconf,
             reconfig,
-            advertiser: birth.config.advertisement.map(|config| Advertiser::new(config, ctx.now)),
+            advertiser: setup.config.advertisement.map(|config| Advertiser::new(config, ctx.now)),
             peer_send_buffer: None,
             kept: 0,
             names_changed: false,
-            zero_checksum: birth.agreed.zero_checksum,
-            auth: birth.agreed.key_vectors.map(|v| Box::new(Auth::new(v, ports, &birth.config.auth))),
-            outbound_streams: birth.streams.0,
-            inbound_streams: birth.streams.1,
+            zero_checksum: setup.agreed.zero_checksum,
+            auth: setup.agreed.key_vectors.map(|v| Box::new(Auth::new(v, ports, &setup.config.auth))),
+            outbound_streams: setup.streams.0,
+            inbound_streams: setup.streams.1,
             paths,
             came_by: CameBy::Elsewhere,
             is_signed: false,
             hearsay: Hearsay::default(),
             peer_addresses,
-            initial_tsn: birth.initial_tsns.0,
-            queue: SendQueue::new(birth.config.scheduler, interleaves),
+            initial_tsn: setup.initial_tsns.0,
+            queue: SendQueue::new(setup.config.scheduler, interleaves),
             //= rfc9260#5.1-20
             outstanding: Outstanding::default(),
             copies: Copies::default(),
-            limited: Limited::default(),
+            pr_messages: PrMessages::default(),
             forward: Forward::default(),
-            peer_rwnd: birth.peer_rwnd as usize,
+            peer_rwnd: setup.peer_rwnd as usize,
             window_probe: WindowProbe::No,
             tail_probe: None,
             detour: None,
             stranded: None,
             put_off_until: Time::ZERO,
             pressure: Pressure::Calm,
-            send_limit: birth.config.buffer_start.min(birth.config.send_buffer),
+            send_limit: setup.config.buffer_start.min(setup.config.send_buffer),
             writable_wanted: false,
             dry_wanted: false,
-            inbound: Inbound::new(birth.initial_tsns.1, &birth.config, interleaves, ctx.limits),
+            inbound: Inbound::new(setup.initial_tsns.1, &setup.config, interleaves, ctx.limits),
             data_path: PathIndex(0),
             duplicate_path: PathIndex(0),
             echoes: ecn::Echoes::new(),
@@ -387,7 +387,7 @@ impl Association {
             notes: Notes::default(),
             events: VecDeque::new(),
             idle: Idle::default(),
-            config: birth.config,
+            config: setup.config,
         }
     }
 
@@ -553,7 +553,7 @@ impl Association {
         }
         let id = self.queue.push(stream, ppid, message, options.unordered, limit.is_some());
         if let Some(limit) = limit {
-            self.limited.on_queued(id, stream, limit);
+            self.pr_messages.on_queued(id, stream, limit);
         }
         Ok(())
     }
@@ -787,7 +787,7 @@ impl Association {
     pub(crate) fn check_invariants(&self) {
         self.queue.check_invariants();
         self.outstanding.check_invariants();
-        self.limited.check_invariants();
+        self.pr_messages.check_invariants();
         self.inbound.check_invariants();
         for (index, path) in self.paths.iter() {
             let flight = self.outstanding.flight(index);
@@ -803,25 +803,25 @@ impl Association {
 }
 
 /// Returns the address-reconfiguration state, if both ends support it.
-fn asconf_of(birth: &Birth<'_>) -> Option<Box<Asconf>> {
-    if !birth.agreed.extensions.has(Extension::AddressReconfiguration) {
+fn asconf_of(setup: &Setup<'_>) -> Option<Box<Asconf>> {
+    if !setup.agreed.extensions.has(Extension::AddressReconfiguration) {
         return None;
     }
-    let mut local: SmallVec<[IpAddr; 4]> = birth.local_addresses.iter().copied().collect();
-    if !local.contains(&birth.route.local) {
-        local.push(birth.route.local);
+    let mut local: SmallVec<[IpAddr; 4]> = setup.local_addresses.iter().copied().collect();
+    if !local.contains(&setup.route.local) {
+        local.push(setup.route.local);
     }
-    Some(Box::new(Asconf::new(birth.initial_tsns, local, birth.route)))
+    Some(Box::new(Asconf::new(setup.initial_tsns, local, setup.route)))
 }
 
 /// Returns all pairs of our and the peer's addresses that can be paths, except the handshake's own.
 //= rfc9260#5.1.2-5 5.1.2-8 5.1.2-9
-fn routes(birth: &Birth<'_>) -> Vec<Route> {
+fn routes(setup: &Setup<'_>) -> Vec<Route> {
     let mut routes = Vec::new();
-    for &remote in std::iter::once(&birth.route.remote).chain(birth.peer_addresses) {
-        for &local in std::iter::once(&birth.route.local).chain(birth.local_addresses) {
-            let route = Route { local, remote, carrier: birth.route.carrier };
-            if may_reach(local, remote) && route != birth.route && !routes.contains(&route) {
+    for &remote in std::iter::once(&setup.route.remote).chain(setup.peer_addresses) {
+        for &local in std::iter::once(&setup.route.local).chain(setup.local_addresses) {
+            let route = Route { local, remote, carrier: setup.route.carrier };
+            if may_reach(local, remote) && route != setup.route && !routes.contains(&route) {
                 routes.push(route);
             }
         }

@@ -9,8 +9,8 @@
 use base::Time;
 use wire::{Chunk, ChunkType, Heartbeat, PacketWriter, Pad};
 
-use super::assemble::Train;
 use super::heartbeat::{info, read_info};
+use super::packet_builder::Train;
 use super::{Association, Context};
 use crate::event::Event;
 use crate::path::PathIndex;

@@ -8,8 +8,8 @@ use base::{Carrier, Route, Time};
 use wire::{Chunk, ChunkType, Heartbeat};
 
 use super::doubt::LEAST_PATIENCE;
+use super::handshake_client::INIT_PACKET_MAX;
 use super::heartbeat::info;
-use super::opening::INIT_PACKET_MAX;
 use super::{Association, CameBy, Context, State};
 use crate::config::Timing;
 use crate::event::Event;

@@ -136,7 +136,7 @@ impl Association {
         let initial_tsn = self.initial_tsn;
         let last = self.outstanding.last_sent(path).map(|(seq, fragment)| (seq, fragment.clone()));
         // A message that must not be retransmitted cannot serve as a probe either.
-        let Some((seq, fragment)) = last.filter(|(seq, _)| self.limited.exhausted(*seq, now).is_none())
+        let Some((seq, fragment)) = last.filter(|(seq, _)| self.pr_messages.exhausted(*seq, now).is_none())
         else {
             self.tail_probe = None;
             return;
@@ -147,7 +147,7 @@ impl Association {
         if self.push_fragment(packet, &fragment, tsn, true).is_ok() {
             self.tail_probe = None;
             self.outstanding.on_probe(seq, now);
-            self.limited.on_retransmitted(seq);
+            self.pr_messages.on_retransmitted(seq);
             self.count_retransmission(path, tsn, true);
             self.paths.get_mut(path).on_data_sent(length, now);
         }

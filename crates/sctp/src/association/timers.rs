@@ -22,7 +22,7 @@ impl Association {
                 t2.at.min(guard).min(self.inbound.ack.next_timeout()).min(self.hearsay_timeout())
             }
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
-                let partial = self.forward.next_timeout().min(self.limited.next_deadline());
+                let partial = self.forward.next_timeout().min(self.pr_messages.next_deadline());
                 let requests = self.asconf_timeout().min(self.reconfig_timeout());
                 let quiet = self.idle_timeout().min(self.advertisement_timeout());
                 let others = requests.min(partial).min(quiet).min(self.stranded_until());

@@ -436,7 +436,7 @@ impl Endpoint {
         association.credit(length);
         association.report_unrecognized(&peer.unrecognized, &ctx);
         self.slots.replace(id, Slot::Association(Box::new(association)));
-        self.record_birth(id);
+        self.record_start(id);
         self.settle(id);
     }
 
@@ -616,7 +616,7 @@ impl Endpoint {
         let mut association = self.build(now, &cookie, agreed_in(&cookie, config));
         association.announce();
         let id = self.slots.insert(Slot::Association(Box::new(association)));
-        self.record_birth(id);
+        self.record_start(id);
         self.settle(id);
         Some(id)
     }
@@ -650,7 +650,7 @@ impl Endpoint {
         // The peer may have got it with our COOKIE ECHO: it has the same TSN again.
         first.into_iter().for_each(|first| association.queue_first(first));
         self.slots.replace(id, Slot::Association(Box::new(association)));
-        self.record_birth(id);
+        self.record_start(id);
         self.with(id, now, |a, ctx| a.accept(ctx));
         Some(id)
     }

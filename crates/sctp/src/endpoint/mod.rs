@@ -3,12 +3,12 @@
 //! Begin at [`Endpoint::handle_datagram`] and [`Endpoint::poll_transmit`].
 
 mod addresses;
-mod budget;
 mod demux;
 mod handshake;
 mod join;
 mod keys;
 mod options;
+mod rate_limit;
 mod replies;
 mod slots;
 mod spent;
@@ -35,7 +35,7 @@ use crate::info::{AssociationInfo, EndpointCounters, StateName};
 use crate::memory::Pressure;
 use crate::random::Random;
 use crate::trace::{Trace, TraceEvent};
-use budget::Budget;
+use rate_limit::RateLimit;
 pub(crate) use replies::Replies;
 pub use slots::AssociationId;
 use slots::{Slot, Slots};
@@ -52,8 +52,8 @@ pub struct Endpoint {
     cookies: CookieJar,
     spent: SpentCookies,
     /// INITs answered, and strays.
-    inits: Budget,
-    strays: Budget,
+    inits: RateLimit,
+    strays: RateLimit,
     slots: Slots,
     /// Associations that may have something to send; until they have had their turn, their timers may be out of date
     /// in `slots`.
@@ -163,8 +163,8 @@ impl Endpoint {
             cookies: CookieJar::new(now, config.cookie_key_lifetime, &mut random),
             slots: Slots::new(random.u64(), config.limits.memory_of_host),
             spent: SpentCookies::new(config.limits.spent_cookies, random.u64()),
-            inits: Budget::new(config.limits.inits, config.limits.source_places, random.u64()),
-            strays: Budget::new(config.limits.stray_answers, config.limits.source_places, random.u64()),
+            inits: RateLimit::new(config.limits.inits, config.limits.source_places, random.u64()),
+            strays: RateLimit::new(config.limits.stray_answers, config.limits.source_places, random.u64()),
             ready: VecDeque::new(),
             events: VecDeque::new(),
             replies: Replies::new(config.limits.queued_replies),

@@ -25,8 +25,8 @@ impl Endpoint {
         self.record(None, TraceEvent::Dropped { route: *route, reason });
     }
 
-    /// An association exists from now on.
-    pub(super) fn record_birth(&mut self, id: AssociationId) {
+    /// Records that an association exists from now on.
+    pub(super) fn record_start(&mut self, id: AssociationId) {
         let Some(association) = self.association(id).filter(|_| self.trace.is_on()) else { return };
         let ((local_port, remote_port), (local, peer)) = (association.ports(), association.tags());
         let state = association.state_name();

@@ -1,21 +1,21 @@
 //! The sending side of an association: what waits ([`SendQueue`]), what is in flight ([`Outstanding`]), what
-//! may be given up ([`Limited`]) and what the peer is told of that ([`Forward`]).
+//! may be given up ([`PrMessages`]) and what the peer is told of that ([`Forward`]).
 //!
-//! Neither sends anything; `association/assemble.rs` takes from them and writes packets. Inside, TSNs are
+//! Neither sends anything; `association/packet_builder.rs` takes from them and writes packets. Inside, TSNs are
 //! [`Seq`]: they do not wrap, so they may be compared and subtracted.
 
 mod copies;
 mod forward;
-mod limited;
 mod outstanding;
+mod pr_sctp;
 mod queue;
 mod rack;
 mod transmissions;
 
 pub(crate) use copies::Copies;
 pub(crate) use forward::Forward;
-pub(crate) use limited::{Limit, Limited};
 pub(crate) use outstanding::{Losses, Outstanding, PathAcks};
+pub(crate) use pr_sctp::{Limit, PrMessages};
 pub(crate) use queue::{Fragment, MessageId, SendQueue, Taken};
 pub(crate) use transmissions::RateSample;
 

@@ -490,8 +490,8 @@ fn a_sack_that_names_duplicates_goes_where_they_came_from_though_new_data_still_
     let [old, new] = &sent[..] else { panic!("{} packets with DATA", sent.len()) };
     let (now, before) = (t.world.now(), t.world.records.len());
     let host = t.world.host_mut(t.b);
-    for (way, packet) in [(2, old), (1, new)] {
-        let route = route(&format!("10.0.{way}.2"), &format!("10.0.{way}.1"));
+    for (link, packet) in [(2, old), (1, new)] {
+        let route = route(&format!("10.0.{link}.2"), &format!("10.0.{link}.1"));
         host.endpoint.handle_datagram(now, &route, base::Ecn::NotEct, packet, &mut host.app);
     }
     t.world.run_for(MS(1));

@@ -305,7 +305,7 @@ fn empty_and_overlong_messages_and_streams_that_do_not_exist_are_refused() {
 
 //= rfc9260#6.1-16
 #[test]
-fn a_sack_that_waits_rides_with_data() {
+fn a_sack_that_waits_is_bundled_with_data() {
     let mut t = two(1);
     t.world.recording = true;
     t.connect(sends(messages(1, 100, 1)));

@@ -28,11 +28,11 @@ pub(super) fn write(status: &Status) -> MetricsText {
     out.head("sctpify_accepts_total", "counter", "Connections of peers, by what became of them.");
     out.series("sctpify_accepts_total", &[("outcome", &"sctp")], c.accepts);
     out.series("sctpify_accepts_total", &[("outcome", &"refused")], c.accepts_refused);
-    out.head("sctpify_bytes_total", "counter", "Bytes of local programs that rode SCTP.");
+    out.head("sctpify_bytes_total", "counter", "Bytes of local programs that SCTP carried.");
     out.series("sctpify_bytes_total", &[("direction", &"sent")], c.bytes_sent);
     out.series("sctpify_bytes_total", &[("direction", &"received")], c.bytes_received);
     out.one("sctpify_path_switches_total", "counter", "Times that data took another path.", c.path_switches);
-    out.one("sctpify_connections", "gauge", "Connections that ride SCTP now.", status.connections.len());
+    out.one("sctpify_connections", "gauge", "Connections over SCTP now.", status.connections.len());
     out.one("sctpify_associations", "gauge", "Associations now.", status.associations.len());
     turns(&mut out, &status.turns);
     paths(&mut out, &status.associations);

@@ -39,7 +39,7 @@ enum What {
     Sample,
 }
 
-/// A flow's ends, and what its way keeps in order.
+/// A flow's ends, and what its direction keeps in order.
 struct Flow {
     sender: Sender,
     receiver: Receiver,

@@ -30,7 +30,7 @@ struct Connection {
     header: usize,
 }
 
-/// Both ends behave as `config` says, and say what `exchange` says, over a link with these settings both ways. One seed gives
+/// Both ends behave as `config` says, and say what `exchange` says, over a link with these settings in both directions. One seed gives
 /// the same run. `None`: it took longer than `limit`.
 pub fn run(
     config: &TcpConfig,
@@ -57,7 +57,7 @@ pub fn run(
 
 impl Connection {
     fn new(config: &TcpConfig, link: &DirectionConfig, seed: u64) -> Connection {
-        let line = |way: u64| Line::new(link.clone(), seed.wrapping_mul(2).wrapping_add(way));
+        let line = |direction: u64| Line::new(link.clone(), seed.wrapping_mul(2).wrapping_add(direction));
         Connection {
             now: Time::ZERO,
             ends: [End::new(Side::Client, config), End::new(Side::Server, config)],

@@ -1,7 +1,7 @@
-//! Routes the ACK for a 2xx, which belongs to no transaction (RFC 3261 sections 13.2.2.4 and 16.11), and retries at the next place on
+//! Routes the ACK for a 2xx, which belongs to no transaction (RFC 3261 sections 13.2.2.4 and 16.11), and retries at the next hop on
 //! failure.
 //!
-//! An ACK gets no response; the only possible feedback is that it could not be sent. Its alternative places are kept while that may
+//! An ACK gets no response; the only possible feedback is that it could not be sent. Its alternative hops are kept while that may
 //! still happen. Invariant: no more than [`super::ProxyLimits::transactions`] are kept, within the budget in bytes, each as long as a
 //! transaction may wait for an answer. Begin with [`Proxy::forward_ack`].
 
@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 
 use base::Time;
 
-use super::budget::{Charge, TRANSACTION, weight};
 use super::dialogs::Leg;
+use super::memory_budget::{Charge, TRANSACTION, weight};
 use super::names::UNRESOLVED;
 use super::route::RELAYING_DENIED;
 use super::target::{Target, share};
@@ -34,7 +34,7 @@ pub(super) struct Ack {
     mark: String,
 }
 
-/// An ACK that was sent and has alternative places.
+/// An ACK that was sent and has alternative hops.
 #[derive(Debug)]
 pub(super) struct SentAck {
     ack: Ack,
@@ -94,28 +94,28 @@ impl Proxy {
         let branch = format!("z9hG4bK0.{}.{}", self.token(), ack.mark);
         // ACK creates no dialog: the source hop does not matter to its copies.
         let copy = self.fitting_copy(&ack.request, &ack.known, target.hop, &mut target, &branch);
-        let (hop, domain) = target.way();
+        let (hop, domain) = target.verified_hop();
         let id = self.keep_ack(now, ack, target);
         let dialog = dialog_number(&ack.known.call_id);
         self.unacknowledged.remove(&(dialog, ack.known.cseq.number));
         self.send_to(hop, domain, copy.to_bytes(), id, dialog);
     }
 
-    /// Keeps an ACK that has alternative places, and returns its number.
+    /// Keeps an ACK that has alternative hops, and returns its number.
     fn keep_ack(&mut self, now: Time, ack: &Ack, target: Target) -> Option<Id> {
         let bytes = TRANSACTION + weight(&ack.request);
         let is_full = self.acks.len() >= self.config.limits.transactions || !self.has_room(bytes);
         if !target.has_more() || is_full {
             return None;
         }
-        let _charge = self.budget.charge(bytes);
+        let _charge = self.memory_budget.charge(bytes);
         let id = self.new_id();
         self.acks.insert(id, SentAck { ack: ack.clone(), target, _charge });
         self.wakes.push(Reverse((now + self.config.timers.long(), Sleeper::Ack(id))));
         Some(id)
     }
 
-    /// Sends an ACK that could not be sent to its next place; does nothing for other messages.
+    /// Sends an ACK that could not be sent to its next hop; does nothing for other messages.
     pub(super) fn send_ack_elsewhere(&mut self, now: Time, id: Id) {
         let Some(SentAck { ack, mut target, .. }) = self.acks.remove(&id) else { return };
         if target.move_on() {

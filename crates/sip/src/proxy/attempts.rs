@@ -1,9 +1,9 @@
 //! Serial attempts: contacts of lower preference once those before them have rejected the request (RFC 3261 section 16.6, serial
-//! forking), contacts beyond the Max-Breadth (RFC 5393 section 5.3.3), and the next place if one cannot be
+//! forking), contacts beyond the Max-Breadth (RFC 5393 section 5.3.3), and the next hop if one cannot be
 //! reached (RFC 3263 section 4.3; section 18.1.1 for a message that is too large for UDP).
 //!
 //! A server transaction keeps its [`Plan`] while it may need it. Invariants: no new attempt begins once a branch has succeeded, 6xx has
-//! come or the request was cancelled; no place is tried twice. Begin with [`Proxy::forward`].
+//! come or the request was cancelled; no hop is tried twice. Begin with [`Proxy::forward`].
 
 use std::collections::VecDeque;
 
@@ -34,9 +34,9 @@ impl Proxy {
     pub(super) fn forward(&mut self, now: Time, asked: Asked, targets: Vec<Target>) {
         let Asked { server, from, request, known, .. } = &asked;
         if may_make_dialog(&known.cseq.method) {
-            let otherwise = |target: &Target| target.otherwise.as_ref().map(|((hop, _), _)| *hop);
+            let fallback = |target: &Target| target.fallback.as_ref().map(|((hop, _), _)| *hop);
             let hops =
-                targets.iter().flat_map(|t| t.alternates.iter().copied().chain([t.hop]).chain(otherwise(t)));
+                targets.iter().flat_map(|t| t.alternates.iter().copied().chain([t.hop]).chain(fallback(t)));
             self.note_dialog(now, *server, *from, request, known, hops);
         }
         let later = groups(targets, asked.known.max_breadth);
@@ -64,7 +64,7 @@ impl Proxy {
         true
     }
 
-    /// Sends one copy; returns true if the target has alternative places.
+    /// Sends one copy; returns true if the target has alternative hops.
     fn start_branch(&mut self, now: Time, asked: &Asked, mut target: Target) -> bool {
         let id = self.new_id();
         let branch = format!("z9hG4bK{id:x}.{}.{}", self.token(), asked.mark);
@@ -73,7 +73,7 @@ impl Proxy {
             is_invite: asked.known.cseq.method == Method::Invite,
             is_reliable: target.hop.transport.is_reliable(),
         };
-        self.start_client(now, id, kind, Some(asked.server), target.way(), copy, branch);
+        self.start_client(now, id, kind, Some(asked.server), target.verified_hop(), copy, branch);
         let has_more = target.has_more();
         if let Some(client) = self.clients.get_mut(&id).filter(|_| has_more) {
             client.target = Some(Box::new(target));
@@ -109,8 +109,8 @@ impl Proxy {
         Some(Hop { listener, transport: Transport::Tcp, address, connection: None })
     }
 
-    /// Restarts a branch that reached nobody at its next place; returns true if there was one.
-    pub(super) fn try_next_place(&mut self, now: Time, id: Id) -> bool {
+    /// Restarts a branch that reached nobody at its next hop; returns true if there was one.
+    pub(super) fn try_next_hop(&mut self, now: Time, id: Id) -> bool {
         let Some(client) = self.clients.get_mut(&id).filter(|client| !client.wants_cancel) else {
             return false;
         };

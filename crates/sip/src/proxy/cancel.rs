@@ -51,11 +51,11 @@ impl Proxy {
         let Some(request) = &client.request else { return };
         let to = request.all(Name::To).next().cloned();
         let cancel = hop_request(request, Method::Cancel, to);
-        let way = (client.hop, client.domain.clone());
+        let verified_hop = (client.hop, client.domain.clone());
         let (hop, branch) = (client.hop, String::from_utf8_lossy(&client.branch).into_owned());
         let cancel_id = self.new_id();
         let kind = Kind { is_invite: false, is_reliable: hop.transport.is_reliable() };
-        self.start_client(now, cancel_id, kind, None, way, cancel, branch);
+        self.start_client(now, cancel_id, kind, None, verified_hop, cancel, branch);
         if let Some(client) = self.clients.get_mut(&id) {
             client.cancel = Some(cancel_id);
             // A branch that does not answer CANCEL either ends after this time (section 9.1, last paragraph).

@@ -9,7 +9,7 @@ use crate::digest::Algorithm;
 use crate::location::LocationLimits;
 use crate::network::Network;
 use crate::parse::Limits;
-use crate::proxy::gate::Access;
+use crate::proxy::access::Access;
 use crate::transaction::Timers;
 use crate::transport::Transport;
 

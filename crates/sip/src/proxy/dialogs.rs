@@ -320,10 +320,10 @@ impl Proxy {
             dialog.caller.address.ip() == address
                 || dialog.callees.iter().any(|callee| callee.address.ip() == address)
         };
-        self.dialogs.known.get(leg).is_some_and(has_part) || self.is_known_place(address)
+        self.dialogs.known.get(leg).is_some_and(has_part) || self.is_known_address(address)
     }
 
-    fn is_known_place(&self, address: IpAddr) -> bool {
+    fn is_known_address(&self, address: IpAddr) -> bool {
         self.config.relay_networks.iter().any(|network| network.contains(address))
             || self.config.next_hops.iter().any(|hop| hop.address.ip() == address)
             || self.location.is_registered_from(address)

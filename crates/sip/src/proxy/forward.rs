@@ -3,7 +3,7 @@
 use base::Time;
 use bytes::Bytes;
 
-use super::target::{Target, Way};
+use super::target::{Target, VerifiedHop};
 use super::{Client, Id, Outgoing, Output, Proxy, RecordName, dialog_number, marks};
 use crate::address::Address;
 use crate::essentials::Essentials;
@@ -22,7 +22,7 @@ impl Proxy {
         id: Id,
         kind: Kind,
         server: Option<Id>,
-        (hop, domain): Way,
+        (hop, domain): VerifiedHop,
         request: Message,
         branch: String,
     ) {
@@ -44,7 +44,7 @@ impl Proxy {
             wants_cancel: false,
             timer_c: if is_proxied_invite { now + self.config.timers.c } else { Time::NEVER },
             wake: Time::NEVER,
-            charge: self.budget.charge(0),
+            charge: self.memory_budget.charge(0),
         };
         client.charge.set(client.weight());
         self.clients.insert(id, Box::new(client));

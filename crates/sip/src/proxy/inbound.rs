@@ -3,11 +3,11 @@
 use base::Time;
 use bytes::Bytes;
 
+use super::access::Admission;
 use super::auth::{Refusal, Verdict};
-use super::budget::weight;
 use super::dialogs::Leg;
 use super::drain::ENDING;
-use super::gate::Admission;
+use super::memory_budget::weight;
 use super::route::{Asked, Taken};
 use super::{Id, Mode, Proxy, Server, dialog_number};
 use crate::essentials::Essentials;
@@ -150,7 +150,7 @@ impl Proxy {
     /// Reports whether a request is processed further; if not, it was rejected without keeping state.
     fn admit(&mut self, now: Time, from: Hop, request: &Message, via: &Via<'_>) -> bool {
         let address = from.address.ip();
-        let fault = match self.gate.judge(now, &self.config.access, address) {
+        let fault = match self.access_control.judge(now, &self.config.access, address) {
             Admission::Granted => return true,
             Admission::Denied => {
                 self.counters.denied += 1;
@@ -222,7 +222,7 @@ impl Proxy {
             open: 0,
             best: None,
             wake: Time::NEVER,
-            charge: self.budget.charge(0),
+            charge: self.memory_budget.charge(0),
         };
         server.charge.set(server.weight());
         self.servers.insert(id, Box::new(server));

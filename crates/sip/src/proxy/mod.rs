@@ -5,21 +5,21 @@
 //! ends once; nothing is kept that is not counted in [`ProxyLimits`]. Begin with `inbound` for requests and `response` for
 //! responses; `redirect` and `stateless` implement the other modes.
 
+mod access;
 mod acks;
 mod attempts;
 mod auth;
-mod budget;
 pub(crate) mod cancel;
+mod cluster;
 mod config;
 mod dialogs;
 mod drain;
-mod fellows;
 mod flows;
 mod forward;
-mod gate;
 pub(crate) mod inbound;
 mod loops;
 mod marks;
+mod memory_budget;
 mod names;
 mod performance;
 mod redirect;
@@ -32,15 +32,15 @@ mod tags;
 mod target;
 mod timers;
 
+pub use access::Access;
 pub(crate) use auth::Proof;
+pub use cluster::Presence;
 pub use config::{
     Authentication, Expiry, Listener, Mode, NextHop, ProxyConfig, ProxyLimits, RecordName, Shared,
 };
 pub use dialogs::Dialog;
-pub use fellows::Presence;
 pub use flows::fingerprint;
-pub use gate::Access;
-pub use names::{Lookup, Place};
+pub use names::{Lookup, ResolvedTarget};
 pub use performance::{Attempt, Attempts, Histogram, Performance, Times};
 pub use shared::{Finding, Query, Record, Wanted};
 
@@ -162,7 +162,7 @@ struct Server {
     best: Option<Message>,
     /// Time of its entry in the timer heap.
     wake: Time,
-    charge: budget::Charge,
+    charge: memory_budget::Charge,
 }
 
 /// The key common to an ACK for a 2xx and its INVITE: the dialog's number, and that of CSeq.
@@ -175,8 +175,8 @@ impl Server {
 
     /// Returns the bytes that it keeps.
     fn weight(&self) -> usize {
-        let messages = self.request.iter().chain(&self.best).map(budget::weight).sum::<usize>();
-        budget::TRANSACTION + 2 * self.key.len() + messages + self.last.as_ref().map_or(0, Bytes::len)
+        let messages = self.request.iter().chain(&self.best).map(memory_budget::weight).sum::<usize>();
+        memory_budget::TRANSACTION + 2 * self.key.len() + messages + self.last.as_ref().map_or(0, Bytes::len)
     }
 }
 
@@ -204,13 +204,13 @@ struct Client {
     /// Timer C, for INVITEs.
     timer_c: Time,
     wake: Time,
-    charge: budget::Charge,
+    charge: memory_budget::Charge,
 }
 
 impl Client {
     /// Returns the bytes that it keeps.
     fn weight(&self) -> usize {
-        budget::TRANSACTION + self.request.as_ref().map_or(0, budget::weight) + self.bytes.len()
+        memory_budget::TRANSACTION + self.request.as_ref().map_or(0, memory_budget::weight) + self.bytes.len()
     }
 }
 
@@ -238,7 +238,7 @@ pub struct Proxy {
     /// The number of this run of the program.
     run: u64,
     shared: shared::Waiting,
-    fellows: fellows::Fellows,
+    cluster: cluster::Cluster,
     rng: ChaCha12Rng,
     next_id: Id,
     /// The boxes here and below keep the tables' spare capacity cheap.
@@ -252,8 +252,8 @@ pub struct Proxy {
     wakes: BinaryHeap<Reverse<(Time, Sleeper)>>,
     location: Location,
     dialogs: dialogs::Dialogs,
-    gate: gate::Gate,
-    budget: budget::Budget,
+    access_control: access::AccessControl,
+    memory_budget: memory_budget::MemoryBudget,
     names: names::Names,
     outputs: VecDeque<Output>,
     counters: Counters,
@@ -289,7 +289,7 @@ impl Proxy {
             tag_mac: flows::keyed(&flows::derived(&dialog_secret, "tags")),
             run: rng.next_u64(),
             shared: shared::Waiting::default(),
-            fellows: fellows::Fellows::default(),
+            cluster: cluster::Cluster::default(),
             rng,
             next_id: 0,
             servers: HashMap::new(),
@@ -301,8 +301,8 @@ impl Proxy {
             wakes: BinaryHeap::from([Reverse((now + timers::SWEEP, Sleeper::Location))]),
             location,
             dialogs,
-            gate: gate::Gate::default(),
-            budget: budget::Budget::default(),
+            access_control: access::AccessControl::default(),
+            memory_budget: memory_budget::MemoryBudget::default(),
             names: names::Names::default(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
@@ -352,18 +352,18 @@ impl Proxy {
 
     /// Returns the bytes kept of messages.
     pub fn kept_bytes(&self) -> usize {
-        self.budget.used()
+        self.memory_budget.used()
     }
 
     /// Reports whether this many more bytes may be kept.
     fn has_room(&self, bytes: usize) -> bool {
-        self.budget.used().saturating_add(bytes) <= self.config.limits.kept_bytes
+        self.memory_budget.used().saturating_add(bytes) <= self.config.limits.kept_bytes
     }
 
     /// Reports whether a new request of this many bytes may be kept. Long ones may fill half of the budget, so that a flood of them
     /// leaves room for calls, which are short.
     fn may_keep(&self, request: usize) -> bool {
-        let half = if request > budget::LONG { self.config.limits.kept_bytes / 2 } else { 0 };
+        let half = if request > memory_budget::LONG { self.config.limits.kept_bytes / 2 } else { 0 };
         self.has_room(request.saturating_add(half))
     }
 
@@ -426,7 +426,7 @@ impl Proxy {
         server.last = Some(bytes.clone());
         let weight = server.weight();
         let more = weight.saturating_sub(server.charge.bytes());
-        if more > 0 && self.budget.used().saturating_add(more) > self.config.limits.kept_bytes {
+        if more > 0 && self.memory_budget.used().saturating_add(more) > self.config.limits.kept_bytes {
             // Retransmitted requests will get no response.
             server.last = None;
         }

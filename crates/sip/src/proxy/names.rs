@@ -43,9 +43,9 @@ pub struct Lookup {
     pub is_secure: bool,
 }
 
-/// One address that a name resolves to.
+/// One address that a name resolves to, with its transport (RFC 3263 section 4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ResolvedTarget {
     /// The transport.
     pub transport: Transport,
     /// The address.
@@ -55,7 +55,7 @@ pub struct Place {
 /// Cached answers and waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    known: BTreeMap<Lookup, (Time, Vec<Place>)>,
+    known: BTreeMap<Lookup, (Time, Vec<ResolvedTarget>)>,
     waiting: BTreeMap<Lookup, Vec<Waiting>>,
 }
 
@@ -70,26 +70,27 @@ enum Waiting {
 
 impl Names {
     /// Returns the addresses of a name; `None`: it must be looked up.
-    pub(super) fn places(&self, now: Time, lookup: &Lookup) -> Option<&[Place]> {
-        let (until, places) = self.known.get(lookup)?;
-        (*until > now).then_some(&places[..])
+    pub(super) fn targets(&self, now: Time, lookup: &Lookup) -> Option<&[ResolvedTarget]> {
+        let (until, targets) = self.known.get(lookup)?;
+        (*until > now).then_some(&targets[..])
     }
 
     /// Returns the name that resolved to this address, over TLS.
     pub(super) fn name_of(&self, address: SocketAddr) -> Option<&str> {
-        let leads_there = |place: &Place| place.transport == Transport::Tls && place.address == address;
-        let mut found = self.known.iter().filter(|(_, (_, places))| places.iter().any(leads_there));
+        let leads_there =
+            |target: &ResolvedTarget| target.transport == Transport::Tls && target.address == address;
+        let mut found = self.known.iter().filter(|(_, (_, targets))| targets.iter().any(leads_there));
         found.next().map(|(lookup, _)| lookup.name.as_str())
     }
 
-    fn keep(&mut self, now: Time, lookup: Lookup, until: Time, places: Vec<Place>) {
+    fn keep(&mut self, now: Time, lookup: Lookup, until: Time, targets: Vec<ResolvedTarget>) {
         if self.known.len() >= NAMES_MAX {
             self.known.retain(|_, (until, _)| *until > now);
         }
         if self.known.len() >= NAMES_MAX {
             self.known.pop_first();
         }
-        self.known.insert(lookup, (until, places));
+        self.known.insert(lookup, (until, targets));
     }
 }
 
@@ -142,8 +143,14 @@ impl Proxy {
     }
 
     /// Handles the answer to a query: the addresses, the best first, or none; and its lifetime.
-    pub fn handle_resolved(&mut self, now: Time, lookup: Lookup, places: Vec<Place>, good_for: Duration) {
-        self.names.keep(now, lookup.clone(), now + good_for.max(GOOD_MIN), places);
+    pub fn handle_resolved(
+        &mut self,
+        now: Time,
+        lookup: Lookup,
+        targets: Vec<ResolvedTarget>,
+        good_for: Duration,
+    ) {
+        self.names.keep(now, lookup.clone(), now + good_for.max(GOOD_MIN), targets);
         for waiting in self.names.waiting.remove(&lookup).unwrap_or_default() {
             match waiting {
                 Waiting::Request(asked) => self.go_on(now, asked),

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use base::Time;
 
-use super::budget::weight;
 use super::cancel::hop_request;
 use super::flows::FLOW_FAILED;
+use super::memory_budget::weight;
 use super::{Client, Id, Mode, Proxy, Server};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -96,9 +96,9 @@ impl Proxy {
         client.charge.set(client.weight());
         let Some(server) = client.server else { return };
         let is_success = response.status() < 300;
-        // "If the SIP request fails … 503 …, the client SHOULD try" the next place (RFC 3263 section 4.3).
+        // "If the SIP request fails … 503 …, the client SHOULD try" the next hop (RFC 3263 section 4.3).
         // The same for 430: a lost flow (RFC 5626 section 5.3.1) does not rule out the address in the Contact.
-        let is_begun_anew = matches!(response.status(), 430 | 503) && self.try_next_place(now, id);
+        let is_begun_anew = matches!(response.status(), 430 | 503) && self.try_next_hop(now, id);
         if is_first {
             self.close_branch(server);
         }
@@ -142,7 +142,7 @@ impl Proxy {
 
     /// Ends a branch that had no final response, and will not have one.
     pub(super) fn end_branch_without_response(&mut self, now: Time, id: Id, status: u16, reason: &str) {
-        let is_begun_anew = self.try_next_place(now, id);
+        let is_begun_anew = self.try_next_hop(now, id);
         let Some(client) = self.clients.remove(&id) else { return };
         let Some(server_id) = client.server else { return };
         self.close_branch(server_id);

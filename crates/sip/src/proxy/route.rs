@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::dialogs::Leg;
 use super::flows::FLOW_FAILED;
 use super::names::{self, UNRESOLVED};
-use super::target::{Otherwise, Target, Way};
+use super::target::{RoutedHop, Target, VerifiedHop};
 use super::{Id, Mode, Proxy, RecordName};
 use crate::address::Address;
 use crate::essentials::Essentials;
@@ -197,21 +197,21 @@ impl Proxy {
         targets.into_iter().filter_map(|target| self.secured(target)).collect()
     }
 
-    /// Restricts a target to TLS; `None` if that leaves no way.
+    /// Restricts a target to TLS; `None` if that leaves no hop.
     fn secured(&self, mut target: Target) -> Option<Target> {
         target.alternates.retain(is_secure);
-        target.otherwise = target.otherwise.and_then(|otherwise| self.secured_way(otherwise));
-        match self.secured_way((target.way(), target.detour.take())) {
-            Some(way) => target.go(way),
+        target.fallback = target.fallback.and_then(|fallback| self.secured_hop(fallback));
+        match self.secured_hop((target.verified_hop(), target.detour.take())) {
+            Some(hop) => target.use_hop(hop),
             None if target.move_on() => {}
             None => return None,
         }
         Some(target)
     }
 
-    fn secured_way(&self, (way, detour): Otherwise) -> Option<Otherwise> {
-        if is_secure(&way.0) {
-            return Some((way, detour));
+    fn secured_hop(&self, (hop, detour): RoutedHop) -> Option<RoutedHop> {
+        if is_secure(&hop.0) {
+            return Some((hop, detour));
         }
         let (detour, hop) = self.secure_route(&detour?)?;
         // Proxies that share users serve the same domains, and must prove it.
@@ -295,33 +295,33 @@ impl Proxy {
         let contact = || self.hop_of(now, &Uri::parse(&binding.uri)?);
         let has_address = !is_by_flow(binding);
         let preference = binding.q;
-        let at = |(hop, domain): Way| Target { preference, ..Target::new(uri(), hop, domain) };
+        let at = |(hop, domain): VerifiedHop| Target { preference, ..Target::new(uri(), hop, domain) };
         match self.own_flow(through) {
             Some(Ok(flow)) => return self.target_at(now, binding, flow),
             Some(Err(fault)) => return if has_address { contact().map(at) } else { Err(fault) },
             None => {}
         }
         let direct = contact().ok().filter(|_| has_address);
-        if let Some(way) = direct.clone().filter(|_| binding.flow.transport == Transport::Udp) {
-            return Ok(at(way));
+        if let Some(hop) = direct.clone().filter(|_| binding.flow.transport == Transport::Udp) {
+            return Ok(at(hop));
         }
-        let way = self.hop_of(now, &Uri::parse(Address::parse(through)?.uri)?)?;
-        if self.fellows.is_gone(now, way.0.address) {
+        let hop = self.hop_of(now, &Uri::parse(Address::parse(through)?.uri)?)?;
+        if self.cluster.is_gone(now, hop.0.address) {
             return direct.map(at).ok_or(FLOW_FAILED);
         }
-        let is_draining = self.fellows.is_draining(now, way.0.address);
-        let is_open = |(hop, _): &Way| hop.address.ip() == binding.flow.address.ip();
+        let is_draining = self.cluster.is_draining(now, hop.0.address);
+        let is_open = |(hop, _): &VerifiedHop| hop.address.ip() == binding.flow.address.ip();
         let detour = Some(through.into());
         Ok(match direct {
             Some(direct) if is_draining && is_open(&direct) => {
-                Target { otherwise: Some((way, detour)), ..at(direct) }
+                Target { fallback: Some((hop, detour)), ..at(direct) }
             }
-            direct => Target { detour, otherwise: direct.map(|direct| (direct, None)), ..at(way) },
+            direct => Target { detour, fallback: direct.map(|direct| (direct, None)), ..at(hop) },
         })
     }
 
     /// Returns the contact's address, with the connection of its REGISTER while that exists.
-    fn hop_of_contact(&self, now: Time, binding: &Binding, flow: Hop) -> Result<Way, Fault> {
+    fn hop_of_contact(&self, now: Time, binding: &Binding, flow: Hop) -> Result<VerifiedHop, Fault> {
         let (hop, domain) = self.hop_of(now, &Uri::parse(&binding.uri)?).unwrap_or((flow, None));
         let is_same = hop.transport == flow.transport;
         Ok(match flow.connection {
@@ -356,7 +356,7 @@ impl Proxy {
     }
 
     /// Returns the next hop for a URI. Names are looked up among the configured next hops, then among DNS answers.
-    pub(super) fn hop_of(&self, now: Time, uri: &Uri<'_>) -> Result<Way, Fault> {
+    pub(super) fn hop_of(&self, now: Time, uri: &Uri<'_>) -> Result<VerifiedHop, Fault> {
         // RFC 4475 section 3.3.2.
         if uri.scheme == Scheme::Other {
             return Err(Fault { status: 416, reason: "Unsupported URI Scheme" });
@@ -388,12 +388,12 @@ impl Proxy {
 }
 
 impl Proxy {
-    fn hop_of_name(&self, now: Time, uri: &Uri<'_>) -> Result<Way, Fault> {
+    fn hop_of_name(&self, now: Time, uri: &Uri<'_>) -> Result<VerifiedHop, Fault> {
         if !self.config.names {
             return Err(Fault { status: 500, reason: "No Next Hop Is Configured For This Domain" });
         }
         let lookup = names::lookup_of(uri).ok_or(UNRESOLVED)?;
-        self.names.places(now, &lookup).ok_or(UNRESOLVED)?;
+        self.names.targets(now, &lookup).ok_or(UNRESOLVED)?;
         let hop = self.hops_of_name(now, uri).first().copied();
         let hop = hop.ok_or(Fault { status: 500, reason: "No Address Of The Next Hop" })?;
         Ok((hop, (hop.transport == Transport::Tls).then(|| lookup.name.into())))
@@ -403,13 +403,13 @@ impl Proxy {
     fn hops_of_name(&self, now: Time, uri: &Uri<'_>) -> Vec<Hop> {
         let is_configured = |name: &str| self.config.next_hops.iter().any(|hop| hop.domain == name);
         let lookup = names::lookup_of(uri).filter(|lookup| !is_configured(&lookup.name));
-        let places = lookup.and_then(|lookup| self.names.places(now, &lookup)).unwrap_or_default();
-        let hop = |place: &names::Place| {
-            let names::Place { transport, address } = *place;
+        let targets = lookup.and_then(|lookup| self.names.targets(now, &lookup)).unwrap_or_default();
+        let hop = |target: &names::ResolvedTarget| {
+            let names::ResolvedTarget { transport, address } = *target;
             let listener = self.listener_for(transport, address.is_ipv4()).ok()?;
             Some(Hop { listener, transport, address, connection: None })
         };
-        places.iter().filter_map(hop).collect()
+        targets.iter().filter_map(hop).collect()
     }
 
     /// Forwards the request, after a 100 to INVITE.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use base::Time;
 
 use super::auth::{Proof, Refusal};
-use super::fellows::Presence;
+use super::cluster::Presence;
 use super::registrar::{Decision, Registration, contacts};
 use super::route::Asked;
 use super::{Id, Output, Proxy};
@@ -298,7 +298,7 @@ impl Proxy {
 
     /// Handles a heartbeat of a proxy, named by its first listener; returns true if its state is new.
     pub fn handle_presence(&mut self, now: Time, address: SocketAddr, presence: Presence) -> bool {
-        self.fellows.note(now, address, presence)
+        self.cluster.note(now, address, presence)
     }
 
     /// Begins a full reload after reconnecting to the store: all records follow with [`Proxy::handle_record`], then

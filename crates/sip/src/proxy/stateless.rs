@@ -2,7 +2,7 @@
 //!
 //! Our Via carries the state that a stateful proxy keeps, and each response returns it: the source of the request, with a MAC
 //! ([`PARAM`]). The branch is computed from fields common to a request, its retransmissions, its CANCEL and the ACK for its rejection,
-//! so that the next hop recognizes them. A request goes to one place, which depends only on the request and the registered bindings;
+//! so that the next hop recognizes them. A request goes to one target, which depends only on the request and the registered bindings;
 //! its sender retransmits it if it is lost. REGISTER and requests to the proxy itself are answered as usual. Begin at
 //! [`Proxy::pass_on`] and [`Proxy::pass_response`].
 
@@ -59,7 +59,7 @@ impl Proxy {
             return true;
         }
         let (back, value) = response_hop(from, via);
-        match self.way_on(now, from, request, known) {
+        match self.hop_on(now, from, request, known) {
             Ok((mut onward, mut target, mark)) => {
                 self.counters.requests += 1;
                 let branch = self.stateless_branch(via, request, known);
@@ -68,7 +68,7 @@ impl Proxy {
                 // The rest of our Via, after the branch.
                 let branch = format!("{branch}.{mark};{PARAM}={source}");
                 let copy = self.fitting_copy(&onward, known, from, &mut target, &branch);
-                let (hop, domain) = target.way();
+                let (hop, domain) = target.verified_hop();
                 self.send_to(hop, domain, copy.to_bytes(), None, dialog_number(&known.call_id));
                 true
             }
@@ -86,7 +86,7 @@ impl Proxy {
     }
 
     /// Finds the single target: sections 16.3 and 16.5.
-    fn way_on(
+    fn hop_on(
         &mut self,
         now: Time,
         from: Hop,
@@ -115,7 +115,7 @@ impl Proxy {
             return Err(Stays::Refused(refusal.fault, refusal.fields));
         }
         let mut target = match leg {
-            _ if is_for_user => self.one_place(now, &uri)?,
+            _ if is_for_user => self.one_target(now, &uri)?,
             Some(leg) => self.target_within(now, &leg, from, &onward, known)?,
             None if self.may_relay(&onward, &uri) => self.target_outside(now, &onward, &uri)?,
             None => return Err(RELAYING_DENIED.into()),
@@ -126,7 +126,7 @@ impl Proxy {
 
     /// "MUST choose one and only one target from the target set", the same for each retransmission: the contact that the user prefers,
     /// among equal ones the first by URI.
-    fn one_place(&self, now: Time, uri: &Uri<'_>) -> Result<Target, Fault> {
+    fn one_target(&self, now: Time, uri: &Uri<'_>) -> Result<Target, Fault> {
         let user = self.user_of(uri);
         let targets = self.targets_for(uri, self.registered_targets(&user, now));
         let key = |target: &Target| (std::cmp::Reverse(target.preference), target.uri.clone());

@@ -1,4 +1,4 @@
-//! One target of a request, and the ways there, which are tried one after the other ([`Target::move_on`]).
+//! One target of a request, and the hops to it, which are tried one after the other ([`Target::move_on`]).
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::essentials::MAX_BREADTH;
 use crate::transport::Hop;
 
 /// A hop, and the domain that it must prove to be.
-pub(super) type Way = (Hop, Option<Arc<str>>);
+pub(super) type VerifiedHop = (Hop, Option<Arc<str>>);
 
-/// A way, and the Route for a request there: [`Target::detour`].
-pub(super) type Otherwise = (Way, Option<Box<[u8]>>);
+/// Such a hop, and the Route for a request through it: [`Target::detour`].
+pub(super) type RoutedHop = (VerifiedHop, Option<Box<[u8]>>);
 
 /// One target of a request.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Target {
     /// A Route through the proxy that has the flow.
     pub(super) detour: Option<Box<[u8]>>,
     /// The alternative if all hops fail: without that Route, or with it.
-    pub(super) otherwise: Option<Otherwise>,
+    pub(super) fallback: Option<RoutedHop>,
 }
 
 impl Target {
@@ -51,17 +51,18 @@ impl Target {
             breadth: MAX_BREADTH,
             is_settled: false,
             detour: None,
-            otherwise: None,
+            fallback: None,
         }
     }
 
-    pub(super) fn way(&self) -> Way {
+    /// Returns the current hop.
+    pub(super) fn verified_hop(&self) -> VerifiedHop {
         (self.hop, self.domain.clone())
     }
 
     /// Reports whether there are alternatives.
     pub(super) fn has_more(&self) -> bool {
-        !self.alternates.is_empty() || self.otherwise.is_some()
+        !self.alternates.is_empty() || self.fallback.is_some()
     }
 
     /// Advances to the next alternative; returns false if there is none.
@@ -70,15 +71,15 @@ impl Target {
             self.hop = self.alternates.remove(0);
             return true;
         }
-        let Some(otherwise) = self.otherwise.take() else { return false };
-        self.go(otherwise);
+        let Some(fallback) = self.fallback.take() else { return false };
+        self.use_hop(fallback);
         self.is_settled = false;
         true
     }
 
-    /// Takes this way.
-    pub(super) fn go(&mut self, (way, detour): Otherwise) {
-        ((self.hop, self.domain), self.detour) = (way, detour);
+    /// Uses this hop next.
+    pub(super) fn use_hop(&mut self, (hop, detour): RoutedHop) {
+        ((self.hop, self.domain), self.detour) = (hop, detour);
     }
 }
 

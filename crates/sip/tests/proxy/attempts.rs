@@ -1,14 +1,14 @@
-//! One attempt after the other: serial forking by q, TCP where UDP is too small, and the places of a name (RFC 3261 sections 16.6 and
+//! One attempt after the other: serial forking by q, TCP where UDP is too small, and the targets of a name (RFC 3261 sections 16.6 and
 //! 18.1.1, RFC 3263 section 4.3).
 
 use std::time::Duration;
 
 use sip::Transport;
-use sip::proxy::{Place, ProxyConfig};
+use sip::proxy::{ProxyConfig, ResolvedTarget};
 
 use crate::world::*;
 
-/// Bob at two places, the second with less preference.
+/// Bob at two contacts, the second with less preference.
 fn preferred() -> (World, Vec<Sent>) {
     let mut world = World::new(config());
     world.register("bob", udp(CAROL), &format!("Contact: <sip:bob@{CAROL}>;q=0.5\n"));
@@ -75,10 +75,12 @@ fn a_request_too_long_for_udp_goes_by_tcp_and_back_to_udp_if_nobody_listens_ther
     }
 }
 
-fn places(all: &[(Transport, &str)]) -> Vec<Place> {
-    let place =
-        |(transport, address): &(_, &str)| Place { transport: *transport, address: address.parse().unwrap() };
-    all.iter().map(place).collect()
+fn targets(all: &[(Transport, &str)]) -> Vec<ResolvedTarget> {
+    let target = |(transport, address): &(_, &str)| ResolvedTarget {
+        transport: *transport,
+        address: address.parse().unwrap(),
+    };
+    all.iter().map(target).collect()
 }
 
 /// A call to a domain that has to be looked up.
@@ -89,12 +91,12 @@ fn named(uri: &str) -> (World, Vec<Sent>) {
 }
 
 #[test]
-fn a_request_waits_for_its_domains_places_and_takes_the_next_where_one_is_not_reached() {
+fn a_request_waits_for_its_domains_targets_and_takes_the_next_where_one_is_not_reached() {
     let (mut world, sent) = named("sip:zoe@Far.Example");
     assert_eq!(summary(&sent), pairs(&[("100", ALICE)]));
     let lookup = world.lookups.pop().unwrap();
     assert_eq!((lookup.name.as_str(), lookup.port, lookup.transport), ("far.example", None, None));
-    let both = places(&[
+    let both = targets(&[
         (Transport::Sctp, "192.0.2.66:5060"),
         (Transport::Tcp, "192.0.2.7:5060"),
         (Transport::Udp, "192.0.2.8:5060"),
@@ -132,7 +134,7 @@ fn a_call_that_is_cancelled_while_it_waits_goes_nowhere() {
     let (mut world, _) = named("sip:zoe@far.example");
     let cancel = request("CANCEL", "sip:zoe@far.example", "alice", "zoe", "i1", udp(ALICE), "");
     assert_eq!(summary(&world.put(udp(ALICE), &cancel)), pairs(&[("200", ALICE)]));
-    let found = places(&[(Transport::Udp, "192.0.2.8:5060")]);
+    let found = targets(&[(Transport::Udp, "192.0.2.8:5060")]);
     world.proxy.handle_resolved(world.now, world.lookups[0].clone(), found, Duration::from_secs(1));
     assert_eq!(summary(&world.sent()), pairs(&[("487", ALICE)]));
 }
@@ -163,7 +165,7 @@ fn an_ack_too_long_for_udp_goes_by_tcp_and_back_to_udp_if_nobody_listens_there()
     assert_eq!((again[0].what().as_str(), again[0].hop.transport), ("ACK", Transport::Udp));
     assert_eq!((again[0].to().as_str(), again[0].on_failure), (BOB, None));
     world.proxy.handle_send_failure(world.now, failed);
-    assert!(world.sent().is_empty(), "there is no third place");
+    assert!(world.sent().is_empty(), "there is no third target");
 }
 
 #[test]
@@ -176,7 +178,7 @@ fn where_else_an_ack_may_go_is_forgotten_when_nobody_can_have_failed_to_send_it_
 }
 
 #[test]
-fn an_ack_waits_for_the_place_of_its_name_and_goes_where_the_dialog_has_a_part_alone() {
+fn an_ack_waits_for_the_target_of_its_name_and_goes_where_the_dialog_has_a_part_alone() {
     let (near, far) = ((Transport::Udp, BOB), (Transport::Udp, "198.51.100.7:5060"));
     for (found, expected) in
         [(vec![near], vec![BOB]), (vec![near, far], vec![BOB]), (vec![far], vec![]), (vec![], vec![])]
@@ -186,7 +188,7 @@ fn an_ack_waits_for_the_place_of_its_name_and_goes_where_the_dialog_has_a_part_a
         assert!(sent.is_empty() && world.proxy.counters().dropped == 0);
         let lookup = world.lookups.pop().unwrap();
         assert_eq!(lookup.name, "desk.far.example");
-        world.proxy.handle_resolved(world.now, lookup, places(&found), Duration::from_secs(60));
+        world.proxy.handle_resolved(world.now, lookup, targets(&found), Duration::from_secs(60));
         let sent = world.sent();
         assert!(sent.iter().all(|sent| sent.what() == "ACK" && sent.on_failure.is_none()));
         assert_eq!(sent.iter().map(Sent::to).collect::<Vec<_>>(), expected);
@@ -194,11 +196,11 @@ fn an_ack_waits_for_the_place_of_its_name_and_goes_where_the_dialog_has_a_part_a
     }
 }
 
-/// Alice's INVITE with this Max-Breadth, for bob at three places.
+/// Alice's INVITE with this Max-Breadth, for bob at three contacts.
 fn in_breadth(breadth: &str) -> (World, Vec<Sent>) {
     let mut world = World::new(config());
-    for place in [BOB, CAROL, OTHER] {
-        world.register("bob", udp(place), "");
+    for contact in [BOB, CAROL, OTHER] {
+        world.register("bob", udp(contact), "");
     }
     let field = if breadth.is_empty() { String::new() } else { format!("Max-Breadth: {breadth}\n") };
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), &field));
@@ -206,7 +208,7 @@ fn in_breadth(breadth: &str) -> (World, Vec<Sent>) {
 }
 
 #[test]
-fn a_request_is_not_at_more_places_at_once_than_its_max_breadth_says() {
+fn a_request_is_not_at_more_contacts_at_once_than_its_max_breadth_says() {
     let breadths = |sent: &[Sent]| -> Vec<String> {
         let invites = sent.iter().filter(|sent| sent.what() == "INVITE");
         invites.map(|sent| sent.value(sip::Name::MaxBreadth)).collect()
@@ -221,7 +223,7 @@ fn a_request_is_not_at_more_places_at_once_than_its_max_breadth_says() {
     ] {
         assert_eq!(breadths(&in_breadth(breadth).1), shares, "{breadth}");
     }
-    // A user without a place among the first is asked when those have refused.
+    // A user without a contact among the first is asked when those have refused.
     let (mut world, sent) = in_breadth("2");
     assert_eq!(summary(&sent[1..]), pairs(&[("INVITE", BOB), ("INVITE", CAROL)]));
     assert_eq!(summary(&world.put_message(udp(BOB), &sent[1].answer(486))), pairs(&[("ACK", BOB)]));

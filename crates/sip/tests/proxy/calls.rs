@@ -29,7 +29,7 @@ fn a_call_goes_to_the_registered_contact_and_its_answers_come_back() {
     assert_eq!(world.proxy.counters().calls, 1);
 }
 
-/// Bob at two places; alice's INVITE was forwarded to both.
+/// Bob at two contacts; alice's INVITE was forwarded to both.
 fn forked() -> (World, Vec<Sent>) {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");

@@ -60,7 +60,7 @@ fn a_redirect_server_forwards_nothing() {
 }
 
 #[test]
-fn places_that_others_cannot_reach_are_not_told_and_neither_are_our_own() {
+fn contacts_that_others_cannot_reach_are_not_told_and_neither_are_our_own() {
     let mut world = world(Mode::Redirect);
     // Behind a NAT, and by a Path.
     world.register("bob", udp(BOB), "Contact: <sip:bob@10.0.0.7:5060>\n");
@@ -109,7 +109,7 @@ fn repetitions_cancel_and_the_ack_for_a_refusal_have_one_branch_and_go_one_way()
     sent.extend(world.put(udp(ALICE), &like_invite("CANCEL", &asked, "")));
     sent.extend(world.put(udp(ALICE), &like_invite("ACK", &asked, ";tag=uas")));
     let expected = ["INVITE", "INVITE", "CANCEL", "ACK"].map(|what| (what, CAROL));
-    assert_eq!(summary(&sent), pairs(&expected), "the preferred place, of those alike the first");
+    assert_eq!(summary(&sent), pairs(&expected), "the preferred contact, of those alike the first");
     assert!(sent.iter().all(|one| one.branch() == sent[0].branch()));
     assert_eq!(sent[0].message, sent[1].message);
     let other = world.put(udp(ALICE), &asked.replace("i1", "i2"));

@@ -11,7 +11,7 @@ use crate::secure::{tls, with_tls};
 use crate::world::*;
 
 /// Where the proxies are.
-const PLACES: [&str; 2] = ["192.0.2.100:5060", "192.0.2.101:5060"];
+const PROXIES: [&str; 2] = ["192.0.2.100:5060", "192.0.2.101:5060"];
 
 /// A store as it is meant, and two proxies with it.
 struct Pair {
@@ -23,9 +23,9 @@ struct Pair {
     is_gone: bool,
 }
 
-fn config_at(place: &str, base: ProxyConfig) -> ProxyConfig {
-    let place: SocketAddr = place.parse().unwrap();
-    let address = |listener: &Listener| SocketAddr::new(place.ip(), listener.address.port());
+fn config_at(address: &str, base: ProxyConfig) -> ProxyConfig {
+    let own: SocketAddr = address.parse().unwrap();
+    let address = |listener: &Listener| SocketAddr::new(own.ip(), listener.address.port());
     let listeners = base.listeners.iter().map(|l| Listener { address: address(l), ..*l }).collect();
     let shared = Some(Shared { origin: Duration::from_secs(1_700_000_000) });
     ProxyConfig { listeners, shared, dialog_secret: Some([9; 32]), ..base }
@@ -34,9 +34,9 @@ fn config_at(place: &str, base: ProxyConfig) -> ProxyConfig {
 impl Pair {
     fn new(base: fn() -> ProxyConfig) -> Pair {
         let mut seed = 0;
-        let worlds = PLACES.map(|place| {
+        let worlds = PROXIES.map(|address| {
             seed += 1;
-            World::with_seed(config_at(place, base()), [seed; 32])
+            World::with_seed(config_at(address, base()), [seed; 32])
         });
         Pair { worlds, records: BTreeMap::new(), nonces: BTreeMap::new(), version: 0, is_gone: false }
     }
@@ -105,7 +105,7 @@ impl Pair {
 
     /// Passes one proxy's messages to the other.
     fn pass(&mut self, to: usize, sent: &Sent) -> Vec<Sent> {
-        let mut from = udp(PLACES[1 - to]);
+        let mut from = udp(PROXIES[1 - to]);
         (from.transport, from.listener) = (sent.hop.transport, sent.hop.listener);
         self.worlds[to].put_message(from, &sent.message)
     }
@@ -190,7 +190,7 @@ fn a_user_with_a_connection_to_one_is_called_through_that_one() {
     pair.tell(0);
     pair.tell(1);
     let sent = pair.put(1, udp(ALICE), &invite(udp(ALICE), ""));
-    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", PLACES[0])]));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", PROXIES[0])]));
     let there = pair.pass(0, &sent[1]);
     assert_eq!(there[1].what(), "INVITE");
     assert_eq!(there[1].hop, tcp(BOB, 7));
@@ -222,7 +222,7 @@ fn a_sips_request_goes_to_the_proxy_that_has_the_connection_by_tls_and_else_nowh
     assert_eq!(summary(&pair.put(1, tls(ALICE, 1), &carols)), pairs(&[("480", ALICE)]));
     // Others go by the first listener, as ever.
     let sent = pair.put(1, tls(ALICE, 1), &text.replace("i1", "i3"));
-    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", PLACES[0])]));
+    assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", PROXIES[0])]));
 }
 
 #[test]
@@ -238,10 +238,10 @@ fn a_flow_of_a_proxy_that_was_here_before_is_gone_and_one_that_is_made_up_is_non
     let forged = format!("{}{digit}{}", &forged[..at + 3], &forged[at + 4..]).replace("z9hG4bK", "z9hG4bKx");
     assert_eq!(pair.worlds[0].put_bytes(udp(ALICE), forged.as_bytes())[0].what(), "403");
     // It starts anew.
-    pair.worlds[0] = World::with_seed(config_at(PLACES[0], config()), [77; 32]);
+    pair.worlds[0] = World::with_seed(config_at(PROXIES[0], config()), [77; 32]);
     let there = pair.pass(0, &sent[1]);
     assert_eq!(there[0].what(), "430");
-    let back = pair.worlds[1].put_message(udp(PLACES[0]), &there[0].message);
+    let back = pair.worlds[1].put_message(udp(PROXIES[0]), &there[0].message);
     assert_eq!(back.last().unwrap().what(), "480");
 }
 
@@ -339,7 +339,7 @@ fn a_dialog_goes_on_through_any_proxy_behind_the_name_that_they_record() {
     let routes = callers_routes(&sent[1]);
     assert!(routes.starts_with("Route: <sip:sip.example.com;transport=udp;lr;dialog="), "{routes}");
     let via = sent[1].value(Name::Via);
-    assert!(via.contains(PLACES[0]), "answers come back to this one: {via}");
+    assert!(via.contains(PROXIES[0]), "answers come back to this one: {via}");
     let text = request("BYE", &format!("sip:bob@{BOB}"), "alice", "bob", "b2", udp(ALICE), &routes);
     let text = text.replace("To: <sip:bob@example.com>", "To: <sip:bob@example.com>;tag=uas");
     let sent = pair.put(1, udp(ALICE), &text);
@@ -380,7 +380,7 @@ fn nobody_waits_for_a_proxy_that_has_fallen_silent() {
     pair.register(0, "bob", 1, tcp(BOB, 7), "");
     pair.register(0, "carol", 1, tcp(CAROL, 8), &flow);
     pair.tell(1);
-    let [first, second] = PLACES.map(|place| place.parse().unwrap());
+    let [first, second] = PROXIES.map(|address| address.parse().unwrap());
     let called = |pair: &mut Pair, branch: &str, user: &str| {
         let sent = call(pair, branch, user);
         (sent.what(), sent.to())
@@ -392,7 +392,7 @@ fn nobody_waits_for_a_proxy_that_has_fallen_silent() {
             pair.worlds[1].proxy.handle_presence(now, first, Presence::Here);
         }
     }
-    let through = ("INVITE".to_owned(), PLACES[0].to_owned());
+    let through = ("INVITE".to_owned(), PROXIES[0].to_owned());
     pair.worlds[1].now = base::Time::from_millis(6999);
     assert_eq!(called(&mut pair, "i2", "carol"), through);
     pair.worlds[1].now = base::Time::from_millis(7000);
@@ -421,16 +421,16 @@ fn a_proxy_that_drains_is_called_through_only_to_those_who_are_there_by_its_conn
         &format!("Contact: <sip:dave@{BOB};transport=tcp>\n"),
     );
     pair.tell(1);
-    let (now, first) = (pair.worlds[1].now, PLACES[0].parse().unwrap());
-    let ways = |pair: &mut Pair, at: usize| {
+    let (now, first) = (pair.worlds[1].now, PROXIES[0].parse().unwrap());
+    let calls_to_all = |pair: &mut Pair, at: usize| {
         let call = |user| call(pair, &format!("i{at}{}", user), user);
         ["carol", "dave", "bob"].map(call)
     };
-    assert_eq!(ways(&mut pair, 2).map(|sent| sent.to()), [PLACES[0]; 3]);
+    assert_eq!(calls_to_all(&mut pair, 2).map(|sent| sent.to()), [PROXIES[0]; 3]);
     pair.worlds[0].proxy.begin_drain();
     pair.worlds[1].proxy.handle_presence(now, first, Presence::Draining);
-    let sent = ways(&mut pair, 3);
-    assert_eq!([&sent[0], &sent[1], &sent[2]].map(Sent::to), [PLACES[0], PLACES[0], BOB]);
+    let sent = calls_to_all(&mut pair, 3);
+    assert_eq!([&sent[0], &sent[1], &sent[2]].map(Sent::to), [PROXIES[0], PROXIES[0], BOB]);
     // Those that need it are served by it, and waited for.
     let there = pair.pass(0, &sent[0]);
     assert_eq!((there[1].what().as_str(), there[1].hop), ("INVITE", tcp(CAROL, 8)));
@@ -438,7 +438,7 @@ fn a_proxy_that_drains_is_called_through_only_to_those_who_are_there_by_its_conn
     // If the other way leads nowhere there is still the connection.
     pair.worlds[1].proxy.handle_send_failure(now, sent[2].on_failure.unwrap());
     let again = pair.worlds[1].sent().pop().unwrap();
-    assert_eq!((again.what().as_str(), again.to().as_str()), ("INVITE", PLACES[0]));
+    assert_eq!((again.what().as_str(), again.to().as_str()), ("INVITE", PROXIES[0]));
     let there = pair.pass(0, &again);
     assert_eq!((there[1].what().as_str(), there[1].hop), ("INVITE", tcp(BOB, 7)));
     // Nothing else that is new, and no token that somebody made up.
@@ -447,8 +447,8 @@ fn a_proxy_that_drains_is_called_through_only_to_those_who_are_there_by_its_conn
     let forged = String::from_utf8(again.message.to_bytes().to_vec()).unwrap();
     let at = forged.find("Route: <sip:").unwrap() + 12;
     let forged = forged.replace(&forged[at..at + 90], &"0".repeat(90)).replace("z9hG4bK", "z9hG4bKx");
-    assert_eq!(pair.worlds[0].put_bytes(udp(PLACES[1]), forged.as_bytes())[0].what(), "503");
+    assert_eq!(pair.worlds[0].put_bytes(udp(PROXIES[1]), forged.as_bytes())[0].what(), "503");
     // It takes its leave: at once nobody is sent there.
     pair.worlds[1].proxy.handle_presence(now, first, Presence::Gone);
-    assert_eq!(ways(&mut pair, 4).map(|sent| sent.what()), ["480", "INVITE", "INVITE"]);
+    assert_eq!(calls_to_all(&mut pair, 4).map(|sent| sent.what()), ["480", "INVITE", "INVITE"]);
 }

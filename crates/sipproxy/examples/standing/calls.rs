@@ -49,7 +49,7 @@ pub(crate) struct Call {
     /// The INVITE's last branch, for ACK and CANCEL.
     branch: String,
     /// Target and Routes of each side's requests: the caller's, then the callee's.
-    ways: [(String, String); 2],
+    remotes: [(String, String); 2],
 }
 
 /// A timed event of a call.
@@ -85,8 +85,8 @@ impl World {
         };
         let (caller, callee) =
             (Side { user: caller, tag: Some(format!("a{id}")) }, Side { user: callee, tag: None });
-        let way = (format!("sip:{}@example.com", super::phone::user(callee.user)), String::new());
-        let ways = [way, Default::default()];
+        let target = (format!("sip:{}@example.com", super::phone::user(callee.user)), String::new());
+        let remotes = [target, Default::default()];
         let call = Call {
             fate,
             state: State::Calling,
@@ -95,7 +95,7 @@ impl World {
             cseq: [0; 2],
             invite: None,
             branch: String::new(),
-            ways,
+            remotes,
         };
         self.calls.insert(id, call);
         self.after(CALLING_MAX, Event::Call(id, Step::TimeOut));
@@ -120,7 +120,7 @@ impl World {
         let (from, to) = if is_caller { (&call.caller, &call.callee) } else { (&call.callee, &call.caller) };
         let own = format!("z9hG4bK{method}{id}.{side}.{}", call.cseq[side]);
         let branch = if matches!(method, "INVITE" | "CANCEL") { &call.branch } else { &own };
-        let (uri, routes) = &call.ways[side];
+        let (uri, routes) = &call.remotes[side];
         let wanted = Wanted {
             method,
             uri,
@@ -200,7 +200,7 @@ impl World {
                 if step == Step::Ring {
                     call.invite = Some(invite.clone());
                 } else {
-                    call.ways[1] = (contact_of(&invite), routes_of(&invite, false));
+                    call.remotes[1] = (contact_of(&invite), routes_of(&invite, false));
                 }
                 self.answer(callee, &invite, status);
             }
@@ -247,7 +247,7 @@ impl World {
             call.state = State::Up;
             let tag = sip::Address::parse(response.first(Name::To).map_or(b"", |to| &to[..]));
             call.callee.tag = tag.ok().and_then(|to| Some(String::from_utf8_lossy(to.tag()?).into_owned()));
-            call.ways[0] = (contact_of(response), routes_of(response, true));
+            call.remotes[0] = (contact_of(response), routes_of(response, true));
             self.up += 1;
             self.answered += 1;
             let talk = self.size.talk_s * -(1.0 - self.rng.f64()).ln();
@@ -261,7 +261,7 @@ impl World {
         let Some(call) = self.calls.get(&id) else { return };
         let is_up = call.state == State::Up;
         let is_current = cseq.split(' ').next() == Some(call.cseq[0].to_string().as_str());
-        let (caller, uri, branch) = (call.caller.user, call.ways[0].0.clone(), call.branch.clone());
+        let (caller, uri, branch) = (call.caller.user, call.remotes[0].0.clone(), call.branch.clone());
         // Hop by hop: the branch and the To of the rejected INVITE (RFC 3261 section 17.1.1.3).
         let ack = Wanted {
             method: "ACK",

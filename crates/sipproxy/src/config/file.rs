@@ -16,7 +16,7 @@ use sip::{Network, Transport};
 use stores::USUAL_ROOTS;
 
 use super::{Config, SctpConfig};
-use crate::store::StorePlace;
+use crate::store::StoreAddress;
 use crate::transport::{TlsContext, TlsFiles};
 
 #[derive(Deserialize)]
@@ -28,7 +28,7 @@ pub(super) struct File {
     #[serde(default)]
     listen: Vec<Listen>,
     #[serde(default)]
-    next_hop: Vec<Way>,
+    next_hop: Vec<NextHopSection>,
     store: Option<String>,
     store_roots: Option<PathBuf>,
     control: Option<PathBuf>,
@@ -153,7 +153,7 @@ fn udp() -> String {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Way {
+struct NextHopSection {
     domain: String,
     #[serde(default = "udp")]
     transport: String,
@@ -343,18 +343,18 @@ impl File {
         };
         let has_roots = self.store_roots.is_some();
         let roots = self.store_roots.unwrap_or_else(usual_roots);
-        let store = self.store.as_deref().map(|text| StorePlace::parse(text, &roots)).transpose();
+        let store = self.store.as_deref().map(|text| StoreAddress::parse(text, &roots)).transpose();
         let store = store.map_err(|problem| ("store", problem))?;
-        if has_roots && !store.as_ref().is_some_and(StorePlace::has_tls) {
+        if has_roots && !store.as_ref().is_some_and(StoreAddress::has_tls) {
             let problem =
                 "is for a store with TLS: say rediss:// in store, or sslmode=verify-full behind postgres://";
             return Err(("store_roots", problem.to_owned()));
         }
-        if proxy.dialog_secret.is_none() && store.as_ref().is_some_and(StorePlace::is_shared) {
+        if proxy.dialog_secret.is_none() && store.as_ref().is_some_and(StoreAddress::is_shared) {
             let problem = "is missing: proxies that share a store need one, the same in all: `openssl rand -hex 32` makes some";
             return Err(("dialog_key", problem.to_owned()));
         }
-        if is_stateless && store.as_ref().is_some_and(StorePlace::is_shared) {
+        if is_stateless && store.as_ref().is_some_and(StoreAddress::is_shared) {
             let problem =
                 "is shared, which does not go with mode = \"stateless\": requests would have to wait for it";
             return Err(("store", problem.to_owned()));
@@ -421,9 +421,9 @@ fn record_name(text: &str) -> Result<RecordName, Wrong> {
     Ok(RecordName { host: domain(KEY, host)?, port: Some(number.ok_or_else(wrong)?) })
 }
 
-fn next_hops(ways: &[Way], ours: &[String]) -> Result<Vec<NextHop>, Wrong> {
-    let hop = |way: &Way| {
-        let domain = domain("next_hop.domain", &way.domain)?;
+fn next_hops(sections: &[NextHopSection], ours: &[String]) -> Result<Vec<NextHop>, Wrong> {
+    let hop = |section: &NextHopSection| {
+        let domain = domain("next_hop.domain", &section.domain)?;
         if ours.contains(&domain) {
             return Err((
                 "next_hop.domain",
@@ -432,11 +432,11 @@ fn next_hops(ways: &[Way], ours: &[String]) -> Result<Vec<NextHop>, Wrong> {
         }
         Ok(NextHop {
             domain,
-            transport: transport("next_hop.transport", &way.transport)?,
-            address: way.address,
+            transport: transport("next_hop.transport", &section.transport)?,
+            address: section.address,
         })
     };
-    ways.iter().map(hop).collect()
+    sections.iter().map(hop).collect()
 }
 
 fn transport(key: &'static str, name: &str) -> Result<Transport, Wrong> {

@@ -1,7 +1,7 @@
 //! Persistence of bindings: none, a file of this host, or a server that several proxies share.
 //!
 //! A file ([`Sqlite`]) is written before each turn's messages are sent. Separate threads query a server ([`Shared`]), and the loop never
-//! waits for it; Redis and PostgreSQL are behind one interface, [`backend::Backend`]. Begin with [`StorePlace`] and [`Store::open`].
+//! waits for it; Redis and PostgreSQL are behind one interface, [`backend::Backend`]. Begin with [`StoreAddress`] and [`Store::open`].
 
 mod backend;
 mod own;
@@ -27,18 +27,18 @@ pub use sqlite::Sqlite;
 
 /// The location of the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum StorePlace {
+pub(crate) enum StoreAddress {
     /// A file of this host.
     File(PathBuf),
     /// A Redis server.
-    Redis(ServerPlace),
+    Redis(ServerAddress),
     /// A PostgreSQL server.
-    Postgres(ServerPlace),
+    Postgres(ServerAddress),
 }
 
 /// The address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ServerPlace {
+pub(crate) struct ServerAddress {
     url: SecretUrl,
     /// The file with the roots for its certificate, if the URL asks for TLS.
     roots: PathBuf,
@@ -59,8 +59,8 @@ impl fmt::Display for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
         let rest = rest.split(['?', '#']).next().unwrap_or_default();
-        let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
-        write!(f, "{scheme}://{place}")
+        let address = rest.rsplit_once('@').map_or(rest, |(_, address)| address);
+        write!(f, "{scheme}://{address}")
     }
 }
 
@@ -70,30 +70,30 @@ impl fmt::Debug for SecretUrl {
     }
 }
 
-impl fmt::Display for StorePlace {
+impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StorePlace::File(path) => write!(f, "{}", path.display()),
-            StorePlace::Redis(server) | StorePlace::Postgres(server) => write!(f, "{}", server.url),
+            StoreAddress::File(path) => write!(f, "{}", path.display()),
+            StoreAddress::Redis(server) | StoreAddress::Postgres(server) => write!(f, "{}", server.url),
         }
     }
 }
 
-impl StorePlace {
+impl StoreAddress {
     /// Parses the configured value; `roots` is the file with the roots for TLS.
     ///
     /// # Errors
     /// If it is another kind of URL: the valid forms.
-    pub(crate) fn parse(text: &str, roots: &Path) -> Result<StorePlace, String> {
-        let server = ServerPlace { url: SecretUrl(text.to_owned()), roots: roots.to_owned() };
+    pub(crate) fn parse(text: &str, roots: &Path) -> Result<StoreAddress, String> {
+        let server = ServerAddress { url: SecretUrl(text.to_owned()), roots: roots.to_owned() };
         match text.split_once("://").map(|(scheme, _)| scheme) {
             None if text.is_empty() => Err("is empty: name a file, or leave it out".to_owned()),
-            None => Ok(StorePlace::File(text.into())),
+            None => Ok(StoreAddress::File(text.into())),
             Some("redis" | "rediss" | "redis+unix") => {
-                redis::check(&server).map(|()| StorePlace::Redis(server))
+                redis::check(&server).map(|()| StoreAddress::Redis(server))
             }
             Some("postgres" | "postgresql") => {
-                postgres::check(&server).map(|()| StorePlace::Postgres(server))
+                postgres::check(&server).map(|()| StoreAddress::Postgres(server))
             }
             Some(scheme) => Err(format!(
                 "`{scheme}` is no store: name a file, redis://HOST:PORT/DB, rediss:// for TLS, redis+unix:///SOCKET or \
@@ -105,15 +105,15 @@ impl StorePlace {
     /// Reports whether it uses TLS.
     pub(crate) fn has_tls(&self) -> bool {
         match self {
-            StorePlace::File(_) => false,
-            StorePlace::Redis(server) => redis::has_tls(server),
-            StorePlace::Postgres(server) => postgres::has_tls(server),
+            StoreAddress::File(_) => false,
+            StoreAddress::Redis(server) => redis::has_tls(server),
+            StoreAddress::Postgres(server) => postgres::has_tls(server),
         }
     }
 
     /// Reports whether other proxies may have the same store.
     pub(crate) fn is_shared(&self) -> bool {
-        !matches!(self, StorePlace::File(_))
+        !matches!(self, StoreAddress::File(_))
     }
 }
 
@@ -133,15 +133,15 @@ impl Store {
     /// # Errors
     /// If the file cannot be used, or the server cannot be reached or refuses.
     pub(crate) fn open(
-        place: Option<&StorePlace>,
+        address: Option<&StoreAddress>,
         own: Own,
         clock: Clock,
         waker: &Arc<Waker>,
     ) -> Result<Store, SipError> {
-        match place {
+        match address {
             None => Ok(Store::Memory),
-            Some(StorePlace::File(path)) => Sqlite::open(path).map(Store::Local),
-            Some(place) => Shared::open(place, own, clock, waker.clone()).map(Store::Shared),
+            Some(StoreAddress::File(path)) => Sqlite::open(path).map(Store::Local),
+            Some(address) => Shared::open(address, own, clock, waker.clone()).map(Store::Shared),
         }
     }
 
@@ -180,37 +180,37 @@ impl Store {
     }
 }
 
-fn failed(place: &impl fmt::Display) -> impl FnOnce(String) -> SipError {
-    let place = place.to_string();
-    move |problem| SipError::Store { place, problem }
+fn failed(address: &impl fmt::Display) -> impl FnOnce(String) -> SipError {
+    let address = address.to_string();
+    move |problem| SipError::Store { address, problem }
 }
 
 /// Wraps an SQLite error, for `map_err`.
 fn failed_file(path: &Path) -> impl FnOnce(rusqlite::Error) -> SipError {
-    let place = path.display().to_string();
-    move |source| SipError::Store { place, problem: source.to_string() }
+    let address = path.display().to_string();
+    move |source| SipError::Store { address, problem: source.to_string() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<StorePlace, String> {
-        StorePlace::parse(text, Path::new("/nowhere/roots.pem"))
+    fn parse(text: &str) -> Result<StoreAddress, String> {
+        StoreAddress::parse(text, Path::new("/nowhere/roots.pem"))
     }
 
     #[test]
     fn a_store_is_a_file_or_a_url_that_is_shown_without_its_secrets() {
-        assert_eq!(parse("/var/x.db"), Ok(StorePlace::File("/var/x.db".into())));
+        assert_eq!(parse("/var/x.db"), Ok(StoreAddress::File("/var/x.db".into())));
         for (text, shown) in [
             ("redis://:geheim@192.0.2.1:6379/2", "redis://192.0.2.1:6379/2"),
             ("redis://u:ge@heim@192.0.2.1/", "redis://192.0.2.1/"),
             ("postgres://u:geheim@192.0.2.1/sip?sslmode=disable", "postgres://192.0.2.1/sip"),
             ("redis+unix:///run/redis.sock?pass=geheim", "redis+unix:///run/redis.sock"),
         ] {
-            let place = parse(text).unwrap();
-            assert_eq!((place.to_string().as_str(), place.is_shared()), (shown, true));
-            assert!(!format!("{place:?}").contains("heim"), "{place:?}");
+            let address = parse(text).unwrap();
+            assert_eq!((address.to_string().as_str(), address.is_shared()), (shown, true));
+            assert!(!format!("{address:?}").contains("heim"), "{address:?}");
         }
     }
 

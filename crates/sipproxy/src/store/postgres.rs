@@ -15,7 +15,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Row, Socket, Statement};
 
-use super::ServerPlace;
+use super::ServerAddress;
 use super::backend::{Backend, Command, Commands, Event, Failure, LIMIT, News, Reply, event_of};
 use super::postgres_tls::{Tls, TlsSocket};
 
@@ -74,12 +74,12 @@ const FORGET: &str = "
     DELETE FROM sctpify_sip_nonce WHERE expires_ms <= extract(epoch FROM clock_timestamp()) * 1000";
 
 /// Checks that a URL is one of PostgreSQL with supported options, and that its roots can be read.
-pub(super) fn check(place: &ServerPlace) -> Result<(), String> {
-    Postgres::new(place).map(drop)
+pub(super) fn check(address: &ServerAddress) -> Result<(), String> {
+    Postgres::new(address).map(drop)
 }
 
-pub(super) fn has_tls(place: &ServerPlace) -> bool {
-    take_ssl_mode(place.url.as_str()).is_ok_and(|(_, mode)| mode == SslMode::Require)
+pub(super) fn has_tls(address: &ServerAddress) -> bool {
+    take_ssl_mode(address.url.as_str()).is_ok_and(|(_, mode)| mode == SslMode::Require)
 }
 
 /// A PostgreSQL server.
@@ -89,15 +89,15 @@ pub(super) struct Postgres {
 }
 
 impl Postgres {
-    pub(super) fn new(place: &ServerPlace) -> Result<Postgres, String> {
-        let (url, mode) = take_ssl_mode(place.url.as_str())?;
+    pub(super) fn new(address: &ServerAddress) -> Result<Postgres, String> {
+        let (url, mode) = take_ssl_mode(address.url.as_str())?;
         // The library's message might contain a part of the URL.
         let wrong = |_| "is no URL of PostgreSQL: say postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned();
         let mut config: Config = url.parse().map_err(wrong)?;
         config.ssl_mode(mode).connect_timeout(LIMIT).application_name("sctpify-sip");
         let tls = match mode {
             SslMode::Disable => Tls::none(),
-            _ => Tls::with_roots(&place.roots)?,
+            _ => Tls::with_roots(&address.roots)?,
         };
         Ok(Postgres { config, tls })
     }

@@ -18,11 +18,11 @@ pub(super) const TEXT_MAX: usize = 1 << 20;
 #[derive(Serialize, Deserialize)]
 struct User {
     user: String,
-    bindings: Vec<Place>,
+    bindings: Vec<StoredBinding>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Place {
+struct StoredBinding {
     uri: String,
     expires_ms: u64,
     call_id: String,
@@ -45,7 +45,7 @@ fn most() -> u16 {
 
 /// Encodes a user's bindings; `today` is the time of day at `now`.
 pub(super) fn encode(user: &str, bindings: &[Binding], now: Time, today: Duration) -> String {
-    let places = bindings.iter().map(|binding| Place {
+    let stored = bindings.iter().map(|binding| StoredBinding {
         uri: text_of(&binding.uri),
         expires_ms: milliseconds(today + binding.expires.since(now)),
         call_id: text_of(&binding.call_id),
@@ -58,7 +58,7 @@ pub(super) fn encode(user: &str, bindings: &[Binding], now: Time, today: Duratio
         through: binding.through.as_deref().map(text_of),
     });
     // Strings, numbers and lists of them can always be serialized.
-    serde_json::to_string(&User { user: user.to_owned(), bindings: places.collect() }).unwrap_or_default()
+    serde_json::to_string(&User { user: user.to_owned(), bindings: stored.collect() }).unwrap_or_default()
 }
 
 /// Decodes the output of [`encode`], with its user; `None` for anything else.
@@ -66,29 +66,29 @@ pub(super) fn decode(version: u64, text: &str, now: Time, today: Duration) -> Op
     if text.len() > TEXT_MAX {
         return None;
     }
-    let User { user, bindings: places } = serde_json::from_str(text).ok()?;
-    let bindings = places.into_iter().map(|place| binding_of(place, now, today)).collect::<Option<_>>()?;
+    let User { user, bindings: stored } = serde_json::from_str(text).ok()?;
+    let bindings = stored.into_iter().map(|stored| binding_of(stored, now, today)).collect::<Option<_>>()?;
     Some((user, Record { version, bindings }))
 }
 
-fn binding_of(place: Place, now: Time, today: Duration) -> Option<Binding> {
-    let left = Duration::from_millis(place.expires_ms).saturating_sub(today);
+fn binding_of(stored: StoredBinding, now: Time, today: Duration) -> Option<Binding> {
+    let left = Duration::from_millis(stored.expires_ms).saturating_sub(today);
     Some(Binding {
-        uri: bytes_of(&place.uri)?,
+        uri: bytes_of(&stored.uri)?,
         expires: now + left,
-        call_id: bytes_of(&place.call_id)?,
-        cseq: place.cseq,
-        path: place.path.iter().map(|value| bytes_of(value)).collect::<Option<_>>()?,
-        instance: place.instance.as_deref().map(bytes_of).map_or(Some(None), |bytes| bytes.map(Some))?,
-        q: place.q,
+        call_id: bytes_of(&stored.call_id)?,
+        cseq: stored.cseq,
+        path: stored.path.iter().map(|value| bytes_of(value)).collect::<Option<_>>()?,
+        instance: stored.instance.as_deref().map(bytes_of).map_or(Some(None), |bytes| bytes.map(Some))?,
+        q: stored.q,
         // The listener and the connection belong to the other proxy, and are known only there.
         flow: Hop {
             listener: 0,
-            transport: Transport::from_bytes(place.transport.as_bytes())?,
-            address: place.source,
+            transport: Transport::from_bytes(stored.transport.as_bytes())?,
+            address: stored.source,
             connection: None,
         },
-        through: Some(bytes_of(&place.through?)?),
+        through: Some(bytes_of(&stored.through?)?),
     })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::Value;
 use stores::{RedisConnection, RedisServer};
 
-use super::ServerPlace;
+use super::ServerAddress;
 use super::backend::{Backend, Command, Commands, Event, Failure, LIMIT, News, Reply, event_of};
 
 /// Prefix of each user's key; the number is the format's.
@@ -41,12 +41,12 @@ redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])
 return 1";
 
 /// Checks that a URL is one of Redis, and that its roots can be read.
-pub(super) fn check(place: &ServerPlace) -> Result<(), String> {
-    Redis::new(place).map(drop)
+pub(super) fn check(address: &ServerAddress) -> Result<(), String> {
+    Redis::new(address).map(drop)
 }
 
-pub(super) fn has_tls(place: &ServerPlace) -> bool {
-    place.url.as_str().starts_with("rediss://")
+pub(super) fn has_tls(address: &ServerAddress) -> bool {
+    address.url.as_str().starts_with("rediss://")
 }
 
 /// A Redis server.
@@ -56,8 +56,8 @@ pub(super) struct Redis {
 }
 
 impl Redis {
-    pub(super) fn new(place: &ServerPlace) -> Result<Redis, String> {
-        let server = RedisServer::new(place.url.as_str(), &place.roots)?;
+    pub(super) fn new(address: &ServerAddress) -> Result<Redis, String> {
+        let server = RedisServer::new(address.url.as_str(), &address.roots)?;
         let channel = format!("{CHANNEL}{}", server.db());
         Ok(Redis { server, channel })
     }

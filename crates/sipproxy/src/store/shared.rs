@@ -16,7 +16,7 @@ use base::Time;
 use mio::Waker;
 use sip::proxy::{Finding, Presence, Proxy, Query, Record, Wanted};
 
-use super::StorePlace;
+use super::StoreAddress;
 use super::backend::{Backend, Command, Commands, Event, Failure, News, Reply};
 use super::own::Own;
 use super::postgres::Postgres;
@@ -181,22 +181,22 @@ impl Shared {
     /// # Errors
     /// If the server cannot be reached, or refuses.
     pub(crate) fn open(
-        place: &StorePlace,
+        address: &StoreAddress,
         own: Own,
         clock: Clock,
         waker: Arc<Waker>,
     ) -> Result<Shared, SipError> {
-        let name = place.to_string();
-        let backend: Box<dyn Backend> = match place {
-            StorePlace::Redis(url) => Box::new(Redis::new(url).map_err(super::failed(place))?),
-            StorePlace::Postgres(url) => Box::new(Postgres::new(url).map_err(super::failed(place))?),
-            StorePlace::File(_) => return Err(super::failed(place)("is no server".to_owned())),
+        let name = address.to_string();
+        let backend: Box<dyn Backend> = match address {
+            StoreAddress::Redis(url) => Box::new(Redis::new(url).map_err(super::failed(address))?),
+            StoreAddress::Postgres(url) => Box::new(Postgres::new(url).map_err(super::failed(address))?),
+            StoreAddress::File(_) => return Err(super::failed(address)("is no server".to_owned())),
         };
-        let mut commands = backend.connect().map_err(super::failed(place))?;
+        let mut commands = backend.connect().map_err(super::failed(address))?;
         for warning in commands.warnings() {
             tracing::warn!(store = name, "{warning}");
         }
-        let server_ms = commands.beat(&own.to_text(Presence::Here)).map_err(super::failed(place))?;
+        let server_ms = commands.beat(&own.to_text(Presence::Here)).map_err(super::failed(address))?;
         let clock = StoreClock { clock, origin_ms: AtomicU64::new(0) };
         clock.set(server_ms);
         let (errands, asked) = sync_channel(QUEUE_MAX);

@@ -1,8 +1,8 @@
 //! Transports as plug-ins: each implements [`Plugin`], the loop's only interface to it.
 //!
-//! Each plug-in has a place in the configuration's order; its tokens in the poll, and the numbers of its connections, begin
-//! with that place ([`Place`]). Invariants: a message handed to [`Plugin::send`] is sent, or its failure reported once; no connection
-//! has more than [`WAITING_MAX`] bytes waiting, the last three quarters of which are reserved for work in progress.
+//! Each plug-in has an index in the configuration's order; its tokens in the poll, and the numbers of its connections, begin with that
+//! index ([`ListenerIndex`]). Invariants: a message handed to [`Plugin::send`] is sent, or its failure reported once; no connection has
+//! more than [`WAITING_MAX`] bytes waiting, the last three quarters of which are reserved for work in progress.
 
 mod sctp;
 mod sctp_host;
@@ -33,22 +33,22 @@ use udp::Udp;
 const WAITING_MAX_NEW: usize = 1 << 20;
 /// Limit on bytes that wait for one connection.
 const WAITING_MAX: usize = 4 * WAITING_MAX_NEW;
-/// Bits of a token or connection number below the plug-in's place.
-const PLACE_SHIFT: u32 = 48;
+/// Bits of a token or connection number below the plug-in's index.
+const INDEX_SHIFT: u32 = 48;
 
-/// A plug-in's place among the listeners.
+/// A plug-in's index among the listeners.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place(pub(crate) usize);
+pub(crate) struct ListenerIndex(pub(crate) usize);
 
-impl Place {
+impl ListenerIndex {
     /// Returns the plug-in's token of this number.
     pub(crate) fn token(self, number: usize) -> Token {
-        Token((self.0 << PLACE_SHIFT) | number)
+        Token((self.0 << INDEX_SHIFT) | number)
     }
 
-    /// Splits a token into its plug-in's place and its number there.
-    pub(crate) fn of_token(token: Token) -> (Place, usize) {
-        (Place(token.0 >> PLACE_SHIFT), token.0 & ((1 << PLACE_SHIFT) - 1))
+    /// Splits a token into its plug-in's index and its number there.
+    pub(crate) fn of_token(token: Token) -> (ListenerIndex, usize) {
+        (ListenerIndex(token.0 >> INDEX_SHIFT), token.0 & ((1 << INDEX_SHIFT) - 1))
     }
 
     /// Returns the plug-in's connection of this number.
@@ -58,8 +58,8 @@ impl Place {
 
     /// Returns the number of one of the plug-in's own connections.
     pub(crate) fn number_of(self, connection: ConnectionId) -> Option<usize> {
-        let (place, number) = Place::of_token(Token(usize::try_from(connection.0).ok()?));
-        (place == self).then_some(number)
+        let (index, number) = ListenerIndex::of_token(Token(usize::try_from(connection.0).ok()?));
+        (index == self).then_some(number)
     }
 }
 
@@ -178,7 +178,7 @@ pub(crate) struct Bounds {
 /// # Errors
 /// If its address is not ours or in use, privileges are missing, or the kernel's SCTP interferes.
 pub(crate) fn open(
-    place: Place,
+    index: ListenerIndex,
     listener: Listener,
     bounds: Bounds,
     sctp: &SctpConfig,
@@ -187,19 +187,19 @@ pub(crate) fn open(
 ) -> Result<Box<dyn Plugin>, SipError> {
     let Listener { transport, address } = listener;
     let opened: io::Result<Box<dyn Plugin>> = match transport {
-        Transport::Udp => Udp::open(place, address, registry).map(|udp| Box::new(udp) as _),
-        Transport::Tcp => Tcp::open(place, address, bounds.messages, bounds.connections, None, registry)
+        Transport::Udp => Udp::open(index, address, registry).map(|udp| Box::new(udp) as _),
+        Transport::Tcp => Tcp::open(index, address, bounds.messages, bounds.connections, None, registry)
             .map(|tcp| Box::new(tcp) as _),
         Transport::Tls => {
             let tls = tls.cloned().ok_or(SipError::NoCertificate)?;
-            Tcp::open(place, address, bounds.messages, bounds.connections, Some(tls), registry)
+            Tcp::open(index, address, bounds.messages, bounds.connections, Some(tls), registry)
                 .map(|tls| Box::new(tls) as _)
         }
         Transport::Sctp => {
             if let Some(found) = netio::kernel_sctp().filter(|_| sctp.carrier == SctpCarrier::Ip) {
                 return Err(SipError::KernelSctp(found.to_string()));
             }
-            Sctp::open(place, address, sctp, bounds.connections, registry).map(|sctp| Box::new(sctp) as _)
+            Sctp::open(index, address, sctp, bounds.connections, registry).map(|sctp| Box::new(sctp) as _)
         }
     };
     opened.map_err(|source| SipError::Listen { transport: transport.as_lower_str(), address, source })

@@ -20,12 +20,12 @@ use sip::proxy::Outgoing;
 use sip::{Hop, Transport};
 
 use super::sctp_host::{SctpHost, association_config, init_route};
-use super::{Inbox, Place, Plugin, Seen};
+use super::{Inbox, ListenerIndex, Plugin, Seen};
 use crate::config::{SctpConfig, SctpOrder};
 
 /// The listener with its associations.
 pub(crate) struct Sctp {
-    place: Place,
+    index: ListenerIndex,
     address: SocketAddr,
     local_addresses: Vec<IpAddr>,
     config: SctpConfig,
@@ -54,7 +54,7 @@ impl Sctp {
     /// If privileges are missing, or the UDP port is in use.
     /// When rights are missing, or the UDP port is taken.
     pub(crate) fn open(
-        place: Place,
+        index: ListenerIndex,
         address: SocketAddr,
         config: &SctpConfig,
         associations_max: usize,
@@ -62,10 +62,10 @@ impl Sctp {
     ) -> io::Result<Sctp> {
         let mut local_addresses = vec![address.ip()];
         local_addresses.extend(config.addresses.iter().filter(|other| **other != address.ip()));
-        let first = place.token(0);
+        let first = index.token(0);
         let host = SctpHost::open(config, address.port(), local_addresses.clone(), registry, first)?;
         Ok(Sctp {
-            place,
+            index,
             address,
             local_addresses,
             config: config.clone(),
@@ -113,7 +113,7 @@ impl Sctp {
 
     /// Returns the association that a message belongs to, or one to the same address.
     fn association_for(&self, hop: &Hop) -> Option<usize> {
-        let own = hop.connection.and_then(|connection| self.place.number_of(connection));
+        let own = hop.connection.and_then(|connection| self.index.number_of(connection));
         let own = own.filter(|number| self.associations.contains_key(number));
         own.or_else(|| self.by_address.get(&hop.address).copied())
     }
@@ -122,7 +122,7 @@ impl Sctp {
     fn flush(&mut self, now: Time, number: usize, inbox: &mut Inbox) {
         let Some(association) = self.associations.get_mut(&number).filter(|a| a.streams > 0) else { return };
         while let Some(message) = association.unsent.front() {
-            let (stream, options) = place_of(message, self.config.order, association.streams);
+            let (stream, options) = stream_of(message, self.config.order, association.streams);
             let sent =
                 self.host.engine.send(now, association.id, stream, Ppid(0), message.bytes.clone(), options);
             if sent == Err(SendError::WouldBlock) {
@@ -218,10 +218,10 @@ impl Sctp {
         let Some(&number) = self.numbers.get(&id) else { return };
         let Some(association) = self.associations.get(&number) else { return };
         let hop = Hop {
-            listener: self.place.0,
+            listener: self.index.0,
             transport: Transport::Sctp,
             address: association.peer,
-            connection: Some(self.place.connection(number)),
+            connection: Some(self.index.connection(number)),
         };
         while let Some(message) = self.host.engine.recv(now, id) {
             // Fragments of a message beyond the receive buffer, which exceeds the limit on SIP messages.
@@ -262,7 +262,7 @@ fn words_for(reason: &CloseReason) -> &'static str {
 }
 
 /// Returns stream and order of a message.
-fn place_of(message: &Outgoing, order: SctpOrder, streams: u16) -> (StreamId, SendOptions) {
+fn stream_of(message: &Outgoing, order: SctpOrder, streams: u16) -> (StreamId, SendOptions) {
     match order {
         SctpOrder::Dialog => {
             let stream = message.dialog % u32::from(streams);

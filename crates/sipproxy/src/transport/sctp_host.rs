@@ -125,13 +125,13 @@ impl SctpHost {
         })
     }
 
-    /// Receives from the socket at this place.
-    pub(super) fn receive(&mut self, now: Time, place: usize) {
-        let Some(unread) = self.unread.get_mut(place) else { return };
+    /// Receives from the socket with this index.
+    pub(super) fn receive(&mut self, now: Time, index: usize) {
+        let Some(unread) = self.unread.get_mut(index) else { return };
         *unread = false;
         for _ in 0..RECEIVES_PER_TURN {
             let (engine, door) = (&mut self.engine, &mut self.door);
-            let received = self.carriers.recv_at(place, |route: &Route, ecn: Ecn, packet: &[u8]| {
+            let received = self.carriers.recv_at(index, |route: &Route, ecn: Ecn, packet: &[u8]| {
                 if door.is_ours(route, packet) {
                     engine.handle_datagram(now, route, ecn, packet, door);
                 }
@@ -149,7 +149,7 @@ impl SctpHost {
                     self.engine.handle_path_error(now, &error.route, kind, error.quoted);
                 });
             }
-            self.unread[place] = received.more;
+            self.unread[index] = received.more;
             if !received.more {
                 return;
             }
@@ -158,9 +158,9 @@ impl SctpHost {
 
     /// Receives packets left over from the last turn.
     pub(super) fn receive_rest(&mut self, now: Time) {
-        for place in 0..Carriers::TOKENS {
-            if self.unread[place] {
-                self.receive(now, place);
+        for index in 0..Carriers::TOKENS {
+            if self.unread[index] {
+                self.receive(now, index);
             }
         }
     }

@@ -20,7 +20,7 @@ use sip::{Framer, Hop, Limits, Transport};
 
 use super::stream::Stream;
 use super::tls::TlsContext;
-use super::{Inbox, Place, Plugin, Seen};
+use super::{Inbox, ListenerIndex, Plugin, Seen};
 
 /// Time limit for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ const READ_PER_TURN: usize = 256 * 1024;
 /// A listener with its connections.
 #[derive(Debug)]
 pub(crate) struct Tcp {
-    place: Place,
+    index: ListenerIndex,
     address: SocketAddr,
     listener: TcpListener,
     registry: Registry,
@@ -79,7 +79,7 @@ impl Tcp {
     /// # Errors
     /// If the address is not ours, or in use.
     pub(crate) fn open(
-        place: Place,
+        index: ListenerIndex,
         address: SocketAddr,
         limits: Limits,
         connections_max: usize,
@@ -87,9 +87,9 @@ impl Tcp {
         registry: &Registry,
     ) -> io::Result<Tcp> {
         let mut listener = TcpListener::bind(address)?;
-        registry.register(&mut listener, place.token(0), Interest::READABLE)?;
+        registry.register(&mut listener, index.token(0), Interest::READABLE)?;
         Ok(Tcp {
-            place,
+            index,
             address,
             listener,
             registry: registry.try_clone()?,
@@ -143,7 +143,7 @@ impl Tcp {
         watch(&stream);
         let number = self.next_number;
         let interest = Interest::READABLE | Interest::WRITABLE;
-        self.registry.register(&mut stream, self.place.token(number), interest)?;
+        self.registry.register(&mut stream, self.index.token(number), interest)?;
         self.next_number += 1;
         let framer = Framer::new(self.limits);
         let connection = Connection {
@@ -193,7 +193,7 @@ impl Tcp {
 
     /// Returns the connection that a message belongs to, or one to the same address.
     fn connection_for(&mut self, now: Time, hop: &Hop, domain: Option<Arc<str>>) -> io::Result<usize> {
-        let own = hop.connection.and_then(|connection| self.place.number_of(connection));
+        let own = hop.connection.and_then(|connection| self.index.number_of(connection));
         let own = own.filter(|number| self.connections.contains_key(number));
         let domain = self.tls.as_ref().and_then(|tls| domain.or_else(|| tls.domain.clone()));
         let peer = (hop.address, domain);
@@ -223,10 +223,10 @@ impl Tcp {
     fn read(&mut self, number: usize, inbox: &mut Inbox) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let hop = Hop {
-            listener: self.place.0,
+            listener: self.index.0,
             transport: if self.tls.is_some() { Transport::Tls } else { Transport::Tcp },
             address: connection.peer.0,
-            connection: Some(self.place.connection(number)),
+            connection: Some(self.index.connection(number)),
         };
         match connection.read(&mut self.buffer, |message| inbox.messages.push((hop, message))) {
             Ok(true) => self.unread.push_back(number),
@@ -408,7 +408,7 @@ mod tests {
         let poll = mio::Poll::new().unwrap();
         let open = || {
             let address = "127.0.0.1:0".parse().unwrap();
-            Tcp::open(Place(0), address, Limits::default(), 10, None, poll.registry()).unwrap()
+            Tcp::open(ListenerIndex(0), address, Limits::default(), 10, None, poll.registry()).unwrap()
         };
         let (mut here, mut there) = (open(), open());
         let address = there.listener.local_addr().unwrap();

@@ -10,7 +10,7 @@ use mio::{Interest, Registry};
 use sip::proxy::Outgoing;
 use sip::{Hop, Transport};
 
-use super::{Inbox, Place, Plugin, udp_errors};
+use super::{Inbox, ListenerIndex, Plugin, udp_errors};
 
 /// Limit on datagrams per turn, so that other sockets get their turn.
 const DATAGRAMS_PER_TURN: usize = 64;
@@ -20,7 +20,7 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 /// A socket.
 #[derive(Debug)]
 pub(crate) struct Udp {
-    place: Place,
+    index: ListenerIndex,
     socket: UdpSocket,
     buffer: Box<[u8]>,
     has_more: bool,
@@ -31,13 +31,13 @@ impl Udp {
     ///
     /// # Errors
     /// If the address is not ours, or in use.
-    pub(crate) fn open(place: Place, address: SocketAddr, registry: &Registry) -> io::Result<Udp> {
+    pub(crate) fn open(index: ListenerIndex, address: SocketAddr, registry: &Registry) -> io::Result<Udp> {
         let mut socket = UdpSocket::bind(address)?;
         // A smaller buffer is acceptable.
         let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER);
         udp_errors::enable(&socket, address.is_ipv4())?;
-        registry.register(&mut socket, place.token(0), Interest::READABLE)?;
-        Ok(Udp { place, socket, buffer: vec![0; 65_536].into(), has_more: false })
+        registry.register(&mut socket, index.token(0), Interest::READABLE)?;
+        Ok(Udp { index, socket, buffer: vec![0; 65_536].into(), has_more: false })
     }
 
     fn receive(&mut self, inbox: &mut Inbox) {
@@ -46,7 +46,7 @@ impl Udp {
             match self.socket.recv_from(&mut self.buffer) {
                 Ok((length, address)) => {
                     let hop =
-                        Hop { listener: self.place.0, transport: Transport::Udp, address, connection: None };
+                        Hop { listener: self.index.0, transport: Transport::Udp, address, connection: None };
                     inbox.messages.push((hop, Bytes::copy_from_slice(&self.buffer[..length])));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn what_icmp_says_of_a_datagram_is_told_with_its_address_and_beginning() {
         let mut poll = Poll::new().unwrap();
-        let mut udp = Udp::open(Place(0), "127.0.0.1:0".parse().unwrap(), poll.registry()).unwrap();
+        let mut udp = Udp::open(ListenerIndex(0), "127.0.0.1:0".parse().unwrap(), poll.registry()).unwrap();
         let (mut inbox, gone) = (Inbox::default(), closed());
         udp.send(Time::ZERO, message(gone), &mut inbox);
         let mut ready = Events::with_capacity(1);
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn an_earlier_datagrams_error_is_not_the_next_ones() {
         let mut poll = Poll::new().unwrap();
-        let mut udp = Udp::open(Place(0), "127.0.0.1:0".parse().unwrap(), poll.registry()).unwrap();
+        let mut udp = Udp::open(ListenerIndex(0), "127.0.0.1:0".parse().unwrap(), poll.registry()).unwrap();
         let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         other.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let mut inbox = Inbox::default();

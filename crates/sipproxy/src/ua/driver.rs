@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::config::{SctpCarrier, SctpConfig};
 use crate::error::SipError;
 use crate::server::{SIGNALS, in_whole_milliseconds, signals};
-use crate::transport::{self, Bounds, Inbox, Place, Plugin, TlsContext, TlsFiles};
+use crate::transport::{self, Bounds, Inbox, ListenerIndex, Plugin, TlsContext, TlsFiles};
 
 /// The token of the RTP socket.
 const SOUND: Token = Token(usize::MAX - 1);
@@ -73,8 +73,9 @@ impl<'a> Driver<'a> {
         let listener = Listener { transport: args.transport, address: args.local };
         let bounds = Bounds { messages: Limits::default(), connections: args.calls_max };
         let tls = (args.transport == Transport::Tls).then(|| tls(args)).transpose()?;
-        let plugin = transport::open(Place(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())
-            .map_err(in_flags)?;
+        let plugin =
+            transport::open(ListenerIndex(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())
+                .map_err(in_flags)?;
         let rtp = args.tone.then(|| SocketAddr::new(args.local.ip(), args.rtp_port));
         let sound = rtp.map(|rtp| open_sound(rtp, &poll)).transpose()?;
         let now = clock.now();
@@ -120,7 +121,7 @@ impl<'a> Driver<'a> {
                 match event.token() {
                     SIGNALS => {}
                     SOUND => self.hear(now),
-                    token => self.plugin.handle_ready(now, Place::of_token(token).1, &mut self.inbox),
+                    token => self.plugin.handle_ready(now, ListenerIndex::of_token(token).1, &mut self.inbox),
                 }
             }
             if (is_told || now >= stop_at) && self.end_at == Time::NEVER {

@@ -20,7 +20,7 @@ use super::statistics::times;
 use crate::clock::Clock;
 use crate::error::SipError;
 use crate::server::in_whole_milliseconds;
-use crate::transport::{self, Bounds, Inbox, Place, Plugin};
+use crate::transport::{self, Bounds, Inbox, ListenerIndex, Plugin};
 
 /// Time limit for the registration of one user.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -69,8 +69,9 @@ pub(super) fn run(args: &UaArgs, users: u32) -> Result<(Value, u32), SipError> {
     let listener = Listener { transport: args.transport, address: args.local };
     let bounds = Bounds { messages: Limits::default(), connections: 1 };
     let tls = (args.transport == Transport::Tls).then(|| tls(args)).transpose()?;
-    let plugin = transport::open(Place(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())
-        .map_err(in_flags)?;
+    let plugin =
+        transport::open(ListenerIndex(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())
+            .map_err(in_flags)?;
     let (inbox, run, round) = (Inbox::default(), rand::random(), Round::default());
     let mut many = Many { args, user, domain, plugin, inbox, run, users, round };
     let mut rounds = Vec::new();
@@ -128,7 +129,7 @@ impl Many<'_> {
             return Err(SipError::System { what: "wait for messages", source });
         }
         for event in &ready {
-            self.plugin.handle_ready(clock.now(), Place::of_token(event.token()).1, &mut self.inbox);
+            self.plugin.handle_ready(clock.now(), ListenerIndex::of_token(event.token()).1, &mut self.inbox);
         }
         Ok(())
     }

@@ -45,8 +45,8 @@ pub fn decode(host: &Host, file: &Path) -> Result<Vec<u8>> {
     let mut command = host.command("ffmpeg");
     command.args(["-nostdin", "-v", "warning", "-xerror", "-i"]).arg(file);
     command.args(["-f", "s16le", "-ac", "1"]).arg(&into);
-    let told = host.run("decode", command, LIMIT)?.good()?;
-    ensure!(told.stderr.is_empty(), "the decoder complains: {}", told.stderr);
+    let output = host.run("decode", command, LIMIT)?.good()?;
+    ensure!(output.stderr.is_empty(), "the decoder complains: {}", output.stderr);
     std::fs::read(&into).with_context(|| format!("cannot read {}", into.display()))
 }
 

@@ -80,7 +80,7 @@ impl Icecast {
         source.wait_until("a stream that can be heard", START_LIMIT, |_| {
             self.host
                 .tool("curl", &["-s", "--max-time", "2", &url])
-                .is_ok_and(|told| told.contains("play.ogg"))
+                .is_ok_and(|output| output.contains("play.ogg"))
         })?;
         Ok(source)
     }

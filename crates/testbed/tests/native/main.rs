@@ -94,8 +94,8 @@ impl World {
     }
 
     fn count(&self, counter: &str) -> u64 {
-        let told = self.daemon.sctpify(&["status", "--json"]).unwrap().good().unwrap();
-        let status: Value = serde_json::from_str(&told.stdout).unwrap();
+        let output = self.daemon.sctpify(&["status", "--json"]).unwrap().good().unwrap();
+        let status: Value = serde_json::from_str(&output.stdout).unwrap();
         status["counters"][counter].as_u64().unwrap()
     }
 }
@@ -123,12 +123,12 @@ connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SC
 connection.connect((sys.argv[1], int(sys.argv[2])))
 connection.sendall(b'GET /file HTTP/1.0\\r\\n\\r\\n')
 if sys.argv[3] == 'half': connection.shutdown(socket.SHUT_WR)
-told = bytearray()
+received = bytearray()
 try:
-    while piece := connection.recv(65536): told += piece
+    while piece := connection.recv(65536): received += piece
     end = 'end'
 except OSError as error: end = errno.errorcode[error.errno]
-print(end, hashlib.sha256(told.partition(b'\\r\\n\\r\\n')[2]).hexdigest())
+print(end, hashlib.sha256(received.partition(b'\\r\\n\\r\\n')[2]).hexdigest())
 ";
 
 #[test]
@@ -201,8 +201,8 @@ fn native_clients_fetch_from_nginx_which_knows_tcp_alone() {
     let (file, _) = world.file(nginx.root().to_owned());
     let sum = files::sha256(&file).unwrap();
     assert_eq!(world.ask_nginx("whole"), format!("end {sum}"));
-    let told = world.guest.run(&format!("withsctp curl -sS http://{OURS}/file | sha256sum")).unwrap();
-    assert_eq!(told.split(' ').next().unwrap(), sum);
+    let output = world.guest.run(&format!("withsctp curl -sS http://{OURS}/file | sha256sum")).unwrap();
+    assert_eq!(output.split(' ').next().unwrap(), sum);
     assert_eq!(world.count("accepts"), 2);
     let seen = || nginx.access_log().matches(GUEST).count() == 2;
     assert!(wait_for(LIMIT, seen), "nginx saw other clients: {}", nginx.access_log());
@@ -240,11 +240,11 @@ fn a_client_that_ends_its_sending_has_all_of_it_read_by_a_native_server_which_ca
     let Some(world) = World::new() else { return };
     let server = world.serve_inside(ANSWERS_AT_THE_END, &[]);
     assert_eq!(world.python(ENDS_ITS_SENDING, &[GUEST, &PORT.to_string()]), "b''");
-    let told = server.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let output = server.finish(LIMIT).unwrap().good().unwrap().stdout;
     // The error depends on the arrival of SHUTDOWN COMPLETE.
     assert!(
-        ["EPIPE 100000", "ESHUTDOWN 100000"].contains(&told.trim_start_matches("listening").trim()),
-        "{told}"
+        ["EPIPE 100000", "ESHUTDOWN 100000"].contains(&output.trim_start_matches("listening").trim()),
+        "{output}"
     );
     assert_eq!(world.count("connects_sctp"), 1);
 }
@@ -255,8 +255,8 @@ fn a_native_client_that_ends_its_sending_gets_no_answer_and_the_server_an_error(
     let Some(world) = World::new() else { return };
     let nginx = Nginx::start(&world.ours).unwrap();
     world.file(nginx.root().to_owned());
-    let told = world.ask_nginx("half");
-    assert!(told.starts_with("ENOTCONN") || told.starts_with("ECONNRESET"), "{told}");
+    let report = world.ask_nginx("half");
+    assert!(report.starts_with("ENOTCONN") || report.starts_with("ECONNRESET"), "{report}");
     let seen = || nginx.access_log().contains("GET /file");
     assert!(wait_for(LIMIT, seen), "nginx was not asked: {}", nginx.access_log());
     let all = format!(" 200 {FILE_BYTES}");

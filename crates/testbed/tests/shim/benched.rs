@@ -22,24 +22,24 @@ fn measure(world: &World, more: &[&str]) -> testbed::Finished {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn ways_are_measured_one_by_one_and_the_report_says_what_they_rode() {
+fn transports_are_measured_one_by_one_and_the_report_says_what_carried_the_bytes() {
     let world = World::new();
     let server = serve(&world, "60");
-    let told = measure(&world, &["--against", "tcp,mptcp", "--json"]).good().unwrap().stdout;
-    let report: Value = serde_json::from_str(&told).unwrap();
+    let output = measure(&world, &["--against", "tcp,mptcp", "--json"]).good().unwrap().stdout;
+    let report: Value = serde_json::from_str(&output).unwrap();
     let rows = report["rows"].as_array().unwrap();
-    let ways: Vec<_> = rows.iter().map(|row| row["way"].as_str().unwrap()).collect();
-    assert_eq!(ways, ["sctp", "tcp", "mptcp"]);
+    let transports: Vec<_> = rows.iter().map(|row| row["transport"].as_str().unwrap()).collect();
+    assert_eq!(transports, ["sctp", "tcp", "mptcp"]);
     for row in rows {
-        let rode_sctp = row["rode"] == "SCTP";
-        assert_eq!(rode_sctp, row["way"] == "sctp", "{row}");
+        let over_sctp = row["carried_over"] == "SCTP";
+        assert_eq!(over_sctp, row["transport"] == "sctp", "{row}");
         assert!(row["connect_us"].as_u64() > Some(0) && row["bytes_per_s"].as_u64() > Some(100_000), "{row}");
     }
     // One first, five later, one that sent data.
     assert_eq!(world.connects_sctp(), 7, "{}", world.fallbacks());
     server.stop();
-    let told = measure(&world, &[]);
-    assert!(!told.status.success() && told.stderr.contains("sctpify bench --serve"), "{told:?}");
+    let output = measure(&world, &[]);
+    assert!(!output.status.success() && output.stderr.contains("sctpify bench --serve"), "{output:?}");
 }
 
 #[test]

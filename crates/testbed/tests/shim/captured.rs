@@ -41,9 +41,9 @@ fn a_capture_has_each_packet_of_a_transfer_alone_and_sound() {
     let send = world.client(BULK, &["send", &world.target(), "0.3", "65536"]);
     world.alpha.run("sender", send, LIMIT).unwrap().good().unwrap();
     receiver.finish(LIMIT).unwrap().good().unwrap();
-    let told = process.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let output = process.finish(LIMIT).unwrap().good().unwrap().stdout;
     let seen = judge_file(&file).unwrap();
-    assert!(seen.sctp > 50 && told.starts_with(&format!("{} packets", seen.sctp)), "{told} {seen:?}");
+    assert!(seen.sctp > 50 && output.starts_with(&format!("{} packets", seen.sctp)), "{output} {seen:?}");
     assert_eq!((seen.carrier(), seen.faulty), ("sctp-udp", 0), "{:?}", seen.faults);
 }
 
@@ -61,8 +61,8 @@ fn the_first_packet_after_a_switch_of_paths_says_so() {
     let (process, file) = capture(&world);
     world.link.silence().unwrap();
     process.finish(LIMIT).unwrap().good().unwrap();
-    let (told, to) = (comments(&file), second.right_v4());
-    assert!(told.contains(&format!("{to}\tsctpify: data goes {} → {to}", second.left_v4())), "{told}");
+    let (output, to) = (comments(&file), second.right_v4());
+    assert!(output.contains(&format!("{to}\tsctpify: data goes {} → {to}", second.left_v4())), "{output}");
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn a_second_capture_is_refused_while_one_runs_and_not_afterwards() {
     let world = World::with("", false);
     let (process, file) = capture(&world);
     let second = ["capture", "--seconds", "1", "-o", "/dev/null"];
-    let told = world.alphas.sctpify(&second).unwrap();
-    assert!(!told.status.success() && told.stderr.contains("another capture is running"), "{told:?}");
+    let output = world.alphas.sctpify(&second).unwrap();
+    assert!(!output.status.success() && output.stderr.contains("another capture is running"), "{output:?}");
     process.signal(nix::sys::signal::Signal::SIGINT).unwrap();
     process.finish(LIMIT).unwrap().good().unwrap();
     assert_eq!(judge_file(&file).unwrap().sctp, 0);

@@ -71,17 +71,18 @@ fn run(world: &World, binary: &str, port: u16, closed_port: u16) -> Lines {
     let server = world.serve(binary, &["serve", &port.to_string()]);
     let (to, port, closed) = (world.link.right_v4().to_string(), port.to_string(), closed_port.to_string());
     let client = world.client(binary, &["connect", &to, &port, &closed]);
-    let told = world.alpha.run("client", client, LIMIT).unwrap().good().unwrap();
+    let output = world.alpha.run("client", client, LIMIT).unwrap().good().unwrap();
     // The server prints its last line after the client has ended.
-    let last = told.stdout.lines().last().unwrap_or_default();
+    let last = output.stdout.lines().last().unwrap_or_default();
     let name = last.split(' ').next().unwrap_or_default();
     let has_ended = || lines(&server.stdout()).keys().any(|case| case.starts_with(name));
     assert!(wait_for(SERVER_LIMIT, has_ended), "the server says nothing of {name}: {}", server.stderr());
-    lines(&told.stdout).into_iter().chain(lines(&server.stdout())).collect()
+    lines(&output.stdout).into_iter().chain(lines(&server.stdout())).collect()
 }
 
-fn lines(told: &str) -> Lines {
-    told.lines()
+fn lines(report: &str) -> Lines {
+    report
+        .lines()
         .filter_map(|line| line.split_once(": "))
         .map(|(case, what)| (case.into(), what.into()))
         .collect()

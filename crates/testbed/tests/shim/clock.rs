@@ -59,9 +59,9 @@ fn world() -> (World, [WallClock; 2]) {
 
 /// Returns the time of the latest connection according to alpha's daemon, in seconds from now.
 fn age_of_latest_s(world: &World) -> i64 {
-    let told = world.alphas.sctpify(&["explain", &world.target(), "--json"]).unwrap().good().unwrap();
-    let told: Value = serde_json::from_str(&told.stdout).unwrap();
-    let when_ms = told["past"][0]["when_unix_ms"].as_i64().unwrap();
+    let output = world.alphas.sctpify(&["explain", &world.target(), "--json"]).unwrap().good().unwrap();
+    let output: Value = serde_json::from_str(&output.stdout).unwrap();
+    let when_ms = output["past"][0]["when_unix_ms"].as_i64().unwrap();
     when_ms / 1000 - i64::try_from(today_s()).unwrap()
 }
 

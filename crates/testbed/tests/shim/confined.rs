@@ -47,9 +47,9 @@ fn all_threads_have_two_capabilities_at_most_and_a_filter_of_system_calls() {
         is_everywhere(process, "Seccomp", "2");
     }
     assert!(of_threads(worker, "Name").len() > 3, "all of its threads were looked at");
-    let told = status(&world.alphas)["confinement"].take();
-    assert_eq!(told["capabilities"]["left"], "net_admin, net_raw", "{told}");
-    assert!(["system_calls", "files"].iter().all(|what| told[what]["state"] == "in_force"), "{told}");
+    let report = status(&world.alphas)["confinement"].take();
+    assert_eq!(report["capabilities"]["left"], "net_admin, net_raw", "{report}");
+    assert!(["system_calls", "files"].iter().all(|what| report[what]["state"] == "in_force"), "{report}");
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn settings_turn_each_of_them_off() {
     is_everywhere(worker, "Seccomp", "0");
     is_everywhere(worker, "NoNewPrivs", "0");
     is_everywhere(worker, "Uid", "0\t0\t0\t0");
-    let told = status(&world.alphas)["confinement"].take();
-    assert!(told.as_object().unwrap().values().all(|measure| measure["state"] == "off"), "{told}");
+    let output = status(&world.alphas)["confinement"].take();
+    assert!(output.as_object().unwrap().values().all(|measure| measure["state"] == "off"), "{output}");
     let doctor = world.alphas.sctpify(&["doctor"]).unwrap().stdout;
     assert!(doctor.contains("sctpify set confine_files=1"), "{doctor}");
     assert!(doctor.contains("sctpify set worker_user=,"), "{doctor}");
@@ -71,9 +71,9 @@ fn settings_turn_each_of_them_off() {
 
 /// Returns the user id of a process, which must be the same in all threads and for all purposes.
 fn uid_of(process: u32) -> u32 {
-    let told = of_threads(process, "Uid");
-    let all: BTreeSet<&str> = told.iter().flat_map(|line| line.split_whitespace()).collect();
-    assert_eq!(all.len(), 1, "{told:?}");
+    let report = of_threads(process, "Uid");
+    let all: BTreeSet<&str> = report.iter().flat_map(|line| line.split_whitespace()).collect();
+    assert_eq!(all.len(), 1, "{report:?}");
     all.first().unwrap().parse().unwrap()
 }
 
@@ -87,8 +87,8 @@ fn the_worker_is_a_user_who_has_nothing_else_and_so_are_its_sockets() {
     is_everywhere(worker, "Groups", "");
     assert!(of_threads(worker, "Gid").iter().all(|line| line.split_whitespace().all(|gid| gid != "0")));
     assert_eq!(uid_of(world.alphas.id()), 0, "the supervisor");
-    let told = status(&world.alphas)["confinement"]["user"]["left"].to_string();
-    assert!(told.contains(&format!("uid {uid}")), "{told}");
+    let output = status(&world.alphas)["confinement"]["user"]["left"].to_string();
+    assert!(output.contains(&format!("uid {uid}")), "{output}");
     let doctor = world.alphas.sctpify(&["doctor"]).unwrap().stdout;
     assert!(doctor.contains(&format!("uid {uid}")), "{doctor}");
     // Sockets that share the port later must belong to the same user.
@@ -184,8 +184,8 @@ print(s.makefile().readline())
 ";
     let socket = dir.join("control.sock");
     let command = world.client("python3", &["-c", ask, socket.to_str().unwrap()]);
-    let told = world.alpha.run("ask", command, LIMIT).unwrap().good().unwrap().stdout;
-    assert!(told.contains("root's alone"), "{told}");
+    let output = world.alpha.run("ask", command, LIMIT).unwrap().good().unwrap().stdout;
+    assert!(output.contains("root's alone"), "{output}");
     assert!(!fs::read_to_string(&file).unwrap().contains("confine_files"));
     // Root's own program writes it, and makes the daemon reload it.
     world.alphas.sctpify(&["set", "confine_files=0"]).unwrap().good().unwrap();
@@ -235,8 +235,8 @@ fn reload_of_a_rules_file_elsewhere(configuration: &str) -> (bool, String) {
         (world.alpha.dir().unwrap().join("sctpifyd/rules"), world.alpha.dir().unwrap().join("elsewhere"));
     fs::rename(&rules, &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &rules).unwrap();
-    let told = world.alphas.sctpify(&["reload"]).unwrap();
-    (told.status.success(), told.stdout + &told.stderr)
+    let output = world.alphas.sctpify(&["reload"]).unwrap();
+    (output.status.success(), output.stdout + &output.stderr)
 }
 
 #[test]
@@ -269,6 +269,6 @@ print(stream.recv(9).decode())
     let (port, own) = (PORT.to_string(), OWN_PORT.to_string());
     let _server = world.serve("python3", &["-c", tell_the_peer, &port]);
     let client = world.client("python3", &["-c", ask, &world.link.right_v4().to_string(), &port, &own]);
-    let told = world.alpha.run("client", client, LIMIT).unwrap().good().unwrap();
-    assert_eq!((told.stdout.trim(), world.connects_sctp()), (own.as_str(), 1));
+    let output = world.alpha.run("client", client, LIMIT).unwrap().good().unwrap();
+    assert_eq!((output.stdout.trim(), world.connects_sctp()), (own.as_str(), 1));
 }

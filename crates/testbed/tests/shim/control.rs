@@ -63,8 +63,8 @@ fn its_directory_and_socket_are_closed_to_others() {
     let daemon = Controlled::start("root:x:0:\n");
     assert_eq!(mode(&daemon.socket), 0o660);
     assert_eq!(mode(daemon.socket.parent().unwrap()), 0o750);
-    let told = daemon.sctpify(NOBODY, NOBODY, &["status"]);
-    assert!(!told.status.success() && told.stderr.contains("ermission"), "{told:?}");
+    let output = daemon.sctpify(NOBODY, NOBODY, &["status"]);
+    assert!(!output.status.success() && output.stderr.contains("ermission"), "{output:?}");
 }
 
 #[test]
@@ -72,12 +72,12 @@ fn its_directory_and_socket_are_closed_to_others() {
 fn its_group_may_look_and_not_change() {
     let daemon = Controlled::start(&format!("root:x:0:\nsctpify:x:{NOBODY}:\n"));
     for question in [&["status"][..], &["paths"], &["get"], &["explain", "192.0.2.1:22"]] {
-        let told = daemon.sctpify(NOBODY, NOBODY, question);
-        assert!(told.status.success(), "{question:?}: {told:?}");
+        let output = daemon.sctpify(NOBODY, NOBODY, question);
+        assert!(output.status.success(), "{question:?}: {output:?}");
     }
     for change in [&["set", "enable=0"][..], &["forget", "192.0.2.1"], &["reload"], &["down"]] {
-        let told = daemon.sctpify(NOBODY, NOBODY, change);
-        assert!(!told.status.success() && told.stderr.contains("may look but not change"), "{told:?}");
+        let output = daemon.sctpify(NOBODY, NOBODY, change);
+        assert!(!output.status.success() && output.stderr.contains("may look but not change"), "{output:?}");
     }
     assert!(daemon.sctpify(0, 0, &["set", "enable=0"]).status.success());
 }

@@ -54,7 +54,7 @@ pub(crate) fn after_a_death(is_at_alpha: bool, cause: impl FnOnce(&World)) -> Wo
     let receiver = world.serve(BULK, &["receive", &port]);
     let target = world.target();
     let sender = world.alpha.spawn("sender", world.client(BULK, &["send", &target, "60", "65536"])).unwrap();
-    assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection does not ride SCTP");
+    assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection is not carried over SCTP");
     let server = world.serve(BULK, &["accept", &port]);
     cause(&world);
     let connects = || world.client(BULK, &["connect", &target, "1"]);
@@ -146,9 +146,13 @@ fn at_any_moment_a_death_means_the_whole_file_or_an_error() {
             std::thread::sleep(Duration::from_millis(moment));
             let (host, daemon) = victim(&world, is_at_alpha);
             kill_processes(host, daemon, Victims::All);
-            let told = client.finish(ERROR_LIMIT).unwrap();
-            let whole = told.stdout.trim() == LENGTH.to_string();
-            assert_eq!(told.status.success(), whole, "after {moment} ms, at alpha {is_at_alpha}: {told:?}");
+            let output = client.finish(ERROR_LIMIT).unwrap();
+            let whole = output.stdout.trim() == LENGTH.to_string();
+            assert_eq!(
+                output.status.success(),
+                whole,
+                "after {moment} ms, at alpha {is_at_alpha}: {output:?}"
+            );
         }
     }
 }

@@ -66,8 +66,8 @@ fn a_rule_that_cannot_be_written_is_refused_and_not_in_force_until_there_is_room
     let host = SmallDisk::start();
     host.shimrules("-A -c remote -p enable -P 7001").good().unwrap();
     host.on_its_disk("cat /dev/zero > \"$1\"");
-    let told = host.shimrules("-A -c remote -p enable -P 7002");
-    assert!(!told.status.success() && told.stderr.contains("No space left"), "{told:?}");
+    let output = host.shimrules("-A -c remote -p enable -P 7002");
+    assert!(!output.status.success() && output.stderr.contains("No space left"), "{output:?}");
     let rules = host.rules();
     assert!(rules.contains("7001") && !rules.contains("7002"), "{rules}");
     host.on_its_disk("rm \"$1\"");
@@ -89,8 +89,8 @@ fn a_disk_that_fills_while_the_rules_are_written_keeps_those_of_before() {
     host.on_its_disk(&format!("cat /dev/zero > \"$1\"; truncate -s -{PAGE} \"$1\""));
     let before = host.files();
     assert!(before.contains("rules"), "{before}");
-    let told = host.shimrules("-A -c remote -p enable -P 7002");
-    assert!(!told.status.success() && told.stderr.contains("No space left"), "{told:?}");
+    let output = host.shimrules("-A -c remote -p enable -P 7002");
+    assert!(!output.status.success() && output.stderr.contains("No space left"), "{output:?}");
     assert_eq!(host.files(), before);
     assert!(!host.rules().contains("7002"));
 }

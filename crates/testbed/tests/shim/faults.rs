@@ -37,7 +37,7 @@ fn working() -> (World, testbed::Process) {
     let world = World::new();
     let server = world.serve(BULK, &["accept", &PORT.to_string()]);
     connect(&world);
-    assert_eq!(world.connects_sctp(), 1, "the connection does not ride SCTP");
+    assert_eq!(world.connects_sctp(), 1, "the connection is not carried over SCTP");
     (world, server)
 }
 

@@ -63,10 +63,10 @@ impl Site {
         assert!(begin.elapsed() < IN_TIME, "{:?}", begin.elapsed());
     }
 
-    /// Beta's program is not reached; alpha gets `told`, as over TCP alone.
-    fn is_closed(&self, server: IpAddr, told: &str) {
+    /// Beta's program is not reached; alpha gets `outcome`, as over TCP alone.
+    fn is_closed(&self, server: IpAddr, outcome: &str) {
         let before = self.world.connects_sctp();
-        assert_eq!(self.ask(server), told, "{}", self.log());
+        assert_eq!(self.ask(server), outcome, "{}", self.log());
         assert_eq!(self.world.connects_sctp(), before);
         assert!(ask(&self.world.beta, "127.0.0.1", "").contains("in from"), "the server is there");
     }
@@ -91,12 +91,12 @@ impl Site {
 
     /// Tests both families, with the interface in place of `{}`: the packets' interface closes, another one
     /// leaves open.
-    fn goes_by_interface(&self, hook: &str, rule: &str, told: &str) {
+    fn goes_by_interface(&self, hook: &str, rule: &str, outcome: &str) {
         for server in self.servers() {
             self.chain(hook, &rule.replace("{}", OTHER));
             self.is_open(server);
             self.chain(hook, &rule.replace("{}", UPLINK));
-            self.is_closed(server, told);
+            self.is_closed(server, outcome);
         }
     }
 }
@@ -391,7 +391,7 @@ impl Firewalld {
         command.args(["-c", script, "firewalld"]).arg(&dir).env("DBUS_SYSTEM_BUS_ADDRESS", &bus);
         let process = host.spawn("firewalld", command).unwrap();
         let firewalld = Firewalld { host: host.clone(), bus, _process: process };
-        let is_up = || firewalld.command(&["--state"]).output().is_ok_and(|told| told.status.success());
+        let is_up = || firewalld.command(&["--state"]).output().is_ok_and(|output| output.status.success());
         assert!(wait_for(LIMIT, is_up), "{}", firewalld._process.stderr());
         firewalld
     }
@@ -419,8 +419,8 @@ fn firewalld_by_zone_holds() {
     firewalld.set(&["--zone=home", "--add-port=7000/tcp"]);
     firewalld.set(&["--zone=public", "--change-interface", UPLINK]);
     // The zone rejects unlisted ports as prohibited, which the two families report differently.
-    for (server, told) in site.servers().into_iter().zip(["OSError", "PermissionError"]) {
-        site.is_closed(server, told);
+    for (server, outcome) in site.servers().into_iter().zip(["OSError", "PermissionError"]) {
+        site.is_closed(server, outcome);
     }
     firewalld.set(&["--zone=home", "--change-interface", UPLINK]);
     for server in site.servers() {
@@ -472,8 +472,8 @@ COMMIT
     beta.tool("iptables-restore", &[file.to_str().unwrap()]).unwrap();
     let server: IpAddr = site.world.link.right_v4().into();
     let before = site.world.connects_sctp();
-    let told = site.ask(server);
-    assert!(told.contains("contained"), "the container is reached, by TCP: {told} {}", site.log());
+    let output = site.ask(server);
+    assert!(output.contains("contained"), "the container is reached, by TCP: {output} {}", site.log());
     assert_eq!(site.world.connects_sctp(), before);
     let count = "table inet count { chain c { type filter hook prerouting priority 0; tcp dport 7000 counter\n }\n}\n";
     let file = container.dir().unwrap().join("count.nft");

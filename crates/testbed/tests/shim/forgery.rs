@@ -97,12 +97,12 @@ fn forged_aborts_and_icmp_keep_no_connection_from_sctp_and_teach_nothing() {
     let mut forging = forger.spawn("forger", python(&forger, &args)).unwrap();
     forging.wait_until("ready", LIMIT, |process| process.stdout().contains("ready")).unwrap();
     for from in &ports {
-        let told = alpha
+        let output = alpha
             .run("client", python(&alpha, &[CLIENT, &server, &port, from]), LIMIT)
             .unwrap()
             .good()
             .unwrap();
-        assert_eq!(told.stdout, "b'hello'\n", "from port {from}");
+        assert_eq!(output.stdout, "b'hello'\n", "from port {from}");
     }
     assert!(forging.is_running(), "{}", forging.stderr());
     let status = alphas.sctpify(&["status"]).unwrap().good().unwrap().stdout;

@@ -40,9 +40,9 @@ fn a_burst_of_sip_messages_and_a_ping_pass_to_a_native_peer() {
     let (count, length) = (MESSAGES.to_string(), LENGTH.to_string());
     let burst = world.client("python3", &["-c", BURST, &own, SIP_PORT, &count, &length]);
     world.alpha.run("burst", burst, LIMIT).unwrap().good().unwrap();
-    let told = peer.finish(LIMIT).unwrap().good().unwrap().stdout;
-    let figures = told.lines().last().and_then(|line| line.split_once(' '));
+    let output = peer.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let figures = output.lines().last().and_then(|line| line.split_once(' '));
     let bytes = figures.and_then(|(bytes, _)| bytes.parse().ok());
-    assert_eq!(bytes, Some(MESSAGES * LENGTH), "{told}");
+    assert_eq!(bytes, Some(MESSAGES * LENGTH), "{output}");
     assert_eq!(world.connects_sctp(), 1, "{}", world.fallbacks());
 }

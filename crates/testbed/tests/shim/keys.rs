@@ -40,8 +40,8 @@ fn world(alpha: Option<&str>, beta: Option<&str>) -> (World, Process) {
 
 fn connect(world: &World) {
     let command = world.client(BULK, &["connect", &world.target(), "1"]);
-    let told = world.alpha.run("connect", command, LIMIT).unwrap().good().unwrap();
-    assert!(told.elapsed < MISMATCH_LIMIT, "{:?}", told.elapsed);
+    let output = world.alpha.run("connect", command, LIMIT).unwrap().good().unwrap();
+    assert!(output.elapsed < MISMATCH_LIMIT, "{:?}", output.elapsed);
 }
 
 /// Reports whether beta met a peer without its key, and waits for that.
@@ -53,7 +53,7 @@ fn wrong_keys(world: &World) -> bool {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn with_one_key_connections_ride_sctp_and_each_data_chunk_is_signed() {
+fn with_one_key_connections_are_carried_over_sctp_and_each_data_chunk_is_signed() {
     let (world, _server) = world(Some(KEY), Some(KEY));
     let tap = Tap::on(&world, "keyed");
     connect(&world);
@@ -67,8 +67,8 @@ fn with_one_key_connections_ride_sctp_and_each_data_chunk_is_signed() {
     };
     assert!(packets.lines().filter(|line| line.contains(AUTH)).count() > 2, "{packets}");
     assert_eq!(packets.lines().find(unsigned), None, "{packets}");
-    let told = world.alphas.sctpify(&["explain", &world.target()]).unwrap().stdout;
-    assert!(told.contains("10.77.0.0/16"), "{told}");
+    let output = world.alphas.sctpify(&["explain", &world.target()]).unwrap().stdout;
+    assert!(output.contains("10.77.0.0/16"), "{output}");
 }
 
 #[test]
@@ -122,8 +122,8 @@ fn a_file_of_keys_that_others_may_read_is_refused() {
     std::fs::write(&file, format!("* {KEY}\n")).unwrap();
     let mode = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
     let is_refused = |words: &[&str]| {
-        let told = world.alphas.sctpify(words).unwrap();
-        !told.status.success() && told.stderr.contains("chmod 600")
+        let output = world.alphas.sctpify(words).unwrap();
+        !output.status.success() && output.stderr.contains("chmod 600")
     };
     let (assignment, config) = (format!("peer_keys={}", file.display()), file.with_file_name("sctpify.toml"));
     mode(0o644);
@@ -147,8 +147,8 @@ fn a_peer_whose_daemon_dies_is_noticed_in_seconds_although_nobody_can_sign_that(
         let sender = world.alpha.spawn("sender", command).unwrap();
         assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "{:?}", world.fallbacks());
         kill_processes(&world.beta, world.betas.as_ref().unwrap(), victims);
-        let told = sender.finish(NOTICED).unwrap();
-        assert!(!told.status.success(), "{victims:?}: {told:?}");
+        let output = sender.finish(NOTICED).unwrap();
+        assert!(!output.status.success(), "{victims:?}: {output:?}");
         assert!(!receiver.finish(LIMIT).unwrap().status.success(), "{victims:?}");
     }
 }

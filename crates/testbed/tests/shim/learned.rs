@@ -23,8 +23,8 @@ fn without_sctp(configuration: &str) -> World {
 
 fn connect(world: &World) -> Duration {
     let connect = world.client(BULK, &["connect", &world.target(), "1"]);
-    let told = world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap().stdout;
-    Duration::from_micros(told.trim().parse().unwrap())
+    let output = world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap().stdout;
+    Duration::from_micros(output.trim().parse().unwrap())
 }
 
 /// Captures alpha's link during one connection.
@@ -58,8 +58,11 @@ fn a_host_that_drops_sctp_costs_the_race_timer_once_and_after_that_no_packet() {
     let first = connect(&world);
     assert!(first >= RACE && first < RACE + SLACK, "{first:?}: {}", world.fallbacks());
     assert_the_next_is_plain_tcp(&world);
-    let told = explained(&world);
-    assert!(told.contains("learned to have no SCTP (no answer)") && told.contains("probed in "), "{told}");
+    let report = explained(&world);
+    assert!(
+        report.contains("learned to have no SCTP (no answer)") && report.contains("probed in "),
+        "{report}"
+    );
     let row = listed(&world);
     assert!(row.contains("disable  no answer"), "{row}");
 }
@@ -166,6 +169,6 @@ fn a_rule_that_names_the_host_beats_what_was_learned() {
         .good()
         .unwrap();
     assert!(connect_captured(&world).1.sctp > 0, "the operator's word counts more");
-    let told = explained(&world);
-    assert!(told.contains("a rule that names the host goes before what was learned"), "{told}");
+    let output = explained(&world);
+    assert!(output.contains("a rule that names the host goes before what was learned"), "{output}");
 }

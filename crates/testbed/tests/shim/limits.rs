@@ -22,8 +22,8 @@ time.sleep(600)
 
 /// Returns the explanation of the destination, as JSON.
 fn explained(world: &World) -> Value {
-    let told = world.alphas.sctpify(&["explain", &world.target(), "--json"]).unwrap().good().unwrap();
-    serde_json::from_str(told.stdout.trim()).unwrap()
+    let output = world.alphas.sctpify(&["explain", &world.target(), "--json"]).unwrap().good().unwrap();
+    serde_json::from_str(output.stdout.trim()).unwrap()
 }
 
 /// Waits until this limits the one connection.
@@ -42,8 +42,8 @@ fn a_connection_whose_program_is_silent_is_limited_by_it() {
     let to = world.link.right_v4().to_string();
     let quiet = world.client("python3", &["-c", QUIET, &to, &PORT.to_string()]);
     let _quiet = world.alpha.spawn("quiet", quiet).unwrap();
-    let told = wait_for_limit(&world, "application");
-    assert_eq!((&told["connections"], &told["waiting_bytes"]), (&1.into(), &0.into()), "{told}");
+    let report = wait_for_limit(&world, "application");
+    assert_eq!((&report["connections"], &report["waiting_bytes"]), (&1.into(), &0.into()), "{report}");
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn a_connection_whose_receiver_does_not_read_is_limited_by_that() {
     let sender = world.client(BULK, &["send", &world.target(), "600", "65536"]);
     let _sender = world.alpha.spawn("sender", sender).unwrap();
     wait_for_limit(&world, "receiver");
-    let told = world.alphas.sctpify(&["explain", &world.target()]).unwrap().good().unwrap().stdout;
-    assert!(told.contains("connections over SCTP now: 1; limited by: receiver 1"), "{told}");
+    let output = world.alphas.sctpify(&["explain", &world.target()]).unwrap().good().unwrap().stdout;
+    assert!(output.contains("connections over SCTP now: 1; limited by: receiver 1"), "{output}");
 }
 
 #[test]
@@ -74,6 +74,6 @@ fn a_connection_over_a_slow_link_is_limited_by_the_network() {
     let _receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
     let sender = world.client(BULK, &["send", &world.target(), "600", "65536"]);
     let _sender = world.alpha.spawn("sender", sender).unwrap();
-    let told = wait_for_limit(&world, "network");
-    assert!(told["waiting_bytes"].as_u64().unwrap() > 0, "{told}");
+    let output = wait_for_limit(&world, "network");
+    assert!(output["waiting_bytes"].as_u64().unwrap() > 0, "{output}");
 }

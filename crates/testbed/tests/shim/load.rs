@@ -38,7 +38,7 @@ fn fetch_in_parallel(world: &World) {
     for n in 1..=PARALLEL {
         assert_eq!(sha256(&copies.join(n.to_string())).unwrap(), hash, "copy {n}");
     }
-    assert_eq!(world.connects_sctp(), 1 + PARALLEL as u64, "rode SCTP; others: {}", world.fallbacks());
+    assert_eq!(world.connects_sctp(), 1 + PARALLEL as u64, "over SCTP; others: {}", world.fallbacks());
     world.wait_quiet();
     world.wait_descriptors(before);
 }
@@ -50,12 +50,12 @@ fn two_thousand_connects_one_after_the_other_all_succeed_and_leave_nothing_open(
     let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
     let before = world.descriptors_after(world.client(BULK, &["connect", &world.target(), "1"]));
     let connect = world.client(BULK, &["connect", &world.target(), &SEQUENTIAL.to_string()]);
-    let told = world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap();
-    assert_eq!(told.stdout.lines().count() as u64, SEQUENTIAL);
+    let output = world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap();
+    assert_eq!(output.stdout.lines().count() as u64, SEQUENTIAL);
     assert_eq!(
         world.connects_sctp(),
         1 + SEQUENTIAL,
-        "rode SCTP: {}",
+        "over SCTP: {}",
         world.alphas.sctpify(&["status"]).unwrap().stdout
     );
     world.wait_quiet();

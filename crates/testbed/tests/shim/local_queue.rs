@@ -27,8 +27,8 @@ fn slow_down(host: &Host, link: &str) {
 
 /// Returns the bytes queued at an interface.
 fn backlog(host: &Host, link: &str) -> u64 {
-    let told = host.tool("tc", &["-s", "-j", "qdisc", "show", "dev", link]).unwrap();
-    let queues: Value = serde_json::from_str(&told).unwrap();
+    let output = host.tool("tc", &["-s", "-j", "qdisc", "show", "dev", link]).unwrap();
+    let queues: Value = serde_json::from_str(&output).unwrap();
     let all = queues.as_array().unwrap().iter();
     all.filter_map(|queue| queue["backlog"].as_u64()).max().unwrap_or(0)
 }
@@ -49,7 +49,7 @@ fn a_slow_link_of_the_host_itself_has_a_short_queue_and_the_connection_lasts() {
             backlog(&world.alpha, &link)
         })
         .collect();
-    let told = status(&world.alphas);
-    assert!(backlogs.iter().all(|bytes| *bytes <= BACKLOG_MAX), "{backlogs:?}: {told}");
-    assert_eq!(told["connections"].as_array().map(Vec::len), Some(1), "{told}");
+    let report = status(&world.alphas);
+    assert!(backlogs.iter().all(|bytes| *bytes <= BACKLOG_MAX), "{backlogs:?}: {report}");
+    assert_eq!(report["connections"].as_array().map(Vec::len), Some(1), "{report}");
 }

@@ -22,9 +22,9 @@ while True:
 const CLIENT: &str = "
 import socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
-told = b''
-while piece := connection.recv(100): told += piece
-print(*connection.getsockname()[:2], 'is', told.decode())
+received = b''
+while piece := connection.recv(100): received += piece
+print(*connection.getsockname()[:2], 'is', received.decode())
 ";
 
 /// Limit on a supervisor's cleanup after its worker.
@@ -40,8 +40,8 @@ fn world(configuration: &str) -> World {
 /// Connects alpha to its own address `to`; the server must see the client's true address.
 fn connect(world: &World, to: &str) {
     let client = world.client("python3", &["-c", CLIENT, to, &PORT.to_string()]);
-    let told = world.alpha.run("client", client, LIMIT).unwrap().good().unwrap();
-    let (own, seen) = told.stdout.trim().split_once(" is ").unwrap();
+    let output = world.alpha.run("client", client, LIMIT).unwrap().good().unwrap();
+    let (own, seen) = output.stdout.trim().split_once(" is ").unwrap();
     assert_eq!(own, seen);
 }
 

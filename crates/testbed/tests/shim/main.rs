@@ -6,7 +6,6 @@
 mod advertise;
 mod audio;
 mod benched;
-mod birth;
 mod calls;
 mod captured;
 mod cases;
@@ -34,6 +33,7 @@ mod options;
 mod pleasant;
 mod port;
 mod promises;
+mod racing;
 mod require;
 mod roaming;
 mod shared;

@@ -40,12 +40,12 @@ fn is_out_of_memory(is_at_alpha: bool) {
     *(if is_at_alpha { &mut world.alphas } else { world.betas.as_mut().unwrap() }) = revived;
     let before = world.connects_sctp();
     let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
-    let rides = || {
+    let is_over_sctp = || {
         let connect = world.client(BULK, &["connect", &world.target(), "1"]);
         world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap();
         world.connects_sctp() > before
     };
-    assert!(wait_for(LIMIT, rides), "{}", world.fallbacks());
+    assert!(wait_for(LIMIT, is_over_sctp), "{}", world.fallbacks());
 }
 
 #[test]

@@ -18,8 +18,8 @@ fn a_transfer_outlives_a_fall_of_the_links_mtu() {
         host.tool("ip", &["link", "set", &world.link.name(), "mtu", SMALLER]).unwrap();
     }
     sender.finish(LIMIT).unwrap().good().unwrap();
-    let told = receiver.finish(LIMIT).unwrap().good().unwrap().stdout;
-    assert_eq!(world.connects_sctp(), 1, "the connection does not ride SCTP");
-    let micros: u64 = told.split_whitespace().next_back().unwrap().parse().unwrap();
-    assert!(micros > 2_500_000, "nothing arrived after {micros} microseconds: {told}");
+    let output = receiver.finish(LIMIT).unwrap().good().unwrap().stdout;
+    assert_eq!(world.connects_sctp(), 1, "the connection is not carried over SCTP");
+    let micros: u64 = output.split_whitespace().next_back().unwrap().parse().unwrap();
+    assert!(micros > 2_500_000, "nothing arrived after {micros} microseconds: {output}");
 }

@@ -37,7 +37,7 @@ fn scp(configuration: &str, links: u8) -> Duration {
     let time = begin.elapsed();
     let same = |a: &Path, b: &Path| files::sha256(a).unwrap() == files::sha256(b).unwrap();
     assert!(same(&file, &copy), "the copy differs");
-    assert_eq!(world.connects_sctp(), 1, "the connection does not ride SCTP: {}", world.fallbacks());
+    assert_eq!(world.connects_sctp(), 1, "the connection is not carried over SCTP: {}", world.fallbacks());
     sshd.stop();
     time
 }

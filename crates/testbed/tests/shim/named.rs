@@ -44,8 +44,8 @@ else:
 fn connect_with(host: &Host, to: &str, port: u16, mark: u32, source: u16) -> (String, f64) {
     let mut command = host.command("python3");
     command.args(["-c", CONNECT, to, &port.to_string(), &mark.to_string(), &source.to_string(), "once"]);
-    let told = host.run("connect", command, LIMIT).unwrap().good().unwrap().stdout;
-    let line = told.lines().nth(1).unwrap();
+    let output = host.run("connect", command, LIMIT).unwrap().good().unwrap().stdout;
+    let line = output.lines().nth(1).unwrap();
     let (how, took) = line.split_once(' ').unwrap();
     (how.to_owned(), took.parse().unwrap())
 }
@@ -58,8 +58,8 @@ fn connect(world: &World, to: &str, port: u16) -> String {
 /// none on success, otherwise the error.
 fn connect_at_once(world: &World, to: &str, port: u16) -> Option<String> {
     let to = if to.contains(':') { format!("[{to}]:{port}") } else { format!("{to}:{port}") };
-    let told = world.alpha.run("connect", world.client(BULK, &["connect", &to, "1"]), LIMIT).unwrap();
-    (!told.status.success()).then_some(told.stderr)
+    let output = world.alpha.run("connect", world.client(BULK, &["connect", &to, "1"]), LIMIT).unwrap();
+    (!output.status.success()).then_some(output.stderr)
 }
 
 /// Connects continuously, until it is stopped.
@@ -74,16 +74,16 @@ fn keep_connecting(world: &World, to: &str, port: u16) -> Process {
 
 /// Returns the outcomes of a continuously connecting program.
 fn outcomes(process: &Process) -> Vec<String> {
-    let told = process.stdout();
-    told.lines().skip(1).filter_map(|line| line.split_once(' ')).map(|(how, _)| how.to_owned()).collect()
+    let output = process.stdout();
+    output.lines().skip(1).filter_map(|line| line.split_once(' ')).map(|(how, _)| how.to_owned()).collect()
 }
 
 /// Returns the number of SYNs in alpha's queue so far.
 fn queued(world: &World) -> u64 {
     const NUMBER: &str = "132";
-    let told = world.alpha.tool("cat", &["/proc/net/netfilter/nfnetlink_queue"]).unwrap();
+    let output = world.alpha.tool("cat", &["/proc/net/netfilter/nfnetlink_queue"]).unwrap();
     let fields = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let ours = told.lines().map(fields).find(|fields| fields[0] == NUMBER).expect("our queue");
+    let ours = output.lines().map(fields).find(|fields| fields[0] == NUMBER).expect("our queue");
     ours[7].parse().unwrap()
 }
 
@@ -129,14 +129,14 @@ fn count_syns(world: &World, port: u16) {
 }
 
 fn syns(world: &World) -> u64 {
-    let told = world.alpha.tool("nft", &["list", "table", "inet", "count"]).unwrap();
-    let count = told.split("packets ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a counter");
+    let output = world.alpha.tool("nft", &["list", "table", "inet", "count"]).unwrap();
+    let count = output.split("packets ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a counter");
     count.parse().unwrap()
 }
 
 fn hits(world: &World) -> Value {
-    let told = world.alphas.shimrules(&["-L", "-c", "remote", "--json"]).unwrap().good().unwrap().stdout;
-    serde_json::from_str(&told).unwrap()
+    let output = world.alphas.shimrules(&["-L", "-c", "remote", "--json"]).unwrap().good().unwrap().stdout;
+    serde_json::from_str(&output).unwrap()
 }
 
 #[test]
@@ -154,11 +154,11 @@ fn a_connect_that_no_rule_names_is_not_queued_and_is_counted_all_the_same() {
     let after = status(&world.alphas)["counters"].clone();
     let grown = |name: &str| after[name].as_u64().unwrap() - before[name].as_u64().unwrap();
     assert_eq!((grown("connects_seen"), grown("connects_by_rule_tcp")), (4, 2));
-    let told = hits(&world);
-    let rules = told["rules"].as_array().unwrap();
-    assert_eq!(rules.iter().map(|rule| rule["hits"].as_u64().unwrap()).sum::<u64>(), 2, "{told}");
-    let default = told["defaults"].as_array().unwrap().iter().find(|d| d["chain"] == "remote").unwrap();
-    assert_eq!(default["hits"], 2, "{told}");
+    let report = hits(&world);
+    let rules = report["rules"].as_array().unwrap();
+    assert_eq!(rules.iter().map(|rule| rule["hits"].as_u64().unwrap()).sum::<u64>(), 2, "{report}");
+    let default = report["defaults"].as_array().unwrap().iter().find(|d| d["chain"] == "remote").unwrap();
+    assert_eq!(default["hits"], 2, "{report}");
 }
 
 #[test]
@@ -241,10 +241,10 @@ fn with_the_default_enable_only_what_is_disabled_passes_and_its_rules_count_it()
             assert_eq!(is_queued(&world, server, port), expected, "{server} {port}");
         }
     }
-    let told = hits(&world);
+    let report = hits(&world);
     let disabled = |rule: &&Value| rule["policy"] == "disable";
-    let counts = told["rules"].as_array().unwrap().iter().filter(disabled).map(|rule| &rule["hits"]);
-    assert_eq!(counts.collect::<Vec<_>>(), [2, 1, 1], "{told}");
+    let counts = report["rules"].as_array().unwrap().iter().filter(disabled).map(|rule| &rule["hits"]);
+    assert_eq!(counts.collect::<Vec<_>>(), [2, 1, 1], "{report}");
     // The hits survive changes of the rules.
     rule(&world, "-A", "disable", &["-P", "7009"]);
     assert_eq!(hits(&world)["rules"].as_array().unwrap().iter().find(disabled).unwrap()["hits"], 2);
@@ -294,7 +294,7 @@ fn a_mark_that_asks_for_sctp_is_queued_although_no_rule_names_its_destination() 
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn numbers_that_rode_sctp_are_a_plain_connections_when_the_rule_has_gone() {
+fn numbers_carried_over_sctp_are_a_plain_connections_when_the_rule_has_gone() {
     const SOURCE: u16 = 20_000;
     let world = World::new();
     let _server = serve(&world, PORT);
@@ -326,10 +326,10 @@ fn a_syn_that_is_held_goes_on_when_its_rule_goes() {
     assert!(wait_for(LIMIT, held));
     rule(&world, "-D", "enable", &["-P", &PORT.to_string()]);
     client.wait_until("connected", LIMIT, |client| client.stdout().contains("connected")).unwrap();
-    let told = client.stdout();
-    let took: f64 = told.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    let output = client.stdout();
+    let took: f64 = output.trim().rsplit(' ').next().unwrap().parse().unwrap();
     // Before its kernel retransmits the SYN.
-    assert!(took < 1.0, "{told}");
+    assert!(took < 1.0, "{output}");
     assert!(status(&world.alphas)["connections"].as_array().unwrap().is_empty());
 }
 
@@ -425,9 +425,9 @@ fn two_that_change_rules_at_once_lose_none() {
         is_done.store(true, Ordering::Relaxed);
         toggle.join().unwrap();
     });
-    let told = hits(&world);
-    let enabled = told["rules"].as_array().unwrap().iter().filter(|rule| rule["policy"] == "enable");
-    assert_eq!(enabled.count(), 42, "{told}");
+    let report = hits(&world);
+    let enabled = report["rules"].as_array().unwrap().iter().filter(|rule| rule["policy"] == "enable");
+    assert_eq!(enabled.count(), 42, "{report}");
 }
 
 #[test]

@@ -115,8 +115,8 @@ fn a_socket_that_is_bound_to_an_interface_stays_plain_tcp_and_the_operator_is_to
     let _server = world.serve("python3", &["-c", LISTENER, &PORT.to_string(), "plain"]);
     let (to, port) = (world.link.right_v4().to_string(), PORT.to_string());
     let client = world.client("python3", &["-c", BOUND, &to, &port, &world.link.name()]);
-    let told = world.alpha.run("bound", client, LIMIT).unwrap().good().unwrap();
-    assert!(told.stdout.starts_with("word"), "{told:?}");
+    let output = world.alpha.run("bound", client, LIMIT).unwrap().good().unwrap();
+    assert!(output.stdout.starts_with("word"), "{output:?}");
     assert_eq!(world.connects_sctp(), 0);
     let why = world.fallbacks().to_string();
     assert!(why.contains("device"), "{why}");

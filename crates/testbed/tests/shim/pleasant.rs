@@ -68,16 +68,16 @@ fn a_browser_draws_the_paths_of_a_live_connection() {
 #[ignore = "needs root: makes network namespaces"]
 fn doctor_finds_the_peers_daemon_by_packets_and_misses_it_where_there_is_none() {
     let (with, without) = (World::new(), World::with("", false));
-    let told = |world: &World| {
+    let output = |world: &World| {
         let peer = world.link.right_v4().to_string();
         world.alphas.sctpify(&["doctor", &peer]).unwrap().stdout
     };
-    let found = told(&with);
+    let found = output(&with);
     assert!(found.contains(":9899 answers") && found.contains("1,400 bytes pass"), "{found}");
     let (offered, bare) = (with.link.right_v6(), with.link.right_v4());
     assert!(found.contains("it offers") && found.contains(&offered.to_string()), "{found}");
     assert!(found.contains(&format!("{bare} answers")), "{found}");
-    let missed = told(&without);
+    let missed = output(&without);
     assert!(missed.contains("nobody listens on UDP port 9899"), "{missed}");
 }
 
@@ -89,9 +89,9 @@ fn a_drained_daemon_lets_live_connections_end_and_leaves_new_ones_to_tcp() {
     let receiver = world.serve(BULK, &["receive", &port]);
     let sender = world.client(BULK, &["send", &world.target(), "3", "65536"]);
     let sender = world.alpha.spawn("sender", sender).unwrap();
-    assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection does not ride SCTP");
-    let told = world.alphas.sctpify(&["down", "--drain", "--wait", "8"]).unwrap().good().unwrap();
-    assert!(told.stderr.is_empty(), "{told:?}");
+    assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection is not carried over SCTP");
+    let output = world.alphas.sctpify(&["down", "--drain", "--wait", "8"]).unwrap().good().unwrap();
+    assert!(output.stderr.is_empty(), "{output:?}");
     let (sent, received) = (sender.finish(LIMIT).unwrap(), receiver.finish(LIMIT).unwrap());
     assert!(sent.status.success() && received.status.success(), "{sent:?} {received:?}");
 }
@@ -114,8 +114,8 @@ fn a_page_port_that_is_taken_is_refused_and_keeps_no_daemon_from_starting() {
         let refused = daemon.sctpify(&["set", taken]).unwrap();
         assert!(!refused.status.success() && refused.stderr.contains("for the page"), "{taken}: {refused:?}");
     }
-    let told = daemon.sctpify(&["get", "page_port"]).unwrap().good().unwrap().stdout;
-    assert!(told.contains("9896"), "{told}");
+    let output = daemon.sctpify(&["get", "page_port"]).unwrap().good().unwrap().stdout;
+    assert!(output.contains("9896"), "{output}");
     let status = daemon.sctpify(&["status"]).unwrap().stdout;
     assert!(status.contains("waiting for a restart: page_port=9896 (now 0)"), "{status}");
     daemon.stop();
@@ -128,23 +128,23 @@ fn changes_that_wait_for_a_restart_are_told_until_there_was_one() {
     let alpha = lab.host("alpha").unwrap();
     let programs = Programs::find().unwrap();
     let daemon = Daemon::start(&alpha, &programs, "race_timer_ms = 100\n").unwrap();
-    let told = |daemon: &Daemon, words: &[&str]| daemon.sctpify(words).unwrap().good().unwrap().stdout;
+    let output = |daemon: &Daemon, words: &[&str]| daemon.sctpify(words).unwrap().good().unwrap().stdout;
     let json =
-        |daemon: &Daemon| -> Value { serde_json::from_str(&told(daemon, &["status", "--json"])).unwrap() };
+        |daemon: &Daemon| -> Value { serde_json::from_str(&output(daemon, &["status", "--json"])).unwrap() };
     let config = alpha.dir().unwrap().join("sctpifyd/sctpify.toml");
     std::fs::write(&config, "race_timer_ms = 200\nmultipath = \"redundant\"\nudp_port = 9900\n").unwrap();
-    let reloaded = told(&daemon, &["reload"]);
+    let reloaded = output(&daemon, &["reload"]);
     assert!(reloaded.ends_with("; 2 changes wait for a restart: udp_port, multipath\n"), "{reloaded}");
-    assert!(told(&daemon, &["status"]).contains("udp_port=9900 (now 9899), multipath=redundant (now off)"));
+    assert!(output(&daemon, &["status"]).contains("udp_port=9900 (now 9899), multipath=redundant (now off)"));
     assert_eq!(json(&daemon)["pending"][1]["configured"], "redundant");
-    told(&daemon, &["set", "udp_port=9899"]);
-    let got = told(&daemon, &["get"]);
+    output(&daemon, &["set", "udp_port=9899"]);
+    let got = output(&daemon, &["get"]);
     assert!(got.contains("IN FORCE") && got.contains("multipath=redundant waits for a restart"), "{got}");
     assert!(!got.contains("udp_port=9899 waits"), "{got}");
     daemon.stop();
     let daemon = Daemon::restart(&alpha, &programs).unwrap();
     assert!(json(&daemon)["pending"].as_array().unwrap().is_empty());
-    assert!(told(&daemon, &["reload"]).ends_with("are read again\n"));
+    assert!(output(&daemon, &["reload"]).ends_with("are read again\n"));
     daemon.stop();
 }
 

@@ -14,7 +14,7 @@ import errno, os, socket, sys, time
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 ";
 /// Hosts with heavy traffic to one address of beta, as many as get their own receive socket there
-/// (`netio::INLETS_MAX`).
+/// (`netio::CONNECTED_RX_MAX`).
 const BUSY: usize = 4;
 /// Duration of the attack. When the port was free for moments, a third of a second was enough.
 const SECONDS: &str = "10";
@@ -83,7 +83,7 @@ fn attack(host: &Host, name: &str, program: &str, args: &[&str]) -> Process {
 }
 
 /// Returns the number after a word in an attacker's output, if it ended well.
-fn told(process: Process, word: &str) -> u64 {
+fn reported_number(process: Process, word: &str) -> u64 {
     let stdout = process.finish(LIMIT).unwrap().good().unwrap().stdout;
     let last = stdout.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_else(|| panic!("{stdout}"));
     last.trim().parse().unwrap()
@@ -148,11 +148,11 @@ fn no_other_user_gets_an_address_of_the_port_while_busy_peers_get_sockets_and_ho
     let get = world.client(BULK, &["connect", &world.target(), "20"]);
     world.alpha.run("honest", get, LIMIT).unwrap().good().unwrap();
     assert_eq!(world.connects_sctp(), 20, "{}", world.fallbacks());
-    let [by_address, by_port] = binders.map(|binder| told(binder, "tries"));
+    let [by_address, by_port] = binders.map(|binder| reported_number(binder, "tries"));
     assert!(by_address.min(by_port) > TRIES_MIN, "{by_address}, {by_port}");
     let has_all = || received_at_ours() == BUSY;
     assert!(wait_for(Duration::from_secs(5), has_all), "{:?}", connected(&world.beta));
-    assert!(told(junk, "addresses") > 10, "each of these would have had a socket");
+    assert!(reported_number(junk, "addresses") > 10, "each of these would have had a socket");
     let for_junk: Vec<_> = connected(&world.beta).into_iter().filter(|own| own.starts_with("127.")).collect();
     assert!(for_junk.is_empty(), "{for_junk:?}");
 }

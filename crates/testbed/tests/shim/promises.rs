@@ -110,8 +110,8 @@ fn postgresql_trusts_127_0_0_1_and_not_who_comes_through_sctp() {
     let select = |host: &Host, server: &str| {
         let mut psql = host.command("psql");
         psql.args(["-w", "-h", server, "-p", &port, "-U", "boss", "-d", "postgres", "-Atc", "select 42"]);
-        let told = host.run("psql", psql, LIMIT).unwrap();
-        told.stdout + &told.stderr
+        let output = host.run("psql", psql, LIMIT).unwrap();
+        output.stdout + &output.stderr
     };
     assert_eq!(select(&world.beta, "127.0.0.1").trim(), "42");
     let stranger = select(&world.alpha, &world.link.right_v4().to_string());
@@ -167,15 +167,15 @@ while True:
     let file = world.beta.dir().unwrap().join("firewall.nft");
     fs::write(&file, firewall).unwrap();
     world.beta.tool("nft", &["-f", file.to_str().unwrap()]).unwrap();
-    let told = ask(&world.alpha, &world.link.right_v4().to_string(), "");
+    let output = ask(&world.alpha, &world.link.right_v4().to_string(), "");
     assert_eq!(ask(&world.beta, "127.0.0.1", ""), "in", "the server is there");
-    (world, told)
+    (world, output)
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_banned_address_is_refused_as_fail2ban_would_have_it() {
-    let (world, told) = behind(
+    let (world, report) = behind(
         "table inet f2b-table {
           set addr-set { type ipv4_addr; elements = { 10.77.1.1 } }
           chain f2b-chain {
@@ -184,13 +184,13 @@ fn a_banned_address_is_refused_as_fail2ban_would_have_it() {
           }
          }",
     );
-    assert_eq!((told.as_str(), world.connects_sctp()), ("ConnectionRefusedError", 0));
+    assert_eq!((report.as_str(), world.connects_sctp()), ("ConnectionRefusedError", 0));
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_port_that_a_default_drop_closes_to_tcp_is_closed_to_sctp() {
-    let (world, told) = behind(
+    let (world, report) = behind(
         "table inet firewall {
           chain input {
            type filter hook input priority filter; policy drop;
@@ -202,7 +202,7 @@ fn a_port_that_a_default_drop_closes_to_tcp_is_closed_to_sctp() {
           }
          }",
     );
-    assert_eq!((told.as_str(), world.connects_sctp()), ("TimeoutError", 0));
+    assert_eq!((report.as_str(), world.connects_sctp()), ("TimeoutError", 0));
 }
 
 #[test]

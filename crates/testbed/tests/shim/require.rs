@@ -26,9 +26,9 @@ fn connect(world: &World, server: &str) -> String {
 fn connect_from(host: &Host, server: &str, port: u16) -> String {
     let mut command = host.command("python3");
     command.args(["-c", CONNECT, server, &port.to_string()]);
-    let told = host.run("connect", command, LIMIT).unwrap().good().unwrap();
-    assert!(told.elapsed < REFUSAL_LIMIT, "{:?}", told.elapsed);
-    told.stdout.trim().to_owned()
+    let output = host.run("connect", command, LIMIT).unwrap().good().unwrap();
+    assert!(output.elapsed < REFUSAL_LIMIT, "{:?}", output.elapsed);
+    output.stdout.trim().to_owned()
 }
 
 /// Creates a world where beta has a listener and optionally a daemon; alpha's rule for it requires SCTP.
@@ -58,8 +58,8 @@ fn a_required_destination_with_sctp_is_reached() {
         assert_eq!(connect(&world, &server), "connected");
     }
     assert_eq!(world.connects_sctp(), 2, "{:?}", world.fallbacks());
-    let told = world.alphas.sctpify(&["explain", &world.target()]).unwrap().stdout;
-    assert!(told.contains("a rule requires it"), "{told}");
+    let output = world.alphas.sctpify(&["explain", &world.target()]).unwrap().stdout;
+    assert!(output.contains("a rule requires it"), "{output}");
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn one_without_sctp_is_unreachable_and_what_was_learned_does_not_change_that() {
     let (world, _server) = requiring(false);
     for server in servers(&world) {
         for _ in 0..2 {
-            let told = connect(&world, &server);
-            assert_eq!(told, "EHOSTUNREACH", "{server}: {}", status(&world.alphas));
+            let report = connect(&world, &server);
+            assert_eq!(report, "EHOSTUNREACH", "{server}: {}", status(&world.alphas));
         }
     }
     assert_eq!(world.fallbacks()[0]["reason"]["kind"], "required");

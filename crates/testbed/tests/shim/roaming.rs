@@ -27,10 +27,10 @@ impl Transfer {
     /// Asserts that all sent data arrived, up to the end.
     pub(crate) fn end(self, world: &World) {
         self.sender.finish(LIMIT).unwrap().good().unwrap();
-        let told = self.receiver.finish(LIMIT).unwrap().good().unwrap().stdout;
-        assert_eq!(world.connects_sctp(), 1, "the connection does not ride SCTP");
-        let micros: u64 = told.split_whitespace().next_back().unwrap().parse().unwrap();
-        assert!(micros > 7_500_000, "nothing arrived after {micros} microseconds: {told}");
+        let output = self.receiver.finish(LIMIT).unwrap().good().unwrap().stdout;
+        assert_eq!(world.connects_sctp(), 1, "the connection is not carried over SCTP");
+        let micros: u64 = output.split_whitespace().next_back().unwrap().parse().unwrap();
+        assert!(micros > 7_500_000, "nothing arrived after {micros} microseconds: {output}");
     }
 }
 

@@ -44,11 +44,11 @@ fn channels_go_on_when_their_host_gets_another_address_and_new_connections_show_
     world.alpha.ip(&["addr", "flush", "dev", &name, "scope", "global"]).unwrap();
     std::thread::sleep(Duration::from_millis(500));
     world.alpha.ip(&["addr", "add", "10.77.1.99/24", "dev", &name]).unwrap();
-    let told = talk.finish(LIMIT).unwrap().good().unwrap().stdout;
-    assert!(told.contains("heard all"), "{told}");
+    let output = talk.finish(LIMIT).unwrap().good().unwrap().stdout;
+    assert!(output.contains("heard all"), "{output}");
     assert_eq!(shared(&world), 5);
-    let told = client(&world, "print(ended(connect(b'n')).decode().split()[0])");
-    assert_eq!(told, "10.77.1.99");
+    let output = client(&world, "print(ended(connect(b'n')).decode().split()[0])");
+    assert_eq!(output, "10.77.1.99");
     assert_eq!((shared(&world), world.connects_sctp()), (6, 7), "{}", world.fallbacks());
 }
 
@@ -171,8 +171,8 @@ fn a_shared_association_that_dies_within_transfers_resets_each_and_cuts_none() {
         assert_eq!(shared(&world), 20, "{}", world.fallbacks());
         let (host, daemon) = victim(&world, is_at_alpha);
         kill_processes(host, daemon, Victims::All);
-        let told = fetches.finish(LIMIT).unwrap().good().unwrap().stdout;
-        assert_eq!(told, format!("ready\n{}\n", ["ECONNRESET"; 20].join(" ")), "at alpha {is_at_alpha}");
+        let output = fetches.finish(LIMIT).unwrap().good().unwrap().stdout;
+        assert_eq!(output, format!("ready\n{}\n", ["ECONNRESET"; 20].join(" ")), "at alpha {is_at_alpha}");
     }
 }
 

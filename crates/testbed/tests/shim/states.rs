@@ -75,8 +75,8 @@ pub(crate) fn serve(world: &World, host: &str, port: u16) -> Process {
 
 /// Returns the values of one field in a list of the status.
 pub(crate) fn field(daemon: &Daemon, list: &str, name: &str) -> Vec<String> {
-    let told = status(daemon);
-    let rows = told[list].as_array().cloned().unwrap_or_default();
+    let report = status(daemon);
+    let rows = report[list].as_array().cloned().unwrap_or_default();
     rows.iter().map(|row| row[name].as_str().unwrap_or_default().to_owned()).collect()
 }
 
@@ -178,11 +178,11 @@ fn tcp_and_sctp_clients_wait_in_the_one_accept_queue_in_the_order_they_came() {
     server.signal(Signal::SIGUSR1).unwrap();
     let lines = |process: &Process| process.stdout().lines().count();
     server.wait_until("four accepted", LIMIT, |process| lines(process) == 5).unwrap();
-    let told = server.stdout();
-    let ports: Vec<&str> = told.lines().skip(1).filter_map(|line| line.split(' ').nth(2)).collect();
+    let output = server.stdout();
+    let ports: Vec<&str> = output.lines().skip(1).filter_map(|line| line.split(' ').nth(2)).collect();
     assert_eq!(ports, clients.iter().map(Client::port).collect::<Vec<_>>());
     let own = format!("accepted {}", world.link.left_v4());
-    assert_eq!(told.matches(&own).count(), 4, "{told}");
+    assert_eq!(output.matches(&own).count(), 4, "{output}");
 }
 
 #[test]
@@ -193,9 +193,9 @@ fn force_bindall_offers_all_addresses_of_the_host_from_the_next_association_on()
     let _server = serve(&world, &world.link.right_v4().to_string(), PORT);
     // Returns the peer addresses of the latest association.
     let remotes = || {
-        let told = world.alphas.sctpify(&["paths", "--json"]).unwrap().good().unwrap().stdout;
-        let told: Value = serde_json::from_str(&told).unwrap();
-        let paths = told["associations"].as_array().unwrap().last().unwrap()["paths"]
+        let output = world.alphas.sctpify(&["paths", "--json"]).unwrap().good().unwrap().stdout;
+        let output: Value = serde_json::from_str(&output).unwrap();
+        let paths = output["associations"].as_array().unwrap().last().unwrap()["paths"]
             .as_array()
             .cloned()
             .unwrap_or_default();
@@ -238,6 +238,6 @@ fn a_taken_udp_port_is_shown_to_the_operator_and_no_program_notices() {
     assert_eq!(world.connects_sctp(), 0);
     drop(taker);
     wait_listener(world.betas.as_ref().unwrap(), PORT, "LISTEN");
-    let _rides = Client::connected(&world, PORT, 0);
+    let _over_sctp = Client::connected(&world, PORT, 0);
     assert_eq!(world.connects_sctp(), 1, "{}", world.fallbacks());
 }

@@ -42,8 +42,8 @@ impl Three {
         let command = self.world.client("python3", &["-c", &first, &to, &PORT.to_string()]);
         self.world.alpha.run("first", command, LIMIT).unwrap().good().unwrap();
         let is_shared = || {
-            let told = client(&self.world, "print(ended(connect(b'n')).decode().split()[0])");
-            assert_eq!(told, self.world.link.left_v4().to_string());
+            let output = client(&self.world, "print(ended(connect(b'n')).decode().split()[0])");
+            assert_eq!(output, self.world.link.left_v4().to_string());
             shared(&self.world) > 0
         };
         assert!(testbed::process::wait_for(LIMIT, is_shared), "{}", self.world.fallbacks());
@@ -192,12 +192,12 @@ fn a_stranger_between_two_daemons_is_neither_served_nor_dialled_as_the_other() {
     for _ in 0..3 {
         let mut honest = three.world.beta.command("python3");
         honest.args(["-c", &ask, &victim, &PORT.to_string()]);
-        let told = three.world.beta.run("honest", honest, LIMIT).unwrap().good().unwrap().stdout;
-        assert_eq!(told.trim(), three.world.link.right_v4().to_string());
+        let output = three.world.beta.run("honest", honest, LIMIT).unwrap().good().unwrap().stdout;
+        assert_eq!(output.trim(), three.world.link.right_v4().to_string());
     }
-    let told = splice.finish(LIMIT).unwrap().stdout;
-    assert!(!told.contains("TAKEN"), "{told}");
-    assert!(told.contains("paths True"), "the attack did not come about: {told}");
+    let output = splice.finish(LIMIT).unwrap().stdout;
+    assert!(!output.contains("TAKEN"), "{output}");
+    assert!(output.contains("paths True"), "the attack did not come about: {output}");
     three.serves_the_honest();
 }
 
@@ -225,11 +225,11 @@ fn an_association_that_a_peer_opens_gets_no_connections_of_this_host() {
     for _ in 0..2 {
         let mut client = three.world.beta.command("python3");
         client.args(["-c", &ask, &mallory, &PORT.to_string()]);
-        let told = three.world.beta.run("client", client, LIMIT).unwrap().good().unwrap().stdout;
-        assert_eq!(told.trim(), beta, "the host's own program answers");
+        let output = three.world.beta.run("client", client, LIMIT).unwrap().good().unwrap().stdout;
+        assert_eq!(output.trim(), beta, "the host's own program answers");
     }
-    let told = lurk.finish(LIMIT).unwrap().good().unwrap().stdout;
-    assert!(!told.contains("scto"), "{told}");
+    let output = lurk.finish(LIMIT).unwrap().good().unwrap().stdout;
+    assert!(!output.contains("scto"), "{output}");
     three.serves_the_honest();
 }
 
@@ -283,8 +283,8 @@ fn an_association_to_be_shared_is_refused_if_the_last_rule_went_before_its_cooki
     let late = begin(&three.mallory, python(&three.mallory, LATE_COOKIE, &[&beta, "3"]), "cookie");
     let betas = three.world.betas.as_ref().unwrap();
     betas.shimrules(&["-F"]).unwrap().good().unwrap();
-    let told = late.finish(LIMIT).unwrap().good().unwrap().stdout;
-    assert!(told.trim().ends_with("refused"), "{told}");
+    let output = late.finish(LIMIT).unwrap().good().unwrap().stdout;
+    assert!(output.trim().ends_with("refused"), "{output}");
 }
 
 /// Connects to argv[1], port argv[2], on its own association, and claims the source port argv[3]; prints the
@@ -337,10 +337,10 @@ fn a_neighbour_at_the_same_address_ends_nobodys_connection() {
     let open = unprivileged(&world.alpha, OPEN, &[&server, &client, &from, &server, &port]);
     assert!(said(&world.alpha, open).starts_with("refused"));
     let claim = unprivileged(&world.alpha, CLAIM, &[&server, &port, &from]);
-    let told = said(&world.alpha, claim);
-    assert!(!told.ends_with(&format!(" {from}")), "{told}");
-    let told = talk.finish(LIMIT).unwrap().good().unwrap().stdout;
-    assert!(told.contains("lives"), "{told}");
+    let output = said(&world.alpha, claim);
+    assert!(!output.ends_with(&format!(" {from}")), "{output}");
+    let output = talk.finish(LIMIT).unwrap().good().unwrap().stdout;
+    assert!(output.contains("lives"), "{output}");
 }
 
 /// Sends one INIT to argv[1] that claims the further addresses; prints the addresses in the INIT ACK.
@@ -371,24 +371,24 @@ fn a_stranger_is_told_of_no_address_that_has_no_way_to_it() {
     beta.ip(&["link", "set", "lanx", "up"]).unwrap();
     let asked = three.to_beta.right_v4().to_string();
     let (port, other) = (PORT.to_string(), three.world.link.right_v4().to_string());
-    let told = |args: &[&str]| three.mallory_says(ASK_ADDRESSES, &[&[&*asked], args].concat());
+    let answer = |args: &[&str]| three.mallory_says(ASK_ADDRESSES, &[&[&*asked], args].concat());
     let wait = || std::thread::sleep(std::time::Duration::from_millis(1500));
-    assert_eq!(told(&[]), asked);
-    assert_eq!(told(&["alone", &port]), asked);
-    assert_eq!(told(&["alone", "7001"]), "refused", "no rule serves it");
+    assert_eq!(answer(&[]), asked);
+    assert_eq!(answer(&["alone", &port]), asked);
+    assert_eq!(answer(&["alone", "7001"]), "refused", "no rule serves it");
     // A peer with an address in another network of beta gets beta's own address there: that is a second path.
-    assert_eq!(told(&["10.77.1.77"]), [&*other, &*asked].join(" "));
+    assert_eq!(answer(&["10.77.1.77"]), [&*other, &*asked].join(" "));
     wait();
     // Both of two default routes count, regardless of their metrics.
     beta.ip(&["route", "add", "default", "via", &three.to_beta.left_v4().to_string()]).unwrap();
     beta.ip(&["route", "add", "default", "via", &three.world.link.left_v4().to_string(), "metric", "900"])
         .unwrap();
     wait();
-    assert_eq!(told(&[]), [&*other, &*asked].join(" "));
+    assert_eq!(answer(&[]), [&*other, &*asked].join(" "));
     // A bridge that carries a default route is an uplink.
     beta.ip(&["route", "add", "default", "via", "10.97.0.2", "metric", "901"]).unwrap();
     wait();
-    assert_eq!(told(&[]), [&*other, &*asked, "10.97.0.1"].join(" "));
+    assert_eq!(answer(&[]), [&*other, &*asked, "10.97.0.1"].join(" "));
     let doctor = three.world.betas.as_ref().unwrap().sctpify(&["doctor"]).unwrap().stdout;
     assert!(doctor.contains("172.17.0.1 of docker0 (an interface to containers"), "{doctor}");
     assert!(doctor.contains("10.99.0.1 of lan0 (no default route"), "{doctor}");
@@ -420,8 +420,8 @@ fn the_setting_interfaces_says_what_is_used_and_told() {
     let to = second.right_v4().to_string();
     let ask = format!("{CLIENT}\nprint(ended(connect(b'n')).decode().split()[0])");
     let other = world.client("python3", &["-c", &ask, &to, &PORT.to_string()]);
-    let told = world.alpha.run("client", other, LIMIT).unwrap().good().unwrap().stdout;
-    assert_eq!(told.trim(), second.left_v4().to_string());
+    let output = world.alpha.run("client", other, LIMIT).unwrap().good().unwrap().stdout;
+    assert_eq!(output.trim(), second.left_v4().to_string());
     assert!(world.fallbacks().to_string().contains("interface_left_out"), "{}", world.fallbacks());
 }
 

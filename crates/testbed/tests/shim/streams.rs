@@ -45,7 +45,7 @@ fn a_hundred_parallel_curls_share_one_association_and_arrive_whole() {
     for n in 1..=PARALLEL {
         assert_eq!(sha256(&copies.join(n.to_string())).unwrap(), hash, "copy {n}");
     }
-    assert_eq!(world.connects_sctp(), 1 + PARALLEL as u64, "rode SCTP; others: {}", world.fallbacks());
+    assert_eq!(world.connects_sctp(), 1 + PARALLEL as u64, "over SCTP; others: {}", world.fallbacks());
     assert_eq!(shared(&world), PARALLEL as u64, "shared one: {}", status(&world.alphas)["counters"]);
     assert_eq!(status(&world.alphas)["counters"]["shared_associations"], 1);
     world.wait_quiet();

@@ -203,16 +203,16 @@ fn observed_victim(world: &World, seconds: u64) -> (Process, Process, String) {
         world.beta.spawn("observer", python(&world.beta, &format!("{SCTP}{OBSERVE}"), &args)).unwrap();
     observer.wait_until("observing", LIMIT, |process| process.stdout().contains("observing")).unwrap();
     let (server, client) = victim(world, seconds);
-    let told = observer.finish(LIMIT).unwrap().good().unwrap().stdout;
-    let seen = told.lines().find_map(|line| line.strip_prefix("seen ")).expect("a handshake").to_owned();
+    let output = observer.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let seen = output.lines().find_map(|line| line.strip_prefix("seen ")).expect("a handshake").to_owned();
     (server, client, seen)
 }
 
 /// Asserts that the victim received everything, over SCTP.
 fn was_left_alone(world: &World, client: Process, seconds: u64) {
-    let told = client.finish(LIMIT).unwrap().good().unwrap().stdout;
-    let heard: u64 = told.split_whitespace().next_back().unwrap().parse().unwrap();
-    assert!(heard >= seconds * 4, "{told}");
+    let output = client.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let heard: u64 = output.split_whitespace().next_back().unwrap().parse().unwrap();
+    assert!(heard >= seconds * 4, "{output}");
     assert_eq!(world.connects_sctp(), 1, "{}", world.fallbacks());
 }
 
@@ -224,8 +224,8 @@ fn who_speaks_from_another_port_of_the_clients_host_resets_none_of_its_connectio
     let args =
         [world.link.right_v4().to_string(), PORT.to_string(), FROM.to_string(), ATTACK.as_secs().to_string()];
     let attack = python(&world.alpha, &format!("{SCTP}{RESTART}"), &args);
-    let told = world.alpha.run("attack", attack, LIMIT).unwrap().good().unwrap().stdout;
-    assert!(told.contains("answered by []"), "{told}");
+    let output = world.alpha.run("attack", attack, LIMIT).unwrap().good().unwrap().stdout;
+    assert!(output.contains("answered by []"), "{output}");
     was_left_alone(&world, client, 8);
 }
 
@@ -246,9 +246,9 @@ fn who_has_seen_the_handshake_moves_no_association_to_his_address() {
         own.clone(),
         ATTACK.as_secs().to_string(),
     ];
-    let told =
+    let output =
         eve.run("attack", python(&eve, &format!("{SCTP}{ASCONF}"), &args), LIMIT).unwrap().good().unwrap();
-    assert!(told.stdout.contains("answered 0 HEARTBEATs; kinds of chunks []"), "{}", told.stdout);
+    assert!(output.stdout.contains("answered 0 HEARTBEATs; kinds of chunks []"), "{}", output.stdout);
     let paths = betas.sctpify(&["paths"]).unwrap().good().unwrap().stdout;
     assert!(!paths.contains(&own), "{paths}");
     was_left_alone(&world, client, 10);
@@ -267,8 +267,8 @@ fn forged(key: Option<&str>, what: &[&str]) -> (World, Process, Process) {
         let (from, to) = (world.link.left_v4().to_string(), world.link.right_v4().to_string());
         let args = [seen.clone(), from, to, (*what).to_owned(), "2.5".to_owned()];
         let attack = python(&world.alpha, &format!("{SCTP}{FORGE}"), &args);
-        let told = world.alpha.run("attack", attack, LIMIT).unwrap().good().unwrap().stdout;
-        assert!(told.contains("sent"), "{told}");
+        let output = world.alpha.run("attack", attack, LIMIT).unwrap().good().unwrap().stdout;
+        assert!(output.contains("sent"), "{output}");
     }
     (world, server, client)
 }
@@ -279,8 +279,8 @@ fn an_observer_without_the_key_ends_no_connection_of_hosts_that_share_one() {
     // Without a key, each kind ends a connection.
     for what in ["abort", "fault", "icmp"] {
         let (_world, _server, client) = forged(None, &[what]);
-        let told = client.finish(LIMIT).unwrap();
-        assert!(!told.status.success(), "{what} is not forged well: {}", told.stdout);
+        let output = client.finish(LIMIT).unwrap();
+        assert!(!output.status.success(), "{what} is not forged well: {}", output.stdout);
     }
     let (world, _server, client) = forged(Some(KEY), &["abort", "fault", "icmp"]);
     was_left_alone(&world, client, FORGED_FOR);

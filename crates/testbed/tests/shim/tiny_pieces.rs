@@ -55,12 +55,12 @@ for n in range(count):
     port = 20000 + n
     offers = tlv(0x8008, bytes([64, 194, 192, 193, 128, 15])) + tlv(0xc006, struct.pack('!I', number)) + tlv(0xc000, b'')
     send(port, 0, chunk(1, 0, struct.pack('!IIHHI', 1 + n, 1 << 20, 65535, 65535, 1) + offers))
-    told = answer(port, (2, 6))
-    if told is None or told[12] != 2: break
-    tag, _, _, streams = struct.unpack('!IIHH', told[16:28])
-    send(port, tag, chunk(10, 0, cookie_of(told)))
-    told = answer(port, (11, 6))
-    if told is None or told[12] != 11: break
+    reply = answer(port, (2, 6))
+    if reply is None or reply[12] != 2: break
+    tag, _, _, streams = struct.unpack('!IIHH', reply[16:28])
+    send(port, tag, chunk(10, 0, cookie_of(reply)))
+    reply = answer(port, (11, 6))
+    if reply is None or reply[12] != 11: break
     up += 1
     per_packet = 1400 // (20 + length + -length % 4)
     for first in range(0, pieces, per_packet):
@@ -87,7 +87,7 @@ fn fill(payload: &str) -> (u64, String) {
     let (own, daemon) = (side.left_v4().to_string(), side.right_v4().to_string());
     let mut command = filler.command("python3");
     command.args(["-c", FILLER, &own, &daemon, ASSOCIATIONS, PIECES, payload, ADAPTATION]);
-    let told = filler.run("filler", command, LIMIT).unwrap().good().unwrap().stdout;
+    let output = filler.run("filler", command, LIMIT).unwrap().good().unwrap().stdout;
     let grown = memory().saturating_sub(before);
     let pings = ping.finish(LIMIT).unwrap().good().unwrap().stdout;
     assert_eq!(pings.lines().count(), 20_000);
@@ -96,17 +96,17 @@ fn fill(payload: &str) -> (u64, String) {
     let connect = world.client(BULK, &["connect", &world.target(), "1"]);
     world.alpha.run("connect", connect, LIMIT).unwrap().good().unwrap();
     assert_eq!(world.connects_sctp(), 2, "{}", world.fallbacks());
-    (grown, told)
+    (grown, output)
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn pieces_of_an_octet_take_little_and_a_connection_beside_goes_on() {
     for (payload, most) in CASES {
-        let (grown, told) = fill(payload);
-        println!("pieces of {payload} octets: {grown} KiB more; associations and octets sent: {told}");
-        assert!(grown < most, "{grown} KiB for associations and octets {told}");
-        let up: u32 = told.split(' ').next().and_then(|up| up.parse().ok()).unwrap();
-        assert!(up > 0, "nobody was let in: {told}");
+        let (grown, report) = fill(payload);
+        println!("pieces of {payload} octets: {grown} KiB more; associations and octets sent: {report}");
+        assert!(grown < most, "{grown} KiB for associations and octets {report}");
+        let up: u32 = report.split(' ').next().and_then(|up| up.parse().ok()).unwrap();
+        assert!(up > 0, "nobody was let in: {report}");
     }
 }

@@ -52,8 +52,8 @@ const PROGRAMS_MAX: u64 = 1 << 20;
 
 fn python(world: &World, program: &str, port: u16) -> String {
     let args = ["-c", program, &world.link.right_v4().to_string(), &port.to_string()];
-    let told = world.alpha.run("python", world.client("python3", &args), LIMIT).unwrap().good().unwrap();
-    told.stdout.trim().to_owned()
+    let output = world.alpha.run("python", world.client("python3", &args), LIMIT).unwrap().good().unwrap();
+    output.stdout.trim().to_owned()
 }
 
 #[test]
@@ -88,13 +88,13 @@ fn a_half_closed_connection_still_carries_the_answer_by_ipv4_and_ipv6() {
     let roundtrip = Roundtrip::build(world.lab.dir()).unwrap();
     let _server = roundtrip.serve(&world.beta, PORT).unwrap();
     for to in [(world.link.right_v4(), PORT).into(), (world.link.right_v6(), PORT).into()] {
-        let told = world
+        let output = world
             .alpha
             .run("go", roundtrip.go_client(&world.alpha, to, 1 << 20), LIMIT)
             .unwrap()
             .good()
             .unwrap();
-        assert!(roundtrip::saw_the_client(&told), "{told:?}");
+        assert!(roundtrip::saw_the_client(&output), "{output:?}");
     }
     assert_eq!(world.connects_sctp(), 2);
 }
@@ -152,13 +152,13 @@ connections = [socket.create_connection((sys.argv[1], int(sys.argv[2])), 5) for 
 for connection in connections: connection.send(b'x')
 time.sleep(1)
 def read(connection):
-    told = b''
+    received = b''
     try:
-        while piece := connection.recv(100): told += piece
-        return told + b' end of file'
-    except ConnectionResetError: return told + b' reset'
-told = [read(connection).decode() for connection in connections]
-print(told.count('enough reset'), set(told) - {'enough reset', ' reset'})
+        while piece := connection.recv(100): received += piece
+        return received + b' end of file'
+    except ConnectionResetError: return received + b' reset'
+endings = [read(connection).decode() for connection in connections]
+print(endings.count('enough reset'), set(endings) - {'enough reset', ' reset'})
 ";
 
 /// Minimum of 30. There were none while data written before a reset was discarded, and half of them when the
@@ -172,8 +172,8 @@ fn what_was_written_before_a_reset_mostly_comes_before_it() {
     for streams in ["own", "shared"] {
         let world = World::with(&format!("streams = \"{streams}\"\n"), true);
         let _server = world.serve("python3", &["-c", SPEAKS_AND_RESETS, &PORT.to_string()]);
-        let told = python(&world, READS_LATE, PORT);
-        let (count, others) = told.split_once(' ').unwrap();
+        let report = python(&world, READS_LATE, PORT);
+        let (count, others) = report.split_once(' ').unwrap();
         assert_eq!(others, "set()", "{streams}");
         assert!(count.parse::<u32>().unwrap() > LEAST, "{streams}: {count} of 30");
         assert_eq!(world.connects_sctp(), 30);

@@ -60,12 +60,12 @@ fn sent(port: u16) -> (u64, u64) {
     if port == PORT {
         world.alphas.signal(Signal::SIGSTOP).unwrap();
     }
-    let told = writer.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let output = writer.finish(LIMIT).unwrap().good().unwrap().stdout;
     let grown = memory().saturating_sub(before);
     if port == PORT {
         world.alphas.signal(Signal::SIGCONT).unwrap();
     }
-    let bytes: u64 = told.lines().last().and_then(|line| line.parse().ok()).unwrap();
+    let bytes: u64 = output.lines().last().and_then(|line| line.parse().ok()).unwrap();
     (bytes / CONNECTIONS as u64, grown)
 }
 

@@ -137,8 +137,8 @@ impl World {
 
 /// Returns the status that `sctpify status` prints.
 pub(crate) fn status(daemon: &Daemon) -> Value {
-    let told = daemon.sctpify(&["status", "--json"]).unwrap().good().unwrap();
-    serde_json::from_str(&told.stdout).unwrap()
+    let output = daemon.sctpify(&["status", "--json"]).unwrap().good().unwrap();
+    serde_json::from_str(&output.stdout).unwrap()
 }
 
 fn descriptors(host: &Host) -> usize {

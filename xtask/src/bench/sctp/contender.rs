@@ -48,14 +48,14 @@ pub(crate) struct Programs {
     pub(crate) rivals: PathBuf,
 }
 
-/// The path of their traffic: from the link's left end to its right one.
+/// The link of their traffic, and its encapsulation: from the link's left end to its right one.
 #[derive(Debug)]
-pub(crate) struct Way<'a> {
+pub(crate) struct LinkUse<'a> {
     pub(crate) link: &'a Link,
     pub(crate) carrier: Carrier,
 }
 
-impl Way<'_> {
+impl LinkUse<'_> {
     /// Returns the UDP port for usrsctp, where 0 means IP.
     fn udp_port(&self) -> &'static str {
         match self.carrier {
@@ -80,7 +80,7 @@ impl Programs {
         &self,
         contender: Contender,
         job: Job,
-        way: &Way<'_>,
+        on: &LinkUse<'_>,
     ) -> Option<(&Path, Vec<String>)> {
         let mode = match job {
             Job::Alone { .. } => return None,
@@ -93,10 +93,10 @@ impl Programs {
             _ => mode,
         };
         Some(match contender {
-            Contender::Usrsctp => (&self.usrsctp, words([mode, PORT, way.udp_port()])),
+            Contender::Usrsctp => (&self.usrsctp, words([mode, PORT, on.udp_port()])),
             Contender::Tcp => (&self.tcp, words([tcp_mode, PORT])),
             _ => {
-                let options = way.peer_options(way.link.right_v4());
+                let options = on.peer_options(on.link.right_v4());
                 (&self.ours, [options, words([mode, PORT])].concat())
             }
         })
@@ -107,24 +107,24 @@ impl Programs {
         &self,
         contender: Contender,
         job: Job,
-        way: &Way<'_>,
+        on: &LinkUse<'_>,
         effort: Effort,
     ) -> (&Path, Vec<String>) {
         let (mode, amounts) = amounts(job, effort);
-        let to = way.link.right_v4().to_string();
+        let to = on.link.right_v4().to_string();
         if let Job::Alone { .. } = job {
             return (&self.rivals, [words([&contender.to_string()]), amounts].concat());
         }
         match contender {
             Contender::Usrsctp => {
-                (&self.usrsctp, [words([mode, &to, PORT, way.udp_port()]), amounts].concat())
+                (&self.usrsctp, [words([mode, &to, PORT, on.udp_port()]), amounts].concat())
             }
             Contender::Tcp => {
                 let mode = if mode == "send" { "send-now" } else { mode };
                 (&self.tcp, [words([mode, &format!("{to}:{PORT}")]), amounts].concat())
             }
             _ => {
-                let options = way.peer_options(way.link.left_v4());
+                let options = on.peer_options(on.link.left_v4());
                 (&self.ours, [options, words([mode, &to, PORT]), amounts].concat())
             }
         }

@@ -35,7 +35,7 @@ const JAIN_MIN: f64 = 0.95;
 /// The environment of the flows.
 struct Flows<'a> {
     pair: Pair,
-    way: DelayedLink,
+    link: DelayedLink,
     programs: &'a Programs,
 }
 
@@ -44,10 +44,10 @@ pub(crate) fn run(lab: &Lab, programs: &Programs, score: &mut Score) -> Result<(
     let pair = Pair::new(lab, "-fair")?;
     let one_way = Duration::from_millis(10);
     let linkemu = crate::optimised::linkemu()?;
-    let way = DelayedLink::between(lab, &pair.alpha, &pair.beta, 2, one_way, &linkemu)?;
-    way.link.set_left_tcp_control("cubic")?;
-    way.queue_to_right(&TBF)?;
-    let flows = Flows { pair, way, programs };
+    let link = DelayedLink::between(lab, &pair.alpha, &pair.beta, 2, one_way, &linkemu)?;
+    link.link.set_left_tcp_control("cubic")?;
+    link.queue_to_right(&TBF)?;
+    let flows = Flows { pair, link, programs };
     let [mut ours, mut tcp, mut jain] = [const { Vec::new() }; 3];
     for repetition in 1..=REPETITIONS {
         super::progress(&format!("fairness, run {repetition} of {REPETITIONS}"));
@@ -105,7 +105,7 @@ impl Flows<'_> {
     }
 
     fn ours(&self, port: &str) -> (Command, Command) {
-        let (left, right) = (self.way.link.left_v4().to_string(), self.way.link.right_v4().to_string());
+        let (left, right) = (self.link.link.left_v4().to_string(), self.link.link.right_v4().to_string());
         let mut server = self.pair.beta.command(&self.programs.ours);
         server.args(["--udp-port", port, "--local", &right, "receive", PORT, "--for", SECONDS]);
         let mut client = self.pair.alpha.command(&self.programs.ours);
@@ -118,16 +118,16 @@ impl Flows<'_> {
         let mut server = self.pair.beta.command(&self.programs.tcp);
         server.args(["receive", port, SECONDS]);
         let mut client = self.pair.alpha.command(&self.programs.tcp);
-        client.args(["send", &format!("{}:{port}", self.way.link.right_v4()), SENDERS_SECONDS, SIZE]);
+        client.args(["send", &format!("{}:{port}", self.link.link.right_v4()), SENDERS_SECONDS, SIZE]);
         (server, client)
     }
 }
 
 /// Returns the byte count of a receiver, once it has ended.
 fn bytes_of(receiver: Process) -> Result<f64> {
-    let told = receiver.finish(LIMIT)?.good()?.stdout;
-    let bytes = told.lines().last().and_then(|line| line.split(' ').next());
-    bytes.context("a receiver told nothing")?.parse().context("a receiver told no number")
+    let output = receiver.finish(LIMIT)?.good()?.stdout;
+    let bytes = output.lines().last().and_then(|line| line.split(' ').next());
+    bytes.context("a receiver reported nothing")?.parse().context("a receiver reported no number")
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl Contender {
             Contender::Kamailio => kamailio::command(&host, ADDRESS)?,
         };
         let mut process = host.spawn(self.name(), command)?;
-        let listens = |list| host.tool("ss", &[list]).is_ok_and(|told| told.contains(":5060"));
+        let listens = |list| host.tool("ss", &[list]).is_ok_and(|output| output.contains(":5060"));
         process.wait_until("listening", START_LIMIT, |_| listens("-Hlun") && listens("-Hltn"))?;
         // Kamailio's workers start after its sockets exist.
         std::thread::sleep(Duration::from_millis(500));
@@ -127,6 +127,6 @@ impl Running {
     pub(super) fn agent(&self, tools: &Tools, transport: &str, name: &str, words: &[&str]) -> Result<Value> {
         let finished = self.spawn(tools, transport, name, words)?.finish(LIMIT)?;
         serde_json::from_str(&finished.stdout)
-            .with_context(|| format!("{name} told nothing: {}", finished.stderr))
+            .with_context(|| format!("{name} reported nothing: {}", finished.stderr))
     }
 }

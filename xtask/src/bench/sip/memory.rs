@@ -78,9 +78,9 @@ fn attacked(lab: &Lab, tools: &Tools, strangers: PathBuf, messages: &str) -> Res
     command.args(["--local", &link.left_v4().to_string(), "--proxy", &format!("{}:5060", link.right_v4())]);
     command.args(["--messages", messages, "--watch", &process.to_string()]);
     let finished = outside.run("strangers", command, Duration::from_secs(3000))?.good()?;
-    let told: Value = serde_json::from_str(&finished.stdout).context("strangers told nothing")?;
-    println!("sent {}, asked again {}", told["sent"], told["asked_again"]);
-    let growth = growth(&told["resident_kib"])?;
+    let output: Value = serde_json::from_str(&finished.stdout).context("strangers reported nothing")?;
+    println!("sent {}, asked again {}", output["sent"], output["asked_again"]);
+    let growth = growth(&output["resident_kib"])?;
     let is_flat = growth <= GROWTH_GOAL;
     println!(
         "{} memory under {messages} changed messages: the last quarter has {growth:.3} of the second (<= {GROWTH_GOAL})",
@@ -120,7 +120,7 @@ fn calls(host: &Host, link: &Link, tools: &Tools, transport: &str) -> Result<boo
     bob.wait_until("registration", LIMIT, |bob| bob.stderr().contains("Registered"))?;
     let uri = format!("sip:bob@{there}");
     let words = ["--no-register", "--call", &uri, "--calls", "100", "--rate", "100", "--duration", "0"];
-    let told = agent("alice", 2, &words)?.finish(LIMIT)?;
+    let output = agent("alice", 2, &words)?.finish(LIMIT)?;
     bob.stop();
-    Ok(told.good().is_ok())
+    Ok(output.good().is_ok())
 }

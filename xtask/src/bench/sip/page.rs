@@ -45,15 +45,15 @@ while True:
     for name in ["contacts", "dialogs", "connections"]:
         after = ""
         for _ in range(20):
-            told = json.loads(ask(name + ".json?search=nobody&count=50" + after))
-            if told.get("next") is None:
+            answer = json.loads(ask(name + ".json?search=nobody&count=50" + after))
+            if answer.get("next") is None:
                 break
-            after = "&after=" + urllib.parse.quote(told["next"])
+            after = "&after=" + urllib.parse.quote(answer["next"])
     time.sleep(1)
 "#;
 
 /// The viewers.
-const WAYS: [(&str, &[&str]); 3] =
+const VIEWERS: [(&str, &[&str]); 3] =
     [("nobody", &[]), ("three browsers", &["page"; 3]), ("one who wants all", &["whole"])];
 
 struct Size {
@@ -93,8 +93,8 @@ fn stand(proxy: &Running, tools: &Tools, calls: u32) -> Result<Process> {
     let words = ["--no-register", "--call", CALLED, "--calls", &count, "--rate", "200", "--duration", "3600"];
     let standing = proxy.spawn(tools, "udp", "alice", &words)?;
     let counted = || -> Result<f64> {
-        let told = proxy.host().tool("curl", &["-s", &format!("{PAGE}status.json")])?;
-        number(&serde_json::from_str(&told).context("no status")?, "/dialogs")
+        let output = proxy.host().tool("curl", &["-s", &format!("{PAGE}status.json")])?;
+        number(&serde_json::from_str(&output).context("no status")?, "/dialogs")
     };
     let is_there = || counted().is_ok_and(|dialogs| dialogs >= f64::from(calls));
     ensure!(testbed::process::wait_for(LIMIT, is_there), "{calls} calls do not stand");
@@ -110,8 +110,8 @@ fn answers(proxy: &Running) -> Result<bool> {
         let mut bytes = 0.0;
         for _ in 0..9 {
             let words = ["-s", "-o", "/dev/null", "-w", "%{size_download} %{time_total}"];
-            let told = proxy.host().tool("curl", &[&words[..], &[&format!("{PAGE}{request}")]].concat())?;
-            let (size, time) = told.trim().split_once(' ').context("curl tells nothing")?;
+            let output = proxy.host().tool("curl", &[&words[..], &[&format!("{PAGE}{request}")]].concat())?;
+            let (size, time) = output.trim().split_once(' ').context("curl reports nothing")?;
             bytes = size.parse()?;
             looks.push(time.parse()?);
         }
@@ -129,18 +129,19 @@ fn answers(proxy: &Running) -> Result<bool> {
 /// Returns the medians and the 99th percentiles of set-up times with viewers, as multiples of those without.
 fn round(proxy: &Running, tools: &Tools, calls: &str) -> Result<Vec<[f64; 2]>> {
     let mut measured = Vec::new();
-    for (name, kinds) in WAYS {
+    for (name, kinds) in VIEWERS {
         let lookers = kinds.iter().map(|kind| look(proxy, kind)).collect::<Result<Vec<_>>>()?;
         let words = ["--no-register", "--call", CALLED, "--duration", "0", "--calls", calls, "--rate", "200"];
-        let told = proxy.agent(tools, "udp", "carol", &words)?;
+        let report = proxy.agent(tools, "udp", "carol", &words)?;
         lookers.into_iter().for_each(Process::stop);
-        ensure!(number(&told, "/calls_failed")? == 0.0, "calls fail while {name} looks: {told}");
-        measured.push([number(&told, "/calls_answered/ms_p50")?, number(&told, "/calls_answered/ms_p99")?]);
+        ensure!(number(&report, "/calls_failed")? == 0.0, "calls fail while {name} looks: {report}");
+        measured
+            .push([number(&report, "/calls_answered/ms_p50")?, number(&report, "/calls_answered/ms_p99")?]);
     }
     let alone = measured[0];
     let ratios: Vec<[f64; 2]> =
         measured[1..].iter().map(|one| [one[0] / alone[0], one[1] / alone[1]]).collect();
-    for ((name, _), [median, high]) in WAYS[1..].iter().zip(&ratios) {
+    for ((name, _), [median, high]) in VIEWERS[1..].iter().zip(&ratios) {
         println!("set-up while {name:<18} looks: p50 {median:.2}, p99 {high:.2} of that while nobody does");
     }
     Ok(ratios)
@@ -155,12 +156,12 @@ fn look(proxy: &Running, kind: &str) -> Result<Process> {
 }
 
 fn judge(rounds: &[Vec<[f64; 2]>]) -> bool {
-    let median = |way: usize, which: usize| {
-        percentile(&rounds.iter().map(|ratios| ratios[way][which]).collect::<Vec<_>>(), 50)
+    let median = |viewers: usize, which: usize| {
+        percentile(&rounds.iter().map(|ratios| ratios[viewers][which]).collect::<Vec<_>>(), 50)
     };
     let mut is_good = true;
-    for (way, (name, _)) in WAYS[1..].iter().enumerate() {
-        let (p50, p99) = (median(way, 0), median(way, 1));
+    for (viewers, (name, _)) in VIEWERS[1..].iter().enumerate() {
+        let (p50, p99) = (median(viewers, 0), median(viewers, 1));
         let is_met = p50 <= LOOKED_AT_GOAL;
         println!("{} set-up with {name}: p50 {p50:.2} (<= {LOOKED_AT_GOAL}), p99 {p99:.2}", verdict(is_met));
         is_good &= is_met;

@@ -31,12 +31,12 @@ const SCTP_GOAL: f64 = 0.8;
 
 /// Formats one round over one transport.
 pub(super) fn line(row: &Row) -> String {
-    let told = |figures: &Figures| {
+    let text = |figures: &Figures| {
         let numbers: Vec<String> = KINDS.iter().map(|kind| format!("{:.1}", (kind.of)(figures))).collect();
         format!("{}, p50 {:.2}, failed {}", numbers.join(" "), figures.half_p50_ms, figures.failed)
     };
-    let theirs = row.theirs.as_ref().map(|theirs| format!(" | Kamailio {}", told(theirs)));
-    format!("{}: ours {}{}", row.transport, told(&row.ours), theirs.unwrap_or_default())
+    let theirs = row.theirs.as_ref().map(|theirs| format!(" | Kamailio {}", text(theirs)));
+    format!("{}: ours {}{}", row.transport, text(&row.ours), theirs.unwrap_or_default())
 }
 
 /// Prints medians and verdicts; returns whether all goals are met.

@@ -2,8 +2,8 @@
 //!
 //! A `linkemu` of the cell's own joins the guests' first cards, and another the second ones. The programs are those of the
 //! other series. The kernel's settings are its defaults, which are RFC 9260's where that has any (RTO.Min 1 s, Path.Max.Retrans
-//! 5, HB.interval 30 s; no ASCONF), but for NODELAY. A NAT is not done: a host with two addresses and a NAT on one of its ways has no association by native SCTP, for each of its packets must
-//! have the same port. Begin with [`world`].
+//! 5, HB.interval 30 s; no ASCONF), but for NODELAY. A NAT is not done: a host with two addresses and a NAT on one of its
+//! paths has no association by native SCTP, for each of its packets must have the same port. Begin with [`world`].
 
 use super::Load;
 use super::stage::{Stage, Victim};
@@ -33,7 +33,7 @@ pub(super) struct World<'a> {
     _lab: Lab,
 }
 
-/// Two guests, joined by two links with this delay each way.
+/// Two guests, joined by two links with this delay in each direction.
 ///
 /// # Errors
 /// Where no guests can be booted, or a tool fails.
@@ -141,7 +141,7 @@ impl Stage for World<'_> {
     }
 
     /// `ensure_second` has seen the association: nothing else can carry the stream here.
-    fn ensure_rode(&self) -> Result<()> {
+    fn ensure_over_sctp(&self) -> Result<()> {
         Ok(())
     }
 

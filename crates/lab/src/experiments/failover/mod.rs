@@ -11,7 +11,7 @@ mod kernel;
 pub(super) mod stage;
 pub(super) mod world;
 
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::experiments::guests;
 use crate::settings::DaemonSettings;
 use anyhow::{Context, Result, bail};
@@ -20,14 +20,14 @@ use serde::Deserialize;
 use stage::Stage;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use world::{Plan, Way, World};
+use world::{Plan, Transport, World};
 
 /// Time to set up and clear away a world, in seconds.
 const AROUND_S: f64 = 1.0;
 /// Limit on the time until a server listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// The panel of new connections.
-const BIRTH: &str = "new connection";
+const NEW_CONNECTION: &str = "new connection";
 /// 99th percentile of packet lateness at the emulated links, in the worst direction: it exposes cells that
 /// disturb each other.
 const LINK_LATE: &str = "link_late_ms";
@@ -43,9 +43,9 @@ const OF_STREAMS: &[&str] = &[
     "failed_link",
     LINK_LATE,
 ];
-const OF_BIRTHS: &[&str] = &["first_byte_ms", "failed", LINK_LATE];
+const OF_NEW_CONNECTIONS: &[&str] = &["first_byte_ms", "failed", LINK_LATE];
 /// Limit on the duration of a new connection.
-const BIRTH_LIMIT_S: &str = "5";
+const CONNECT_LIMIT_S: &str = "5";
 
 /// Time for the daemons to learn each other's addresses through a first connection.
 const ACQUAINTANCE: Duration = Duration::from_secs(1);
@@ -56,13 +56,13 @@ const STRANGERS: &str = "sctpify, first contact";
 const KERNEL: &str = "kernel SCTP";
 
 /// The other series: name, transport, and presence of a second link.
-const SERIES: [(&str, Way, bool); 6] = [
-    ("tcp", Way::Tcp, true),
-    ("mptcp", Way::Mptcp, true),
-    ("sctpify", Way::Sctpify, true),
-    ("sctpify, one path", Way::Sctpify, false),
-    ("sctpify, own association", Way::Sctpify, true),
-    (STRANGERS, Way::Sctpify, true),
+const SERIES: [(&str, Transport, bool); 6] = [
+    ("tcp", Transport::Tcp, true),
+    ("mptcp", Transport::Mptcp, true),
+    ("sctpify", Transport::Sctpify, true),
+    ("sctpify, one path", Transport::Sctpify, false),
+    ("sctpify, own association", Transport::Sctpify, true),
+    (STRANGERS, Transport::Sctpify, true),
 ];
 
 /// The sending pattern: writes of `size` bytes, `pause_us` microseconds apart.
@@ -103,7 +103,7 @@ pub(super) struct Failover {
     /// Series that are measured at the first load and failure only.
     controls: Vec<String>,
     /// Series that open new connections.
-    births: Vec<String>,
+    new_connections: Vec<String>,
     /// Start of the failure, duration of the stream after it, and wait for late data.
     fault_s: f64,
     after_s: f64,
@@ -127,12 +127,12 @@ fn panel(load: &str, rtt_ms: u16) -> String {
 
 impl Failover {
     fn planned(&self, point: Point, repetitions: u32) -> Planned {
-        let watched_s = if point.panel == BIRTH {
+        let watched_s = if point.panel == NEW_CONNECTION {
             ACQUAINTANCE.as_secs_f64()
         } else {
             fault(point.x).map_or(0.0, |fault| self.stream_s(fault))
         };
-        let measures = if point.panel == BIRTH { OF_BIRTHS } else { OF_STREAMS };
+        let measures = if point.panel == NEW_CONNECTION { OF_NEW_CONNECTIONS } else { OF_STREAMS };
         Planned { point, repetitions, seconds: watched_s + AROUND_S, measures: measures.to_vec() }
     }
 
@@ -148,7 +148,7 @@ impl Failover {
         self.fault_s + fault.lasts_s(self.spans()).map_or(self.after_s, |lasts_s| lasts_s + rest_s)
     }
 
-    fn stream(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn stream(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let [load, rtt] = cell.point.panel.split(", ").collect::<Vec<_>>()[..] else {
             bail!("no such panel")
         };
@@ -159,22 +159,22 @@ impl Failover {
         let watch = Watch { stream_s: self.stream_s(fault), fault_s, drain_s, spans: self.spans() };
         if cell.point.series == KERNEL {
             let one_way = Duration::from_millis(u64::from(rtt_ms)) / 2;
-            let world = kernel::world(&self.guests, &place.tools, one_way, cell.seed)?;
+            let world = kernel::world(&self.guests, &environment.tools, one_way, cell.seed)?;
             let measures = stage::watch(&world, fault, load, watch)?;
             world.end()?;
             return Ok(measures);
         }
         let configuration = self.daemon.configuration(&cell.point.series);
-        let world = World::new(&place.tools, &plan(cell, rtt_ms, fault.needs_nat(), &configuration)?)?;
+        let world = World::new(&environment.tools, &plan(cell, rtt_ms, fault.needs_nat(), &configuration)?)?;
         let measures = stage::watch(&world, fault, load, watch)?;
         world.end();
         Ok(measures)
     }
 
     /// Measures a new connection while the first link is silent.
-    fn birth(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn new_connection(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let configuration = self.daemon.configuration(&cell.point.series);
-        let world = World::new(&place.tools, &plan(cell, cell.point.x as u16, false, &configuration)?)?;
+        let world = World::new(&environment.tools, &plan(cell, cell.point.x as u16, false, &configuration)?)?;
         let port = world.port().to_string();
         let words = ["answer", &port];
         let server = world.pair.serve(&world.flow, &[&words[..], world.word().as_slice()].concat())?;
@@ -183,13 +183,13 @@ impl Failover {
             std::thread::sleep(ACQUAINTANCE);
         }
         world.first.set(&["--cut"])?;
-        let told = ask(&world)?;
+        let report = ask(&world)?;
         server.stop();
         let link_late_ms = stage::worst_late_ms(&world.shown()?)?;
         world.end();
-        let failed = told.get("end").map(String::as_str) != Some("eof");
+        let failed = report.get("end").map(String::as_str) != Some("eof");
         Ok(Measures::from([
-            ("first_byte_ms".to_owned(), number(&told, "first_byte_us")? / 1e3),
+            ("first_byte_ms".to_owned(), number(&report, "first_byte_us")? / 1e3),
             ("failed".to_owned(), f64::from(u8::from(failed))),
             (LINK_LATE.to_owned(), link_late_ms),
         ]))
@@ -219,13 +219,18 @@ impl Experiment for Failover {
             let panel = panel(load, *rtt_ms);
             points.extend(self.controls.iter().map(|series| at(&panel, series, 0.0)));
         }
-        let births = self.rtt_ms.iter().flat_map(|rtt| self.births.iter().map(move |series| (rtt, series)));
-        points.extend(births.map(|(rtt_ms, series)| at(BIRTH, series, f64::from(*rtt_ms))));
+        let new_connections =
+            self.rtt_ms.iter().flat_map(|rtt| self.new_connections.iter().map(move |series| (rtt, series)));
+        points.extend(new_connections.map(|(rtt_ms, series)| at(NEW_CONNECTION, series, f64::from(*rtt_ms))));
         points
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        if cell.point.panel == BIRTH { self.birth(place, cell) } else { self.stream(place, cell) }
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
+        if cell.point.panel == NEW_CONNECTION {
+            self.new_connection(environment, cell)
+        } else {
+            self.stream(environment, cell)
+        }
     }
 }
 
@@ -236,7 +241,7 @@ fn fault(x: f64) -> Result<Fault> {
 
 /// Returns a failure's position on the x axis; NaN for an unknown name.
 fn place_of(name: &str) -> f64 {
-    FAULTS.iter().position(|(it, _)| *it == name).map_or(f64::NAN, |place| place as f64)
+    FAULTS.iter().position(|(it, _)| *it == name).map_or(f64::NAN, |index| index as f64)
 }
 
 /// Reports whether a series supports a failure: the kernel's SCTP has no two paths with a NAT on one
@@ -249,34 +254,34 @@ fn is_measured(series: &str, fault: &str) -> bool {
 fn ask(world: &World) -> Result<BTreeMap<String, String>> {
     let mut ask = world.pair.alpha.command(&world.flow);
     let to = format!("{}:{}", world.server(), world.port());
-    ask.args(["ask", &to, BIRTH_LIMIT_S]).args(world.word());
+    ask.args(["ask", &to, CONNECT_LIMIT_S]).args(world.word());
     Ok(words_of(&world.pair.alpha.run("ask", ask, START_LIMIT)?.good()?.stdout))
 }
 
 fn plan<'a>(cell: &Cell, rtt_ms: u16, nat: bool, configuration: &'a str) -> Result<Plan<'a>> {
     let found = SERIES.iter().find(|(name, ..)| *name == cell.point.series);
-    let (_, way, second) = *found.context("no such series")?;
+    let (_, transport, second) = *found.context("no such series")?;
     let rtt = Duration::from_millis(rtt_ms.into());
-    Ok(Plan { way, rtt, second, nat, configuration, seed: cell.seed })
+    Ok(Plan { transport, rtt, second, nat, configuration, seed: cell.seed })
 }
 
 /// Parses a program's output: alternating words and values.
-fn words_of(told: &str) -> BTreeMap<String, String> {
-    let all: Vec<&str> = told.split_whitespace().skip_while(|word| *word == "listening").collect();
+fn words_of(report: &str) -> BTreeMap<String, String> {
+    let all: Vec<&str> = report.split_whitespace().skip_while(|word| *word == "listening").collect();
     all.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
 }
 
-fn number(told: &BTreeMap<String, String>, key: &str) -> Result<f64> {
-    told.get(key).with_context(|| format!("no {key} in {told:?}"))?.parse().context("no number")
+fn number(report: &BTreeMap<String, String>, key: &str) -> Result<f64> {
+    report.get(key).with_context(|| format!("no {key} in {report:?}"))?.parse().context("no number")
 }
 
 /// Evaluates both programs' ends: data not there in time is lost; an end other than orderly or late is an
 /// error.
 fn measures(sent: &BTreeMap<String, String>, received: &BTreeMap<String, String>) -> Result<Measures> {
-    let is_error = |told: &BTreeMap<String, String>| {
-        !matches!(told.get("end").map(String::as_str), Some("eof" | "late"))
+    let is_error = |report: &BTreeMap<String, String>| {
+        !matches!(report.get("end").map(String::as_str), Some("eof" | "late"))
     };
-    let errors = [sent, received].into_iter().filter(|told| is_error(told)).count();
+    let errors = [sent, received].into_iter().filter(|report| is_error(report)).count();
     Ok(Measures::from([
         ("gap_ms".to_owned(), number(received, "gap_us")? / 1e3),
         ("gap_at_ms".to_owned(), number(received, "gap_at_us")? / 1e3),
@@ -319,7 +324,7 @@ mod tests {
             full()
                 .points()
                 .iter()
-                .filter(|it| it.point.panel == BIRTH || !is_long(it.point.x))
+                .filter(|it| it.point.panel == NEW_CONNECTION || !is_long(it.point.x))
                 .all(|it| it.repetitions == 30)
         );
     }
@@ -329,7 +334,7 @@ mod tests {
         let points = full().points();
         let rows = |series| points.iter().filter(|it| it.point.series == series).collect::<Vec<_>>();
         assert_eq!(rows(KERNEL).len(), 3 * 2 * 7);
-        assert!(rows(KERNEL).iter().all(|it| it.point.panel != BIRTH && it.point.x != 6.0));
+        assert!(rows(KERNEL).iter().all(|it| it.point.panel != NEW_CONNECTION && it.point.x != 6.0));
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(in crate::experiments) trait Stage: Victim {
     fn ensure_second(&self) -> Result<()>;
 
     /// Fails unless the expected transport carried the stream.
-    fn ensure_rode(&self) -> Result<()>;
+    fn ensure_over_sctp(&self) -> Result<()>;
 
     /// Returns the output of `linkemu show` for each link.
     fn shown(&self) -> Result<Vec<Value>>;
@@ -68,7 +68,7 @@ pub(super) fn watch(stage: &impl Stage, fault: Fault, load: Load, watch: Watch) 
     let limit = Duration::from_secs_f64(watch.stream_s + watch.drain_s) + PATIENCE;
     let sent = words_of(&sender.finish(limit)?.good()?.stdout);
     let received = words_of(&receiver.finish(limit)?.good()?.stdout);
-    stage.ensure_rode()?;
+    stage.ensure_over_sctp()?;
     let mut measures = measures(&sent, &received)?;
     measures.insert("failed_link".to_owned(), link as f64);
     measures.insert(LINK_LATE.to_owned(), worst_late_ms(&stage.shown()?)?);

@@ -11,9 +11,9 @@ use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{DelayedLink, Host, Lab, Link, Offloads, Process};
 
-/// The transport.
+/// The transport of the transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::experiments) enum Way {
+pub(in crate::experiments) enum Transport {
     /// Plain TCP.
     Tcp,
     /// The kernel's MPTCP, requested by the programs themselves.
@@ -25,7 +25,7 @@ pub(in crate::experiments) enum Way {
 /// The plan of a world.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::experiments) struct Plan<'a> {
-    pub(in crate::experiments) way: Way,
+    pub(in crate::experiments) transport: Transport,
     pub(in crate::experiments) rtt: Duration,
     /// Add a second link.
     pub(in crate::experiments) second: bool,
@@ -45,7 +45,7 @@ pub(in crate::experiments) struct World {
     pub(in crate::experiments) first: DelayedLink,
     pub(in crate::experiments) nat: Option<Nat>,
     pub(in crate::experiments) flow: PathBuf,
-    way: Way,
+    transport: Transport,
     daemons: Option<Daemons>,
     second: Option<DelayedLink>,
     /// Last: its drop removes the namespaces of the others.
@@ -141,20 +141,21 @@ impl World {
             nat.learn(second, &first.link)?;
         }
         let flow = tools.programs.path("flow");
-        let mut world = Self { pair, first, nat, flow, way: plan.way, daemons: None, second, _lab: lab };
+        let mut world =
+            Self { pair, first, nat, flow, transport: plan.transport, daemons: None, second, _lab: lab };
         world.prepare(tools, plan.configuration)?;
         Ok(world)
     }
 
     /// Starts the transport's daemons or path manager.
     fn prepare(&mut self, tools: &Tools, configuration: &str) -> Result<()> {
-        match self.way {
-            Way::Tcp => {}
-            Way::Mptcp => {
+        match self.transport {
+            Transport::Tcp => {}
+            Transport::Mptcp => {
                 self.offer_mptcp(&self.pair.alpha, "subflow")?;
                 self.offer_mptcp(&self.pair.beta, "signal")?;
             }
-            Way::Sctpify => self.daemons = Some(self.pair.start_daemons_with(tools, configuration)?),
+            Transport::Sctpify => self.daemons = Some(self.pair.start_daemons_with(tools, configuration)?),
         }
         Ok(())
     }
@@ -168,7 +169,7 @@ impl World {
 
     /// Returns the port that connections use.
     pub(in crate::experiments) fn port(&self) -> u16 {
-        if self.way == Way::Sctpify { SHIM_PORT } else { TCP_PORT }
+        if self.transport == Transport::Sctpify { SHIM_PORT } else { TCP_PORT }
     }
 
     /// Returns beta's address on the first link.
@@ -178,7 +179,7 @@ impl World {
 
     /// Returns the argument that selects this transport in programs.
     pub(in crate::experiments) fn word(&self) -> Option<&'static str> {
-        (self.way == Way::Mptcp).then_some("mptcp")
+        (self.transport == Transport::Mptcp).then_some("mptcp")
     }
 
     fn has_second(&self) -> Result<bool> {
@@ -244,20 +245,21 @@ impl Stage for World {
 
     fn ensure_second(&self) -> Result<()> {
         ensure!(
-            self.second.is_none() || self.way == Way::Tcp || self.has_second()?,
+            self.second.is_none() || self.transport == Transport::Tcp || self.has_second()?,
             "{:?}: one path",
-            self.way
+            self.transport
         );
         Ok(())
     }
 
-    fn ensure_rode(&self) -> Result<()> {
+    fn ensure_over_sctp(&self) -> Result<()> {
         let Some(daemons) = &self.daemons else { return Ok(()) };
-        let rode = daemons.connects_sctp()?;
-        if rode == 1 {
+        let over_sctp = daemons.connects_sctp()?;
+        if over_sctp == 1 {
             return Ok(());
         }
-        Err(FellBack(format!("{rode} of 1 rode SCTP: {}", daemons.recent_fallbacks()?)).into())
+        Err(FellBack(format!("{over_sctp} of 1 were carried over SCTP: {}", daemons.recent_fallbacks()?))
+            .into())
     }
 
     fn shown(&self) -> Result<Vec<Value>> {
@@ -270,8 +272,8 @@ impl Stage for World {
 fn meet(host: &Host, link: &Link) -> Result<()> {
     // Repeated until one is answered: a link that has just come up may lose the first.
     let patience = ["-q", "-c", "1", "-i", "0.2", "-w", "5"];
-    let way = ["-I", &link.name(), &link.right_v4().to_string()];
-    host.tool("ping", &[&patience[..], &way].concat()).map(drop)
+    let options = ["-I", &link.name(), &link.right_v4().to_string()];
+    host.tool("ping", &[&patience[..], &options].concat()).map(drop)
 }
 
 /// Adds a default route over a link: a host on two networks reaches all others over each.

@@ -1,7 +1,7 @@
 //! `sba-bandwidth`: the seed's Tables 4.1 and 4.2: how alike are the rates of many flows, and how large?
 
 use super::{Dice, Setup, Sum, kbit_per_s};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use sim::dumbbell::{Dumbbell, DumbbellReport, FlowPlan, Load, run};
@@ -75,7 +75,7 @@ impl Experiment for Bandwidth {
         points
     }
 
-    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, _environment: &Environment, cell: &Cell) -> Result<Measures> {
         let setup = Setup::named(&cell.point.series, self.packets)?;
         let round_trips = self.round_trips_ms.get(&cell.point.panel).context("no such panel")?;
         let plan = self.plan(setup, cell.point.x as usize, *round_trips, cell.seed);

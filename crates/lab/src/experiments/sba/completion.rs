@@ -1,7 +1,7 @@
 //! `sba-completion`: how long files take, beside long flows and alone.
 
 use super::{Dice, Setup, Sum, Traffic, kbit_per_s, p99};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned};
 use anyhow::{Context, Result};
 use base::Time;
 use sctp::{AssociationConfig, SendBufferConfig};
@@ -150,13 +150,13 @@ impl Experiment for Completion {
     fn points(&self) -> Vec<Planned> {
         let is_long = |&scenario: &usize| self.scenarios.get(scenario).is_some_and(|it| it.long > 0);
         let (beside, alone): (Vec<usize>, Vec<usize>) = self.chosen.iter().copied().partition(is_long);
-        let points = |places: &[usize], measures| {
-            self.traffic.points(PANEL, places, &self.series, self.repetitions, measures)
+        let points = |indices: &[usize], measures| {
+            self.traffic.points(PANEL, indices, &self.series, self.repetitions, measures)
         };
         [points(&beside, BESIDE_LONG), points(&alone, MEASURES)].concat()
     }
 
-    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, _environment: &Environment, cell: &Cell) -> Result<Measures> {
         let scenario = self.scenarios.get(cell.point.x as usize).context("no such scenario")?;
         let setup = Setup::named(&cell.point.series, self.traffic.packets)?;
         measured(scenario, &self.traffic, setup, None, cell.seed)

@@ -2,7 +2,7 @@
 
 use super::completion::{self, Scenario, measured};
 use super::{BACKLOG, Setup, Sum, Traffic, kbit_per_s};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::{Context, Result, bail};
 use sctp::{SendBufferCadence, SendBufferConfig, SendBufferForm};
 use serde::Deserialize;
@@ -59,7 +59,7 @@ impl Experiment for Cost {
         (0..FORMS.len()).map(|x| point(COST, x)).chain(used.map(|x| point(USE, x))).collect()
     }
 
-    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, _environment: &Environment, cell: &Cell) -> Result<Measures> {
         let form = *FORMS.get(cell.point.x as usize).context("no such form")?;
         match &*cell.point.panel {
             COST => self.cost(form, cell.seed),

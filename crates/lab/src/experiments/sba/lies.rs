@@ -2,7 +2,7 @@
 
 use super::completion::{Scenario, seconds_of_files};
 use super::{Setup, Traffic, kbit_per_s};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned};
 use anyhow::{Context, Result};
 use sched::Said;
 use serde::Deserialize;
@@ -64,7 +64,7 @@ impl Experiment for Lies {
         self.traffic.points(PANEL, &self.chosen, &self.series, self.repetitions, &["gain"])
     }
 
-    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, _environment: &Environment, cell: &Cell) -> Result<Measures> {
         let kind = self.kinds.get(cell.point.x as usize).context("no such lie")?;
         let setup = Setup::named(&cell.point.series, self.traffic.packets)?;
         let gain = match kind.flows {

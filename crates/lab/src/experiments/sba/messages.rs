@@ -1,7 +1,7 @@
 //! `sba-messages`: how long messages of programs take that send less than their share, beside flows that send all they can.
 
 use super::{Setup, Sum, Traffic, kbit_per_s, p99};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::Result;
 use serde::Deserialize;
 use sim::dumbbell::{FlowPlan, Load, run};
@@ -36,7 +36,7 @@ impl Experiment for Messages {
         self.series.iter().map(point).collect()
     }
 
-    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, _environment: &Environment, cell: &Cell) -> Result<Measures> {
         let setup = Setup::named(&cell.point.series, self.traffic.packets)?;
         let seconds = Duration::from_secs_f64(self.traffic.seconds);
         let messages = Load::Messages {

@@ -133,11 +133,11 @@ impl Traffic {
         }
     }
 
-    /// Each series at each of these places.
+    /// Each series at each of these indices.
     fn points(
         &self,
         panel: &str,
-        places: &[usize],
+        indices: &[usize],
         series: &[String],
         repetitions: u32,
         measures: &[&'static str],
@@ -148,7 +148,7 @@ impl Traffic {
             seconds: self.seconds / 10.0,
             measures: measures.to_vec(),
         };
-        places.iter().flat_map(|&x| series.iter().map(move |series| point(x, series))).collect()
+        indices.iter().flat_map(|&x| series.iter().map(move |series| point(x, series))).collect()
     }
 }
 

@@ -4,7 +4,7 @@
 //! Two senders are there: our engine, and the model of the kernel that the seed's authors had ([`sim::kernel`]).
 
 use super::{Dice, Setup};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::{Context, Result};
 use sched::Policy;
 use sctp::{AssociationConfig, SendBufferConfig};
@@ -102,7 +102,7 @@ impl Experiment for Occupancy {
         points
     }
 
-    fn measure(&self, _place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, _environment: &Environment, cell: &Cell) -> Result<Measures> {
         let Point { panel, series, x } = &cell.point;
         if panel == SUMMARY {
             return self.summary(self.run(series)?);

@@ -2,7 +2,7 @@
 //! it the same flows in virtual time.
 
 use super::{Dice, Setup, Sum, kbit_per_s};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::experiments::virtual_daemon;
 use crate::settings::{DaemonSettings, FellBack};
 use crate::ttcp;
@@ -69,14 +69,14 @@ impl Experiment for Router {
         self.flows.iter().flat_map(of_flows).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let flows = cell.point.x as u16;
         let rates = match cell.point.series.strip_suffix(VIRTUAL) {
             Some(policy) => self.simulated_rates(policy, flows, cell.seed)?,
             None => {
-                let hosts = self.hosts(place, &cell.point.series, flows)?;
+                let hosts = self.hosts(environment, &cell.point.series, flows)?;
                 let rates = hosts.rates(self.seconds, self.after, flows)?;
-                hosts.ensure_rode(flows)?;
+                hosts.ensure_over_sctp(flows)?;
                 rates
             }
         };
@@ -92,8 +92,8 @@ impl Experiment for Router {
 }
 
 impl Router {
-    fn hosts(&self, place: &Place, policy: &str, flows: u16) -> Result<Hosts> {
-        Hosts::new(place, policy, self.rate, flows, &self.daemon.configuration(policy))
+    fn hosts(&self, environment: &Environment, policy: &str, flows: u16) -> Result<Hosts> {
+        Hosts::new(environment, policy, self.rate, flows, &self.daemon.configuration(policy))
     }
 
     /// The same without programs, daemons and hosts: what each flow's receiver gets, in kbit/s.
@@ -146,22 +146,28 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn new(place: &Place, policy: &str, rate: u64, flows: u16, configuration: &str) -> Result<Hosts> {
+    fn new(
+        environment: &Environment,
+        policy: &str,
+        rate: u64,
+        flows: u16,
+        configuration: &str,
+    ) -> Result<Hosts> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let middle = lab.host("middle")?;
         let link = testbed::delay::gap(&pair.alpha, &pair.beta, 1, &middle)?;
-        let mut command = middle.command(place.tools.programs.path("sctpify-router"));
+        let mut command = middle.command(environment.tools.programs.path("sctpify-router"));
         let rate = format!("{rate}bit");
         command.args(["run", "left", "right", "--rate", &rate, "--policy", policy]);
         let mut router = middle.spawn("router", command)?;
         router.wait_until("running", PATIENCE, |it| it.stdout().contains("running"))?;
-        let daemons = pair.start_daemons_with(&place.tools, configuration)?;
+        let daemons = pair.start_daemons_with(&environment.tools, configuration)?;
         // A connection that advertises has an association of its own, which is a flow to the router.
         let ports = format!("{FIRST_PORT}:{}", FIRST_PORT + flows - 1);
-        let (.., told) = names(policy)?;
+        let (.., advertisement) = names(policy)?;
         for (daemon, chain) in [(&daemons.alphas, "remote"), (&daemons.betas, "local")] {
-            let rule = ["-A", "-c", chain, "-p", "enable", "-P", &ports, "--advertise", told];
+            let rule = ["-A", "-c", chain, "-p", "enable", "-P", &ports, "--advertise", advertisement];
             daemon.shimrules(&rule)?.good()?;
         }
         Ok(Hosts { daemons, _router: router, link, pair, _lab: lab })
@@ -186,8 +192,9 @@ impl Hosts {
         };
         let senders = ports.iter().map(send).collect::<Result<Vec<_>>>()?;
         let rates = receivers.into_iter().map(|receiver| {
-            let told = receiver.finish(Duration::from_secs_f64(seconds) + PATIENCE)?.good()?.stdout;
-            let report: ttcp::Report = serde_json::from_str(told.trim()).context("ttcp told no figures")?;
+            let output = receiver.finish(Duration::from_secs_f64(seconds) + PATIENCE)?.good()?.stdout;
+            let report: ttcp::Report =
+                serde_json::from_str(output.trim()).context("ttcp reported no figures")?;
             // Not by the time until its last byte: a flow that stands at the end would look faster.
             Ok(kbit_per_s(report.bytes, seconds - after))
         });
@@ -197,12 +204,12 @@ impl Hosts {
     }
 
     /// All connections were associations, or the router saw other flows than it should.
-    fn ensure_rode(&self, flows: u16) -> Result<()> {
-        let rode = self.daemons.connects_sctp()?;
+    fn ensure_over_sctp(&self, flows: u16) -> Result<()> {
+        let over_sctp = self.daemons.connects_sctp()?;
         let why = || self.daemons.recent_fallbacks().unwrap_or_default();
-        if rode == u64::from(flows) {
+        if over_sctp == u64::from(flows) {
             return Ok(());
         }
-        Err(FellBack(format!("{rode} of {flows} connections rode SCTP: {}", why())).into())
+        Err(FellBack(format!("{over_sctp} of {flows} connections were carried over SCTP: {}", why())).into())
     }
 }

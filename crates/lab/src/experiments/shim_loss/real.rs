@@ -1,7 +1,7 @@
 //! Transfers in real time: scp, or `bulk`, between two namespaces over `linkemu`, by the kernel's TCP or by two daemons.
 
 use super::{Control, LIMIT, ShimLoss, Tcp, Transfer, Transport};
-use crate::experiment::{Measures, Place};
+use crate::experiment::{Environment, Measures};
 use anyhow::{Context, Result, ensure};
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, TCP_PORT};
@@ -23,7 +23,7 @@ struct Scene {
 }
 
 impl ShimLoss {
-    fn scene(&self, place: &Place, transfer: Transfer) -> Result<Scene> {
+    fn scene(&self, environment: &Environment, transfer: Transfer) -> Result<Scene> {
         let lab = Lab::new()?;
         let pair = Pair::new(&lab, "")?;
         let settings = [
@@ -34,7 +34,7 @@ impl ShimLoss {
             ("--seed", transfer.seed.to_string()),
         ];
         let settings: Vec<&str> = settings.iter().flat_map(|(key, value)| [*key, value]).collect();
-        let linkemu = &place.tools.linkemu;
+        let linkemu = &environment.tools.linkemu;
         let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, LINK, &settings, linkemu)?;
         link.link.introduce()?;
         if let Transport::Tcp(tcp) = transfer.transport {
@@ -48,11 +48,16 @@ impl ShimLoss {
     /// A file of beta's comes to alpha by scp.
     ///
     /// The race of carriers may end in plain TCP, as it may for users; `connections_by_sctp` says so.
-    pub(super) fn scp(&self, place: &Place, transfer: Transfer, configuration: &str) -> Result<Measures> {
-        let scene = self.scene(place, transfer)?;
+    pub(super) fn scp(
+        &self,
+        environment: &Environment,
+        transfer: Transfer,
+        configuration: &str,
+    ) -> Result<Measures> {
+        let scene = self.scene(environment, transfer)?;
         let daemons = match transfer.transport {
             Transport::Tcp(_) => None,
-            Transport::Shim(control) => Some(daemons(&scene.pair, place, configuration, control)?),
+            Transport::Shim(control) => Some(daemons(&scene.pair, environment, configuration, control)?),
         };
         let Pair { alpha, beta } = &scene.pair;
         let sshd = Sshd::start(beta)?;
@@ -74,9 +79,9 @@ impl ShimLoss {
     }
 
     /// Alpha asks beta for so many bytes, without ssh.
-    pub(super) fn fetch(&self, place: &Place, transfer: Transfer) -> Result<Measures> {
-        let scene = self.scene(place, transfer)?;
-        let bulk = &place.tools.bulk;
+    pub(super) fn fetch(&self, environment: &Environment, transfer: Transfer) -> Result<Measures> {
+        let scene = self.scene(environment, transfer)?;
+        let bulk = &environment.tools.bulk;
         let server = scene.pair.serve(bulk, &["give", &TCP_PORT.to_string()])?;
         let mut command = scene.pair.alpha.command(bulk);
         let to = format!("{}:{TCP_PORT}", scene.link.link.right_v4());
@@ -84,8 +89,8 @@ impl ShimLoss {
         let finished = scene.pair.alpha.run("fetch", command, LIMIT)?;
         server.stop();
         let failed = !finished.status.success();
-        let told = finished.stdout.split_whitespace().nth(1).map(str::parse).transpose()?;
-        let elapsed = told.map_or(finished.elapsed, Duration::from_micros);
+        let reported = finished.stdout.split_whitespace().nth(1).map(str::parse).transpose()?;
+        let elapsed = reported.map_or(finished.elapsed, Duration::from_micros);
         Ok(measures(elapsed, failed))
     }
 }
@@ -127,13 +132,16 @@ fn make_it(tcp: Tcp, host: &Host, link: &DelayedLink) -> Result<()> {
 }
 
 /// Daemons that take ssh, configured so.
-fn daemons(pair: &Pair, place: &Place, configuration: &str, control: Control) -> Result<Daemons> {
-    let daemons = pair.start_daemons_with(&place.tools, configuration)?;
+fn daemons(pair: &Pair, environment: &Environment, configuration: &str, control: Control) -> Result<Daemons> {
+    let daemons = pair.start_daemons_with(&environment.tools, configuration)?;
     for (daemon, chain) in [(&daemons.alphas, "remote"), (&daemons.betas, "local")] {
         let port = SSH_PORT.to_string();
         daemon.shimrules(&["-A", "-c", chain, "-p", "enable", "-P", &port])?.good()?;
     }
-    let told = daemons.alphas.sctpify(&["get", "congestion"])?.good()?.stdout;
-    ensure!(told.contains(&control.to_string()), "the daemon's congestion control is {told}, not {control}");
+    let output = daemons.alphas.sctpify(&["get", "congestion"])?.good()?.stdout;
+    ensure!(
+        output.contains(&control.to_string()),
+        "the daemon's congestion control is {output}, not {control}"
+    );
     Ok(daemons)
 }

@@ -1,8 +1,8 @@
 //! `sip-balance`: two proxies carry more calls than one of the two links between them can take.
 
-use super::told::Told;
+use super::agent_report::AgentReport;
 use super::world::{Between, Joined};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::Result;
 use serde::Deserialize;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const OVERHEAD_S: f64 = 4.0;
 
 /// Two addresses at each end make four paths. The two that cross from one subnet to the other leave by the second link, so the path
 /// of the first link alone weighs as much as three.
-const WAYS: [(&str, Between); 5] = [
+const SERIES: [(&str, Between); 5] = [
     ("one link", Between::by("sctp")),
     ("two links, one at a time", Between { links: 2, ..Between::by("sctp") }),
     (
@@ -47,7 +47,7 @@ const MEASURES: &[&str] = &["set_up_ms_p50", "set_up_ms_p99", "lost", "second_li
 pub(in crate::experiments) struct Balance {
     repetitions: u32,
     rtt_ms: f64,
-    /// Of each link, each way, in kbit/s.
+    /// Of each link, in each direction, in kbit/s.
     link_kbit: u32,
     /// Calls a second.
     rate: Vec<f64>,
@@ -57,7 +57,7 @@ pub(in crate::experiments) struct Balance {
 impl Experiment for Balance {
     fn points(&self) -> Vec<Planned> {
         let of = |&rate: &f64| {
-            WAYS.map(|(series, _)| Planned {
+            SERIES.map(|(series, _)| Planned {
                 point: Point::new(PANEL, series, rate),
                 repetitions: self.repetitions,
                 seconds: OVERHEAD_S + 2.0 * self.seconds,
@@ -67,17 +67,17 @@ impl Experiment for Balance {
         self.rate.iter().flat_map(of).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let joined = Joined::of_cell(place, &WAYS, cell, self.rtt_ms)?;
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
+        let joined = Joined::of_cell(environment, &SERIES, cell, self.rtt_ms)?;
         let rate = format!("{}kbit", self.link_kbit);
         joined.links.iter().try_for_each(|link| link.set(&["--rate", &rate]))?;
         let before = joined.sent_bytes()?;
         let calls = (cell.point.x * self.seconds).round();
-        let caller = joined.begin_calls(place, cell.point.x, calls as u32)?;
+        let caller = joined.begin_calls(environment, cell.point.x, calls as u32)?;
         // A call that nobody answers fails after 32 s (RFC 3261 timer B).
-        let told = Told::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
+        let report = AgentReport::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
         let after = joined.sent_bytes()?;
-        let mut measures = told.measures(&[
+        let mut measures = report.measures(&[
             ("set_up_ms_p50", "calls_answered/ms_p50"),
             ("set_up_ms_p99", "calls_answered/ms_p99"),
         ])?;
@@ -85,7 +85,7 @@ impl Experiment for Balance {
             after.iter().zip(&before).map(|(after, before)| (after - before) as f64).collect();
         let second = sent.get(1).copied().unwrap_or_default();
         measures.insert("second_link".to_owned(), second / sent.iter().sum::<f64>());
-        measures.insert("lost".to_owned(), calls - told.number("calls_completed")?);
+        measures.insert("lost".to_owned(), calls - report.number("calls_completed")?);
         Ok(measures)
     }
 }

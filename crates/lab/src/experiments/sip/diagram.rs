@@ -1,7 +1,7 @@
 //! Packet diagrams of a registration, a call's set-up and its end (Figures 5.5 to 5.7), drawn from a capture at the proxy.
 
 use super::world::{LIMIT, Star, bob, stop};
-use crate::experiment::{Drawing, Place};
+use crate::experiment::{Drawing, Environment};
 use anyhow::{Context, Result, ensure};
 use maud::{Markup, html};
 use testbed::Capture;
@@ -39,17 +39,17 @@ struct Packet {
 ///
 /// # Errors
 /// When the capture or a program fails, or the messages are not all there.
-pub(super) fn drawn(place: &Place, star: &Star, series: &str) -> Result<Vec<Drawing>> {
-    let callee = star.callee(0).registered(place, &[], 1)?;
+pub(super) fn drawn(environment: &Environment, star: &Star, series: &str) -> Result<Vec<Drawing>> {
+    let callee = star.callee(0).registered(environment, &[], 1)?;
     let capture = Capture::start(&star.proxy, "messages", &["path1", "path2"])?;
-    star.caller(0).run(place, &["--call", &bob(0), "--duration", "0.3"], LIMIT)?;
+    star.caller(0).run(environment, &["--call", &bob(0), "--duration", "0.3"], LIMIT)?;
     let mut words: Vec<&str> = vec!["-T", "fields", "-E", "occurrence=a"];
     FIELDS.iter().for_each(|field| words.extend(["-e", field]));
-    let told = capture.dissect(&words)?;
+    let output = capture.dissect(&words)?;
     stop(callee)?;
     let caller = star.links[0].link.left_v4().to_string();
     let callee = star.links[1].link.right_v4().to_string();
-    let mut packets: Vec<Packet> = told.lines().filter_map(|line| packet(line, &caller, &callee)).collect();
+    let mut packets: Vec<Packet> = output.lines().filter_map(|line| packet(line, &caller, &callee)).collect();
     // Each interface's own are in order.
     packets.sort_by(|a, b| a.time.total_cmp(&b.time));
     let titles = [
@@ -71,7 +71,7 @@ pub(super) fn drawn(place: &Place, star: &Star, series: &str) -> Result<Vec<Draw
 fn parts(packets: &[Packet]) -> Result<[&[Packet]; 3]> {
     let first = |word: &str, start: usize| {
         let found = packets[start..].iter().position(|packet| packet.label.contains(word));
-        found.map(|place| place + start).with_context(|| format!("no {word} was captured"))
+        found.map(|offset| offset + start).with_context(|| format!("no {word} was captured"))
     };
     let register = first("REGISTER", 0)?;
     let invite = first("INVITE", register)?;
@@ -105,8 +105,8 @@ fn messages(methods: &str, statuses: &str, of: &str) -> Vec<String> {
     // CSeq names the method of every message, in order; those that are no request are responses.
     let mut of_responses = of;
     for request in &requests {
-        if let Some(place) = of_responses.iter().position(|method| method == request) {
-            of_responses.remove(place);
+        if let Some(environment) = of_responses.iter().position(|method| method == request) {
+            of_responses.remove(environment);
         }
     }
     let responses =

@@ -1,8 +1,8 @@
 //! `sip-failover`: the cable of the primary path is pulled while two proxies carry calls (Figure 5.9).
 
-use super::told::Told;
+use super::agent_report::AgentReport;
 use super::world::{Between, Joined};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::Result;
 use serde::Deserialize;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const PANEL: &str = "longest set-up";
 /// Time of a cell beyond its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
-const WAYS: [(&str, Between); 5] = [
+const SERIES: [(&str, Between); 5] = [
     ("UDP", Between::by("udp")),
     ("TCP", Between::by("tcp")),
     ("SCTP, one path", Between::by("sctp")),
@@ -41,7 +41,7 @@ impl Experiment for Failover {
     fn points(&self) -> Vec<Planned> {
         let seconds = OVERHEAD_S + self.before_s + 2.0 * self.pulled_s + self.after_s;
         let of = |&rate: &f64| {
-            WAYS.map(|(series, _)| Planned {
+            SERIES.map(|(series, _)| Planned {
                 point: Point::new(PANEL, series, rate),
                 repetitions: self.repetitions,
                 seconds,
@@ -51,25 +51,25 @@ impl Experiment for Failover {
         self.rate.iter().flat_map(of).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let joined = Joined::of_cell(place, &WAYS, cell, self.rtt_ms)?;
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
+        let joined = Joined::of_cell(environment, &SERIES, cell, self.rtt_ms)?;
         let (rate, seconds) = (cell.point.x, self.before_s + self.pulled_s + self.after_s);
         let calls = (rate * seconds).round();
-        let caller = joined.begin_calls(place, rate, calls as u32)?;
+        let caller = joined.begin_calls(environment, rate, calls as u32)?;
         std::thread::sleep(Duration::from_secs_f64(self.before_s));
         joined.links[0].link.silence()?;
         std::thread::sleep(Duration::from_secs_f64(self.pulled_s));
         joined.links[0].link.restore()?;
         // A call that nobody answers fails after 32 s (RFC 3261 timer B).
-        let told = Told::of(&caller.finish(Duration::from_secs_f64(self.after_s + 45.0))?)?;
-        let mut measures = told.measures(&[
+        let report = AgentReport::of(&caller.finish(Duration::from_secs_f64(self.after_s + 45.0))?)?;
+        let mut measures = report.measures(&[
             ("set_up_ms_p50", "calls_answered/ms_p50"),
             ("set_up_ms_p99", "calls_answered/ms_p99"),
             ("set_up_ms_max", "calls_answered/ms_max"),
             ("end_ms_max", "calls_hung_up/ms_max"),
         ])?;
         measures.insert("added_ms".to_owned(), measures["set_up_ms_max"] - measures["set_up_ms_p50"]);
-        measures.insert("lost".to_owned(), calls - told.number("calls_completed")?);
+        measures.insert("lost".to_owned(), calls - report.number("calls_completed")?);
         measures.insert("switches".to_owned(), joined.switches() as f64);
         Ok(measures)
     }

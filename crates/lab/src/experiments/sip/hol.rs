@@ -1,8 +1,8 @@
 //! `sip-hol`: calls between two proxies on one connection that loses packets: whom does a loss stop? (The thesis's chapter 6.)
 
-use super::told::Told;
+use super::agent_report::AgentReport;
 use super::world::{Between, Joined};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::Result;
 use serde::Deserialize;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const PANEL: &str = "mean set-up";
 /// Time of a cell beyond its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
-const WAYS: [(&str, Between); 6] = [
+const SERIES: [(&str, Between); 6] = [
     ("UDP", Between::by("udp")),
     ("TCP, CUBIC", Between::by("tcp")),
     ("TCP, BBR", Between { tcp_control: "bbr", ..Between::by("tcp") }),
@@ -59,13 +59,13 @@ impl Experiment for Hol {
         self.loss.iter().flat_map(of).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let joined = Joined::of_cell(place, &WAYS, cell, self.rtt_ms)?;
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
+        let joined = Joined::of_cell(environment, &SERIES, cell, self.rtt_ms)?;
         joined.links[0].set(&["--loss", &format!("{}%", cell.point.x)])?;
         let calls = (self.rate * self.seconds).round();
-        let caller = joined.begin_calls(place, self.rate, calls as u32)?;
-        let told = Told::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
-        let mut measures = told.measures(&[
+        let caller = joined.begin_calls(environment, self.rate, calls as u32)?;
+        let report = AgentReport::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
+        let mut measures = report.measures(&[
             ("set_up_ms_mean", "calls_answered/ms_mean"),
             ("set_up_ms_p50", "calls_answered/ms_p50"),
             ("set_up_ms_p90", "calls_answered/ms_p90"),
@@ -73,7 +73,7 @@ impl Experiment for Hol {
             ("set_up_ms_max", "calls_answered/ms_max"),
         ])?;
         measures.insert("added_ms".to_owned(), measures["set_up_ms_mean"] - self.rtt_ms);
-        measures.insert("lost".to_owned(), calls - told.number("calls_answered/count")?);
+        measures.insert("lost".to_owned(), calls - report.number("calls_answered/count")?);
         Ok(measures)
     }
 }

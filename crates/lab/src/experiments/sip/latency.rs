@@ -4,7 +4,7 @@
 use super::diagram;
 use super::world::{Star, bob, stop};
 use super::{TRANSPORTS, transport_of};
-use crate::experiment::{Cell, Drawing, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Drawing, Environment, Experiment, Measures, Planned, Point};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 use std::time::Duration;
@@ -37,9 +37,9 @@ pub(in crate::experiments) struct Latency {
     drawn_rtt_ms: Option<u16>,
 }
 
-fn star(place: &Place, transport: &'static str, rtt_ms: f64, seed: u64) -> Result<Star> {
+fn star(environment: &Environment, transport: &'static str, rtt_ms: f64, seed: u64) -> Result<Star> {
     let delay = format!("{}us", rtt_ms * 500.0);
-    Star::new(place, transport, &["--delay", &delay], seed)
+    Star::new(environment, transport, &["--delay", &delay], seed)
 }
 
 impl Experiment for Latency {
@@ -55,17 +55,17 @@ impl Experiment for Latency {
         self.rtt_ms.iter().flat_map(of).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
-        let star = star(place, transport_of(&cell.point.series)?, cell.point.x, cell.seed)?;
-        let callee = star.callee(0).registered(place, &[], 1)?;
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
+        let star = star(environment, transport_of(&cell.point.series)?, cell.point.x, cell.seed)?;
+        let callee = star.callee(0).registered(environment, &[], 1)?;
         let count = self.operations.to_string();
         let limit = Duration::from_secs(60);
         let words = ["--registrations", &count];
-        let registering = stop(star.caller(0).registered(place, &words, self.operations)?)?;
+        let registering = stop(star.caller(0).registered(environment, &words, self.operations)?)?;
         // Another port: the connection of the one before is not to be found.
         let words =
             ["--no-register", "--call", &bob(0), "--calls", &count, "--rate", "4", "--duration", "0.1"];
-        let calling = star.caller(1).run(place, &words, limit)?;
+        let calling = star.caller(1).run(environment, &words, limit)?;
         stop(callee)?;
         let answered = calling.number("calls_answered/count")?;
         ensure!(answered == f64::from(self.operations), "{answered} of {count} calls were answered");
@@ -85,12 +85,12 @@ impl Experiment for Latency {
         Ok(measures)
     }
 
-    fn drawings(&self, place: &Place) -> Result<Vec<Drawing>> {
+    fn drawings(&self, environment: &Environment) -> Result<Vec<Drawing>> {
         let Some(rtt_ms) = self.drawn_rtt_ms else { return Ok(Vec::new()) };
         let mut drawings = Vec::new();
         for (series, transport) in TRANSPORTS {
-            let star = star(place, transport, f64::from(rtt_ms), 1)?;
-            drawings.extend(diagram::drawn(place, &star, series)?);
+            let star = star(environment, transport, f64::from(rtt_ms), 1)?;
+            drawings.extend(diagram::drawn(environment, &star, series)?);
         }
         Ok(drawings)
     }

@@ -3,11 +3,11 @@
 //! Proxy and emulated agents (`sctpify-ua`) share one host and its processors. A session is an INVITE, its answer, ACK and BYE
 //! through the proxy. Operations that take longer than [`THRESHOLD_MS`] have failed, and so have those that the agents cannot send at the given rate.
 
+use super::agent_report::AgentReport;
 use super::search::{Search, Trial};
-use super::told::Told;
 use super::world::{LIMIT, listen, proxy};
 use super::{TRANSPORTS, transport_of};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
@@ -103,9 +103,9 @@ impl Experiment for Load {
         self.series.iter().flat_map(of).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let series = TRANSPORTS.get(cell.point.x as usize).context("no such transport")?.0;
-        let bench = Bench::new(place, &cell.point.series, transport_of(series)?)?;
+        let bench = Bench::new(environment, &cell.point.series, transport_of(series)?)?;
         let search = Search { first: self.first_rate, granularity: self.granularity, most: self.rate_max };
         let mut measures = Measures::new();
         for metric in self.metrics_of(&cell.point.series) {
@@ -160,7 +160,7 @@ impl Load {
 
 /// One host with a proxy, or none, and one who answers calls.
 struct Bench<'a> {
-    place: &'a Place,
+    environment: &'a Environment,
     host: Host,
     transport: &'static str,
     /// The proxy's program.
@@ -171,16 +171,19 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn new(place: &'a Place, series: &str, transport: &'static str) -> Result<Self> {
+    fn new(environment: &'a Environment, series: &str, transport: &'static str) -> Result<Self> {
         let lab = Lab::new()?;
         let host = lab.host("load")?;
         let (program, process) = match series {
             TESTBED => (None, None),
             KAMAILIO => (Some(kamailio::PROGRAM), Some(start_kamailio(&host)?)),
-            _ => (Some("sctpify-sip"), Some(proxy(place, &host, &configuration(series)?, TRANSPORTS.len())?)),
+            _ => (
+                Some("sctpify-sip"),
+                Some(proxy(environment, &host, &configuration(series)?, TRANSPORTS.len())?),
+            ),
         };
         let running = process.into_iter().collect();
-        let mut bench = Self { place, host, transport, proxy: program, _running: running, _lab: lab };
+        let mut bench = Self { environment, host, transport, proxy: program, _running: running, _lab: lab };
         let register = if bench.proxy.is_some() { &[][..] } else { &["--no-register"] };
         let words = [&["--calls-max", "20000", "--log", "info"], register].concat();
         let mut bob = bench.agent("bob", CALLED_PORT, &words)?;
@@ -194,7 +197,7 @@ impl<'a> Bench<'a> {
     }
 
     fn agent(&self, name: &str, port: u16, words: &[&str]) -> Result<Process> {
-        let mut command = self.host.command(self.place.tools.programs.path("sctpify-ua"));
+        let mut command = self.host.command(self.environment.tools.programs.path("sctpify-ua"));
         // Where there is no proxy the caller takes the called one for it.
         let proxy = if self.proxy.is_some() || name == "bob" { 5060 } else { CALLED_PORT };
         command.args(["--local", &format!("{ADDRESS}:{port}"), "--proxy", &format!("{ADDRESS}:{proxy}")]);
@@ -214,24 +217,24 @@ impl<'a> Bench<'a> {
     /// Reports whether all of so many sessions go well at a rate.
     fn carries_sessions(&self, calls: f64, rate: f64) -> Result<bool> {
         let limit = LIMIT + Duration::from_secs_f64(calls / rate) + Duration::from_secs(45);
-        let told = Told::of(&self.caller(calls, rate, 0.0)?.finish(limit)?)?;
-        let is_whole = told.number("calls_failed")? == 0.0 && told.number("calls_completed")? == calls;
+        let report = AgentReport::of(&self.caller(calls, rate, 0.0)?.finish(limit)?)?;
+        let is_whole = report.number("calls_failed")? == 0.0 && report.number("calls_completed")? == calls;
         Ok(is_whole
-            && told.number("calls_answered/ms_max")? <= THRESHOLD_MS
-            && told.number("calls_per_s")? >= KEPT * rate)
+            && report.number("calls_answered/ms_max")? <= THRESHOLD_MS
+            && report.number("calls_per_s")? >= KEPT * rate)
     }
 
     /// Reports whether all of so many users are registered at a rate, so often.
     fn registers(&self, users: f64, rate: f64, rounds: u32) -> Result<bool> {
         let (users, rate_text, rounds_text) = (users.to_string(), format!("{rate:.3}"), rounds.to_string());
         let words = ["--users", &users, "--rate", &rate_text, "--registrations", &rounds_text];
-        let told = Told::of(&self.agent("many", 5073, &words)?.finish(LIMIT * 3)?)?;
+        let report = AgentReport::of(&self.agent("many", 5073, &words)?.finish(LIMIT * 3)?)?;
         let last = if rounds > 1 { "again/0/" } else { "" };
         let failed =
-            told.number("registrations_failed")? + told.number(&format!("{last}registrations_failed"))?;
+            report.number("registrations_failed")? + report.number(&format!("{last}registrations_failed"))?;
         Ok(failed == 0.0
-            && told.number(&format!("{last}registrations/ms_max"))? <= THRESHOLD_MS
-            && told.number(&format!("{last}registrations_per_s"))? >= KEPT * rate)
+            && report.number(&format!("{last}registrations/ms_max"))? <= THRESHOLD_MS
+            && report.number(&format!("{last}registrations_per_s"))? >= KEPT * rate)
     }
 
     /// Returns a session's share of the proxy's memory in bytes, if so many can stand at once and all end well.
@@ -243,8 +246,8 @@ impl<'a> Bench<'a> {
         let caller = self.caller(sessions, rate, stand_s)?;
         std::thread::sleep(Duration::from_secs_f64(stand_s - 0.5));
         let with = self.memory()?;
-        let told = Told::of(&caller.finish(LIMIT + Duration::from_secs_f64(2.0 * stand_s + 45.0))?)?;
-        let is_whole = told.number("calls_failed")? == 0.0 && told.number("calls_completed")? == sessions;
+        let report = AgentReport::of(&caller.finish(LIMIT + Duration::from_secs_f64(2.0 * stand_s + 45.0))?)?;
+        let is_whole = report.number("calls_failed")? == 0.0 && report.number("calls_completed")? == sessions;
         Ok(is_whole.then(|| (with - before) / sessions))
     }
 
@@ -269,7 +272,7 @@ fn start_kamailio(host: &Host) -> Result<Process> {
     let command = kamailio::command(host, &ADDRESS.to_string())?;
     let process = host.spawn(kamailio::PROGRAM, command);
     let process = process.context("Kamailio is missing: scripts/setup.sh installs it")?;
-    let listens = |list| host.tool("ss", &[list]).is_ok_and(|told| told.contains(":5060"));
+    let listens = |list| host.tool("ss", &[list]).is_ok_and(|output| output.contains(":5060"));
     ensure!(wait_for(LIMIT, || listens("-Hlun") && listens("-Hltn")), "Kamailio does not listen");
     // Its workers begin after its sockets are there.
     std::thread::sleep(Duration::from_millis(500));

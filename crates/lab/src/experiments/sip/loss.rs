@@ -1,9 +1,9 @@
 //! `sip-loss`: Table 5.3 of the thesis: eight user agents on each side of a proxy, calls completed in a fixed time under loss.
 
-use super::told::Told;
+use super::agent_report::AgentReport;
 use super::world::{LIMIT, Star, bob, stop};
 use super::{TRANSPORTS, transport_of};
-use crate::experiment::{Cell, Experiment, Measures, Place, Planned, Point};
+use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use anyhow::Result;
 use serde::Deserialize;
 use std::time::Duration;
@@ -45,14 +45,15 @@ impl Experiment for Loss {
         self.loss.iter().flat_map(of).collect()
     }
 
-    fn measure(&self, place: &Place, cell: &Cell) -> Result<Measures> {
+    fn measure(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let delay = format!("{}us", self.rtt_ms * 500.0);
-        let star = Star::new(place, transport_of(&cell.point.series)?, &["--delay", &delay], cell.seed)?;
+        let star =
+            Star::new(environment, transport_of(&cell.point.series)?, &["--delay", &delay], cell.seed)?;
         let numbers = 0..self.agents;
         let ring = ["--ring", &self.ring_s.to_string()];
         let callees = numbers
             .clone()
-            .map(|n| star.callee(n).registered(place, &ring, 1))
+            .map(|n| star.callee(n).registered(environment, &ring, 1))
             .collect::<Result<Vec<_>>>()?;
         // All have registered before anything gets lost.
         let (hold, stop_after) = (self.hold_s.to_string(), self.seconds.to_string());
@@ -71,16 +72,16 @@ impl Experiment for Loss {
                 "--stop-after",
                 &stop_after,
             ];
-            star.caller(number).registered(place, &words, 1)
+            star.caller(number).registered(environment, &words, 1)
         };
         let callers = numbers.map(caller).collect::<Result<Vec<_>>>()?;
         star.set(&["--loss", &format!("{}%", cell.point.x)])?;
         std::thread::sleep(Duration::from_secs_f64(self.seconds));
         let (mut completed, mut failed) = (0.0, 0.0);
         for caller in callers {
-            let told = Told::of(&caller.finish(LIMIT)?)?;
-            completed += told.number("calls_completed")?;
-            failed += told.number("calls_failed")?;
+            let report = AgentReport::of(&caller.finish(LIMIT)?)?;
+            completed += report.number("calls_completed")?;
+            failed += report.number("calls_failed")?;
         }
         star.set(&["--loss", "0%"])?;
         callees.into_iter().try_for_each(|callee| stop(callee).map(drop))?;

@@ -3,6 +3,7 @@
 //! `world` has the hosts: a proxy between two hosts of user agents ([`world::Star`]), and two proxies with a link or two between
 //! them ([`world::Joined`]); `load` has one of its own. All agents are `sctpify-ua`, all proxies `sctpify-sip`.
 
+mod agent_report;
 pub(super) mod balance;
 pub(super) mod diagram;
 pub(super) mod failover;
@@ -11,7 +12,6 @@ pub(super) mod latency;
 pub(super) mod load;
 pub(super) mod loss;
 mod search;
-mod told;
 mod world;
 
 /// The transports, as series and as the programs name them.

@@ -1,7 +1,7 @@
 //! Hosts with SIP proxies and user agents.
 
-use super::told::Told;
-use crate::experiment::{Cell, Place};
+use super::agent_report::AgentReport;
+use crate::experiment::{Cell, Environment};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use std::net::Ipv4Addr;
@@ -33,8 +33,8 @@ pub(super) struct Agent<'a> {
 }
 
 impl Agent<'_> {
-    fn command(&self, place: &Place, words: &[&str]) -> Command {
-        let mut command = self.host.command(place.tools.programs.path("sctpify-ua"));
+    fn command(&self, environment: &Environment, words: &[&str]) -> Command {
+        let mut command = self.host.command(environment.tools.programs.path("sctpify-ua"));
         let (number, port) = (self.number, AGENT_PORT + self.number);
         command.args(["--local", &format!("{}:{port}", self.address)]);
         command.args(["--proxy", &format!("{}:5060", self.proxy), "--transport", self.transport]);
@@ -45,21 +45,31 @@ impl Agent<'_> {
     }
 
     /// Starts it.
-    pub(super) fn start(&self, place: &Place, words: &[&str]) -> Result<Process> {
-        self.host.spawn(&format!("{}{}", self.name, self.number), self.command(place, words))
+    pub(super) fn start(&self, environment: &Environment, words: &[&str]) -> Result<Process> {
+        self.host.spawn(&format!("{}{}", self.name, self.number), self.command(environment, words))
     }
 
     /// Starts it, and waits until it has registered so often.
-    pub(super) fn registered(&self, place: &Place, words: &[&str], times: u32) -> Result<Process> {
-        let mut agent = self.start(place, words)?;
+    pub(super) fn registered(
+        &self,
+        environment: &Environment,
+        words: &[&str],
+        times: u32,
+    ) -> Result<Process> {
+        let mut agent = self.start(environment, words)?;
         let count = |agent: &Process| agent.stderr().matches("event=Registered").count();
         agent.wait_until("registrations", LIMIT, |agent| count(agent) >= times as usize)?;
         Ok(agent)
     }
 
     /// Runs it to its end.
-    pub(super) fn run(&self, place: &Place, words: &[&str], limit: Duration) -> Result<Told> {
-        Told::of(&self.start(place, words)?.finish(limit)?)
+    pub(super) fn run(
+        &self,
+        environment: &Environment,
+        words: &[&str],
+        limit: Duration,
+    ) -> Result<AgentReport> {
+        AgentReport::of(&self.start(environment, words)?.finish(limit)?)
     }
 }
 
@@ -69,16 +79,21 @@ fn meet(host: &Host, address: Ipv4Addr) -> Result<()> {
 }
 
 /// Tells an agent to stop; what it says then.
-pub(super) fn stop(agent: Process) -> Result<Told> {
+pub(super) fn stop(agent: Process) -> Result<AgentReport> {
     agent.signal(Signal::SIGTERM)?;
-    Told::of(&agent.finish(LIMIT)?)
+    AgentReport::of(&agent.finish(LIMIT)?)
 }
 
 /// Starts a proxy with this configuration, which has so many listeners.
-pub(super) fn proxy(place: &Place, host: &Host, configuration: &str, listeners: usize) -> Result<Process> {
+pub(super) fn proxy(
+    environment: &Environment,
+    host: &Host,
+    configuration: &str,
+    listeners: usize,
+) -> Result<Process> {
     let path = host.dir()?.join("sip.toml");
     std::fs::write(&path, configuration).with_context(|| format!("cannot write {}", path.display()))?;
-    let mut command = host.command(place.tools.programs.path("sctpify-sip"));
+    let mut command = host.command(environment.tools.programs.path("sctpify-sip"));
     command.arg("--config").arg(&path);
     let mut proxy = host.spawn("proxy", command)?;
     proxy.wait_until("listening", LIMIT, |proxy| proxy.stderr().matches("listening").count() == listeners)?;
@@ -103,13 +118,18 @@ pub(super) struct Star {
 
 impl Star {
     /// Both links are as these flags of `linkemu` say.
-    pub(super) fn new(place: &Place, transport: &'static str, settings: &[&str], seed: u64) -> Result<Self> {
+    pub(super) fn new(
+        environment: &Environment,
+        transport: &'static str,
+        settings: &[&str],
+        seed: u64,
+    ) -> Result<Self> {
         let lab = Lab::new()?;
         let (callers, proxy_host, called) = (lab.host("callers")?, lab.host("proxy")?, lab.host("called")?);
         let join = |left: &Host, right: &Host, number: u8| {
             let seed = (seed + u64::from(number)).to_string();
             let settings = [settings, &["--seed", &seed]].concat();
-            DelayedLink::emulated(&lab, left, right, number, &settings, &place.tools.linkemu)
+            DelayedLink::emulated(&lab, left, right, number, &settings, &environment.tools.linkemu)
         };
         let links = [join(&callers, &proxy_host, 1)?, join(&proxy_host, &called, 2)?];
         // The proxy has one address that all know it by.
@@ -122,7 +142,7 @@ impl Star {
         [&callers, &called].into_iter().try_for_each(|host| meet(host, address))?;
         let listeners: String = ["udp", "tcp", "sctp"].map(|transport| listen(transport, address)).concat();
         let configuration = format!("domains = [\"{DOMAIN}\"]\n{listeners}[access]\nrequests_per_s = 0\n");
-        let process = proxy(place, &proxy_host, &configuration, 3)?;
+        let process = proxy(environment, &proxy_host, &configuration, 3)?;
         Ok(Self { callers, called, proxy: proxy_host, links, transport, _proxy: process, _lab: lab })
     }
 
@@ -186,24 +206,29 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// As the cell's series, which is one of `ways`, has it between the proxies; some calls have gone through before.
-    pub(super) fn of_cell(place: &Place, ways: &[(&str, Between)], cell: &Cell, rtt_ms: f64) -> Result<Self> {
-        let way = ways.iter().find(|(name, _)| *name == cell.point.series);
-        let (_, between) = way.context("no such series")?;
+    /// As the cell's series, which is one of `all`, has it between the proxies; some calls have gone through before.
+    pub(super) fn of_cell(
+        environment: &Environment,
+        all: &[(&str, Between)],
+        cell: &Cell,
+        rtt_ms: f64,
+    ) -> Result<Self> {
+        let series = all.iter().find(|(name, _)| *name == cell.point.series);
+        let (_, between) = series.context("no such series")?;
         let delay = format!("{}us", rtt_ms * 500.0);
-        let joined = Joined::new(place, between, &["--delay", &delay], cell.seed)?;
-        joined.warm_up(place)?;
+        let joined = Joined::new(environment, between, &["--delay", &delay], cell.seed)?;
+        joined.warm_up(environment)?;
         Ok(joined)
     }
 
     /// Both links are as these flags of `linkemu` say; one user at the far proxy is ready to be called.
-    fn new(place: &Place, between: &Between, settings: &[&str], seed: u64) -> Result<Self> {
+    fn new(environment: &Environment, between: &Between, settings: &[&str], seed: u64) -> Result<Self> {
         let lab = Lab::new()?;
         let (callers, called) = (lab.host("alpha")?, lab.host("beta")?);
         let join = |number: u8| {
             let seed = (seed + u64::from(number)).to_string();
             let settings = [settings, &["--seed", &seed]].concat();
-            DelayedLink::emulated(&lab, &callers, &called, number, &settings, &place.tools.linkemu)
+            DelayedLink::emulated(&lab, &callers, &called, number, &settings, &environment.tools.linkemu)
         };
         let links = (1..=between.links).map(join).collect::<Result<Vec<_>>>()?;
         links.iter().try_for_each(|link| link.link.set_tcp_controls(between.tcp_control))?;
@@ -215,7 +240,7 @@ impl Joined {
         ];
         let [near, far] = sides.map(|(host, domain, ours, other, theirs)| {
             let (text, listeners) = joined(between, domain, ours, other, theirs[0]);
-            proxy(place, host, &text, listeners)
+            proxy(environment, host, &text, listeners)
         });
         let proxies = [near?, far?];
         let bob = Agent {
@@ -227,7 +252,7 @@ impl Joined {
             number: 0,
             domain: CALLED_DOMAIN,
         };
-        let callee = bob.registered(place, &[], 1)?;
+        let callee = bob.registered(environment, &[], 1)?;
         Ok(Self { links, callers, proxies, _callee: callee, _lab: lab })
     }
 
@@ -239,16 +264,17 @@ impl Joined {
     }
 
     /// Begins to call at a rate, so often; each call is hung up as soon as it is answered.
-    pub(super) fn begin_calls(&self, place: &Place, rate: f64, calls: u32) -> Result<Process> {
+    pub(super) fn begin_calls(&self, environment: &Environment, rate: f64, calls: u32) -> Result<Process> {
         let (rate, calls) = (rate.to_string(), calls.to_string());
         let uri = format!("sip:bob0@{CALLED_DOMAIN}");
-        self.alice().start(place, &["--call", &uri, "--calls", &calls, "--rate", &rate, "--duration", "0"])
+        self.alice()
+            .start(environment, &["--call", &uri, "--calls", &calls, "--rate", &rate, "--duration", "0"])
     }
 
     /// Sets up what is between the proxies by a few calls.
-    fn warm_up(&self, place: &Place) -> Result<()> {
-        let told = Told::of(&self.begin_calls(place, 20.0, 5)?.finish(LIMIT)?)?;
-        let answered = told.number("calls_answered/count")?;
+    fn warm_up(&self, environment: &Environment) -> Result<()> {
+        let report = AgentReport::of(&self.begin_calls(environment, 20.0, 5)?.finish(LIMIT)?)?;
+        let answered = report.number("calls_answered/count")?;
         ensure!(answered == 5.0, "{answered} of 5 calls without loss were answered");
         Ok(())
     }

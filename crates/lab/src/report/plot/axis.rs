@@ -71,7 +71,7 @@ impl Axis {
 }
 
 /// Formats a number with three significant digits, or all digits before the point.
-pub(in crate::report) fn told(value: f64) -> String {
+pub(in crate::report) fn three_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".to_owned() } else { "–".to_owned() };
     }
@@ -127,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_told_with_three_digits() {
-        let told = [1.085, 0.0004567, 12.0, 3651.03, 131_072.0, 0.0, 99.96].map(told);
-        assert_eq!(told, ["1.08", "0.000457", "12", "3651", "131,072", "0", "100"]);
+    fn numbers_are_printed_with_three_digits() {
+        let printed = [1.085, 0.0004567, 12.0, 3651.03, 131_072.0, 0.0, 99.96].map(three_digits);
+        assert_eq!(printed, ["1.08", "0.000457", "12", "3651", "131,072", "0", "100"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Bars over categories, drawn horizontally, so that long names fit on a phone.
 
-use super::axis::told;
+use super::axis::three_digits;
 use super::{Curve, Kind, WIDTH, class, diamond, number, value_axis};
 use crate::manifest::Panel;
 use crate::statistics::Figure;
@@ -78,8 +78,8 @@ fn bar(row: &Row<'_>, top: f64, low: f64, across: &dyn Fn(f64) -> f64) -> Markup
     let (from, to, middle) = (across(low), across(row.figure.value), top + BAR / 2.0);
     let [least, most] = row.figure.interval.unwrap_or([row.figure.value; 2]);
     let text = match row.kind {
-        Kind::Ranges(_) => format!("{} to {}", told(least), told(most)),
-        Kind::Measured | Kind::Points(_) => told(row.figure.value),
+        Kind::Ranges(_) => format!("{} to {}", three_digits(least), three_digits(most)),
+        Kind::Measured | Kind::Points(_) => three_digits(row.figure.value),
     };
     html! {
         @match row.kind {

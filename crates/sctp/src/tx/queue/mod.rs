@@ -50,7 +50,7 @@ impl Fragment {
 pub(crate) struct Taken {
     pub(crate) fragment: Fragment,
     /// Its message, if that may be given up.
-    pub(crate) limited: Option<MessageId>,
+    pub(crate) pr_message: Option<MessageId>,
 }
 
 /// The unsent rest of a message that was given up.
@@ -69,7 +69,7 @@ struct Queued {
     ppid: Ppid,
     unordered: bool,
     begun: bool,
-    limited: bool,
+    is_pr: bool,
 }
 
 /// The messages of one stream.
@@ -167,14 +167,14 @@ impl SendQueue {
         self.head == 0
     }
 
-    /// Takes a message, which must not be empty; `limited` if it may be given up.
+    /// Takes a message, which must not be empty; `is_pr` if it may be given up (PR-SCTP).
     pub(crate) fn push(
         &mut self,
         stream: StreamId,
         ppid: Ppid,
         payload: Bytes,
         unordered: bool,
-        limited: bool,
+        is_pr: bool,
     ) -> MessageId {
         debug_assert!(!payload.is_empty());
         let id = MessageId(self.next_id);
@@ -192,7 +192,7 @@ impl SendQueue {
             ppid,
             unordered,
             begun: false,
-            limited,
+            is_pr,
         });
         let grown = queue.messages.capacity() - places;
         self.places += grown;
@@ -327,7 +327,7 @@ impl SendQueue {
             stream.served += self.turns.cost(payload.len(), stream.weight);
         }
         let fragment = message.fragment(id, payload);
-        let limited = message.limited.then_some(message.id);
+        let pr_message = message.is_pr.then_some(message.id);
         message.begun = true;
         message.fsn = message.fsn.next();
         if fragment.end {
@@ -343,7 +343,7 @@ impl SendQueue {
                 self.note_head();
             }
         }
-        Some(Taken { fragment, limited })
+        Some(Taken { fragment, pr_message })
     }
 
     /// Removes what is left of a message that is given up.

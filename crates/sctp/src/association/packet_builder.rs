@@ -353,9 +353,9 @@ impl Association {
 
     /// Writes a SACK that is due, or a pending one that can be bundled.
     fn fill_sack(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) {
-        let rides = || !packet.is_empty() || self.next_new_length(path).is_some();
+        let is_bundled = || !packet.is_empty() || self.next_new_length(path).is_some();
         //= rfc9260#5.1.5-6 6.1-16
-        let wanted = self.inbound.ack.is_due() || (self.inbound.ack.is_pending() && rides());
+        let wanted = self.inbound.ack.is_due() || (self.inbound.ack.is_pending() && is_bundled());
         if !wanted || !self.state.acknowledges() || path != self.sack_path() {
             return;
         }
@@ -401,7 +401,7 @@ impl Association {
             }
             self.outstanding.on_retransmit(seq, path, now);
             self.copy_to_others(seq, path);
-            self.limited.on_retransmitted(seq);
+            self.pr_messages.on_retransmitted(seq);
             self.take_window(length);
             self.count_retransmission(path, tsn, false);
             let is_earliest = seq == self.outstanding.first();
@@ -480,14 +480,14 @@ impl Association {
             if packet.remaining_for(kind) < wire::padded(header + length) || !self.queue.fits_packet() {
                 break;
             }
-            let Some(Taken { fragment, limited }) = self.queue.next_fragment(max) else { break };
+            let Some(Taken { fragment, pr_message }) = self.queue.next_fragment(max) else { break };
             self.take_window(length);
             let end = fragment.end;
             //= rfc3758#4.1-7
             //= rfc8260#2.2.2-6
             let seq = self.outstanding.push(fragment, path, now);
-            if let Some(id) = limited {
-                self.limited.on_sent(id, seq, end);
+            if let Some(id) = pr_message {
+                self.pr_messages.on_sent(id, seq, end);
             }
             self.paths.get_mut(path).on_data_sent(length, now);
             self.note_new_data(path, length);

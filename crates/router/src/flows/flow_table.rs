@@ -2,7 +2,7 @@
 //!
 //! A sender that says nothing waits is limited by its application. One whose bytes in flight, as far as they pass here, are for most of the
 //! time about all that its receiver still takes (a_rwnd of SACKs) is limited by its receiver. Any other that has something waiting is limited by the network.
-//! A sender that says nothing has no verdict. Begin at [`Book::note`] and [`Book::tick`].
+//! A sender that says nothing has no verdict. Begin at [`FlowTable::note`] and [`FlowTable::tick`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -79,12 +79,12 @@ struct Room {
 
 /// All flows.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct FlowTable {
     flows: BTreeMap<Flow, Track>,
     ticked_at: Option<Time>,
 }
 
-impl Book {
+impl FlowTable {
     /// An SCTP packet passed, from its common header on; `length` from the IP header on.
     pub(super) fn note(
         &mut self,
@@ -254,9 +254,9 @@ mod tests {
 
     /// Ten packets of 100 bytes a second, each with this word, half a window acknowledged.
     fn verdict(word: &[u8], window: u32) -> FlowRow {
-        let mut book = Book::default();
+        let mut flows = FlowTable::default();
         for n in 0..10u32 {
-            book.note(
+            flows.note(
                 MS(u64::from(n) * 100),
                 A,
                 B,
@@ -266,7 +266,7 @@ mod tests {
             );
             if n >= 5 {
                 let acked = u32::MAX.wrapping_sub(4).wrapping_add(n - 5);
-                book.note(
+                flows.note(
                     MS(u64::from(n) * 100 + 1),
                     B,
                     A,
@@ -276,7 +276,7 @@ mod tests {
                 );
             }
         }
-        let rows = book.tick(MS(1000));
+        let rows = flows.tick(MS(1000));
         assert_eq!((rows.len(), rows[1].verdict), (2, LimitedBy::Unknown));
         rows[0].clone()
     }
@@ -299,46 +299,46 @@ mod tests {
 
     #[test]
     fn a_receiver_that_took_no_more_and_says_nothing_since_is_still_the_limit() {
-        let mut book = Book::default();
-        book.note(MS(0), A, B, &packet([1, 2], &[&[150, 60, 0, 4], &data(1)]), 150, 150);
-        book.note(MS(1), B, A, &packet([2, 1], &[&sack(1, 0)]), 48, 150);
-        let verdict = |book: &mut Book, at: u64| {
-            let rows = book.tick(MS(at));
+        let mut flows = FlowTable::default();
+        flows.note(MS(0), A, B, &packet([1, 2], &[&[150, 60, 0, 4], &data(1)]), 150, 150);
+        flows.note(MS(1), B, A, &packet([2, 1], &[&sack(1, 0)]), 48, 150);
+        let verdict = |flows: &mut FlowTable, at: u64| {
+            let rows = flows.tick(MS(at));
             rows.iter().find(|row| row.from_port == 1).unwrap().verdict
         };
-        assert_eq!(verdict(&mut book, 1000), LimitedBy::Receiver);
-        assert_eq!(verdict(&mut book, 2000), LimitedBy::Receiver, "no packet");
+        assert_eq!(verdict(&mut flows, 1000), LimitedBy::Receiver);
+        assert_eq!(verdict(&mut flows, 2000), LimitedBy::Receiver, "no packet");
         // A burst of SACKs with room changes nothing, if there was none for longer.
         for at in 2500..2520 {
-            book.note(MS(at), B, A, &packet([2, 1], &[&sack(1, 9000)]), 48, 150);
+            flows.note(MS(at), B, A, &packet([2, 1], &[&sack(1, 9000)]), 48, 150);
         }
-        book.note(MS(2520), B, A, &packet([2, 1], &[&sack(1, 0)]), 48, 150);
-        assert_eq!(verdict(&mut book, 3000), LimitedBy::Receiver);
-        book.note(MS(3100), B, A, &packet([2, 1], &[&sack(1, 9000)]), 48, 150);
-        assert_eq!(verdict(&mut book, 4000), LimitedBy::Network);
+        flows.note(MS(2520), B, A, &packet([2, 1], &[&sack(1, 0)]), 48, 150);
+        assert_eq!(verdict(&mut flows, 3000), LimitedBy::Receiver);
+        flows.note(MS(3100), B, A, &packet([2, 1], &[&sack(1, 9000)]), 48, 150);
+        assert_eq!(verdict(&mut flows, 4000), LimitedBy::Network);
     }
 
     #[test]
     fn who_says_nothing_has_no_verdict_and_old_words_lapse() {
         assert_eq!(verdict(&[], 100).verdict, LimitedBy::Unknown);
-        let mut book = Book::default();
-        book.note(MS(0), A, B, &packet([1, 2], &[&[150, 9, 0, 4], &data(1)]), 150, 150);
-        assert_eq!(book.tick(MS(1000))[0].verdict, LimitedBy::Network);
-        let row = &book.tick(MS(9000))[0];
+        let mut flows = FlowTable::default();
+        flows.note(MS(0), A, B, &packet([1, 2], &[&[150, 9, 0, 4], &data(1)]), 150, 150);
+        assert_eq!(flows.tick(MS(1000))[0].verdict, LimitedBy::Network);
+        let row = &flows.tick(MS(9000))[0];
         assert_eq!((row.verdict, row.packets), (LimitedBy::Network, 0));
-        assert_eq!(book.tick(MS(10_001))[0].verdict, LimitedBy::Unknown);
-        assert!(book.tick(MS(30_001)).is_empty(), "forgotten");
+        assert_eq!(flows.tick(MS(10_001))[0].verdict, LimitedBy::Unknown);
+        assert!(flows.tick(MS(30_001)).is_empty(), "forgotten");
     }
 
     #[test]
     fn flows_have_a_limit_and_no_packet_makes_it_fail_hard() {
-        let mut book = Book::default();
+        let mut flows = FlowTable::default();
         for port in 0..=u16::MAX {
-            book.note(MS(0), A, B, &packet([port, 2], &[&data(1)]), 150, 150);
-            book.note(MS(0), B, A, &packet([2, port], &[]), 32, 150);
+            flows.note(MS(0), A, B, &packet([port, 2], &[&data(1)]), 150, 150);
+            flows.note(MS(0), B, A, &packet([2, port], &[]), 32, 150);
         }
-        assert_eq!(book.flows.len(), FLOWS_MAX);
+        assert_eq!(flows.flows.len(), FLOWS_MAX);
         let whole = packet([1, 2], &[&sack(1, 1), &data(1)]);
-        (0..whole.len()).for_each(|length| book.note(MS(1), A, B, &whole[..length], length, 150));
+        (0..whole.len()).for_each(|length| flows.note(MS(1), A, B, &whole[..length], length, 150));
     }
 }

@@ -1,5 +1,5 @@
 //! Recent counters, for warnings that lapse with their cause: counts of the running span of time and of the one before
-//! it. Begin at [`Lately::note`].
+//! it. Begin at [`Recent::note`].
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const SPAN: Duration = Duration::from_secs(10);
 
 /// Counts of some time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct LatelyReport {
+pub struct RecentReport {
     /// Seconds that this covers.
     pub seconds: u64,
     /// Packets that left.
@@ -26,7 +26,7 @@ pub struct LatelyReport {
     pub missed: u64,
 }
 
-impl LatelyReport {
+impl RecentReport {
     fn with(self, other: Self) -> Self {
         Self {
             seconds: self.seconds + other.seconds,
@@ -40,13 +40,13 @@ impl LatelyReport {
 
 /// The running span and the one before.
 #[derive(Debug, Default)]
-pub(crate) struct Lately {
+pub(crate) struct Recent {
     began: Time,
-    running: LatelyReport,
-    before: LatelyReport,
+    running: RecentReport,
+    before: RecentReport,
 }
 
-impl Lately {
+impl Recent {
     /// A packet left now, so much after it was due.
     pub(crate) fn note(&mut self, now: Time, late: Duration) {
         self.roll(now);
@@ -61,9 +61,9 @@ impl Lately {
         self.running.missed += frames;
     }
 
-    pub(crate) fn report(&mut self, now: Time) -> LatelyReport {
+    pub(crate) fn report(&mut self, now: Time) -> RecentReport {
         self.roll(now);
-        let running = LatelyReport { seconds: now.since(self.began).as_secs(), ..self.running };
+        let running = RecentReport { seconds: now.since(self.began).as_secs(), ..self.running };
         self.before.with(running)
     }
 
@@ -72,9 +72,9 @@ impl Lately {
         if age < SPAN {
             return;
         }
-        let whole = LatelyReport { seconds: SPAN.as_secs(), ..self.running };
-        self.before = if age < SPAN * 2 { whole } else { LatelyReport::default() };
-        (self.began, self.running) = (now, LatelyReport::default());
+        let whole = RecentReport { seconds: SPAN.as_secs(), ..self.running };
+        self.before = if age < SPAN * 2 { whole } else { RecentReport::default() };
+        (self.began, self.running) = (now, RecentReport::default());
     }
 }
 
@@ -85,21 +85,21 @@ mod tests {
     #[test]
     fn what_was_late_is_told_for_ten_seconds_and_forgotten_after_twenty() {
         let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
-        let mut lately = Lately::default();
-        lately.note(at(100), LATE * 3);
-        lately.note_missed(at(100), 7);
+        let mut recent = Recent::default();
+        recent.note(at(100), LATE * 3);
+        recent.note_missed(at(100), 7);
         for (now, late, missed) in [(100, 1, 7), (109, 1, 7), (115, 1, 7), (130, 0, 0)] {
-            lately.note(at(now), Duration::ZERO);
-            let told = lately.report(at(now));
-            assert_eq!((told.late, told.missed), (late, missed), "{now} s");
-            assert_eq!(told.max_us, late * 3000, "{now} s");
+            recent.note(at(now), Duration::ZERO);
+            let report = recent.report(at(now));
+            assert_eq!((report.late, report.missed), (late, missed), "{now} s");
+            assert_eq!(report.max_us, late * 3000, "{now} s");
         }
     }
 
     #[test]
     fn where_nothing_leaves_any_more_the_last_of_it_is_forgotten_too() {
-        let mut lately = Lately::default();
-        lately.note(Time::ZERO + SPAN, LATE * 3);
-        assert_eq!(lately.report(Time::ZERO + SPAN * 4).late, 0);
+        let mut recent = Recent::default();
+        recent.note(Time::ZERO + SPAN, LATE * 3);
+        assert_eq!(recent.report(Time::ZERO + SPAN * 4).late, 0);
     }
 }

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use base::{Carrier, Ecn, Route};
 use common::*;
-use netio::{INLETS_MAX, Owner, PathErrorKind, Received, SendError, Train, UdpCarrier, Unreachable};
+use netio::{CONNECTED_RX_MAX, Owner, PathErrorKind, Received, SendError, Train, UdpCarrier, Unreachable};
 use socket2::{Domain, Socket, Type};
 
-/// Trains of [`PACKETS`] packets, more than enough for an inlet where each packet arrives alone.
+/// Trains of [`PACKETS`] packets, more than enough for a connected socket where each packet arrives alone.
 const TRAINS: usize = 50;
 const PACKETS: usize = 64;
 /// Each packet: its number.
 const LENGTH: usize = 8;
 
-/// A carrier with inlets, which it opens in its own namespace.
+/// A carrier with connected sockets, which it opens in its own namespace.
 struct End(Namespace, UdpCarrier);
 
 impl End {
@@ -54,13 +54,13 @@ impl AnyCarrier for Owned<'_> {
     }
 }
 
-/// Two namespaces whose link has no offloads, and a carrier in each; the second opens inlets.
+/// Two namespaces whose link has no offloads, and a carrier in each; the second opens connected sockets.
 fn ends() -> (Namespace, UdpCarrier, End) {
     let (a, b) = pair();
     b.exec("ethtool -K left gro off");
     a.exec("ethtool -K left tx-udp-segmentation off");
     let (sender, mut receiver) = (a.udp(), b.udp());
-    receiver.open_inlets();
+    receiver.open_connected_rx();
     (a, sender, End(b, receiver))
 }
 
@@ -103,12 +103,12 @@ fn send_much(sender: &mut UdpCarrier, receiver: &mut End, from: &str, to: &str) 
 #[test]
 fn what_a_busy_peer_sends_arrives_whole_and_in_order_by_a_socket_of_its_own() {
     let (_a, mut sender, mut receiver) = ends();
-    for (inlets, (from, to)) in families(1).into_iter().enumerate() {
-        assert_eq!(receiver.1.counters().inlets, inlets as u64);
+    for (opened, (from, to)) in families(1).into_iter().enumerate() {
+        assert_eq!(receiver.1.counters().connected_rx, opened as u64);
         let arrived = send_much(&mut sender, &mut receiver, &from, &to);
         assert!(arrived.into_iter().eq(0..(TRAINS * PACKETS) as u64));
     }
-    assert_eq!(receiver.1.counters().inlets, 2);
+    assert_eq!(receiver.1.counters().connected_rx, 2);
 }
 
 #[test]
@@ -165,13 +165,13 @@ fn a_report_about_a_busy_peer_that_has_gone_is_taken() {
 fn several_busy_peers_of_one_address_get_sockets_of_their_own_and_one_more_takes_the_oldest_ones() {
     let (a, _, mut receiver) = ends();
     for (from, to) in families(1) {
-        let before = receiver.1.counters().inlets;
-        let mut senders: Vec<_> = (0..=INLETS_MAX as u16).map(|n| a.udp_at(9900 + n)).collect();
+        let before = receiver.1.counters().connected_rx;
+        let mut senders: Vec<_> = (0..=CONNECTED_RX_MAX as u16).map(|n| a.udp_at(9900 + n)).collect();
         for (n, sender) in senders.iter_mut().enumerate() {
             send_from(sender, &mut receiver, &from, &to, 9900 + n as u16);
-            assert_eq!(receiver.1.counters().inlets - before, n as u64 + 1, "each busy peer gets one");
+            assert_eq!(receiver.1.counters().connected_rx - before, n as u64 + 1, "each busy peer gets one");
         }
-        assert_eq!(receiver.connected(&to), INLETS_MAX, "the oldest one has gone");
+        assert_eq!(receiver.connected(&to), CONNECTED_RX_MAX, "the oldest one has gone");
         // Whether by a socket of its own or, as the first, by the main one: each is heard, and taken for itself.
         for (n, sender) in senders.iter_mut().enumerate() {
             send_from(sender, &mut receiver, &from, &to, 9900 + n as u16);
@@ -190,7 +190,7 @@ fn packets_that_are_no_associations_get_their_sender_no_socket() {
         }
         assert_eq!(receiver.connected(&to), 0);
     }
-    assert_eq!(receiver.1.counters().inlets, 0);
+    assert_eq!(receiver.1.counters().connected_rx, 0);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn what_strangers_send_while_busy_peers_get_sockets_arrives_once_and_from_whom_i
             true
         };
         // Three times as many busy peers as have room: sockets open and close all the time.
-        for busy in 0..3 * INLETS_MAX as u16 {
+        for busy in 0..3 * CONNECTED_RX_MAX as u16 {
             let mut sender = a.udp_at(9900 + busy);
             for _ in 0..TRAINS {
                 sender
@@ -251,7 +251,7 @@ fn what_strangers_send_while_busy_peers_get_sockets_arrives_once_and_from_whom_i
         }
         (sent, arrived)
     });
-    assert!(receiver.1.counters().inlets >= 3 * INLETS_MAX as u64, "sockets were opened");
+    assert!(receiver.1.counters().connected_rx >= 3 * CONNECTED_RX_MAX as u64, "sockets were opened");
     assert_eq!(receiver.1.counters().discarded, 0);
     for mut numbers in arrived {
         numbers.sort_unstable();

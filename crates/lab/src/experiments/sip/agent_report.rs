@@ -6,13 +6,13 @@ use serde_json::Value;
 use testbed::process::Finished;
 
 /// The JSON of one `sctpify-ua`.
-pub(super) struct Told(Value);
+pub(super) struct AgentReport(Value);
 
-impl Told {
+impl AgentReport {
     /// Reads it, whether or not all calls succeeded.
     pub(super) fn of(finished: &Finished) -> Result<Self> {
         let json = serde_json::from_str(&finished.stdout);
-        Ok(Self(json.with_context(|| format!("{} told nothing: {}", finished.name, finished.stderr))?))
+        Ok(Self(json.with_context(|| format!("{} reported nothing: {}", finished.name, finished.stderr))?))
     }
 
     /// A number by its path, such as `calls_answered/ms_p50`.

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 
 /// Counts of single checks or tests.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct Totals {
     /// Judged right.
     pub(crate) passed: u64,
     /// Judged wrong, or could not be judged.
@@ -14,7 +14,7 @@ pub(crate) struct Tally {
     pub(crate) skipped: u64,
 }
 
-impl Tally {
+impl Totals {
     /// Counts one judgement.
     pub(crate) fn of(good: bool) -> Self {
         Self { passed: u64::from(good), failed: u64::from(!good), skipped: 0 }
@@ -37,7 +37,7 @@ impl Tally {
     }
 }
 
-impl AddAssign for Tally {
+impl AddAssign for Totals {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
@@ -45,7 +45,7 @@ impl AddAssign for Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
@@ -53,29 +53,29 @@ impl fmt::Display for Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::Tally;
+    use super::Totals;
 
     #[test]
     fn a_result_line_of_cargo_is_read_whole() {
         let line = "test result: FAILED. 12 passed; 3 failed; 4 ignored; 0 measured; 1 filtered out; finished in 0.02s";
-        assert_eq!(Tally::from_cargo_line(line), Some(Tally { passed: 12, failed: 3, skipped: 4 }));
+        assert_eq!(Totals::from_cargo_line(line), Some(Totals { passed: 12, failed: 3, skipped: 4 }));
     }
 
     #[test]
     fn what_was_skipped_is_not_passed() {
-        let mut tally = Tally { passed: 12, failed: 0, skipped: 4 };
-        tally.skip(5);
-        assert_eq!(tally, Tally { passed: 7, failed: 0, skipped: 9 });
+        let mut totals = Totals { passed: 12, failed: 0, skipped: 4 };
+        totals.skip(5);
+        assert_eq!(totals, Totals { passed: 7, failed: 0, skipped: 9 });
     }
 
     #[test]
     fn other_lines_of_cargo_count_nothing() {
-        assert_eq!(Tally::from_cargo_line("test tests::a_test ... ok"), None);
+        assert_eq!(Totals::from_cargo_line("test tests::a_test ... ok"), None);
     }
 
     #[test]
     fn the_closing_line_has_the_agreed_words() {
-        let tally = Tally { passed: 12, failed: 0, skipped: 4 };
-        assert_eq!(tally.to_string(), "12 passed, 0 failed, 4 skipped");
+        let totals = Totals { passed: 12, failed: 0, skipped: 4 };
+        assert_eq!(totals.to_string(), "12 passed, 0 failed, 4 skipped");
     }
 }

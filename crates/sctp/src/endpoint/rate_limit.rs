@@ -4,7 +4,7 @@
 //! Two token buckets must agree: one for all sources, and one for the source's neighbourhood (IPv4 /24, IPv6 /56), so
 //! that one network cannot use up what is there for all. Neighbourhoods share a fixed table by a keyed hash: nothing is
 //! kept of a packet and nothing grows. Refuses to say more than yes or no. Invariant: both buckets are charged, or none.
-//! Begin at [`Budget::take`].
+//! Begin at [`RateLimit::take`].
 
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
@@ -50,17 +50,17 @@ impl Rate {
 
 /// The buckets.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct RateLimit {
     all: (Rate, Bucket),
     neighbourhood: Rate,
     neighbourhoods: Box<[Bucket]>,
     hash: KeyedHash,
 }
 
-impl Budget {
+impl RateLimit {
     /// `places` is the length of the table of neighbourhoods.
-    pub(super) fn new(rate: AnswerRate, places: usize, key: u64) -> Budget {
-        Budget {
+    pub(super) fn new(rate: AnswerRate, places: usize, key: u64) -> RateLimit {
+        RateLimit {
             all: (Rate::new(rate.per_second, rate.burst), Bucket::default()),
             neighbourhood: Rate::new(rate.source_per_second, rate.source_burst),
             neighbourhoods: vec![Bucket::default(); places.max(1)].into(),
@@ -105,25 +105,25 @@ impl Budget {
 mod tests {
     use super::*;
 
-    fn budget() -> Budget {
+    fn limit() -> RateLimit {
         let rate = AnswerRate { per_second: 100, burst: 10, source_per_second: 10, source_burst: 3 };
-        Budget::new(rate, 4096, 1)
+        RateLimit::new(rate, 4096, 1)
     }
 
-    fn answers(budget: &mut Budget, source: &str, packets: usize, now: Time) -> usize {
+    fn answers(limit: &mut RateLimit, source: &str, packets: usize, now: Time) -> usize {
         let source = source.parse().unwrap();
-        (0..packets).filter(|_| budget.take(source, now)).count()
+        (0..packets).filter(|_| limit.take(source, now)).count()
     }
 
     #[test]
     fn a_neighbourhood_gets_its_burst_then_its_rate() {
-        let mut budget = budget();
-        assert_eq!(answers(&mut budget, "10.0.0.1", 50, Time::ZERO), 3);
-        assert_eq!(answers(&mut budget, "10.0.0.2", 50, Time::ZERO), 0, "the same /24");
-        assert_eq!(answers(&mut budget, "10.0.0.1", 50, Time::from_millis(99)), 0);
-        assert_eq!(answers(&mut budget, "10.0.0.1", 50, Time::from_millis(100)), 1);
+        let mut limit = limit();
+        assert_eq!(answers(&mut limit, "10.0.0.1", 50, Time::ZERO), 3);
+        assert_eq!(answers(&mut limit, "10.0.0.2", 50, Time::ZERO), 0, "the same /24");
+        assert_eq!(answers(&mut limit, "10.0.0.1", 50, Time::from_millis(99)), 0);
+        assert_eq!(answers(&mut limit, "10.0.0.1", 50, Time::from_millis(100)), 1);
         assert_eq!(
-            answers(&mut budget, "10.0.0.1", 50, Time::from_millis(10_000)),
+            answers(&mut limit, "10.0.0.1", 50, Time::from_millis(10_000)),
             3,
             "no more than the burst"
         );
@@ -131,27 +131,27 @@ mod tests {
 
     #[test]
     fn an_ipv6_neighbourhood_is_a_56() {
-        let mut budget = budget();
-        assert_eq!(answers(&mut budget, "2001:db8:0:1100::1", 50, Time::ZERO), 3);
-        assert_eq!(answers(&mut budget, "2001:db8:0:11ff::1", 50, Time::ZERO), 0);
-        assert_eq!(answers(&mut budget, "2001:db8:0:1200::1", 50, Time::ZERO), 3);
+        let mut limit = limit();
+        assert_eq!(answers(&mut limit, "2001:db8:0:1100::1", 50, Time::ZERO), 3);
+        assert_eq!(answers(&mut limit, "2001:db8:0:11ff::1", 50, Time::ZERO), 0);
+        assert_eq!(answers(&mut limit, "2001:db8:0:1200::1", 50, Time::ZERO), 3);
     }
 
     #[test]
     fn all_neighbourhoods_share_one_burst_and_a_refusal_charges_neither_bucket() {
-        let mut budget = budget();
-        let taken: usize = (0..20).map(|n| answers(&mut budget, &format!("10.0.{n}.1"), 3, Time::ZERO)).sum();
+        let mut limit = limit();
+        let taken: usize = (0..20).map(|n| answers(&mut limit, &format!("10.0.{n}.1"), 3, Time::ZERO)).sum();
         assert_eq!(taken, 10);
-        assert_eq!(answers(&mut budget, "10.0.19.1", 9, Time::from_millis(100)), 3, "was never charged");
+        assert_eq!(answers(&mut limit, "10.0.19.1", 9, Time::from_millis(100)), 3, "was never charged");
     }
 
     #[test]
     fn what_is_given_back_can_be_taken_again() {
-        let mut budget = budget();
+        let mut limit = limit();
         for _ in 0..100 {
-            assert_eq!(answers(&mut budget, "10.0.0.1", 1, Time::ZERO), 1);
-            budget.give_back("10.0.0.1".parse().unwrap());
+            assert_eq!(answers(&mut limit, "10.0.0.1", 1, Time::ZERO), 1);
+            limit.give_back("10.0.0.1".parse().unwrap());
         }
-        assert_eq!(answers(&mut budget, "10.0.0.1", 50, Time::ZERO), 3, "and no more than was there");
+        assert_eq!(answers(&mut limit, "10.0.0.1", 50, Time::ZERO), 3, "and no more than was there");
     }
 }

@@ -65,12 +65,12 @@ struct Source {
 
 /// The known sources. New ones go to `young`; when that has half of the permitted number, it becomes `old`.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct AccessControl {
     young: HashMap<u64, Source>,
     old: HashMap<u64, Source>,
 }
 
-impl Gate {
+impl AccessControl {
     /// Decides on a request.
     pub(super) fn judge(&mut self, now: Time, access: &Access, from: IpAddr) -> Admission {
         let is_in = |list: &[Network]| list.iter().any(|network| network.contains(from));
@@ -140,14 +140,15 @@ mod tests {
         Access { rate: 10, burst: 3, sources: 8, ..Access::default() }
     }
 
-    fn judge(gate: &mut Gate, ms: u64, from: &str) -> Admission {
-        gate.judge(Time::from_millis(ms), &access(), from.parse().unwrap())
+    fn judge(control: &mut AccessControl, ms: u64, from: &str) -> Admission {
+        control.judge(Time::from_millis(ms), &access(), from.parse().unwrap())
     }
 
     #[test]
     fn a_source_gets_its_burst_then_its_rate_then_as_many_refusals_and_then_nothing() {
-        let mut gate = Gate::default();
-        let mut many = |ms| -> Vec<Admission> { (0..8).map(|_| judge(&mut gate, ms, "192.0.2.1")).collect() };
+        let mut control = AccessControl::default();
+        let mut many =
+            |ms| -> Vec<Admission> { (0..8).map(|_| judge(&mut control, ms, "192.0.2.1")).collect() };
         use Admission::{Granted as G, Ignored as I, Limited as L};
         assert_eq!(many(0), [G, G, G, L, L, L, I, I]);
         assert_eq!(many(100), [G, L, I, I, I, I, I, I]);
@@ -156,14 +157,14 @@ mod tests {
 
     #[test]
     fn sources_do_not_share_a_rate_but_addresses_of_one_ipv6_network_do() {
-        let mut gate = Gate::default();
-        let spent = |gate: &mut Gate, first: &str, then: &str| {
-            (0..3).for_each(|_| _ = judge(gate, 0, first));
-            judge(gate, 0, then)
+        let mut control = AccessControl::default();
+        let spent = |control: &mut AccessControl, first: &str, then: &str| {
+            (0..3).for_each(|_| _ = judge(control, 0, first));
+            judge(control, 0, then)
         };
-        assert_eq!(spent(&mut gate, "192.0.2.1", "192.0.2.2"), Admission::Granted);
-        assert_eq!(spent(&mut gate, "2001:db8::1", "2001:db8:0:1::1"), Admission::Granted);
-        assert_eq!(spent(&mut gate, "2001:db8:7::1", "2001:db8:7::2"), Admission::Limited);
+        assert_eq!(spent(&mut control, "192.0.2.1", "192.0.2.2"), Admission::Granted);
+        assert_eq!(spent(&mut control, "2001:db8::1", "2001:db8:0:1::1"), Admission::Granted);
+        assert_eq!(spent(&mut control, "2001:db8:7::1", "2001:db8:7::2"), Admission::Limited);
     }
 
     #[test]
@@ -175,9 +176,10 @@ mod tests {
             unlimited: network("192.0.2.8"),
             ..access()
         };
-        let mut gate = Gate::default();
-        let mut last =
-            |from: &str| (0..9).map(|_| gate.judge(Time::ZERO, &all, from.parse().unwrap())).last().unwrap();
+        let mut control = AccessControl::default();
+        let mut last = |from: &str| {
+            (0..9).map(|_| control.judge(Time::ZERO, &all, from.parse().unwrap())).last().unwrap()
+        };
         assert_eq!(last("192.0.2.7"), Admission::Denied);
         assert_eq!(last("198.51.100.1"), Admission::Denied);
         assert_eq!(last("192.0.2.8"), Admission::Granted);
@@ -186,12 +188,12 @@ mod tests {
 
     #[test]
     fn no_more_sources_are_remembered_than_configured_and_busy_ones_longest() {
-        let mut gate = Gate::default();
-        (0..9).for_each(|_| _ = judge(&mut gate, 0, "192.0.2.250"));
+        let mut control = AccessControl::default();
+        (0..9).for_each(|_| _ = judge(&mut control, 0, "192.0.2.250"));
         for other in 0..100 {
-            judge(&mut gate, 0, &format!("192.0.2.{other}"));
-            assert_eq!(judge(&mut gate, 0, "192.0.2.250"), Admission::Ignored);
-            assert!(gate.len() <= 8);
+            judge(&mut control, 0, &format!("192.0.2.{other}"));
+            assert_eq!(judge(&mut control, 0, "192.0.2.250"), Admission::Ignored);
+            assert!(control.len() <= 8);
         }
     }
 }

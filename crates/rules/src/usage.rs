@@ -78,7 +78,7 @@ impl fmt::Display for Failure {
 /// Outcome of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It rides SCTP.
+    /// It is carried over SCTP.
     Sctp {
         /// Time from INIT to INIT ACK, in microseconds; none where this host answered.
         rtt_us: Option<u64>,
@@ -91,7 +91,7 @@ pub enum Outcome {
 
 /// Counts of one day, and the last event of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Tally {
+pub struct Usage {
     /// The day of the counts, in days since 1970.
     #[serde(rename = "date_days_since_1970")]
     pub day: u64,
@@ -108,7 +108,7 @@ pub struct Tally {
     pub last_failure: Option<Failure>,
 }
 
-impl Tally {
+impl Usage {
     /// Counts a connection and its outcome.
     pub fn count(&mut self, now: UnixMs, outcome: Outcome) {
         self.turn_to(now);
@@ -126,7 +126,7 @@ impl Tally {
 
     /// Returns the counts as of `now`: zero if the day has ended.
     #[must_use]
-    pub fn at(mut self, now: UnixMs) -> Tally {
+    pub fn at(mut self, now: UnixMs) -> Usage {
         self.turn_to(now);
         self
     }
@@ -145,11 +145,11 @@ mod tests {
     #[test]
     fn counts_begin_anew_each_day_and_the_last_call_stays() {
         let (evening, morning) = (UnixMs(10 * DAY_MS - 1), UnixMs(10 * DAY_MS));
-        let mut tally = Tally::default();
-        tally.count(evening, Outcome::Sctp { rtt_us: Some(700) });
-        tally.count(evening, Outcome::Tcp(Some(Failure::NoAnswer)));
-        assert_eq!((tally.day, tally.calls_today, tally.failures_today), (9, 2, 1));
-        let next = tally.at(morning);
+        let mut usage = Usage::default();
+        usage.count(evening, Outcome::Sctp { rtt_us: Some(700) });
+        usage.count(evening, Outcome::Tcp(Some(Failure::NoAnswer)));
+        assert_eq!((usage.day, usage.calls_today, usage.failures_today), (9, 2, 1));
+        let next = usage.at(morning);
         assert_eq!((next.day, next.calls_today, next.failures_today), (10, 0, 0));
         assert_eq!(
             (next.last_call, next.rtt_us, next.last_failure),
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn a_connection_kept_on_tcp_is_a_call_and_no_failure() {
-        let mut tally = Tally::default();
-        tally.count(UnixMs(5), Outcome::KeptOnTcp);
-        assert_eq!((tally.calls_today, tally.failures_today), (1, 0));
+        let mut usage = Usage::default();
+        usage.count(UnixMs(5), Outcome::KeptOnTcp);
+        assert_eq!((usage.calls_today, usage.failures_today), (1, 0));
     }
 }

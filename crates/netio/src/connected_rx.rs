@@ -3,17 +3,17 @@
 //! The kernel looks the route of each packet for an unconnected socket up, and its source's where the host has routing rules,
 //! as every host with our daemon has; for a connected socket it remembers them, as it does for TCP. Over a link without GRO
 //! that was a tenth of what both daemons and the kernel did for a packet. So the peer that most of the last datagrams came
-//! from gets an *inlet*: a socket bound to our address and port, and connected to its own. Nothing is sent by it.
+//! from gets a *connected socket*, bound to our address and port and connected to its own. Nothing is sent by it.
 //!
 //! The port is shared by SO_REUSEPORT alone, for which the kernel compares the users that made the sockets. SO_REUSEADDR
 //! would give the port to any program that sets it, too. The kernel never takes a connected socket for a stranger's datagram:
-//! an inlet and the main socket are not of one group, and within a group of inlets connected ones are passed over. Between
-//! its bind(2) and its connect(2) an inlet does receive what anybody sends to its address. That stays in its queue, each
+//! a connected socket and the main socket are not of one group, and within a group of these connected ones are passed over. Between
+//! its bind(2) and its connect(2) a connected socket does receive what anybody sends to its address. That stays in its queue, each
 //! datagram with its source, and is delivered like what the main socket holds.
 //!
-//! Invariants: at most [`INLETS_MAX`] receive, and each is for a peer with an association; what the main socket held when an
-//! inlet was opened is delivered first, unless others keep the main socket full; an inlet is closed once it is empty. Begin
-//! with [`Inlets::note`].
+//! Invariants: at most [`CONNECTED_RX_MAX`] receive, and each is for a peer with an association; what the main socket held when a
+//! connected socket was opened is delivered first, unless others keep the main socket full; a connected socket is closed once it is
+//! empty. Begin with [`ConnectedRx::note`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,21 +25,21 @@ use mio::{Interest, Registry, Token};
 use socket2::Socket;
 
 use crate::options;
-use crate::outlets::new_socket;
 use crate::socket::Kind;
 use crate::sys;
+use crate::tx_sockets::new_socket;
 
-/// Inlets of a socket at most; one more closes the oldest.
-pub const INLETS_MAX: usize = 4;
-/// By how many datagrams one peer must lead all others together to get an inlet.
+/// Connected sockets of a carrier's socket at most; one more closes the oldest.
+pub const CONNECTED_RX_MAX: usize = 4;
+/// By how many datagrams one peer must lead all others together to get a connected socket.
 const LEAD: u32 = 2048;
-/// Calls in which a new inlet waits for the main socket to be empty at most.
+/// Calls in which a new connected socket waits for the main socket to be empty at most.
 const CALLS_BEHIND_MAX: u8 = 16;
-/// A port of this host that sends nothing: discard. An inlet connected to it receives nothing more.
+/// A port of this host that sends nothing: discard. A socket connected to it receives nothing more.
 const SILENT_PORT: u16 = 9;
 
 /// The owner of a received packet, as far as its receiver can tell. Only a packet of an association makes its sender a
-/// busy peer ([`UdpCarrier::open_inlets`](crate::UdpCarrier::open_inlets)).
+/// busy peer ([`UdpCarrier::open_connected_rx`](crate::UdpCarrier::open_connected_rx)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// Anybody's.
@@ -61,15 +61,15 @@ impl From<bool> for Owner {
     }
 }
 
-/// The inlets, and who may get the next one.
+/// The connected sockets, and who may get the next one.
 #[derive(Default)]
-pub(crate) struct Inlets {
-    open: Vec<Inlet>,
+pub(crate) struct ConnectedRx {
+    open: Vec<Receiver>,
     /// The leader by the majority vote of Boyer and Moore, and its lead.
     leader: Option<(Route, u32)>,
 }
 
-struct Inlet {
+struct Receiver {
     socket: Socket,
     /// The route whose packets it gets; none while it only has to be emptied.
     route: Option<Route>,
@@ -77,14 +77,14 @@ struct Inlet {
     calls_behind: u8,
 }
 
-impl Inlets {
+impl ConnectedRx {
     pub(crate) fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// The socket of inlet `n`.
+    /// The socket number `n`.
     pub(crate) fn fd(&self, n: usize) -> Option<BorrowedFd<'_>> {
-        self.open.get(n).map(|inlet| inlet.socket.as_fd())
+        self.open.get(n).map(|receiver| receiver.socket.as_fd())
     }
 
     /// Notes a datagram of an association that came by the main socket.
@@ -96,51 +96,51 @@ impl Inlets {
         };
     }
 
-    /// Reports whether inlet `n` is to be read in this call, in which the main socket was left empty or not.
+    /// Reports whether socket `n` is to be read in this call, in which the main socket was left empty or not.
     pub(crate) fn is_next(&mut self, n: usize, main_is_empty: bool) -> bool {
-        let Some(inlet) = self.open.get_mut(n) else { return false };
-        inlet.calls_behind = if main_is_empty { 0 } else { inlet.calls_behind.saturating_sub(1) };
-        inlet.calls_behind == 0
+        let Some(receiver) = self.open.get_mut(n) else { return false };
+        receiver.calls_behind = if main_is_empty { 0 } else { receiver.calls_behind.saturating_sub(1) };
+        receiver.calls_behind == 0
     }
 
-    /// Inlet `n` was read until it was empty.
+    /// Socket `n` was read until it was empty.
     pub(crate) fn on_empty(&mut self, n: usize) {
-        if self.open.get(n).is_some_and(|inlet| inlet.route.is_none()) {
+        if self.open.get(n).is_some_and(|receiver| receiver.route.is_none()) {
             self.close(n);
         }
     }
 
-    /// Opens an inlet for a peer that leads by enough; tells whether it did.
+    /// Opens a socket for a peer that leads by enough; tells whether it did.
     pub(crate) fn open_for_leader(&mut self, port: u16, poll: Option<&(Registry, Token)>) -> bool {
         let Some((route, _)) = self.leader.take_if(|(_, lead)| *lead >= LEAD) else { return false };
-        if self.open.iter().any(|inlet| inlet.route == Some(route)) {
+        if self.open.iter().any(|receiver| receiver.route == Some(route)) {
             return false;
         }
         // Without it the main socket goes on to receive what it would: it is asked for again after as many datagrams.
         let Ok(socket) = bind(port, &route, poll) else { return false };
         let is_connected = connect(&socket, &route).is_ok();
-        self.open.push(Inlet { socket, route: Some(route), calls_behind: CALLS_BEHIND_MAX });
+        self.open.push(Receiver { socket, route: Some(route), calls_behind: CALLS_BEHIND_MAX });
         if !is_connected {
             self.retire(self.open.len() - 1);
-        } else if self.open.iter().filter(|inlet| inlet.route.is_some()).count() > INLETS_MAX
-            && let Some(oldest) = self.open.iter().position(|inlet| inlet.route.is_some())
+        } else if self.open.iter().filter(|receiver| receiver.route.is_some()).count() > CONNECTED_RX_MAX
+            && let Some(oldest) = self.open.iter().position(|receiver| receiver.route.is_some())
         {
             self.retire(oldest);
         }
         is_connected
     }
 
-    /// Has inlet `n` receive nothing more; it closes when it is empty. It stays bound, so it must stay connected: else it would
+    /// Makes socket `n` receive nothing more; it closes when it is empty. It stays bound, so it must stay connected: else it would
     /// get what anybody sends.
     fn retire(&mut self, n: usize) {
-        let Some(inlet) = self.open.get_mut(n) else { return };
-        let silent = inlet.route.take().map(|route| SocketAddr::new(route.local, SILENT_PORT));
-        if silent.is_none_or(|silent| inlet.socket.connect(&silent.into()).is_err()) {
+        let Some(receiver) = self.open.get_mut(n) else { return };
+        let silent = receiver.route.take().map(|route| SocketAddr::new(route.local, SILENT_PORT));
+        if silent.is_none_or(|silent| receiver.socket.connect(&silent.into()).is_err()) {
             self.close(n);
         }
     }
 
-    /// Closes inlet `n`, which failed or is not needed.
+    /// Closes socket `n`, which failed or is not needed.
     pub(crate) fn close(&mut self, n: usize) {
         if n < self.open.len() {
             self.open.remove(n);
@@ -185,20 +185,24 @@ mod tests {
 
     #[test]
     fn who_sends_more_than_all_others_leads() {
-        let mut inlets = Inlets::default();
+        let mut connected = ConnectedRx::default();
         for n in 0..300_u32 {
-            inlets.note(&peer(if n % 3 == 0 { (n % 100) as u8 + 2 } else { 1 }));
+            connected.note(&peer(if n % 3 == 0 { (n % 100) as u8 + 2 } else { 1 }));
         }
-        assert!(matches!(inlets.leader, Some((leader, 90..)) if leader == peer(1)), "{:?}", inlets.leader);
+        assert!(
+            matches!(connected.leader, Some((leader, 90..)) if leader == peer(1)),
+            "{:?}",
+            connected.leader
+        );
     }
 
     #[test]
-    fn a_new_inlet_waits_for_the_main_socket_but_not_for_ever() {
+    fn a_new_socket_waits_for_the_main_socket_but_not_for_ever() {
         let socket = new_socket(Kind::Udp, true).unwrap();
-        let inlet = Inlet { socket, route: Some(peer(1)), calls_behind: CALLS_BEHIND_MAX };
-        let mut inlets = Inlets { open: vec![inlet], leader: None };
-        let calls = (0..100).take_while(|_| !inlets.is_next(0, false)).count();
+        let receiver = Receiver { socket, route: Some(peer(1)), calls_behind: CALLS_BEHIND_MAX };
+        let mut connected = ConnectedRx { open: vec![receiver], leader: None };
+        let calls = (0..100).take_while(|_| !connected.is_next(0, false)).count();
         assert_eq!(calls, usize::from(CALLS_BEHIND_MAX) - 1);
-        assert!(inlets.is_next(0, true) && !inlets.is_next(1, true));
+        assert!(connected.is_next(0, true) && !connected.is_next(1, true));
     }
 }

@@ -1,4 +1,4 @@
-//! How an association begins although its first path is dead, or somebody lies about it.
+//! Connection racing: how an association begins although its first path is dead, or somebody lies about it.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn open(t: &mut Two, first: Route) -> AssociationId {
 }
 
 #[test]
-fn ways_that_are_added_are_asked_at_once_and_the_dead_first_path_does_not_matter() {
+fn routes_that_are_added_are_tried_at_once_and_the_dead_first_path_does_not_matter() {
     let (mut t, id) = opening_on_a_dead_path();
     t.world.run_for(Duration::from_millis(100));
     let now = t.world.now();
@@ -88,14 +88,14 @@ fn a_refusal_by_an_added_address_does_not_end_the_attempt_and_one_by_the_first_d
 }
 
 #[test]
-fn without_another_way_a_dead_first_path_stays_unanswered() {
+fn without_another_route_a_dead_first_path_stays_unanswered() {
     let (mut t, id) = opening_on_a_dead_path();
     t.world.run_for(seconds(2));
     assert_eq!(t.world.host(t.a).endpoint.state(id), Some(StateName::CookieWait));
 }
 
 #[test]
-fn ways_added_after_the_answer_change_nothing() {
+fn routes_added_after_the_answer_change_nothing() {
     let mut t = two(1);
     let id = open(&mut t, a_route());
     t.run_to_established();

@@ -1,8 +1,8 @@
-//! Messages that may be given up (RFC 3758, RFC 7496): what limits each, and which chunks of it are in flight.
+//! PR-SCTP messages, which may be given up (RFC 3758, RFC 7496): what limits each, and which chunks of it are in flight.
 //!
 //! Knows when a message is to be given up; never gives one up itself. Messages of full reliability are unknown here.
 //! Invariants: a message is known while a part of it is queued or not cumulatively acknowledged; `chunks` and the messages'
-//! own lists agree. Begin at [`Limited::exhausted`].
+//! own lists agree. Begin at [`PrMessages::exhausted`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -48,7 +48,7 @@ pub(crate) struct GivenUp {
 
 /// All messages that may be given up.
 #[derive(Debug, Default)]
-pub(crate) struct Limited {
+pub(crate) struct PrMessages {
     messages: BTreeMap<MessageId, Message>,
     /// The message of each chunk, and how often the chunk was sent again.
     chunks: BTreeMap<Seq, (MessageId, u32)>,
@@ -57,7 +57,7 @@ pub(crate) struct Limited {
     priorities: BTreeSet<(Reverse<u32>, MessageId)>,
 }
 
-impl Limited {
+impl PrMessages {
     /// Bytes that all this takes.
     pub(crate) fn memory(&self) -> usize {
         if self.messages.is_empty() {
@@ -173,14 +173,14 @@ impl Limited {
     /// Gives back memory that is not in use.
     pub(crate) fn shrink(&mut self) {
         if self.messages.is_empty() {
-            *self = Limited::default();
+            *self = PrMessages::default();
         }
     }
 
     /// Recounts chunks and indexes.
     pub(crate) fn check_invariants(&self) {
         let listed: usize = self.messages.values().map(|m| m.chunks.len()).sum();
-        assert_eq!(listed, self.chunks.len(), "chunks of limited messages");
+        assert_eq!(listed, self.chunks.len(), "chunks of PR-SCTP messages");
         for (id, message) in &self.messages {
             assert!(message.queued || !message.chunks.is_empty(), "nothing is left of {id:?}");
             for seq in &message.chunks {
@@ -198,8 +198,8 @@ mod tests {
     const ID: MessageId = MessageId(4);
     const STREAM: StreamId = StreamId(2);
 
-    fn sent(limit: Limit, chunks: u64) -> Limited {
-        let mut l = Limited::default();
+    fn sent(limit: Limit, chunks: u64) -> PrMessages {
+        let mut l = PrMessages::default();
         l.on_queued(ID, STREAM, limit);
         for n in 0..chunks {
             l.on_sent(ID, Seq(n), n + 1 == chunks);
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_queued_message_expires_by_itself_and_one_that_left_only_with_a_lost_chunk() {
         let due = Time::from_millis(5);
-        let mut l = Limited::default();
+        let mut l = PrMessages::default();
         l.on_queued(ID, STREAM, Limit::Until(due));
         assert_eq!((l.next_deadline(), l.expired(Time::from_millis(4))), (due, None));
         assert_eq!(l.expired(due), Some(ID));
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn the_oldest_of_the_least_important_gives_way_and_only_to_what_matters_more() {
-        let mut l = Limited::default();
+        let mut l = PrMessages::default();
         for (n, priority) in [(1, 5), (2, 9), (3, 9)] {
             l.on_queued(MessageId(n), STREAM, Limit::Priority(priority));
         }
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_message_whose_rest_is_queued_stays_known_with_no_chunk_in_flight() {
-        let mut l = Limited::default();
+        let mut l = PrMessages::default();
         l.on_queued(ID, STREAM, Limit::Until(Time::from_millis(5)));
         l.on_sent(ID, Seq(0), false);
         l.on_cumulative(Seq(1));

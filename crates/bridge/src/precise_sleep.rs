@@ -4,7 +4,7 @@
 //! processor while it lasts, so it may take a fifth of the time at most; a busier link is served with the kernel's lateness. A
 //! very busy one rests between turns whatever is due, so that each turn has several packets: turns of one packet each would
 //! take all of a processor.
-//! Begin at [`Naps::until`].
+//! Begin at [`PreciseSleep::until`].
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -27,20 +27,20 @@ const WINDOW: Duration = Duration::from_millis(10);
 const BUSY_PACKETS: usize = 300;
 const REST: Duration = Duration::from_micros(50);
 /// Limit on one sleep.
-const NAP_MAX: Duration = Duration::from_millis(100);
-/// Shorter naps are not worth while.
-const NAP_MIN: Duration = Duration::from_micros(5);
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// Shorter sleeps are not worth while.
+const SLEEP_MIN: Duration = Duration::from_micros(5);
 
 /// The awaited time, and the part of the window spent on looking at the clock.
 #[derive(Debug, Default)]
-pub struct Naps {
+pub struct PreciseSleep {
     window_ends: Time,
     looked: Duration,
     packets: usize,
     was_busy: bool,
 }
 
-impl Naps {
+impl PreciseSleep {
     /// So many packets left in this turn.
     pub fn note(&mut self, packets: usize) {
         self.packets += packets;
@@ -50,7 +50,7 @@ impl Naps {
         self.was_busy || self.packets >= BUSY_PACKETS
     }
 
-    /// Sleeps until `due`, until one of the descriptors can be read, or [`NAP_MAX`]; tells which can be read.
+    /// Sleeps until `due`, until one of the descriptors can be read, or [`SLEEP_MAX`]; tells which can be read.
     ///
     /// # Errors
     /// Those of ppoll(2).
@@ -62,17 +62,17 @@ impl Naps {
         let now = clock::now();
         if now >= self.window_ends {
             let was_busy = self.packets >= BUSY_PACKETS;
-            *self = Naps { window_ends: now + WINDOW, was_busy, ..Naps::default() };
+            *self = PreciseSleep { window_ends: now + WINDOW, was_busy, ..PreciseSleep::default() };
         }
-        let left = due.since(now).min(NAP_MAX);
+        let left = due.since(now).min(SLEEP_MAX);
         if self.is_busy() && left < REST {
             wait([], REST)?;
             return wait(fds, Duration::ZERO);
         }
         let may_look = self.looked < LOOKING_MAX;
         let early = if may_look { EARLY } else { Duration::ZERO };
-        let nap = left.saturating_sub(early);
-        let ready = wait(fds, if nap < NAP_MIN { Duration::ZERO } else { nap })?;
+        let time = left.saturating_sub(early);
+        let ready = wait(fds, if time < SLEEP_MIN { Duration::ZERO } else { time })?;
         if ready.contains(&true) || !may_look {
             return Ok(ready);
         }
@@ -114,47 +114,48 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn it_never_wakes_without_cause_before_the_time_but_for_the_longest_nap() {
+    fn it_never_wakes_without_cause_before_the_time_but_for_the_longest_sleep() {
         let (silent, _other) = UnixStream::pair().unwrap();
-        let mut naps = Naps::default();
+        let mut sleep = PreciseSleep::default();
         let due = clock::now() + Duration::from_millis(3);
-        assert_eq!(naps.until(due, [silent.as_fd()]).unwrap(), [false]);
+        assert_eq!(sleep.until(due, [silent.as_fd()]).unwrap(), [false]);
         assert!(clock::now() >= due);
     }
 
     #[test]
-    fn what_can_be_read_ends_a_nap() {
+    fn what_can_be_read_ends_a_sleep() {
         let (silent, _other) = UnixStream::pair().unwrap();
         let (loud, mut other) = UnixStream::pair().unwrap();
         other.write_all(b"x").unwrap();
-        let ready = Naps::default().until(Time::NEVER, [silent.as_fd(), loud.as_fd()]).unwrap();
+        let ready = PreciseSleep::default().until(Time::NEVER, [silent.as_fd(), loud.as_fd()]).unwrap();
         assert_eq!(ready, [false, true]);
     }
 
     #[test]
     fn looking_at_the_clock_has_a_limit_in_each_window() {
         let (silent, _other) = UnixStream::pair().unwrap();
-        let mut naps = Naps { window_ends: Time::NEVER, looked: LOOKING_MAX, ..Naps::default() };
-        naps.until(clock::now() + EARLY / 2, [silent.as_fd()]).unwrap();
-        assert_eq!(naps.looked, LOOKING_MAX, "no looking once the limit is reached");
-        naps.window_ends = Time::ZERO;
-        naps.until(clock::now() + EARLY / 2, [silent.as_fd()]).unwrap();
-        assert!(naps.looked > Duration::ZERO && naps.window_ends > clock::now(), "{naps:?}");
+        let mut sleep =
+            PreciseSleep { window_ends: Time::NEVER, looked: LOOKING_MAX, ..PreciseSleep::default() };
+        sleep.until(clock::now() + EARLY / 2, [silent.as_fd()]).unwrap();
+        assert_eq!(sleep.looked, LOOKING_MAX, "no looking once the limit is reached");
+        sleep.window_ends = Time::ZERO;
+        sleep.until(clock::now() + EARLY / 2, [silent.as_fd()]).unwrap();
+        assert!(sleep.looked > Duration::ZERO && sleep.window_ends > clock::now(), "{sleep:?}");
     }
 
     #[test]
     fn a_very_busy_link_rests_although_packets_are_due_until_a_window_has_gone_by_with_few() {
         let (silent, _other) = UnixStream::pair().unwrap();
-        let mut naps = Naps { window_ends: Time::NEVER, ..Naps::default() };
-        naps.note(BUSY_PACKETS);
+        let mut sleep = PreciseSleep { window_ends: Time::NEVER, ..PreciseSleep::default() };
+        sleep.note(BUSY_PACKETS);
         let began = clock::now();
-        naps.until(Time::ZERO, [silent.as_fd()]).unwrap();
+        sleep.until(Time::ZERO, [silent.as_fd()]).unwrap();
         assert!(clock::now().since(began) >= REST);
-        naps.window_ends = Time::ZERO;
-        naps.until(Time::ZERO, [silent.as_fd()]).unwrap();
-        assert!(naps.is_busy(), "the window before was busy");
-        naps.window_ends = Time::ZERO;
-        naps.until(Time::ZERO, [silent.as_fd()]).unwrap();
-        assert!(!naps.is_busy());
+        sleep.window_ends = Time::ZERO;
+        sleep.until(Time::ZERO, [silent.as_fd()]).unwrap();
+        assert!(sleep.is_busy(), "the window before was busy");
+        sleep.window_ends = Time::ZERO;
+        sleep.until(Time::ZERO, [silent.as_fd()]).unwrap();
+        assert!(!sleep.is_busy());
     }
 }

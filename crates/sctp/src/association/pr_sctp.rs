@@ -52,7 +52,7 @@ impl Association {
         self.give_up_expired(now);
         let Some(Limit::Priority(priority)) = limit else { return };
         while !self.takes(length) {
-            let Some(id) = self.limited.least_important(priority) else { break };
+            let Some(id) = self.pr_messages.least_important(priority) else { break };
             self.give_up(id, now);
         }
     }
@@ -60,7 +60,7 @@ impl Association {
     /// Abandons queued messages whose lifetime has expired.
     //= rfc3758#4.1-4
     pub(super) fn give_up_expired(&mut self, now: Time) {
-        while let Some(id) = self.limited.expired(now) {
+        while let Some(id) = self.pr_messages.expired(now) {
             self.give_up(id, now);
         }
     }
@@ -69,14 +69,14 @@ impl Association {
     //= rfc3758#3.5-20 4.1-6
     pub(super) fn give_up_lost(&mut self, now: Time) {
         while let Some((seq, _, _)) = self.next_lost() {
-            let Some(id) = self.limited.exhausted(seq, now) else { break };
+            let Some(id) = self.pr_messages.exhausted(seq, now) else { break };
             self.give_up(id, now);
         }
     }
 
     /// Abandons a message: its chunks in flight and those queued.
     fn give_up(&mut self, id: MessageId, now: Time) {
-        let Some(message) = self.limited.take(id) else { return };
+        let Some(message) = self.pr_messages.take(id) else { return };
         //= rfc3758#section-3.5
         //# When a TSN is "abandoned", if it is part of a fragmented message, all other TSN's within that fragmented message MUST
         //# be abandoned at the same time.

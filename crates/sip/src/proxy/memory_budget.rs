@@ -3,7 +3,7 @@
 //! Each transaction has a [`Charge`] for what it keeps: its request while that waits for an answer, copies, keys, the last response for
 //! retransmission. New requests get 503 when the budget is spent, long ones when half of it is; a response that does not fit is forwarded
 //! but not kept. So untrusted traffic takes no more than [`super::ProxyLimits::kept_bytes`] plus the copies of one forked request,
-//! however long its messages are. Begin with [`Budget::charge`].
+//! however long its messages are. Begin with [`MemoryBudget::charge`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,11 +19,11 @@ pub(super) const LONG: usize = 16 * 1024;
 
 /// The bytes in use.
 #[derive(Debug, Default)]
-pub(super) struct Budget {
+pub(super) struct MemoryBudget {
     used: Arc<AtomicUsize>,
 }
 
-impl Budget {
+impl MemoryBudget {
     /// Charges this many bytes, even beyond the budget, until the charge is dropped.
     pub(super) fn charge(&self, bytes: usize) -> Charge {
         self.used.fetch_add(bytes, Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! Sets up a connection although its first path is dead: after a while without an answer its INIT also goes
-//! out from the host's other addresses and to the peer's other known addresses. The first INIT ACK wins.
+//! Connection racing (RFC 8305): sets up a connection although its first path is dead. After a delay without an
+//! answer its INIT also goes out from the host's other addresses and to the peer's other known addresses. The first INIT ACK wins.
 //!
-//! The head start lets the first path win if it works, so the server sees the same client address as with
+//! The delay lets the first path win if it works, so the server sees the same client address as with
 //! TCP. If that path is dead, the server sees the client's address on the path that works.
 
 use std::net::{IpAddr, SocketAddr};
@@ -13,19 +13,19 @@ use crate::connection::{ConnectionId, Stage};
 use crate::shard::Shard;
 use crate::timing;
 
-/// Time for which only the first path is tried.
-const HEAD_START: Duration = Duration::from_millis(100);
+/// Time for which only the first path is tried (RFC 8305 section 5, "Connection Attempt Delay").
+const ATTEMPT_DELAY: Duration = Duration::from_millis(100);
 /// Limit on the additional address pairs that are tried.
 const OTHER_PAIRS_MAX: usize = 12;
 
 /// Returns when other paths join in: at the latest after half the time that a connection waits for INIT ACK.
-pub(crate) fn head_start(settings: &Settings) -> Duration {
-    HEAD_START.min(timing::init_patience(settings).0 / 2)
+pub(crate) fn attempt_delay(settings: &Settings) -> Duration {
+    ATTEMPT_DELAY.min(timing::init_patience(settings).0 / 2)
 }
 
 impl Shard {
-    /// Handles the end of the first path's head start.
-    pub(crate) fn on_head_start_over(&mut self, id: ConnectionId) {
+    /// Handles the end of the time for which only the first path is tried.
+    pub(crate) fn on_attempt_delay_over(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
         let (association, wire, remote) =
@@ -41,7 +41,7 @@ impl Shard {
         let pairs = other_pairs(wire.ip(), remote, &self.offered(wire.ip(), remote), &known);
         let routes_between = |(l, r)| self.init_routes(SocketAddr::new(l, wire.port()), r, &settings);
         let routes: Vec<_> = pairs.into_iter().flat_map(routes_between).collect();
-        tracing::debug!(?routes, "no answer yet: other ways are asked too");
+        tracing::debug!(?routes, "no answer yet: other paths are tried too");
         self.engine.add_init_routes(self.now, association, &routes);
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_short_patience_still_leaves_time_for_other_paths() {
         let settings = |race_timer_ms| Settings { race_timer_ms, ..Settings::default() };
-        assert_eq!(head_start(&settings(250)), Duration::from_millis(100));
-        assert_eq!(head_start(&settings(40)), Duration::from_millis(20));
+        assert_eq!(attempt_delay(&settings(250)), Duration::from_millis(100));
+        assert_eq!(attempt_delay(&settings(40)), Duration::from_millis(20));
     }
 }

@@ -1,4 +1,4 @@
-//! An interface that frames come by, perhaps in another network namespace.
+//! One end of a link: an interface, perhaps in another network namespace.
 
 use std::fmt;
 use std::fs::File;
@@ -18,16 +18,16 @@ use crate::error::BridgeError;
 /// Where `ip netns add` puts namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// An end of a link, written `INTERFACE` or `NAMESPACE:INTERFACE`; a namespace with a `/` in it is a path.
+/// An end of a link: an interface that frames come by, written `INTERFACE` or `NAMESPACE:INTERFACE`; a namespace with a `/` in it is a path.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Place {
+pub struct LinkEnd {
     namespace: Option<String>,
     /// The interface's name.
     pub interface: String,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LinkEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.namespace {
             Some(namespace) => write!(f, "{namespace}:{}", self.interface),
@@ -36,37 +36,37 @@ impl fmt::Display for Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for LinkEnd {
     type Err = BridgeError;
 
-    fn from_str(text: &str) -> Result<Place, BridgeError> {
+    fn from_str(text: &str) -> Result<LinkEnd, BridgeError> {
         let (namespace, interface) = match text.rsplit_once(':') {
             Some((namespace, interface)) => (Some(namespace.to_owned()), interface),
             None => (None, text),
         };
         let is_name = !interface.is_empty() && interface.len() < 16 && !interface.contains(['/', ' ']);
         if !is_name || namespace.as_ref().is_some_and(String::is_empty) {
-            return Err(BridgeError::Place { text: text.to_owned() });
+            return Err(BridgeError::LinkEnd { text: text.to_owned() });
         }
-        Ok(Place { namespace, interface: interface.to_owned() })
+        Ok(LinkEnd { namespace, interface: interface.to_owned() })
     }
 }
 
-impl TryFrom<String> for Place {
+impl TryFrom<String> for LinkEnd {
     type Error = BridgeError;
 
-    fn try_from(text: String) -> Result<Place, BridgeError> {
+    fn try_from(text: String) -> Result<LinkEnd, BridgeError> {
         text.parse()
     }
 }
 
-impl From<Place> for String {
-    fn from(place: Place) -> String {
-        place.to_string()
+impl From<LinkEnd> for String {
+    fn from(end: LinkEnd) -> String {
+        end.to_string()
     }
 }
 
-impl Place {
+impl LinkEnd {
     /// The file of the namespace.
     fn path(&self) -> Option<PathBuf> {
         let namespace = self.namespace.as_ref()?;
@@ -116,20 +116,19 @@ impl Place {
     }
 
     fn fail(&self, hint: &'static str) -> impl FnOnce(io::Error) -> BridgeError {
-        let place = self.to_string();
-        move |source| BridgeError::Interface { place, source, hint }
+        let end = self.to_string();
+        move |source| BridgeError::Interface { end, source, hint }
     }
 
     fn index(&self) -> Result<u32, BridgeError> {
-        if_nametoindex(self.interface.as_str())
-            .map_err(|e| self.fail("`ip link` tells which there are")(e.into()))
+        if_nametoindex(self.interface.as_str()).map_err(|e| self.fail("`ip link` lists them")(e.into()))
     }
 
     fn socket(&self, index: u32) -> Result<FrameSocket, BridgeError> {
         let socket = FrameSocket::open(index).map_err(self.fail("it takes root (CAP_NET_RAW)"))?;
         match socket.is_up() {
             Ok(true) => Ok(socket),
-            Ok(false) => Err(BridgeError::Down { place: self.to_string() }),
+            Ok(false) => Err(BridgeError::Down { end: self.to_string() }),
             Err(source) => Err(self.fail("it went away")(source)),
         }
     }
@@ -139,7 +138,7 @@ impl Place {
         let claim = SocketAddr::from_abstract_name(format!("linkemu/{index}"))
             .and_then(|address| UnixDatagram::bind_addr(&address));
         claim.map(|socket| Claim { _socket: socket }).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => BridgeError::Taken { place: self.to_string() },
+            io::ErrorKind::AddrInUse => BridgeError::Taken { end: self.to_string() },
             _ => BridgeError::System { what: "take an interface for this program alone", source: error },
         })
     }
@@ -163,12 +162,12 @@ mod tests {
             ("red:eth0", Some("/run/netns/red")),
             ("/proc/7/ns/net:eth0", Some("/proc/7/ns/net")),
         ] {
-            let place: Place = text.parse().unwrap();
-            assert_eq!((place.interface.as_str(), place.path()), ("eth0", path.map(PathBuf::from)), "{text}");
-            assert_eq!(place.to_string(), text);
+            let end: LinkEnd = text.parse().unwrap();
+            assert_eq!((end.interface.as_str(), end.path()), ("eth0", path.map(PathBuf::from)), "{text}");
+            assert_eq!(end.to_string(), text);
         }
         for text in ["", ":eth0", "red:", "an-interface-name-too-long", "a/b"] {
-            assert!(text.parse::<Place>().is_err(), "{text}");
+            assert!(text.parse::<LinkEnd>().is_err(), "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A connection begins while its first path is dead: the link is up, but loses every packet.
+//! Connection racing: a connection begins while its first path is dead: the link is up, but loses every packet.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use std::time::Duration;
@@ -10,8 +10,8 @@ const NOT_STALLED: Duration = Duration::from_millis(900);
 fn connect_time(from: &Host, target: &str) -> Duration {
     let mut command = from.command(BULK);
     command.args(["connect", target, "1"]);
-    let told = from.run("connect", command, Duration::from_secs(10)).unwrap().good().unwrap().stdout;
-    Duration::from_micros(told.trim().parse().unwrap())
+    let output = from.run("connect", command, Duration::from_secs(10)).unwrap().good().unwrap().stdout;
+    Duration::from_micros(output.trim().parse().unwrap())
 }
 
 /// A client with two uplinks to a router, and a server with one address behind it.

@@ -1,9 +1,9 @@
-//! Liveness of the proxies that share users, from their heartbeats every two seconds.
+//! Liveness of the cluster, the proxies that share users, from their heartbeats every two seconds.
 //!
 //! A draining proxy announces it: its users are still called through it if there is no other way to them. A flow through a proxy that
 //! announced its end is treated as gone, so that nobody waits for it. So is that of a silent proxy, but only while heartbeats from
 //! others, our own included, still arrive: otherwise our subscription is broken. Invariant: silent proxies are forgotten, and no more
-//! than [`FELLOWS_MAX`] are known.
+//! than [`MEMBERS_MAX`] are known.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,8 +13,8 @@ use base::Time;
 
 /// Three missed heartbeats, plus a second for delivery.
 const SILENCE_MAX: Duration = Duration::from_secs(7);
-/// Limit on known proxies.
-const FELLOWS_MAX: usize = 1000;
+/// Limit on known members.
+const MEMBERS_MAX: usize = 1000;
 
 /// A proxy's announced state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,15 +27,15 @@ pub enum Presence {
     Gone,
 }
 
-/// The known proxies, each by its first listener.
+/// The known members of the cluster, each by its first listener.
 #[derive(Debug, Default)]
-pub(super) struct Fellows {
+pub(super) struct Cluster {
     heard: BTreeMap<SocketAddr, (Time, Presence)>,
     /// Start of the period in which heartbeats have arrived without a gap.
     since: Time,
 }
 
-impl Fellows {
+impl Cluster {
     /// Records a heartbeat; returns true if the state is new.
     pub(super) fn note(&mut self, now: Time, address: SocketAddr, presence: Presence) -> bool {
         if !self.is_anybody_heard(now) {
@@ -43,7 +43,7 @@ impl Fellows {
         }
         self.heard.retain(|_, (at, _)| *at + SILENCE_MAX > now);
         let is_known = self.heard.contains_key(&address);
-        let has_room = is_known || self.heard.len() < FELLOWS_MAX;
+        let has_room = is_known || self.heard.len() < MEMBERS_MAX;
         let before = has_room.then(|| self.heard.insert(address, (now, presence))).flatten();
         has_room && before.is_none_or(|(_, before)| before != presence)
     }
@@ -80,40 +80,40 @@ mod tests {
         Time::from_millis(1000 * s)
     }
 
-    fn here(fellows: &mut Fellows, s: u64, who: SocketAddr) {
-        fellows.note(second(s), who, Presence::Here);
+    fn here(cluster: &mut Cluster, s: u64, who: SocketAddr) {
+        cluster.note(second(s), who, Presence::Here);
     }
 
     #[test]
     fn who_is_silent_while_others_speak_is_gone() {
         let (ours, other) = ("192.0.2.1:5060".parse().unwrap(), "192.0.2.2:5060".parse().unwrap());
-        let mut fellows = Fellows::default();
+        let mut cluster = Cluster::default();
         for s in 100..=106 {
-            here(&mut fellows, s, ours);
-            assert!(!fellows.is_gone(second(s), other), "it may have said nothing yet");
+            here(&mut cluster, s, ours);
+            assert!(!cluster.is_gone(second(s), other), "it may have said nothing yet");
         }
-        here(&mut fellows, 107, ours);
-        assert!(fellows.is_gone(second(107), other));
-        here(&mut fellows, 108, other);
+        here(&mut cluster, 107, ours);
+        assert!(cluster.is_gone(second(107), other));
+        here(&mut cluster, 108, other);
         for s in 109..=114 {
-            here(&mut fellows, s, ours);
-            assert!(!fellows.is_gone(second(s), other), "{s}");
+            here(&mut cluster, s, ours);
+            assert!(!cluster.is_gone(second(s), other), "{s}");
         }
-        here(&mut fellows, 115, ours);
-        assert!(fellows.is_gone(second(115), other) && !fellows.is_gone(second(115), ours));
+        here(&mut cluster, 115, ours);
+        assert!(cluster.is_gone(second(115), other) && !cluster.is_gone(second(115), ours));
         // Nobody is heard, so our subscription is broken; once heartbeats return, each proxy gets its full time again.
-        assert!(!fellows.is_gone(second(130), other));
-        here(&mut fellows, 130, ours);
-        assert!(!fellows.is_gone(second(130), other));
+        assert!(!cluster.is_gone(second(130), other));
+        here(&mut cluster, 130, ours);
+        assert!(!cluster.is_gone(second(130), other));
     }
 
     #[test]
     fn who_takes_leave_is_gone_at_once_until_it_is_heard_again() {
         let other = "192.0.2.2:5060".parse().unwrap();
-        let mut fellows = Fellows::default();
+        let mut cluster = Cluster::default();
         let mut note = |s, presence| {
-            let is_new = fellows.note(second(s), other, presence);
-            (is_new, fellows.is_draining(second(s), other), fellows.is_gone(second(s), other))
+            let is_new = cluster.note(second(s), other, presence);
+            (is_new, cluster.is_draining(second(s), other), cluster.is_gone(second(s), other))
         };
         assert_eq!(note(100, Presence::Here), (true, false, false));
         assert_eq!(note(101, Presence::Draining), (true, true, false));

@@ -1,7 +1,8 @@
-//! Plain TCP and UDP of the host's own namespace, for a command in an enclosed network namespace.
+//! User-mode forwarding, as in slirp4netns and pasta: plain TCP and UDP of the host's own namespace, for a command in an
+//! enclosed network namespace.
 //!
-//! There every packet leads to us, so ordinary sockets in a separate thread open whatever does not ride SCTP. A SYN is held until
-//! its destination has answered ([`Outside::open`]), and is then released, or denied with the same error. The thread copies bytes
+//! There every packet leads to us, so ordinary sockets in a separate thread open whatever is not carried over SCTP. A SYN is held until
+//! its destination has answered ([`Forwarder::open`]), and is then released, or denied with the same error. The thread copies bytes
 //! ([`streams`]) and datagrams ([`datagrams`]).
 //!
 //! Refuses nothing that the host itself could reach. Invariants: a connection is accepted only once it exists outside; a reset on
@@ -57,7 +58,7 @@ enum Order {
 }
 
 /// The shard's end of the thread.
-pub(crate) struct Outside {
+pub(crate) struct Forwarder {
     orders: Sender<Order>,
     waker: Arc<Waker>,
     /// SYNs whose destinations have not answered yet.
@@ -65,17 +66,17 @@ pub(crate) struct Outside {
     names: Names,
 }
 
-impl Outside {
+impl Forwarder {
     /// Starts the thread, in the calling thread's network namespace. It serves `listeners`, and reports the outcome of
     /// connections to `shard`.
-    pub(crate) fn start(names: Names, listeners: Vec<DatagramListener>, shard: Handle) -> Result<Outside> {
+    pub(crate) fn start(names: Names, listeners: Vec<DatagramListener>, shard: Handle) -> Result<Forwarder> {
         let poll = Poll::new().context("cannot make an event loop")?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (orders, inbox) = channel();
         let datagrams = Datagrams::new(listeners, poll.registry(), names.clone())?;
         let desk = Desk { poll, inbox, shard, clock: Clock::start(), streams: Streams::default(), datagrams };
-        std::thread::Builder::new().name("outside".to_owned()).spawn(move || desk.run())?;
-        Ok(Outside { orders, waker, waiting: BTreeMap::new(), names })
+        std::thread::Builder::new().name("forwarding".to_owned()).spawn(move || desk.run())?;
+        Ok(Forwarder { orders, waker, waiting: BTreeMap::new(), names })
     }
 
     /// Opens a plain TCP connection for a held SYN; [`Command::Opened`] reports the outcome.

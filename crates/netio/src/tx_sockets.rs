@@ -30,10 +30,10 @@ use crate::sys;
 pub const SENDERS_MAX: usize = 64;
 
 /// Which file descriptor a packet leaves by: the main socket, or the sender of an interface.
-pub(crate) type Outlet = Option<NonZeroU32>;
+pub(crate) type TxSocket = Option<NonZeroU32>;
 
 /// The main socket and the senders. Invariant: none is watched for writing unless its last send found it full.
-pub(crate) struct Outlets {
+pub(crate) struct TxSockets {
     main: Watched,
     senders: BTreeMap<NonZeroU32, Watched>,
     kind: Kind,
@@ -52,15 +52,15 @@ impl Watched {
     }
 }
 
-impl Outlets {
+impl TxSockets {
     /// Starts with the main socket alone, which is bound to `port`.
     /// The port that all have.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    pub(crate) fn new(socket: socket2::Socket, kind: Kind, port: u16) -> Outlets {
-        Outlets { main: Watched::new(socket), senders: BTreeMap::new(), kind, port, poll: None }
+    pub(crate) fn new(socket: socket2::Socket, kind: Kind, port: u16) -> TxSockets {
+        TxSockets { main: Watched::new(socket), senders: BTreeMap::new(), kind, port, poll: None }
     }
 
     /// The socket that receives.
@@ -68,19 +68,19 @@ impl Outlets {
         self.main.socket.as_fd()
     }
 
-    /// The socket of an outlet.
-    pub(crate) fn fd(&self, outlet: Outlet) -> BorrowedFd<'_> {
-        outlet.and_then(|ifindex| self.senders.get(&ifindex)).unwrap_or(&self.main).socket.as_fd()
+    /// Returns the file descriptor of a socket.
+    pub(crate) fn fd(&self, tx_socket: TxSocket) -> BorrowedFd<'_> {
+        tx_socket.and_then(|ifindex| self.senders.get(&ifindex)).unwrap_or(&self.main).socket.as_fd()
     }
 
     /// Bytes of packets from `local` over the interface, and of others that leave by the same socket, that the kernel still holds.
     pub(crate) fn waiting(&self, local: IpAddr, ifindex: u32) -> io::Result<usize> {
-        let outlet = NonZeroU32::new(ifindex).filter(|_| local.is_ipv6() && !local.is_unspecified());
-        sys::waiting(self.fd(outlet))
+        let tx_socket = NonZeroU32::new(ifindex).filter(|_| local.is_ipv6() && !local.is_unspecified());
+        sys::waiting(self.fd(tx_socket))
     }
 
     /// Chooses where packets from `local` over the interface (0: any) leave; opens a sender if one is needed.
-    pub(crate) fn choose(&mut self, local: IpAddr, ifindex: u32) -> io::Result<Outlet> {
+    pub(crate) fn choose(&mut self, local: IpAddr, ifindex: u32) -> io::Result<TxSocket> {
         let (IpAddr::V6(local), Some(ifindex)) = (local, NonZeroU32::new(ifindex)) else { return Ok(None) };
         if local.is_unspecified() {
             // Without a source address the kernel does heed the interface.
@@ -120,24 +120,24 @@ impl Outlets {
         self.poll.as_ref()
     }
 
-    /// Notes that the outlet took packets.
-    pub(crate) fn on_sent(&mut self, outlet: Outlet) {
-        self.watch_for_writing(outlet, false);
+    /// Notes that the socket took packets.
+    pub(crate) fn on_sent(&mut self, tx_socket: TxSocket) {
+        self.watch_for_writing(tx_socket, false);
     }
 
-    /// Notes why the outlet took none: a full one is watched until it drains, the sender of an interface or
+    /// Notes why the socket took none: a full one is watched until it drains, the sender of an interface or
     /// address that went away is closed.
-    pub(crate) fn on_send_error(&mut self, outlet: Outlet, kind: SendErrorKind) {
-        match (kind, outlet) {
-            (SendErrorKind::Full, _) => self.watch_for_writing(outlet, true),
+    pub(crate) fn on_send_error(&mut self, tx_socket: TxSocket, kind: SendErrorKind) {
+        match (kind, tx_socket) {
+            (SendErrorKind::Full, _) => self.watch_for_writing(tx_socket, true),
             (SendErrorKind::NoRoute, Some(ifindex)) => drop(self.senders.remove(&ifindex)),
             _ => {}
         }
     }
 
-    fn watch_for_writing(&mut self, outlet: Outlet, on: bool) {
+    fn watch_for_writing(&mut self, tx_socket: TxSocket, on: bool) {
         let Some((registry, token)) = &self.poll else { return };
-        let sender = outlet.and_then(|ifindex| self.senders.get_mut(&ifindex));
+        let sender = tx_socket.and_then(|ifindex| self.senders.get_mut(&ifindex));
         let is_main = sender.is_none();
         let watched = sender.unwrap_or(&mut self.main);
         if watched.is_for_writing == on {
