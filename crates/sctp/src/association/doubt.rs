@@ -52,8 +52,8 @@ impl Association {
         self.detour = Some(Detour { from: index, to: witness });
     }
 
-    /// Doubts that the path carries packets of the least size, if `seq` needs one and already was silent elsewhere: a short
-    /// heartbeat would be answered, and the chunk would go to and fro between paths that drop it. Returns the witness then.
+    /// Doubts that the path carries packets of the least size, if `seq` needs one and was lost before. Short heartbeats would
+    /// be answered, and the chunk would alternate between paths that drop it. Returns the new witness if there is a doubt.
     fn doubt_least_mtu(&mut self, index: PathIndex, seq: Seq, now: Time) -> Option<PathIndex> {
         let length = self.outstanding.unfinished(seq)?.payload.len();
         if self.outstanding.was_sent_once(seq) || !self.is_about_least(index, length) {

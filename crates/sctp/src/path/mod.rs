@@ -595,7 +595,7 @@ impl Path {
         }
     }
 
-    /// Handles expiry of T3 for data about as long as the least MTU: short heartbeats, one of which may be
+    /// Handles loss of data about as long as the least MTU: short heartbeats, one of which may be
     /// out, prove nothing now.
     pub(crate) fn doubt_least_mtu(&mut self, now: Time) {
         if self.options.heartbeats != Heartbeats::Off && self.pmtu.doubt_least() {

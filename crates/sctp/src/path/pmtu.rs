@@ -136,7 +136,7 @@ pub(crate) struct Pmtu {
     timeouts: u8,
     /// Set if the size in use has just fallen to the base, which is not yet proven.
     doubts_base: bool,
-    /// Set if T3 expired for data of the least size, so short packets prove nothing about the path.
+    /// Set if data of the least size was lost with T3 or more than once, so short packets prove nothing about the path.
     doubts_least: bool,
     pub(crate) probes_sent: u64,
     pub(crate) probes_lost: u64,
