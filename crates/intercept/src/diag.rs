@@ -5,11 +5,11 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
 use netlink_packet_core::NLM_F_REQUEST;
 
-use crate::flow::{FourTuple, octets};
+use crate::flow::FourTuple;
 use crate::netlink::{Message, Netlink};
 
 /// `SOCK_DIAG_BY_FAMILY`.
@@ -166,18 +166,22 @@ fn query(flow: &FourTuple, interface: u32, sequence: u32) -> Message {
     message.put(&ALL_STATES.to_ne_bytes());
     message.put(&flow.local().port().to_be_bytes());
     message.put(&flow.remote().port().to_be_bytes());
-    message.put(&padded(flow.local()));
-    message.put(&padded(flow.remote()));
+    message.put(&padded(flow.local().ip()));
+    message.put(&padded(flow.remote().ip()));
     message.put(&interface.to_ne_bytes());
     message.put(&NO_COOKIE);
     message
 }
 
 /// Returns an address in 16 bytes, IPv4 in the first four.
-fn padded(address: SocketAddr) -> Vec<u8> {
-    let mut bytes = octets(address.ip());
-    bytes.resize(16, 0);
-    bytes
+fn padded(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            [a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        }
+        IpAddr::V6(v6) => v6.octets(),
+    }
 }
 
 impl Found {
@@ -202,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_query_is_72_bytes() {
-        let address = |text: &str| text.parse().expect("an address");
+        let address = |text: &str| text.parse::<std::net::SocketAddr>().expect("an address");
         let flow = FourTuple::new(address("10.0.0.1:1"), address("10.0.0.2:2")).expect("one family");
         let bytes = query(&flow, 3, 1).finish();
         assert_eq!(bytes.len(), 72);

@@ -53,9 +53,16 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
 
 /// Returns the octets of an address: 4 or 16.
 pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
+    let mut octets = Vec::new();
+    put_octets(&mut octets, ip);
+    octets
+}
+
+/// Appends the address in network byte order.
+pub(crate) fn put_octets(bytes: &mut Vec<u8>, ip: IpAddr) {
     match ip {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
+        IpAddr::V4(v4) => bytes.extend_from_slice(&v4.octets()),
+        IpAddr::V6(v6) => bytes.extend_from_slice(&v6.octets()),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use netlink_packet_core::NLM_F_ACK;
+
 /// Length of `nlmsghdr`.
 const HEADER_LENGTH: usize = 16;
 /// Length of an attribute's head.
@@ -11,30 +13,41 @@ const NESTED: u16 = 0x8000;
 /// The type's own bits, without NESTED and the byte order flag.
 const TYPE_MASK: u16 = 0x3fff;
 
-/// A message being written.
+/// Bytes reserved for a message; most are shorter.
+const USUAL_LENGTH: usize = 128;
+
+/// A message being written, after others if it is part of a batch.
 pub(crate) struct Message {
     bytes: Vec<u8>,
+    /// Offset of its header.
+    start: usize,
 }
 
 impl Message {
     /// Begins a message of `kind` with `flags` and `sequence`; the methods below add the body.
     pub(crate) fn new(kind: u16, flags: u16, sequence: u32) -> Message {
-        let mut bytes = vec![0; 4];
+        Message::after(Vec::with_capacity(USUAL_LENGTH), kind, flags, sequence)
+    }
+
+    /// Does the same behind finished messages, which [`Message::finish`] returns as well.
+    pub(crate) fn after(mut bytes: Vec<u8>, kind: u16, flags: u16, sequence: u32) -> Message {
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&kind.to_ne_bytes());
         bytes.extend_from_slice(&flags.to_ne_bytes());
         bytes.extend_from_slice(&sequence.to_ne_bytes());
         bytes.extend_from_slice(&[0; 4]);
-        Message { bytes }
+        Message { bytes, start }
     }
 
     /// Takes a message that was written elsewhere, including its header.
     pub(crate) fn from_bytes(bytes: Vec<u8>) -> Message {
-        Message { bytes }
+        Message { bytes, start: 0 }
     }
 
     /// Returns the sequence number in the header.
     pub(crate) fn sequence(&self) -> u32 {
-        ne_u32(&self.bytes, 8).unwrap_or(0)
+        ne_u32(&self.bytes, self.start + 8).unwrap_or(0)
     }
 
     /// Adds the head of netfilter messages, `nfgenmsg`.
@@ -83,10 +96,19 @@ impl Message {
 
     /// Returns the finished message.
     pub(crate) fn finish(mut self) -> Vec<u8> {
-        let length = self.bytes.len() as u32;
-        self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        let length = (self.bytes.len() - self.start) as u32;
+        self.bytes[self.start..self.start + 4].copy_from_slice(&length.to_ne_bytes());
         self.bytes
     }
+}
+
+/// Requests an acknowledgement of the finished message at offset `start`.
+pub(crate) fn request_answer(messages: &mut [u8], start: usize) {
+    const FLAGS: usize = 6;
+    let Some(flags) = messages.get_mut(start + FLAGS..).and_then(|rest| rest.first_chunk_mut()) else {
+        return;
+    };
+    *flags = (u16::from_ne_bytes(*flags) | NLM_F_ACK).to_ne_bytes();
 }
 
 /// A message as received.
@@ -203,6 +225,20 @@ mod tests {
         assert_eq!((read.kind, read.sequence), (7, 9));
         let attributes: Vec<_> = Attributes::new(read.body).collect();
         assert_eq!(attributes, [(3, &77u32.to_be_bytes()[..]), (5, &b"xyz"[..])]);
+    }
+
+    #[test]
+    fn messages_behind_each_other_are_read_one_by_one_and_only_the_last_requests_an_answer() {
+        let mut bytes = Message::new(7, 1, 9).finish();
+        let last = bytes.len();
+        let mut message = Message::after(bytes, 8, 1, 10);
+        message.attribute(5, b"xyz");
+        bytes = message.finish();
+        request_answer(&mut bytes, last);
+        let read: Vec<_> =
+            Messages::new(&bytes).map(|read| (read.kind, read.sequence, read.body.len())).collect();
+        assert_eq!(read, [(7, 9, 0), (8, 10, 8)]);
+        assert_eq!([bytes[6], bytes[last + 6]], [1, 1 | NLM_F_ACK as u8]);
     }
 
     #[test]

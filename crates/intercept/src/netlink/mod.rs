@@ -13,7 +13,7 @@ use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 use nix::sys::socket::{setsockopt, sockopt};
 
-pub(crate) use message::{Attributes, Message, Messages, be_u32, be_u64};
+pub(crate) use message::{Attributes, Message, Messages, be_u32, be_u64, request_answer};
 
 /// Size of the largest datagram that we request: a link with all its attributes.
 const RECEIVE_BUFFER_SIZE: usize = 32 * 1024;

@@ -3,12 +3,15 @@
 
 use super::host::{FLOWS4, FLOWS6, FlowSet, SERVED4, SERVED6};
 use super::{Batch, DATA_VALUE, DELSETELEM, LIST_ELEMENT, Refusal, TABLE};
-use crate::flow::{FourTuple, octets};
+use crate::flow::{FourTuple, put_octets};
 use crate::netlink::Netlink;
 
 const PART: &str = "element of the set of diverted connections";
 /// Limit on removals in one batch.
 const AT_ONCE: usize = 64;
+
+/// Length of an IPv6 connection's key.
+const KEY_LENGTH_MAX: usize = 40;
 
 /// The sets of one kind, for IPv4 and for IPv6.
 type Sets = [&'static FlowSet; 2];
@@ -64,10 +67,13 @@ fn add_end(batch: &mut Batch<'_>, [v4, v6]: Sets, flow: &FourTuple) {
 
 /// Source address, source port, destination address, destination port, each padded to a 4-byte register.
 fn key(flow: &FourTuple) -> Vec<u8> {
-    [flow.local(), flow.remote()]
-        .into_iter()
-        .flat_map(|end| [octets(end.ip()), end.port().to_be_bytes().to_vec(), vec![0, 0]].concat())
-        .collect()
+    let mut key = Vec::with_capacity(KEY_LENGTH_MAX);
+    for end in [flow.local(), flow.remote()] {
+        put_octets(&mut key, end.ip());
+        key.extend_from_slice(&end.port().to_be_bytes());
+        key.extend_from_slice(&[0, 0]);
+    }
+    key
 }
 
 #[cfg(test)]

@@ -105,6 +105,12 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &[TCP]);
     }
 
+    /// Continues only with protocols other than TCP.
+    pub(super) fn is_not_tcp(&mut self) {
+        self.load(Meta::Transport);
+        self.compare(Comparison::NotEqual, &[TCP]);
+    }
+
     /// Continues only with UDP.
     pub(super) fn is_udp(&mut self) {
         self.load(Meta::Transport);

@@ -5,7 +5,8 @@
 //!   an accepted packet continues at the *next* hook. `holding` decides which of them are held.
 //! - Chain `out` (output, −150, type route) adds a SYN released with the mark "goes to the private namespace" to the set of
 //!   diverted connections, and marks their packets, which reroutes them. The answer to a packet that arrived by a client's
-//!   interface carries that packet's mark, and is also rerouted.
+//!   interface carries that packet's mark, and is also rerouted. Every packet that leaves passes this chain, so the first rule
+//!   that settles a packet ends it.
 //! - Chains `guard` (output, −148) and `guard-forward` (forward, −148) refuse plain TCP to destinations that must be reached by
 //!   SCTP (`guard`).
 //! - Chain `pre` (prerouting, −310) marks packets from the veth: a mark does not survive its crossing. A packet that arrives by a
@@ -108,11 +109,21 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
         add_rule(&mut batch, MARK_RULE_PART, chain.name, |rule| {
             rule.is_mark(config.marks, config.marks.served);
             rule.set_shim_mark(config.marks);
+            rule.accept();
         });
     }
+    // The next rules of `out` are for TCP. Packets already on their way to the private namespace need none but the first.
+    add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| {
+        rule.is_not_tcp();
+        rule.accept();
+    });
     for set in [&FLOWS4, &FLOWS6] {
         add_rule(&mut batch, SET_RULE_PART, OUT_CHAIN.name, |rule| begin_rule(rule, set, config));
     }
+    add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| {
+        rule.is_mark(config.marks, config.marks.shim);
+        rule.accept();
+    });
     for set in [&FLOWS4, &FLOWS6, &SERVED4, &SERVED6] {
         add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| divert_rule(rule, set, config));
     }
@@ -177,6 +188,7 @@ fn divert_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
     rule.is_tcp();
     is_flow_in(rule, set);
     rule.set_shim_mark(config.marks);
+    rule.accept();
 }
 
 /// Continues only with TCP of the set's family whose addresses and ports are in the set.
@@ -187,10 +199,10 @@ pub(super) fn is_flow_in(rule: &mut Expressions<'_>, set: &FlowSet) {
 
 /// Adds the connection of a SYN released with the mark to the set; a full set changes nothing.
 fn begin_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
+    rule.is_mark(config.marks, config.marks.shim);
     rule.is_family(set.family);
     rule.is_tcp();
     rule.is_first_syn();
-    rule.is_mark(config.marks, config.marks.shim);
     load_key(rule, set, [set.source_offset, set.destination_offset], [SOURCE_PORT, DESTINATION_PORT]);
     rule.add_to_set(set.name);
 }

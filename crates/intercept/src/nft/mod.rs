@@ -13,9 +13,9 @@ mod shim;
 
 use std::io;
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST};
+use netlink_packet_core::NLM_F_REQUEST;
 
-use crate::netlink::{ERROR_KIND, Message, Messages, Netlink};
+use crate::netlink::{ERROR_KIND, Message, Messages, Netlink, request_answer};
 
 pub(crate) use elements::{delete_diverted, delete_served};
 pub use guard::Guard;
@@ -33,8 +33,6 @@ const FAMILY_INET: u8 = 1;
 
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
-/// Begin and end are parts of each batch, and are not acknowledged.
-const FRAMES: usize = 2;
 /// `NFNL_SUBSYS_NFTABLES`, the batch's resource and the upper byte of its messages' types.
 const SUBSYSTEM: u16 = 10;
 
@@ -70,63 +68,71 @@ impl Refusal {
     }
 }
 
-/// Messages that are applied together.
+/// Messages that are applied together. The kernel acknowledges the last one, and answers those that it refuses.
 struct Batch<'n> {
     netlink: &'n mut Netlink,
     bytes: Vec<u8>,
+    /// Offset and sequence number of the last message that was added.
+    last: Option<(usize, u32)>,
     /// Sequence number and description of each message.
     parts: Vec<(u32, &'static str)>,
 }
 
 impl<'n> Batch<'n> {
     fn new(netlink: &'n mut Netlink) -> Batch<'n> {
-        let mut batch = Batch { netlink, bytes: Vec::new(), parts: Vec::new() };
+        let mut batch = Batch { netlink, bytes: Vec::new(), last: None, parts: Vec::new() };
         batch.frame(BATCH_BEGIN);
         batch
     }
 
     /// Adds the begin or the end. The kernel answers it only if it refuses the batch as a whole.
     fn frame(&mut self, kind: u16) {
-        let sequence = self.netlink.next_sequence();
-        let mut message = Message::new(kind, NLM_F_REQUEST, sequence);
-        message.netfilter_head(0, SUBSYSTEM);
-        self.bytes.extend_from_slice(&message.finish());
-        self.parts.push((sequence, "nftables batch"));
+        self.write("nftables batch", kind, NLM_F_REQUEST, |message| message.netfilter_head(0, SUBSYSTEM));
     }
 
     /// Adds message number `kind` for our table's family; `part` names the object that it creates.
     fn add(&mut self, part: &'static str, kind: u16, flags: u16, fill: impl FnOnce(&mut Message)) {
-        let sequence = self.netlink.next_sequence();
-        let mut message = Message::new(SUBSYSTEM << 8 | kind, NLM_F_REQUEST | NLM_F_ACK | flags, sequence);
-        message.netfilter_head(FAMILY_INET, 0);
-        fill(&mut message);
-        self.bytes.extend_from_slice(&message.finish());
-        self.parts.push((sequence, part));
+        let start = self.bytes.len();
+        let sequence = self.write(part, SUBSYSTEM << 8 | kind, NLM_F_REQUEST | flags, |message| {
+            message.netfilter_head(FAMILY_INET, 0);
+            fill(message);
+        });
+        self.last = Some((start, sequence));
     }
 
-    /// Sends the batch and waits for all acknowledgements; returns the first refusal.
+    /// Adds a message; returns its sequence number.
+    fn write(&mut self, part: &'static str, kind: u16, flags: u16, fill: impl FnOnce(&mut Message)) -> u32 {
+        let sequence = self.netlink.next_sequence();
+        let mut message = Message::after(std::mem::take(&mut self.bytes), kind, flags, sequence);
+        fill(&mut message);
+        self.bytes = message.finish();
+        self.parts.push((sequence, part));
+        sequence
+    }
+
+    /// Sends the batch, and returns the first refusal.
     fn commit(mut self) -> Result<(), Refusal> {
-        self.frame(BATCH_END);
         let whole = |error| Refusal { part: "nftables batch", error };
+        let Some((start, last)) = self.last else { return Ok(()) };
+        request_answer(&mut self.bytes, start);
+        self.frame(BATCH_END);
         self.netlink.send(&self.bytes).map_err(whole)?;
-        let awaited = self.parts.len() - FRAMES;
         let mut refusal = None;
-        let mut acknowledged = 0;
-        while acknowledged < awaited
-            && let Some(datagram) = self.netlink.receive().map_err(whole)?
-        {
+        let mut is_answered = false;
+        // The kernel answers in the order of the messages.
+        while !is_answered && let Some(datagram) = self.netlink.receive().map_err(whole)? {
             for answer in Messages::new(datagram).filter(|answer| answer.kind == ERROR_KIND) {
                 let Some(part) = part_of(&self.parts, answer.sequence) else { continue };
-                match answer.outcome() {
-                    Ok(()) => acknowledged += 1,
-                    Err(error) => refusal = refusal.or(Some(Refusal { part, error })),
+                is_answered |= answer.sequence == last;
+                if let Err(error) = answer.outcome() {
+                    refusal = refusal.or(Some(Refusal { part, error }));
                 }
             }
         }
         match refusal {
             Some(refusal) => Err(refusal),
-            None if acknowledged == awaited => Ok(()),
-            None => Err(whole(io::Error::other("the kernel did not acknowledge all of a batch"))),
+            None if is_answered => Ok(()),
+            None => Err(whole(io::Error::other("the kernel did not acknowledge a batch"))),
         }
     }
 }
