@@ -5,7 +5,7 @@
 //! `shim`: one bulk TCP stream through the shim, compared with plain TCP and with usrsctp, on the same link in
 //! one run, with the link's offloads and without (there also with bbr as the programs' TCP control), and on a
 //! slow link; then connect latency through the shim compared with plain TCP. `connect`: that alone, [`unnamed`]
-//! (also by itself) and [`fallback`]. [`race`]: SCTP first, compared with both at once. [`many`]
+//! (also by itself) and [`fallback`]; with `--against DIR`, [`against`]. [`race`]: SCTP first, compared with both at once. [`many`]
 //! (`connections`): a daemon with many connections. [`uplinks`]: processor time at the rates of uplinks, and
 //! keystrokes.
 //! [`sip`]: our SIP proxy compared with Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`]
@@ -14,6 +14,7 @@
 //! Absolute figures from a shared machine mean little: compare the ratios, which come from one run. The exit
 //! status is 0 only when all printed goals are met.
 
+mod against;
 mod bulk;
 mod fallback;
 pub(crate) mod instructions;
@@ -32,6 +33,7 @@ mod uplinks;
 use crate::tools::output;
 use crate::{Outcome, optimised};
 use anyhow::{Result, bail, ensure};
+use std::path::Path;
 use std::process::Command;
 use testbed::Lab;
 use testbed::pair::Tools;
@@ -41,6 +43,8 @@ use testbed::pair::Tools;
 const LEARNED_GOAL_US: f64 = 100.0;
 /// Limit on the extra time of a connect over SCTP, compared with plain TCP, in microseconds.
 const SHIM_GOAL_US: f64 = 150.0;
+/// Limit on the time of a connect over SCTP, as a multiple of that by another build.
+const AGAINST_GOAL_RATIO: f64 = 1.03;
 /// Limit on the time of a connect without a matching rule, as a multiple of the time without a daemon.
 const UNNAMED_GOAL_RATIO: f64 = 1.25;
 /// Limit on the daemon's processor time for it, in microseconds.
@@ -55,6 +59,9 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     match words {
         [word] if word == "shim" => in_lab(word, shim),
         [word] if word == "connect" => in_lab(word, connect),
+        [word, option, other] if word == "connect" && option == "--against" => {
+            in_lab(word, |lab| connect_against(lab, Path::new(other)))
+        }
         [word] if word == "unnamed" => in_lab(word, |lab| unnamed(lab, &optimised::tools()?)),
         [word] if word == "streams" => in_lab(word, |lab| streams::run(lab, &optimised::tools()?)),
         [word, rest @ ..] if word == "uplinks" => {
@@ -76,7 +83,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
             in_lab(word, |lab| sip::page::run(lab, is_quick(rest)?, &optimised::sip_tools()?))
         }
         _ => bail!(
-            "usage: ./x bench shim | connect | unnamed | race | uplinks [RATE]... | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sip-memory [--quick] | sip-page [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
+            "usage: ./x bench shim | connect [--against DIRECTORY OF ANOTHER BUILD] | unnamed | race | uplinks [RATE]... | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sip-memory [--quick] | sip-page [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
         ),
     }
 }
@@ -113,6 +120,12 @@ fn connect(lab: &Lab) -> Result<bool> {
     println!("lossy: {lost_percent:.1} % fall back; the goal is {LOSSY_GOAL_PERCENT}");
     let is_quick = extra.learned_us <= LEARNED_GOAL_US && extra.shim_us <= SHIM_GOAL_US;
     Ok(is_quick && is_unnamed_free && silent_ms <= SILENT_GOAL_MS && lost_percent <= LOSSY_GOAL_PERCENT)
+}
+
+fn connect_against(lab: &Lab, other: &Path) -> Result<bool> {
+    let ratio = against::run(lab, &optimised::tools()?, other)?;
+    println!("connect: {ratio:.3} x the other build; the goal is {AGAINST_GOAL_RATIO}");
+    Ok(ratio <= AGAINST_GOAL_RATIO)
 }
 
 fn unnamed(lab: &Lab, tools: &Tools) -> Result<bool> {

@@ -126,6 +126,14 @@ impl Pair {
     pub fn connect(&self, to: IpAddr, tools: &Tools, port: u16, count: u32) -> Result<Vec<f64>> {
         let mut command = self.alpha.command(&tools.bulk);
         command.args(["connect", &format!("{to}:{port}"), &count.to_string()]);
+        self.connect_command(command)
+    }
+
+    /// Like [`Pair::connect`], for a command of alpha that runs [`Tools::bulk`].
+    ///
+    /// # Errors
+    /// Like [`Pair::connect`].
+    pub fn connect_command(&self, command: Command) -> Result<Vec<f64>> {
         let finished = self.alpha.run("connect", command, CONNECT_LIMIT)?.good()?;
         Ok(finished.stdout.lines().filter_map(|line| line.parse().ok()).collect())
     }
