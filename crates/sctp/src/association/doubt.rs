@@ -52,6 +52,20 @@ impl Association {
         self.detour = Some(Detour { from: index, to: witness });
     }
 
+    /// Asks about a silent path by one that has just become active: there was no other, or those that could answer
+    /// share its link.
+    pub(super) fn on_new_witness(&mut self, witness: PathIndex, now: Time) {
+        let is_open = |index: &PathIndex| {
+            let path = self.paths.get(*index);
+            let is_unanswered = path.doubt.is_none_or(|doubt| !doubt.is_received);
+            *index != witness && path.is_silent() && is_unanswered && self.witness(*index).is_some()
+        };
+        let silent = self.paths.indices().filter(is_open).max_by_key(|index| self.outstanding.flight(*index));
+        if let Some(silent) = silent {
+            self.on_silence(silent, witness, now);
+        }
+    }
+
     /// Doubts that the path carries packets of the least size, if `seq` needs one and was lost before. Short heartbeats would
     /// be answered, and the chunk would alternate between paths that drop it. Returns the new witness if there is a doubt.
     fn doubt_least_mtu(&mut self, index: PathIndex, seq: Seq, now: Time) -> Option<PathIndex> {
@@ -76,18 +90,20 @@ impl Association {
 
     pub(super) fn fill_detour(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let Some(Detour { from, .. }) = self.detour.filter(|detour| detour.to == path) else { return };
-        self.detour = None;
         // A message that must not be retransmitted cannot serve as a probe either.
         let earliest = self.outstanding.earliest_in_flight(from);
         let seq = earliest.filter(|seq| self.pr_messages.exhausted(*seq, now).is_none());
         let Some((seq, fragment)) = seq.and_then(|seq| Some((seq, self.outstanding.unfinished(seq)?))) else {
+            self.detour = None;
             return;
         };
         let (length, tsn) = (fragment.payload.len(), seq.tsn(self.initial_tsn));
         // The answer must not be delayed (RFC 7053 section 4.1).
         if self.push_fragment(packet, fragment, tsn, true).is_err() {
+            // This packet is to be no longer than the one before it in the train. The next one has room.
             return;
         }
+        self.detour = None;
         self.outstanding.mark_lost(seq);
         self.outstanding.on_retransmit(seq, path, now);
         self.pr_messages.on_retransmitted(seq);

@@ -106,6 +106,10 @@ impl Association {
             self.on_vouched(index);
             return self.on_path_answered(index, ctx);
         }
+        if let Some(rtt) = path.round_trip(nonce, ctx.now) {
+            self.outstanding.on_round_trip(index, rtt, ctx.now);
+        }
+        let path = self.paths.get_mut(index);
         let is_answer = path.on_heartbeat_ack(nonce, ctx.now, &self.config.timing, ctx.random)
             || self.on_size_answer(index, nonce, ctx.now)
             || self.on_port_answer(index, nonce, ctx.now);
@@ -144,7 +148,11 @@ impl Association {
         let is_new = !path.is_confirmed();
         //= rfc9260#8.1-6
         self.errors = 0;
+        let was_silent = path.is_silent();
         let transition = path.on_success(ctx.now, &self.config.timing);
+        if was_silent {
+            self.end_back_off(index, ctx.now);
+        }
         if let Some(transition) = transition {
             // Data sent while no path worked was a gamble: its timer has backed off, and nothing else
             // retransmits it.
@@ -152,6 +160,7 @@ impl Association {
                 self.mark_lost_on(index);
             }
             self.end_back_off(index, ctx.now);
+            self.on_new_witness(index, ctx.now);
         }
         self.hearsay.on_path_lives(index);
         self.report_transition(index, transition);

@@ -115,6 +115,9 @@ impl Association {
         // After a stall, everything may have been found lost in this very turn: then nothing is in flight,
         // and T3 is off.
         path.t3 = path.t3.map(|at| at.max(now + answer * 5 / 4));
+        if self.config.timing.doubts_silence {
+            path.probe_now(now);
+        }
         let route = path.route;
         self.note(TraceEvent::TailProbe { route });
         if self.retransmission_path() == Some(index) || self.waiting_length(index).is_some() {

@@ -297,6 +297,7 @@ impl Path {
         self.is_put_off = false;
         self.watch.on_answer();
         self.end_doubt();
+        self.sending.on_heartbeat_answered();
         let from = std::mem::replace(&mut self.state, PathState::Active);
         if from != self.state && std::mem::replace(&mut self.confirmed, true) {
             self.on_recovery(now, timing);
@@ -313,6 +314,21 @@ impl Path {
         let before = std::mem::replace(&mut self.heard, now);
         if self.state != PathState::Active && self.confirmed && asks {
             self.on_packet_while_failed(now - before, now, timing);
+        } else if self.is_silent() && asks && timing.doubts_silence {
+            self.on_packet_while_silent(now - before, now, timing);
+        }
+    }
+
+    /// Returns whether an active path has not answered a probe.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.state == PathState::Active && self.sending.is_probing()
+    }
+
+    /// Probes a path again whose data is not acknowledged: a packet after a silence may mean that it has recovered.
+    #[cold]
+    fn on_packet_while_silent(&mut self, silence: Duration, now: Time, timing: &Timing) {
+        if silence >= self.rto_without_back_off(timing) {
+            self.ask_again_after(Duration::ZERO, now);
         }
     }
 
@@ -521,15 +537,22 @@ impl Path {
         if now < self.next_heartbeat {
             return None;
         }
-        let is_certain = self.doubt.is_none() && self.pmtu.size_that_proves().is_none();
+        let is_silent = timing.doubts_silence && self.is_silent();
+        let is_certain = !is_silent && self.doubt.is_none() && self.pmtu.size_that_proves().is_none();
         if data_proves && self.t3.is_some() && self.state == PathState::Active && is_certain {
             self.schedule_heartbeat(now, timing, random);
             return None;
         }
-        let nonce = random.u64();
-        self.probe =
-            Some(Probe { nonce, sent_at: now, deadline: now + self.rto(), repeats: 0, is_due_again: false });
+        // Data in flight backs the RTO off, but a silent path may return at any moment.
+        let patience = if is_silent { self.rto_without_back_off(timing) } else { self.rto() };
+        let (nonce, deadline) = (random.u64(), now + patience);
+        self.probe = Some(Probe { nonce, sent_at: now, deadline, repeats: 0, is_due_again: false });
         Some(nonce)
+    }
+
+    /// Returns the time since the outstanding HEARTBEAT was sent, if it was last sent with this nonce.
+    pub(crate) fn round_trip(&self, nonce: u64, now: Time) -> Option<Duration> {
+        self.probe.filter(|probe| probe.last_nonce() == nonce).map(|probe| now - probe.sent_at)
     }
 
     /// Handles a HEARTBEAT ACK with `nonce`; returns whether it answers ours.
@@ -540,13 +563,15 @@ impl Path {
         timing: &Timing,
         random: &mut Random,
     ) -> bool {
-        let Some(probe) = self.probe.filter(|p| p.has(nonce)) else { return false };
+        if !self.is_asked(nonce) {
+            return false;
+        }
+        if let Some(rtt) = self.round_trip(nonce, now) {
+            //= rfc9260#8.3-12
+            self.rto.on_sample(rtt, timing);
+        }
         self.probe = None;
         self.pmtu.on_least_proven();
-        if nonce == probe.last_nonce() {
-            //= rfc9260#8.3-12
-            self.rto.on_sample(now - probe.sent_at, timing);
-        }
         self.schedule_heartbeat(now, timing, random);
         true
     }

@@ -292,9 +292,9 @@ impl Paths {
         following.or_else(|| self.iter().next().map(|(i, _)| i)).unwrap_or(index)
     }
 
-    /// Returns the best confirmed path: active before potentially failed before inactive; then few errors; then
-    /// not `avoid` itself; then of the other family if `avoid` does not carry packets of the least size; then far
-    /// from `avoid`; then fast.
+    /// Returns the best confirmed path: active before potentially failed before inactive; then one that has
+    /// answered its last probe; then few errors; then not `avoid` itself; then of the other family if `avoid` does
+    /// not carry packets of the least size; then far from `avoid`; then fast.
     fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
         let avoided = self.get(avoid).route;
         // A packet too long for one path often is so for its whole family because of a tunnel, or a router
@@ -310,7 +310,17 @@ impl Paths {
             let is_alike = avoids_family && path.route.remote.is_ipv4() == avoided.remote.is_ipv4();
             let (itself, apart) = (*i == avoid, apart(&path.route, &avoided));
             //= rfc7829#3.2-8 3.2-9 4-1 4-2 4.1-1 4.1-3 4.1-4
-            (state, path.errors(), itself, is_alike, Reverse(apart), path.srtt().is_none(), path.srtt())
+            let is_silent = path.is_silent();
+            (
+                state,
+                is_silent,
+                path.errors(),
+                itself,
+                is_alike,
+                Reverse(apart),
+                path.srtt().is_none(),
+                path.srtt(),
+            )
         };
         self.indices().filter(|&i| self.get(i).is_confirmed()).min_by_key(rank)
     }

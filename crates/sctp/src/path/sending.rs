@@ -42,6 +42,16 @@ pub(crate) struct Outcome {
     pub(crate) undone: bool,
 }
 
+/// The tail-loss probe of a silent path (RFC 8985 section 7). There is no second one before data is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum TailProbe {
+    None,
+    /// It is out, and nothing was heard since.
+    Unanswered,
+    /// A HEARTBEAT was answered since.
+    Heard,
+}
+
 /// Permission to send one packet regardless of the window (RFC 8985 section 7.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Credit {
@@ -76,8 +86,7 @@ pub(crate) struct Sending {
     /// The last round in which the window limited data.
     full_in: Option<u64>,
     credit: Credit,
-    /// Set if a tail-loss probe is out, and nothing was heard since.
-    probe_out: bool,
+    probe: TailProbe,
     /// Time at which a tail-loss probe is due.
     pub(crate) probe_at: Option<Time>,
     /// Time at which an overtaken chunk counts as lost.
@@ -113,7 +122,7 @@ impl Sending {
             round: 0,
             full_in: None,
             credit: Credit::No,
-            probe_out: false,
+            probe: TailProbe::None,
             probe_at: None,
             reorder_at: None,
         }
@@ -266,7 +275,7 @@ impl Sending {
             self.given_up = 1;
         }
         if acks.bytes > 0 {
-            self.probe_out = false;
+            self.probe = TailProbe::None;
             self.on_delivered(acks, seen, in_recovery);
         }
         self.update_window();
@@ -354,7 +363,7 @@ impl Sending {
     pub(crate) fn stop_timers(&mut self) {
         self.probe_at = None;
         self.reorder_at = None;
-        self.probe_out = false;
+        self.probe = TailProbe::None;
     }
 
     /// Arms the tail-loss probe after data was sent or acknowledged: for two round trips (RFC 8985 section
@@ -366,7 +375,7 @@ impl Sending {
         ack_delay: Duration,
         now: Time,
     ) {
-        let Some(srtt) = srtt.filter(|_| flight > 0 && !self.probe_out) else {
+        let Some(srtt) = srtt.filter(|_| flight > 0 && self.probe == TailProbe::None) else {
             self.probe_at = None;
             return;
         };
@@ -377,7 +386,7 @@ impl Sending {
     /// The same if another path is asked about silence, at `at` if anything is in flight; sending
     /// (`was_sent`) does not put it off.
     pub(crate) fn arm_doubt(&mut self, at: Option<Time>, was_sent: bool) {
-        let at = at.filter(|_| !self.probe_out);
+        let at = at.filter(|_| self.probe == TailProbe::None);
         if at.is_none() || self.probe_at.is_none() || !was_sent {
             self.probe_at = at;
         }
@@ -392,13 +401,25 @@ impl Sending {
 
     /// Permits another probe after a sign of life.
     pub(crate) fn on_probe_answered(&mut self) {
-        self.probe_out = false;
+        self.probe = TailProbe::None;
     }
 
     /// Records that the probe is due; no second one follows before a sign of life.
     pub(crate) fn on_probe_timeout(&mut self) {
         self.probe_at = None;
-        self.probe_out = true;
+        self.probe = TailProbe::Unanswered;
+    }
+
+    /// Returns whether a probe is out, and nothing was heard since.
+    pub(crate) fn is_probing(&self) -> bool {
+        self.probe == TailProbe::Unanswered
+    }
+
+    /// Handles an answered HEARTBEAT: the path works, but the data in flight may be lost.
+    pub(crate) fn on_heartbeat_answered(&mut self) {
+        if self.is_probing() {
+            self.probe = TailProbe::Heard;
+        }
     }
 
     /// Permits the next packet to exceed the window.

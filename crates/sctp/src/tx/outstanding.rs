@@ -440,6 +440,15 @@ impl Outstanding {
         on_path.rack.on_spurious(on_path.round());
     }
 
+    /// A HEARTBEAT took this long to be answered on `path`. If the path has delivered nothing but retransmissions, this is all
+    /// that loss detection knows of its round trip.
+    pub(crate) fn on_round_trip(&mut self, path: PathIndex, rtt: Duration, now: Time) {
+        // Paths that have carried no data have no state here.
+        if let Some(on_path) = self.by_path.get_mut(path.0) {
+            on_path.rack.on_round_trip(rtt, now);
+        }
+    }
+
     /// A recovery begins on `path`.
     pub(crate) fn on_recovery(&mut self, path: PathIndex) {
         self.on_path(path).rack.on_recovery();

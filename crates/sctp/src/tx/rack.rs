@@ -81,6 +81,11 @@ impl Rack {
         }
     }
 
+    /// A round trip was measured without data.
+    pub(super) fn on_round_trip(&mut self, rtt: Duration, now: Time) {
+        self.min_rtt.add(rtt, now);
+    }
+
     /// The least round trip of late.
     pub(super) fn least_round_trip(&self) -> Option<Duration> {
         self.min_rtt.get()
