@@ -566,6 +566,7 @@ impl Association {
             self.duplicate_path = current;
         }
         self.tail_probe = self.tail_probe.filter(|i| !is_gone(i));
+        self.leave_detour();
         if self.paths.get(current).route != old {
             self.on_switch(old);
         }

@@ -62,6 +62,8 @@ impl Association {
         };
         let silent = self.paths.indices().filter(is_open).max_by_key(|index| self.outstanding.flight(*index));
         if let Some(silent) = silent {
+            // A HEARTBEAT that was lost in an outage must not decide.
+            self.paths.get_mut(silent).probe_again(now);
             self.on_silence(silent, witness, now);
         }
     }
@@ -86,6 +88,12 @@ impl Association {
     pub(super) fn detouring(&self, path: PathIndex) -> Option<Seq> {
         let detour = self.detour.filter(|detour| detour.to == path)?;
         self.outstanding.earliest_in_flight(detour.from)
+    }
+
+    /// Forgets the repetition if one of its paths is gone.
+    pub(super) fn leave_detour(&mut self) {
+        let is_gone = |index: PathIndex| !self.paths.iter().any(|(it, _)| it == index);
+        self.detour = self.detour.filter(|detour| !is_gone(detour.from) && !is_gone(detour.to));
     }
 
     pub(super) fn fill_detour(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {

@@ -107,7 +107,7 @@ impl Association {
             return self.on_path_answered(index, ctx);
         }
         if let Some(rtt) = path.round_trip(nonce, ctx.now) {
-            self.outstanding.on_round_trip(index, rtt, ctx.now);
+            self.outstanding.on_round_trip(index, rtt);
         }
         let path = self.paths.get_mut(index);
         let is_answer = path.on_heartbeat_ack(nonce, ctx.now, &self.config.timing, ctx.random)
@@ -148,10 +148,11 @@ impl Association {
         let is_new = !path.is_confirmed();
         //= rfc9260#8.1-6
         self.errors = 0;
-        let was_silent = path.is_silent();
+        let was_silent = self.config.timing.doubts_silence && path.is_silent();
         let transition = path.on_success(ctx.now, &self.config.timing);
         if was_silent {
-            self.end_back_off(index, ctx.now);
+            self.hasten_t3(index, ctx.now);
+            self.on_new_witness(index, ctx.now);
         }
         if let Some(transition) = transition {
             // Data sent while no path worked was a gamble: its timer has backed off, and nothing else

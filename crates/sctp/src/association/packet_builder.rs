@@ -67,7 +67,11 @@ impl Association {
             let probe = self.write_size_probe(index, nonce, size, buf);
             return probe.or_else(|| self.poll_transmit(buf, ctx));
         }
-        self.write_train(path, TRAIN_MAX, buf, ctx)
+        let had_detour = self.detour.is_some();
+        let train = self.write_train(path, TRAIN_MAX, buf, ctx);
+        // The chunk to repeat was acknowledged or given up meanwhile: another path may have something to send.
+        let was_needless = train.is_none() && had_detour && self.detour.is_none();
+        if was_needless { self.poll_transmit(buf, ctx) } else { train }
     }
 
     /// Writes the next packet if it has no data and uses this route.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use base::Time;
 use wire::{PacketWriter, Tsn};
 
+use super::doubt::LEAST_PATIENCE;
 use super::{Association, Context, WindowProbe};
 use crate::info::PathState;
 use crate::path::{Outcome, PathIndex, Seen, Sending};
@@ -198,6 +199,16 @@ impl Association {
                 None => {}
             }
         }
+    }
+
+    /// Makes T3 of a path that was silent, and has just answered a HEARTBEAT, expire as if it had not backed off. An answer
+    /// to the probe that left after the HEARTBEAT comes first.
+    pub(super) fn hasten_t3(&mut self, index: PathIndex, now: Time) {
+        let Some(sent_at) = self.outstanding.earliest_sent_at(index) else { return };
+        let path = self.paths.get_mut(index);
+        let soonest = now + path.srtt().unwrap_or_default() / 4 + LEAST_PATIENCE;
+        let due = (sent_at + path.rto_without_back_off(&self.config.timing)).max(soonest);
+        path.t3 = path.t3.map(|at| at.min(due));
     }
 
     /// Returns `after` from now. With little in flight and nothing queued it counts from the earliest chunk,

@@ -167,7 +167,7 @@ impl Association {
     }
 
     /// T3-rtx (RFC 9260 section 6.3.3): the window collapses, the timeout doubles, data in flight counts as
-    /// lost.
+    /// lost. If the path has answered a HEARTBEAT since it fell silent, the silence is over, and no error is counted.
     fn on_t3(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let now = ctx.now;
         self.count_timeout(index);
@@ -179,13 +179,16 @@ impl Association {
             return;
         }
         self.doubt_mtu_after_timeout(index, ctx);
+        let is_alive = self.paths.get_mut(index).sending.on_t3_after_heartbeat();
         self.paths.get_mut(index).ecn.on_timeout();
         self.probe_all(now);
         self.outstanding.on_t3(index, now);
         let given_up = self.mark_lost_on(index);
         self.paths.get_mut(index).sending.on_timeout(given_up, now);
-        self.count_error_on(index);
-        self.count_error();
+        if !is_alive {
+            self.count_error_on(index);
+            self.count_error();
+        }
     }
 
     /// Counts a timeout of T3-rtx, or an equivalent one.

@@ -328,7 +328,7 @@ impl Path {
     #[cold]
     fn on_packet_while_silent(&mut self, silence: Duration, now: Time, timing: &Timing) {
         if silence >= self.rto_without_back_off(timing) {
-            self.ask_again_after(Duration::ZERO, now);
+            self.probe_again(now);
         }
     }
 
@@ -531,20 +531,23 @@ impl Path {
         timing: &Timing,
         random: &mut Random,
     ) -> Option<u64> {
+        let is_silent = timing.doubts_silence && self.is_silent();
+        // Data in flight backs the RTO off, but a silent path may return at any moment.
+        let patience = if is_silent { self.rto_without_back_off(timing) } else { self.rto() };
         if let Some(probe) = &mut self.probe {
+            if is_silent && probe.is_due_again {
+                probe.deadline = now + patience;
+            }
             return probe.is_due_again.then(|| probe.repeat(now));
         }
         if now < self.next_heartbeat {
             return None;
         }
-        let is_silent = timing.doubts_silence && self.is_silent();
         let is_certain = !is_silent && self.doubt.is_none() && self.pmtu.size_that_proves().is_none();
         if data_proves && self.t3.is_some() && self.state == PathState::Active && is_certain {
             self.schedule_heartbeat(now, timing, random);
             return None;
         }
-        // Data in flight backs the RTO off, but a silent path may return at any moment.
-        let patience = if is_silent { self.rto_without_back_off(timing) } else { self.rto() };
         let (nonce, deadline) = (random.u64(), now + patience);
         self.probe = Some(Probe { nonce, sent_at: now, deadline, repeats: 0, is_due_again: false });
         Some(nonce)
@@ -618,6 +621,11 @@ impl Path {
         if self.options.heartbeats != Heartbeats::Off || !self.confirmed {
             self.request_heartbeat(now);
         }
+    }
+
+    /// Requests a heartbeat at once; one that is out is repeated.
+    pub(crate) fn probe_again(&mut self, now: Time) {
+        self.ask_again_after(Duration::ZERO, now);
     }
 
     /// Handles loss of data about as long as the least MTU: short heartbeats, one of which may be

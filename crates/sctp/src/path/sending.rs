@@ -48,8 +48,10 @@ enum TailProbe {
     None,
     /// It is out, and nothing was heard since.
     Unanswered,
-    /// A HEARTBEAT was answered since.
+    /// A HEARTBEAT was answered since: the next T3 says nothing against the path.
     Heard,
+    /// That T3 has expired.
+    Expired,
 }
 
 /// Permission to send one packet regardless of the window (RFC 8985 section 7.3).
@@ -420,6 +422,15 @@ impl Sending {
         if self.is_probing() {
             self.probe = TailProbe::Heard;
         }
+    }
+
+    /// Returns whether a HEARTBEAT was answered after the probe; true once, for the first T3 after it.
+    pub(crate) fn on_t3_after_heartbeat(&mut self) -> bool {
+        let is_heard = self.probe == TailProbe::Heard;
+        if is_heard {
+            self.probe = TailProbe::Expired;
+        }
+        is_heard
     }
 
     /// Permits the next packet to exceed the window.

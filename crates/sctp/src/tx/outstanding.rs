@@ -95,9 +95,9 @@ pub(crate) struct PathAcks {
     pub(crate) newest: Option<(Seq, Duration)>,
     /// When the last sent of the newly acknowledged chunks was sent.
     pub(crate) newest_sent_at: Option<Time>,
-    /// Whether chunks of the path were acknowledged cumulatively: the earliest outstanding one is another now.
+    /// True if chunks of the path were acknowledged cumulatively: the earliest outstanding one has changed.
     pub(crate) earliest: bool,
-    /// Whether the earliest sent chunk in flight on the path was acknowledged, whatever others hold back the cumulative
+    /// True if the earliest sent chunk in flight on the path was acknowledged, even if others hold back the cumulative
     /// TSN.
     pub(crate) front_moved: bool,
     /// Chunks newly found lost.
@@ -112,7 +112,7 @@ pub(crate) struct PathAcks {
     pub(crate) rate: Option<RateSample>,
     /// A round trip is over.
     pub(crate) round_over: bool,
-    /// Whether a chunk was acknowledged that had not been given up on this path: the path works. One that had may have
+    /// True if the acknowledgement proves that the path works: the chunk was not given up on it before. Others may have
     /// been received long before the path failed.
     pub(crate) proves_path: bool,
 }
@@ -442,10 +442,10 @@ impl Outstanding {
 
     /// A HEARTBEAT took this long to be answered on `path`. If the path has delivered nothing but retransmissions, this is all
     /// that loss detection knows of its round trip.
-    pub(crate) fn on_round_trip(&mut self, path: PathIndex, rtt: Duration, now: Time) {
+    pub(crate) fn on_round_trip(&mut self, path: PathIndex, rtt: Duration) {
         // Paths that have carried no data have no state here.
         if let Some(on_path) = self.by_path.get_mut(path.0) {
-            on_path.rack.on_round_trip(rtt, now);
+            on_path.rack.on_round_trip(rtt);
         }
     }
 

@@ -3,6 +3,7 @@
 //! Keeps the time of the newest delivery, the least round trip, and the reordering window of one path. Knows no
 //! chunks: `Transmissions` does. Begin at [`Rack::on_delivered`] and [`Rack::deadline`].
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use base::Time;
@@ -17,7 +18,7 @@ pub(super) const DUP_THRESHOLD: usize = 3;
 const MIN_RTT_SPAN: Duration = Duration::from_secs(60);
 
 /// Most that the reordering window is widened, in quarters of the least round trip.
-const MAX_WIDENING: u32 = 16;
+const MAX_WIDENING: u8 = 16;
 
 /// Recoveries without a spurious one after which the reordering window is narrow again (RFC 8985 section 6.2 step 4).
 const WIDENING_PERSISTS: u8 = 16;
@@ -52,11 +53,13 @@ pub(super) struct Rack {
     /// Its round-trip time.
     rtt: Duration,
     min_rtt: WindowedMin,
+    /// A round trip without data, in microseconds.
+    us_without_data: Option<NonZeroU32>,
     /// The highest sequence delivered.
     highest: Seq,
     reordering_seen: bool,
     /// Quarters of the least round trip on top of the first one.
-    widening: u32,
+    widening: u8,
     widened_in: Option<u64>,
     persists: u8,
 }
@@ -81,9 +84,9 @@ impl Rack {
         }
     }
 
-    /// A round trip was measured without data.
-    pub(super) fn on_round_trip(&mut self, rtt: Duration, now: Time) {
-        self.min_rtt.add(rtt, now);
+    /// A round trip was measured without data. Data may take longer, so this counts only until some was measured.
+    pub(super) fn on_round_trip(&mut self, rtt: Duration) {
+        self.us_without_data = NonZeroU32::new(u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX));
     }
 
     /// The least round trip of late.
@@ -95,7 +98,8 @@ impl Rack {
     /// one was delivered. A quarter of the least round trip is left for paths that have become quicker, and for packets
     /// that meet a shorter queue.
     pub(super) fn is_too_soon(&self, after: Duration) -> bool {
-        self.min_rtt.get().is_none_or(|least| after < least * 3 / 4)
+        let without_data = || self.us_without_data.map(|us| Duration::from_micros(us.get().into()));
+        self.min_rtt.get().or_else(without_data).is_none_or(|least| after < least * 3 / 4)
     }
 
     /// The same for a chunk that another path has carried, too: it must not be sooner than the path's last deliveries.
@@ -130,7 +134,7 @@ impl Rack {
             return Duration::ZERO;
         }
         let least = self.min_rtt.get().unwrap_or(self.rtt);
-        (least / 4 * (1 + self.widening)).min(self.rtt.max(least))
+        (least / 4 * u32::from(1 + self.widening)).min(self.rtt.max(least))
     }
 
     /// When a chunk counts as lost; `None` if nothing sent after it was delivered.

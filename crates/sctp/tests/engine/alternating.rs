@@ -240,6 +240,7 @@ fn many_streams_go_on_while_links_take_turns() {
     let mut all: Vec<_> =
         (first..first + count).map(|seed| (silence_of_a_stream(seed, period), seed)).collect();
     all.sort_unstable();
+    println!("turns of {period} ms: median {:?}", all[all.len() / 2].0);
     for (silence, seed) in all.iter().rev().take(10) {
         println!("turns of {period} ms, seed {seed}: {silence:?}");
     }
