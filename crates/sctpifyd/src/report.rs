@@ -188,7 +188,10 @@ impl Shard {
         let reason = if own {
             Some(FallbackReason::LoopbackOrOwnAddress)
         } else {
-            FallbackReason::from_decision(&decision).or_else(|| self.learned_reason(&decision, &learned))
+            let is_ending = self.stopping || self.draining;
+            FallbackReason::from_decision(&decision)
+                .or_else(|| is_ending.then_some(FallbackReason::DaemonStopping))
+                .or_else(|| self.learned_reason(&decision, &learned))
         };
         let mut notes = Vec::new();
         if reason.is_none() && learned.as_ref().is_some_and(|row| row.entry.disabled.is_some()) {

@@ -90,8 +90,14 @@ fn a_drained_daemon_lets_live_connections_end_and_leaves_new_ones_to_tcp() {
     let sender = world.client(BULK, &["send", &world.target(), "3", "65536"]);
     let sender = world.alpha.spawn("sender", sender).unwrap();
     assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection is not carried over SCTP");
-    let output = world.alphas.sctpify(&["down", "--drain", "--wait", "8"]).unwrap().good().unwrap();
-    assert!(output.stderr.is_empty(), "{output:?}");
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| world.alphas.sctpify(&["down", "--drain", "--wait", "8"]).unwrap());
+        let explanation = || world.alphas.sctpify(&["explain", &world.target()]).unwrap().stdout;
+        let says_so = || explanation().contains("sctpifyd is stopping");
+        assert!(wait_for(LIMIT, says_so), "{}", explanation());
+        let output = drain.join().unwrap().good().unwrap();
+        assert!(output.stderr.is_empty(), "{output:?}");
+    });
     let (sent, received) = (sender.finish(LIMIT).unwrap(), receiver.finish(LIMIT).unwrap());
     assert!(sent.status.success() && received.status.success(), "{sent:?} {received:?}");
 }
