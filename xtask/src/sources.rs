@@ -98,7 +98,7 @@ fn opens_with_relative(line: &str) -> bool {
     })
 }
 
-/// Whether the comment that begins these lines is `--help` text.
+/// Reports whether the comment that begins these lines is `--help` text.
 fn is_help(lines: &[&str]) -> bool {
     let below = lines.iter().map(|line| line.trim_start()).filter(|line| !line.starts_with("///"));
     let is_of_clap = |line: &str| {

@@ -28,7 +28,7 @@ impl Shard {
         self.index
     }
 
-    /// How many there are.
+    /// The number of shards.
     pub const fn count(self) -> NonZeroU8 {
         self.count
     }

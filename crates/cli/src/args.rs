@@ -64,7 +64,7 @@ pub enum Command {
         /// First leave new connections to TCP, and wait for the live ones to end
         #[arg(long)]
         drain: bool,
-        /// How long to wait for them at most, in seconds
+        /// Maximum time to wait for them, in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "drain")]
         wait: u64,
     },
@@ -111,7 +111,7 @@ pub enum Command {
         /// The file, pcapng; one that exists is overwritten
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// How long to capture
+        /// Duration of the capture
         #[arg(long, value_name = "N", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=86_400))]
         seconds: u32,
     },
@@ -191,7 +191,7 @@ pub enum Command {
     },
 }
 
-/// How `sctpify up` starts the daemon.
+/// Arguments of `sctpify up`.
 #[derive(Args, Debug)]
 pub struct UpArgs {
     /// Stay in the foreground, with the log on standard error
@@ -238,11 +238,11 @@ pub struct BenchArgs {
     #[arg(long, value_delimiter = ',', conflicts_with = "serve")]
     pub against: Vec<Other>,
 
-    /// How long to send in each way
+    /// Duration of each transfer
     #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "serve", value_parser = clap::value_parser!(u32).range(1..=30))]
     pub seconds: u32,
 
-    /// How many connects in each way, after the first
+    /// Number of connects of each kind, after the first
     #[arg(long, value_name = "N", default_value_t = 20, conflicts_with = "serve", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub connects: u32,
 }
@@ -265,7 +265,7 @@ impl From<Other> for Transport {
     }
 }
 
-/// How `sctpify run` runs a command.
+/// Arguments of `sctpify run`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// Configuration file [default: sctpify/sctpify.toml below $XDG_CONFIG_HOME or ~/.config]
@@ -285,14 +285,14 @@ pub struct RunArgs {
     pub command: Vec<String>,
 }
 
-/// How often `sctpify top` and `sctpify watch` look.
+/// Interval and number of refreshes of `sctpify top` and `sctpify watch`.
 #[derive(Args, Debug)]
 pub struct WatchArgs {
     /// Between two looks, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
     pub interval: u64,
 
-    /// How many looks; without it, until stopped
+    /// Number of refreshes; without it, until stopped
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
 }

@@ -43,7 +43,7 @@ pub struct Report {
     pub pid: u32,
     /// Where its random numbers began.
     pub seed: u64,
-    /// Whether it is scheduled before ordinary processes.
+    /// True if it is scheduled before ordinary processes.
     pub realtime: bool,
     /// Seconds since it began.
     pub uptime_s: f64,

@@ -17,7 +17,7 @@ pub(crate) fn chance(p: f64, rng: &mut impl RngExt) -> bool {
     p > 0.0 && rng.random::<f64>() < p
 }
 
-/// Whether packets are being lost in bursts.
+/// True while packets are lost in a burst.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Weather {
     is_bad: bool,

@@ -19,7 +19,7 @@ pub struct DirectionConfig {
     pub distribution: Distribution,
     /// Correlation of the delays of two packets in a row: 0 to 1, exclusive.
     pub correlation: f64,
-    /// Whether packets keep their order although the delay varies; if not, a packet may overtake another.
+    /// True if packets keep their order although the delay varies. Otherwise a packet may overtake another.
     pub keep_order: bool,
     /// Bytes that may wait for the wire; what comes on top is dropped (tail drop).
     pub queue_bytes: usize,
@@ -41,13 +41,13 @@ pub struct DirectionConfig {
     pub mtu: usize,
     /// Bytes in the queue from which on an ECN-capable packet is marked CE (RFC 3168); `None`: never.
     pub mark_above: Option<usize>,
-    /// Whether the link takes the ECN bits off all packets.
+    /// True if the link clears the ECN bits of all packets.
     pub bleaches: bool,
-    /// Whether the link drops packets that are ECN-capable.
+    /// True if the link drops ECN-capable packets.
     pub drops_ect: bool,
-    /// Whether a packet too long is answered by ICMP; if not, it vanishes.
+    /// True if a packet that is too long is answered by ICMP. Otherwise it is dropped without a sign.
     pub reports_mtu: bool,
-    /// Whether nothing passes.
+    /// True if nothing passes.
     pub cut: bool,
 }
 

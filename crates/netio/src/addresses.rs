@@ -33,7 +33,7 @@ pub struct LocalAddress {
     pub ifname: String,
     /// Kind of its interface.
     pub kind: LinkKind,
-    /// Whether the interface is up and has carrier.
+    /// True if the interface is up and has a carrier.
     pub is_up: bool,
     /// The interface's IP MTU in bytes.
     pub mtu: u32,

@@ -1,4 +1,4 @@
-//! Whether trains of packets may be handed to the kernel in one piece.
+//! Finds out if the kernel takes trains of packets in one piece.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ use crate::netlink::Netlink;
 pub struct FoundRoute {
     /// Length of the matching prefix in bits: 0 for a default route.
     pub prefix_len: u8,
-    /// Whether the packet goes to a router first; else the destination is a neighbour.
+    /// True if the packet goes to a router first. Otherwise the destination is a neighbour.
     pub has_gateway: bool,
 }
 

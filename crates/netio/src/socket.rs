@@ -49,7 +49,7 @@ pub(crate) enum Kind {
     Raw,
 }
 
-/// Whether other sockets of this user may have the port already when it is bound (SO_REUSEPORT).
+/// Tells if other sockets of this user may already have the port (SO_REUSEPORT).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
     No,

@@ -194,7 +194,7 @@ pub(crate) fn send_many<'a>(
         as isize)
 }
 
-/// Whether a call that finds nothing waits for the socket's SO_RCVTIMEO.
+/// Tells if a call that finds nothing waits for the socket's SO_RCVTIMEO.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     None,

@@ -16,10 +16,10 @@ pub struct Train<'a> {
     pub ecn: Ecn,
     /// Length of each packet in bytes; the last may be shorter.
     pub segment_size: usize,
-    /// Whether IP may fragment the packets: they leave without DF, one by one. Over IPv6, where only the sender
-    /// fragments, this host cuts them to the 1,280 bytes that every link takes if it may open raw sockets; else to the path MTU
-    /// that ICMPv6 told its kernel, so that packets for a path whose routers are silent get lost. Meant for the rare packet that cannot be made shorter after the path's MTU fell;
-    /// otherwise SCTP finds the MTU itself and needs DF.
+    /// True if IP may fragment the packets: they leave one by one, without DF. Over IPv6 only the sender fragments. If this
+    /// host may open raw sockets, it cuts them to the 1,280 bytes that every link takes. Otherwise its kernel cuts them to
+    /// the path MTU that ICMPv6 reported, and packets are lost where routers do not report. Set it for the rare packet that
+    /// cannot be made shorter after the path MTU fell: SCTP needs DF to find the MTU itself.
     pub may_fragment: bool,
     /// The packets, one after the other.
     pub bytes: &'a [u8],

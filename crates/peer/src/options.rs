@@ -34,7 +34,7 @@ pub struct Options {
     /// Send IP packets by the kernel's own way only, even where nobody filters them.
     #[arg(long)]
     pub no_shortcuts: bool,
-    /// Whether several paths carry what we send at once, and which takes the next packet.
+    /// Use of several paths at once, and the choice of the path for the next packet.
     #[arg(long, value_enum, default_value = "off")]
     pub multipath: MultipathKind,
     /// RTO of 50 ms to 2 s, a path fails at the second timeout: for tests that cut one.
@@ -98,7 +98,7 @@ impl Options {
     }
 }
 
-/// How paths share what we send.
+/// Distribution of data over the paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MultipathKind {
     /// One at a time.
@@ -123,7 +123,7 @@ impl From<MultipathKind> for Multipath {
     }
 }
 
-/// How the send buffer is advertised.
+/// Advertisement of the send buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SbaKind {
     /// Percent, in every packet with DATA.
@@ -211,7 +211,7 @@ pub enum Mode {
         host: IpAddr,
         /// Its SCTP port.
         port: u16,
-        /// How many messages.
+        /// Number of messages.
         count: usize,
         /// Octets of each, 1 to 4 Mi.
         #[arg(value_parser = size_parser())]
@@ -257,7 +257,7 @@ pub enum Mode {
         host: IpAddr,
         /// Its SCTP port.
         port: u16,
-        /// How many round trips.
+        /// Number of round trips.
         count: usize,
         /// Octets of each message, 1 to 4 Mi.
         #[arg(value_parser = size_parser())]
@@ -282,7 +282,7 @@ pub enum Mode {
         host: IpAddr,
         /// Its SCTP port.
         port: u16,
-        /// How many.
+        /// Number of them.
         count: usize,
     },
 }
@@ -310,7 +310,7 @@ fn size_parser() -> impl TypedValueParser<Value = usize> {
 /// Load of a client.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Load {
-    /// How many messages.
+    /// Number of messages.
     pub count: usize,
     /// Octets of each, 1 to 4 Mi.
     #[arg(value_parser = size_parser())]

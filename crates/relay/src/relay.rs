@@ -123,8 +123,8 @@ impl Relay {
         }
     }
 
-    /// Whether TCP should be read now, at most [`UNSENT_MAX`](crate::UNSENT_MAX) bytes. An application that does not read what this end
-    /// answers is not read either.
+    /// Reports whether TCP should be read now, at most [`UNSENT_MAX`](crate::UNSENT_MAX) bytes. An application that does not
+    /// read its answers is not read either.
     pub fn wants_bytes(&self) -> bool {
         let has_room = self.framing.is_none() || self.unwritten.bytes() < 2 * UNWRITTEN_MAX;
         self.fate == Fate::Running && self.sender.wants_bytes() && has_room

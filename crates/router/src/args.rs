@@ -96,7 +96,7 @@ pub struct Shape {
     /// The most that class 5ba:1 may have, which goes before the others; the whole rate unless set
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub default_ceil: Option<u64>,
-    /// How packets are looked at
+    /// Way of seeing the packets
     #[arg(long = "match", value_enum, default_value_t = Matcher::Bpf)]
     pub matcher: Matcher,
     /// The queue in each class
@@ -122,7 +122,7 @@ pub struct ShowArgs {
     /// Show it again after so many seconds, with the rates since
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub every: Option<u32>,
-    /// How often to show it with --every; for ever unless set
+    /// Number of tables with --every; without it, until stopped
     #[arg(long, value_name = "COUNT", requires = "every", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
     /// With --every: a page with them, and numbers for Prometheus at /metrics, at this port of 127.0.0.1
@@ -130,7 +130,7 @@ pub struct ShowArgs {
     pub metrics_port: Option<u16>,
 }
 
-/// How packets are looked at.
+/// Way of seeing the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Matcher {
     /// A program of classic BPF
@@ -246,7 +246,7 @@ pub struct FlowsArgs {
     /// Show a table each so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub every: u32,
-    /// How many tables; for ever unless set
+    /// Number of tables; without it, until stopped
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
     /// Flows in a table at most, the fastest first

@@ -27,7 +27,7 @@ pub(crate) struct State<T> {
     pub(crate) faded_at: Time,
     /// Bytes left: the sender's advertisement and the backlog here, less the bytes served since; and the time of the advertisement.
     pub(crate) left: Option<(u64, Time)>,
-    /// Whether it said that something waits to be sent.
+    /// True if its last advertisement reported waiting data.
     pub(crate) is_starved: bool,
     pub(crate) idle_since: Time,
     /// Since when it has something to send, with pauses no longer than a sender's word counts.

@@ -34,7 +34,7 @@ pub struct FqCodelConfig {
     pub target: Duration,
     /// For how long they may wait longer.
     pub interval: Duration,
-    /// Whether ECN-capable packets are marked instead of being dropped.
+    /// True if ECN-capable packets are marked instead of being dropped.
     pub marks: bool,
 }
 

@@ -39,9 +39,9 @@ pub struct Flow {
 pub struct View {
     /// Its flow.
     pub flow: Flow,
-    /// Whether it is to wait and be lost as data is: it has user data, or asks how the path is (HEARTBEAT). Probes of the path's MTU
-    /// come in pairs, a long and a short one: where only the short one is protected, congestion looks like a smaller
-    /// MTU. The others set up, acknowledge or end.
+    /// True if it waits and is dropped like data: it has user data, or probes the path (HEARTBEAT). Probes of the path MTU
+    /// come in pairs, a long and a short one. If only the short one were protected, congestion would look like a smaller
+    /// MTU. Other packets set up, acknowledge or end an association.
     pub has_data: bool,
     /// Its sender's advertisement of its send buffer.
     pub said: Option<Said>,

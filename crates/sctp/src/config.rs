@@ -74,8 +74,8 @@ pub struct AssociationConfig {
     ///
     /// [`Extension::StreamReconfiguration`]: crate::Extension::StreamReconfiguration
     pub reconfig: ReconfigPolicy,
-    /// Whether and how routers are told how much waits to be sent; `None`: not. It shows to all on the way what the
-    /// application has to say and when it pauses. Chunks of the peer are noticed only where this is set.
+    /// Advertisement of the waiting data to routers; `None`: none. It reveals the amount of the application's data and its
+    /// pauses to everybody on the path. The peer's advertisements are read only if this is set.
     pub advertisement: Option<SendBufferConfig>,
     /// The error detection method (EDMID, RFC 9653 section 4) of a lower layer that makes the checksum superfluous, such
     /// as 1 for DTLS. Packets with a checksum of zero are then taken, and sent if the peer
@@ -89,7 +89,7 @@ pub struct AssociationConfig {
     /// 7.2.1 lets (about three); ten is what RFC 6928 lets TCP. 0 leaves it at that. See also
     /// [`set_initial_packets`](crate::Endpoint::set_initial_packets).
     pub initial_packets: u8,
-    /// Whether new data goes by one path or by all at once.
+    /// Use of one path or of all at once for new data.
     pub multipath: Multipath,
     /// INIT retransmissions before giving up (Max.Init.Retransmits).
     pub max_init_retransmits: u8,
@@ -246,9 +246,9 @@ pub struct Timing {
     /// further failure, up to 16 times, until it has worked for a minute. Meanwhile it is asked four times as often as other idle
     /// paths, and must have given eight answers without a failure between them.
     pub primary_return: Duration,
-    /// Whether a path on which nothing was heard for about two round trips, while data is in flight there, is doubted at once: another
-    /// active path then carries the earliest chunk, and if that is acknowledged and a HEARTBEAT on the silent path is not answered,
-    /// the path counts a timeout. In place of the tail-loss probe wherever there is another active path.
+    /// True if a path is doubted that was silent for about two round trips with data in flight. Another active path then
+    /// repeats the earliest chunk. If that is acknowledged, and a HEARTBEAT on the silent path is not, the path counts a
+    /// timeout. This replaces the tail-loss probe wherever another path is active.
     pub doubts_silence: bool,
     /// Percent of its data that a path in use may lose, 1 to 99; `None`: any. One that loses more, by 30 chunks and in at least six
     /// events (RFC 9260 section 7.2.4), is potentially failed if there is another active path of its family that shares no address

@@ -44,7 +44,7 @@ pub(crate) struct Cookie {
     pub(crate) adaptation: Option<u32>,
     /// The negotiated extensions.
     pub(crate) extensions: Extensions,
-    /// Whether packets may carry a checksum of zero.
+    /// True if packets may carry a checksum of zero.
     pub(crate) zero_checksum: bool,
     /// For the keys of authentication.
     pub(crate) key_vectors: Option<KeyVectors>,

@@ -166,16 +166,16 @@ pub struct Message {
     pub stream: StreamId,
     /// Payload protocol identifier.
     pub ppid: Ppid,
-    /// Whether it was sent without order.
+    /// True if it was sent unordered.
     pub unordered: bool,
-    /// Whether this is the beginning of the message; false for the later parts of one that comes in parts (RFC 6458 section 6.1.7). One
-    /// does if it is longer than the receive window has room for: longer than the window itself, or while much else is held that
-    /// cannot be read yet, behind a gap or a reset of streams, or while memory is short.
+    /// True for the beginning of the message, false for the later parts of a partial delivery (RFC 6458 section 6.1.7). A
+    /// message is delivered in parts if the receive window has no room for it: it is longer than the window, much other data
+    /// waits behind a gap or a stream reset, or memory is short.
     pub begin: bool,
-    /// Whether this is the end of the message.
+    /// True for the end of the message.
     pub end: bool,
-    /// Whether the sender gave the message up after parts of it were delivered: this last part has no bytes, and those
-    /// before it should be thrown away.
+    /// True if the sender abandoned the message after parts of it were delivered. This last part has no bytes, and the
+    /// earlier ones should be discarded.
     pub aborted: bool,
     /// The bytes, in pieces that are as long as can be without copying. A piece holds on to memory that it shares with
     /// others received around the same time: copy what is to be kept for long.

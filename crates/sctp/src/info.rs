@@ -82,9 +82,9 @@ pub struct PathInfo {
     pub route: Route,
     /// Its state.
     pub state: PathState,
-    /// Whether it is the primary path.
+    /// True for the primary path.
     pub primary: bool,
-    /// Whether new data goes this way.
+    /// True if it carries new data.
     pub in_use: bool,
     /// Smoothed round-trip time, once measured.
     pub srtt: Option<Duration>,
@@ -98,7 +98,7 @@ pub struct PathInfo {
     pub flight: usize,
     /// MTU in bytes, IP header included.
     pub mtu: u16,
-    /// Whether a packet of that length is known to have arrived by a probe; at first it is only what the links take.
+    /// True if a probe of that length was answered. Before, it is only the MTU of this host's link.
     pub mtu_is_proven: bool,
     /// Probes of the path's MTU sent (RFC 8899).
     pub mtu_probes_sent: u64,
@@ -152,7 +152,7 @@ pub struct AssociationInfo {
     pub adaptation: Option<u32>,
     /// Extensions that both ends offered.
     pub extensions: Extensions,
-    /// Whether packets carry a checksum of zero (RFC 9653).
+    /// True if packets carry a checksum of zero (RFC 9653).
     pub zero_checksum: bool,
     /// Streams that we may send on.
     pub outbound_streams: u16,

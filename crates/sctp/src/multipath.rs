@@ -1,6 +1,6 @@
 //! Distribution of an association's data over its paths.
 
-/// Whether new data goes by one path at a time, or by all of them at once.
+/// Use of the paths for new data: one at a time, or all at once.
 ///
 /// It is for the sender alone to choose: the peer takes data on any path, and may itself send otherwise. One that is not
 /// of this kind acknowledges by the path that data last came by, which is good enough.

@@ -25,7 +25,7 @@ pub(crate) struct PeerInit<'a> {
     pub(crate) auth: PeerOffer<'a>,
     /// The error detection method with which it takes a checksum of zero.
     pub(crate) zero_checksum: Option<u32>,
-    /// Whether it lists I-FORWARD-TSN.
+    /// True if it lists I-FORWARD-TSN.
     pub(crate) i_forward_tsn: bool,
     /// The cookie of an INIT ACK.
     pub(crate) cookie: Option<&'a [u8]>,
@@ -95,7 +95,7 @@ pub(crate) struct Agreed {
     pub(crate) extensions: Extensions,
     /// For the keys of authentication, if that is agreed on.
     pub(crate) key_vectors: Option<KeyVectors>,
-    /// Whether our packets may carry a checksum of zero: the peer takes them, by a method that we have too.
+    /// Reports whether our packets may carry a checksum of zero: the peer accepts them, by a method that we have too.
     pub(crate) zero_checksum: bool,
 }
 

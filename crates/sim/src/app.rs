@@ -46,7 +46,7 @@ pub enum Accept {
 pub struct Outgoing {
     /// Its stream.
     pub stream: u16,
-    /// Whether it may be delivered out of order.
+    /// True if it may be delivered out of order.
     pub unordered: bool,
     /// Its bytes.
     pub bytes: Bytes,
@@ -57,7 +57,7 @@ pub struct Outgoing {
 pub struct Received {
     /// Its stream.
     pub stream: u16,
-    /// Whether it was sent unordered.
+    /// True if it was sent unordered.
     pub unordered: bool,
     /// Its bytes.
     pub bytes: Bytes,
@@ -98,7 +98,7 @@ pub struct Conversation {
     pub reading: Reading,
     /// When it is closed.
     pub close: Close,
-    /// Whether what was received is kept, or only counted.
+    /// True if received data is kept, false if it is only counted.
     pub keeps: bool,
     /// Messages received, if kept.
     pub received: Vec<Received>,

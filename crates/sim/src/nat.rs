@@ -19,13 +19,13 @@ const FIRST_PORT: u16 = 20_000;
 pub struct NatConfig {
     /// Lifetime of an idle mapping.
     pub memory: Duration,
-    /// Whether packets that come in keep a mapping, too, as in Linux; RFC 4787 section 4.3 asks only that those do that go out.
+    /// True if incoming packets keep a mapping, too, as in Linux. RFC 4787 section 4.3 requires it only of outgoing ones.
     pub keeps_by_inbound: bool,
-    /// Whether a mapping gets the port of the host where that is free (RFC 4787 section 4.2.1); else each new one gets another.
+    /// True if a mapping gets the host's port where that is free (RFC 4787 section 4.2.1). Otherwise each new one gets another.
     pub preserves_ports: bool,
-    /// Whether the box's own host answers packets that find no mapping, by port unreachable.
+    /// True if the NAT answers packets without a mapping by ICMP port unreachable.
     pub answers: bool,
-    /// Whether there are other hosts outside at the inner addresses, as private networks have them, which answer in the same way.
+    /// True if other hosts outside have the inner addresses, as in private networks, and answer in the same way.
     pub has_strangers: bool,
 }
 

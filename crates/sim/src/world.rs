@@ -64,7 +64,7 @@ pub struct Record {
     pub packet: Vec<u8>,
     /// Its ECN codepoint as it was sent.
     pub ecn: Ecn,
-    /// Whether it was given to a link, and not taken out by the filter.
+    /// True if it was given to a link, and not removed by the filter.
     pub arrives: bool,
 }
 
@@ -164,12 +164,11 @@ pub struct World {
     packets: u64,
     /// Where engines write their trains.
     buf: Vec<u8>,
-    /// Whether every engine recounts itself after each input. On by default; costs time with large windows.
+    /// True if every engine checks its invariants after each input. On by default; costs time with large windows.
     pub checks: bool,
-    /// Whether what waits in front of links waits in the hosts that send, which then tell their engines of it when these ask.
+    /// True if packets for the links wait in the sending hosts, which then report the queue to their engines on request.
     pub queues_are_local: bool,
-    /// Whether packets are kept in [`records`](Self::records), and what the engines note of themselves in
-    /// [`traces`](Self::traces).
+    /// True if packets are kept in [`records`](Self::records), and the engines' traces in [`traces`](Self::traces).
     pub recording: bool,
     /// Packets as they were sent, if recorded.
     pub records: Vec<Record>,

@@ -120,7 +120,7 @@ pub struct Trace {
     pub pcapng: Option<PathBuf>,
 }
 
-/// How to ask.
+/// Manner of the request.
 #[derive(Args, Clone, Debug)]
 pub struct Ask {
     /// Where to ask

@@ -62,7 +62,7 @@ pub(crate) struct SctpConfig {
     pub(crate) order: SctpOrder,
     /// The congestion control of paths.
     pub(crate) congestion: SctpCongestion,
-    /// Whether all paths carry messages, or one at a time.
+    /// True if all paths carry messages, false if one at a time does.
     pub(crate) multipath: Multipath,
     /// The parts of the paths where these are weighted.
     pub(crate) multipath_weights: Weights,

@@ -1,4 +1,4 @@
-//! Whether anybody looks at the packets of this host: nftables, iptables, IPsec.
+//! Finds out if anything filters the packets of this host: nftables, iptables, IPsec.
 //!
 //! Any base chain of the families ip, ip6 and inet counts, at whatever hook: chains for what arrives may ask for connection
 //! tracking, which must see what leaves. Asks, changes nothing; where the kernel refuses an answer there may be filters.
@@ -122,7 +122,8 @@ fn has_policy() -> io::Result<bool> {
     Ok(found)
 }
 
-/// Whether the list of this number names a table. One that came after [`keep_filters_readable`] may not be readable, so there may be.
+/// Reports whether the list of this number names a table. If it was added after [`keep_filters_readable`], it may be
+/// unreadable, and this returns true.
 fn is_in_use(number: usize) -> bool {
     let kept = KEPT.get().and_then(|kept| kept[number].as_ref());
     // The list of a module that is gone gives an error.

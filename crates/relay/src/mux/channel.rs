@@ -31,19 +31,19 @@ pub(super) enum Stage {
 pub(super) struct Channel {
     pub(super) stream: u16,
     pub(super) generation: Generation,
-    /// Whether this end has opened it.
+    /// True if this end opened it.
     pub(super) is_ours: bool,
     pub(super) stage: Stage,
     /// END, RESET or REFUSED was sent, or is about to be.
     pub(super) has_sent_end: bool,
     /// The peer's END, RESET or REFUSED came.
     pub(super) has_got_end: bool,
-    /// Whether the driver has let go of it: what still comes is thrown away.
+    /// True if the driver has released it: further data is discarded.
     pub(super) is_gone: bool,
     pub(super) inbox: Inbox,
     /// Its [`memory`](Self::memory) as it was last counted.
     pub(super) counted: usize,
-    /// Whether that may have changed.
+    /// True if that may have changed.
     is_changed: bool,
     pub(super) sending: Sending,
 }

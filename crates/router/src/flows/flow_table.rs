@@ -70,7 +70,7 @@ struct Track {
 #[derive(Clone, Copy, Debug)]
 struct Room {
     since: Time,
-    /// Whether the last SACK left none for more; a receiver that takes nothing sends none.
+    /// True if the last SACK left no room for more. A receiver that takes nothing sends none.
     is_closed: bool,
     /// Time with a closed window, up to then.
     closed_for: Duration,

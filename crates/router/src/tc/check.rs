@@ -1,4 +1,4 @@
-//! Whether what is there is what was asked for: classes with their rates, leaves, and filters.
+//! Compares the existing classes, rates, leaves and filters with the requested ones.
 
 use std::collections::BTreeMap;
 

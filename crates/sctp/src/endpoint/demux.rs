@@ -285,7 +285,7 @@ fn quotes_init(header: CommonHeader, quoted: &[u8], tag: VerificationTag) -> boo
 pub(super) struct Begin {
     /// The first chunk to be handled, counted from 0.
     pub(super) chunk: usize,
-    /// Whether a good AUTH chunk came before.
+    /// True if a valid AUTH chunk came before.
     pub(super) is_authenticated: bool,
     /// The packet's ECN codepoint.
     pub(super) ecn: Ecn,

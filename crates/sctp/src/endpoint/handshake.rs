@@ -70,8 +70,9 @@ impl Endpoint {
         }
     }
 
-    /// Whether an INIT or INIT ACK that comes as another host's is one that this host has sent: whoever sends all back that he gets could
-    /// otherwise have a host talk to itself, by a key that he does not know. A host that asks itself by one address may do so.
+    /// Reports whether an INIT or INIT ACK from another address is one that this host has sent. An attacker who reflects
+    /// packets could otherwise make a host talk to itself with a key that he does not know. A host may talk to itself by
+    /// one address.
     fn is_reflected(&self, route: &Route, peer: &PeerInit<'_>) -> bool {
         route.local != route.remote && peer.auth.random().is_some_and(|nonce| self.random.is_own_nonce(nonce))
     }
@@ -592,8 +593,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether a cookie with the association's tags has the association's keys, too: where keys are by direction each of two handshakes
-    /// that meet has its own.
+    /// Reports whether a cookie with the association's tags has the association's keys, too. With keys by direction, each
+    /// of two colliding handshakes has its own.
     fn is_of_same_handshake(&self, id: AssociationId, cookie: &Cookie) -> bool {
         let of_cookie = cookie.key_vectors.as_ref().and_then(|vectors| vectors.handshake);
         self.association(id).is_some_and(|association| association.handshake() == of_cookie)

@@ -7,8 +7,8 @@ use crate::error::AuthKeyError;
 use crate::extension::auth::{Auth, AuthConfig};
 
 impl Endpoint {
-    /// Whether the association is protected by a shared key that these settings have, too: nobody without it can sign anything that is
-    /// taken for the peer's.
+    /// Reports whether the association is protected by a shared key that these settings have, too. Nobody without it can
+    /// sign as the peer.
     pub fn is_keyed_by(&self, id: AssociationId, auth: &AuthConfig) -> bool {
         self.association(id).is_some_and(|association| association.is_keyed_by(auth))
     }

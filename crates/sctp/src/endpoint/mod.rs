@@ -146,12 +146,12 @@ pub struct Transmit {
     pub len: usize,
     /// Length of each packet of the train; the last may be shorter.
     pub segment_size: usize,
-    /// Whether IP must be let to fragment this packet (no DF bit): it is longer than the path's MTU, for it repeats a
-    /// chunk that was cut when the MTU was larger. Such a packet always travels alone.
+    /// True if IP must be allowed to fragment this packet (no DF bit). It is longer than the path MTU, because it repeats a
+    /// chunk that was cut when the MTU was larger. Such a packet is always a train of its own.
     pub may_fragment: bool,
-    /// Whether round trips of the path have become so long that packets may be waiting in this host: a driver that can tell how
-    /// many bytes do says so by [`PathError::LocalQueue`](crate::PathError::LocalQueue), with this packet. One that cannot says
-    /// nothing; the window is bounded by losses, marks and buffers alone then.
+    /// True if the round trips of the path are so long that packets may wait in this host. A driver that knows the number of
+    /// waiting bytes reports it by [`PathError::LocalQueue`](crate::PathError::LocalQueue), with this packet. Without a
+    /// report, only losses, marks and buffers bound the window.
     pub asks_for_queue: bool,
 }
 
@@ -525,8 +525,8 @@ impl Endpoint {
         self.slots.set_user_memory(id, bytes);
     }
 
-    /// Whether the memory of all associations, or of those with the peer's host, is at three quarters of what it may be, or above. The
-    /// user should hold little then.
+    /// Reports whether the memory of all associations, or of those with the peer's host, has reached three quarters of its
+    /// limit. The user should hold little data then.
     pub fn is_memory_short(&self, id: AssociationId) -> bool {
         self.pressure_on(id) > Pressure::Calm
     }

@@ -72,9 +72,9 @@ pub(crate) struct Asconf {
     /// The last request of the peer that was answered.
     peer_serial: AsconfSerial,
     answer: Option<Bytes>,
-    /// Whether the peer has said that it does not understand that addresses come and go.
+    /// True if the peer has reported that it does not understand changes of addresses.
     refuses_changes: bool,
-    /// Whether it does not understand that one of them is to be its primary one.
+    /// True if it does not understand requests to set its primary address.
     refuses_primary: bool,
     /// Our addresses, also those that no path uses.
     pub(crate) local: SmallVec<[IpAddr; 4]>,
@@ -82,9 +82,9 @@ pub(crate) struct Asconf {
     pub(crate) known: IpAddr,
     /// Addresses of the peer that were added without a shared key, and that no confirmed path has vouched for yet.
     pub(crate) unproven: Vec<IpAddr>,
-    /// How the packet in hand came.
+    /// Origin of the current packet.
     pub(crate) source: Route,
-    /// Whether it is signed with a shared key, as far as it was read.
+    /// True if it is signed with a shared key, as far as it was read.
     pub(crate) is_keyed: bool,
 }
 

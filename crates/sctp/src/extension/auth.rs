@@ -61,13 +61,13 @@ pub struct AuthConfig {
     pub keys: BTreeMap<u16, Bytes>,
     /// The number of the key to send with; it must be one of `keys`, or 0.
     pub active_key: u16,
-    /// Whether the shared keys sign by direction: each end's key comes of the association key of RFC 4895, both ports, that end's
-    /// own key vector, and all that INIT and INIT ACK say. Nobody can then give an end its own chunks back as its peer's, lead them to
-    /// another port, or have the ends begin with different TSNs, streams or extensions. Both ends must be set alike; other implementations have RFC 4895 alone. The empty key is never changed.
+    /// True if each direction has a key of its own. It is derived from the association key of RFC 4895, both ports, the
+    /// sender's key vector, and the contents of INIT and INIT ACK. Then nobody can reflect an end's chunks, lead them to
+    /// another port, or make the ends begin with different TSNs, streams or extensions. Both ends need the same setting;
+    /// other implementations have RFC 4895 alone. The empty key stays as it is.
     pub by_direction: bool,
-    /// Whether a peer that offers no authentication is refused: its INIT or INIT ACK is answered with ABORT. Together with
-    /// COOKIE ECHO and COOKIE ACK among `chunks`, and a key other than the empty one, nobody without the key gets an
-    /// association.
+    /// True if a peer without authentication is refused: its INIT or INIT ACK is answered with ABORT. If `chunks` also
+    /// lists COOKIE ECHO and COOKIE ACK, and the key is not empty, nobody without the key gets an association.
     pub required: bool,
 }
 
@@ -360,9 +360,9 @@ struct Key {
     signing: Vec<u8>,
     /// For what the peer sends; none: it signs as we do.
     verifying: Option<Vec<u8>>,
-    /// Whether it is more than the empty key, which everybody has.
+    /// True for any key but the empty one, which everybody has.
     is_shared: bool,
-    /// Whether it may be made the active one; a deactivated key only verifies.
+    /// True if it may become the active key. A deactivated key only verifies.
     may_sign: bool,
 }
 
@@ -391,7 +391,7 @@ pub(crate) struct Auth {
     required: ChunkSet,
     hmac: HmacAlgorithm,
     keys: BTreeMap<u16, Key>,
-    /// Whether they are no longer those of the settings.
+    /// True if they differ from those of the settings.
     has_other_keys: bool,
     active: u16,
     /// If keys are by direction.

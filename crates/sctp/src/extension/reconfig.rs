@@ -29,11 +29,11 @@ pub(crate) type Streams = SmallVec<[StreamId; 4]>;
 /// Which requests of the peer are fulfilled (SCTP_ENABLE_STREAM_RESET, RFC 6525 section 6.3.1). By default none are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReconfigPolicy {
-    /// Whether streams are reset, outgoing and incoming (SCTP_ENABLE_RESET_STREAM_REQ).
+    /// True if outgoing and incoming streams may be reset (SCTP_ENABLE_RESET_STREAM_REQ).
     pub reset_streams: bool,
-    /// Whether the association is reset, with its TSNs (SCTP_ENABLE_RESET_ASSOC_REQ).
+    /// True if the association may be reset, with its TSNs (SCTP_ENABLE_RESET_ASSOC_REQ).
     pub reset_association: bool,
-    /// Whether streams are added, outgoing and incoming (SCTP_ENABLE_CHANGE_ASSOC_REQ).
+    /// True if outgoing and incoming streams may be added (SCTP_ENABLE_CHANGE_ASSOC_REQ).
     pub add_streams: bool,
     /// Most outbound streams that the peer can bring us to; 2,048 by default.
     pub outbound_streams_max: u16,
@@ -160,7 +160,7 @@ pub(crate) struct Pending {
     pub(crate) path: PathIndex,
     /// The Re-configuration Timer.
     pub(crate) deadline: Time,
-    /// Whether the peer has said that it is at work, since it was last asked.
+    /// True if the peer has answered "in progress" since the last request.
     pub(crate) in_progress: bool,
 }
 

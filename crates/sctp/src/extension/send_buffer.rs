@@ -139,7 +139,7 @@ pub(crate) struct Advertiser {
     alone: Alone,
 }
 
-/// How far it is to a packet without DATA.
+/// Progress towards a packet without DATA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Alone {
     /// The pause is not over.

@@ -23,7 +23,7 @@ pub(super) struct HeldBack {
     streams: Vec<StreamId>,
     /// Chunks from here on wait.
     from: Seq,
-    /// Whether the reset is done once everything before `from` has come, or only when that is said.
+    /// True if the reset happens once everything before `from` has arrived, false if only on request.
     by_itself: bool,
     pieces: Vec<(Seq, Piece<'static>, BytesMut)>,
     /// Skips of FORWARD TSNs, with their new cumulative TSNs: stream numbers mean nothing until it is known whether they are old or new.

@@ -116,7 +116,7 @@ pub enum TraceEvent {
         route: Route,
         /// Its TSN.
         tsn: u32,
-        /// Whether only to provoke an answer (RFC 8985 section 7.3).
+        /// True if it only provokes an answer (RFC 8985 section 7.3).
         is_probe: bool,
     },
     /// A DATA chunk was written for a further path (redundant scheduling).
@@ -253,7 +253,7 @@ pub enum TraceEvent {
     Abandoned {
         /// Its stream.
         stream: u16,
-        /// Whether a part of it had been sent.
+        /// True if a part of it had been sent.
         was_begun: bool,
     },
     /// FORWARD TSN or I-FORWARD TSN was written.

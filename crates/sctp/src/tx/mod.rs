@@ -25,8 +25,8 @@ use wire::Tsn;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Seq(pub(crate) u64);
 
-/// How far ahead a TSN points only by a mistake of epochs: a reset of the association moves TSNs by 2^31 (RFC 6525 section
-/// 5.2.4), and what was sent before it may arrive late.
+/// Distance of a TSN that must belong to another epoch: a reset of the association moves TSNs by 2^31 (RFC 6525 section
+/// 5.2.4), and packets sent before it may arrive late.
 pub(crate) const FAR_AHEAD: u64 = 1 << 30;
 
 //= rfc9260#1.6-1 1.6-2 1.6-4 3.3.1-12 3.3.1-13

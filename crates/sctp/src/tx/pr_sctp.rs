@@ -30,9 +30,9 @@ struct Message {
     stream: StreamId,
     /// Chunks sent and not cumulatively acknowledged.
     chunks: VecDeque<Seq>,
-    /// Whether some of it has left.
+    /// True if a part of it was sent.
     begun: bool,
-    /// Whether some of it has not left yet.
+    /// True if a part of it was not sent yet.
     queued: bool,
 }
 
@@ -41,7 +41,7 @@ struct Message {
 pub(crate) struct GivenUp {
     pub(crate) stream: StreamId,
     pub(crate) chunks: VecDeque<Seq>,
-    /// Whether some of it has left.
+    /// True if a part of it was sent.
     pub(crate) begun: bool,
     pub(crate) queued: bool,
 }

@@ -33,7 +33,7 @@ struct Delivery {
     at: Time,
     /// When the chunk whose delivery `at` notes was sent.
     sent_at: Time,
-    /// Whether the program gave too little to fill the path.
+    /// True if the program gave too little to fill the path.
     app_limited: bool,
 }
 
@@ -42,7 +42,7 @@ struct Delivery {
 pub(crate) struct RateSample {
     /// Bytes per second.
     pub(crate) rate: u64,
-    /// Whether the program gave too little, so that the path may be faster.
+    /// True if the program gave too little, so the path may be faster.
     pub(crate) app_limited: bool,
 }
 

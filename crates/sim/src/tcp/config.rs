@@ -9,7 +9,7 @@ pub struct TcpConfig {
     pub mss: usize,
     /// Bytes of IP and TCP headers, with the options that every segment has.
     pub header: usize,
-    /// Whether segments carry timestamps (RFC 7323), so that what was sent twice is measured, too.
+    /// True if segments carry timestamps (RFC 7323), so that retransmitted data is measured, too.
     pub timestamps: bool,
     /// Segments that may be in flight at first.
     pub initial_window: u32,
@@ -17,7 +17,7 @@ pub struct TcpConfig {
     pub window_max: u64,
     /// Congestion control.
     pub growth: Growth,
-    /// Whether slow start counts segments acknowledged (RFC 3465), and not acknowledgements.
+    /// True if slow start counts acknowledged segments (RFC 3465), and not acknowledgements.
     pub counts_segments: bool,
     /// Loss recovery.
     pub recovery: Recovery,
@@ -47,7 +47,7 @@ pub enum Growth {
 pub enum Recovery {
     /// By three duplicate acknowledgements, one loss each round trip, without SACK (RFC 6582).
     NewReno {
-        /// Whether the first two duplicates let a new segment go (RFC 3042).
+        /// True if each of the first two duplicates permits a new segment (RFC 3042).
         limited_transmit: bool,
     },
     /// By SACK blocks and time (RFC 8985), with the tail-loss probe and proportional rate reduction (RFC 6937).

@@ -60,7 +60,7 @@ pub struct UaArgs {
     #[arg(long, value_name = "URI", group = "load")]
     pub call: Option<String>,
 
-    /// How many calls
+    /// Number of calls
     #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "call")]
     pub calls: u64,
 

@@ -24,7 +24,7 @@ struct Run {
     unordered: bool,
     begin: bool,
     end: bool,
-    /// Whether its first part was given to the reader already.
+    /// True if its first part was already delivered.
     partly_delivered: bool,
     pieces: SmallVec<[BytesMut; 2]>,
 }

@@ -130,7 +130,7 @@ pub(crate) struct SendQueue {
     /// Unsent bytes of the current message; 0 if there is none.
     head: usize,
     next_id: u64,
-    /// Whether fragments of several messages may alternate (RFC 8260).
+    /// True if fragments of several messages may alternate (RFC 8260).
     interleaves: bool,
     /// The hold on streams not used before.
     all_held: Option<MessageId>,

@@ -35,7 +35,7 @@ pub(super) struct Turns {
     scheduler: Scheduler,
     current: Option<(Rank, StreamId)>,
     waiting: BTreeSet<(Rank, StreamId)>,
-    /// Whether `current` is within a message that must not be interleaved.
+    /// True if `current` is within a message that must not be interleaved.
     held: bool,
     next_turn: u64,
     /// Virtual time: where a stream begins that had nothing to send.
