@@ -5,8 +5,8 @@
 //! `shim`: one bulk TCP stream through the shim, compared with plain TCP and with usrsctp, on the same link in
 //! one run, with the link's offloads and without (there also with bbr as the programs' TCP control), and on a
 //! slow link; then connect latency through the shim compared with plain TCP. `connect`: that alone, [`unnamed`]
-//! (also by itself) and [`fallback`]; with `--against DIR`, [`against`]. [`race`]: SCTP first, compared with both at once. [`many`]
-//! (`connections`): a daemon with many connections. [`uplinks`]: processor time at the rates of uplinks, and
+//! (also by itself) and [`fallback`]; with `--against DIR`, [`against`]. [`race`]: SCTP first, compared with
+//! both at once. [`many`] (`connections`): a daemon with many connections. [`uplinks`]: processor time at the rates of uplinks, and
 //! keystrokes.
 //! [`sip`]: our SIP proxy compared with Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`]
 //! (`sip-page`): its page.

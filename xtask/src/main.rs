@@ -63,7 +63,7 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ("layers", "only the layer table against cargo metadata", layers::run),
     (
         "bench",
-        "`bench shim`, `bench connect`, `bench unnamed`, `bench streams`, `bench sctp [--quick]`: the shim, also with connections that share an association, \
+        "`bench shim`, `bench connect [--against DIR]`, `bench unnamed`, `bench streams`, `bench sctp [--quick]`: the shim, also with connections that share an association, \
          and the SCTP stack against TCP and usrsctp; `bench race`: SCTP first against both at once; `bench connections`: a daemon's memory; `bench linkemu`: how exact the link \
          emulator is; `bench router`: packets a second of our own router; `bench instructions`: what the engine costs, against the counts kept",
         bench::run,

@@ -96,7 +96,7 @@ pub struct Shape {
     /// The most that class 5ba:1 may have, which goes before the others; the whole rate unless set
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub default_ceil: Option<u64>,
-    /// Way of seeing the packets
+    /// Packet classifier
     #[arg(long = "match", value_enum, default_value_t = Matcher::Bpf)]
     pub matcher: Matcher,
     /// The queue in each class
@@ -130,7 +130,7 @@ pub struct ShowArgs {
     pub metrics_port: Option<u16>,
 }
 
-/// Way of seeing the packets.
+/// Packet classifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Matcher {
     /// A program of classic BPF

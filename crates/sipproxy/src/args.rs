@@ -120,7 +120,7 @@ pub struct Trace {
     pub pcapng: Option<PathBuf>,
 }
 
-/// Manner of the request.
+/// Options of the request.
 #[derive(Args, Clone, Debug)]
 pub struct Ask {
     /// Where to ask
