@@ -18,7 +18,8 @@ use crate::config::AddressProof;
 use crate::error::AddressError;
 use crate::event::{AbortCause, Event};
 use crate::extension::asconf::{AddressChange, Arrival, MAX_CHANGES, Pending, Response, encode};
-use crate::path::{Path, PathIndex};
+use crate::extension::auth::Auth;
+use crate::path::{Path, PathIndex, Retired};
 use crate::trace::TraceEvent;
 
 impl Association {
@@ -70,7 +71,7 @@ impl Association {
     /// Returns whether the peer may be asked to accept another address. A peer of the same kind accepts one
     /// only if a shared key signs the request.
     fn may_move(&self) -> bool {
-        let is_signed = self.auth.as_ref().is_some_and(|auth| auth.signs_with_shared_key());
+        let is_signed = self.integrity.auth().is_some_and(Auth::signs_with_shared_key);
         is_signed || self.config.address_proof == AddressProof::Signature
     }
 
@@ -92,7 +93,7 @@ impl Association {
     /// Handles the loss of all our addresses but `address`. Requests not yet sent are dropped; an outstanding
     /// request is sent again from the new address, since no other may overtake it.
     fn move_to(&mut self, address: IpAddr, ctx: &mut Context<'_>) -> Result<(), AddressError> {
-        let peers = self.peer_addresses.clone();
+        let peers = self.peer_addresses.as_slice().to_vec();
         if !peers.iter().any(|&peer| may_reach(address, peer)) {
             return Err(AddressError::NoPeer(address));
         }
@@ -102,7 +103,7 @@ impl Association {
         if let Some(asconf) = &mut self.asconf {
             asconf.request_move(address);
         }
-        self.retire_paths(|p| p.route.local != address);
+        self.leave_paths(|p| p.route.local != address);
         match self.asconf.as_ref().is_some_and(|a| a.pending.is_some()) {
             true => self.send_asconf(ctx.now),
             false => self.ask_next(ctx.now),
@@ -123,7 +124,8 @@ impl Association {
         if let AddressChange::Remove(address) = change {
             //= rfc5061#5.3-8 5.3-14
             asconf.local.retain(|a| *a != address);
-            self.on_address_lost(address, now);
+            let retired = self.on_address_lost(address, now);
+            self.sack_route.leave_paths(&retired);
         }
         self.send_asconf(now);
     }
@@ -139,9 +141,8 @@ impl Association {
             //= rfc5061#5.1-6
             (pending.path, pending.deadline) = (path, deadline);
             let route = self.paths.get(path).route;
-            self.note(TraceEvent::AsconfSent { route });
-            self.control.retain(|(_, c)| !matches!(c, Control::Asconf));
-            self.control.push_back((path, Control::Asconf));
+            self.out.note(TraceEvent::AsconfSent { route });
+            self.out.queue_once(path, Control::Asconf);
         }
     }
 
@@ -205,8 +206,8 @@ impl Association {
         };
         //= rfc5061#5.1-7 5.1-8
         asconf.pending = None;
-        self.control.retain(|(_, c)| !matches!(c, Control::Asconf));
-        self.errors = 0;
+        self.out.withdraw(|c| matches!(c, Control::Asconf));
+        self.liveness.on_answer();
         if self.paths.get(pending.path).is_confirmed() {
             let transition = self.paths.get_mut(pending.path).on_success(ctx.now, &self.config.timing);
             self.report_transition(pending.path, transition);
@@ -219,7 +220,7 @@ impl Association {
             //= rfc5061#5.3-6
             let given_up = asconf.on_not_understood(pending.change);
             self.end_change(pending.change, refusal, ctx);
-            self.events.extend(given_up.into_iter().map(|change| Event::AddressChange { change, refusal }));
+            given_up.into_iter().for_each(|change| self.out.emit(Event::AddressChange { change, refusal }));
         } else {
             self.end_change(pending.change, refusal, ctx);
         }
@@ -235,14 +236,14 @@ impl Association {
         let refusal = Some(Cause::UnrecognizedChunkType(&[]).code());
         let mut given_up = asconf.on_not_understood(pending.change);
         given_up.extend(asconf.on_nothing_understood());
-        self.control.retain(|(_, c)| !matches!(c, Control::Asconf));
+        self.out.withdraw(|c| matches!(c, Control::Asconf));
         self.end_change(pending.change, refusal, ctx);
-        self.events.extend(given_up.into_iter().map(|change| Event::AddressChange { change, refusal }));
+        given_up.into_iter().for_each(|change| self.out.emit(Event::AddressChange { change, refusal }));
     }
 
     fn end_change(&mut self, change: AddressChange, refusal: Option<u16>, ctx: &mut Context<'_>) {
         self.finish_change(change, refusal, ctx);
-        self.events.push_back(Event::AddressChange { change, refusal });
+        self.out.emit(Event::AddressChange { change, refusal });
     }
 
     /// RFC 5061 section 5.3, F4: "ABORT Chunks arriving destined to the IP address being deleted MUST be ignored".
@@ -272,7 +273,7 @@ impl Association {
             _ => return,
         };
         asconf.local.push(address);
-        let peers = self.peer_addresses.clone();
+        let peers = self.peer_addresses.as_slice().to_vec();
         self.add_paths(&[address], &peers, None, ctx);
         for index in self.paths.indices() {
             let path = self.paths.get_mut(index);
@@ -303,10 +304,10 @@ impl Association {
         }
         if !self.may_ask_for_change() {
             let chunk_type = ChunkType::ASCONF.0;
-            return self.note(TraceEvent::Unauthenticated { chunk_type });
+            return self.out.note(TraceEvent::Unauthenticated { chunk_type });
         }
         let (source, arrival) = (asconf.source, asconf.judge(chunk.serial));
-        self.note(TraceEvent::AsconfReceived { serial: chunk.serial.0 });
+        self.out.note(TraceEvent::AsconfReceived { serial: chunk.serial.0 });
         let answer = match arrival {
             Arrival::Discard => return,
             Arrival::Again(answer) => {
@@ -329,13 +330,18 @@ impl Association {
         // source address of the SCTP packet that held the ASCONF Chunks."
         let ack = AsconfAck { serial: chunk.serial, parameters: Parameters::from_wire(&answer) };
         //= rfc5061#5.2-8 5.2-9
-        ctx.replies.push_signed(source, self.header(), &Chunk::AsconfAck(ack), self.auth.as_deref());
+        ctx.replies.push_signed(
+            source,
+            self.negotiated.header(),
+            &Chunk::AsconfAck(ack),
+            self.integrity.auth(),
+        );
     }
 
     /// Handles a repeated ASCONF that moves the peer to its source address but now comes from another one.
     /// Either may be a copy that a third party has forwarded, so both are probed until one is confirmed.
     fn hear_move_again(&mut self, chunk: &AsconfChunk<'_>, source: IpAddr, ctx: &mut Context<'_>) {
-        if self.peer_addresses.contains(&source) || self.paths.iter().any(|(_, path)| path.is_confirmed()) {
+        if self.peer_addresses.has(source) || self.paths.iter().any(|(_, path)| path.is_confirmed()) {
             return;
         }
         for (parameter, raw) in chunk.parameters.iter().zip(chunk.parameters.tlvs()) {
@@ -406,7 +412,7 @@ impl Association {
     /// own source address (RFC 5061 section 4.2.1).
     pub(crate) fn is_moving(&self, packet: &Packet<'_>) -> bool {
         let mut chunks = packet.raw_chunks().map_while(Result::ok);
-        match (&self.auth, &self.asconf, chunks.next(), chunks.next()) {
+        match (self.integrity.auth(), &self.asconf, chunks.next(), chunks.next()) {
             (Some(auth), Some(_), Some(first), Some(second)) => {
                 let types = (first.chunk_type, second.chunk_type);
                 let is_shared =
@@ -426,7 +432,7 @@ impl Association {
         if !is_usable(address) {
             return Some(Cause::UnresolvableAddress(raw.bytes));
         }
-        if self.peer_addresses.contains(&address) {
+        if self.peer_addresses.has(address) {
             if let Some(asconf) = &mut self.asconf {
                 asconf.unproven.retain(|a| *a != address || !asconf.is_keyed);
             }
@@ -437,7 +443,7 @@ impl Association {
         // Behind a NAT a new source address comes with a UDP port of its own.
         let carrier = (asconf.source.remote == address).then_some(asconf.source.carrier);
         // RFC 5061 section 5.3, F9: without "the local resources to add this new address" it is refused.
-        let is_full = self.peer_addresses.len() >= ctx.limits.peer_addresses;
+        let is_full = self.peer_addresses.as_slice().len() >= ctx.limits.peer_addresses;
         if is_full || !self.add_paths(&local, &[address], carrier, ctx) {
             //= rfc5061#5.3-19
             return Some(Cause::RefusedDueToResourceShortage(raw.bytes));
@@ -447,8 +453,8 @@ impl Association {
         {
             asconf.unproven.push(address);
         }
-        self.peer_addresses.push(address);
-        self.on_peer_change(AddressChange::Add(address));
+        self.peer_addresses.add(address);
+        self.out.emit(Event::PeerAddressChange(AddressChange::Add(address)));
         None
     }
 
@@ -458,12 +464,12 @@ impl Association {
         source: IpAddr,
         raw: &Tlv<'a>,
     ) -> Option<Cause<'a>> {
-        if !self.peer_addresses.contains(&address) {
+        if !self.peer_addresses.has(address) {
             return Some(Cause::UnresolvableAddress(raw.bytes));
         }
         // RFC 5061 section 5.3, F7 and F8: deleting "the last remaining IP address" and "the source address of the IP packet
         // that contained the ASCONF chunk" are refused, each with its own cause.
-        if self.peer_addresses.len() == 1 {
+        if self.peer_addresses.as_slice().len() == 1 {
             //= rfc5061#5.3-15
             return Some(Cause::DeleteLastRemainingAddress(raw.bytes));
         }
@@ -472,24 +478,24 @@ impl Association {
             return Some(Cause::DeleteSourceAddress(raw.bytes));
         }
         //= rfc5061#5.3-22 5.3-23
-        self.peer_addresses.retain(|a| *a != address);
+        self.peer_addresses.remove(address);
         if let Some(asconf) = &mut self.asconf {
             asconf.unproven.retain(|a| *a != address);
         }
-        self.retire_paths(|p| p.route.remote == address);
-        self.on_peer_change(AddressChange::Remove(address));
+        self.leave_paths(|p| p.route.remote == address);
+        self.out.emit(Event::PeerAddressChange(AddressChange::Remove(address)));
         None
     }
 
     /// RFC 5061 section 4.2.2: "If the address 0.0.0.0 or ::0 is provided, all addresses of the peer except the source
     /// address of the packet MUST be deleted."
     fn remove_all_peer_addresses_but<'a>(&mut self, source: IpAddr, raw: &Tlv<'a>) -> Option<Cause<'a>> {
-        if !self.peer_addresses.contains(&source) {
+        if !self.peer_addresses.has(source) {
             return Some(Cause::RefusedNoAuthorization(raw.bytes));
         }
         //= rfc5061#4.2.2-3
         let gone: SmallVec<[IpAddr; 4]> =
-            self.peer_addresses.iter().copied().filter(|a| *a != source).collect();
+            self.peer_addresses.as_slice().iter().copied().filter(|a| *a != source).collect();
         gone.into_iter().find_map(|address| self.remove_peer_address(address, source, raw))
     }
 
@@ -499,13 +505,8 @@ impl Association {
             return Some(Cause::UnresolvableAddress(raw.bytes));
         }
         self.choose_path();
-        self.events.push_back(Event::PeerAddressChange(AddressChange::SetPrimary(address)));
+        self.out.emit(Event::PeerAddressChange(AddressChange::SetPrimary(address)));
         None
-    }
-
-    fn on_peer_change(&mut self, change: AddressChange) {
-        self.names_changed = true;
-        self.events.push_back(Event::PeerAddressChange(change));
     }
 
     /// Adds the paths between these addresses and has them confirmed; returns false, and adds none, if there
@@ -525,7 +526,7 @@ impl Association {
             .filter(|route| self.paths.find(route).is_none())
             .collect();
         // The slot of a retired path is reused only when no chunk can still be acknowledged for it.
-        let reuse = self.outstanding.is_empty();
+        let reuse = self.tx.outstanding.is_empty();
         if self.paths.room(ctx.limits.paths, reuse) < routes.len() {
             return false;
         }
@@ -538,38 +539,30 @@ impl Association {
         true
     }
 
+    /// Takes paths out of use, and sends SACKs elsewhere.
+    fn leave_paths(&mut self, leaves: impl Fn(&Path) -> bool) {
+        let retired = self.retire_paths(leaves);
+        self.sack_route.leave_paths(&retired);
+    }
+
     /// Takes paths out of use and moves their data in flight and their queued chunks to other paths.
-    pub(super) fn retire_paths(&mut self, leaves: impl Fn(&Path) -> bool) {
-        let gone: SmallVec<[PathIndex; 8]> =
+    pub(super) fn retire_paths(&mut self, leaves: impl Fn(&Path) -> bool) -> Retired {
+        let paths: SmallVec<[PathIndex; 8]> =
             self.paths.iter().filter(|(_, p)| leaves(p)).map(|(i, _)| i).collect();
         let old = self.paths.get(self.paths.current()).route;
-        for &index in &gone {
+        for &index in &paths {
             self.mark_lost_on(index);
             self.paths.retire(index);
         }
         self.paths.leave_retired();
         let current = self.paths.current();
-        let is_gone = |i: &PathIndex| gone.contains(i);
-        self.control.retain(|(i, c)| {
-            let is_about = match c {
-                Control::Heartbeat { .. } | Control::SizeProbe { .. } => is_gone(i),
-                Control::Voucher { path, .. } => is_gone(i) || is_gone(path),
-                _ => false,
-            };
-            !is_about
-        });
-        self.control.iter_mut().filter(|(i, _)| is_gone(i)).for_each(|(i, _)| *i = current);
-        if is_gone(&self.data_path) {
-            self.data_path = current;
-        }
-        if is_gone(&self.duplicate_path) {
-            self.duplicate_path = current;
-        }
-        self.tail_probe = self.tail_probe.filter(|i| !is_gone(i));
-        self.leave_detour();
+        let retired = Retired { paths, current };
+        self.out.leave_paths(&retired);
+        self.tx.probes.leave_paths(&retired);
         if self.paths.get(current).route != old {
             self.on_switch(old);
         }
+        retired
     }
 }
 

@@ -34,7 +34,7 @@ impl Association {
         screen: &mut Screen,
         ctx: &mut Context<'_>,
     ) -> Screened {
-        let Some(auth) = &self.auth else { return Screened::Pass };
+        let Some(auth) = self.integrity.auth() else { return Screened::Pass };
         if raw.chunk_type != ChunkType::AUTH {
             // RFC 4895 section 6.3: the receiver "MUST silently discard these chunks if they are not placed after an AUTH chunk
             // in the packet."
@@ -43,7 +43,7 @@ impl Association {
             let is_needed = auth.requires(raw.chunk_type) || (is_abort && auth.has_shared_keys_only());
             let held_back = is_needed && !screen.is_authenticated;
             if held_back {
-                self.note(TraceEvent::Unauthenticated { chunk_type: raw.chunk_type.0 });
+                self.out.note(TraceEvent::Unauthenticated { chunk_type: raw.chunk_type.0 });
             }
             return match held_back {
                 // It may still be genuine: a host without the association cannot sign.
@@ -64,11 +64,11 @@ impl Association {
         match verdict {
             Ok(()) => {
                 screen.is_authenticated = true;
-                self.is_signed = true;
                 if let Some(asconf) = &mut self.asconf {
                     asconf.is_keyed = auth.names_shared_key(raw);
                 }
-                self.note(TraceEvent::AuthVerified);
+                self.integrity.on_signed();
+                self.out.note(TraceEvent::AuthVerified);
                 return Screened::Skip;
             }
             //= rfc4895#6.3-3
@@ -77,17 +77,17 @@ impl Association {
             }
             Err(Unverified::Discard) => {}
         }
-        self.note(TraceEvent::AuthFailed);
+        self.out.note(TraceEvent::AuthFailed);
         Screened::Stop
     }
 
     /// Returns the hash of the handshake, if keys are derived from it.
     pub(crate) fn handshake(&self) -> Option<HandshakeHash> {
-        self.auth.as_ref().and_then(|auth| auth.handshake())
+        self.integrity.handshake()
     }
 
     /// Returns the authentication state for a key command.
     pub(crate) fn auth_mut(&mut self) -> Result<&mut Auth, AuthKeyError> {
-        self.auth.as_deref_mut().ok_or(AuthKeyError::NotNegotiated)
+        self.integrity.auth_mut().ok_or(AuthKeyError::NotNegotiated)
     }
 }

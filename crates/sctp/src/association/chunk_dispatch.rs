@@ -4,9 +4,7 @@
 
 use base::{Ecn, Time};
 use bytes::Bytes;
-use wire::{
-    Abort, Cause, Chunk, ChunkError, ChunkType, CommonHeader, ErrorChunk, RawChunk, UnrecognizedAction,
-};
+use wire::{Abort, Cause, Chunk, ChunkError, ChunkType, ErrorChunk, RawChunk, UnrecognizedAction};
 
 use super::authentication::{Screen, Screened};
 use super::{Association, CameBy, Context, Control, Opening, State};
@@ -34,17 +32,11 @@ enum Next {
 }
 
 impl Association {
-    /// Returns the common header of packets to the peer.
-    //= rfc9260#3.1-3
-    pub(super) fn header(&self) -> CommonHeader {
-        CommonHeader { source_port: self.local_port, destination_port: self.remote_port, tag: self.peer_tag }
-    }
-
     /// Counts a packet of this association.
     pub(crate) fn on_packet(&mut self, path: PathIndex, length: usize, ecn: Ecn, now: Time) {
-        self.packet_ecn = ecn;
+        self.marks.begin_packet(ecn);
         self.inbound.ack.on_packet();
-        self.tell(|a| TraceEvent::Received { route: a.paths.get(path).route, bytes: length, ecn });
+        self.out.trace(|| TraceEvent::Received { route: self.paths.get(path).route, bytes: length, ecn });
         // It does not concern the path that stands in for its own.
         if self.came_by == CameBy::Elsewhere {
             return;
@@ -54,7 +46,7 @@ impl Association {
         counters.packets_received += 1;
         counters.bytes_received += length as u64;
         if self.paths.get(path).is_confirmed() {
-            self.credit(length);
+            self.credit.earn(length);
         }
     }
 
@@ -68,7 +60,7 @@ impl Association {
         ctx: &mut Context<'_>,
     ) -> Verdict {
         let mut is_first = true;
-        self.is_signed = screen.is_authenticated;
+        self.integrity.begin_packet(screen.is_authenticated);
         //= rfc9260#6.10-6
         while let Some(raw) = chunks.next() {
             if matches!(self.state, State::Closed) {
@@ -123,8 +115,8 @@ impl Association {
 
     /// Ends the association because of the current chunk, unless a third party may have sent it.
     pub(super) fn end_for_fault(&mut self, cause: AbortCause, ctx: &mut Context<'_>) {
-        if self.may_be_forged() {
-            self.note(TraceEvent::FaultIgnored);
+        if self.integrity.may_be_forged() {
+            self.out.note(TraceEvent::FaultIgnored);
         } else {
             self.abort(cause, ctx);
         }
@@ -138,7 +130,7 @@ impl Association {
         ctx: &mut Context<'_>,
     ) -> Next {
         match chunk {
-            Chunk::Data(data) if !self.extensions.has(Extension::Interleaving) => {
+            Chunk::Data(data) if !self.negotiated.has(Extension::Interleaving) => {
                 self.on_data(path, &data.into(), ctx);
             }
             //= rfc8260#section-2.2.3
@@ -146,17 +138,17 @@ impl Association {
             //# rules and therefore the receiver of the DATA chunk MUST abort the association by sending an ABORT chunk.
             //= rfc8260#2.2.3-3
             Chunk::Data(_) => self.violation("DATA where I-DATA was negotiated", ctx),
-            Chunk::IData(data) if self.extensions.has(Extension::Interleaving) => {
+            Chunk::IData(data) if self.negotiated.has(Extension::Interleaving) => {
                 self.on_data(path, &data.into(), ctx);
             }
             //= rfc8260#section-2.2.3
             //# The same applies if I-DATA support has not been negotiated for an association and an I-DATA chunk is received.
             Chunk::IData(_) => self.violation("I-DATA that was not negotiated", ctx),
-            Chunk::ForwardTsn(chunk) if self.extensions.has(Extension::PartialReliability) => {
+            Chunk::ForwardTsn(chunk) if self.negotiated.has(Extension::PartialReliability) => {
                 //= rfc8260#section-2.3.1
                 //# If I-FORWARD-TSN support has been negotiated for an association, the reception of a FORWARD-TSN chunk is a
                 //# violation of the above rules and therefore the receiver of the FORWARD-TSN chunk MUST abort the association
-                if self.extensions.has(Extension::Interleaving) {
+                if self.negotiated.has(Extension::Interleaving) {
                     //= rfc8260#2.3.1-6
                     self.violation("FORWARD TSN where I-FORWARD TSN was negotiated", ctx);
                 } else {
@@ -184,12 +176,12 @@ impl Association {
             // RFC 4820 section 3: padding is ignored, and the chunks after it are processed.
             //= rfc4820#3-4
             Chunk::Pad(_) => {}
-            Chunk::Ecne(ecne) if self.extensions.has(Extension::Ecn) => {
+            Chunk::Ecne(ecne) if self.negotiated.has(Extension::Ecn) => {
                 self.on_ecne(ecne.lowest_tsn, ctx.now)
             }
-            Chunk::Cwr(cwr) if self.extensions.has(Extension::Ecn) => self.on_cwr(cwr.lowest_tsn),
+            Chunk::Cwr(cwr) if self.negotiated.has(Extension::Ecn) => self.marks.on_cwr(cwr.lowest_tsn),
             // Not negotiated by us, so the peer must not send them.
-            Chunk::Unknown(_) if self.is_advertisement(raw) => self.on_advertisement(raw),
+            Chunk::Unknown(_) if self.advertising.is_advertisement(raw) => self.on_advertisement(raw),
             Chunk::Asconf(_)
             | Chunk::AsconfAck(_)
             | Chunk::Ecne(_)
@@ -209,7 +201,7 @@ impl Association {
     /// messages waiting forever.
     //= rfc8260#2-2
     fn forwards_interleaved(&self) -> bool {
-        self.extensions.has(Extension::Interleaving)
+        self.negotiated.has(Extension::Interleaving)
             && self.config.extensions.has(Extension::PartialReliability)
     }
 
@@ -225,19 +217,19 @@ impl Association {
 
     /// Queues an ERROR chunk.
     pub(super) fn report(&mut self, path: PathIndex, cause: &Cause<'_>, ctx: &Context<'_>) {
-        let waiting = self.control.iter().filter(|(_, c)| matches!(c, Control::Error(_))).count();
+        let waiting = self.out.count(|c| matches!(c, Control::Error(_)));
         let mut buf = vec![0; ctx.limits.reported_bytes + 64];
         let mut out = wire::Writer::new(&mut buf);
         if waiting < MAX_WAITING_ERRORS && cause.write(&mut out).is_ok() {
             let bytes = Bytes::copy_from_slice(out.written());
-            self.control.push_back((self.proved(path), Control::Error(bytes)));
+            self.out.queue(self.proved(path), Control::Error(bytes));
         }
     }
 
     fn on_cookie_ack(&mut self, ctx: &mut Context<'_>) {
         //= rfc9260#5.2.5-1
         if matches!(self.state, State::CookieEchoed { .. }) {
-            self.errors = 0;
+            self.liveness.on_answer();
             self.establish(ctx);
         }
     }

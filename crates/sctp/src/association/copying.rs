@@ -27,8 +27,8 @@ impl Association {
         }
         for other in self.paths.indices() {
             if other != path && self.paths.get(other).state() == PathState::Active {
-                self.copies.wish(seq, other);
-                self.outstanding.on_copied(seq);
+                self.tx.copies.wish(seq, other);
+                self.tx.outstanding.on_copied(seq);
             }
         }
     }
@@ -36,17 +36,17 @@ impl Association {
     /// Drops copies at the front of the queues that are no longer needed or cannot be sent: acknowledged
     /// chunks, paths that are not active, chunks cut for a larger MTU.
     pub(super) fn drop_needless_copies(&mut self) {
-        for path in self.copies.wanted() {
+        for path in self.tx.copies.wanted() {
             let is_active = self.paths.get(path).state() == PathState::Active;
             let headers = wire::COMMON_HEADER_LEN + self.auth_overhead();
             let room = self.paths.get(path).packet_size().saturating_sub(headers);
-            let chunk = self.data_header_len();
-            while let Some(seq) = self.copies.next(path) {
-                let fragment = self.outstanding.unfinished(seq).filter(|_| is_active);
+            let chunk = self.negotiated.data_header_len();
+            while let Some(seq) = self.tx.copies.next(path) {
+                let fragment = self.tx.outstanding.unfinished(seq).filter(|_| is_active);
                 if fragment.is_some_and(|f| wire::padded(chunk + f.payload.len()) <= room) {
                     break;
                 }
-                self.copies.skip(path);
+                self.tx.copies.skip(path);
             }
         }
     }
@@ -56,39 +56,27 @@ impl Association {
         if !self.is_redundant() {
             return None;
         }
-        self.copies.wanted().into_iter().find(|&path| self.window_allows_copy(path))
-    }
-
-    /// User bytes in flight on a path, copies included, that its window must hold.
-    fn flight_with_copies(&self, path: PathIndex) -> usize {
-        self.outstanding.flight(path) + self.copies.flight(path)
-    }
-
-    /// The same for sending originals. Copies are settled only by SACKs, and with nothing else in flight none
-    /// would come, so copies then do not count.
-    pub(super) fn flight_beside_copies(&self, path: PathIndex) -> usize {
-        let (own, copies) = (self.outstanding.flight(path), self.copies.flight(path));
-        if copies == 0 || self.outstanding.total_flight() == 0 { own } else { own + copies }
+        self.tx.copies.wanted().into_iter().find(|&path| self.window_allows_copy(path))
     }
 
     /// Returns whether the congestion window and pacing let a copy leave.
     fn window_allows_copy(&self, path: PathIndex) -> bool {
-        self.paths.get(path).sending.allows(self.flight_with_copies(path))
+        self.paths.get(path).sending.allows(self.tx.flight_with_copies(path))
     }
 
     /// Writes copies while there is room.
     pub(super) fn fill_copies(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
-        while let Some(seq) = self.copies.next(path) {
-            let Some(fragment) = self.outstanding.unfinished(seq) else { return };
+        while let Some(seq) = self.tx.copies.next(path) {
+            let Some(fragment) = self.tx.outstanding.unfinished(seq) else { return };
             let length = fragment.payload.len();
-            let (has_room, tsn) = (self.window_allows_copy(path), seq.tsn(self.initial_tsn));
+            let (has_room, tsn) = (self.window_allows_copy(path), seq.tsn(self.negotiated.initial_tsn()));
             if !has_room || self.push_fragment(packet, fragment, tsn, false).is_err() {
                 return;
             }
-            self.copies.on_sent(path, length, now);
-            self.pr_messages.on_retransmitted(seq);
+            self.tx.copies.on_sent(path, length, now);
+            self.tx.pr_messages.on_retransmitted(seq);
             let route = self.paths.get(path).route;
-            self.note(TraceEvent::Copied { route, tsn: tsn.0 });
+            self.out.note(TraceEvent::Copied { route, tsn: tsn.0 });
             self.paths.get_mut(path).sending.on_sent(length);
             self.drop_needless_copies();
         }
@@ -97,14 +85,15 @@ impl Association {
     /// Handles a SACK for copies: opens or reduces their windows.
     pub(super) fn settle_copies(&mut self, duplicates: &[Seq], ctx: &mut Context<'_>) {
         for path in self.paths.indices() {
-            let flight_before = self.flight_with_copies(path);
+            let flight_before = self.tx.flight_with_copies(path);
             let srtt = self.paths.get(path).srtt();
-            let outstanding = &self.outstanding;
-            let settled = self.copies.settle(path, srtt, duplicates, |seq| outstanding.is_done(seq), ctx.now);
+            let outstanding = &self.tx.outstanding;
+            let settled =
+                self.tx.copies.settle(path, srtt, duplicates, |seq| outstanding.is_done(seq), ctx.now);
             if settled.bytes == 0 && settled.lost == 0 {
                 continue;
             }
-            let flight = self.flight_with_copies(path);
+            let flight = self.tx.flight_with_copies(path);
             let seen = Seen { flight, cumulative_advanced: true, ..self.seen(path, flight_before, ctx.now) };
             let sending = &mut self.paths.get_mut(path).sending;
             let lost = Losses {
@@ -127,7 +116,7 @@ impl Association {
                 self.paths.get_mut(path).probe_now(ctx.now);
             }
         }
-        if self.copies.take_silence() {
+        if self.tx.copies.take_silence() {
             self.probe_active(ctx.now);
         }
     }
@@ -144,8 +133,8 @@ impl Association {
 
     /// Notes which paths have copies blocked by the window or the pacer.
     pub(super) fn note_waiting_copies(&mut self, now: Time) {
-        for path in self.copies.wanted() {
-            let flight = self.flight_with_copies(path);
+        for path in self.tx.copies.wanted() {
+            let flight = self.tx.flight_with_copies(path);
             self.paths.get_mut(path).sending.on_waiting(flight, now);
         }
     }

@@ -44,7 +44,7 @@ impl Association {
 
     /// Totals over `index`, which has just delivered, and all paths with data in flight.
     fn together(&self, index: PathIndex) -> Together {
-        let sends = |&i: &PathIndex| i == index || self.outstanding.flight(i) > 0;
+        let sends = |&i: &PathIndex| i == index || self.tx.outstanding.flight(i) > 0;
         let paths = self.paths.indices().filter(sends).filter_map(|i| self.window_and_rtt(i));
         paths.fold(Together::default(), |all, (window, rtt)| Together {
             rate: all.rate + window / rtt,

@@ -1,9 +1,9 @@
 //! DATA and SACK (RFC 9260 section 6).
 
 use smallvec::SmallVec;
-use wire::{Cause, GapBlock, Sack, Tsn};
+use wire::{Cause, GapBlock, Sack};
 
-use super::{Association, Context, State, WindowProbe};
+use super::{Association, Context, State};
 use crate::event::Event;
 use crate::extension::Extension;
 use crate::path::{PathIndex, Seen};
@@ -25,9 +25,9 @@ impl Association {
             let cause = crate::event::AbortCause { code: cause.code(), reason };
             return self.end_for_fault(cause, ctx);
         }
-        let ecn = std::mem::take(&mut self.packet_ecn);
+        let ecn = self.marks.take();
         let had_ready = self.inbound.has_ready();
-        if data.stream.0 >= self.inbound_streams {
+        if data.stream.0 >= self.negotiated.inbound_streams() {
             return self.on_data_of_no_stream(path, data, ctx);
         }
         let is_first = !self.inbound.ack.is_pending();
@@ -35,8 +35,9 @@ impl Association {
         // If a key is in force, a duplicate does not prove that the peer has left a path: anybody may have
         // copied the packet.
         if outcome == DataOutcome::Taken || !self.is_keyed() {
-            self.follow_peer(path, ctx);
-            self.note_data_path(path, is_first);
+            self.follow_peer(path, self.sack_route.data_path(), ctx);
+            let begins = is_first || !self.is_concurrent();
+            self.sack_route.on_data(path, begins, &self.paths);
         }
         // A sender numbers its chunks upwards: the first one has the lowest TSN. Anybody who has seen a
         // packet may mark a copy of it, signed or not; retransmissions are never marked.
@@ -45,14 +46,13 @@ impl Association {
         }
         match outcome {
             DataOutcome::Taken => {
-                self.counters.data_received += 1;
-                self.counters.bytes_received += data.payload.len() as u64;
+                self.out.count_received(data.payload.len());
             }
             DataOutcome::Duplicate => {
-                self.duplicate_path = path;
-                self.note(TraceEvent::Duplicate { tsn: data.tsn.0 });
+                self.sack_route.on_duplicate(path);
+                self.out.note(TraceEvent::Duplicate { tsn: data.tsn.0 });
             }
-            DataOutcome::Dropped => self.note(TraceEvent::NoRoom { tsn: data.tsn.0 }),
+            DataOutcome::Dropped => self.out.note(TraceEvent::NoRoom { tsn: data.tsn.0 }),
         }
         self.note_readable(had_ready);
     }
@@ -76,37 +76,34 @@ impl Association {
             | State::ShutdownAckSent { .. } => {}
         }
         //= rfc9260#6-5
-        self.note(TraceEvent::SackReceived {
+        self.out.note(TraceEvent::SackReceived {
             cumulative: sack.cumulative_tsn.0,
             gaps: sack.gaps().count(),
             a_rwnd: sack.a_rwnd,
         });
-        let Some(first) = self.sequence_after(sack.cumulative_tsn) else { return };
+        let Some(first) = self.tx.sequence_after(self.negotiated.initial_tsn(), sack.cumulative_tsn) else {
+            return;
+        };
         // A SACK from before a reset of the association is late, not invalid.
-        let resets = self.extensions.has(Extension::StreamReconfiguration);
-        if resets && first.0.saturating_sub(self.outstanding.next().0) > FAR_AHEAD {
+        let resets = self.negotiated.has(Extension::StreamReconfiguration);
+        if resets && first.0.saturating_sub(self.tx.outstanding.next().0) > FAR_AHEAD {
             return;
         }
         let gaps = gap_ranges(first, sack);
         //= rfc3758#3.5-19
-        if first < self.outstanding.first() {
+        if first < self.tx.outstanding.first() {
             return;
         }
         let duplicates: SmallVec<[Seq; 16]> = sack
             .duplicates()
-            .filter_map(|tsn| self.outstanding.first().nearest(self.initial_tsn, tsn))
+            .filter_map(|tsn| self.tx.outstanding.first().nearest(self.negotiated.initial_tsn(), tsn))
             .collect();
-        self.outstanding.on_duplicates(duplicates.iter().copied());
-        self.hear_twice_of_stranded(&duplicates, ctx.now);
+        self.tx.outstanding.on_duplicates(duplicates.iter().copied());
+        self.tx.stranded.on_duplicates(&duplicates, ctx.now);
         self.acknowledge(first, &gaps, sack.a_rwnd, ctx);
         if self.is_redundant() {
             self.settle_copies(&duplicates, ctx);
         }
-    }
-
-    /// Returns the sequence after `cumulative`, if it can belong to this association.
-    pub(super) fn sequence_after(&self, cumulative: Tsn) -> Option<Seq> {
-        self.outstanding.first().nearest(self.initial_tsn, cumulative.next())
     }
 
     /// Applies an acknowledgement.
@@ -117,11 +114,11 @@ impl Association {
         a_rwnd: u32,
         ctx: &mut Context<'_>,
     ) {
-        let advanced = first > self.outstanding.first();
-        let is_stale = self.outstanding.is_stale(first, gaps);
+        let advanced = first > self.tx.outstanding.first();
+        let is_stale = self.tx.outstanding.is_stale(first, gaps);
         let flights: SmallVec<[usize; 8]> =
-            self.paths.indices().map(|i| self.outstanding.flight(i)).collect();
-        let Ok(acks) = self.outstanding.on_sack(first, gaps, ctx.now) else {
+            self.paths.indices().map(|i| self.tx.outstanding.flight(i)).collect();
+        let Ok(acks) = self.tx.outstanding.on_sack(first, gaps, ctx.now) else {
             //= rfc9260#12.4-4
             return self.violation("SACK of data that was never sent", ctx);
         };
@@ -131,23 +128,22 @@ impl Association {
         if self.paths.iter().any(|(_, path)| path.doubt.is_some()) {
             self.hear_witnesses(ctx.now);
         }
-        self.hear_of_stranded(&acks, ctx.now);
+        self.tx.stranded.on_acks(&acks, &self.tx.outstanding, ctx.now);
         let acknowledged: usize = acks.iter().map(|a| a.bytes).sum();
-        self.counters.bytes_acknowledged += acknowledged as u64;
+        self.out.count_acknowledged(acknowledged);
         // A SACK overtaken by another, perhaps on another path, carries an older window.
         if !is_stale {
-            //= rfc9260#6.2.1-1
-            self.peer_rwnd = (a_rwnd as usize).saturating_sub(self.outstanding.total_flight());
+            self.tx.window.on_sack(a_rwnd as usize, self.tx.outstanding.total_flight());
             self.on_window(acknowledged > 0, a_rwnd as usize);
         }
         // Answers to window probes prove that the peer is alive (RFC 9260 section 6.1 A).
         //= rfc9260#8.1-5
-        if acknowledged > 0 || self.window_probe == WindowProbe::Answered {
-            self.errors = 0;
+        if acknowledged > 0 || self.tx.window.is_probe_answered() {
+            self.liveness.on_answer();
         } else if advanced {
             self.on_forward_answered(ctx.now);
         }
-        self.pr_messages.on_cumulative(self.outstanding.first());
+        self.tx.pr_messages.on_cumulative(self.tx.outstanding.first());
         //= rfc3758#3.5-5
         self.follow_forward(ctx.now);
         self.tune_send_buffer();
@@ -157,35 +153,24 @@ impl Association {
     /// Notifies a waiting driver of room in the send buffer, and of its emptiness.
     pub(super) fn wake_writer(&mut self) {
         self.tell_if_dry();
-        if self.writable_wanted && self.has_room_to_write() {
-            self.writable_wanted = false;
-            if self.state.takes_data_to_send() {
-                self.events.push_back(Event::Writable);
-            }
+        if self.tx.take_room() && self.state.takes_data_to_send() {
+            self.out.emit(Event::Writable);
         }
     }
 
     /// Updates the window probe after a SACK. If the window has opened, the probe was dropped or is about to
-    /// be acknowledged: it is retransmitted at once rather than after a backed-off T3. A chunk that was sent
-    /// into an open window but found it closed becomes a probe.
+    /// be acknowledged: it is retransmitted at once rather than after a backed-off T3.
     fn on_window(&mut self, acknowledged: bool, a_rwnd: usize) {
-        let Some((seq, length, path)) = self.outstanding.first_in_flight().filter(|_| !acknowledged) else {
-            self.window_probe = WindowProbe::No;
-            return;
+        let Some((seq, length, path)) = self.tx.outstanding.first_in_flight().filter(|_| !acknowledged)
+        else {
+            return self.tx.window.end_probe();
         };
-        let finds_no_room = a_rwnd == 0 && self.outstanding.total_flight() == length;
-        if self.window_probe == WindowProbe::No && !finds_no_room {
-            return;
-        }
-        if a_rwnd < length {
-            self.window_probe = WindowProbe::Answered;
-            return;
-        }
-        self.window_probe = WindowProbe::No;
-        self.outstanding.mark_lost(seq);
-        self.peer_rwnd += length;
-        if self.outstanding.flight(path) == 0 {
-            self.paths.get_mut(path).stop_data_timers();
+        if self.tx.window.on_unmoved(a_rwnd, length, self.tx.outstanding.total_flight()) {
+            self.tx.outstanding.mark_lost(seq);
+            self.tx.window.on_lost(length);
+            if self.tx.outstanding.flight(path) == 0 {
+                self.paths.get_mut(path).stop_data_timers();
+            }
         }
     }
 
@@ -198,7 +183,7 @@ impl Association {
         cumulative_advanced: bool,
         ctx: &mut Context<'_>,
     ) {
-        let next = self.outstanding.next();
+        let next = self.tx.outstanding.next();
         let path = self.paths.get_mut(index);
         if let Some((seq, rtt)) = acks.newest {
             path.on_round_trip(seq, rtt, next, &self.config.timing);

@@ -13,6 +13,7 @@ use std::time::Duration;
 use base::Time;
 use wire::PacketWriter;
 
+use super::probes::Detour;
 use super::{Association, Context};
 use crate::info::PathState;
 use crate::path::{Doubt, PathIndex};
@@ -22,13 +23,6 @@ use crate::tx::Seq;
 /// Permitted lag of the answer on the doubted path behind the acknowledgement on the other; below this,
 /// scheduling on both hosts looks like loss.
 pub(super) const LEAST_PATIENCE: Duration = Duration::from_millis(5);
-
-/// A chunk in flight to be repeated on another path.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Detour {
-    from: PathIndex,
-    to: PathIndex,
-}
 
 impl Association {
     /// Returns another active path that can show whether silence on `index` is its own fault.
@@ -40,7 +34,7 @@ impl Association {
 
     /// Handles silence on a path for about two round trips when another path can show the reason.
     pub(super) fn on_silence(&mut self, index: PathIndex, witness: PathIndex, now: Time) {
-        let Some(seq) = self.outstanding.earliest_in_flight(index) else { return };
+        let Some(seq) = self.tx.outstanding.earliest_in_flight(index) else { return };
         let witness = self.doubt_least_mtu(index, seq, now).unwrap_or(witness);
         let path = self.paths.get_mut(index);
         path.sending.on_probe_timeout();
@@ -48,8 +42,8 @@ impl Association {
         path.doubt = Some(Doubt { seq, judge_at: now + answer * 5 / 4 + LEAST_PATIENCE, is_received: false });
         path.probe_now(now);
         let route = path.route;
-        self.note(TraceEvent::TailProbe { route });
-        self.detour = Some(Detour { from: index, to: witness });
+        self.out.note(TraceEvent::TailProbe { route });
+        self.tx.probes.set_detour(Some(Detour { from: index, to: witness }));
     }
 
     /// Asks about a silent path by one that has just become active: there was no other, or those that could answer
@@ -60,7 +54,8 @@ impl Association {
             let is_unanswered = path.doubt.is_none_or(|doubt| !doubt.is_received);
             *index != witness && path.is_silent() && is_unanswered && self.witness(*index).is_some()
         };
-        let silent = self.paths.indices().filter(is_open).max_by_key(|index| self.outstanding.flight(*index));
+        let silent =
+            self.paths.indices().filter(is_open).max_by_key(|index| self.tx.outstanding.flight(*index));
         if let Some(silent) = silent {
             // A HEARTBEAT that was lost in an outage must not decide.
             self.paths.get_mut(silent).probe_again(now);
@@ -71,8 +66,8 @@ impl Association {
     /// Doubts that the path carries packets of the least size, if `seq` needs one and was lost before. Short heartbeats would
     /// be answered, and the chunk would alternate between paths that drop it. Returns the new witness if there is a doubt.
     fn doubt_least_mtu(&mut self, index: PathIndex, seq: Seq, now: Time) -> Option<PathIndex> {
-        let length = self.outstanding.unfinished(seq)?.payload.len();
-        if self.outstanding.was_sent_once(seq) || !self.is_about_least(index, length) {
+        let length = self.tx.outstanding.unfinished(seq)?.payload.len();
+        if self.tx.outstanding.was_sent_once(seq) || !self.is_about_least(index, length) {
             return None;
         }
         self.paths.get_mut(index).doubt_least_mtu(now);
@@ -81,43 +76,38 @@ impl Association {
 
     /// The path on which a chunk is repeated.
     pub(super) fn detour_path(&self) -> Option<PathIndex> {
-        self.detour.map(|detour| detour.to)
+        self.tx.probes.detour().map(|detour| detour.to)
     }
 
     /// The chunk to be repeated on `path`.
     pub(super) fn detouring(&self, path: PathIndex) -> Option<Seq> {
-        let detour = self.detour.filter(|detour| detour.to == path)?;
-        self.outstanding.earliest_in_flight(detour.from)
-    }
-
-    /// Forgets the repetition if one of its paths is gone.
-    pub(super) fn leave_detour(&mut self) {
-        let is_gone = |index: PathIndex| !self.paths.iter().any(|(it, _)| it == index);
-        self.detour = self.detour.filter(|detour| !is_gone(detour.from) && !is_gone(detour.to));
+        let detour = self.tx.probes.detour_by(path)?;
+        self.tx.outstanding.earliest_in_flight(detour.from)
     }
 
     pub(super) fn fill_detour(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
-        let Some(Detour { from, .. }) = self.detour.filter(|detour| detour.to == path) else { return };
+        let Some(Detour { from, .. }) = self.tx.probes.detour_by(path) else { return };
         // A message that must not be retransmitted cannot serve as a probe either.
-        let earliest = self.outstanding.earliest_in_flight(from);
-        let seq = earliest.filter(|seq| self.pr_messages.exhausted(*seq, now).is_none());
-        let Some((seq, fragment)) = seq.and_then(|seq| Some((seq, self.outstanding.unfinished(seq)?))) else {
-            self.detour = None;
+        let earliest = self.tx.outstanding.earliest_in_flight(from);
+        let seq = earliest.filter(|seq| self.tx.pr_messages.exhausted(*seq, now).is_none());
+        let Some((seq, fragment)) = seq.and_then(|seq| Some((seq, self.tx.outstanding.unfinished(seq)?)))
+        else {
+            self.tx.probes.set_detour(None);
             return;
         };
-        let (length, tsn) = (fragment.payload.len(), seq.tsn(self.initial_tsn));
+        let (length, tsn) = (fragment.payload.len(), seq.tsn(self.negotiated.initial_tsn()));
         // The answer must not be delayed (RFC 7053 section 4.1).
         if self.push_fragment(packet, fragment, tsn, true).is_err() {
             // This packet is to be no longer than the one before it in the train. The next one has room.
             return;
         }
-        self.detour = None;
-        self.outstanding.mark_lost(seq);
-        self.outstanding.on_retransmit(seq, path, now);
-        self.pr_messages.on_retransmitted(seq);
+        self.tx.probes.set_detour(None);
+        self.tx.outstanding.mark_lost(seq);
+        self.tx.outstanding.on_retransmit(seq, path, now);
+        self.tx.pr_messages.on_retransmitted(seq);
         self.count_retransmission(path, tsn, true);
         self.paths.get_mut(path).on_data_sent(length, now);
-        if self.outstanding.flight(from) == 0 {
+        if self.tx.outstanding.flight(from) == 0 {
             self.paths.get_mut(from).stop_data_timers();
         }
     }
@@ -128,7 +118,7 @@ impl Association {
             let Some(doubt) = self.paths.get(index).doubt.filter(|doubt| !doubt.is_received) else {
                 continue;
             };
-            if !self.outstanding.is_done(doubt.seq) {
+            if !self.tx.outstanding.is_done(doubt.seq) {
                 continue;
             }
             let path = self.paths.get_mut(index);
@@ -138,22 +128,22 @@ impl Association {
         }
     }
 
-    /// Follows the peer after DATA moved to `path` from the one that our own data uses. If nothing has
+    /// Follows the peer after DATA moved from `data_path` to `path`, if the former is the one that our own data uses. If nothing has
     /// arrived there for a whole RTO, the peer has noticed a failure that we would notice only with data of
     /// our own; we reply on the new path.
     //= rfc7829#3.2-2
-    pub(super) fn follow_peer(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
+    pub(super) fn follow_peer(&mut self, path: PathIndex, data_path: PathIndex, ctx: &mut Context<'_>) {
         let left = self.paths.current();
-        let has_moved = path != left && self.data_path == left;
+        let has_moved = path != left && data_path == left;
         if !has_moved || !self.config.timing.doubts_silence || self.is_concurrent() || self.is_redundant() {
             return;
         }
-        let is_silent = !self.was_just_heard(left, ctx.now) && !self.was_late(ctx.now);
+        let is_silent = !self.was_just_heard(left, ctx.now) && !self.liveness.was_late(ctx.now);
         if self.paths.get(left).state() != PathState::Active || !is_silent || !self.paths.follow(path) {
             return;
         }
         let from = self.paths.get(left).route;
-        self.note(TraceEvent::PathDoubted { route: from });
+        self.out.note(TraceEvent::PathDoubted { route: from });
         self.on_switch(from);
         self.paths.get_mut(left).probe_now(ctx.now);
         self.count_error_on(left);
@@ -170,7 +160,7 @@ impl Association {
         let path = self.paths.get_mut(index);
         path.probe_now(ctx.now);
         let route = path.route;
-        self.note(TraceEvent::PathDoubted { route });
+        self.out.note(TraceEvent::PathDoubted { route });
         self.count_error_on(index);
         if self.paths.get(index).state() != PathState::Active && self.paths.current() != index {
             self.mark_lost_on(index);

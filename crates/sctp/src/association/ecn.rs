@@ -12,7 +12,7 @@ use base::{Ecn, Time};
 use smallvec::SmallVec;
 use wire::{Chunk, Cwr, Ecne, PacketWriter, Tsn};
 
-use super::{Association, WindowProbe};
+use super::Association;
 use crate::extension::Extension;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
@@ -22,13 +22,63 @@ use crate::tx::Seq;
 const MAX_ECHOES: usize = 8;
 
 /// Marks not yet answered with CWR: the path of arrival, and the lowest TSN of the newest marked packet.
-pub(super) type Echoes = SmallVec<[(PathIndex, Tsn); 1]>;
+type Echoes = SmallVec<[(PathIndex, Tsn); 1]>;
 
 /// Octets of a CWR chunk.
 const CWR_LEN: usize = 8;
 
-/// The state of our answers to the peer's echoes.
-#[derive(Clone, Copy, Default, Debug)]
+/// Marks of the peer's packets that it has not reacted to.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// The ECN mark of the current packet; taken by its first DATA.
+    packet: Ecn,
+    echoes: Echoes,
+}
+
+impl Marks {
+    /// Begins a packet of the peer that carries `ecn`.
+    #[inline]
+    pub(super) fn begin_packet(&mut self, ecn: Ecn) {
+        self.packet = ecn;
+    }
+
+    /// Returns the mark of the current packet, for its first DATA only.
+    #[inline]
+    pub(super) fn take(&mut self) -> Ecn {
+        std::mem::take(&mut self.packet)
+    }
+
+    /// Notes a marked packet with `lowest` as its lowest TSN; returns whether no other awaits CWR on its path.
+    fn on_marked(&mut self, path: PathIndex, lowest: Tsn) -> bool {
+        if let Some((_, tsn)) = self.echoes.iter_mut().find(|(p, _)| *p == path) {
+            *tsn = lowest;
+            return false;
+        }
+        let has_room = self.echoes.len() < MAX_ECHOES;
+        if has_room {
+            self.echoes.push((path, lowest));
+        }
+        has_room
+    }
+
+    /// Writes ECNE before the SACK, while the sender still knows the TSN's path.
+    #[inline]
+    pub(super) fn fill_echoes(&self, packet: &mut PacketWriter<'_>) {
+        for &(_, lowest_tsn) in &self.echoes {
+            if packet.push(&Chunk::Ecne(Ecne { lowest_tsn })).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Stops the echoes that the sender has answered.
+    pub(super) fn on_cwr(&mut self, answered: Tsn) {
+        self.echoes.retain(|(_, tsn)| tsn.is_after(answered));
+    }
+}
+
+/// Our answers to the peer's echoes.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answer {
     /// The TSN that the next CWR answers.
     waiting: Option<Seq>,
@@ -48,14 +98,20 @@ impl Answer {
     }
 
     /// Octets by which the answer reduces the current packet's room for user data.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         if self.waiting.is_some() { CWR_LEN } else { 0 }
+    }
+
+    /// Records the CWR of a finished packet; `carrier` was the next new DATA before it.
+    pub(super) fn on_sent(&mut self, carrier: Seq) {
+        self.last = self.waiting.take().map(|marked| (marked, carrier));
     }
 }
 
 impl Association {
     fn has_ecn(&self) -> bool {
-        self.extensions.has(Extension::Ecn)
+        self.negotiated.has(Extension::Ecn)
     }
 
     /// Handles the ECN mark of a packet with DATA that arrived on `path`; `lowest` is its lowest TSN.
@@ -64,73 +120,77 @@ impl Association {
         if ecn != Ecn::Ce || !self.has_ecn() {
             return;
         }
-        self.note(TraceEvent::MarkedReceived { tsn: lowest.0 });
-        if let Some((_, tsn)) = self.echoes.iter_mut().find(|(p, _)| *p == path) {
-            *tsn = lowest;
-        } else if self.echoes.len() < MAX_ECHOES {
-            self.echoes.push((path, lowest));
+        self.out.note(TraceEvent::MarkedReceived { tsn: lowest.0 });
+        if self.marks.on_marked(path, lowest) {
             // The sooner the sender knows, the shorter the queue.
             self.inbound.ack.on_irregular();
         }
     }
 
-    /// Writes ECNE before the SACK, while the sender still knows the TSN's path.
-    #[inline]
-    pub(super) fn fill_echoes(&self, packet: &mut PacketWriter<'_>) {
-        for &(_, lowest_tsn) in &self.echoes {
-            if packet.push(&Chunk::Ecne(Ecne { lowest_tsn })).is_err() {
-                break;
-            }
-        }
-    }
-
-    /// Stops the echoes that the sender has answered.
-    pub(super) fn on_cwr(&mut self, answered: Tsn) {
-        self.echoes.retain(|(_, tsn)| tsn.is_after(answered));
-    }
-
     /// Handles an echo for a packet of ours. RFC 3168 section 6.1.2: the reaction is the one to a loss, "at
     /// most once every window of data".
     pub(super) fn on_ecne(&mut self, lowest: Tsn, now: Time) {
-        let first = self.outstanding.first();
-        let Some(seq) = first.nearest(self.initial_tsn, lowest).filter(|s| *s < self.outstanding.next())
+        let first = self.tx.outstanding.first();
+        let Some(seq) =
+            first.nearest(self.negotiated.initial_tsn(), lowest).filter(|s| *s < self.tx.outstanding.next())
         else {
             return;
         };
-        self.note(TraceEvent::EchoReceived { tsn: lowest.0 });
-        let index = self.outstanding.path_of(seq).unwrap_or_else(|| self.paths.current());
-        let next = self.outstanding.next();
-        let seen = self.seen(index, self.outstanding.flight(index), now);
+        self.out.note(TraceEvent::EchoReceived { tsn: lowest.0 });
+        let index = self.tx.outstanding.path_of(seq).unwrap_or_else(|| self.paths.current());
+        let next = self.tx.outstanding.next();
+        let seen = self.seen(index, self.tx.outstanding.flight(index), now);
         let path = self.paths.get_mut(index);
         if seq >= path.reduced_until {
             path.reduced_until = next;
             path.sending.on_marked(&seen);
             let route = path.route;
-            self.note(TraceEvent::MarkObeyed { route });
+            self.out.note(TraceEvent::MarkObeyed { route });
         }
-        self.answer.on_echo(seq, first);
+        self.tx.answer.on_echo(seq, first);
     }
 
     /// Writes CWR into a packet that is not empty or that new DATA will follow into; returns whether it did.
     #[inline]
     pub(super) fn fill_answer(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) -> bool {
-        let Some(marked) = self.answer.waiting else { return false };
+        let Some(marked) = self.tx.answer.waiting else { return false };
         if packet.is_empty() && self.next_new_length(path).is_none() {
             return false;
         }
-        packet.push(&Chunk::Cwr(Cwr { lowest_tsn: marked.tsn(self.initial_tsn) })).is_ok()
-    }
-
-    /// Records the CWR of a finished packet; `carrier` was the next new DATA before it.
-    pub(super) fn on_answered(&mut self, carrier: Seq) {
-        self.answer.last = self.answer.waiting.take().map(|marked| (marked, carrier));
+        packet.push(&Chunk::Cwr(Cwr { lowest_tsn: marked.tsn(self.negotiated.initial_tsn()) })).is_ok()
     }
 
     /// The ECN codepoint for a train of new data without retransmissions.
     pub(super) fn ecn_of_new_data(&mut self, index: PathIndex) -> Ecn {
-        if !self.has_ecn() || self.window_probe != WindowProbe::No {
+        if !self.has_ecn() || self.tx.window.is_probed() {
             return Ecn::NotEct;
         }
         self.paths.get_mut(index).ecn.on_sent()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_mark_of_each_path_is_echoed_until_cwr_answers_it() {
+        let mut marks = Marks::default();
+        assert!(marks.on_marked(PathIndex(0), Tsn(5)) && !marks.on_marked(PathIndex(0), Tsn(7)));
+        assert!(marks.on_marked(PathIndex(1), Tsn(6)));
+        marks.on_cwr(Tsn(6));
+        assert_eq!(marks.echoes.as_slice(), [(PathIndex(0), Tsn(7))]);
+    }
+
+    #[test]
+    fn a_repeated_echo_is_answered_again_once_the_data_beside_the_answer_has_arrived() {
+        let mut answer = Answer::default();
+        answer.on_echo(Seq(3), Seq(0));
+        assert_eq!(answer.len(), CWR_LEN);
+        answer.on_sent(Seq(10));
+        answer.on_echo(Seq(3), Seq(10));
+        assert_eq!(answer.len(), 0, "the answer is under way");
+        answer.on_echo(Seq(3), Seq(11));
+        assert_eq!(answer.len(), CWR_LEN);
     }
 }

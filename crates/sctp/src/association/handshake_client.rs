@@ -224,12 +224,12 @@ impl Association {
         //= rfc9260#3.3.11-2 5.1.4-2
         self.state = State::CookieEchoed { cookie, t1, opening: Box::new(opening), says_first };
         //= rfc9260#3.2.2-3 3.3.11-1 5.1.4-1 5.4-5
-        self.control.push_back((PathIndex(0), Control::CookieEcho));
+        self.out.queue(PathIndex(0), Control::CookieEcho);
     }
 
     /// Queues the message passed to the connect command, ahead of all others.
     pub(crate) fn queue_first(&mut self, first: FirstMessage) {
-        self.queue.push(StreamId(0), first.ppid, first.message, false, false);
+        self.tx.queue.push(StreamId(0), first.ppid, first.message, false, false);
     }
 
     /// The message passed to the connect command, until the COOKIE ECHO is answered.
@@ -257,7 +257,7 @@ impl Association {
 
     /// Establishes the association on a COOKIE ACK, or on the peer's COOKIE ECHO in a collision.
     pub(super) fn establish(&mut self, ctx: &mut Context<'_>) {
-        self.control.retain(|(_, c)| !matches!(c, Control::CookieEcho));
+        self.out.withdraw(|c| matches!(c, Control::CookieEcho));
         self.state = State::Established;
         self.hearsay.forget();
         for index in self.paths.indices() {
@@ -265,21 +265,22 @@ impl Association {
                 self.paths.get_mut(index).probe_now(ctx.now);
             }
         }
-        self.events.push_back(Event::Established {
+        self.out.emit(Event::Established {
             route: self.paths.get(PathIndex(0)).route,
-            adaptation: self.adaptation,
-            outbound_streams: self.outbound_streams,
-            inbound_streams: self.inbound_streams,
+            adaptation: self.negotiated.adaptation(),
+            outbound_streams: self.negotiated.outbound_streams(),
+            inbound_streams: self.negotiated.inbound_streams(),
         });
     }
 
     /// Notifies the driver of an incoming association.
     pub(crate) fn announce(&mut self) {
-        self.events.push_back(Event::Incoming {
+        let (local_port, remote_port) = self.negotiated.ports();
+        self.out.emit(Event::Incoming {
             route: self.paths.get(PathIndex(0)).route,
-            local_port: self.local_port,
-            remote_port: self.remote_port,
-            adaptation: self.adaptation,
+            local_port,
+            remote_port,
+            adaptation: self.negotiated.adaptation(),
         });
     }
 
@@ -287,10 +288,10 @@ impl Association {
     pub(crate) fn accept(&mut self, ctx: &mut Context<'_>) {
         if matches!(self.state, State::Accepting) {
             //= rfc9260#3.3.12-1 5.1.5-5
-            self.control.push_front((PathIndex(0), Control::CookieAck));
+            self.out.queue_first(PathIndex(0), Control::CookieAck);
             self.establish(ctx);
             if self.inbound.has_ready() {
-                self.events.push_back(Event::Readable);
+                self.out.emit(Event::Readable);
             }
         }
     }
@@ -303,7 +304,7 @@ impl Association {
         match self.state {
             State::CookieEchoed { .. } => {
                 self.establish(ctx);
-                self.control.push_front((path, Control::CookieAck));
+                self.out.queue_first(path, Control::CookieAck);
             }
             State::CookieWaitOver | State::Accepting | State::Closed => {}
             State::Established
@@ -311,8 +312,8 @@ impl Association {
             | State::ShutdownSent { .. }
             | State::ShutdownReceived
             | State::ShutdownAckSent { .. } => {
-                if !self.control.iter().any(|(_, c)| matches!(c, Control::CookieAck)) {
-                    self.control.push_front((path, Control::CookieAck));
+                if !self.out.chunks().any(|(_, c)| matches!(c, Control::CookieAck)) {
+                    self.out.queue_first(path, Control::CookieAck);
                 }
             }
         }

@@ -136,12 +136,12 @@ impl Hearsay {
 impl Association {
     /// Returns whether a shared key is in force, without which nobody can sign for the peer.
     pub(crate) fn is_keyed(&self) -> bool {
-        self.auth.as_ref().is_some_and(|auth| auth.has_shared_keys_only())
+        self.integrity.is_keyed()
     }
 
     /// Returns whether a shared key is in force that these settings also contain.
     pub(crate) fn is_keyed_by(&self, auth: &AuthConfig) -> bool {
-        self.is_keyed() && self.has_keys_of_settings() && self.config.auth.shares_key_with(auth)
+        self.is_keyed() && self.integrity.has_keys_of_settings() && self.config.auth.shares_key_with(auth)
     }
 
     /// Returns whether the settings for new associations permit a restart of this one. An association
@@ -149,16 +149,7 @@ impl Association {
     /// these are not kept.
     pub(crate) fn may_begin_anew_by(&self, fresh: &AuthConfig) -> bool {
         let has_another = fresh.has_shared_key() && !self.config.auth.shares_key_with(fresh);
-        !self.is_keyed() || (self.has_keys_of_settings() && !has_another)
-    }
-
-    fn has_keys_of_settings(&self) -> bool {
-        self.auth.as_ref().is_none_or(|auth| !auth.has_other_keys())
-    }
-
-    /// Returns whether the current chunk may come from a third party.
-    pub(super) fn may_be_forged(&self) -> bool {
-        !self.is_signed && self.is_keyed()
+        !self.is_keyed() || (self.integrity.has_keys_of_settings() && !has_another)
     }
 
     /// Handles an unsigned ABORT, allegedly from the peer.
@@ -260,7 +251,7 @@ impl Association {
         };
         for index in self.paths.indices() {
             if self.paths.get(index).is_confirmed() && only.is_none_or(|only| only == index) {
-                self.control.push_back((index, Control::Heartbeat { nonce: question.nonce }));
+                self.out.queue(index, Control::Heartbeat { nonce: question.nonce });
             }
         }
     }

@@ -18,12 +18,6 @@ const MAX_WAITING_BYTES: usize = 128 * 1024;
 /// Bytes of a HEARTBEAT chunk before the information: headers of chunk and parameter (RFC 9260 section 3.3.5).
 const HEARTBEAT_HEADER_LEN: usize = 8;
 
-/// Bytes that may go to unconfirmed addresses, as a multiple of the bytes that the peer has sent.
-const UNPROVEN_FACTOR: usize = 3;
-
-/// Maximum number of bytes that may accumulate for unconfirmed addresses.
-const UNPROVEN_CREDIT_MAX: usize = 4096;
-
 /// Encodes the information in our heartbeats: the path, and a nonce that ties the answer to the question.
 //= rfc9260#3.3.5-2 3.3.5-3
 pub(super) fn info(path: PathIndex, nonce: u64) -> [u8; 12] {
@@ -63,7 +57,7 @@ impl Association {
         if self.answer_new_port(path, heartbeat.info, ctx) {
             return;
         }
-        let waiting = self.control.iter().filter_map(|(_, control)| match control {
+        let waiting = self.out.chunks().filter_map(|(_, control)| match control {
             Control::HeartbeatAck(value) => Some(value.len()),
             _ => None,
         });
@@ -73,13 +67,13 @@ impl Association {
             let value = Bytes::copy_from_slice(value);
             self.copy_answer(path, &value, ctx.now);
             //= rfc9260#6.4-2 8.3-2
-            self.control.push_back((path, Control::HeartbeatAck(value)));
+            self.out.queue(path, Control::HeartbeatAck(value));
         }
     }
 
     /// Bytes of a HEARTBEAT ACK's value that fit into a packet on this path.
     fn heartbeat_ack_room(&self, path: PathIndex) -> usize {
-        let auth = self.auth.as_ref().map_or(0, |auth| auth.overhead(ChunkType::HEARTBEAT_ACK));
+        let auth = self.integrity.overhead(ChunkType::HEARTBEAT_ACK);
         let taken = wire::COMMON_HEADER_LEN + wire::CHUNK_HEADER_LEN + auth;
         self.paths.get(path).packet_size().saturating_sub(taken)
     }
@@ -90,7 +84,7 @@ impl Association {
             return;
         }
         if self.hearsay.on_answer(nonce) {
-            self.errors = 0;
+            self.liveness.on_answer();
             return;
         }
         let may_prove = self.may_prove(index);
@@ -107,7 +101,7 @@ impl Association {
             return self.on_path_answered(index, ctx);
         }
         if let Some(rtt) = path.round_trip(nonce, ctx.now) {
-            self.outstanding.on_round_trip(index, rtt);
+            self.tx.outstanding.on_round_trip(index, rtt);
         }
         let path = self.paths.get_mut(index);
         let is_answer = path.on_heartbeat_ack(nonce, ctx.now, &self.config.timing, ctx.random)
@@ -132,12 +126,12 @@ impl Association {
     /// Repeats the open heartbeat of an unconfirmed path, within the budget.
     pub(super) fn repeat_question(&mut self, index: PathIndex, now: Time) {
         let length = self.heartbeat_packet_len();
-        if self.unproven_credit < length {
+        if !self.credit.covers(length) {
             return;
         }
         if let Some(nonce) = self.paths.get_mut(index).repeat_heartbeat(now) {
-            self.unproven_credit -= length;
-            self.control.push_back((index, Control::Heartbeat { nonce }));
+            self.credit.spend(length);
+            self.out.queue(index, Control::Heartbeat { nonce });
         }
     }
 
@@ -147,7 +141,7 @@ impl Association {
         let path = self.paths.get_mut(index);
         let is_new = !path.is_confirmed();
         //= rfc9260#8.1-6
-        self.errors = 0;
+        self.liveness.on_answer();
         let was_silent = self.config.timing.doubts_silence && path.is_silent();
         let transition = path.on_success(ctx.now, &self.config.timing);
         if was_silent {
@@ -195,8 +189,10 @@ impl Association {
             self.queue_heartbeat(index, ctx);
             if let Some(probe) = self.paths.get_mut(index).poll_size_probe(ctx.now, ctx.random) {
                 let SizeProbe { size, nonce, companion } = probe;
-                self.control.extend(size.map(|size| (index, Control::SizeProbe { nonce, size })));
-                self.control.push_back((index, Control::Heartbeat { nonce: companion }));
+                if let Some(size) = size {
+                    self.out.queue(index, Control::SizeProbe { nonce, size });
+                }
+                self.out.queue(index, Control::Heartbeat { nonce: companion });
             }
         }
         self.queue_verification(ctx);
@@ -229,7 +225,7 @@ impl Association {
                 Some(size) => Control::SizeProbe { nonce, size },
                 None => Control::Heartbeat { nonce },
             };
-            self.control.push_back((index, proof));
+            self.out.queue(index, proof);
         }
     }
 
@@ -243,7 +239,7 @@ impl Association {
         while self.paths.awaiting_proof() < ctx.limits.unproven_heartbeats.max(1) {
             let Some(index) = self.paths.next_to_prove(ctx.now) else { return };
             let length = self.heartbeat_packet_len();
-            if !self.spend_credit(length) {
+            if !self.credit.spend(length) {
                 self.paths.put_off_proofs(ctx.now + self.config.timing.heartbeat_interval);
                 return;
             }
@@ -252,23 +248,9 @@ impl Association {
         self.paths.put_off_proofs(Time::NEVER);
     }
 
-    /// Deducts `length` bytes from the credit for unconfirmed addresses; returns false, and deducts nothing,
-    /// if less is left.
-    pub(super) fn spend_credit(&mut self, length: usize) -> bool {
-        let rest = self.unproven_credit.checked_sub(length);
-        self.unproven_credit = rest.unwrap_or(self.unproven_credit);
-        rest.is_some()
-    }
-
     /// Length of a packet with one of our heartbeats.
     pub(super) fn heartbeat_packet_len(&self) -> usize {
-        let auth = self.auth.as_ref().map_or(0, |a| a.overhead(ChunkType::HEARTBEAT));
+        let auth = self.integrity.overhead(ChunkType::HEARTBEAT);
         wire::COMMON_HEADER_LEN + HEARTBEAT_HEADER_LEN + info(PathIndex(0), 0).len() + auth
-    }
-
-    /// Adds credit for a packet of the peer from a confirmed address.
-    pub(crate) fn credit(&mut self, length: usize) {
-        let credit = self.unproven_credit + UNPROVEN_FACTOR * length;
-        self.unproven_credit = credit.min(UNPROVEN_CREDIT_MAX);
     }
 }

@@ -1,14 +1,11 @@
 //! Returns memory when an association that carried data has been quiet for a while: queues keep the capacity
 //! they grew to, and most associations are idle most of the time.
 //!
-//! Costs no timer while nothing has been carried since the last check. Start at
-//! [`Association::shrink_if_quiet`].
+//! Costs no timer while nothing has been carried since the last check. Start at [`Idle::is_quiet`].
 
 use std::time::Duration;
 
 use base::Time;
-
-use super::Association;
 
 /// The time without DATA in either direction after which memory is returned.
 const QUIET: Duration = Duration::from_secs(5);
@@ -20,7 +17,7 @@ pub(super) struct Idle {
     /// DATA chunks carried at the last check.
     seen: u64,
     /// Number of times that memory was returned.
-    pub(super) times: usize,
+    times: usize,
 }
 
 impl Default for Idle {
@@ -29,40 +26,62 @@ impl Default for Idle {
     }
 }
 
-impl Association {
-    /// DATA chunks sent or received.
-    fn carried(&self) -> u64 {
-        self.counters.data_sent + self.counters.data_retransmitted + self.counters.data_received
-    }
-
-    /// Schedules a check after a packet if data was carried since the last one.
-    pub(super) fn watch_for_quiet(&mut self, now: Time) {
-        if self.idle.at == Time::NEVER && self.carried() != self.idle.seen {
-            self.idle = Idle { at: now + QUIET, seen: self.carried(), times: self.idle.times };
+impl Idle {
+    /// Schedules a check if data was carried since the last one; `carried` counts the DATA chunks of both
+    /// directions.
+    #[inline]
+    pub(super) fn on_packet(&mut self, carried: u64, now: Time) {
+        if self.at == Time::NEVER && carried != self.seen {
+            self.schedule(carried, now);
         }
     }
 
-    /// The time at which [`shrink_if_quiet`](Self::shrink_if_quiet) is due.
-    pub(super) fn idle_timeout(&self) -> Time {
-        self.idle.at
+    fn schedule(&mut self, carried: u64, now: Time) {
+        (self.at, self.seen) = (now + QUIET, carried);
     }
 
-    /// Shrinks empty queues if nothing was carried since the last check; otherwise schedules another.
-    pub(super) fn shrink_if_quiet(&mut self, now: Time) {
-        if self.idle.at > now {
-            return;
+    /// Time of the next check.
+    pub(super) fn next_timeout(&self) -> Time {
+        self.at
+    }
+
+    /// Returns whether nothing was carried since the last check, and memory should be returned; schedules another check
+    /// otherwise.
+    pub(super) fn is_quiet(&mut self, carried: u64, now: Time) -> bool {
+        if self.at > now {
+            return false;
         }
-        if self.carried() != self.idle.seen {
-            self.idle = Idle { at: now + QUIET, seen: self.carried(), times: self.idle.times };
-            return;
+        if carried != self.seen {
+            self.schedule(carried, now);
+            return false;
         }
-        self.idle.at = Time::NEVER;
-        self.idle.times += 1;
-        self.queue.shrink();
-        self.outstanding.shrink();
-        self.pr_messages.shrink();
-        self.inbound.shrink();
-        self.control.shrink_to_fit();
-        self.events.shrink_to_fit();
+        self.at = Time::NEVER;
+        self.times += 1;
+        true
+    }
+
+    /// Number of times that memory was returned.
+    #[inline]
+    pub(super) fn times(&self) -> usize {
+        self.times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_association_is_quiet_once_after_its_data() {
+        let mut idle = Idle::default();
+        let start = Time::ZERO;
+        idle.on_packet(0, start);
+        assert_eq!(idle.next_timeout(), Time::NEVER, "nothing was carried");
+        idle.on_packet(1, start);
+        assert!(!idle.is_quiet(2, start + QUIET), "more was carried meanwhile");
+        assert!(!idle.is_quiet(2, start + QUIET * 3 / 2));
+        assert!(idle.is_quiet(2, start + QUIET * 2));
+        idle.on_packet(2, start + QUIET * 3);
+        assert_eq!(idle.next_timeout(), Time::NEVER);
     }
 }

@@ -31,7 +31,7 @@ const BYTES_MIN: usize = 64 << 10;
 impl Association {
     /// Returns whether a path's round trips have grown enough for a local queue to be the cause.
     pub(super) fn may_wait_here(&self, path: PathIndex) -> bool {
-        let round_trips = self.paths.get(path).srtt().zip(self.outstanding.least_round_trip(path));
+        let round_trips = self.paths.get(path).srtt().zip(self.tx.outstanding.least_round_trip(path));
         round_trips.is_some_and(|(srtt, least)| srtt > least + LONGER)
     }
 
@@ -41,15 +41,15 @@ impl Association {
         let path = self.paths.get(index);
         let may_wait =
             path.srtt().map_or(usize::MAX, |srtt| path.sending.bytes_in(WAIT, srtt)).max(BYTES_MIN);
-        let is_answered = self.outstanding.first() < path.reduced_until;
+        let is_answered = self.tx.outstanding.first() < path.reduced_until;
         if bytes <= may_wait || is_answered || !self.may_wait_here(index) {
             return;
         }
-        let (next, route) = (self.outstanding.next(), path.route);
-        let seen = self.seen(index, self.outstanding.flight(index), now);
+        let (next, route) = (self.tx.outstanding.next(), path.route);
+        let seen = self.seen(index, self.tx.outstanding.flight(index), now);
         let path = self.paths.get_mut(index);
         path.reduced_until = next;
         path.sending.on_marked(&seen);
-        self.note(TraceEvent::LocalQueueObeyed { route, bytes });
+        self.out.note(TraceEvent::LocalQueueObeyed { route, bytes });
     }
 }

@@ -40,7 +40,7 @@ impl Association {
         let path = self.paths.get_mut(index);
         let transition = path.on_poor();
         path.probe_now(now);
-        self.note(why);
+        self.out.note(why);
         self.report_transition(index, transition);
         if self.paths.current() != index {
             self.mark_lost_on(index);

@@ -12,6 +12,7 @@ mod buffers;
 mod chunk_dispatch;
 mod copying;
 mod coupling;
+mod credit;
 mod data;
 mod doubt;
 mod ecn;
@@ -19,17 +20,25 @@ mod handshake_client;
 mod hearsay;
 mod heartbeat;
 mod idle;
+mod integrity;
+mod liveness;
 mod local_queue;
 mod lossy;
 mod mtu;
+mod negotiated;
 mod options;
+mod outbox;
 mod packet_builder;
 mod path_errors;
+mod peer_addresses;
 mod pr_sctp;
+mod probes;
 mod rebinding;
 mod reconfig;
 mod recovery;
+mod sack_route;
 mod schedule;
+mod sender;
 mod shutdown;
 mod slow;
 mod state;
@@ -37,40 +46,47 @@ mod stranded;
 mod timers;
 mod vouching;
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use base::{Ecn, Route, Time};
+use base::{Route, Time};
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::{ChunkType, Ppid, StreamId, Tsn, VerificationTag};
+use wire::{Ppid, StreamId, Tsn, VerificationTag};
 
 use crate::config::{AddressProof, AssociationConfig, Limits, Scheduler, Timing};
 use crate::cookie::Cookie;
 use crate::endpoint::Replies;
 use crate::error::{SendError, StreamError};
 use crate::event::{AbortCause, CloseReason, Event, Message, SendOptions};
+use crate::extension::Extension;
 use crate::extension::asconf::Asconf;
 use crate::extension::auth::{Auth, Ports};
 use crate::extension::reconfig::Reconfig;
-use crate::extension::send_buffer::{Advertiser, PeerSendBuffer};
-use crate::extension::{Extension, Extensions};
-use crate::info::{AssociationInfo, Counters, LimitedBy, PathState, StateName};
-use crate::memory::Pressure;
+use crate::info::{AssociationInfo, LimitedBy, PathState, StateName};
 use crate::negotiation::{Agreed, PeerInit};
 use crate::path::{Path, PathIndex, Paths};
 use crate::random::Random;
 use crate::rx::Inbound;
-use crate::trace::{Notes, TraceEvent};
-use crate::tx::{Copies, Forward, Outstanding, PrMessages, SendQueue};
+use crate::trace::TraceEvent;
+use advertising::Advertising;
 pub(crate) use authentication::Screen;
 pub(crate) use chunk_dispatch::Verdict;
+use credit::Credit;
+use ecn::Marks;
 pub(crate) use handshake_client::{FirstMessage, INIT_PACKET_MAX, INIT_PACKET_MIN, Opening, own_parameters};
 use hearsay::Hearsay;
 use idle::Idle;
+use integrity::Integrity;
+use liveness::Liveness;
+use negotiated::Negotiated;
+use outbox::{Control, Outbox};
 pub(crate) use packet_builder::Joining;
+use peer_addresses::PeerAddresses;
+use pr_sctp::limit_of;
+use sack_route::SackRoute;
+use sender::Sender;
 pub(crate) use state::State;
 
 /// Resources lent to an association while it works.
@@ -79,38 +95,6 @@ pub(crate) struct Context<'a> {
     pub(crate) random: &'a mut Random,
     pub(crate) limits: &'a Limits,
     pub(crate) replies: &'a mut Replies,
-}
-
-/// A chunk queued for sending, other than DATA and SACK.
-#[derive(Clone, Debug)]
-enum Control {
-    CookieEcho,
-    CookieAck,
-    Heartbeat {
-        nonce: u64,
-    },
-    /// A HEARTBEAT about another path than the one that carries it.
-    Voucher {
-        path: PathIndex,
-        nonce: u64,
-    },
-    /// The value of the HEARTBEAT being answered.
-    HeartbeatAck(Bytes),
-    /// A HEARTBEAT padded to an IP packet of `size` bytes.
-    SizeProbe {
-        nonce: u64,
-        size: u16,
-    },
-    /// Encoded error causes.
-    Error(Bytes),
-    /// Our outstanding ASCONF request.
-    Asconf,
-    /// Our outstanding RE-CONFIG request.
-    Reconfig,
-    /// Encoded answers to RE-CONFIG requests.
-    ReconfigAnswer(Bytes),
-    Shutdown,
-    ShutdownAck,
 }
 
 /// The arrival of a packet. Small, since each association has one.
@@ -142,103 +126,28 @@ impl CameBy {
     }
 }
 
-/// A chunk sent into a closed window of the peer (RFC 9260 section 6.1 A).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum WindowProbe {
-    /// No probe is outstanding.
-    No,
-    /// The probe was sent.
-    Sent,
-    /// A SACK reported that there is still no room.
-    Answered,
-}
-
-/// Minimum interval between checks that the peer is alive after an INIT from elsewhere. INITs are
-/// retransmitted after 100 ms at the earliest.
-const ALIVE_PAUSE: Duration = Duration::from_millis(50);
-
 /// An association beyond its INIT.
 pub(crate) struct Association {
     config: AssociationConfig,
-    local_port: u16,
-    remote_port: u16,
-    //= rfc9260#5.3.1-2
-    local_tag: VerificationTag,
-    peer_tag: VerificationTag,
+    negotiated: Negotiated,
     state: State,
-    adaptation: Option<u32>,
-    /// The extensions that both ends offered.
-    extensions: Extensions,
-    auth: Option<Box<Auth>>,
-    /// Set if our packets may carry a checksum of zero (RFC 9653).
-    zero_checksum: bool,
+    integrity: Integrity,
     asconf: Option<Box<Asconf>>,
     reconfig: Option<Box<Reconfig>>,
-    /// Advertises our send buffer, if so configured.
-    advertiser: Option<Advertiser>,
-    peer_send_buffer: Option<PeerSendBuffer>,
-    /// Octets reserved for an advertisement in the current packet.
-    kept: usize,
-    /// Set if the peer's addresses changed and the endpoint must index the association by the new ones.
-    names_changed: bool,
-    outbound_streams: u16,
-    inbound_streams: u16,
+    advertising: Advertising,
     paths: Paths,
     /// The arrival of the current packet.
     came_by: CameBy,
-    /// Set if a valid AUTH chunk covers the current chunk.
-    is_signed: bool,
     /// Unsigned claims that the peer is being asked about.
     hearsay: Hearsay,
-    /// All addresses of the peer, including those without a path.
-    peer_addresses: SmallVec<[IpAddr; 4]>,
-    initial_tsn: Tsn,
-    queue: SendQueue,
-    outstanding: Outstanding,
-    copies: Copies,
-    /// Messages that may be abandoned, and the FORWARD TSN state for abandoned ones.
-    pr_messages: PrMessages,
-    forward: Forward,
-    /// The peer's a_rwnd minus the bytes in flight.
-    peer_rwnd: usize,
-    window_probe: WindowProbe,
-    /// The path whose last chunk is retransmitted as a tail-loss probe.
-    tail_probe: Option<PathIndex>,
-    /// A chunk in flight on a silent path that will also go by another one.
-    detour: Option<doubt::Detour>,
-    stranded: Option<Box<stranded::Stranded>>,
-    /// Silence means nothing until this time, because the driver was late.
-    put_off_until: Time,
-    pressure: Pressure,
-    /// Limit on bytes queued or in flight.
-    send_limit: usize,
-    /// Set if `send` refused a message and the driver waits for room.
-    writable_wanted: bool,
-    /// Set if the driver waits until all data is acknowledged.
-    dry_wanted: bool,
+    peer_addresses: PeerAddresses,
+    tx: Sender,
     inbound: Inbound,
-    /// The path on which DATA last arrived, to which SACKs go.
-    data_path: PathIndex,
-    /// The path on which the last duplicate arrived.
-    duplicate_path: PathIndex,
-    /// Congestion marks that the peer has not reacted to.
-    echoes: ecn::Echoes,
-    /// Our answers to the peer's echoes.
-    answer: ecn::Answer,
-    /// The ECN mark of the current packet; taken by its first DATA.
-    packet_ecn: Ecn,
-    /// Set if the next SACK that reports duplicates takes another path.
-    sack_deviates: bool,
-    control: VecDeque<(PathIndex, Control)>,
-    /// Consecutive timeouts over all paths.
-    errors: u8,
-    /// Earliest time of the next check that the peer is alive after an INIT from elsewhere.
-    next_alive: Time,
-    /// Bytes that may still go to addresses that the peer only claims.
-    unproven_credit: usize,
-    counters: Counters,
-    notes: Notes,
-    events: VecDeque<Event>,
+    sack_route: SackRoute,
+    marks: Marks,
+    out: Outbox,
+    liveness: Liveness,
+    credit: Credit,
     idle: Idle,
 }
 
@@ -326,82 +235,45 @@ impl Association {
         let asconf = asconf_of(&setup);
         let reconfig = setup.agreed.extensions.has(Extension::StreamReconfiguration);
         let reconfig = reconfig.then(|| Box::new(Reconfig::new(setup.initial_tsns)));
-        //= rfc9260#5.1.2-1 5.1.2-4
-        let mut peer_addresses = SmallVec::from_slice(&[setup.route.remote]);
-        let others = setup.peer_addresses.iter().filter(|a| **a != setup.route.remote);
-        peer_addresses.extend(others.copied());
+        let negotiated = Negotiated::new(&setup);
+        let tx = Sender::new(&setup.config, &negotiated, setup.peer_rwnd);
         let interleaves = setup.agreed.extensions.has(Extension::Interleaving);
         let ports = Ports { local: setup.ports.0, peer: setup.ports.1 };
+        let vectors = setup.agreed.key_vectors.clone();
+        let auth = vectors.map(|vectors| Box::new(Auth::new(vectors, ports, &setup.config.auth)));
         Association {
-            local_port: setup.ports.0,
-            remote_port: setup.ports.1,
-            local_tag: setup.tags.0,
-            peer_tag: setup.tags.1,
+            negotiated,
             state: setup.state,
-            adaptation: setup.adaptation,
-            extensions: setup.agreed.extensions,
             asconf,
             reconfig,
-            advertiser: setup.config.advertisement.map(|config| Advertiser::new(config, ctx.now)),
-            peer_send_buffer: None,
-            kept: 0,
-            names_changed: false,
-            zero_checksum: setup.agreed.zero_checksum,
-            auth: setup.agreed.key_vectors.map(|v| Box::new(Auth::new(v, ports, &setup.config.auth))),
-            outbound_streams: setup.streams.0,
-            inbound_streams: setup.streams.1,
+            advertising: Advertising::new(setup.config.advertisement, ctx.now),
+            integrity: Integrity::new(auth, setup.agreed.zero_checksum),
             paths,
             came_by: CameBy::Elsewhere,
-            is_signed: false,
             hearsay: Hearsay::default(),
-            peer_addresses,
-            initial_tsn: setup.initial_tsns.0,
-            queue: SendQueue::new(setup.config.scheduler, interleaves),
-            //= rfc9260#5.1-20
-            outstanding: Outstanding::default(),
-            copies: Copies::default(),
-            pr_messages: PrMessages::default(),
-            forward: Forward::default(),
-            peer_rwnd: setup.peer_rwnd as usize,
-            window_probe: WindowProbe::No,
-            tail_probe: None,
-            detour: None,
-            stranded: None,
-            put_off_until: Time::ZERO,
-            pressure: Pressure::Calm,
-            send_limit: setup.config.buffer_start.min(setup.config.send_buffer),
-            writable_wanted: false,
-            dry_wanted: false,
+            peer_addresses: PeerAddresses::new(setup.route.remote, setup.peer_addresses),
+            tx,
             inbound: Inbound::new(setup.initial_tsns.1, &setup.config, interleaves, ctx.limits),
-            data_path: PathIndex(0),
-            duplicate_path: PathIndex(0),
-            echoes: ecn::Echoes::new(),
-            answer: ecn::Answer::default(),
-            packet_ecn: Ecn::NotEct,
-            sack_deviates: false,
-            control: VecDeque::new(),
-            errors: 0,
-            next_alive: ctx.now,
-            unproven_credit: 0,
-            counters: Counters::default(),
-            notes: Notes::default(),
-            events: VecDeque::new(),
+            sack_route: SackRoute::new(PathIndex(0)),
+            marks: Marks::default(),
+            out: Outbox::default(),
+            liveness: Liveness::new(ctx.now),
+            credit: Credit::default(),
             idle: Idle::default(),
             config: setup.config,
         }
     }
 
-    //= rfc9260#1.3-2
     pub(crate) fn ports(&self) -> (u16, u16) {
-        (self.local_port, self.remote_port)
+        self.negotiated.ports()
     }
 
     pub(crate) fn tags(&self) -> (VerificationTag, VerificationTag) {
-        (self.local_tag, self.peer_tag)
+        self.negotiated.tags()
     }
 
     pub(crate) fn initial_tsn(&self) -> Tsn {
-        self.initial_tsn
+        self.negotiated.initial_tsn()
     }
 
     pub(crate) fn state(&self) -> &State {
@@ -424,7 +296,7 @@ impl Association {
 
     /// Returns whether `address` is one of the peer's addresses.
     pub(crate) fn peer_has(&self, address: IpAddr) -> bool {
-        self.peer_addresses.contains(&address)
+        self.peer_addresses.has(address)
     }
 
     /// Returns whether the peer has listed `address` and paths lead there, but none of them is confirmed.
@@ -449,18 +321,21 @@ impl Association {
         (came_from_peer || !asks_for_proof) && !self.came_to_leaving_address()
     }
 
-    /// Asks the peer on all confirmed paths whether it is alive, at most once per [`ALIVE_PAUSE`]; another
-    /// host may have taken its place.
+    /// Asks the peer on all confirmed paths whether it is alive, at intervals: another host may have taken its place.
     pub(crate) fn ask_whether_alive(&mut self, ctx: &Context<'_>) {
-        if ctx.now < self.next_alive {
+        if !self.liveness.may_ask(ctx.now) {
             return;
         }
-        self.next_alive = ctx.now + ALIVE_PAUSE;
         for index in self.paths.indices() {
             if self.paths.get(index).is_confirmed() {
                 self.paths.get_mut(index).request_heartbeat(ctx.now);
             }
         }
+    }
+
+    /// Counts `length` bytes that the peer has sent from a confirmed address.
+    pub(crate) fn on_bytes_from_peer(&mut self, length: usize) {
+        self.credit.earn(length);
     }
 
     /// Returns `path`, or the path to answer on in its place. RFC 9260 section 5.4: an endpoint "MUST NOT
@@ -472,12 +347,12 @@ impl Association {
     /// Returns whether there are events, or changed addresses.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
-        !self.events.is_empty() || self.names_changed
+        self.out.has_events() || self.peer_addresses.is_changed()
     }
 
     /// Returns, and clears, whether the peer's addresses have changed.
     pub(crate) fn take_names_changed(&mut self) -> bool {
-        std::mem::take(&mut self.names_changed)
+        self.peer_addresses.take_changed()
     }
 
     /// Returns whether packets with a checksum of zero are accepted. RFC 9653 section 5.3 requires it of an
@@ -491,35 +366,19 @@ impl Association {
         self.paths.knows_remote(address)
     }
 
-    /// Counts an event, and records it if tracing is on.
-    #[inline]
-    fn note(&mut self, event: TraceEvent) {
-        self.counters.count(&event);
-        self.notes.push(event);
-    }
-
-    /// Records an uncounted event if tracing is on.
-    #[inline]
-    fn tell(&mut self, event: impl FnOnce(&Association) -> TraceEvent) {
-        if self.notes.is_on() {
-            let event = event(self);
-            self.notes.push(event);
-        }
-    }
-
     /// Starts tracing; returns the state before that.
     pub(crate) fn begin_notes(&mut self) -> StateName {
-        self.notes.begin();
+        self.out.begin_trace();
         self.state.name()
     }
 
     /// Stops tracing; returns the events recorded.
     pub(crate) fn end_notes(&mut self) -> Vec<TraceEvent> {
-        self.notes.end()
+        self.out.end_trace()
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.out.take_event()
     }
 
     /// Queues a message for sending.
@@ -539,40 +398,41 @@ impl Association {
             return Err(SendError::Empty);
         }
         //= rfc9260#5.1.1-4 6.5-1
-        if stream.0 >= self.outbound_streams {
-            return Err(SendError::NoSuchStream { stream: stream.0, streams: self.outbound_streams });
+        let streams = self.negotiated.outbound_streams();
+        if stream.0 >= streams {
+            return Err(SendError::NoSuchStream { stream: stream.0, streams });
         }
         if message.len() > self.config.send_buffer {
             return Err(SendError::TooLong { length: message.len(), max: self.config.send_buffer });
         }
-        let limit = self.limit(options.reliability, now);
+        let limit = limit_of(options.reliability, self.negotiated.extensions(), now);
         self.make_room(message.len(), limit, now);
-        if !self.takes(message.len()) {
-            self.writable_wanted = true;
+        if !self.tx.takes(message.len()) {
+            self.tx.buffer.want_room();
             return Err(SendError::WouldBlock);
         }
-        let id = self.queue.push(stream, ppid, message, options.unordered, limit.is_some());
+        let id = self.tx.queue.push(stream, ppid, message, options.unordered, limit.is_some());
         if let Some(limit) = limit {
-            self.pr_messages.on_queued(id, stream, limit);
+            self.tx.pr_messages.on_queued(id, stream, limit);
         }
         Ok(())
     }
 
     /// Requests an event when there is room to send.
     pub(crate) fn notify_when_writable(&mut self) {
-        self.writable_wanted = true;
+        self.tx.buffer.want_room();
     }
 
     /// Changes the stream scheduler.
     pub(crate) fn set_scheduler(&mut self, scheduler: Scheduler) {
         self.config.scheduler = scheduler;
-        self.queue.set_scheduler(scheduler);
+        self.tx.queue.set_scheduler(scheduler);
     }
 
     /// Changes a stream's priority under [`Scheduler::Priority`].
     pub(crate) fn set_stream_priority(&mut self, stream: StreamId, priority: u16) -> Result<(), StreamError> {
-        self.check_outbound(stream)?;
-        self.queue.set_priority(stream, priority);
+        self.negotiated.check_outbound(stream)?;
+        self.tx.queue.set_priority(stream, priority);
         Ok(())
     }
 
@@ -582,21 +442,16 @@ impl Association {
         stream: StreamId,
         weight: NonZeroU16,
     ) -> Result<(), StreamError> {
-        self.check_outbound(stream)?;
-        self.queue.set_weight(stream, weight.get());
+        self.negotiated.check_outbound(stream)?;
+        self.tx.queue.set_weight(stream, weight.get());
         Ok(())
-    }
-
-    fn check_outbound(&self, stream: StreamId) -> Result<(), StreamError> {
-        let streams = self.outbound_streams;
-        if stream.0 < streams { Ok(()) } else { Err(StreamError::NoSuchStream { stream: stream.0, streams }) }
     }
 
     /// Returns the next message. A window update is sent if reading it makes much room.
     #[inline]
     pub(crate) fn recv(&mut self, now: Time) -> Option<Message> {
-        let is_much = self.counters.bytes_received > self.config.first_window() as u64 / 4;
-        let path = self.paths.get_mut(self.data_path);
+        let is_much = self.out.counters().bytes_received > self.config.first_window() as u64 / 4;
+        let path = self.paths.get_mut(self.sack_route.data_path());
         let rtt = path.srtt();
         // A pure receiver has no round trip to measure, but needs one to tune the window.
         if rtt.is_none() && is_much {
@@ -612,23 +467,8 @@ impl Association {
     /// Notifies the driver if a message has become readable.
     fn note_readable(&mut self, had_ready: bool) {
         if !had_ready && self.inbound.has_ready() && !matches!(self.state, State::Accepting) {
-            self.events.push_back(Event::Readable);
+            self.out.emit(Event::Readable);
         }
-    }
-
-    /// Octets of a DATA or I-DATA chunk before its user data.
-    fn data_header_len(&self) -> usize {
-        if self.data_chunk_type() == ChunkType::I_DATA {
-            wire::IDATA_HEADER_LEN
-        } else {
-            wire::DATA_HEADER_LEN
-        }
-    }
-
-    /// The chunk type of user data: DATA, or I-DATA if negotiated.
-    //= rfc8260#2-1
-    fn data_chunk_type(&self) -> ChunkType {
-        if self.extensions.has(Extension::Interleaving) { ChunkType::I_DATA } else { ChunkType::DATA }
     }
 
     /// User bytes that fit into one DATA chunk of a full packet on every confirmed path.
@@ -638,24 +478,25 @@ impl Association {
     pub(crate) fn fragment_size(&self) -> usize {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
         let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);
-        packet.saturating_sub(self.data_headers_len() + self.advertisement_len()).max(4)
+        packet.saturating_sub(self.data_headers_len() + self.advertising.len(self.integrity.auth())).max(4)
     }
 
     /// Octets before the user data of a packet's first DATA chunk, without an advertisement.
     fn data_headers_len(&self) -> usize {
-        wire::COMMON_HEADER_LEN + self.data_header_len() + self.auth_overhead()
+        wire::COMMON_HEADER_LEN + self.negotiated.data_header_len() + self.auth_overhead()
     }
 
     /// User bytes that fit into one DATA chunk of the current packet: more if it has no advertisement, less
     /// if it has a CWR.
     fn fragment_size_now(&self) -> usize {
-        let without = self.fragment_size() + self.advertisement_len().saturating_sub(self.kept);
-        without.saturating_sub(self.answer.len()).max(4)
+        let without = self.fragment_size()
+            + self.advertising.len(self.integrity.auth()).saturating_sub(self.advertising.reserved());
+        without.saturating_sub(self.tx.answer.len()).max(4)
     }
 
     /// Octets of AUTH before user data.
     fn auth_overhead(&self) -> usize {
-        self.auth.as_ref().map_or(0, |a| a.overhead(self.data_chunk_type()))
+        self.integrity.overhead(self.negotiated.data_chunk_type())
     }
 
     pub(crate) fn set_timing(&mut self, timing: Timing, ctx: &mut Context<'_>) {
@@ -684,13 +525,13 @@ impl Association {
 
     fn send_abort(&self, cause: &AbortCause, ctx: &mut Context<'_>) {
         let route = self.paths.get(self.paths.current()).route;
-        ctx.replies.abort(route, self.header(), cause, self.auth.as_deref());
+        ctx.replies.abort(route, self.negotiated.header(), cause, self.integrity.auth());
     }
 
     fn close(&mut self, reason: CloseReason) {
         self.state = State::Closed;
-        self.control.clear();
-        self.events.push_back(Event::Closed(reason));
+        self.out.clear_chunks();
+        self.out.emit(Event::Closed(reason));
     }
 
     /// Closes the association, which the peer has replaced with a new one.
@@ -711,7 +552,7 @@ impl Association {
     /// Switches new data from `from` to the current path.
     fn on_switch(&mut self, from: Route) {
         let current = self.paths.current();
-        let is_idle = self.outstanding.flight(current) == 0;
+        let is_idle = self.tx.outstanding.flight(current) == 0;
         let (is_concurrent, path) = (self.is_concurrent(), self.paths.get_mut(current));
         let to = path.route;
         if is_idle && path.srtt().is_some() && !is_concurrent {
@@ -719,16 +560,16 @@ impl Association {
         }
         path.losses.begin();
         path.delays.begin();
-        self.note(TraceEvent::PathSwitched { from, to });
-        self.events.push_back(Event::PathSwitched { from, to });
+        self.out.note(TraceEvent::PathSwitched { from, to });
+        self.out.emit(Event::PathSwitched { from, to });
     }
 
     fn report_transition(&mut self, index: PathIndex, transition: Option<crate::path::Transition>) {
         if let Some(t) = transition {
             let (route, from, to) = (self.paths.get(index).route, t.from, t.to);
-            self.note(TraceEvent::PathState { route, from, to });
+            self.out.note(TraceEvent::PathState { route, from, to });
             //= rfc7829#3.2-19
-            self.events.push_back(Event::PathChanged { route, from, to });
+            self.out.emit(Event::PathChanged { route, from, to });
             let left = self.choose_path();
             // Data sent while no path worked was a gamble.
             if let Some(left) = left.filter(|_| to == PathState::Active)
@@ -742,28 +583,30 @@ impl Association {
 
     pub(crate) fn info(&self) -> AssociationInfo {
         let path = |(i, p): (PathIndex, &Path)| {
-            p.info(i == self.paths.primary(), self.carries_new_data(i), self.outstanding.flight(i))
+            p.info(i == self.paths.primary(), self.carries_new_data(i), self.tx.outstanding.flight(i))
         };
+        let (local_port, remote_port) = self.negotiated.ports();
+        let (local_tag, peer_tag) = self.negotiated.tags();
         AssociationInfo {
             state: self.state.name(),
-            local_port: self.local_port,
-            remote_port: self.remote_port,
-            local_tag: self.local_tag.0,
-            peer_tag: self.peer_tag.0,
-            adaptation: self.adaptation,
-            extensions: self.extensions,
-            zero_checksum: self.zero_checksum,
-            outbound_streams: self.outbound_streams,
-            inbound_streams: self.inbound_streams,
+            local_port,
+            remote_port,
+            local_tag: local_tag.0,
+            peer_tag: peer_tag.0,
+            adaptation: self.negotiated.adaptation(),
+            extensions: self.negotiated.extensions(),
+            zero_checksum: self.integrity.sends_zero_checksum(),
+            outbound_streams: self.negotiated.outbound_streams(),
+            inbound_streams: self.negotiated.inbound_streams(),
             paths: self.paths.iter().map(path).collect(),
-            send_buffered: self.queue.bytes() + self.outstanding.bytes(),
-            send_waiting: self.queue.bytes(),
+            send_buffered: self.tx.held(),
+            send_waiting: self.tx.queue.bytes(),
             limited_by: self.limited_by(),
             receive_buffered: self.inbound.held(),
             memory: self.memory(),
-            peer_rwnd: self.peer_rwnd,
-            peer_send_buffer: self.peer_send_buffer,
-            counters: self.counters,
+            peer_rwnd: self.tx.window.room(),
+            peer_send_buffer: self.advertising.peer(),
+            counters: *self.out.counters(),
         }
     }
 
@@ -772,9 +615,9 @@ impl Association {
     }
 
     fn limited_by(&self) -> LimitedBy {
-        match self.queue.next_length(self.fragment_size_now()) {
+        match self.tx.queue.next_length(self.fragment_size_now()) {
             None => LimitedBy::Driver,
-            Some(length) if self.peer_rwnd < length => LimitedBy::Receiver,
+            Some(length) if self.tx.window.room() < length => LimitedBy::Receiver,
             Some(_) => LimitedBy::Network,
         }
     }
@@ -785,12 +628,10 @@ impl Association {
 
     /// Recounts all counters.
     pub(crate) fn check_invariants(&self) {
-        self.queue.check_invariants();
-        self.outstanding.check_invariants();
-        self.pr_messages.check_invariants();
+        self.tx.check_invariants();
         self.inbound.check_invariants();
         for (index, path) in self.paths.iter() {
-            let flight = self.outstanding.flight(index);
+            let flight = self.tx.outstanding.flight(index);
             if self.state.sends_data() {
                 assert_eq!(
                     path.t3.is_some(),

@@ -44,7 +44,7 @@ impl Association {
 
     /// The same after T3 has expired.
     pub(super) fn doubt_mtu_after_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
-        let flight = self.outstanding.flight(index);
+        let flight = self.tx.outstanding.flight(index);
         if self.is_about_least(index, flight) {
             self.paths.get_mut(index).doubt_least_mtu(ctx.now);
         }
@@ -76,7 +76,7 @@ impl Association {
         if !self.is_long(index, longest) {
             return;
         }
-        let in_packet = longest + self.data_headers_len() + self.advertisement_len();
+        let in_packet = longest + self.data_headers_len() + self.advertising.len(self.integrity.auth());
         let path = self.paths.get_mut(index);
         // A longer chunk was cut for another size and retransmitted in IP fragments (RFC 9260 section 6.9).
         let full = path.packet_size().saturating_sub(CHUNK_PADDING)..=path.packet_size();
@@ -88,7 +88,7 @@ impl Association {
     /// any timer expires.
     pub(super) fn prove_mtu_if_busy(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.paths.get_mut(index);
-        if path.pmtu.wants_proof() && self.outstanding.flight(index) > BUSY_PACKETS * path.packet_size() {
+        if path.pmtu.wants_proof() && self.tx.outstanding.flight(index) > BUSY_PACKETS * path.packet_size() {
             path.pmtu.suspect(false, ctx.now, ctx.random);
         }
     }
@@ -133,12 +133,12 @@ impl Association {
         //= rfc8899#3-14
         path.sending.on_mtu(path.packet_size());
         if now < before {
-            self.note(TraceEvent::MtuShrank { route, from: before, to: now });
+            self.out.note(TraceEvent::MtuShrank { route, from: before, to: now });
             self.mark_lost_on(index);
         } else {
-            self.note(TraceEvent::MtuGrew { route, from: before, to: now });
+            self.out.note(TraceEvent::MtuGrew { route, from: before, to: now });
         }
-        self.events.push_back(Event::PathMtu { route, from: before, to: now });
+        self.out.emit(Event::PathMtu { route, from: before, to: now });
     }
 
     /// Writes a probe whose IP packet has `size` bytes.
@@ -154,15 +154,13 @@ impl Association {
     ) -> Option<Train> {
         let path = self.paths.get(index);
         let (route, length) = (path.route, path.packet_in(size));
-        let mut packet = PacketWriter::new(buf.get_mut(..length)?, self.header());
-        if let Some(auth) = &self.auth {
-            packet = packet.with_auth(auth.plan());
-        }
+        let packet = PacketWriter::new(buf.get_mut(..length)?, self.negotiated.header());
+        let mut packet = self.integrity.prepare(packet);
         packet.push(&Chunk::Heartbeat(Heartbeat { info: &info(index, nonce) })).ok()?;
         let room = packet.remaining_for(ChunkType::PAD).checked_sub(CHUNK_HEADER)?;
         packet.push(&Chunk::Pad(Pad { len: room })).ok()?;
         let len = self.finish_packet(packet, false);
-        self.note(TraceEvent::MtuProbe { route, size });
+        self.out.note(TraceEvent::MtuProbe { route, size });
         Some(self.count_alone(index, len))
     }
 }

@@ -79,14 +79,13 @@ impl Association {
 
     /// Requests an event when no data is left to send or acknowledge.
     pub(crate) fn notify_when_dry(&mut self) {
-        self.dry_wanted = true;
+        self.tx.buffer.want_dry();
         self.tell_if_dry();
     }
 
     pub(super) fn tell_if_dry(&mut self) {
-        let is_dry = self.queue.is_empty() && self.outstanding.is_empty();
-        if is_dry && std::mem::take(&mut self.dry_wanted) {
-            self.events.push_back(Event::Dry);
+        if self.tx.take_dry() {
+            self.out.emit(Event::Dry);
         }
     }
 
@@ -96,7 +95,8 @@ impl Association {
             return None;
         }
         // Of a message that was partly sent only the rest is left.
-        let whole = std::iter::from_fn(|| self.queue.next_fragment(usize::MAX)).find(|t| t.fragment.begin)?;
+        let whole =
+            std::iter::from_fn(|| self.tx.queue.next_fragment(usize::MAX)).find(|t| t.fragment.begin)?;
         let fragment = whole.fragment;
         Some(Message {
             stream: fragment.stream,

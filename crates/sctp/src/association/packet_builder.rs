@@ -11,7 +11,7 @@ use wire::{
 };
 
 use super::heartbeat::info;
-use super::{Association, Context, Control, State, WindowProbe};
+use super::{Association, Context, Control, State};
 use crate::extension::Extension;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
@@ -61,24 +61,25 @@ impl Association {
     /// Writes the next packets, all for one path.
     pub(crate) fn poll_transmit(&mut self, buf: &mut [u8], ctx: &mut Context<'_>) -> Option<Train> {
         let Some(path) = self.path_to_serve(ctx) else { return self.write_advertisement(buf, ctx.now) };
-        if let Some((index, Control::SizeProbe { nonce, size })) = self.control.front() {
-            let (index, nonce, size) = (*index, *nonce, *size);
-            self.control.pop_front();
+        if let Some((index, Control::SizeProbe { nonce, size })) = self.out.next_chunk() {
+            let (nonce, size) = (*nonce, *size);
+            self.out.drop_next_chunk();
             let probe = self.write_size_probe(index, nonce, size, buf);
             return probe.or_else(|| self.poll_transmit(buf, ctx));
         }
-        let had_detour = self.detour.is_some();
+        let had_detour = self.tx.probes.detour().is_some();
         let train = self.write_train(path, TRAIN_MAX, buf, ctx);
         // The chunk to repeat was acknowledged or given up meanwhile: another path may have something to send.
-        let was_needless = train.is_none() && had_detour && self.detour.is_none();
+        let was_needless = train.is_none() && had_detour && self.tx.probes.detour().is_none();
         if was_needless { self.poll_transmit(buf, ctx) } else { train }
     }
 
     /// Writes the next packet if it has no data and uses this route.
     pub(crate) fn poll_joining(&mut self, route: &Route, buf: &mut [u8], ctx: &mut Context<'_>) -> Joining {
         let Some(path) = self.path_to_serve(ctx) else { return Joining::Nothing };
-        let has_data = !self.queue.is_empty() || self.outstanding.bytes() > 0 || self.forward.is_due();
-        let is_probe = matches!(self.control.front(), Some((_, Control::SizeProbe { .. })));
+        let has_data =
+            !self.tx.queue.is_empty() || self.tx.outstanding.bytes() > 0 || self.tx.forward.is_due();
+        let is_probe = matches!(self.out.next_chunk(), Some((_, Control::SizeProbe { .. })));
         let by = self.paths.get(path);
         let fits = by.packet_size() <= buf.len() && self.room_for_cookie() <= by.packet_size();
         if has_data || is_probe || by.route != *route || !fits {
@@ -116,7 +117,7 @@ impl Association {
         buf: &mut [u8],
         ctx: &mut Context<'_>,
     ) -> Option<Train> {
-        let (new, again) = (self.counters.data_sent, self.counters.data_retransmitted);
+        let (new, again) = (self.out.counters().data_sent, self.out.counters().data_retransmitted);
         let had_sack = self.inbound.ack.is_pending();
         let usual = self.paths.get(path).packet_size();
         let needed = self.room_for_old(path).max(self.room_for_cookie()).max(usual);
@@ -140,7 +141,8 @@ impl Association {
         if had_sack && !self.inbound.ack.is_pending() {
             self.acknowledge_to_new_port(path, ctx);
         }
-        let (has_new, has_old) = (self.counters.data_sent > new, self.counters.data_retransmitted > again);
+        let (has_new, has_old) =
+            (self.out.counters().data_sent > new, self.out.counters().data_retransmitted > again);
         if has_new || has_old {
             self.arm_probe(path, true, ctx.now);
             self.prove_mtu_if_busy(path, ctx);
@@ -154,7 +156,7 @@ impl Association {
         let may_fragment = segment_size > usual;
         let route = path.route;
         if packets > 0 {
-            self.tell(|_| TraceEvent::Sent { route, packets, bytes: len, ecn });
+            self.out.trace(|| TraceEvent::Sent { route, packets, bytes: len, ecn });
         }
         (packets > 0).then_some(Train { route, len, segment_size, may_fragment, ecn, asks_for_queue })
     }
@@ -162,10 +164,10 @@ impl Association {
     /// The packet length needed for a COOKIE ECHO at the front of the queue: the peer may choose any cookie
     /// length.
     fn room_for_cookie(&self) -> usize {
-        match (&self.state, self.control.front()) {
+        match (&self.state, self.out.next_chunk()) {
             //= rfc9260#3.3.3-18
             (State::CookieEchoed { cookie, .. }, Some((_, Control::CookieEcho))) => {
-                let auth = self.auth.as_ref().map_or(0, |a| a.overhead(ChunkType::COOKIE_ECHO));
+                let auth = self.integrity.overhead(ChunkType::COOKIE_ECHO);
                 wire::COMMON_HEADER_LEN + auth + wire::padded(wire::CHUNK_HEADER_LEN + cookie.len())
             }
             _ => 0,
@@ -178,19 +180,19 @@ impl Association {
     //# Once a user message is fragmented, it cannot be re-fragmented.  Instead, if the PMTU has been reduced, then IP
     //# fragmentation MUST be used.
     fn room_for_old(&mut self, path: PathIndex) -> usize {
-        if self.tail_probe.is_none() && self.detour.is_none() && !self.outstanding.has_lost() {
+        if self.tx.probes.is_empty() && !self.tx.outstanding.has_lost() {
             return 0;
         }
         let header = wire::COMMON_HEADER_LEN + self.auth_overhead();
         let room = |fragment: &Fragment, chunk: usize| header + wire::padded(chunk + fragment.payload.len());
-        let chunk = self.data_header_len();
-        if let Some(fragment) = self.detouring(path).and_then(|seq| self.outstanding.unfinished(seq)) {
+        let chunk = self.negotiated.data_header_len();
+        if let Some(fragment) = self.detouring(path).and_then(|seq| self.tx.outstanding.unfinished(seq)) {
             return room(fragment, chunk);
         }
-        if self.tail_probe == Some(path) {
-            return self.outstanding.last_sent(path).map_or(0, |(_, fragment)| room(fragment, chunk));
+        if self.tx.probes.tail() == Some(path) {
+            return self.tx.outstanding.last_sent(path).map_or(0, |(_, fragment)| room(fragment, chunk));
         }
-        match self.next_lost() {
+        match self.tx.next_lost() {
             Some((_, fragment, _)) if self.retransmission_path() == Some(path) => room(fragment, chunk),
             _ => 0,
         }
@@ -198,8 +200,8 @@ impl Association {
 
     /// Returns the path with something to send: control chunks first, then due SACKs, then data.
     fn next_path(&self) -> Option<PathIndex> {
-        if let Some((path, _)) = self.control.front() {
-            return Some(*path);
+        if let Some((path, _)) = self.out.next_chunk() {
+            return Some(path);
         }
         if self.state.acknowledges() && self.inbound.ack.is_due() {
             return Some(self.sack_path());
@@ -207,7 +209,7 @@ impl Association {
         if !self.state.sends_data() {
             return None;
         }
-        if self.forward.is_due() {
+        if self.tx.forward.is_due() {
             return Some(self.paths.current());
         }
         if let Some(path) = self.detour_path().or_else(|| self.probed_path()) {
@@ -225,10 +227,10 @@ impl Association {
     /// Writes one packet. Later packets of a train may get less room than the path allows; `is_full_size` is
     /// set if this one does not.
     fn write_packet(&mut self, path: PathIndex, buf: &mut [u8], is_full_size: bool, now: Time) -> usize {
-        self.kept = self.room_for_advertisement(path, now);
+        self.advertising.reserve(self.room_for_advertisement(path, now));
         let written = self.write_packet_keeping(path, buf, is_full_size, now);
         // A chunk that leaves no room for an advertisement is sent without one.
-        if std::mem::take(&mut self.kept) > 0 && written == 0 {
+        if self.advertising.take_reserved() > 0 && written == 0 {
             return self.write_packet_keeping(path, buf, is_full_size, now);
         }
         written
@@ -242,16 +244,15 @@ impl Association {
         is_full_size: bool,
         now: Time,
     ) -> usize {
-        let mut packet = PacketWriter::new(buf, self.header()).with_room_in_front(self.kept);
-        let sent = self.counters.data_sent + self.counters.data_retransmitted;
-        if let Some(auth) = &self.auth {
-            packet = packet.with_auth(auth.plan());
-        }
-        let has_asconf = self.control.iter().any(|(p, c)| *p == path && matches!(c, Control::Asconf));
+        let packet =
+            PacketWriter::new(buf, self.negotiated.header()).with_room_in_front(self.advertising.reserved());
+        let mut packet = self.integrity.prepare(packet);
+        let sent = self.out.counters().data_sent + self.out.counters().data_retransmitted;
+        let has_asconf = self.out.chunks().any(|(by, chunk)| by == path && matches!(chunk, Control::Asconf));
         //= rfc9260#6.10-3
         let has_heartbeat = self.fill_control(path, &mut packet, is_full_size);
         self.fill_sack(path, &mut packet);
-        let carrier = self.outstanding.next();
+        let carrier = self.tx.outstanding.next();
         let has_answer = self.fill_answer(path, &mut packet);
         // A HEARTBEAT travels without data; otherwise it would be lost with packets that are too long for the
         // path.
@@ -271,37 +272,34 @@ impl Association {
             self.state.end_first();
         }
         if has_answer {
-            self.on_answered(carrier);
+            self.tx.answer.on_sent(carrier);
         }
         if packet.is_empty() {
             return 0;
         }
-        if self.advertiser.is_some() && self.counters.data_sent + self.counters.data_retransmitted > sent {
-            self.advertise(path, &mut packet, now, self.kept);
+        if self.advertising.is_on()
+            && self.out.counters().data_sent + self.out.counters().data_retransmitted > sent
+        {
+            self.advertise(path, &mut packet, now);
         }
         self.finish_packet(packet, has_asconf)
     }
 
     /// Signs a packet, writes its checksum and returns its length. A packet with an ASCONF always has a real
     /// checksum.
-    pub(super) fn finish_packet(&self, mut packet: PacketWriter<'_>, has_asconf: bool) -> usize {
-        if let Some(auth) = &self.auth {
-            packet.sign(|covered| auth.sign(covered));
-        }
+    pub(super) fn finish_packet(&self, packet: PacketWriter<'_>, has_asconf: bool) -> usize {
         // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must also have a correct
         // checksum.
         //= rfc9653#5.2-3 5.2-4
-        if self.zero_checksum && !has_asconf && !matches!(self.state, State::CookieEchoed { .. }) {
-            return packet.finish_zero_checksum();
-        }
-        packet.finish()
+        let needs_checksum = has_asconf || matches!(self.state, State::CookieEchoed { .. });
+        self.integrity.finish(packet, needs_checksum)
     }
 
     /// Writes as many control chunks as fit; returns whether a HEARTBEAT is among them.
     //= rfc9260#12.4-2
     fn fill_control(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, is_full_size: bool) -> bool {
         let mut has_heartbeat = false;
-        while let Some((_, control)) = self.control.front().filter(|(p, _)| *p == path) {
+        while let Some((_, control)) = self.out.next_chunk().filter(|(by, _)| *by == path) {
             let pushed = match control {
                 Control::CookieEcho => self.push_cookie_echo(packet),
                 Control::CookieAck => packet.push(&Chunk::CookieAck).is_ok(),
@@ -337,7 +335,7 @@ impl Association {
             };
             // A chunk that does not fit into an empty packet of full size never will.
             if pushed || (is_full_size && packet.is_empty()) {
-                self.control.pop_front();
+                self.out.drop_next_chunk();
             }
             if !pushed {
                 break;
@@ -364,7 +362,7 @@ impl Association {
             return;
         }
         let duplicates: SmallVec<[Tsn; 16]> = self.inbound.duplicates().iter().copied().collect();
-        self.fill_echoes(packet);
+        self.marks.fill_echoes(packet);
         let room = packet.remaining_for(ChunkType::SACK);
         let told = self.inbound.with_sack(room, &duplicates, |sack| {
             let (cumulative, gaps, a_rwnd) = (sack.cumulative_tsn.0, sack.gaps().count(), sack.a_rwnd);
@@ -372,8 +370,8 @@ impl Association {
             packet.push(&Chunk::Sack(sack)).is_ok().then_some(told)
         });
         if let Some(told) = told {
-            self.note(told);
-            self.sack_deviates = self.inbound.has_duplicates() && !self.sack_deviates;
+            self.out.note(told);
+            self.sack_route.on_sent(self.inbound.has_duplicates());
             self.inbound.on_sack_sent();
         }
     }
@@ -382,33 +380,33 @@ impl Association {
     pub(super) fn window_allows(&self, path: PathIndex) -> bool {
         let to = self.paths.get(path);
         //= rfc9260#5.4-2
-        to.is_confirmed() && to.sending.allows(self.flight_beside_copies(path))
+        to.is_confirmed() && to.sending.allows(self.tx.flight_beside_copies(path))
     }
 
     /// Returns whether the congestion window alone lets data leave.
     fn window_has_room(&self, path: PathIndex) -> bool {
-        self.paths.get(path).sending.has_window(self.flight_beside_copies(path))
+        self.paths.get(path).sending.has_window(self.tx.flight_beside_copies(path))
     }
 
     fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let before = packet.len();
         // Request an immediate answer (RFC 7053 section 4.1) if other paths depend on it or SACKs clock the
         // sending.
-        let asks = self.asks_for_word() || self.paths.get(path).sending.takes_over();
+        let asks = self.tx.stranded.is_open() || self.paths.get(path).sending.takes_over();
         let mut is_allowed = self.window_allows(path);
         while is_allowed && self.retransmission_path() == Some(path) {
-            let Some((seq, fragment, _)) = self.next_lost() else { break };
+            let Some((seq, fragment, _)) = self.tx.next_lost() else { break };
             let length = fragment.payload.len();
-            let tsn = seq.tsn(self.initial_tsn);
+            let tsn = seq.tsn(self.negotiated.initial_tsn());
             if self.push_fragment(packet, fragment, tsn, asks).is_err() {
                 break;
             }
-            self.outstanding.on_retransmit(seq, path, now);
+            self.tx.outstanding.on_retransmit(seq, path, now);
             self.copy_to_others(seq, path);
-            self.pr_messages.on_retransmitted(seq);
-            self.take_window(length);
+            self.tx.pr_messages.on_retransmitted(seq);
+            self.tx.window.on_sent(length, self.tx.outstanding.total_flight());
             self.count_retransmission(path, tsn, false);
-            let is_earliest = seq == self.outstanding.first();
+            let is_earliest = seq == self.tx.outstanding.first();
             let to = self.paths.get_mut(path);
             // RFC 9260 section 7.2.4: retransmitting the earliest chunk restarts the timer.
             if is_earliest {
@@ -422,18 +420,8 @@ impl Association {
             is_allowed = self.window_has_room(path);
         }
         if packet.len() > before {
-            self.on_asked(path, now);
+            self.tx.stranded.on_asked(path, self.paths.get(path).srtt(), now);
         }
-    }
-
-    /// Accounts for a departing chunk of `length` bytes: it shrinks the peer's window, or probes it.
-    fn take_window(&mut self, length: usize) {
-        // With more in flight a SACK comes anyway, so the chunk is no probe.
-        let is_alone = self.outstanding.total_flight() <= length;
-        if self.peer_rwnd < length && is_alone && self.window_probe == WindowProbe::No {
-            self.window_probe = WindowProbe::Sent;
-        }
-        self.peer_rwnd = self.peer_rwnd.saturating_sub(length);
     }
 
     /// The length of the next new chunk, if windows and pacing allow it on `path`.
@@ -444,72 +432,59 @@ impl Association {
     /// The same after a chunk of at most `max` bytes, regardless of pacing (RFC 9260 section 6.1 A and B).
     fn length_in_window(&self, path: PathIndex, max: usize) -> Option<usize> {
         //= rfc9260#6.1-3 6.1-17
-        if self.window_has_room(path) && !self.is_detour(path) { self.length_with_room(max) } else { None }
+        if self.window_has_room(path) && !self.is_detour(path) { self.tx.next_length(max) } else { None }
     }
 
     /// The length of the next new chunk that fits the peer's window, if `path` carries new data.
     pub(super) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
         //= rfc9260#6.1-13
-        if !self.carries_new_data(path) || self.next_lost().is_some() || !self.state.sends_new_data() {
+        if !self.carries_new_data(path) || self.tx.next_lost().is_some() || !self.state.sends_new_data() {
             return None;
         }
-        if self.queue.is_empty() || self.is_detour(path) {
+        if self.tx.queue.is_empty() || self.is_detour(path) {
             return None;
         }
-        self.length_with_room(self.fragment_size_now())
-    }
-
-    /// The length of the next new chunk, at most `max` bytes, that fits the peer's window.
-    #[inline]
-    fn length_with_room(&self, max: usize) -> Option<usize> {
-        if self.outstanding.is_full() {
-            return None;
-        }
-        let length = self.queue.next_length(max)?;
-        // With nothing in flight, one chunk may probe a closed window.
-        //= rfc9260#6.1-2 6.1-4 6.1-5 6.1-9
-        //= rfc8260#2.2.2-4
-        //= rfc9260#6.1-2 6.1-4 6.1-5 6.1-9
-        let window_open = self.peer_rwnd >= length || self.outstanding.total_flight() == 0;
-        window_open.then_some(length)
+        self.tx.next_length(self.fragment_size_now())
     }
 
     fn fill_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
-        let flight = self.outstanding.flight(path);
+        let flight = self.tx.outstanding.flight(path);
         self.paths.get_mut(path).before_data(now, flight);
-        let (max, header, kind) = (self.fragment_size_now(), self.data_header_len(), self.data_chunk_type());
+        let (max, header, kind) =
+            (self.fragment_size_now(), self.negotiated.data_header_len(), self.negotiated.data_chunk_type());
         let mut next = self.next_new_length(path);
         while let Some(length) = next {
             //= rfc9260#6.9-8 6.10-1 6.10-5
-            if packet.remaining_for(kind) < wire::padded(header + length) || !self.queue.fits_packet() {
+            if packet.remaining_for(kind) < wire::padded(header + length) || !self.tx.queue.fits_packet() {
                 break;
             }
-            let Some(Taken { fragment, pr_message }) = self.queue.next_fragment(max) else { break };
-            self.take_window(length);
+            let Some(Taken { fragment, pr_message }) = self.tx.queue.next_fragment(max) else { break };
+            self.tx.window.on_sent(length, self.tx.outstanding.total_flight());
             let end = fragment.end;
             //= rfc3758#4.1-7
             //= rfc8260#2.2.2-6
-            let seq = self.outstanding.push(fragment, path, now);
+            let seq = self.tx.outstanding.push(fragment, path, now);
             if let Some(id) = pr_message {
-                self.pr_messages.on_sent(id, seq, end);
+                self.tx.pr_messages.on_sent(id, seq, end);
             }
             self.paths.get_mut(path).on_data_sent(length, now);
             self.note_new_data(path, length);
             self.copy_to_others(seq, path);
-            self.counters.data_sent += 1;
+            self.out.count_sent();
             // The pacer admits packets, not chunks.
             next = self.length_in_window(path, max);
             // Request an immediate SACK (RFC 7053) if the sender must wait for it, or SACKs will clock the
             // sending.
             let is_stopped =
-                next.is_none() && (!self.queue.is_empty() || matches!(self.state, State::ShutdownPending));
+                next.is_none() && (!self.tx.queue.is_empty() || matches!(self.state, State::ShutdownPending));
             let immediate = is_stopped || self.paths.get(path).sending.takes_over();
-            if let Some(fragment) = self.outstanding.newest() {
-                let pushed = self.push_fragment(packet, fragment, seq.tsn(self.initial_tsn), immediate);
+            if let Some(fragment) = self.tx.outstanding.newest() {
+                let pushed =
+                    self.push_fragment(packet, fragment, seq.tsn(self.negotiated.initial_tsn()), immediate);
                 debug_assert!(pushed.is_ok(), "the room was checked");
             }
         }
-        self.queue.end_packet();
+        self.tx.queue.end_packet();
     }
 }
 
@@ -526,7 +501,7 @@ impl Association {
         //= rfc8260#section-2.2.1
         //# If user message interleaving support has been negotiated for an association, I-DATA chunks MUST be used for all user
         //# messages and DATA chunks MUST NOT be used.
-        if self.extensions.has(Extension::Interleaving) {
+        if self.negotiated.has(Extension::Interleaving) {
             //= rfc8260#2.2.1-1
             return packet.push(&i_data_chunk(fragment, tsn, immediate));
         }

@@ -65,7 +65,7 @@ impl Association {
         }
         for (route, nonce) in new.into_iter().chain(asks.known.map(|nonce| (known, nonce))) {
             let chunk = Chunk::Heartbeat(Heartbeat { info: &info(index, nonce) });
-            ctx.replies.push_signed(route, self.header(), &chunk, self.auth.as_deref());
+            ctx.replies.push_signed(route, self.negotiated.header(), &chunk, self.integrity.auth());
         }
     }
 
@@ -96,7 +96,7 @@ impl Association {
         let route = with_port(path.route, port);
         if path.rebinding.takes_answer() && self.may_send_to_new_port(index, length) {
             let chunk = Chunk::HeartbeatAck(Heartbeat { info });
-            ctx.replies.push_signed(route, self.header(), &chunk, self.auth.as_deref());
+            ctx.replies.push_signed(route, self.negotiated.header(), &chunk, self.integrity.auth());
         }
         true
     }
@@ -104,7 +104,7 @@ impl Association {
     /// Returns whether a packet of this length may go to an unconfirmed port. An unconfirmed address may
     /// belong to a bystander, so it only gets a multiple of what the peer sent.
     fn may_send_to_new_port(&mut self, index: PathIndex, length: usize) -> bool {
-        self.paths.get(index).is_confirmed() || self.spend_credit(length)
+        self.paths.get(index).is_confirmed() || self.credit.spend(length)
     }
 
     /// Repeats a SACK just sent on `path` to an unconfirmed port if the last packet came from there. Nobody
@@ -113,8 +113,8 @@ impl Association {
     pub(super) fn acknowledge_to_new_port(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.paths.get(index);
         let Some(port) = path.rebinding.source() else { return };
-        let (route, header) = (with_port(path.route, port), self.header());
-        let auth = self.auth.as_deref();
+        let (route, header) = (with_port(path.route, port), self.negotiated.header());
+        let auth = self.integrity.auth();
         let taken = wire::COMMON_HEADER_LEN + auth.map_or(0, |auth| auth.overhead(ChunkType::SACK));
         let room = path.packet_size().min(INIT_PACKET_MAX).saturating_sub(taken);
         self.inbound.with_sack(room, &[], |sack| {
@@ -145,13 +145,16 @@ impl Association {
         path.on_packet(now, self.state.probes_paths(), &self.config.timing);
         path.vouching.begin_anew();
         let to = path.route;
-        self.note(TraceEvent::PortProven { from, to });
+        self.out.note(TraceEvent::PortProven { from, to });
         self.mark_lost_on(index);
         // SACKs were lost as well.
-        if self.data_path == index && self.state.acknowledges() && self.counters.data_received > 0 {
+        if self.sack_route.data_path() == index
+            && self.state.acknowledges()
+            && self.out.counters().data_received > 0
+        {
             self.inbound.ack.on_irregular();
         }
-        self.events.push_back(Event::PeerPort { from, to });
+        self.out.emit(Event::PeerPort { from, to });
     }
 }
 

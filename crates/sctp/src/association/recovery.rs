@@ -8,7 +8,7 @@ use base::Time;
 use wire::{PacketWriter, Tsn};
 
 use super::doubt::LEAST_PATIENCE;
-use super::{Association, Context, WindowProbe};
+use super::{Association, Context};
 use crate::info::PathState;
 use crate::path::{Outcome, PathIndex, Seen, Sending};
 use crate::trace::TraceEvent;
@@ -23,7 +23,7 @@ impl Association {
         Seen {
             now,
             flight_before,
-            flight: self.outstanding.flight(index),
+            flight: self.tx.outstanding.flight(index),
             cumulative_advanced: false,
             srtt: self.paths.get(index).srtt(),
         }
@@ -32,27 +32,25 @@ impl Association {
     pub(super) fn count_recovery(&mut self, index: PathIndex, outcome: Outcome) {
         let route = self.paths.get(index).route;
         if outcome.recovery_began {
-            self.note(TraceEvent::RecoveryBegan { route });
-            self.outstanding.on_recovery(index);
+            self.out.note(TraceEvent::RecoveryBegan { route });
+            self.tx.outstanding.on_recovery(index);
         }
         if outcome.undone {
-            self.note(TraceEvent::RecoveryUndone { route });
+            self.out.note(TraceEvent::RecoveryUndone { route });
         }
     }
 
     /// Traces the state of a path after an acknowledgement.
     pub(super) fn tell_window(&mut self, index: PathIndex, acks: &PathAcks) {
-        self.tell(|a| {
-            let path = a.paths.get(index);
-            TraceEvent::Window {
-                route: path.route,
-                acknowledged: acks.bytes,
-                lost: acks.lost.bytes,
-                flight: a.outstanding.flight(index),
-                cwnd: path.sending.cwnd(),
-                ssthresh: path.sending.ssthresh(),
-                srtt: path.srtt(),
-            }
+        let path = self.paths.get(index);
+        self.out.trace(|| TraceEvent::Window {
+            route: path.route,
+            acknowledged: acks.bytes,
+            lost: acks.lost.bytes,
+            flight: self.tx.outstanding.flight(index),
+            cwnd: path.sending.cwnd(),
+            ssthresh: path.sending.ssthresh(),
+            srtt: path.srtt(),
         });
     }
 
@@ -67,7 +65,7 @@ impl Association {
             self.on_reordering_timeout(index, ctx);
         }
         if probe {
-            self.doubt_mtu(index, self.outstanding.flight(index), ctx);
+            self.doubt_mtu(index, self.tx.outstanding.flight(index), ctx);
             match self.witness(index) {
                 Some(witness) => self.on_silence(index, witness, now),
                 None => self.on_probe_timeout(index, now),
@@ -78,9 +76,9 @@ impl Association {
     /// Marks chunks as lost that others overtook too long ago (RFC 8985 section 6.3).
     fn on_reordering_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let now = ctx.now;
-        let flight_before = self.outstanding.flight(index);
-        let lost = self.outstanding.find_lost(index, now);
-        self.peer_rwnd += lost.bytes;
+        let flight_before = self.tx.outstanding.flight(index);
+        let lost = self.tx.outstanding.find_lost(index, now);
+        self.tx.window.on_lost(lost.bytes);
         let seen = self.seen(index, flight_before, now);
         let path = self.paths.get_mut(index);
         path.sending.reorder_at = lost.next_at;
@@ -92,7 +90,7 @@ impl Association {
         if seen.flight == 0 {
             path.stop_data_timers();
         }
-        self.note(TraceEvent::ReorderingTimeout { route, lost: lost.bytes });
+        self.out.note(TraceEvent::ReorderingTimeout { route, lost: lost.bytes });
         self.count_recovery(index, outcome);
         self.doubt_mtu_after(index, &lost, ctx);
     }
@@ -120,38 +118,39 @@ impl Association {
             path.probe_now(now);
         }
         let route = path.route;
-        self.note(TraceEvent::TailProbe { route });
+        self.out.note(TraceEvent::TailProbe { route });
         if self.retransmission_path() == Some(index) || self.waiting_length(index).is_some() {
             self.paths.get_mut(index).sending.grant_packet();
         } else {
-            self.tail_probe = Some(index);
+            self.tx.probes.set_tail(Some(index));
         }
     }
 
     /// The path on which a tail-loss probe is due.
     pub(super) fn probed_path(&self) -> Option<PathIndex> {
-        self.tail_probe.filter(|&index| self.outstanding.flight(index) > 0)
+        self.tx.probes.tail().filter(|&index| self.tx.outstanding.flight(index) > 0)
     }
 
     pub(super) fn fill_tail_probe(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
-        if self.tail_probe != Some(path) {
+        if self.tx.probes.tail() != Some(path) {
             return;
         }
-        let initial_tsn = self.initial_tsn;
-        let last = self.outstanding.last_sent(path).map(|(seq, fragment)| (seq, fragment.clone()));
+        let initial_tsn = self.negotiated.initial_tsn();
+        let last = self.tx.outstanding.last_sent(path).map(|(seq, fragment)| (seq, fragment.clone()));
         // A message that must not be retransmitted cannot serve as a probe either.
-        let Some((seq, fragment)) = last.filter(|(seq, _)| self.pr_messages.exhausted(*seq, now).is_none())
+        let Some((seq, fragment)) =
+            last.filter(|(seq, _)| self.tx.pr_messages.exhausted(*seq, now).is_none())
         else {
-            self.tail_probe = None;
+            self.tx.probes.set_tail(None);
             return;
         };
         let length = fragment.payload.len();
         // The answer must not be delayed (RFC 7053 section 4.1).
         let tsn = seq.tsn(initial_tsn);
         if self.push_fragment(packet, &fragment, tsn, true).is_ok() {
-            self.tail_probe = None;
-            self.outstanding.on_probe(seq, now);
-            self.pr_messages.on_retransmitted(seq);
+            self.tx.probes.set_tail(None);
+            self.tx.outstanding.on_probe(seq, now);
+            self.tx.pr_messages.on_retransmitted(seq);
             self.count_retransmission(path, tsn, true);
             self.paths.get_mut(path).on_data_sent(length, now);
         }
@@ -160,7 +159,7 @@ impl Association {
     /// Arms the probe after data was sent (`was_sent`) or acknowledged on a path. Probes of the peer's window
     /// have their own schedule.
     pub(super) fn arm_probe(&mut self, index: PathIndex, was_sent: bool, now: Time) {
-        let flight = if self.window_probe == WindowProbe::No { self.outstanding.flight(index) } else { 0 };
+        let flight = if self.tx.window.is_probed() { 0 } else { self.tx.outstanding.flight(index) };
         if self.witness(index).is_some() {
             let at = if flight > 0 { self.doubt_at(index, now) } else { None };
             return self.paths.get_mut(index).sending.arm_doubt(at, was_sent);
@@ -173,7 +172,7 @@ impl Association {
     /// Time at which another path is asked why this one is silent.
     fn doubt_at(&self, index: PathIndex, now: Time) -> Option<Time> {
         let srtt = self.paths.get(index).srtt()?;
-        let least = self.outstanding.least_round_trip(index).unwrap_or(srtt);
+        let least = self.tx.outstanding.least_round_trip(index).unwrap_or(srtt);
         Some(self.due(index, Sending::patience(srtt, least, self.config.timing.sack_delay), now))
     }
 
@@ -193,7 +192,7 @@ impl Association {
                 continue;
             }
             let patience = path.rto_without_back_off(&self.config.timing);
-            match self.outstanding.earliest_sent_at(index).map(|sent_at| sent_at + patience) {
+            match self.tx.outstanding.earliest_sent_at(index).map(|sent_at| sent_at + patience) {
                 Some(due) if due <= now => _ = self.mark_lost_on(index),
                 Some(due) => path.t3 = path.t3.map(|at| at.min(due)),
                 None => {}
@@ -204,7 +203,7 @@ impl Association {
     /// Makes T3 of a path that was silent, and has just answered a HEARTBEAT, expire as if it had not backed off. An answer
     /// to the probe that left after the HEARTBEAT comes first.
     pub(super) fn hasten_t3(&mut self, index: PathIndex, now: Time) {
-        let Some(sent_at) = self.outstanding.earliest_sent_at(index) else { return };
+        let Some(sent_at) = self.tx.outstanding.earliest_sent_at(index) else { return };
         let path = self.paths.get_mut(index);
         let soonest = now + path.srtt().unwrap_or_default() / 4 + LEAST_PATIENCE;
         let due = (sent_at + path.rto_without_back_off(&self.config.timing)).max(soonest);
@@ -214,9 +213,12 @@ impl Association {
     /// Returns `after` from now. With little in flight and nothing queued it counts from the earliest chunk,
     /// unless that time has passed, since no fast retransmission will follow (RFC 7765 section 4).
     fn due(&self, index: PathIndex, after: Duration, now: Time) -> Time {
-        let is_little = self.outstanding.flight(index) < FEW_PACKETS * self.paths.get(index).packet_size();
-        let from =
-            if is_little && self.queue.is_empty() { self.outstanding.earliest_sent_at(index) } else { None };
+        let is_little = self.tx.outstanding.flight(index) < FEW_PACKETS * self.paths.get(index).packet_size();
+        let from = if is_little && self.tx.queue.is_empty() {
+            self.tx.outstanding.earliest_sent_at(index)
+        } else {
+            None
+        };
         from.map(|sent_at| sent_at + after).filter(|&at| at > now).unwrap_or(now + after)
     }
 
@@ -225,21 +227,21 @@ impl Association {
         let path = self.paths.get_mut(index);
         path.counters.retransmissions += 1;
         let route = path.route;
-        self.note(TraceEvent::Retransmitted { route, tsn: tsn.0, is_probe });
+        self.out.note(TraceEvent::Retransmitted { route, tsn: tsn.0, is_probe });
     }
 
     /// Marks everything in flight on a path as lost, for retransmission on another; returns the number of
     /// chunks.
     pub(super) fn mark_lost_on(&mut self, index: PathIndex) -> usize {
-        let flight = self.outstanding.flight(index);
-        let given_up = self.outstanding.give_up(index);
-        self.on_given_up(index);
-        self.peer_rwnd += flight;
+        let flight = self.tx.outstanding.flight(index);
+        let given_up = self.tx.outstanding.give_up(index);
+        self.tx.stranded.on_given_up(index);
+        self.tx.window.on_lost(flight);
         let path = self.paths.get_mut(index);
         path.stop_data_timers();
         let route = path.route;
         if flight > 0 {
-            self.note(TraceEvent::FlightGivenUp { route, bytes: flight });
+            self.out.note(TraceEvent::FlightGivenUp { route, bytes: flight });
         }
         given_up
     }
@@ -260,7 +262,7 @@ impl Association {
             self.note_waiting_copies(now);
         }
         if let Some(index) = self.retransmission_path() {
-            let flight = self.flight_beside_copies(index);
+            let flight = self.tx.flight_beside_copies(index);
             return self.paths.get_mut(index).sending.on_waiting(flight, now);
         }
         for index in self.paths.indices() {
@@ -270,11 +272,11 @@ impl Association {
             if self.waiting_length(index).is_some() {
                 // Too little room for a train counts as none.
                 let flight =
-                    if self.may_begin(index) { self.flight_beside_copies(index) } else { usize::MAX };
+                    if self.may_begin(index) { self.tx.flight_beside_copies(index) } else { usize::MAX };
                 self.paths.get_mut(index).sending.on_waiting(flight, now);
-            } else if self.queue.is_empty() || self.is_detour(index) {
+            } else if self.tx.queue.is_empty() || self.is_detour(index) {
                 // There is nothing to send, or nothing that this path should take.
-                self.outstanding.on_app_limited(index);
+                self.tx.outstanding.on_app_limited(index);
             }
         }
     }

@@ -46,7 +46,7 @@ impl Association {
                     self.paths.indices().filter(|&i| self.next_new_length(i).is_some() && self.may_begin(i));
                 match scheduler {
                     PathScheduler::LowestRtt | PathScheduler::Redundant => {
-                        ready.min_by_key(|&i| self.slowness(i))
+                        ready.min_by_key(|&i| self.paths.get(i).slowness())
                     }
                     PathScheduler::Weighted => ready.min_by_key(|&i| self.turn(i)),
                 }
@@ -70,7 +70,7 @@ impl Association {
     /// should grow.
     fn note_missed_turns(&mut self, path: PathIndex, turn: u64) {
         for other in self.paths.indices().filter(|&i| i != path) {
-            let flight = self.outstanding.flight(other);
+            let flight = self.tx.outstanding.flight(other);
             let is_full = !self.paths.get(other).sending.has_window(flight) || !self.may_begin(other);
             if is_full && self.carries_new_data(other) && self.turn(other) < turn {
                 self.paths.get_mut(other).sending.note_full();
@@ -93,7 +93,7 @@ impl Association {
     /// their trains is a gap that SACKs must report until it arrives, and a SACK can report only so many
     /// (Linux: 16).
     pub(super) fn may_begin(&self, path: PathIndex) -> bool {
-        let flight = self.outstanding.flight(path);
+        let flight = self.tx.outstanding.flight(path);
         !self.is_concurrent()
             || self.is_quickest(path)
             || self.paths.get(path).sending.has_train_window(flight)
@@ -101,12 +101,7 @@ impl Association {
 
     fn is_quickest(&self, path: PathIndex) -> bool {
         let quickest = self.paths.indices().filter(|&i| self.carries_new_data(i));
-        quickest.min_by_key(|&i| self.slowness(i)) == Some(path)
-    }
-
-    /// Sort key of paths: fast before slow before unmeasured.
-    fn slowness(&self, path: PathIndex) -> Duration {
-        self.paths.get(path).srtt().unwrap_or(Duration::MAX)
+        quickest.min_by_key(|&i| self.paths.get(i).slowness()) == Some(path)
     }
 
     /// Returns whether new data on `path` would arrive so late that it should wait for faster paths, although
@@ -127,12 +122,12 @@ impl Association {
         if meanwhile == 0 {
             return false;
         }
-        let room = self.config.send_buffer.min(self.outstanding.bytes() + self.peer_rwnd);
+        let room = self.config.send_buffer.min(self.tx.outstanding.bytes() + self.tx.window.room());
         let packet = self.paths.get(path).packet_size();
-        let blocks = meanwhile + self.outstanding.flight(path) + packet > room;
+        let blocks = meanwhile + self.tx.outstanding.flight(path) + packet > room;
         // With the send buffer full there is more to come than is visible here.
-        let is_all = !self.writable_wanted && self.send_capacity() >= self.config.send_buffer / 4;
-        blocks || (is_all && !self.is_weighted() && self.queue.bytes() < meanwhile)
+        let is_all = !self.tx.buffer.wants_room() && self.send_capacity() >= self.config.send_buffer / 4;
+        blocks || (is_all && !self.is_weighted() && self.tx.queue.bytes() < meanwhile)
     }
 
     /// Bytes that the paths faster than `path` can send in one of its round trips.
@@ -154,12 +149,12 @@ impl Association {
     //= rfc7829#3.2-5
     //= rfc9260#6.4-4 6.4-5
     pub(super) fn retransmission_path(&self) -> Option<PathIndex> {
-        let (_, _, last) = self.next_lost()?;
+        let (_, _, last) = self.tx.next_lost()?;
         if self.is_concurrent() {
             let carrying = || self.paths.indices().filter(|&i| self.carries_new_data(i));
-            let least = carrying().map(|i| self.slowness(i)).min()?;
-            let paths = carrying().filter(|&i| self.slowness(i) <= least.saturating_mul(2));
-            return paths.min_by_key(|&i| (!self.window_allows(i), self.slowness(i)));
+            let least = carrying().map(|i| self.paths.get(i).slowness()).min()?;
+            let paths = carrying().filter(|&i| self.paths.get(i).slowness() <= least.saturating_mul(2));
+            return paths.min_by_key(|&i| (!self.window_allows(i), self.paths.get(i).slowness()));
         }
         // RFC 9260 section 6.4: if the current path has changed, data lost on the old one MAY use the new
         // one. If it changed because the old one was silent, even without a timeout so far, everything else
@@ -168,31 +163,8 @@ impl Association {
         Some(if stays { last } else { self.paths.alternate(last) })
     }
 
-    /// Chooses the path for the SACK after DATA arrived on `path`: the path on which DATA last arrived (RFC
-    /// 9260 section 6.4). If data arrives on several paths, it is the fastest of those that delivered some
-    /// since the last SACK: they have just proved to work, and the sender's windows wait for the answer.
-    /// `is_first`: no SACK was due before.
-    pub(super) fn note_data_path(&mut self, path: PathIndex, is_first: bool) {
-        if is_first || !self.is_concurrent() || self.slowness(path) < self.slowness(self.data_path) {
-            self.data_path = path;
-        }
-    }
-
-    /// Returns the path of the next SACK, the source of the data (RFC 9260 section 6.4). If duplicates
-    /// suggest that SACKs are lost there, the first goes to the source of the duplicates, and every second
-    /// one takes another path; not all, since that one may be dead. A failed path that was just heard again
-    /// has recovered for both ends: the pending HEARTBEAT judges it, not its past.
-    //= rfc9260#6.4-3 6.7-2
+    /// Returns the path of the next SACK.
     pub(super) fn sack_path(&self) -> PathIndex {
-        let has_duplicates = self.inbound.has_duplicates();
-        let is_repeated = has_duplicates && !self.is_concurrent();
-        let path = if is_repeated { self.duplicate_path } else { self.data_path };
-        let deviates = has_duplicates && self.sack_deviates;
-        let from = self.paths.get(path);
-        if !deviates && (from.state() == PathState::Active || from.may_have_returned()) {
-            path
-        } else {
-            self.paths.alternate(path)
-        }
+        self.sack_route.choose(self.inbound.has_duplicates(), self.is_concurrent(), &self.paths)
     }
 }

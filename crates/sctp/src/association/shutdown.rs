@@ -29,7 +29,7 @@ impl Association {
 
     /// Takes the next step of the shutdown once all data is delivered.
     pub(super) fn after_data_moved(&mut self, now: base::Time) {
-        if self.queue.bytes() > 0 || !self.outstanding.is_empty() {
+        if self.tx.queue.bytes() > 0 || !self.tx.outstanding.is_empty() {
             return;
         }
         // Data received since our request is held back until it is known by which numbers to read it.
@@ -77,8 +77,8 @@ impl Association {
         if let State::ShutdownSent { by, .. } | State::ShutdownAckSent { by, .. } = &mut self.state {
             *by = path;
         }
-        self.control.retain(|(_, c)| !matches!(c, Control::Shutdown | Control::ShutdownAck));
-        self.control.push_back((path, control));
+        self.out.withdraw(|c| matches!(c, Control::Shutdown | Control::ShutdownAck));
+        self.out.queue(path, control);
     }
 
     /// Handles SHUTDOWN: the peer sends no more data.
@@ -86,7 +86,7 @@ impl Association {
         match self.state {
             State::Established | State::ShutdownPending => {
                 self.state = State::ShutdownReceived;
-                self.events.push_back(Event::PeerShutdown);
+                self.out.emit(Event::PeerShutdown);
             }
             //= rfc9260#9.2-25
             State::ShutdownSent { .. } => self.send_shutdown_ack(ctx.now),
@@ -100,12 +100,14 @@ impl Association {
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,
         }
         // Some peers put their own last TSN here. An impossible one is ignored: SACKs report what arrived.
-        let possible = self.outstanding.first()..=self.outstanding.next();
-        if let Some(first) = self.sequence_after(cumulative).filter(|f| possible.contains(f)) {
+        let possible = self.tx.outstanding.first()..=self.tx.outstanding.next();
+        if let Some(first) =
+            self.tx.sequence_after(self.negotiated.initial_tsn(), cumulative).filter(|f| possible.contains(f))
+        {
             // A SHUTDOWN reports neither gaps nor the window, so both are unchanged.
             //= rfc9260#3.3.8-2
-            let gaps = self.outstanding.gaps_from(first);
-            let rwnd = self.peer_rwnd + self.outstanding.total_flight();
+            let gaps = self.tx.outstanding.gaps_from(first);
+            let rwnd = self.tx.window.room() + self.tx.outstanding.total_flight();
             self.acknowledge(first, &gaps, u32::try_from(rwnd).unwrap_or(u32::MAX), ctx);
         }
     }
@@ -115,7 +117,7 @@ impl Association {
     pub(super) fn after_packet(&mut self, now: base::Time) {
         let at = now + self.paths.get(self.paths.current()).rto();
         if let State::ShutdownSent { t2, .. } = &mut self.state {
-            self.errors = 0;
+            self.liveness.on_answer();
             if self.inbound.ack.is_pending() {
                 // Repeated DATA means that our answers get lost; then T2 must expire to try another path.
                 if !self.inbound.has_duplicates() {
@@ -128,14 +130,14 @@ impl Association {
             }
         }
         self.after_data_moved(now);
-        self.watch_for_quiet(now);
+        self.idle.on_packet(self.out.carried(), now);
     }
 
     /// Sends SHUTDOWN COMPLETE and closes.
     pub(super) fn complete_shutdown(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
         let route = self.paths.get(self.proved(path)).route;
         //= rfc9260#8.5.1-8 9.2-17 9.2-26
-        ctx.replies.shutdown_complete(route, self.header(), false);
+        ctx.replies.shutdown_complete(route, self.negotiated.header(), false);
         self.close(CloseReason::Graceful);
     }
 

@@ -28,7 +28,7 @@ impl Association {
         if index != self.paths.current() || self.is_concurrent() || self.is_redundant() {
             return;
         }
-        let flight = self.outstanding.flight(index);
+        let flight = self.tx.outstanding.flight(index);
         let path = self.paths.get_mut(index);
         path.delays.on_acks(acks.bytes, flight, now);
         let takes = path.delays.time_to_deliver(flight, now - sent_at);

@@ -10,6 +10,7 @@
 //! [`Association::on_address_lost`] and [`Association::on_unsent`].
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use base::{Route, Time};
 use wire::{ChecksumMode, Chunk, Packet, Tsn};
@@ -17,9 +18,9 @@ use wire::{ChecksumMode, Chunk, Packet, Tsn};
 use super::doubt::LEAST_PATIENCE;
 use super::{Association, Context};
 use crate::info::PathState;
-use crate::path::{Path, PathIndex};
+use crate::path::{Path, PathIndex, Retired};
 use crate::trace::TraceEvent;
-use crate::tx::{Fragment, PathAcks, Seq};
+use crate::tx::{Fragment, Outstanding, PathAcks, Seq};
 
 /// The data in flight on a path.
 struct Flight {
@@ -29,7 +30,7 @@ struct Flight {
 
 /// Losses, most of them only presumed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stranded {
+struct Losses {
     /// The chunk to send first; its acknowledgement also reports on the others.
     seq: Seq,
     /// Set if the kernel refused to send that chunk and those after it.
@@ -47,9 +48,71 @@ struct Question {
     answer_from: Time,
 }
 
-impl Stranded {
+impl Losses {
     fn may_be_answered(&self, now: Time) -> bool {
         self.question.is_some_and(|question| question.answer_from <= now)
+    }
+}
+
+/// The flight that was lost with a link or address, until it is known which of it has arrived.
+#[derive(Debug, Default)]
+pub(super) struct Stranded(Option<Box<Losses>>);
+
+impl Stranded {
+    /// Reports whether an answer about the flight is still wanted.
+    pub(super) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Returns the next chunk that counts as lost, unless a SACK is awaited that may report on it.
+    #[inline]
+    pub(super) fn next_lost<'a>(
+        &self,
+        outstanding: &'a Outstanding,
+    ) -> Option<(Seq, &'a Fragment, PathIndex)> {
+        match self.0.as_deref() {
+            Some(Losses { is_unsent: false, question: Some(_), .. }) => None,
+            Some(Losses { seq, .. }) => outstanding.first_lost_from(*seq),
+            None => outstanding.first_lost(),
+        }
+    }
+
+    /// Records that the first chunk was written into a packet for `path`, whose round trips take `srtt`.
+    pub(super) fn on_asked(&mut self, path: PathIndex, srtt: Option<Duration>, now: Time) {
+        if let Some(losses) = self.0.as_mut().filter(|losses| losses.question.is_none()) {
+            let answer_from = now + srtt.unwrap_or_default() * 3 / 4;
+            losses.question = Some(Question { by: path, answer_from });
+        }
+    }
+
+    /// Ends the wait for an answer if the retransmission was abandoned with its path.
+    pub(super) fn on_given_up(&mut self, path: PathIndex) {
+        self.0.take_if(|losses| losses.question.is_some_and(|question| question.by == path));
+    }
+
+    /// Handles a SACK for the first chunk. Other SACKs may still arrive over the lost link or address and
+    /// cover what went that way.
+    pub(super) fn on_acks(&mut self, acks: &[PathAcks], outstanding: &Outstanding, now: Time) {
+        let acknowledges = |path: PathIndex| acks.get(path.0).is_some_and(|acks| acks.bytes > 0);
+        self.0.take_if(|losses| {
+            losses.may_be_answered(now)
+                && losses.question.is_some_and(|question| acknowledges(question.by))
+                && outstanding.is_done(losses.seq)
+        });
+    }
+
+    /// Handles the duplicates that a SACK reports.
+    pub(super) fn on_duplicates(&mut self, duplicates: &[Seq], now: Time) {
+        self.0.take_if(|losses| losses.may_be_answered(now) && duplicates.contains(&losses.seq));
+    }
+
+    /// Time at which the wait for the rest ends.
+    pub(super) fn until(&self) -> Time {
+        self.0.as_ref().map_or(Time::NEVER, |losses| losses.until)
+    }
+
+    pub(super) fn expire(&mut self, now: Time) {
+        self.0.take_if(|losses| losses.until <= now);
     }
 }
 
@@ -61,17 +124,17 @@ impl Association {
 
     /// Handles packets of a path that this host could not send; `packet` is the first of them.
     pub(super) fn on_unsent(&mut self, index: PathIndex, packet: &[u8], ctx: &Context<'_>) {
-        let first = self.outstanding.first();
-        let unsent = first_tsn(packet).and_then(|tsn| first.nearest(self.initial_tsn, tsn));
+        let first = self.tx.outstanding.first();
+        let unsent = first_tsn(packet).and_then(|tsn| first.nearest(self.negotiated.initial_tsn(), tsn));
         // Chunks after a retransmitted one may have left long ago.
-        let unsent = unsent.filter(|seq| self.outstanding.was_sent_once(*seq));
+        let unsent = unsent.filter(|seq| self.tx.outstanding.was_sent_once(*seq));
         self.on_no_way(index, unsent, ctx.now);
     }
 
     /// Handles the loss of one of this host's addresses.
-    pub(super) fn on_address_lost(&mut self, address: IpAddr, now: Time) {
+    pub(super) fn on_address_lost(&mut self, address: IpAddr, now: Time) -> Retired {
         let is_gone = |path: &Path| path.route.local == address;
-        self.leave(address, |_, path| is_gone(path), |this| this.retire_paths(is_gone), None, now);
+        self.leave(address, |_, path| is_gone(path), |this| this.retire_paths(is_gone), None, now)
     }
 
     fn on_no_way(&mut self, index: PathIndex, unsent: Option<Seq>, now: Time) {
@@ -80,30 +143,31 @@ impl Association {
     }
 
     /// Abandons paths from `local`, which `mark` records as unusable.
-    fn leave(
+    fn leave<T>(
         &mut self,
         local: IpAddr,
         is_left: impl Fn(PathIndex, &Path) -> bool,
-        mark: impl FnOnce(&mut Self),
+        mark: impl FnOnce(&mut Self) -> T,
         unsent: Option<Seq>,
         now: Time,
-    ) {
+    ) -> T {
         let leaves_current =
             |this: &Self| is_left(this.paths.current(), this.paths.get(this.paths.current()));
-        let (was_current, had_lost) = (leaves_current(self), self.outstanding.has_lost());
+        let (was_current, had_lost) = (leaves_current(self), self.tx.outstanding.has_lost());
         let left = self.paths.iter().filter(|(index, path)| is_left(*index, path));
         let flight = left.filter_map(|(index, _)| self.flight_on(index)).max_by_key(|flight| flight.bytes);
-        mark(self);
+        let marked = mark(self);
         if was_current {
             self.paths.on_local_loss(local);
         }
         if let Some(flight) = flight.filter(|_| !had_lost && !leaves_current(self)) {
             self.strand(flight, unsent, now);
         }
+        marked
     }
 
     fn flight_on(&self, index: PathIndex) -> Option<Flight> {
-        let (route, bytes) = (self.paths.get(index).route, self.outstanding.flight(index));
+        let (route, bytes) = (self.paths.get(index).route, self.tx.outstanding.flight(index));
         (bytes > 0).then_some(Flight { route, bytes })
     }
 
@@ -112,75 +176,16 @@ impl Association {
     fn strand(&mut self, Flight { route, bytes }: Flight, unsent: Option<Seq>, now: Time) {
         let path = self.paths.get(self.paths.current());
         let Some(srtt) = path.srtt().filter(|_| path.state() == PathState::Active) else { return };
-        let Some((earliest, ..)) = self.outstanding.first_lost() else { return };
+        let Some((earliest, ..)) = self.tx.outstanding.first_lost() else { return };
         // With data on several paths, their windows are already open.
         if self.is_concurrent() {
             return;
         }
-        self.note(TraceEvent::FlightStranded { route, bytes });
+        self.out.note(TraceEvent::FlightStranded { route, bytes });
         let until = now + srtt * 5 / 4 + LEAST_PATIENCE;
-        let unsent = unsent.filter(|seq| self.outstanding.first_lost_from(*seq).is_some());
+        let unsent = unsent.filter(|seq| self.tx.outstanding.first_lost_from(*seq).is_some());
         let (seq, is_unsent) = (unsent.unwrap_or(earliest), unsent.is_some());
-        self.stranded = Some(Box::new(Stranded { seq, is_unsent, question: None, until }));
-    }
-
-    /// Returns the next chunk that counts as lost, unless a SACK is awaited that may report on it.
-    #[inline]
-    pub(super) fn next_lost(&self) -> Option<(Seq, &Fragment, PathIndex)> {
-        if !self.outstanding.has_lost() {
-            return None;
-        }
-        match self.stranded.as_deref() {
-            Some(Stranded { is_unsent: false, question: Some(_), .. }) => None,
-            Some(Stranded { seq, .. }) => self.outstanding.first_lost_from(*seq),
-            None => self.outstanding.first_lost(),
-        }
-    }
-
-    /// Returns whether the current retransmission requests a report on the other chunks.
-    pub(super) fn asks_for_word(&self) -> bool {
-        self.stranded.is_some()
-    }
-
-    /// Records that the first chunk was written into a packet for `path`.
-    pub(super) fn on_asked(&mut self, path: PathIndex, now: Time) {
-        let srtt = self.paths.get(path).srtt().unwrap_or_default();
-        if let Some(stranded) = self.stranded.as_mut().filter(|stranded| stranded.question.is_none()) {
-            stranded.question = Some(Question { by: path, answer_from: now + srtt * 3 / 4 });
-        }
-    }
-
-    /// Ends the wait for an answer if the retransmission was abandoned with its path.
-    pub(super) fn on_given_up(&mut self, path: PathIndex) {
-        let went_by = |it: &Stranded| it.question.is_some_and(|question| question.by == path);
-        self.stranded.take_if(|it| went_by(it));
-    }
-
-    /// Handles a SACK for the first chunk. Other SACKs may still arrive over the lost link or address and
-    /// cover what went that way.
-    pub(super) fn hear_of_stranded(&mut self, acks: &[PathAcks], now: Time) {
-        let acknowledges = |path: PathIndex| acks.get(path.0).is_some_and(|acks| acks.bytes > 0);
-        let is_answered = |it: &Stranded| {
-            it.may_be_answered(now)
-                && it.question.is_some_and(|question| acknowledges(question.by))
-                && self.outstanding.is_done(it.seq)
-        };
-        self.stranded.take_if(|it| is_answered(it));
-    }
-
-    /// Handles the duplicates that a SACK reports.
-    pub(super) fn hear_twice_of_stranded(&mut self, duplicates: &[Seq], now: Time) {
-        let is_told = |it: &Stranded| it.may_be_answered(now) && duplicates.contains(&it.seq);
-        self.stranded.take_if(|it| is_told(it));
-    }
-
-    /// Time at which the wait for the rest ends.
-    pub(super) fn stranded_until(&self) -> Time {
-        self.stranded.as_ref().map_or(Time::NEVER, |stranded| stranded.until)
-    }
-
-    pub(super) fn expire_stranded(&mut self, now: Time) {
-        self.stranded.take_if(|stranded| stranded.until <= now);
+        self.tx.stranded = Stranded(Some(Box::new(Losses { seq, is_unsent, question: None, until })));
     }
 }
 

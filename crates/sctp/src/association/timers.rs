@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::Time;
 
-use super::{Association, Context, Control, State, WindowProbe};
+use super::{Association, Context, Control, State};
 use crate::event::CloseReason;
 use crate::info::PathState;
 use crate::path::PathIndex;
@@ -22,10 +22,10 @@ impl Association {
                 t2.at.min(guard).min(self.inbound.ack.next_timeout()).min(self.hearsay_timeout())
             }
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
-                let partial = self.forward.next_timeout().min(self.pr_messages.next_deadline());
+                let partial = self.tx.forward.next_timeout().min(self.tx.pr_messages.next_deadline());
                 let requests = self.asconf_timeout().min(self.reconfig_timeout());
-                let quiet = self.idle_timeout().min(self.advertisement_timeout());
-                let others = requests.min(partial).min(quiet).min(self.stranded_until());
+                let quiet = self.idle.next_timeout().min(self.advertising.next_timeout());
+                let others = requests.min(partial).min(quiet).min(self.tx.stranded.until());
                 paths.min(self.inbound.ack.next_timeout()).min(others).min(self.hearsay_timeout())
             }
             State::CookieWaitOver | State::Accepting | State::Closed => Time::NEVER,
@@ -63,15 +63,10 @@ impl Association {
         if late.is_zero() {
             return;
         }
-        self.put_off_until = now + late * 2;
+        self.liveness.put_off(now + late * 2);
         for index in self.paths.indices() {
             self.paths.get_mut(index).put_off(now + late);
         }
-    }
-
-    /// Returns whether the driver was late just now, so that silence proves nothing.
-    pub(super) fn was_late(&self, now: Time) -> bool {
-        now < self.put_off_until
     }
 
     /// T1-cookie (RFC 9260 section 5.1, and 4.2.2 for the count).
@@ -86,8 +81,8 @@ impl Association {
         opening.rto = self.config.next_t1(opening.rto, t1.count);
         //= rfc9260#5.1.4-3
         t1.at = now + opening.rto;
-        if self.control.is_empty() {
-            self.control.push_back((PathIndex(0), Control::CookieEcho));
+        if self.out.next_chunk().is_none() {
+            self.out.queue(PathIndex(0), Control::CookieEcho);
         }
     }
 
@@ -126,10 +121,14 @@ impl Association {
     }
 
     fn on_path_timers(&mut self, ctx: &mut Context<'_>) {
-        self.expire_stranded(ctx.now);
+        self.tx.stranded.expire(ctx.now);
         self.give_up_expired(ctx.now);
         self.expire_forward(ctx.now);
-        self.shrink_if_quiet(ctx.now);
+        if self.idle.is_quiet(self.out.carried(), ctx.now) {
+            self.tx.shrink();
+            self.inbound.shrink();
+            self.out.shrink();
+        }
         self.on_advertisement_timeout(ctx.now);
         if matches!(self.state, State::Closed) {
             return;
@@ -173,8 +172,7 @@ impl Association {
         self.count_timeout(index);
         // A window probe that was answered without room does not count against the path (section 6.1 A).
         //= rfc9260#6.1-6
-        if self.window_probe == WindowProbe::Answered {
-            self.window_probe = WindowProbe::Sent;
+        if self.tx.window.on_timeout() {
             self.mark_lost_on(index);
             return;
         }
@@ -182,7 +180,7 @@ impl Association {
         let is_alive = self.paths.get_mut(index).sending.on_t3_after_heartbeat();
         self.paths.get_mut(index).ecn.on_timeout();
         self.probe_all(now);
-        self.outstanding.on_t3(index, now);
+        self.tx.outstanding.on_t3(index, now);
         let given_up = self.mark_lost_on(index);
         self.paths.get_mut(index).sending.on_timeout(given_up, now);
         if !is_alive {
@@ -197,7 +195,7 @@ impl Association {
         path.counters.timeouts += 1;
         path.back_off(&self.config.timing);
         let route = path.route;
-        self.note(TraceEvent::Timeout { route });
+        self.out.note(TraceEvent::Timeout { route });
     }
 
     /// Probes all paths, some of which may share the link that has just failed: heartbeats reveal within a
@@ -242,10 +240,8 @@ impl Association {
     }
 
     /// Counts a timeout against the association; returns whether it survives.
-    //= rfc9260#8.1-1 8.1-3 8.1-4 9.2-4
     pub(super) fn count_error(&mut self) -> bool {
-        self.errors = self.errors.saturating_add(1);
-        let survives = self.errors <= self.config.timing.association_max_retrans;
+        let survives = self.liveness.on_timeout(self.config.timing.association_max_retrans);
         if !survives {
             self.close(CloseReason::LostContact);
         }

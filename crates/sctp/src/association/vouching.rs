@@ -42,8 +42,8 @@ impl Association {
         let rto = self.paths.get(by).rto();
         let path = self.paths.get_mut(index);
         let nonce = path.ask_voucher(rto, ctx.now, &self.config.timing, ctx.random);
-        self.control.retain(|(_, c)| !matches!(c, Control::Voucher { path, .. } if *path == index));
-        self.control.push_back((by, Control::Voucher { path: index, nonce }));
+        self.out.withdraw(|c| matches!(c, Control::Voucher { path, .. } if *path == index));
+        self.out.queue(by, Control::Voucher { path: index, nonce });
         self.paths.resume_proofs(ctx.now);
     }
 
@@ -68,7 +68,7 @@ impl Association {
         }
         for other in self.paths.indices().filter(|other| *other != path) {
             if self.paths.get_mut(other).vouching.takes_copy() {
-                self.control.push_back((other, Control::HeartbeatAck(value.clone())));
+                self.out.queue(other, Control::HeartbeatAck(value.clone()));
             }
         }
     }

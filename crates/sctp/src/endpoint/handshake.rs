@@ -434,7 +434,7 @@ impl Endpoint {
             replies: &mut self.replies,
         };
         let mut association = Association::from_init_ack(opening, first, &peer, agreed, &mut ctx);
-        association.credit(length);
+        association.on_bytes_from_peer(length);
         association.report_unrecognized(&peer.unrecognized, &ctx);
         self.slots.replace(id, Slot::Association(Box::new(association)));
         self.record_start(id);

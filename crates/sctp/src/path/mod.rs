@@ -18,7 +18,7 @@ mod vouching;
 mod watch;
 
 pub(crate) use congestion::Coupling;
-pub(crate) use paths::Paths;
+pub(crate) use paths::{Paths, Retired};
 pub(crate) use pmtu::{Pmtu, SizeProbe};
 pub(crate) use rebinding::{Answer, Asks, Pace};
 pub(crate) use sending::{Outcome, Seen, Sending};
@@ -244,6 +244,12 @@ impl Path {
     /// The path's weight in the distribution of new data.
     pub(crate) fn weight(&self) -> u16 {
         self.options.weight.map_or(1, NonZeroU16::get)
+    }
+
+    /// Sort key of paths: fast before slow before unmeasured.
+    #[inline]
+    pub(crate) fn slowness(&self) -> Duration {
+        self.srtt().unwrap_or(Duration::MAX)
     }
 
     pub(crate) fn srtt(&self) -> Option<Duration> {

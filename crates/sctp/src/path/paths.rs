@@ -21,6 +21,20 @@ pub(crate) struct Paths {
     is_guess: bool,
 }
 
+/// Paths that were taken out of use together.
+#[derive(Clone, Debug)]
+pub(crate) struct Retired {
+    pub(crate) paths: SmallVec<[PathIndex; 8]>,
+    /// The current path after that.
+    pub(crate) current: PathIndex,
+}
+
+impl Retired {
+    pub(crate) fn has(&self, path: PathIndex) -> bool {
+        self.paths.contains(&path)
+    }
+}
+
 impl Paths {
     /// Starts with the path of the handshake as the primary one.
     pub(crate) fn new(first: Path) -> Paths {

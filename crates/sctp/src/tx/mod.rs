@@ -7,16 +7,20 @@
 mod copies;
 mod forward;
 mod outstanding;
+mod peer_window;
 mod pr_sctp;
 mod queue;
 mod rack;
+mod send_buffer;
 mod transmissions;
 
 pub(crate) use copies::Copies;
 pub(crate) use forward::Forward;
 pub(crate) use outstanding::{Losses, Outstanding, PathAcks};
+pub(crate) use peer_window::PeerWindow;
 pub(crate) use pr_sctp::{Limit, PrMessages};
 pub(crate) use queue::{Fragment, MessageId, SendQueue, Taken};
+pub(crate) use send_buffer::{Load, SendBuffer};
 pub(crate) use transmissions::RateSample;
 
 use wire::Tsn;

@@ -31,7 +31,7 @@ impl Association {
             let cause = Cause::ProtocolViolation(b"RE-CONFIG with parameters that do not belong together");
             return self.report(path, &cause, ctx);
         };
-        self.note(TraceEvent::ReconfigReceived);
+        self.out.note(TraceEvent::ReconfigReceived);
         let had_ready = self.inbound.has_ready();
         let mut answered: SmallVec<[(RequestSn, Answer); 2]> = SmallVec::new();
         //= rfc6525#5.2.1-1
@@ -71,7 +71,7 @@ impl Association {
         let answer = Answer::Result(ReconfigResult::Performed, None);
         reconfig.keep(request, answer);
         self.report_reset(StreamDirection::Incoming, &streams, ReconfigOutcome::Done);
-        self.queue_answers(self.data_path, &[response(request, answer)]);
+        self.queue_answers(self.sack_route.data_path(), &[response(request, answer)]);
     }
 
     /// Returns the answer to a request, and stores it.
@@ -138,13 +138,13 @@ impl Association {
         //# acknowledged.
         //= rfc6525#5.2.2-1
         if asked_for && reconfig.take_pending(response).is_some() {
-            self.control.retain(|(_, c)| !matches!(c, Control::Reconfig));
-            self.errors = 0;
+            self.out.withdraw(|c| matches!(c, Control::Reconfig));
+            self.liveness.on_answer();
         }
         if !policy.reset_streams && !asked_for {
             return result(ReconfigResult::Denied);
         }
-        if streams.iter().any(|s| s.0 >= self.inbound_streams) {
+        if streams.iter().any(|s| s.0 >= self.negotiated.inbound_streams()) {
             return result(ReconfigResult::WrongSsn);
         }
         if self.inbound.is_resetting() {
@@ -175,7 +175,7 @@ impl Association {
         if !self.config.reconfig.reset_streams || too_long || !self.state.sends_data() {
             return result(ReconfigResult::Denied);
         }
-        if streams.iter().any(|s| s.0 >= self.outbound_streams) {
+        if streams.iter().any(|s| s.0 >= self.negotiated.outbound_streams()) {
             return result(ReconfigResult::WrongSsn);
         }
         //= rfc6525#section-5.2.3
@@ -185,7 +185,7 @@ impl Association {
         //# all of the streams being requested will be already set to 0. If so, the local endpoint SHOULD send back a
         //# Re-configuration Response with the success code "Nothing to do".
         //= rfc6525#5.2.3-5
-        if reconfig.resets(&streams) || self.queue.is_fresh(&streams) {
+        if reconfig.resets(&streams) || self.tx.queue.is_fresh(&streams) {
             return result(ReconfigResult::NothingToDo);
         }
         if reconfig.crosses() {
@@ -208,21 +208,21 @@ impl Association {
             return result(ReconfigResult::Denied);
         }
         // A partly sent message could not end if the peer accepts nothing before the answer.
-        if reconfig.crosses() || self.inbound.is_resetting() || self.queue.has_begun() {
+        if reconfig.crosses() || self.inbound.is_resetting() || self.tx.queue.has_begun() {
             return result(ReconfigResult::RequestInProgress);
         }
         if reconfig.is_busy() && reconfig.quiet_until.is_none() {
             let is_out = reconfig.pending().is_some();
             return if is_out { Answer::Open } else { result(ReconfigResult::RequestInProgress) };
         }
-        if !self.outstanding.is_empty() {
+        if !self.tx.outstanding.is_empty() {
             // The requesting peer holds back what arrives, and may have no room for the data in flight.
-            if !reconfig.waits_for_data(self.outstanding.first()) {
+            if !reconfig.waits_for_data(self.tx.outstanding.first()) {
                 reconfig.quiet_until = None;
-                self.queue.release(&[], false);
+                self.tx.queue.release(&[], false);
                 return result(ReconfigResult::RequestInProgress);
             }
-            self.queue.stop();
+            self.tx.queue.stop();
             reconfig.quiet_until = Some(quiet_until);
             return Answer::Open;
         }
@@ -236,12 +236,12 @@ impl Association {
         //# G2: Compute an appropriate value for the local endpoint's next TSN [...] The value SHOULD be the highest TSN sent by
         //# the receiver of the request plus 1.
         //= rfc6525#5.2.4-2
-        let ours = self.outstanding.next().tsn(self.initial_tsn);
+        let ours = self.tx.outstanding.next().tsn(self.negotiated.initial_tsn());
         self.inbound.begin_anew(theirs);
         //= rfc6525#section-5.2.4
         //# G5: The next expected and outgoing SSNs MUST be reset to 0 for all incoming and outgoing streams.
         //= rfc6525#5.2.4-5
-        self.queue.release(&[], true);
+        self.tx.queue.release(&[], true);
         self.report_association_reset(ReconfigOutcome::Done);
         //= rfc6525#5.1.7-3 5.1.7-5 5.2.4-6
         Answer::Result(ReconfigResult::Performed, Some((ours, theirs)))
@@ -252,7 +252,7 @@ impl Association {
         let policy = self.config.reconfig;
         let Some(reconfig) = &mut self.reconfig else { return bad() };
         let asked_for = more > 0 && more == reconfig.additions_asked;
-        let streams = self.inbound_streams.checked_add(more);
+        let streams = self.negotiated.inbound_streams().checked_add(more);
         //= rfc6525#5.2.5-3
         let allowed =
             asked_for || policy.add_streams && streams.is_some_and(|s| s <= policy.inbound_streams_max);
@@ -263,12 +263,12 @@ impl Association {
             let pending = reconfig.pending().map(|p| p.request);
             let is_ours = matches!(&reconfig.current, Some(c) if matches!(c.wish, Wish::AddIncoming { .. }));
             if is_ours && pending.is_some_and(|p| reconfig.take_pending(p).is_some()) {
-                self.control.retain(|(_, c)| !matches!(c, Control::Reconfig));
-                self.errors = 0;
+                self.out.withdraw(|c| matches!(c, Control::Reconfig));
+                self.liveness.on_answer();
             }
         }
         //= rfc6525#5.2.5-1 5.2.5-2
-        self.inbound_streams = streams;
+        self.negotiated.set_inbound_streams(streams);
         self.report_streams(ReconfigOutcome::Done);
         result(ReconfigResult::Performed)
     }
@@ -278,7 +278,11 @@ impl Association {
         let policy = self.config.reconfig;
         let Some(reconfig) = &mut self.reconfig else { return bad() };
         //= rfc6525#5.2.6-2
-        let fits = self.outbound_streams.checked_add(more).is_some_and(|s| s <= policy.outbound_streams_max);
+        let fits = self
+            .negotiated
+            .outbound_streams()
+            .checked_add(more)
+            .is_some_and(|s| s <= policy.outbound_streams_max);
         if !policy.add_streams || !fits || !self.state.sends_data() {
             return result(ReconfigResult::Denied);
         }

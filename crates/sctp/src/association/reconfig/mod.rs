@@ -40,8 +40,8 @@ impl Association {
     ) -> Result<(), ReconfigError> {
         self.check_wishes(1)?;
         let count = match direction {
-            StreamDirection::Outgoing => self.outbound_streams,
-            StreamDirection::Incoming => self.inbound_streams,
+            StreamDirection::Outgoing => self.negotiated.outbound_streams(),
+            StreamDirection::Incoming => self.negotiated.inbound_streams(),
         };
         if let Some(wrong) = streams.iter().find(|s| s.0 >= count) {
             return Err(ReconfigError::NoSuchStream { stream: wrong.0, streams: count });
@@ -84,7 +84,9 @@ impl Association {
     ) -> Result<(), ReconfigError> {
         self.check_wishes(usize::from(outgoing > 0) + usize::from(incoming > 0))?;
         let fits = |streams: u16, more| streams.checked_add(more).is_some();
-        if !fits(self.outbound_streams, outgoing) || !fits(self.inbound_streams, incoming) {
+        if !fits(self.negotiated.outbound_streams(), outgoing)
+            || !fits(self.negotiated.inbound_streams(), incoming)
+        {
             return Err(ReconfigError::TooManyStreams);
         }
         if outgoing > 0 {
@@ -121,7 +123,7 @@ impl Association {
     /// Maximum number of streams that fit into one request.
     pub(super) fn listed_max(&self) -> usize {
         let room = self.paths.get(self.paths.current()).packet_size();
-        let auth = self.auth.as_ref().map_or(0, |a| a.overhead(wire::ChunkType::RE_CONFIG));
+        let auth = self.integrity.overhead(wire::ChunkType::RE_CONFIG);
         (room.saturating_sub(wire::COMMON_HEADER_LEN + auth + REQUEST_LEN) / 2).min(MAX_LISTED)
     }
 
@@ -139,19 +141,19 @@ impl Association {
             return;
         }
         match reconfig.begin_next() {
-            Some(Wish::ResetOutgoing { streams, .. }) => self.queue.hold(&streams),
-            Some(Wish::ResetAssociation) => self.queue.hold(&[]),
+            Some(Wish::ResetOutgoing { streams, .. }) => self.tx.queue.hold(&streams),
+            Some(Wish::ResetAssociation) => self.tx.queue.hold(&[]),
             Some(Wish::ResetIncoming { .. } | Wish::AddOutgoing { .. } | Wish::AddIncoming { .. }) | None => {
             }
         }
         match reconfig.unsent() {
-            Some(Wish::ResetOutgoing { streams, .. }) if !self.queue.is_drained(streams) => return,
+            Some(Wish::ResetOutgoing { streams, .. }) if !self.tx.queue.is_drained(streams) => return,
             //= rfc6525#section-5.1.4
             //# C2: The sender has either no outstanding TSNs or considers all outstanding TSNs abandoned. The sender MUST queue
             //# any user data
             Some(Wish::ResetAssociation) => {
                 //= rfc6525#5.1.4-3
-                let drained = self.queue.is_drained(&[]) && self.outstanding.is_empty();
+                let drained = self.tx.queue.is_drained(&[]) && self.tx.outstanding.is_empty();
                 if !drained || self.inbound.is_resetting() {
                     return;
                 }
@@ -164,7 +166,7 @@ impl Association {
         //= rfc6525#section-5.1.2
         //# A3: The Sender's Last Assigned TSN MUST be set to the next TSN the sender assigns minus 1.
         //= rfc6525#5.1.2-4
-        let last_tsn = self.outstanding.next().tsn(self.initial_tsn).prev();
+        let last_tsn = self.tx.outstanding.next().tsn(self.negotiated.initial_tsn()).prev();
         reconfig.number(last_tsn, self.paths.current(), Time::NEVER);
         self.send_request(now);
     }
@@ -180,15 +182,14 @@ impl Association {
             (pending.path, pending.deadline) = (path, deadline);
         }
         let route = self.paths.get(path).route;
-        self.note(TraceEvent::ReconfigSent { route });
+        self.out.note(TraceEvent::ReconfigSent { route });
         self.queue_request();
     }
 
     /// Queues the pending request for the next packet.
     fn queue_request(&mut self) {
         if let Some(pending) = self.reconfig.as_ref().and_then(|r| r.pending()) {
-            self.control.retain(|(_, c)| !matches!(c, Control::Reconfig));
-            self.control.push_back((pending.path, Control::Reconfig));
+            self.out.queue_once(pending.path, Control::Reconfig);
         }
     }
 
@@ -213,7 +214,7 @@ impl Association {
         let Some(reconfig) = &mut self.reconfig else { return };
         if reconfig.quiet_until.is_some_and(|at| at <= now) {
             reconfig.quiet_until = None;
-            self.queue.release(&[], false);
+            self.tx.queue.release(&[], false);
         }
         let Some(pending) = reconfig.pending_mut().filter(|p| p.deadline <= now) else { return };
         //= rfc6525#section-5.2.7
@@ -255,7 +256,7 @@ impl Association {
         }
         //= rfc6525#5.2.7-1
         let Some(wish) = reconfig.take_pending(response) else { return };
-        self.control.retain(|(_, c)| !matches!(c, Control::Reconfig));
+        self.out.withdraw(|c| matches!(c, Control::Reconfig));
         self.on_request_heard(path, ctx.now);
         self.finish_wish(wish, ReconfigOutcome::from_result(result), next_tsns, ctx);
         self.drive_reconfig(ctx.now);
@@ -263,7 +264,7 @@ impl Association {
 
     /// Clears errors: the peer is alive, and so is the path.
     fn on_request_heard(&mut self, path: PathIndex, now: Time) {
-        self.errors = 0;
+        self.liveness.on_answer();
         if self.paths.get(path).is_confirmed() {
             let transition = self.paths.get_mut(path).on_success(now, &self.config.timing);
             self.report_transition(path, transition);
@@ -284,9 +285,9 @@ impl Association {
             Wish::ResetOutgoing { streams, .. } => {
                 //= rfc6525#5.2.7-4
                 if outcome.is_success() {
-                    self.forward.on_streams_reset(&streams, &self.outstanding);
+                    self.tx.forward.on_streams_reset(&streams, &self.tx.outstanding);
                 }
-                self.queue.release(&streams, outcome.is_success());
+                self.tx.queue.release(&streams, outcome.is_success());
                 self.follow_forward(ctx.now);
                 self.report_reset(StreamDirection::Outgoing, &streams, outcome);
             }
@@ -299,7 +300,8 @@ impl Association {
             Wish::AddOutgoing { count, .. } => {
                 if outcome.is_success() {
                     //= rfc6525#5.1.5-1 5.1.5-2 5.2.7-7
-                    self.outbound_streams = self.outbound_streams.saturating_add(count);
+                    let streams = self.negotiated.outbound_streams().saturating_add(count);
+                    self.negotiated.set_outbound_streams(streams);
                 }
                 self.report_streams(outcome);
             }
@@ -333,31 +335,30 @@ impl Association {
             None => self.inbound.release_all(),
         }
         self.note_readable(had_ready);
-        self.queue.release(&[], done);
+        self.tx.queue.release(&[], done);
         self.report_association_reset(outcome);
     }
 
     /// Gives the next chunk the TSN `next`; nothing may be outstanding.
-    #[expect(clippy::cast_possible_truncation, reason = "a TSN is the sequence modulo 2^32")]
     fn renumber_from(&mut self, next: Tsn) {
-        debug_assert!(self.outstanding.is_empty());
-        self.initial_tsn = Tsn(next.0.wrapping_sub(self.outstanding.next().0 as u32));
+        debug_assert!(self.tx.outstanding.is_empty());
+        self.negotiated.renumber(self.tx.outstanding.next(), next);
     }
 
     fn report_reset(&mut self, direction: StreamDirection, streams: &[StreamId], outcome: ReconfigOutcome) {
-        self.events.push_back(Event::StreamReset { direction, streams: streams.to_vec(), outcome });
+        self.out.emit(Event::StreamReset { direction, streams: streams.to_vec(), outcome });
     }
 
     fn report_association_reset(&mut self, outcome: ReconfigOutcome) {
-        let local_tsn = self.outstanding.next().tsn(self.initial_tsn).0;
+        let local_tsn = self.tx.outstanding.next().tsn(self.negotiated.initial_tsn()).0;
         let remote_tsn = self.inbound.cumulative_tsn().next().0;
-        self.events.push_back(Event::AssociationReset { local_tsn, remote_tsn, outcome });
+        self.out.emit(Event::AssociationReset { local_tsn, remote_tsn, outcome });
     }
 
     fn report_streams(&mut self, outcome: ReconfigOutcome) {
-        self.events.push_back(Event::StreamsChanged {
-            outbound_streams: self.outbound_streams,
-            inbound_streams: self.inbound_streams,
+        self.out.emit(Event::StreamsChanged {
+            outbound_streams: self.negotiated.outbound_streams(),
+            inbound_streams: self.negotiated.inbound_streams(),
             outcome,
         });
     }
@@ -365,7 +366,7 @@ impl Association {
     /// Queues answers to the peer's requests.
     //= rfc6525#5.1.1-7
     fn queue_answers(&mut self, path: PathIndex, answers: &[Parameter<'_>]) {
-        let waiting = self.control.iter().filter(|(_, c)| matches!(c, Control::ReconfigAnswer(_))).count();
+        let waiting = self.out.count(|c| matches!(c, Control::ReconfigAnswer(_)));
         if answers.is_empty() || waiting >= MAX_WAITING_ANSWERS {
             return;
         }
@@ -378,7 +379,7 @@ impl Association {
             }
         }
         // Ahead of our own request: the peer may need the answer to grant it.
-        self.control.push_front((path, Control::ReconfigAnswer(Bytes::from(bytes))));
+        self.out.queue_first(path, Control::ReconfigAnswer(Bytes::from(bytes)));
     }
 }
 

@@ -1,0 +1,86 @@
+//! Evidence that the peer is there: timeouts over all paths (RFC 9260 section 8.1), and the pace of questions after a
+//! packet of somebody who may have taken its place.
+
+use std::time::Duration;
+
+use base::Time;
+
+/// Minimum interval between questions after an INIT from elsewhere. INITs are retransmitted after 100 ms at the
+/// earliest.
+const QUESTION_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The association's error count (RFC 9260 section 8.1), and the time of the next question.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Liveness {
+    /// Consecutive timeouts over all paths.
+    errors: u8,
+    /// Earliest time of the next question.
+    next_question: Time,
+    /// Silence means nothing until this time, because the driver was late.
+    put_off_until: Time,
+}
+
+impl Liveness {
+    pub(super) fn new(now: Time) -> Self {
+        Liveness { errors: 0, next_question: now, put_off_until: Time::ZERO }
+    }
+
+    /// Records that the peer has answered something.
+    #[inline]
+    pub(super) fn on_answer(&mut self) {
+        self.errors = 0;
+    }
+
+    /// Counts a timeout; returns whether there were `max` of them at most.
+    //= rfc9260#8.1-1 8.1-3 8.1-4 9.2-4
+    pub(super) fn on_timeout(&mut self, max: u8) -> bool {
+        self.errors = self.errors.saturating_add(1);
+        self.errors <= max
+    }
+
+    /// Records that silence means nothing until `until`.
+    pub(super) fn put_off(&mut self, until: Time) {
+        self.put_off_until = until;
+    }
+
+    /// Returns whether the driver was late just now, so that silence proves nothing.
+    pub(super) fn was_late(&self, now: Time) -> bool {
+        now < self.put_off_until
+    }
+
+    /// Returns whether the peer may be asked now; if so, the interval begins.
+    pub(super) fn may_ask(&mut self, now: Time) -> bool {
+        let may = now >= self.next_question;
+        if may {
+            self.next_question = now + QUESTION_INTERVAL;
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_forgives_all_timeouts() {
+        let mut liveness = Liveness::new(Time::ZERO);
+        assert!(liveness.on_timeout(2) && liveness.on_timeout(2));
+        liveness.on_answer();
+        assert!(liveness.on_timeout(2) && liveness.on_timeout(2) && !liveness.on_timeout(2));
+    }
+
+    #[test]
+    fn the_error_count_does_not_wrap() {
+        let mut liveness = Liveness::new(Time::ZERO);
+        assert!((0..300).all(|_| liveness.on_timeout(u8::MAX)));
+    }
+
+    #[test]
+    fn questions_keep_their_interval() {
+        let mut liveness = Liveness::new(Time::ZERO);
+        assert!(liveness.may_ask(Time::ZERO));
+        assert!(!liveness.may_ask(Time::ZERO + QUESTION_INTERVAL / 2));
+        assert!(liveness.may_ask(Time::ZERO + QUESTION_INTERVAL));
+    }
+}

@@ -1,0 +1,147 @@
+//! The peer's receive window as the sender sees it, and probes into a closed one (RFC 9260 section 6.1 A).
+//!
+//! Start at [`PeerWindow::on_sack`].
+
+/// A chunk sent into a closed window of the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Probe {
+    /// No probe is outstanding.
+    No,
+    /// The probe was sent.
+    Sent,
+    /// A SACK reported that there is still no room.
+    Answered,
+}
+
+/// The peer's a_rwnd minus the bytes in flight, and the state of a window probe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerWindow {
+    room: usize,
+    probe: Probe,
+}
+
+impl PeerWindow {
+    pub(crate) fn new(a_rwnd: usize) -> Self {
+        PeerWindow { room: a_rwnd, probe: Probe::No }
+    }
+
+    /// Bytes that the peer has room for beyond those in flight.
+    #[inline]
+    pub(crate) fn room(self) -> usize {
+        self.room
+    }
+
+    /// Reports whether a probe is outstanding.
+    #[inline]
+    pub(crate) fn is_probed(self) -> bool {
+        self.probe != Probe::No
+    }
+
+    /// Reports whether the peer has answered a probe without giving room. This proves that it is alive.
+    pub(crate) fn is_probe_answered(self) -> bool {
+        self.probe == Probe::Answered
+    }
+
+    /// Accounts for a departing chunk of `length` bytes, with `flight` bytes in flight including it. The chunk
+    /// shrinks the window, or probes it.
+    pub(crate) fn on_sent(&mut self, length: usize, flight: usize) {
+        // With more in flight a SACK comes anyway, so the chunk is no probe.
+        let is_alone = flight <= length;
+        if self.room < length && is_alone && self.probe == Probe::No {
+            self.probe = Probe::Sent;
+        }
+        self.room = self.room.saturating_sub(length);
+    }
+
+    /// Returns the room of chunks that are no longer in flight.
+    #[inline]
+    pub(crate) fn on_lost(&mut self, bytes: usize) {
+        self.room += bytes;
+    }
+
+    /// Takes the window of a SACK that no other has overtaken.
+    //= rfc9260#6.2.1-1
+    #[inline]
+    pub(crate) fn on_sack(&mut self, a_rwnd: usize, flight: usize) {
+        self.room = a_rwnd.saturating_sub(flight);
+    }
+
+    /// Ends the probe: something was acknowledged, or nothing is in flight.
+    pub(crate) fn end_probe(&mut self) {
+        self.probe = Probe::No;
+    }
+
+    /// Handles a SACK that acknowledged nothing while the first chunk in flight has `length` bytes, of `flight`
+    /// in all. Returns whether the window has opened for a probe, which the peer has dropped. A chunk that was
+    /// sent into an open window but found it closed becomes a probe.
+    pub(crate) fn on_unmoved(&mut self, a_rwnd: usize, length: usize, flight: usize) -> bool {
+        let finds_no_room = a_rwnd == 0 && flight == length;
+        if self.probe == Probe::No && !finds_no_room {
+            return false;
+        }
+        if a_rwnd < length {
+            self.probe = Probe::Answered;
+            return false;
+        }
+        self.probe = Probe::No;
+        true
+    }
+
+    /// Handles expiry of T3. Returns whether it was due to a probe that the peer has answered without room, so
+    /// that it counts against no path (RFC 9260 section 6.1 A).
+    //= rfc9260#6.1-6
+    pub(crate) fn on_timeout(&mut self) -> bool {
+        let was_answered = self.is_probe_answered();
+        if was_answered {
+            self.probe = Probe::Sent;
+        }
+        was_answered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_alone_in_a_window_too_small_for_it_is_a_probe() {
+        let mut window = PeerWindow::new(10);
+        window.on_sent(100, 100);
+        assert!(window.is_probed() && window.room() == 0);
+        let mut busy = PeerWindow::new(10);
+        busy.on_sent(100, 200);
+        assert!(!busy.is_probed(), "a SACK for the other chunk comes anyway");
+    }
+
+    #[test]
+    fn a_probe_is_answered_without_room_and_then_dropped_by_a_peer_that_has_some() {
+        let mut window = PeerWindow::new(0);
+        window.on_sent(100, 100);
+        assert!(!window.on_timeout(), "nobody has answered");
+        assert!(!window.on_unmoved(0, 100, 100));
+        assert!(window.is_probe_answered());
+        assert!(window.on_timeout() && !window.on_timeout(), "each answer excuses one timeout");
+        assert!(window.on_unmoved(100, 100, 100));
+        assert!(!window.is_probed());
+    }
+
+    #[test]
+    fn a_chunk_that_finds_the_window_closed_becomes_a_probe() {
+        let mut window = PeerWindow::new(1000);
+        window.on_sent(100, 100);
+        assert!(!window.on_unmoved(500, 100, 100) && !window.is_probed());
+        assert!(!window.on_unmoved(0, 100, 100) && window.is_probe_answered());
+    }
+
+    #[test]
+    fn room_follows_the_flight() {
+        let mut window = PeerWindow::new(1000);
+        window.on_sent(300, 300);
+        window.on_sent(300, 600);
+        assert_eq!(window.room(), 400);
+        window.on_lost(300);
+        assert_eq!(window.room(), 700);
+        window.on_sack(200, 300);
+        assert_eq!(window.room(), 0);
+    }
+}
