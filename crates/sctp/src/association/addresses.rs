@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use base::{Carrier, Time};
+use base::Time;
 use smallvec::{SmallVec, smallvec};
 use wire::{
     Asconf as AsconfChunk, AsconfAck, Cause, Chunk, ChunkType, Packet, Parameter, Parameters, Tlv,
@@ -19,7 +19,7 @@ use crate::error::AddressError;
 use crate::event::{AbortCause, Event};
 use crate::extension::asconf::{AddressChange, Arrival, MAX_CHANGES, Pending, Response, encode};
 use crate::extension::auth::Auth;
-use crate::path::{Path, PathIndex, Retired};
+use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
 
 impl Association {
@@ -29,7 +29,7 @@ impl Association {
         change: AddressChange,
         ctx: &mut Context<'_>,
     ) -> Result<(), AddressError> {
-        if !self.state.takes_data_to_send() {
+        if !self.transfer.state.takes_data_to_send() {
             return Err(AddressError::Closed);
         }
         let may_move = self.may_move();
@@ -56,7 +56,7 @@ impl Association {
         }
         // RFC 5061 section 5.3: "An endpoint MUST NOT delete its last remaining IP address from an association."
         if matches!(change, AddressChange::Remove(_))
-            && !self.paths.iter().any(|(_, p)| p.is_confirmed() && p.route.local != address)
+            && !self.transfer.paths.iter().any(|(_, p)| p.is_confirmed() && p.route.local != address)
         {
             //= rfc5061#5.3-11
             return Err(AddressError::Last(address));
@@ -71,21 +71,21 @@ impl Association {
     /// Returns whether the peer may be asked to accept another address. A peer of the same kind accepts one
     /// only if a shared key signs the request.
     fn may_move(&self) -> bool {
-        let is_signed = self.integrity.auth().is_some_and(Auth::signs_with_shared_key);
-        is_signed || self.config.address_proof == AddressProof::Signature
+        let is_signed = self.transfer.integrity.auth().is_some_and(Auth::signs_with_shared_key);
+        is_signed || self.transfer.config.address_proof == AddressProof::Signature
     }
 
     /// Handles the loss or return of the link of one of our addresses.
     pub(crate) fn on_local_link(&mut self, address: IpAddr, is_up: bool, ctx: &mut Context<'_>) {
-        for index in self.paths.indices() {
-            let path = self.paths.get_mut(index);
+        for index in self.transfer.paths.indices() {
+            let path = self.transfer.paths.get_mut(index);
             if path.route.local != address || !path.is_confirmed() {
                 continue;
             }
             if is_up {
-                path.ask_anew(ctx.now, &self.config.timing);
+                path.ask_anew(ctx.now, &self.transfer.config.timing);
             } else {
-                self.on_link_lost(index, ctx);
+                self.transfer.on_link_lost(index, ctx);
             }
         }
     }
@@ -97,7 +97,7 @@ impl Association {
         if !peers.iter().any(|&peer| may_reach(address, peer)) {
             return Err(AddressError::NoPeer(address));
         }
-        if !self.add_paths(&[address], &peers, None, ctx) {
+        if !self.transfer.add_paths(&[address], &peers, None, ctx) {
             return Err(AddressError::TooMany);
         }
         if let Some(asconf) = &mut self.asconf {
@@ -113,18 +113,18 @@ impl Association {
 
     /// Sends the next ASCONF if none is outstanding.
     pub(super) fn ask_next(&mut self, now: Time) {
-        if !self.state.probes_paths() {
+        if !self.transfer.state.probes_paths() {
             return;
         }
-        let current = self.paths.current();
-        let deadline = now + self.paths.get(current).rto();
+        let current = self.transfer.paths.current();
+        let deadline = now + self.transfer.paths.get(current).rto();
         let Some(asconf) = &mut self.asconf else { return };
         let Some(change) = asconf.begin_next(current, deadline) else { return };
         // RFC 5061 section 5.3: an address being deleted "MUST NOT be used as a source address for any subsequent packets".
         if let AddressChange::Remove(address) = change {
             //= rfc5061#5.3-8 5.3-14
             asconf.local.retain(|a| *a != address);
-            let retired = self.on_address_lost(address, now);
+            let retired = self.transfer.on_address_lost(address, now);
             self.sack_route.leave_paths(&retired);
         }
         self.send_asconf(now);
@@ -134,23 +134,23 @@ impl Association {
     fn send_asconf(&mut self, now: Time) {
         let path = match self.asconf.as_ref().and_then(|a| a.pending) {
             Some(pending) if self.may_ask_by(pending.path) => pending.path,
-            _ => self.paths.current(),
+            _ => self.transfer.paths.current(),
         };
-        let deadline = now + self.paths.get(path).rto();
+        let deadline = now + self.transfer.paths.get(path).rto();
         if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
             //= rfc5061#5.1-6
             (pending.path, pending.deadline) = (path, deadline);
-            let route = self.paths.get(path).route;
-            self.out.note(TraceEvent::AsconfSent { route });
-            self.out.queue_once(path, Control::Asconf);
+            let route = self.transfer.paths.get(path).route;
+            self.transfer.out.note(TraceEvent::AsconfSent { route });
+            self.transfer.out.queue_once(path, Control::Asconf);
         }
     }
 
     /// Returns whether a request may use this path: a confirmed one, or any path while none is confirmed
     /// after a move.
     fn may_ask_by(&self, index: PathIndex) -> bool {
-        let any_is_confirmed = self.paths.iter().any(|(_, p)| p.is_confirmed());
-        self.paths.iter().any(|(i, p)| i == index && (p.is_confirmed() || !any_is_confirmed))
+        let any_is_confirmed = self.transfer.paths.iter().any(|(_, p)| p.is_confirmed());
+        self.transfer.paths.iter().any(|(i, p)| i == index && (p.is_confirmed() || !any_is_confirmed))
     }
 
     pub(super) fn push_asconf(&self, path: PathIndex, packet: &mut wire::PacketWriter<'_>) -> bool {
@@ -158,9 +158,9 @@ impl Association {
         let Some(pending) = asconf.pending else { return true };
         //= rfc5061#5.1-2
         let parameters = parameters_of(&pending);
-        let sent_from = self.paths.get(path).route.local;
+        let sent_from = self.transfer.paths.get(path).route.local;
         //= rfc5061#4.1.1-4 5.3.2-1
-        let address = if self.paths.get(path).is_confirmed() { sent_from } else { asconf.known };
+        let address = if self.transfer.paths.get(path).is_confirmed() { sent_from } else { asconf.known };
         let chunk =
             AsconfChunk { serial: pending.serial, address, parameters: Parameters::from(&parameters[..]) };
         packet.push(&Chunk::Asconf(chunk)).is_ok()
@@ -176,14 +176,14 @@ impl Association {
     //= rfc5061#5.1-11
     pub(super) fn on_t4(&mut self, now: Time) {
         let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return };
-        self.paths.get_mut(pending.path).back_off(&self.config.timing);
-        self.count_error_on(pending.path);
-        if !self.count_error() {
+        self.transfer.paths.get_mut(pending.path).back_off(&self.transfer.config.timing);
+        self.transfer.count_error_on(pending.path);
+        if !self.transfer.count_error() {
             return;
         }
-        let path = match self.paths.get(pending.path).is_confirmed() {
-            true => self.paths.alternate(pending.path),
-            false => self.paths.after(pending.path),
+        let path = match self.transfer.paths.get(pending.path).is_confirmed() {
+            true => self.transfer.paths.alternate(pending.path),
+            false => self.transfer.paths.after(pending.path),
         };
         if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
             pending.path = path;
@@ -206,11 +206,12 @@ impl Association {
         };
         //= rfc5061#5.1-7 5.1-8
         asconf.pending = None;
-        self.out.withdraw(|c| matches!(c, Control::Asconf));
-        self.liveness.on_answer();
-        if self.paths.get(pending.path).is_confirmed() {
-            let transition = self.paths.get_mut(pending.path).on_success(ctx.now, &self.config.timing);
-            self.report_transition(pending.path, transition);
+        self.transfer.out.withdraw(|c| matches!(c, Control::Asconf));
+        self.transfer.liveness.on_answer();
+        if self.transfer.paths.get(pending.path).is_confirmed() {
+            let transition =
+                self.transfer.paths.get_mut(pending.path).on_success(ctx.now, &self.transfer.config.timing);
+            self.transfer.report_transition(pending.path, transition);
         }
         let refusal = refusal_in(ack);
         let unrecognized = Cause::UnrecognizedParameters(&[]).code();
@@ -220,7 +221,9 @@ impl Association {
             //= rfc5061#5.3-6
             let given_up = asconf.on_not_understood(pending.change);
             self.end_change(pending.change, refusal, ctx);
-            given_up.into_iter().for_each(|change| self.out.emit(Event::AddressChange { change, refusal }));
+            given_up
+                .into_iter()
+                .for_each(|change| self.transfer.out.emit(Event::AddressChange { change, refusal }));
         } else {
             self.end_change(pending.change, refusal, ctx);
         }
@@ -236,14 +239,16 @@ impl Association {
         let refusal = Some(Cause::UnrecognizedChunkType(&[]).code());
         let mut given_up = asconf.on_not_understood(pending.change);
         given_up.extend(asconf.on_nothing_understood());
-        self.out.withdraw(|c| matches!(c, Control::Asconf));
+        self.transfer.out.withdraw(|c| matches!(c, Control::Asconf));
         self.end_change(pending.change, refusal, ctx);
-        given_up.into_iter().for_each(|change| self.out.emit(Event::AddressChange { change, refusal }));
+        given_up
+            .into_iter()
+            .for_each(|change| self.transfer.out.emit(Event::AddressChange { change, refusal }));
     }
 
     fn end_change(&mut self, change: AddressChange, refusal: Option<u16>, ctx: &mut Context<'_>) {
         self.finish_change(change, refusal, ctx);
-        self.out.emit(Event::AddressChange { change, refusal });
+        self.transfer.out.emit(Event::AddressChange { change, refusal });
     }
 
     /// RFC 5061 section 5.3, F4: "ABORT Chunks arriving destined to the IP address being deleted MUST be ignored".
@@ -274,9 +279,9 @@ impl Association {
         };
         asconf.local.push(address);
         let peers = self.peer_addresses.as_slice().to_vec();
-        self.add_paths(&[address], &peers, None, ctx);
-        for index in self.paths.indices() {
-            let path = self.paths.get_mut(index);
+        self.transfer.add_paths(&[address], &peers, None, ctx);
+        for index in self.transfer.paths.indices() {
+            let path = self.transfer.paths.get_mut(index);
             if path.route.local == address {
                 path.vouching.offer_copies();
             }
@@ -286,8 +291,8 @@ impl Association {
     /// Probes paths from an address that the peer has just learned; it did not answer earlier packets from
     /// there.
     fn probe_from(&mut self, address: IpAddr, now: Time) {
-        for index in self.paths.indices() {
-            let path = self.paths.get_mut(index);
+        for index in self.transfer.paths.indices() {
+            let path = self.transfer.paths.get_mut(index);
             if path.route.local == address {
                 path.probe_now(now);
             }
@@ -299,15 +304,15 @@ impl Association {
         let Some(asconf) = &self.asconf else { return };
         // RFC 5061 section 5.1.1, C4: the states in which ASCONF and ASCONF-ACK may be sent.
         //= rfc5061#5.1.1-5
-        if !self.state.answers_requests() {
+        if !self.transfer.state.answers_requests() {
             return;
         }
         if !self.may_ask_for_change() {
             let chunk_type = ChunkType::ASCONF.0;
-            return self.out.note(TraceEvent::Unauthenticated { chunk_type });
+            return self.transfer.out.note(TraceEvent::Unauthenticated { chunk_type });
         }
         let (source, arrival) = (asconf.source, asconf.judge(chunk.serial));
-        self.out.note(TraceEvent::AsconfReceived { serial: chunk.serial.0 });
+        self.transfer.out.note(TraceEvent::AsconfReceived { serial: chunk.serial.0 });
         let answer = match arrival {
             Arrival::Discard => return,
             Arrival::Again(answer) => {
@@ -332,16 +337,17 @@ impl Association {
         //= rfc5061#5.2-8 5.2-9
         ctx.replies.push_signed(
             source,
-            self.negotiated.header(),
+            self.transfer.negotiated.header(),
             &Chunk::AsconfAck(ack),
-            self.integrity.auth(),
+            self.transfer.integrity.auth(),
         );
     }
 
     /// Handles a repeated ASCONF that moves the peer to its source address but now comes from another one.
     /// Either may be a copy that a third party has forwarded, so both are probed until one is confirmed.
     fn hear_move_again(&mut self, chunk: &AsconfChunk<'_>, source: IpAddr, ctx: &mut Context<'_>) {
-        if self.peer_addresses.has(source) || self.paths.iter().any(|(_, path)| path.is_confirmed()) {
+        if self.peer_addresses.has(source) || self.transfer.paths.iter().any(|(_, path)| path.is_confirmed())
+        {
             return;
         }
         for (parameter, raw) in chunk.parameters.iter().zip(chunk.parameters.tlvs()) {
@@ -412,11 +418,11 @@ impl Association {
     /// own source address (RFC 5061 section 4.2.1).
     pub(crate) fn is_moving(&self, packet: &Packet<'_>) -> bool {
         let mut chunks = packet.raw_chunks().map_while(Result::ok);
-        match (self.integrity.auth(), &self.asconf, chunks.next(), chunks.next()) {
+        match (self.transfer.integrity.auth(), &self.asconf, chunks.next(), chunks.next()) {
             (Some(auth), Some(_), Some(first), Some(second)) => {
                 let types = (first.chunk_type, second.chunk_type);
-                let is_shared =
-                    self.config.address_proof == AddressProof::Signature || auth.names_shared_key(&first);
+                let is_shared = self.transfer.config.address_proof == AddressProof::Signature
+                    || auth.names_shared_key(&first);
                 types == (ChunkType::AUTH, ChunkType::ASCONF) && is_shared && auth.verify(&first).is_ok()
             }
             _ => false,
@@ -444,7 +450,7 @@ impl Association {
         let carrier = (asconf.source.remote == address).then_some(asconf.source.carrier);
         // RFC 5061 section 5.3, F9: without "the local resources to add this new address" it is refused.
         let is_full = self.peer_addresses.as_slice().len() >= ctx.limits.peer_addresses;
-        if is_full || !self.add_paths(&local, &[address], carrier, ctx) {
+        if is_full || !self.transfer.add_paths(&local, &[address], carrier, ctx) {
             //= rfc5061#5.3-19
             return Some(Cause::RefusedDueToResourceShortage(raw.bytes));
         }
@@ -454,7 +460,7 @@ impl Association {
             asconf.unproven.push(address);
         }
         self.peer_addresses.add(address);
-        self.out.emit(Event::PeerAddressChange(AddressChange::Add(address)));
+        self.transfer.out.emit(Event::PeerAddressChange(AddressChange::Add(address)));
         None
     }
 
@@ -483,7 +489,7 @@ impl Association {
             asconf.unproven.retain(|a| *a != address);
         }
         self.leave_paths(|p| p.route.remote == address);
-        self.out.emit(Event::PeerAddressChange(AddressChange::Remove(address)));
+        self.transfer.out.emit(Event::PeerAddressChange(AddressChange::Remove(address)));
         None
     }
 
@@ -501,68 +507,18 @@ impl Association {
 
     //= rfc5061#5.4-2 5.4-3
     fn set_primary<'a>(&mut self, address: IpAddr, raw: &Tlv<'a>) -> Option<Cause<'a>> {
-        if !self.paths.make_primary(address) {
+        if !self.transfer.paths.make_primary(address) {
             return Some(Cause::UnresolvableAddress(raw.bytes));
         }
-        self.choose_path();
-        self.out.emit(Event::PeerAddressChange(AddressChange::SetPrimary(address)));
+        self.transfer.choose_path();
+        self.transfer.out.emit(Event::PeerAddressChange(AddressChange::SetPrimary(address)));
         None
-    }
-
-    /// Adds the paths between these addresses and has them confirmed; returns false, and adds none, if there
-    /// is no room. They use the carrier of the current path unless `carrier` is given.
-    fn add_paths(
-        &mut self,
-        locals: &[IpAddr],
-        remotes: &[IpAddr],
-        carrier: Option<Carrier>,
-        ctx: &mut Context<'_>,
-    ) -> bool {
-        let carrier = carrier.unwrap_or(self.paths.get(self.paths.current()).route.carrier);
-        let pairs = locals.iter().flat_map(|&l| remotes.iter().map(move |&r| (l, r)));
-        let routes: SmallVec<[base::Route; 8]> = pairs
-            .filter(|&(local, remote)| may_reach(local, remote))
-            .map(|(local, remote)| base::Route { local, remote, carrier })
-            .filter(|route| self.paths.find(route).is_none())
-            .collect();
-        // The slot of a retired path is reused only when no chunk can still be acknowledged for it.
-        let reuse = self.tx.outstanding.is_empty();
-        if self.paths.room(ctx.limits.paths, reuse) < routes.len() {
-            return false;
-        }
-        for route in routes {
-            let mut path = Path::new(route, &self.config, ctx.now);
-            //= rfc5061#5.3-4
-            path.probe_now(ctx.now);
-            self.paths.add(path, reuse);
-        }
-        true
     }
 
     /// Takes paths out of use, and sends SACKs elsewhere.
     fn leave_paths(&mut self, leaves: impl Fn(&Path) -> bool) {
-        let retired = self.retire_paths(leaves);
+        let retired = self.transfer.retire_paths(leaves);
         self.sack_route.leave_paths(&retired);
-    }
-
-    /// Takes paths out of use and moves their data in flight and their queued chunks to other paths.
-    pub(super) fn retire_paths(&mut self, leaves: impl Fn(&Path) -> bool) -> Retired {
-        let paths: SmallVec<[PathIndex; 8]> =
-            self.paths.iter().filter(|(_, p)| leaves(p)).map(|(i, _)| i).collect();
-        let old = self.paths.get(self.paths.current()).route;
-        for &index in &paths {
-            self.mark_lost_on(index);
-            self.paths.retire(index);
-        }
-        self.paths.leave_retired();
-        let current = self.paths.current();
-        let retired = Retired { paths, current };
-        self.out.leave_paths(&retired);
-        self.tx.probes.leave_paths(&retired);
-        if self.paths.get(current).route != old {
-            self.on_switch(old);
-        }
-        retired
     }
 }
 

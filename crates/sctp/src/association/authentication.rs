@@ -26,6 +26,15 @@ pub(super) enum Screened {
 }
 
 impl Association {
+    /// Handles an unsigned ABORT, allegedly from the peer.
+    fn hear_abort(&mut self, ctx: &mut Context<'_>) {
+        if self.may_end_at_once() {
+            let paths = &self.transfer.paths;
+            let came_by = self.came_by.path().filter(|index| paths.get(*index).is_confirmed());
+            self.transfer.hear_forgotten(came_by.unwrap_or(paths.current()), ctx);
+        }
+    }
+
     /// Verifies AUTH chunks and holds back chunks that require one and lack it.
     pub(super) fn screen(
         &mut self,
@@ -34,7 +43,7 @@ impl Association {
         screen: &mut Screen,
         ctx: &mut Context<'_>,
     ) -> Screened {
-        let Some(auth) = self.integrity.auth() else { return Screened::Pass };
+        let Some(auth) = self.transfer.integrity.auth() else { return Screened::Pass };
         if raw.chunk_type != ChunkType::AUTH {
             // RFC 4895 section 6.3: the receiver "MUST silently discard these chunks if they are not placed after an AUTH chunk
             // in the packet."
@@ -43,7 +52,7 @@ impl Association {
             let is_needed = auth.requires(raw.chunk_type) || (is_abort && auth.has_shared_keys_only());
             let held_back = is_needed && !screen.is_authenticated;
             if held_back {
-                self.out.note(TraceEvent::Unauthenticated { chunk_type: raw.chunk_type.0 });
+                self.transfer.out.note(TraceEvent::Unauthenticated { chunk_type: raw.chunk_type.0 });
             }
             return match held_back {
                 // It may still be genuine: a host without the association cannot sign.
@@ -67,8 +76,8 @@ impl Association {
                 if let Some(asconf) = &mut self.asconf {
                     asconf.is_keyed = auth.names_shared_key(raw);
                 }
-                self.integrity.on_signed();
-                self.out.note(TraceEvent::AuthVerified);
+                self.transfer.integrity.on_signed();
+                self.transfer.out.note(TraceEvent::AuthVerified);
                 return Screened::Skip;
             }
             //= rfc4895#6.3-3
@@ -77,17 +86,17 @@ impl Association {
             }
             Err(Unverified::Discard) => {}
         }
-        self.out.note(TraceEvent::AuthFailed);
+        self.transfer.out.note(TraceEvent::AuthFailed);
         Screened::Stop
     }
 
     /// Returns the hash of the handshake, if keys are derived from it.
     pub(crate) fn handshake(&self) -> Option<HandshakeHash> {
-        self.integrity.handshake()
+        self.transfer.integrity.handshake()
     }
 
     /// Returns the authentication state for a key command.
     pub(crate) fn auth_mut(&mut self) -> Result<&mut Auth, AuthKeyError> {
-        self.integrity.auth_mut().ok_or(AuthKeyError::NotNegotiated)
+        self.transfer.integrity.auth_mut().ok_or(AuthKeyError::NotNegotiated)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The send buffer is twice the sum of the congestion windows: a message is always at hand when a SACK makes
 //! room, and little queues needlessly. It stays below the configured maximum and shrinks when memory is
-//! short. Start at [`Association::tune_send_buffer`].
+//! short. Start at [`Transfer::tune_send_buffer`].
 
 use std::net::IpAddr;
 
@@ -33,8 +33,8 @@ impl Association {
     /// Bytes held: user data and its bookkeeping, in sizes the allocator hands out.
     pub(crate) fn memory(&self) -> usize {
         heap(size_of::<Association>())
-            + self.paths.memory()
-            + self.tx.memory()
+            + self.transfer.paths.memory()
+            + self.transfer.tx.memory()
             + self.inbound.memory()
             + self.lists_memory()
             + self.extensions_memory()
@@ -43,7 +43,7 @@ impl Association {
     /// Bytes of user data buffered in both directions, plus a small overhead per received piece.
     #[inline]
     pub(crate) fn buffered(&self) -> usize {
-        self.tx.held() + self.inbound.held()
+        self.transfer.tx.held() + self.inbound.held()
     }
 
     /// A cheap measure of memory: the buffered bytes and those bookkeeping bytes that change independently.
@@ -52,15 +52,15 @@ impl Association {
     #[inline]
     pub(crate) fn measure(&self) -> usize {
         const GIVEN_BACK: usize = 1 << 20;
-        self.tx.queue.measure()
-            + self.tx.outstanding.measure()
+        self.transfer.tx.queue.measure()
+            + self.transfer.tx.outstanding.measure()
             + self.inbound.measure()
-            + self.idle.times() % 2 * GIVEN_BACK
+            + if self.idle.times().is_multiple_of(2) { 0 } else { GIVEN_BACK }
     }
 
     /// Heap bytes of everything queued except user data, and of the state.
     fn lists_memory(&self) -> usize {
-        let opening = match &self.state {
+        let opening = match &self.transfer.state {
             State::CookieEchoed { cookie, opening, .. } => heap(cookie.len()) + opening.memory(),
             State::CookieWaitOver
             | State::Accepting
@@ -71,12 +71,16 @@ impl Association {
             | State::ShutdownAckSent { .. }
             | State::Closed => 0,
         };
-        self.out.memory() + self.peer_addresses.memory() + self.hearsay.memory() + opening
+        self.transfer.out.memory() + self.peer_addresses.memory() + self.transfer.hearsay.memory() + opening
     }
 
     fn extensions_memory(&self) -> usize {
-        let has_keys = self.integrity.auth().is_some();
-        let keys = if has_keys { self.integrity.memory() + config_memory(&self.config) } else { 0 };
+        let has_keys = self.transfer.integrity.auth().is_some();
+        let keys = if has_keys {
+            self.transfer.integrity.memory() + config_memory(&self.transfer.config)
+        } else {
+            0
+        };
         keys + self.asconf.as_ref().map_or(0, |a| a.memory())
             + self.reconfig.as_ref().map_or(0, |r| r.memory())
     }
@@ -84,24 +88,13 @@ impl Association {
     /// Sets the memory pressure, before each piece of work.
     #[inline]
     pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
-        if self.tx.buffer.set_pressure(pressure) {
+        if self.transfer.tx.buffer.set_pressure(pressure) {
             self.inbound.set_pressure(pressure);
         }
     }
 
-    /// Resizes the send buffer after a change of the congestion windows or the pressure.
-    pub(super) fn tune_send_buffer(&mut self) {
-        let confirmed = self.paths.iter().filter(|(_, path)| path.is_confirmed());
-        self.tx.buffer.tune(confirmed.map(|(_, path)| path.sending.cwnd()).sum());
-    }
-
-    /// Bytes that `send` would accept now.
-    pub(crate) fn send_capacity(&self) -> usize {
-        self.tx.capacity()
-    }
-
     /// Bytes queued or in flight.
     pub(crate) fn unacknowledged(&self) -> usize {
-        self.tx.unacknowledged()
+        self.transfer.tx.unacknowledged()
     }
 }

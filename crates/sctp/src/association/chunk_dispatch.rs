@@ -36,17 +36,25 @@ impl Association {
     pub(crate) fn on_packet(&mut self, path: PathIndex, length: usize, ecn: Ecn, now: Time) {
         self.marks.begin_packet(ecn);
         self.inbound.ack.on_packet();
-        self.out.trace(|| TraceEvent::Received { route: self.paths.get(path).route, bytes: length, ecn });
+        self.transfer.out.trace(|| TraceEvent::Received {
+            route: self.transfer.paths.get(path).route,
+            bytes: length,
+            ecn,
+        });
         // It does not concern the path that stands in for its own.
         if self.came_by == CameBy::Elsewhere {
             return;
         }
-        self.paths.get_mut(path).on_packet(now, self.state.probes_paths(), &self.config.timing);
-        let counters = &mut self.paths.get_mut(path).counters;
+        self.transfer.paths.get_mut(path).on_packet(
+            now,
+            self.transfer.state.probes_paths(),
+            &self.transfer.config.timing,
+        );
+        let counters = &mut self.transfer.paths.get_mut(path).counters;
         counters.packets_received += 1;
         counters.bytes_received += length as u64;
-        if self.paths.get(path).is_confirmed() {
-            self.credit.earn(length);
+        if self.transfer.paths.get(path).is_confirmed() {
+            self.transfer.credit.earn(length);
         }
     }
 
@@ -60,10 +68,10 @@ impl Association {
         ctx: &mut Context<'_>,
     ) -> Verdict {
         let mut is_first = true;
-        self.integrity.begin_packet(screen.is_authenticated);
+        self.transfer.integrity.begin_packet(screen.is_authenticated);
         //= rfc9260#6.10-6
         while let Some(raw) = chunks.next() {
-            if matches!(self.state, State::Closed) {
+            if matches!(self.transfer.state, State::Closed) {
                 break;
             }
             if let Ok(raw) = &raw {
@@ -115,8 +123,8 @@ impl Association {
 
     /// Ends the association because of the current chunk, unless a third party may have sent it.
     pub(super) fn end_for_fault(&mut self, cause: AbortCause, ctx: &mut Context<'_>) {
-        if self.integrity.may_be_forged() {
-            self.out.note(TraceEvent::FaultIgnored);
+        if self.transfer.integrity.may_be_forged() {
+            self.transfer.out.note(TraceEvent::FaultIgnored);
         } else {
             self.abort(cause, ctx);
         }
@@ -130,7 +138,7 @@ impl Association {
         ctx: &mut Context<'_>,
     ) -> Next {
         match chunk {
-            Chunk::Data(data) if !self.negotiated.has(Extension::Interleaving) => {
+            Chunk::Data(data) if !self.transfer.negotiated.has(Extension::Interleaving) => {
                 self.on_data(path, &data.into(), ctx);
             }
             //= rfc8260#section-2.2.3
@@ -138,17 +146,17 @@ impl Association {
             //# rules and therefore the receiver of the DATA chunk MUST abort the association by sending an ABORT chunk.
             //= rfc8260#2.2.3-3
             Chunk::Data(_) => self.violation("DATA where I-DATA was negotiated", ctx),
-            Chunk::IData(data) if self.negotiated.has(Extension::Interleaving) => {
+            Chunk::IData(data) if self.transfer.negotiated.has(Extension::Interleaving) => {
                 self.on_data(path, &data.into(), ctx);
             }
             //= rfc8260#section-2.2.3
             //# The same applies if I-DATA support has not been negotiated for an association and an I-DATA chunk is received.
             Chunk::IData(_) => self.violation("I-DATA that was not negotiated", ctx),
-            Chunk::ForwardTsn(chunk) if self.negotiated.has(Extension::PartialReliability) => {
+            Chunk::ForwardTsn(chunk) if self.transfer.negotiated.has(Extension::PartialReliability) => {
                 //= rfc8260#section-2.3.1
                 //# If I-FORWARD-TSN support has been negotiated for an association, the reception of a FORWARD-TSN chunk is a
                 //# violation of the above rules and therefore the receiver of the FORWARD-TSN chunk MUST abort the association
-                if self.negotiated.has(Extension::Interleaving) {
+                if self.transfer.negotiated.has(Extension::Interleaving) {
                     //= rfc8260#2.3.1-6
                     self.violation("FORWARD TSN where I-FORWARD TSN was negotiated", ctx);
                 } else {
@@ -176,12 +184,12 @@ impl Association {
             // RFC 4820 section 3: padding is ignored, and the chunks after it are processed.
             //= rfc4820#3-4
             Chunk::Pad(_) => {}
-            Chunk::Ecne(ecne) if self.negotiated.has(Extension::Ecn) => {
-                self.on_ecne(ecne.lowest_tsn, ctx.now)
+            Chunk::Ecne(ecne) if self.transfer.negotiated.has(Extension::Ecn) => {
+                self.transfer.on_ecne(ecne.lowest_tsn, ctx.now)
             }
-            Chunk::Cwr(cwr) if self.negotiated.has(Extension::Ecn) => self.marks.on_cwr(cwr.lowest_tsn),
+            Chunk::Cwr(cwr) if self.transfer.negotiated.has(Extension::Ecn) => self.marks.on_cwr(cwr.lowest_tsn),
             // Not negotiated by us, so the peer must not send them.
-            Chunk::Unknown(_) if self.advertising.is_advertisement(raw) => self.on_advertisement(raw),
+            Chunk::Unknown(_) if self.transfer.advertising.is_advertisement(raw) => self.transfer.on_advertisement(raw),
             Chunk::Asconf(_)
             | Chunk::AsconfAck(_)
             | Chunk::Ecne(_)
@@ -201,8 +209,8 @@ impl Association {
     /// messages waiting forever.
     //= rfc8260#2-2
     fn forwards_interleaved(&self) -> bool {
-        self.negotiated.has(Extension::Interleaving)
-            && self.config.extensions.has(Extension::PartialReliability)
+        self.transfer.negotiated.has(Extension::Interleaving)
+            && self.transfer.config.extensions.has(Extension::PartialReliability)
     }
 
     /// RFC 9260 section 3.2: the two highest bits of the type determine the action.
@@ -217,19 +225,19 @@ impl Association {
 
     /// Queues an ERROR chunk.
     pub(super) fn report(&mut self, path: PathIndex, cause: &Cause<'_>, ctx: &Context<'_>) {
-        let waiting = self.out.count(|c| matches!(c, Control::Error(_)));
+        let waiting = self.transfer.out.count(|c| matches!(c, Control::Error(_)));
         let mut buf = vec![0; ctx.limits.reported_bytes + 64];
         let mut out = wire::Writer::new(&mut buf);
         if waiting < MAX_WAITING_ERRORS && cause.write(&mut out).is_ok() {
             let bytes = Bytes::copy_from_slice(out.written());
-            self.out.queue(self.proved(path), Control::Error(bytes));
+            self.transfer.out.queue(self.proved(path), Control::Error(bytes));
         }
     }
 
     fn on_cookie_ack(&mut self, ctx: &mut Context<'_>) {
         //= rfc9260#5.2.5-1
-        if matches!(self.state, State::CookieEchoed { .. }) {
-            self.liveness.on_answer();
+        if matches!(self.transfer.state, State::CookieEchoed { .. }) {
+            self.transfer.liveness.on_answer();
             self.establish(ctx);
         }
     }
@@ -239,22 +247,25 @@ impl Association {
     fn on_abort(&mut self, abort: &Abort<'_>) {
         // Everything was delivered, and the peer has no state left: a late packet met no association there,
         // and the answer arrived before SHUTDOWN COMPLETE.
-        if abort.tag_reflected && matches!(self.state, State::ShutdownAckSent { .. }) {
-            return self.close(CloseReason::Graceful);
+        if abort.tag_reflected && matches!(self.transfer.state, State::ShutdownAckSent { .. }) {
+            return self.transfer.close(CloseReason::Graceful);
         }
         let cause = abort.causes.iter().find_map(Result::ok);
-        self.close(CloseReason::PeerAborted(cause.map(|c| AbortCause::from_wire(&c)).unwrap_or_default()));
+        self.transfer
+            .close(CloseReason::PeerAborted(cause.map(|c| AbortCause::from_wire(&c)).unwrap_or_default()));
     }
 
     /// RFC 9260 section 3.3.10: only a stale cookie and an unrecognized ASCONF need more than a note.
     fn on_error_chunk(&mut self, error: &ErrorChunk<'_>, ctx: &mut Context<'_>) -> Next {
         for cause in error.causes.iter().map_while(Result::ok) {
             //= rfc9260#5.2.6-1 5.2.6-2
-            if let (Cause::StaleCookie { staleness }, State::CookieEchoed { .. }) = (cause, &self.state) {
+            if let (Cause::StaleCookie { staleness }, State::CookieEchoed { .. }) =
+                (cause, &self.transfer.state)
+            {
                 return match self.after_stale_cookie(staleness, ctx.now) {
                     Some(opening) => Next::Stop(Verdict::BeginAgain(Box::new(opening))),
                     None => {
-                        self.close(CloseReason::NoAnswer);
+                        self.transfer.close(CloseReason::NoAnswer);
                         Next::Stop(Verdict::Done)
                     }
                 };
@@ -269,7 +280,7 @@ impl Association {
     }
 
     fn on_shutdown_ack(&mut self, path: PathIndex, ctx: &mut Context<'_>) -> Next {
-        match self.state {
+        match self.transfer.state {
             State::ShutdownSent { .. } | State::ShutdownAckSent { .. } => {
                 self.complete_shutdown(path, ctx);
                 Next::Go

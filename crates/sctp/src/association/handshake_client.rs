@@ -222,19 +222,19 @@ impl Association {
         first.into_iter().for_each(|first| self.queue_first(first));
         let cookie = Bytes::copy_from_slice(cookie);
         //= rfc9260#3.3.11-2 5.1.4-2
-        self.state = State::CookieEchoed { cookie, t1, opening: Box::new(opening), says_first };
+        self.transfer.enter(State::CookieEchoed { cookie, t1, opening: Box::new(opening), says_first });
         //= rfc9260#3.2.2-3 3.3.11-1 5.1.4-1 5.4-5
-        self.out.queue(PathIndex(0), Control::CookieEcho);
+        self.transfer.out.queue(PathIndex::new(0), Control::CookieEcho);
     }
 
     /// Queues the message passed to the connect command, ahead of all others.
     pub(crate) fn queue_first(&mut self, first: FirstMessage) {
-        self.tx.queue.push(StreamId(0), first.ppid, first.message, false, false);
+        self.transfer.tx.queue.push(StreamId(0), first.ppid, first.message, false, false);
     }
 
     /// The message passed to the connect command, until the COOKIE ECHO is answered.
     pub(crate) fn first_message(&self) -> Option<FirstMessage> {
-        match &self.state {
+        match &self.transfer.state {
             State::CookieEchoed { opening, .. } => opening.first_message.clone(),
             _ => None,
         }
@@ -252,46 +252,46 @@ impl Association {
             raw.resize(wire::padded(raw.len()), 0);
             raw.extend_from_slice(parameter);
         }
-        self.report(PathIndex(0), &Cause::UnrecognizedParameters(&raw), ctx);
+        self.report(PathIndex::new(0), &Cause::UnrecognizedParameters(&raw), ctx);
     }
 
     /// Establishes the association on a COOKIE ACK, or on the peer's COOKIE ECHO in a collision.
     pub(super) fn establish(&mut self, ctx: &mut Context<'_>) {
-        self.out.withdraw(|c| matches!(c, Control::CookieEcho));
-        self.state = State::Established;
-        self.hearsay.forget();
-        for index in self.paths.indices() {
-            if !self.paths.get(index).is_confirmed() {
-                self.paths.get_mut(index).probe_now(ctx.now);
+        self.transfer.out.withdraw(|c| matches!(c, Control::CookieEcho));
+        self.transfer.enter(State::Established);
+        self.transfer.hearsay.forget();
+        for index in self.transfer.paths.indices() {
+            if !self.transfer.paths.get(index).is_confirmed() {
+                self.transfer.paths.get_mut(index).probe_now(ctx.now);
             }
         }
-        self.out.emit(Event::Established {
-            route: self.paths.get(PathIndex(0)).route,
-            adaptation: self.negotiated.adaptation(),
-            outbound_streams: self.negotiated.outbound_streams(),
-            inbound_streams: self.negotiated.inbound_streams(),
+        self.transfer.out.emit(Event::Established {
+            route: self.transfer.paths.get(PathIndex::new(0)).route,
+            adaptation: self.transfer.negotiated.adaptation(),
+            outbound_streams: self.transfer.negotiated.outbound_streams(),
+            inbound_streams: self.transfer.negotiated.inbound_streams(),
         });
     }
 
     /// Notifies the driver of an incoming association.
     pub(crate) fn announce(&mut self) {
-        let (local_port, remote_port) = self.negotiated.ports();
-        self.out.emit(Event::Incoming {
-            route: self.paths.get(PathIndex(0)).route,
+        let (local_port, remote_port) = self.transfer.negotiated.ports();
+        self.transfer.out.emit(Event::Incoming {
+            route: self.transfer.paths.get(PathIndex::new(0)).route,
             local_port,
             remote_port,
-            adaptation: self.negotiated.adaptation(),
+            adaptation: self.transfer.negotiated.adaptation(),
         });
     }
 
     /// Accepts the association: queues COOKIE ACK.
     pub(crate) fn accept(&mut self, ctx: &mut Context<'_>) {
-        if matches!(self.state, State::Accepting) {
+        if matches!(self.transfer.state, State::Accepting) {
             //= rfc9260#3.3.12-1 5.1.5-5
-            self.out.queue_first(PathIndex(0), Control::CookieAck);
+            self.transfer.out.queue_first(PathIndex::new(0), Control::CookieAck);
             self.establish(ctx);
             if self.inbound.has_ready() {
-                self.out.emit(Event::Readable);
+                self.transfer.out.emit(Event::Readable);
             }
         }
     }
@@ -301,10 +301,10 @@ impl Association {
     pub(crate) fn on_duplicate_cookie(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
         //= rfc9260#5.4-3
         let path = self.proved(path);
-        match self.state {
+        match self.transfer.state {
             State::CookieEchoed { .. } => {
                 self.establish(ctx);
-                self.out.queue_first(path, Control::CookieAck);
+                self.transfer.out.queue_first(path, Control::CookieAck);
             }
             State::CookieWaitOver | State::Accepting | State::Closed => {}
             State::Established
@@ -312,8 +312,8 @@ impl Association {
             | State::ShutdownSent { .. }
             | State::ShutdownReceived
             | State::ShutdownAckSent { .. } => {
-                if !self.out.chunks().any(|(_, c)| matches!(c, Control::CookieAck)) {
-                    self.out.queue_first(path, Control::CookieAck);
+                if !self.transfer.out.chunks().any(|(_, c)| matches!(c, Control::CookieAck)) {
+                    self.transfer.out.queue_first(path, Control::CookieAck);
                 }
             }
         }
@@ -322,7 +322,7 @@ impl Association {
     /// Returns the INIT to restart with after a stale cookie, asking for `staleness` more time (RFC 9260
     /// section 5.2.6). `None` if this was tried already.
     pub(super) fn after_stale_cookie(&mut self, staleness_us: u32, now: Time) -> Option<Opening> {
-        let State::CookieEchoed { opening, t1, .. } = &self.state else { return None };
+        let State::CookieEchoed { opening, t1, .. } = &self.transfer.state else { return None };
         if opening.cookie_preservative.is_some() {
             return None;
         }

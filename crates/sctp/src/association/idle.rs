@@ -14,10 +14,10 @@ const QUIET: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Idle {
     at: Time,
-    /// DATA chunks carried at the last check.
-    seen: u64,
-    /// Number of times that memory was returned.
-    times: usize,
+    /// DATA chunks carried at the last check, modulo 2^32.
+    seen: u32,
+    /// Number of times that memory was returned, modulo 2^32.
+    times: u32,
 }
 
 impl Default for Idle {
@@ -28,15 +28,15 @@ impl Default for Idle {
 
 impl Idle {
     /// Schedules a check if data was carried since the last one; `carried` counts the DATA chunks of both
-    /// directions.
+    /// directions, modulo 2^32.
     #[inline]
-    pub(super) fn on_packet(&mut self, carried: u64, now: Time) {
+    pub(super) fn on_packet(&mut self, carried: u32, now: Time) {
         if self.at == Time::NEVER && carried != self.seen {
             self.schedule(carried, now);
         }
     }
 
-    fn schedule(&mut self, carried: u64, now: Time) {
+    fn schedule(&mut self, carried: u32, now: Time) {
         (self.at, self.seen) = (now + QUIET, carried);
     }
 
@@ -47,7 +47,7 @@ impl Idle {
 
     /// Returns whether nothing was carried since the last check, and memory should be returned; schedules another check
     /// otherwise.
-    pub(super) fn is_quiet(&mut self, carried: u64, now: Time) -> bool {
+    pub(super) fn is_quiet(&mut self, carried: u32, now: Time) -> bool {
         if self.at > now {
             return false;
         }
@@ -56,13 +56,13 @@ impl Idle {
             return false;
         }
         self.at = Time::NEVER;
-        self.times += 1;
+        self.times = self.times.wrapping_add(1);
         true
     }
 
     /// Number of times that memory was returned.
     #[inline]
-    pub(super) fn times(&self) -> usize {
+    pub(super) fn times(&self) -> u32 {
         self.times
     }
 }

@@ -202,9 +202,10 @@ impl Outbox {
         self.counters.bytes_acknowledged += bytes as u64;
     }
 
-    /// DATA chunks of both directions.
-    pub(super) fn carried(&self) -> u64 {
-        self.counters.data_sent + self.counters.data_retransmitted + self.counters.data_received
+    /// DATA chunks of both directions, modulo 2^32.
+    #[expect(clippy::cast_possible_truncation, reason = "only differences count")]
+    pub(super) fn carried(&self) -> u32 {
+        (self.counters.data_sent + self.counters.data_retransmitted + self.counters.data_received) as u32
     }
 
     /// Heap bytes of the queues.
@@ -224,8 +225,8 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    const ONE: PathIndex = PathIndex(1);
-    const TWO: PathIndex = PathIndex(2);
+    const ONE: PathIndex = PathIndex::new(1);
+    const TWO: PathIndex = PathIndex::new(2);
 
     fn kinds(outbox: &Outbox) -> Vec<(usize, &'static str)> {
         let name = |chunk: &Control| match chunk {
@@ -235,7 +236,7 @@ mod tests {
             Control::Asconf => "asconf",
             _ => "other",
         };
-        outbox.chunks().map(|(path, chunk)| (path.0, name(chunk))).collect()
+        outbox.chunks().map(|(path, chunk)| (path.get(), name(chunk))).collect()
     }
 
     #[test]

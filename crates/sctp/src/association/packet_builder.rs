@@ -6,16 +6,14 @@
 use base::{Ecn, Route, Time};
 use smallvec::SmallVec;
 use wire::{
-    Causes, Chunk, ChunkType, CookieEcho, Data, ErrorChunk, Heartbeat, IData, NoRoom, PacketWriter,
-    Parameters, ReConfig, Shutdown, Tsn, UnknownChunk,
+    Causes, Chunk, ChunkType, CookieEcho, ErrorChunk, Heartbeat, PacketWriter, Parameters, ReConfig,
+    Shutdown, Tsn, UnknownChunk,
 };
 
 use super::heartbeat::info;
 use super::{Association, Context, Control, State};
-use crate::extension::Extension;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
-use crate::tx::{Fragment, Taken};
 
 /// Maximum number of packets in a train.
 const TRAIN_MAX: usize = 64;
@@ -43,44 +41,41 @@ pub(crate) enum Joining {
 }
 
 impl Association {
-    /// Counts a packet of `len` bytes, not ECN-capable, that leaves on a path as a train of its own.
-    pub(super) fn count_alone(&mut self, index: PathIndex, len: usize) -> Train {
-        let path = self.paths.get_mut(index);
-        path.counters.packets_sent += 1;
-        path.counters.bytes_sent += len as u64;
-        Train {
-            route: path.route,
-            len,
-            segment_size: len,
-            may_fragment: false,
-            ecn: Ecn::NotEct,
-            asks_for_queue: false,
-        }
+    /// Returns the path of the next SACK.
+    pub(super) fn sack_path(&self) -> PathIndex {
+        self.sack_route.choose(
+            self.inbound.has_duplicates(),
+            self.transfer.is_concurrent(),
+            &self.transfer.paths,
+        )
     }
 
     /// Writes the next packets, all for one path.
     pub(crate) fn poll_transmit(&mut self, buf: &mut [u8], ctx: &mut Context<'_>) -> Option<Train> {
-        let Some(path) = self.path_to_serve(ctx) else { return self.write_advertisement(buf, ctx.now) };
-        if let Some((index, Control::SizeProbe { nonce, size })) = self.out.next_chunk() {
+        let Some(path) = self.path_to_serve(ctx) else {
+            return self.transfer.write_advertisement(buf, ctx.now);
+        };
+        if let Some((index, Control::SizeProbe { nonce, size })) = self.transfer.out.next_chunk() {
             let (nonce, size) = (*nonce, *size);
-            self.out.drop_next_chunk();
-            let probe = self.write_size_probe(index, nonce, size, buf);
+            self.transfer.out.drop_next_chunk();
+            let probe = self.transfer.write_size_probe(index, nonce, size, buf);
             return probe.or_else(|| self.poll_transmit(buf, ctx));
         }
-        let had_detour = self.tx.probes.detour().is_some();
+        let had_detour = self.transfer.tx.probes.detour().is_some();
         let train = self.write_train(path, TRAIN_MAX, buf, ctx);
         // The chunk to repeat was acknowledged or given up meanwhile: another path may have something to send.
-        let was_needless = train.is_none() && had_detour && self.tx.probes.detour().is_none();
+        let was_needless = train.is_none() && had_detour && self.transfer.tx.probes.detour().is_none();
         if was_needless { self.poll_transmit(buf, ctx) } else { train }
     }
 
     /// Writes the next packet if it has no data and uses this route.
     pub(crate) fn poll_joining(&mut self, route: &Route, buf: &mut [u8], ctx: &mut Context<'_>) -> Joining {
         let Some(path) = self.path_to_serve(ctx) else { return Joining::Nothing };
-        let has_data =
-            !self.tx.queue.is_empty() || self.tx.outstanding.bytes() > 0 || self.tx.forward.is_due();
-        let is_probe = matches!(self.out.next_chunk(), Some((_, Control::SizeProbe { .. })));
-        let by = self.paths.get(path);
+        let has_data = !self.transfer.tx.queue.is_empty()
+            || self.transfer.tx.outstanding.bytes() > 0
+            || self.transfer.tx.forward.is_due();
+        let is_probe = matches!(self.transfer.out.next_chunk(), Some((_, Control::SizeProbe { .. })));
+        let by = self.transfer.paths.get(path);
         let fits = by.packet_size() <= buf.len() && self.room_for_cookie() <= by.packet_size();
         if has_data || is_probe || by.route != *route || !fits {
             return Joining::Other;
@@ -90,21 +85,21 @@ impl Association {
 
     /// Performs due work before sending; returns the path of the next packet, if any.
     fn path_to_serve(&mut self, ctx: &mut Context<'_>) -> Option<PathIndex> {
-        if matches!(self.state, State::Closed) {
+        if matches!(self.transfer.state, State::Closed) {
             return None;
         }
-        self.queue_heartbeats(ctx);
+        self.transfer.queue_heartbeats(ctx);
         self.drive_reconfig(ctx.now);
         self.give_up_expired(ctx.now);
         self.give_up_lost(ctx.now);
-        self.refill_pacers(ctx.now);
-        if self.is_redundant() {
-            self.drop_needless_copies();
+        self.transfer.refill_pacers(ctx.now);
+        if self.transfer.is_redundant() {
+            self.transfer.drop_needless_copies();
         }
         //= rfc9260#5.1-7
         let path = self.next_path();
         if path.is_none() {
-            self.note_waiting(ctx.now);
+            self.transfer.note_waiting(ctx.now);
         }
         path
     }
@@ -117,10 +112,11 @@ impl Association {
         buf: &mut [u8],
         ctx: &mut Context<'_>,
     ) -> Option<Train> {
-        let (new, again) = (self.out.counters().data_sent, self.out.counters().data_retransmitted);
+        let (new, again) =
+            (self.transfer.out.counters().data_sent, self.transfer.out.counters().data_retransmitted);
         let had_sack = self.inbound.ack.is_pending();
-        let usual = self.paths.get(path).packet_size();
-        let needed = self.room_for_old(path).max(self.room_for_cookie()).max(usual);
+        let usual = self.transfer.paths.get(path).packet_size();
+        let needed = self.transfer.room_for_old(path).max(self.room_for_cookie()).max(usual);
         let packets_max = if needed > usual { 1 } else { packets_max };
         let (mut len, mut segment_size, mut packets) = (0, needed, 0);
         while packets < packets_max && len + segment_size <= buf.len() {
@@ -141,22 +137,24 @@ impl Association {
         if had_sack && !self.inbound.ack.is_pending() {
             self.acknowledge_to_new_port(path, ctx);
         }
-        let (has_new, has_old) =
-            (self.out.counters().data_sent > new, self.out.counters().data_retransmitted > again);
+        let (has_new, has_old) = (
+            self.transfer.out.counters().data_sent > new,
+            self.transfer.out.counters().data_retransmitted > again,
+        );
         if has_new || has_old {
-            self.arm_probe(path, true, ctx.now);
-            self.prove_mtu_if_busy(path, ctx);
+            self.transfer.arm_probe(path, true, ctx.now);
+            self.transfer.prove_mtu_if_busy(path, ctx);
         }
-        let ecn = if has_new && !has_old { self.ecn_of_new_data(path) } else { Ecn::NotEct };
-        let asks_for_queue = (has_new || has_old) && self.may_wait_here(path);
-        let path = self.paths.get_mut(path);
+        let ecn = if has_new && !has_old { self.transfer.ecn_of_new_data(path) } else { Ecn::NotEct };
+        let asks_for_queue = (has_new || has_old) && self.transfer.may_wait_here(path);
+        let path = self.transfer.paths.get_mut(path);
         path.counters.packets_sent += packets as u64;
         path.counters.bytes_sent += len as u64;
         //= rfc9260#6.9-6
         let may_fragment = segment_size > usual;
         let route = path.route;
         if packets > 0 {
-            self.out.trace(|| TraceEvent::Sent { route, packets, bytes: len, ecn });
+            self.transfer.out.trace(|| TraceEvent::Sent { route, packets, bytes: len, ecn });
         }
         (packets > 0).then_some(Train { route, len, segment_size, may_fragment, ecn, asks_for_queue })
     }
@@ -164,73 +162,49 @@ impl Association {
     /// The packet length needed for a COOKIE ECHO at the front of the queue: the peer may choose any cookie
     /// length.
     fn room_for_cookie(&self) -> usize {
-        match (&self.state, self.out.next_chunk()) {
+        match (&self.transfer.state, self.transfer.out.next_chunk()) {
             //= rfc9260#3.3.3-18
             (State::CookieEchoed { cookie, .. }, Some((_, Control::CookieEcho))) => {
-                let auth = self.integrity.overhead(ChunkType::COOKIE_ECHO);
+                let auth = self.transfer.integrity.overhead(ChunkType::COOKIE_ECHO);
                 wire::COMMON_HEADER_LEN + auth + wire::padded(wire::CHUNK_HEADER_LEN + cookie.len())
             }
             _ => 0,
         }
     }
 
-    /// The packet length needed for the next chunk to retransmit on `path`: it may have been cut for a larger
-    /// MTU and cannot be fragmented again.
-    //= rfc9260#section-6.9
-    //# Once a user message is fragmented, it cannot be re-fragmented.  Instead, if the PMTU has been reduced, then IP
-    //# fragmentation MUST be used.
-    fn room_for_old(&mut self, path: PathIndex) -> usize {
-        if self.tx.probes.is_empty() && !self.tx.outstanding.has_lost() {
-            return 0;
-        }
-        let header = wire::COMMON_HEADER_LEN + self.auth_overhead();
-        let room = |fragment: &Fragment, chunk: usize| header + wire::padded(chunk + fragment.payload.len());
-        let chunk = self.negotiated.data_header_len();
-        if let Some(fragment) = self.detouring(path).and_then(|seq| self.tx.outstanding.unfinished(seq)) {
-            return room(fragment, chunk);
-        }
-        if self.tx.probes.tail() == Some(path) {
-            return self.tx.outstanding.last_sent(path).map_or(0, |(_, fragment)| room(fragment, chunk));
-        }
-        match self.tx.next_lost() {
-            Some((_, fragment, _)) if self.retransmission_path() == Some(path) => room(fragment, chunk),
-            _ => 0,
-        }
-    }
-
     /// Returns the path with something to send: control chunks first, then due SACKs, then data.
     fn next_path(&self) -> Option<PathIndex> {
-        if let Some((path, _)) = self.out.next_chunk() {
+        if let Some((path, _)) = self.transfer.out.next_chunk() {
             return Some(path);
         }
-        if self.state.acknowledges() && self.inbound.ack.is_due() {
+        if self.transfer.state.acknowledges() && self.inbound.ack.is_due() {
             return Some(self.sack_path());
         }
-        if !self.state.sends_data() {
+        if !self.transfer.state.sends_data() {
             return None;
         }
-        if self.tx.forward.is_due() {
-            return Some(self.paths.current());
+        if self.transfer.tx.forward.is_due() {
+            return Some(self.transfer.paths.current());
         }
-        if let Some(path) = self.detour_path().or_else(|| self.probed_path()) {
+        if let Some(path) = self.transfer.detour_path().or_else(|| self.transfer.probed_path()) {
             return Some(path);
         }
-        if let Some(path) = self.copy_path() {
+        if let Some(path) = self.transfer.copy_path() {
             return Some(path);
         }
-        if let Some(path) = self.retransmission_path() {
-            return self.window_allows(path).then_some(path);
+        if let Some(path) = self.transfer.retransmission_path() {
+            return self.transfer.window_allows(path).then_some(path);
         }
-        self.new_data_path()
+        self.transfer.new_data_path()
     }
 
     /// Writes one packet. Later packets of a train may get less room than the path allows; `is_full_size` is
     /// set if this one does not.
     fn write_packet(&mut self, path: PathIndex, buf: &mut [u8], is_full_size: bool, now: Time) -> usize {
-        self.advertising.reserve(self.room_for_advertisement(path, now));
+        self.transfer.advertising.reserve(self.transfer.room_for_advertisement(path, now));
         let written = self.write_packet_keeping(path, buf, is_full_size, now);
         // A chunk that leaves no room for an advertisement is sent without one.
-        if self.advertising.take_reserved() > 0 && written == 0 {
+        if self.transfer.advertising.take_reserved() > 0 && written == 0 {
             return self.write_packet_keeping(path, buf, is_full_size, now);
         }
         written
@@ -244,62 +218,53 @@ impl Association {
         is_full_size: bool,
         now: Time,
     ) -> usize {
-        let packet =
-            PacketWriter::new(buf, self.negotiated.header()).with_room_in_front(self.advertising.reserved());
-        let mut packet = self.integrity.prepare(packet);
-        let sent = self.out.counters().data_sent + self.out.counters().data_retransmitted;
-        let has_asconf = self.out.chunks().any(|(by, chunk)| by == path && matches!(chunk, Control::Asconf));
+        let packet = PacketWriter::new(buf, self.transfer.negotiated.header())
+            .with_room_in_front(self.transfer.advertising.reserved());
+        let mut packet = self.transfer.integrity.prepare(packet);
+        let sent = self.transfer.out.counters().data_sent + self.transfer.out.counters().data_retransmitted;
+        let has_asconf =
+            self.transfer.out.chunks().any(|(by, chunk)| by == path && matches!(chunk, Control::Asconf));
         //= rfc9260#6.10-3
         let has_heartbeat = self.fill_control(path, &mut packet, is_full_size);
         self.fill_sack(path, &mut packet);
-        let carrier = self.tx.outstanding.next();
-        let has_answer = self.fill_answer(path, &mut packet);
+        let carrier = self.transfer.tx.outstanding.next();
+        let has_answer = self.transfer.fill_answer(path, &mut packet);
         // A HEARTBEAT travels without data; otherwise it would be lost with packets that are too long for the
         // path.
-        if self.state.sends_data() && !has_heartbeat {
+        if self.transfer.state.sends_data() && !has_heartbeat {
             //= rfc3758#3.5-16
             self.fill_forward(path, &mut packet, now);
-            self.fill_detour(path, &mut packet, now);
-            self.fill_tail_probe(path, &mut packet, now);
-            self.fill_copies(path, &mut packet, now);
+            self.transfer.fill_detour(path, &mut packet, now);
+            self.transfer.fill_tail_probe(path, &mut packet, now);
+            self.transfer.fill_copies(path, &mut packet, now);
             //= rfc9260#6.10-4
             self.fill_retransmissions(path, &mut packet, now);
-            self.fill_new_data(path, &mut packet, now);
-            self.paths.get_mut(path).sending.end_packet();
-        } else if self.state.says_first() {
-            self.fill_new_data(path, &mut packet, now);
-            self.paths.get_mut(path).sending.end_packet();
-            self.state.end_first();
+            self.transfer.fill_new_data(path, &mut packet, now);
+            self.transfer.paths.get_mut(path).sending.end_packet();
+        } else if self.transfer.state.says_first() {
+            self.transfer.fill_new_data(path, &mut packet, now);
+            self.transfer.paths.get_mut(path).sending.end_packet();
+            self.transfer.state.end_first();
         }
         if has_answer {
-            self.tx.answer.on_sent(carrier);
+            self.transfer.tx.answer.on_sent(carrier);
         }
         if packet.is_empty() {
             return 0;
         }
-        if self.advertising.is_on()
-            && self.out.counters().data_sent + self.out.counters().data_retransmitted > sent
+        if self.transfer.advertising.is_on()
+            && self.transfer.out.counters().data_sent + self.transfer.out.counters().data_retransmitted > sent
         {
-            self.advertise(path, &mut packet, now);
+            self.transfer.advertise(path, &mut packet, now);
         }
-        self.finish_packet(packet, has_asconf)
-    }
-
-    /// Signs a packet, writes its checksum and returns its length. A packet with an ASCONF always has a real
-    /// checksum.
-    pub(super) fn finish_packet(&self, packet: PacketWriter<'_>, has_asconf: bool) -> usize {
-        // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must also have a correct
-        // checksum.
-        //= rfc9653#5.2-3 5.2-4
-        let needs_checksum = has_asconf || matches!(self.state, State::CookieEchoed { .. });
-        self.integrity.finish(packet, needs_checksum)
+        self.transfer.finish_packet(packet, has_asconf)
     }
 
     /// Writes as many control chunks as fit; returns whether a HEARTBEAT is among them.
     //= rfc9260#12.4-2
     fn fill_control(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, is_full_size: bool) -> bool {
         let mut has_heartbeat = false;
-        while let Some((_, control)) = self.out.next_chunk().filter(|(by, _)| *by == path) {
+        while let Some((_, control)) = self.transfer.out.next_chunk().filter(|(by, _)| *by == path) {
             let pushed = match control {
                 Control::CookieEcho => self.push_cookie_echo(packet),
                 Control::CookieAck => packet.push(&Chunk::CookieAck).is_ok(),
@@ -335,7 +300,7 @@ impl Association {
             };
             // A chunk that does not fit into an empty packet of full size never will.
             if pushed || (is_full_size && packet.is_empty()) {
-                self.out.drop_next_chunk();
+                self.transfer.out.drop_next_chunk();
             }
             if !pushed {
                 break;
@@ -345,7 +310,7 @@ impl Association {
     }
 
     fn push_cookie_echo(&self, packet: &mut PacketWriter<'_>) -> bool {
-        match &self.state {
+        match &self.transfer.state {
             State::CookieEchoed { cookie, .. } => {
                 packet.push(&Chunk::CookieEcho(CookieEcho { cookie })).is_ok()
             }
@@ -355,10 +320,10 @@ impl Association {
 
     /// Writes a SACK that is due, or a pending one that can be bundled.
     fn fill_sack(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) {
-        let is_bundled = || !packet.is_empty() || self.next_new_length(path).is_some();
+        let is_bundled = || !packet.is_empty() || self.transfer.next_new_length(path).is_some();
         //= rfc9260#5.1.5-6 6.1-16
         let wanted = self.inbound.ack.is_due() || (self.inbound.ack.is_pending() && is_bundled());
-        if !wanted || !self.state.acknowledges() || path != self.sack_path() {
+        if !wanted || !self.transfer.state.acknowledges() || path != self.sack_path() {
             return;
         }
         let duplicates: SmallVec<[Tsn; 16]> = self.inbound.duplicates().iter().copied().collect();
@@ -370,44 +335,32 @@ impl Association {
             packet.push(&Chunk::Sack(sack)).is_ok().then_some(told)
         });
         if let Some(told) = told {
-            self.out.note(told);
+            self.transfer.out.note(told);
             self.sack_route.on_sent(self.inbound.has_duplicates());
             self.inbound.on_sack_sent();
         }
-    }
-
-    /// Returns whether the congestion window and pacing let data leave.
-    pub(super) fn window_allows(&self, path: PathIndex) -> bool {
-        let to = self.paths.get(path);
-        //= rfc9260#5.4-2
-        to.is_confirmed() && to.sending.allows(self.tx.flight_beside_copies(path))
-    }
-
-    /// Returns whether the congestion window alone lets data leave.
-    fn window_has_room(&self, path: PathIndex) -> bool {
-        self.paths.get(path).sending.has_window(self.tx.flight_beside_copies(path))
     }
 
     fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let before = packet.len();
         // Request an immediate answer (RFC 7053 section 4.1) if other paths depend on it or SACKs clock the
         // sending.
-        let asks = self.tx.stranded.is_open() || self.paths.get(path).sending.takes_over();
-        let mut is_allowed = self.window_allows(path);
-        while is_allowed && self.retransmission_path() == Some(path) {
-            let Some((seq, fragment, _)) = self.tx.next_lost() else { break };
+        let asks = self.transfer.tx.stranded.is_open() || self.transfer.paths.get(path).sending.takes_over();
+        let mut is_allowed = self.transfer.window_allows(path);
+        while is_allowed && self.transfer.retransmission_path() == Some(path) {
+            let Some((seq, fragment, _)) = self.transfer.tx.next_lost() else { break };
             let length = fragment.payload.len();
-            let tsn = seq.tsn(self.negotiated.initial_tsn());
-            if self.push_fragment(packet, fragment, tsn, asks).is_err() {
+            let tsn = seq.tsn(self.transfer.negotiated.initial_tsn());
+            if self.transfer.push_fragment(packet, fragment, tsn, asks).is_err() {
                 break;
             }
-            self.tx.outstanding.on_retransmit(seq, path, now);
-            self.copy_to_others(seq, path);
-            self.tx.pr_messages.on_retransmitted(seq);
-            self.tx.window.on_sent(length, self.tx.outstanding.total_flight());
-            self.count_retransmission(path, tsn, false);
-            let is_earliest = seq == self.tx.outstanding.first();
-            let to = self.paths.get_mut(path);
+            self.transfer.tx.outstanding.on_retransmit(seq, path, now);
+            self.transfer.copy_to_others(seq, path);
+            self.transfer.tx.pr_messages.on_retransmitted(seq);
+            self.transfer.tx.window.on_sent(length, self.transfer.tx.outstanding.total_flight());
+            self.transfer.count_retransmission(path, tsn, false);
+            let is_earliest = seq == self.transfer.tx.outstanding.first();
+            let to = self.transfer.paths.get_mut(path);
             // RFC 9260 section 7.2.4: retransmitting the earliest chunk restarts the timer.
             if is_earliest {
                 //= rfc9260#6.1-19
@@ -417,126 +370,12 @@ impl Association {
             // This very chunk may be abandoned with its message, which also stops the timer.
             self.give_up_lost(now);
             // The pacer admits packets, not chunks.
-            is_allowed = self.window_has_room(path);
+            is_allowed = self.transfer.window_has_room(path);
         }
         if packet.len() > before {
-            self.tx.stranded.on_asked(path, self.paths.get(path).srtt(), now);
+            self.transfer.tx.stranded.on_asked(path, self.transfer.paths.get(path).srtt(), now);
         }
-    }
-
-    /// The length of the next new chunk, if windows and pacing allow it on `path`.
-    pub(super) fn next_new_length(&self, path: PathIndex) -> Option<usize> {
-        if self.window_allows(path) { self.waiting_length(path) } else { None }
-    }
-
-    /// The same after a chunk of at most `max` bytes, regardless of pacing (RFC 9260 section 6.1 A and B).
-    fn length_in_window(&self, path: PathIndex, max: usize) -> Option<usize> {
-        //= rfc9260#6.1-3 6.1-17
-        if self.window_has_room(path) && !self.is_detour(path) { self.tx.next_length(max) } else { None }
-    }
-
-    /// The length of the next new chunk that fits the peer's window, if `path` carries new data.
-    pub(super) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
-        //= rfc9260#6.1-13
-        if !self.carries_new_data(path) || self.tx.next_lost().is_some() || !self.state.sends_new_data() {
-            return None;
-        }
-        if self.tx.queue.is_empty() || self.is_detour(path) {
-            return None;
-        }
-        self.tx.next_length(self.fragment_size_now())
-    }
-
-    fn fill_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
-        let flight = self.tx.outstanding.flight(path);
-        self.paths.get_mut(path).before_data(now, flight);
-        let (max, header, kind) =
-            (self.fragment_size_now(), self.negotiated.data_header_len(), self.negotiated.data_chunk_type());
-        let mut next = self.next_new_length(path);
-        while let Some(length) = next {
-            //= rfc9260#6.9-8 6.10-1 6.10-5
-            if packet.remaining_for(kind) < wire::padded(header + length) || !self.tx.queue.fits_packet() {
-                break;
-            }
-            let Some(Taken { fragment, pr_message }) = self.tx.queue.next_fragment(max) else { break };
-            self.tx.window.on_sent(length, self.tx.outstanding.total_flight());
-            let end = fragment.end;
-            //= rfc3758#4.1-7
-            //= rfc8260#2.2.2-6
-            let seq = self.tx.outstanding.push(fragment, path, now);
-            if let Some(id) = pr_message {
-                self.tx.pr_messages.on_sent(id, seq, end);
-            }
-            self.paths.get_mut(path).on_data_sent(length, now);
-            self.note_new_data(path, length);
-            self.copy_to_others(seq, path);
-            self.out.count_sent();
-            // The pacer admits packets, not chunks.
-            next = self.length_in_window(path, max);
-            // Request an immediate SACK (RFC 7053) if the sender must wait for it, or SACKs will clock the
-            // sending.
-            let is_stopped =
-                next.is_none() && (!self.tx.queue.is_empty() || matches!(self.state, State::ShutdownPending));
-            let immediate = is_stopped || self.paths.get(path).sending.takes_over();
-            if let Some(fragment) = self.tx.outstanding.newest() {
-                let pushed =
-                    self.push_fragment(packet, fragment, seq.tsn(self.negotiated.initial_tsn()), immediate);
-                debug_assert!(pushed.is_ok(), "the room was checked");
-            }
-        }
-        self.tx.queue.end_packet();
     }
 }
 
-impl Association {
-    /// Writes a fragment as DATA or I-DATA, as negotiated.
-    #[inline]
-    pub(super) fn push_fragment(
-        &self,
-        packet: &mut PacketWriter<'_>,
-        fragment: &Fragment,
-        tsn: Tsn,
-        immediate: bool,
-    ) -> Result<(), NoRoom> {
-        //= rfc8260#section-2.2.1
-        //# If user message interleaving support has been negotiated for an association, I-DATA chunks MUST be used for all user
-        //# messages and DATA chunks MUST NOT be used.
-        if self.negotiated.has(Extension::Interleaving) {
-            //= rfc8260#2.2.1-1
-            return packet.push(&i_data_chunk(fragment, tsn, immediate));
-        }
-        //= rfc8260#2.2.1-2
-        packet.push_data(&data_chunk(fragment, tsn, immediate))
-    }
-}
-
-fn i_data_chunk(fragment: &Fragment, tsn: Tsn, immediate: bool) -> IData<'_> {
-    IData {
-        immediate,
-        unordered: fragment.unordered,
-        end: fragment.end,
-        tsn,
-        stream: fragment.stream,
-        mid: fragment.mid,
-        fragment: if fragment.begin {
-            wire::Fragment::First(fragment.ppid)
-        } else {
-            wire::Fragment::Later(fragment.fsn)
-        },
-        payload: &fragment.payload,
-    }
-}
-
-fn data_chunk(fragment: &Fragment, tsn: Tsn, immediate: bool) -> Data<'_> {
-    Data {
-        immediate,
-        unordered: fragment.unordered,
-        begin: fragment.begin,
-        end: fragment.end,
-        tsn,
-        stream: fragment.stream,
-        ssn: fragment.ssn(),
-        ppid: fragment.ppid,
-        payload: &fragment.payload,
-    }
-}
+impl Association {}

@@ -29,13 +29,13 @@ impl Association {
     //# side MAY abandon other user message(s) of the same SCTP association (with the same or a different stream) with a
     //# priority lower than the provided one.
     pub(super) fn make_room(&mut self, length: usize, limit: Option<Limit>, now: Time) {
-        if self.tx.takes(length) {
+        if self.transfer.tx.takes(length) {
             return;
         }
         self.give_up_expired(now);
         let Some(Limit::Priority(priority)) = limit else { return };
-        while !self.tx.takes(length) {
-            let Some(id) = self.tx.pr_messages.least_important(priority) else { break };
+        while !self.transfer.tx.takes(length) {
+            let Some(id) = self.transfer.tx.pr_messages.least_important(priority) else { break };
             self.give_up(id, now);
         }
     }
@@ -43,7 +43,7 @@ impl Association {
     /// Abandons queued messages whose lifetime has expired.
     //= rfc3758#4.1-4
     pub(super) fn give_up_expired(&mut self, now: Time) {
-        while let Some(id) = self.tx.pr_messages.expired(now) {
+        while let Some(id) = self.transfer.tx.pr_messages.expired(now) {
             self.give_up(id, now);
         }
     }
@@ -51,97 +51,100 @@ impl Association {
     /// Abandons the messages of lost chunks at the front that must not be retransmitted.
     //= rfc3758#3.5-20 4.1-6
     pub(super) fn give_up_lost(&mut self, now: Time) {
-        while let Some((seq, _, _)) = self.tx.next_lost() {
-            let Some(id) = self.tx.pr_messages.exhausted(seq, now) else { break };
+        while let Some((seq, _, _)) = self.transfer.tx.next_lost() {
+            let Some(id) = self.transfer.tx.pr_messages.exhausted(seq, now) else { break };
             self.give_up(id, now);
         }
     }
 
     /// Abandons a message: its chunks in flight and those queued.
     fn give_up(&mut self, id: MessageId, now: Time) {
-        let Some(message) = self.tx.pr_messages.take(id) else { return };
+        let Some(message) = self.transfer.tx.pr_messages.take(id) else { return };
         //= rfc3758#section-3.5
         //# When a TSN is "abandoned", if it is part of a fragmented message, all other TSN's within that fragmented message MUST
         //# be abandoned at the same time.
         //= rfc3758#3.5-4
-        message.chunks.iter().for_each(|seq| self.tx.outstanding.abandon(*seq));
-        let rest = if message.queued { self.tx.queue.remove(message.stream, id) } else { None };
+        message.chunks.iter().for_each(|seq| self.transfer.tx.outstanding.abandon(*seq));
+        let rest = if message.queued { self.transfer.tx.queue.remove(message.stream, id) } else { None };
         if let Some(next) = rest.and_then(|rest| rest.next) {
             // The peer may have acknowledged everything sent: a TSN that was never sent makes it move on.
             let end = Fragment { end: true, ..next };
-            let seq = self.tx.outstanding.push(end, self.paths.current(), now);
-            self.tx.outstanding.abandon(seq);
+            let seq = self.transfer.tx.outstanding.push(end, self.transfer.paths.current(), now);
+            self.transfer.tx.outstanding.abandon(seq);
         }
         self.report_abandoned(message.stream, message.begun);
-        for index in self.paths.indices() {
-            if self.tx.outstanding.flight(index) == 0 {
-                self.paths.get_mut(index).stop_data_timers();
+        for index in self.transfer.paths.indices() {
+            if self.transfer.tx.outstanding.flight(index) == 0 {
+                self.transfer.paths.get_mut(index).stop_data_timers();
             }
         }
         self.follow_forward(now);
-        self.wake_writer();
+        self.transfer.wake_writer();
         self.after_data_moved(now);
     }
 
     fn report_abandoned(&mut self, stream: StreamId, was_begun: bool) {
-        self.out.note(TraceEvent::Abandoned { stream: stream.0, was_begun });
+        self.transfer.out.note(TraceEvent::Abandoned { stream: stream.0, was_begun });
         let (now_unsent, now_sent) = (u64::from(!was_begun), u64::from(was_begun));
-        if let Some(Event::Abandoned { unsent, sent }) = self.out.newest_event() {
+        if let Some(Event::Abandoned { unsent, sent }) = self.transfer.out.newest_event() {
             *unsent += now_unsent;
             *sent += now_sent;
         } else {
-            self.out.emit(Event::Abandoned { unsent: now_unsent, sent: now_sent });
+            self.transfer.out.emit(Event::Abandoned { unsent: now_unsent, sent: now_sent });
         }
     }
 
     /// Advances the Advanced.Peer.Ack.Point and decides whether to inform the peer.
     pub(super) fn follow_forward(&mut self, now: Time) {
-        let path = self.paths.get(self.paths.current());
+        let path = self.transfer.paths.get(self.transfer.paths.current());
         let round_trip = path.srtt().unwrap_or_else(|| path.rto());
         // If the peer has reset streams and its answer is under way, it would take old numbers for new ones.
         // Until then, or until all earlier data is acknowledged, nothing beyond the data sent before the
         // request is forwarded.
         let reset = self.reconfig.as_deref().and_then(Reconfig::outgoing_reset_end);
-        let end = reset.and_then(|last_tsn| self.tx.sequence_after(self.negotiated.initial_tsn(), last_tsn));
-        let end = end.filter(|end| *end > self.tx.outstanding.first());
-        self.tx.forward.follow(&self.tx.outstanding, end, now, round_trip);
+        let end = reset.and_then(|last_tsn| {
+            self.transfer.tx.sequence_after(self.transfer.negotiated.initial_tsn(), last_tsn)
+        });
+        let end = end.filter(|end| *end > self.transfer.tx.outstanding.first());
+        self.transfer.tx.forward.follow(&self.transfer.tx.outstanding, end, now, round_trip);
     }
 
     /// Handles a SACK that has passed abandoned chunks: the peer is alive.
     pub(super) fn on_forward_answered(&mut self, now: Time) {
-        self.liveness.on_answer();
-        let current = self.paths.current();
-        let transition = self.paths.get_mut(current).on_success(now, &self.config.timing);
-        self.report_transition(current, transition);
+        self.transfer.liveness.on_answer();
+        let current = self.transfer.paths.current();
+        let transition = self.transfer.paths.get_mut(current).on_success(now, &self.transfer.config.timing);
+        self.transfer.report_transition(current, transition);
     }
 
     /// Treats a missing answer to a FORWARD TSN like expiry of T3-rtx on its path.
     pub(super) fn expire_forward(&mut self, now: Time) {
-        if !self.tx.forward.on_timeout(now) {
+        if !self.transfer.tx.forward.on_timeout(now) {
             return;
         }
-        let index = self.paths.current();
-        self.count_timeout(index);
-        self.count_error_on(index);
-        self.count_error();
+        let index = self.transfer.paths.current();
+        self.transfer.count_timeout(index);
+        self.transfer.count_error_on(index);
+        self.transfer.count_error();
     }
 
     /// Writes the FORWARD TSN or I-FORWARD TSN that is due.
     pub(super) fn fill_forward(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         //= rfc3758#3.5-8
-        if !self.tx.forward.is_due() || path != self.paths.current() {
+        if !self.transfer.tx.forward.is_due() || path != self.transfer.paths.current() {
             return;
         }
-        let interleaved = self.negotiated.has(Extension::Interleaving);
+        let interleaved = self.transfer.negotiated.has(Extension::Interleaving);
         //= rfc8260#2.3.1-1
         let kind = if interleaved { ChunkType::I_FORWARD_TSN } else { ChunkType::FORWARD_TSN };
         let room = packet.remaining_for(kind).saturating_sub(FORWARD_HEADER_LEN);
-        let (point, streams) = self.tx.skipped_streams(interleaved, room / if interleaved { 8 } else { 4 });
+        let (point, streams) =
+            self.transfer.tx.skipped_streams(interleaved, room / if interleaved { 8 } else { 4 });
         //= rfc3758#3.5-15
-        if point == self.tx.outstanding.first() {
+        if point == self.transfer.tx.outstanding.first() {
             return;
         }
-        let new_cumulative_tsn = point.tsn(self.negotiated.initial_tsn()).prev();
+        let new_cumulative_tsn = point.tsn(self.transfer.negotiated.initial_tsn()).prev();
         let pushed = if interleaved {
             let streams: Vec<_> = streams
                 .iter()
@@ -158,8 +161,8 @@ impl Association {
             packet.push(&Chunk::ForwardTsn(ForwardTsn { new_cumulative_tsn, streams }))
         };
         if pushed.is_ok() {
-            self.out.note(TraceEvent::ForwardSent { tsn: new_cumulative_tsn.0 });
-            self.tx.forward.on_sent(now, self.paths.get(path).rto());
+            self.transfer.out.note(TraceEvent::ForwardSent { tsn: new_cumulative_tsn.0 });
+            self.transfer.tx.forward.on_sent(now, self.transfer.paths.get(path).rto());
         }
     }
 
@@ -178,18 +181,18 @@ impl Association {
     }
 
     fn on_forward(&mut self, tsn: Tsn, skips: impl Iterator<Item = Skip>, ctx: &mut Context<'_>) {
-        if !self.state.receives_data() {
+        if !self.transfer.state.receives_data() {
             return;
         }
-        let resets = self.negotiated.has(Extension::StreamReconfiguration);
+        let resets = self.transfer.negotiated.has(Extension::StreamReconfiguration);
         if resets && self.inbound.is_from_before_reset(tsn) {
             return;
         }
         let had_ready = self.inbound.has_ready();
-        let streams = self.negotiated.inbound_streams();
+        let streams = self.transfer.negotiated.inbound_streams();
         let skips = skips.filter(|s| s.stream.0 < streams);
-        if self.inbound.on_forward(tsn, skips, ctx.now, &self.config.timing) {
-            self.out.note(TraceEvent::ForwardReceived { tsn: tsn.0 });
+        if self.inbound.on_forward(tsn, skips, ctx.now, &self.transfer.config.timing) {
+            self.transfer.out.note(TraceEvent::ForwardReceived { tsn: tsn.0 });
         }
         self.note_readable(had_ready);
     }

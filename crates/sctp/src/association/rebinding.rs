@@ -7,9 +7,9 @@
 use base::{Carrier, Route, Time};
 use wire::{Chunk, ChunkType, Heartbeat};
 
-use super::doubt::LEAST_PATIENCE;
 use super::handshake_client::INIT_PACKET_MAX;
 use super::heartbeat::info;
+use super::transfer::doubt::LEAST_PATIENCE;
 use super::{Association, CameBy, Context, State};
 use crate::config::Timing;
 use crate::event::Event;
@@ -29,24 +29,24 @@ impl Association {
         if let Some(asconf) = &mut self.asconf {
             (asconf.source, asconf.is_keyed) = (*route, false);
         }
-        let found = self.paths.find(route);
-        self.came_by = found.map_or(CameBy::Elsewhere, CameBy::of_path);
-        let Some(index) = found else { return self.paths.current() };
+        let found = self.transfer.paths.find(route);
+        self.came_by = found.map_or(CameBy::Elsewhere, CameBy::Path);
+        let Some(index) = found else { return self.transfer.paths.current() };
         if let (Carrier::Udp { peer_port: port }, Carrier::Udp { peer_port: known }) =
-            (route.carrier, self.paths.get(index).route.carrier)
+            (route.carrier, self.transfer.paths.get(index).route.carrier)
         {
-            let path = self.paths.get_mut(index);
+            let path = self.transfer.paths.get_mut(index);
             if port == known && path.rebinding.is_idle() {
                 return index;
             }
             if port != known {
-                self.came_by = CameBy::of_other_port(index);
+                self.came_by = CameBy::OtherPort(index);
             }
-            let pace = pace_of(path, &self.config.timing);
+            let pace = pace_of(path, &self.transfer.config.timing);
             let asks = path.rebinding.on_packet(port, known, pace, ctx.now, ctx.random);
             self.ask_ports(index, asks, ctx);
             // In states without heartbeats no timer serves it.
-            if self.paths.get(index).rebinding.next_timeout() <= ctx.now {
+            if self.transfer.paths.get(index).rebinding.next_timeout() <= ctx.now {
                 self.on_rebinding_timeout(index, ctx);
             }
         }
@@ -55,48 +55,58 @@ impl Association {
 
     /// Sends HEARTBEATs to a new port and to the known one.
     fn ask_ports(&mut self, index: PathIndex, asks: Asks, ctx: &mut Context<'_>) {
-        if matches!(self.state, State::Closed) {
+        if matches!(self.transfer.state, State::Closed) {
             return;
         }
-        let (known, length) = (self.paths.get(index).route, self.heartbeat_packet_len());
+        let (known, length) = (self.transfer.paths.get(index).route, self.transfer.heartbeat_packet_len());
         let mut new = asks.new.map(|(port, nonce)| (with_port(known, port), nonce));
         if new.is_some() && !self.may_send_to_new_port(index, length) {
             new = None;
         }
         for (route, nonce) in new.into_iter().chain(asks.known.map(|nonce| (known, nonce))) {
             let chunk = Chunk::Heartbeat(Heartbeat { info: &info(index, nonce) });
-            ctx.replies.push_signed(route, self.negotiated.header(), &chunk, self.integrity.auth());
+            ctx.replies.push_signed(
+                route,
+                self.transfer.negotiated.header(),
+                &chunk,
+                self.transfer.integrity.auth(),
+            );
         }
     }
 
     /// Repeats a HEARTBEAT to a new port, or ends the wait for the known port.
     pub(super) fn on_rebinding_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
-        let path = self.paths.get_mut(index);
+        let path = self.transfer.paths.get_mut(index);
         let Carrier::Udp { peer_port: known } = path.route.carrier else { return };
-        let pace = pace_of(path, &self.config.timing);
+        let pace = pace_of(path, &self.transfer.config.timing);
         let (asks, proven) = path.rebinding.on_timeout(known, pace, ctx.now);
         self.ask_ports(index, asks, ctx);
         if let Some(port) = proven {
             self.move_to_port(index, port, ctx.now);
-            self.on_path_answered(index, ctx);
+            self.transfer.on_path_answered(index, ctx);
         }
     }
 
     /// Returns whether the current packet matches this path except for its port, which is not confirmed.
     pub(super) fn came_from_new_port(&self, index: PathIndex) -> bool {
-        self.came_by == CameBy::of_other_port(index)
+        self.came_by == CameBy::OtherPort(index)
     }
 
     /// Answers the first HEARTBEAT of a packet from an unconfirmed port; returns whether it came from there.
     /// Answering each of many short ones would amplify traffic to a host at that port.
     pub(super) fn answer_new_port(&mut self, index: PathIndex, info: &[u8], ctx: &mut Context<'_>) -> bool {
-        let length = self.heartbeat_packet_len() + info.len();
-        let path = self.paths.get_mut(index);
+        let length = self.transfer.heartbeat_packet_len() + info.len();
+        let path = self.transfer.paths.get_mut(index);
         let Some(port) = path.rebinding.source() else { return false };
         let route = with_port(path.route, port);
         if path.rebinding.takes_answer() && self.may_send_to_new_port(index, length) {
             let chunk = Chunk::HeartbeatAck(Heartbeat { info });
-            ctx.replies.push_signed(route, self.negotiated.header(), &chunk, self.integrity.auth());
+            ctx.replies.push_signed(
+                route,
+                self.transfer.negotiated.header(),
+                &chunk,
+                self.transfer.integrity.auth(),
+            );
         }
         true
     }
@@ -104,17 +114,17 @@ impl Association {
     /// Returns whether a packet of this length may go to an unconfirmed port. An unconfirmed address may
     /// belong to a bystander, so it only gets a multiple of what the peer sent.
     fn may_send_to_new_port(&mut self, index: PathIndex, length: usize) -> bool {
-        self.paths.get(index).is_confirmed() || self.credit.spend(length)
+        self.transfer.paths.get(index).is_confirmed() || self.transfer.credit.spend(length)
     }
 
     /// Repeats a SACK just sent on `path` to an unconfirmed port if the last packet came from there. Nobody
     /// may listen at the old port any more, and the sender would stop once its window is full. The SACK
     /// contains nothing secret.
     pub(super) fn acknowledge_to_new_port(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
-        let path = self.paths.get(index);
+        let path = self.transfer.paths.get(index);
         let Some(port) = path.rebinding.source() else { return };
-        let (route, header) = (with_port(path.route, port), self.negotiated.header());
-        let auth = self.integrity.auth();
+        let (route, header) = (with_port(path.route, port), self.transfer.negotiated.header());
+        let auth = self.transfer.integrity.auth();
         let taken = wire::COMMON_HEADER_LEN + auth.map_or(0, |auth| auth.overhead(ChunkType::SACK));
         let room = path.packet_size().min(INIT_PACKET_MAX).saturating_sub(taken);
         self.inbound.with_sack(room, &[], |sack| {
@@ -125,7 +135,7 @@ impl Association {
     /// Handles a HEARTBEAT ACK that may confirm a new port; returns whether it has confirmed the path, at
     /// either port.
     pub(super) fn on_port_answer(&mut self, index: PathIndex, nonce: u64, now: Time) -> bool {
-        let path = self.paths.get_mut(index);
+        let path = self.transfer.paths.get_mut(index);
         let Carrier::Udp { peer_port: known } = path.route.carrier else { return false };
         match path.rebinding.on_answer(nonce, known, now) {
             Answer::Strange | Answer::Waits => false,
@@ -139,22 +149,22 @@ impl Association {
 
     /// Moves the path to another port. Its data in flight went to the old one and is sent again.
     fn move_to_port(&mut self, index: PathIndex, port: u16, now: Time) {
-        let path = self.paths.get_mut(index);
+        let path = self.transfer.paths.get_mut(index);
         let from = path.route;
         path.route = with_port(from, port);
-        path.on_packet(now, self.state.probes_paths(), &self.config.timing);
+        path.on_packet(now, self.transfer.state.probes_paths(), &self.transfer.config.timing);
         path.vouching.begin_anew();
         let to = path.route;
-        self.out.note(TraceEvent::PortProven { from, to });
-        self.mark_lost_on(index);
+        self.transfer.out.note(TraceEvent::PortProven { from, to });
+        self.transfer.mark_lost_on(index);
         // SACKs were lost as well.
         if self.sack_route.data_path() == index
-            && self.state.acknowledges()
-            && self.out.counters().data_received > 0
+            && self.transfer.state.acknowledges()
+            && self.transfer.out.counters().data_received > 0
         {
             self.inbound.ack.on_irregular();
         }
-        self.out.emit(Event::PeerPort { from, to });
+        self.transfer.out.emit(Event::PeerPort { from, to });
     }
 }
 

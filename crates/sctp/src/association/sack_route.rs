@@ -73,3 +73,57 @@ impl SackRoute {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Timing;
+    use crate::path::three_active;
+    use crate::tx::Seq;
+
+    const PATHS: [PathIndex; 3] = [PathIndex::new(0), PathIndex::new(1), PathIndex::new(2)];
+
+    #[test]
+    fn a_sack_goes_where_data_came_from() {
+        let paths = three_active();
+        let mut route = SackRoute::new(PATHS[0]);
+        route.on_data(PATHS[1], true, &paths);
+        assert_eq!(route.choose(false, false, &paths), PATHS[1]);
+    }
+
+    #[test]
+    fn with_data_on_all_paths_the_fastest_that_delivered_some_carries_the_sack() {
+        let mut paths = three_active();
+        for (index, ms) in [(0, 30), (1, 10), (2, 20)] {
+            let rtt = Duration::from_millis(ms);
+            paths.get_mut(PATHS[index]).on_round_trip(Seq(0), rtt, Seq(1), &Timing::default());
+        }
+        let mut route = SackRoute::new(PATHS[0]);
+        route.on_data(PATHS[2], true, &paths);
+        route.on_data(PATHS[0], false, &paths);
+        assert_eq!(route.choose(false, true, &paths), PATHS[2]);
+        route.on_data(PATHS[1], false, &paths);
+        assert_eq!(route.choose(false, true, &paths), PATHS[1]);
+    }
+
+    #[test]
+    fn every_second_sack_of_duplicates_takes_another_path_than_they_came_by() {
+        let paths = three_active();
+        let mut route = SackRoute::new(PATHS[0]);
+        route.on_duplicate(PATHS[1]);
+        assert_eq!(route.choose(true, false, &paths), PATHS[1]);
+        route.on_sent(true);
+        assert_ne!(route.choose(true, false, &paths), PATHS[1]);
+        route.on_sent(true);
+        assert_eq!(route.choose(true, false, &paths), PATHS[1]);
+    }
+
+    #[test]
+    fn a_failed_path_carries_no_sack() {
+        let mut paths = three_active();
+        paths.get_mut(PATHS[0]).on_unreachable(&Timing::default());
+        assert_ne!(SackRoute::new(PATHS[0]).choose(false, false, &paths), PATHS[0]);
+    }
+}

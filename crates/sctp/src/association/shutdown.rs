@@ -10,9 +10,9 @@ use crate::path::PathIndex;
 impl Association {
     /// Shuts the association down once everything is delivered.
     pub(crate) fn shutdown(&mut self, ctx: &mut Context<'_>) {
-        match self.state {
+        match self.transfer.state {
             State::Established => {
-                self.state = State::ShutdownPending;
+                self.transfer.enter(State::ShutdownPending);
                 self.after_data_moved(ctx.now);
             }
             // Not established yet: nothing to deliver.
@@ -29,14 +29,14 @@ impl Association {
 
     /// Takes the next step of the shutdown once all data is delivered.
     pub(super) fn after_data_moved(&mut self, now: base::Time) {
-        if self.tx.queue.bytes() > 0 || !self.tx.outstanding.is_empty() {
+        if self.transfer.tx.queue.bytes() > 0 || !self.transfer.tx.outstanding.is_empty() {
             return;
         }
         // Data received since our request is held back until it is known by which numbers to read it.
         if self.reconfig.as_ref().is_some_and(|r| r.asks_for_association_reset()) {
             return;
         }
-        match self.state {
+        match self.transfer.state {
             State::ShutdownPending => self.send_shutdown(now),
             //= rfc9260#9.2-8 9.2-13
             State::ShutdownReceived => self.send_shutdown_ack(now),
@@ -52,41 +52,43 @@ impl Association {
 
     //= rfc9260#3.3.8-1 9.2-1 9.2-20
     fn send_shutdown(&mut self, now: base::Time) {
-        let guard = now + self.config.timing.shutdown_guard;
-        self.state = State::ShutdownSent { t2: self.t2(now), by: self.paths.current(), guard };
+        let guard = now + self.transfer.config.timing.shutdown_guard;
+        self.transfer.state =
+            State::ShutdownSent { t2: self.t2(now), by: self.transfer.paths.current(), guard };
         self.queue_shutdown(Control::Shutdown);
     }
 
     fn send_shutdown_ack(&mut self, now: base::Time) {
-        let guard = now + self.config.timing.shutdown_guard;
-        self.state = State::ShutdownAckSent { t2: self.t2(now), by: self.paths.current(), guard };
+        let guard = now + self.transfer.config.timing.shutdown_guard;
+        self.transfer.state =
+            State::ShutdownAckSent { t2: self.t2(now), by: self.transfer.paths.current(), guard };
         self.queue_shutdown(Control::ShutdownAck);
     }
 
     //= rfc9260#9.2-3
     fn t2(&self, now: base::Time) -> Retry {
-        Retry { at: now + self.paths.get(self.paths.current()).rto(), count: 0 }
+        Retry { at: now + self.transfer.paths.get(self.transfer.paths.current()).rto(), count: 0 }
     }
 
     pub(super) fn queue_shutdown(&mut self, control: Control) {
-        self.queue_shutdown_by(self.paths.current(), control);
+        self.queue_shutdown_by(self.transfer.paths.current(), control);
     }
 
     /// Queues the chunk for this path; T2 counts against the path that carried the chunk last.
     pub(super) fn queue_shutdown_by(&mut self, path: PathIndex, control: Control) {
-        if let State::ShutdownSent { by, .. } | State::ShutdownAckSent { by, .. } = &mut self.state {
+        if let State::ShutdownSent { by, .. } | State::ShutdownAckSent { by, .. } = &mut self.transfer.state {
             *by = path;
         }
-        self.out.withdraw(|c| matches!(c, Control::Shutdown | Control::ShutdownAck));
-        self.out.queue(path, control);
+        self.transfer.out.withdraw(|c| matches!(c, Control::Shutdown | Control::ShutdownAck));
+        self.transfer.out.queue(path, control);
     }
 
     /// Handles SHUTDOWN: the peer sends no more data.
     pub(super) fn on_shutdown(&mut self, path: PathIndex, cumulative: Tsn, ctx: &mut Context<'_>) {
-        match self.state {
+        match self.transfer.state {
             State::Established | State::ShutdownPending => {
-                self.state = State::ShutdownReceived;
-                self.out.emit(Event::PeerShutdown);
+                self.transfer.enter(State::ShutdownReceived);
+                self.transfer.out.emit(Event::PeerShutdown);
             }
             //= rfc9260#9.2-25
             State::ShutdownSent { .. } => self.send_shutdown_ack(ctx.now),
@@ -100,14 +102,17 @@ impl Association {
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,
         }
         // Some peers put their own last TSN here. An impossible one is ignored: SACKs report what arrived.
-        let possible = self.tx.outstanding.first()..=self.tx.outstanding.next();
-        if let Some(first) =
-            self.tx.sequence_after(self.negotiated.initial_tsn(), cumulative).filter(|f| possible.contains(f))
+        let possible = self.transfer.tx.outstanding.first()..=self.transfer.tx.outstanding.next();
+        if let Some(first) = self
+            .transfer
+            .tx
+            .sequence_after(self.transfer.negotiated.initial_tsn(), cumulative)
+            .filter(|f| possible.contains(f))
         {
             // A SHUTDOWN reports neither gaps nor the window, so both are unchanged.
             //= rfc9260#3.3.8-2
-            let gaps = self.tx.outstanding.gaps_from(first);
-            let rwnd = self.tx.window.room() + self.tx.outstanding.total_flight();
+            let gaps = self.transfer.tx.outstanding.gaps_from(first);
+            let rwnd = self.transfer.tx.window.room() + self.transfer.tx.outstanding.total_flight();
             self.acknowledge(first, &gaps, u32::try_from(rwnd).unwrap_or(u32::MAX), ctx);
         }
     }
@@ -115,9 +120,9 @@ impl Association {
     /// Handles a packet after our SHUTDOWN: the peer is alive, and DATA is acknowledged by repeating SHUTDOWN
     /// (RFC 9260 section 9.2). No other packet delays T2, or the peer's heartbeats would do so forever.
     pub(super) fn after_packet(&mut self, now: base::Time) {
-        let at = now + self.paths.get(self.paths.current()).rto();
-        if let State::ShutdownSent { t2, .. } = &mut self.state {
-            self.liveness.on_answer();
+        let at = now + self.transfer.paths.get(self.transfer.paths.current()).rto();
+        if let State::ShutdownSent { t2, .. } = &mut self.transfer.state {
+            self.transfer.liveness.on_answer();
             if self.inbound.ack.is_pending() {
                 // Repeated DATA means that our answers get lost; then T2 must expire to try another path.
                 if !self.inbound.has_duplicates() {
@@ -130,28 +135,28 @@ impl Association {
             }
         }
         self.after_data_moved(now);
-        self.idle.on_packet(self.out.carried(), now);
+        self.idle.on_packet(self.transfer.out.carried(), now);
     }
 
     /// Sends SHUTDOWN COMPLETE and closes.
     pub(super) fn complete_shutdown(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
-        let route = self.paths.get(self.proved(path)).route;
+        let route = self.transfer.paths.get(self.proved(path)).route;
         //= rfc9260#8.5.1-8 9.2-17 9.2-26
-        ctx.replies.shutdown_complete(route, self.negotiated.header(), false);
-        self.close(CloseReason::Graceful);
+        ctx.replies.shutdown_complete(route, self.transfer.negotiated.header(), false);
+        self.transfer.close(CloseReason::Graceful);
     }
 
     //= rfc9260#8.5.1-11 9.2-19
     pub(super) fn on_shutdown_complete(&mut self) {
-        if matches!(self.state, State::ShutdownAckSent { .. }) {
-            self.close(CloseReason::Graceful);
+        if matches!(self.transfer.state, State::ShutdownAckSent { .. }) {
+            self.transfer.close(CloseReason::Graceful);
         }
     }
 
     /// Repeats SHUTDOWN ACK if it was sent, as the answer to a new INIT or COOKIE ECHO (section 9.2); returns
     /// whether it was.
     pub(crate) fn resend_shutdown_ack(&mut self) -> bool {
-        let is_waiting = matches!(self.state, State::ShutdownAckSent { .. });
+        let is_waiting = matches!(self.transfer.state, State::ShutdownAckSent { .. });
         if is_waiting {
             self.queue_shutdown(Control::ShutdownAck);
         }

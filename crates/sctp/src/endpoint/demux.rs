@@ -261,7 +261,7 @@ impl Endpoint {
             //= rfc8899#4.6.1-1
             //= rfc9260#10-5
             Some(Slot::Association(association)) if association.tags().1 == header.tag => {
-                self.with(id, now, |a, ctx| a.on_path_error(route, error, quoted, ctx));
+                self.with(id, now, |a, ctx| a.transfer_mut().on_path_error(route, error, quoted, ctx));
             }
             Some(Slot::Association(_) | Slot::Finished) | None => {}
         }

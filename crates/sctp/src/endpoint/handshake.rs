@@ -129,8 +129,9 @@ impl Endpoint {
     /// host: then the peer itself is asked first. If it lives nothing comes of the INIT; if nobody is there any more the association
     /// ends, and the next INIT begins another.
     fn may_begin_anew(&mut self, now: Time, id: AssociationId, route: &Route, fresh: &AuthConfig) -> bool {
-        let may =
-            self.association(id).is_none_or(|a| a.may_begin_anew_from(route) && a.may_begin_anew_by(fresh));
+        let may = self
+            .association(id)
+            .is_none_or(|a| a.may_begin_anew_from(route) && a.transfer().may_begin_anew_by(fresh));
         if !may {
             self.on_dropped(route, DropReason::OutOfTheBlue);
             self.with(id, now, |a, ctx| a.ask_whether_alive(ctx));
@@ -280,7 +281,7 @@ impl Endpoint {
                 }
                 //= rfc9260#5.2.1-12 5.2.2-5 5.2.2-8
                 let (tie, mut config) = (self.cookies.tie(association.tags()), association.config().clone());
-                if !association.is_keyed() {
+                if !association.transfer().is_keyed() {
                     config.auth = fresh;
                 }
                 Some(Terms { tag, initial_tsn, tie: Some(tie), local_addresses, config, nonce })
@@ -483,8 +484,9 @@ impl Endpoint {
         let mut config = self.config_for(cookie.route.remote, listener);
         // An association that a key protects is restarted by the same key, from any of the peer's addresses.
         let replaced = existing.filter(|_| by_tag.is_none()).and_then(|id| self.association(id));
-        let may_replace = replaced.is_none_or(|association| association.may_begin_anew_by(&config.auth));
-        if let Some(association) = replaced.filter(|association| association.is_keyed()) {
+        let may_replace =
+            replaced.is_none_or(|association| association.transfer().may_begin_anew_by(&config.auth));
+        if let Some(association) = replaced.filter(|association| association.transfer().is_keyed()) {
             config.auth = association.config().auth.clone();
         }
         let keys = self.keys_of(&cookie, &config);

@@ -10,7 +10,7 @@ impl Endpoint {
     /// Reports whether the association is protected by a shared key that these settings have, too. Nobody without it can
     /// sign as the peer.
     pub fn is_keyed_by(&self, id: AssociationId, auth: &AuthConfig) -> bool {
-        self.association(id).is_some_and(|association| association.is_keyed_by(auth))
+        self.association(id).is_some_and(|association| association.transfer().is_keyed_by(auth))
     }
 
     /// Gives an association a shared key under a number, or replaces the one that has it. The peer must be given the

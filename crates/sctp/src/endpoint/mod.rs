@@ -333,7 +333,7 @@ impl Endpoint {
                 Some(Slot::Association(_)) => {
                     let late = self.late;
                     self.with(id, now, |a, ctx| {
-                        a.put_off(late, ctx.now);
+                        a.transfer_mut().put_off(late, ctx.now);
                         a.on_timeout(ctx);
                     });
                 }
@@ -464,7 +464,7 @@ impl Endpoint {
 
     /// Changes which stream of an association sends next. A message that has begun and must not be interleaved ends first.
     pub fn set_scheduler(&mut self, now: Time, id: AssociationId, scheduler: Scheduler) {
-        self.with(id, now, |a, _| a.set_scheduler(scheduler));
+        self.with(id, now, |a, _| a.transfer_mut().set_scheduler(scheduler));
     }
 
     /// Changes a stream's place under [`Scheduler::Priority`]: the least number goes first; 0 by default.
@@ -500,12 +500,12 @@ impl Endpoint {
     /// Asks for one [`Event::Writable`] when the send buffer has room again, as a refused [`send`](Self::send) does; for a
     /// driver that does not use all of the buffer. Without room to wait for it comes with the next acknowledgement.
     pub fn notify_when_writable(&mut self, now: Time, id: AssociationId) {
-        self.with(id, now, |a, _| a.notify_when_writable());
+        self.with(id, now, |a, _| a.transfer_mut().notify_when_writable());
     }
 
     /// Bytes that [`send`](Self::send) would take now.
     pub fn send_capacity(&self, id: AssociationId) -> usize {
-        self.association(id).map_or(0, Association::send_capacity)
+        self.association(id).map_or(0, |a| a.transfer().send_capacity())
     }
 
     /// Bytes of messages that wait or are in flight; 0 if there is no such association.
@@ -533,7 +533,7 @@ impl Endpoint {
 
     /// User bytes that fit into one DATA chunk of a full packet: messages of just this length travel best.
     pub fn fragment_size(&self, id: AssociationId) -> usize {
-        self.association(id).map_or(0, Association::fragment_size)
+        self.association(id).map_or(0, |a| a.transfer().fragment_size())
     }
 
     /// Ends an association once all its data is delivered.
@@ -563,14 +563,14 @@ impl Endpoint {
 
     /// Changes the timers and thresholds of an association.
     pub fn set_timing(&mut self, now: Time, id: AssociationId, timing: Timing) {
-        self.with(id, now, |a, ctx| a.set_timing(timing, ctx));
+        self.with(id, now, |a, ctx| a.transfer_mut().set_timing(timing, ctx));
     }
 
     /// Lets so many packets be in flight on each path before anything was acknowledged there
     /// ([`AssociationConfig::initial_packets`](crate::AssociationConfig::initial_packets)). Paths on which something was
     /// already go on as they are. For drivers that learn only from the handshake what the peer is.
     pub fn set_initial_packets(&mut self, now: Time, id: AssociationId, packets: u8) {
-        self.with(id, now, |a, _| a.set_initial_packets(packets));
+        self.with(id, now, |a, _| a.transfer_mut().set_initial_packets(packets));
     }
 
     /// Returns a snapshot of an association that is beyond its INIT.

@@ -25,7 +25,7 @@ impl Endpoint {
         remote: IpAddr,
         options: PathOptions,
     ) -> Result<(), PathOptionError> {
-        let set = self.with(id, now, |a, ctx| a.set_path_options(remote, options, ctx));
+        let set = self.with(id, now, |a, ctx| a.transfer_mut().set_path_options(remote, options, ctx));
         set.unwrap_or(Err(PathOptionError::Closed))
     }
 
@@ -38,7 +38,7 @@ impl Endpoint {
         id: AssociationId,
         advertisement: Option<SendBufferConfig>,
     ) {
-        self.with(id, now, |a, ctx| a.set_advertisement(advertisement, ctx.now));
+        self.with(id, now, |a, ctx| a.transfer_mut().set_advertisement(advertisement, ctx.now));
     }
 
     /// Changes the part of new data that goes between two addresses under
@@ -55,7 +55,7 @@ impl Endpoint {
         remote: IpAddr,
         weight: NonZeroU16,
     ) -> Result<(), PathOptionError> {
-        let set = self.with(id, now, |a, _| a.set_path_weight(local, remote, weight));
+        let set = self.with(id, now, |a, _| a.transfer_mut().set_path_weight(local, remote, weight));
         set.unwrap_or(Err(PathOptionError::Closed))
     }
 
@@ -70,7 +70,7 @@ impl Endpoint {
         id: AssociationId,
         remote: IpAddr,
     ) -> Result<(), PathOptionError> {
-        let asked = self.with(id, now, |a, ctx| a.request_heartbeat(remote, ctx));
+        let asked = self.with(id, now, |a, ctx| a.transfer_mut().request_heartbeat(remote, ctx));
         asked.unwrap_or(Err(PathOptionError::Closed))
     }
 
@@ -85,18 +85,18 @@ impl Endpoint {
         id: AssociationId,
         remote: IpAddr,
     ) -> Result<(), PathOptionError> {
-        self.with(id, now, |a, _| a.prefer(remote)).unwrap_or(Err(PathOptionError::Closed))
+        self.with(id, now, |a, _| a.transfer_mut().prefer(remote)).unwrap_or(Err(PathOptionError::Closed))
     }
 
     /// Asks for one [`Event::Dry`](crate::Event::Dry), at once or when all that was handed over is acknowledged or given
     /// up (SCTP_SENDER_DRY_EVENT, RFC 6458 section 6.1.9).
     pub fn notify_when_dry(&mut self, now: Time, id: AssociationId) {
-        self.with(id, now, |a, _| a.notify_when_dry());
+        self.with(id, now, |a, _| a.transfer_mut().notify_when_dry());
     }
 
     /// After [`Event::Closed`](crate::Event::Closed): the next message of which nothing was sent (RFC 9260 section
     /// 11.1.14), in the order in which they would have left; `None` when there is no further one, and before the end.
     pub fn take_unsent(&mut self, now: Time, id: AssociationId) -> Option<Message> {
-        self.with(id, now, |a, _| a.take_unsent()).flatten()
+        self.with(id, now, |a, _| a.transfer_mut().take_unsent()).flatten()
     }
 }

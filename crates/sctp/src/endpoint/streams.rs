@@ -58,6 +58,6 @@ impl Endpoint {
 
     /// Changes which requests of the peer about streams are fulfilled.
     pub fn set_reconfig_policy(&mut self, now: Time, id: AssociationId, policy: ReconfigPolicy) {
-        self.with(id, now, |a, _| a.set_reconfig_policy(policy));
+        self.with(id, now, |a, _| a.transfer_mut().set_reconfig_policy(policy));
     }
 }

@@ -270,12 +270,12 @@ mod tests {
     fn one_request_is_out_at_a_time_and_numbers_wrap() {
         let mut a = asconf();
         assert!(a.request(add(1)) && a.request(add(2)));
-        assert_eq!(a.begin_next(PathIndex(0), Time::ZERO), Some(add(1)));
+        assert_eq!(a.begin_next(PathIndex::new(0), Time::ZERO), Some(add(1)));
         assert_eq!(a.pending.map(|p| p.serial), Some(AsconfSerial(u32::MAX)));
-        assert_eq!(a.begin_next(PathIndex(0), Time::ZERO), None);
+        assert_eq!(a.begin_next(PathIndex::new(0), Time::ZERO), None);
         assert!(a.was_never_used(AsconfSerial(0)) && !a.was_never_used(AsconfSerial(u32::MAX)));
         a.pending = None;
-        assert_eq!(a.begin_next(PathIndex(0), Time::ZERO), Some(add(2)));
+        assert_eq!(a.begin_next(PathIndex::new(0), Time::ZERO), Some(add(2)));
         assert_eq!(a.pending.map(|p| p.serial), Some(AsconfSerial(0)));
     }
 

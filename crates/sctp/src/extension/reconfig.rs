@@ -400,7 +400,7 @@ mod tests {
     }
 
     fn send(r: &mut Reconfig) -> RequestSn {
-        r.number(Tsn(0), PathIndex(0), Time::ZERO);
+        r.number(Tsn(0), PathIndex::new(0), Time::ZERO);
         r.pending().expect("it is out").request
     }
 

@@ -18,6 +18,8 @@ mod vouching;
 mod watch;
 
 pub(crate) use congestion::Coupling;
+#[cfg(test)]
+pub(crate) use paths::tests::three_active;
 pub(crate) use paths::{Paths, Retired};
 pub(crate) use pmtu::{Pmtu, SizeProbe};
 pub(crate) use rebinding::{Answer, Asks, Pace};
@@ -44,9 +46,36 @@ use watch::Watch;
 /// minutes, but half a minute is not rare.
 const NAT_MEMORY: Duration = Duration::from_secs(25);
 
-/// The index of a path in its association.
+/// The index of a path in its association. Small, since each chunk in flight has one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct PathIndex(pub(crate) usize);
+pub(crate) struct PathIndex(u16);
+
+impl PathIndex {
+    /// Indices of as many paths as there may be.
+    pub(crate) const MAX: usize = u16::MAX as usize;
+
+    /// `index` is less than [`MAX`](Self::MAX).
+    #[expect(clippy::cast_possible_truncation, reason = "the number of paths is limited")]
+    pub(crate) const fn new(index: usize) -> Self {
+        debug_assert!(index < Self::MAX);
+        PathIndex(index as u16)
+    }
+
+    /// The index as HEARTBEATs carry it.
+    pub(crate) fn to_wire(self) -> u32 {
+        self.0.into()
+    }
+
+    /// The reverse; the peer may have changed the number, so that no path has it.
+    pub(crate) fn from_wire(index: u32) -> Option<Self> {
+        u16::try_from(index).ok().map(PathIndex)
+    }
+
+    #[inline]
+    pub(crate) const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// A change of a path's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -38,17 +38,13 @@ impl Retired {
 impl Paths {
     /// Starts with the path of the handshake as the primary one.
     pub(crate) fn new(first: Path) -> Paths {
-        Paths { list: vec![first], primary: PathIndex(0), current: PathIndex(0), is_guess: false }
+        Paths { list: vec![first], primary: PathIndex::new(0), current: PathIndex::new(0), is_guess: false }
     }
 
     pub(crate) fn push(&mut self, path: Path) {
         // Paths are large, and join rarely.
         self.list.reserve_exact(1);
         self.list.push(path);
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.list.len()
     }
 
     /// Heap bytes of all paths.
@@ -59,20 +55,21 @@ impl Paths {
     }
 
     pub(crate) fn get(&self, index: PathIndex) -> &Path {
-        &self.list[index.0]
+        &self.list[index.get()]
     }
 
     pub(crate) fn get_mut(&mut self, index: PathIndex) -> &mut Path {
-        &mut self.list[index.0]
+        &mut self.list[index.get()]
     }
 
     pub(crate) fn try_get_mut(&mut self, index: PathIndex) -> Option<&mut Path> {
-        self.list.get_mut(index.0)
+        self.list.get_mut(index.get())
     }
 
     /// Number of paths that may be added with at most `max` in use; indices of retired ones are available if
     /// `reuse`.
     pub(crate) fn room(&self, max: usize, reuse: bool) -> usize {
+        let max = max.min(PathIndex::MAX / 2);
         let used = self.iter().count();
         let places = if reuse { usize::MAX } else { (2 * max).saturating_sub(self.list.len()) };
         max.saturating_sub(used).min(places)
@@ -113,12 +110,12 @@ impl Paths {
 
     /// The paths, without retired ones.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PathIndex, &Path)> {
-        self.list.iter().enumerate().filter(|(_, p)| !p.retired).map(|(i, p)| (PathIndex(i), p))
+        self.list.iter().enumerate().filter(|(_, p)| !p.retired).map(|(i, p)| (PathIndex::new(i), p))
     }
 
     /// The indices of all paths, retired ones included.
     pub(crate) fn indices(&self) -> impl Iterator<Item = PathIndex> + use<> {
-        (0..self.list.len()).map(PathIndex)
+        (0..self.list.len()).map(PathIndex::new)
     }
 
     /// The path of new data.
@@ -302,7 +299,7 @@ impl Paths {
 
     /// Returns the next path after this one, wrapping around.
     pub(crate) fn after(&self, index: PathIndex) -> PathIndex {
-        let following = self.iter().map(|(i, _)| i).find(|i| i.0 > index.0);
+        let following = self.iter().map(|(i, _)| i).find(|i| *i > index);
         following.or_else(|| self.iter().next().map(|(i, _)| i)).unwrap_or(index)
     }
 
@@ -355,13 +352,13 @@ fn apart(one: &Route, other: &Route) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::config::AssociationConfig;
     use crate::random::Random;
     use base::Carrier;
 
-    fn three_active() -> Paths {
+    pub(crate) fn three_active() -> Paths {
         let timing = Timing::default();
         let mut random = Random::new([1; 32]);
         let mut path = |local: &str, remote: &str| {
@@ -386,12 +383,12 @@ mod tests {
     fn data_moves_to_the_path_that_shares_least_with_the_failed_one_and_back_to_the_primary() {
         let mut paths = three_active();
         assert_eq!(paths.choose(), None);
-        paths.get_mut(PathIndex(0)).on_error(&Timing::default());
-        assert_eq!(paths.choose(), Some(PathIndex(0)));
-        assert_eq!(paths.current(), PathIndex(2));
-        paths.get_mut(PathIndex(0)).on_success(Time::ZERO, &Timing::default());
-        assert_eq!(paths.choose(), Some(PathIndex(2)));
-        assert_eq!(paths.current(), PathIndex(0));
+        paths.get_mut(PathIndex::new(0)).on_error(&Timing::default());
+        assert_eq!(paths.choose(), Some(PathIndex::new(0)));
+        assert_eq!(paths.current(), PathIndex::new(2));
+        paths.get_mut(PathIndex::new(0)).on_success(Time::ZERO, &Timing::default());
+        assert_eq!(paths.choose(), Some(PathIndex::new(2)));
+        assert_eq!(paths.current(), PathIndex::new(0));
     }
 
     #[test]
@@ -412,27 +409,27 @@ mod tests {
     fn from_loss_data_flees_to_a_path_with_nothing_in_common_that_has_neither_failed_nor_lost_as_much() {
         let quick = Timing { primary_return: std::time::Duration::from_secs(5), ..Timing::default() };
         let lossy = |paths: &mut Paths, index, percent| {
-            paths.get_mut(PathIndex(index)).losses.set_verdict(Time::ZERO, percent);
+            paths.get_mut(PathIndex::new(index)).losses.set_verdict(Time::ZERO, percent);
         };
         let mut paths = three_active();
-        let refuge = |paths: &Paths| paths.refuge(PathIndex(0), Time::ZERO);
+        let refuge = |paths: &Paths| paths.refuge(PathIndex::new(0), Time::ZERO);
         lossy(&mut paths, 0, 30);
-        assert_eq!(refuge(&paths), Some(PathIndex(2)));
+        assert_eq!(refuge(&paths), Some(PathIndex::new(2)));
         lossy(&mut paths, 2, 15);
         assert_eq!(refuge(&paths), None, "it loses half as much");
         lossy(&mut paths, 2, 14);
-        assert_eq!(refuge(&paths), Some(PathIndex(2)));
-        paths.get_mut(PathIndex(2)).on_error(&quick);
+        assert_eq!(refuge(&paths), Some(PathIndex::new(2)));
+        paths.get_mut(PathIndex::new(2)).on_error(&quick);
         assert_eq!(refuge(&paths), None, "the other shares an address");
-        paths.get_mut(PathIndex(2)).on_success(Time::ZERO, &quick);
+        paths.get_mut(PathIndex::new(2)).on_success(Time::ZERO, &quick);
         assert_eq!(refuge(&paths), None, "it has just failed");
-        paths.get_mut(PathIndex(2)).watch.end();
+        paths.get_mut(PathIndex::new(2)).watch.end();
         let route = Route {
             local: "fd00:2::1".parse().unwrap(),
             remote: "fd00:2::2".parse().unwrap(),
             carrier: Carrier::Ip,
         };
-        paths.get_mut(PathIndex(2)).route = route;
+        paths.get_mut(PathIndex::new(2)).route = route;
         assert_eq!(refuge(&paths), None, "of the other family it may be on the same link");
     }
 
@@ -442,11 +439,11 @@ mod tests {
         let mut paths = three_active();
         for (index, errors) in [(0, 3), (1, 1), (2, 2)] {
             for _ in 0..errors {
-                paths.get_mut(PathIndex(index)).on_error(&Timing::default());
+                paths.get_mut(PathIndex::new(index)).on_error(&Timing::default());
             }
         }
         paths.choose();
-        assert_eq!(paths.current(), PathIndex(1));
+        assert_eq!(paths.current(), PathIndex::new(1));
     }
 
     #[test]
@@ -457,13 +454,13 @@ mod tests {
             let timing = Timing { primary_switchover_max_retrans: Some(psmr), ..Timing::default() };
             let mut paths = three_active();
             for _ in 0..errors {
-                assert_eq!(paths.primary(), PathIndex(0));
-                paths.get_mut(PathIndex(0)).on_error(&timing);
+                assert_eq!(paths.primary(), PathIndex::new(0));
+                paths.get_mut(PathIndex::new(0)).on_error(&timing);
                 paths.choose();
                 paths.switch_over(&timing);
             }
             assert_eq!(paths.primary(), paths.current());
-            paths.get_mut(PathIndex(0)).on_success(Time::ZERO, &Timing::default());
+            paths.get_mut(PathIndex::new(0)).on_success(Time::ZERO, &Timing::default());
             assert_eq!(paths.choose(), None, "data stays");
         }
     }
@@ -478,32 +475,32 @@ mod tests {
         };
         let mut paths = three_active();
         for errors in 1..=6 {
-            paths.get_mut(PathIndex(0)).on_error(&timing);
+            paths.get_mut(PathIndex::new(0)).on_error(&timing);
             paths.choose();
             paths.switch_over(&timing);
-            assert_eq!(paths.primary() == PathIndex(0), errors <= 5);
+            assert_eq!(paths.primary() == PathIndex::new(0), errors <= 5);
         }
     }
 
     #[test]
     fn the_first_path_heard_after_a_failure_takes_the_place_of_a_mere_guess() {
         let mut paths = three_active();
-        assert_eq!(paths.on_heard(PathIndex(1)), None, "the primary path is no guess");
-        paths.get_mut(PathIndex(0)).on_error(&Timing::default());
+        assert_eq!(paths.on_heard(PathIndex::new(1)), None, "the primary path is no guess");
+        paths.get_mut(PathIndex::new(0)).on_error(&Timing::default());
         paths.choose();
-        assert_eq!(paths.on_heard(PathIndex(1)), Some(PathIndex(2)));
-        assert_eq!(paths.current(), PathIndex(1));
-        assert_eq!(paths.on_heard(PathIndex(2)), None, "a path that was heard stays");
+        assert_eq!(paths.on_heard(PathIndex::new(1)), Some(PathIndex::new(2)));
+        assert_eq!(paths.current(), PathIndex::new(1));
+        assert_eq!(paths.on_heard(PathIndex::new(2)), None, "a path that was heard stays");
     }
 
     #[test]
     fn where_a_link_of_this_host_has_failed_a_path_by_another_one_is_no_guess() {
-        for (lost, place) in [("10.0.1.1", None), ("10.0.2.1", Some(PathIndex(2)))] {
+        for (lost, place) in [("10.0.1.1", None), ("10.0.2.1", Some(PathIndex::new(2)))] {
             let mut paths = three_active();
-            paths.get_mut(PathIndex(0)).on_error(&Timing::default());
+            paths.get_mut(PathIndex::new(0)).on_error(&Timing::default());
             paths.choose();
             paths.on_local_loss(lost.parse().unwrap());
-            assert_eq!(paths.on_heard(PathIndex(1)), place, "{lost}");
+            assert_eq!(paths.on_heard(PathIndex::new(1)), place, "{lost}");
         }
     }
 
@@ -520,11 +517,11 @@ mod tests {
         paths.push(Path::new(route, &AssociationConfig::default(), Time::ZERO));
         for index in 0..3 {
             for _ in 0..10 {
-                paths.get_mut(PathIndex(index)).on_error(&timing);
+                paths.get_mut(PathIndex::new(index)).on_error(&timing);
             }
         }
         paths.choose();
-        assert_ne!(paths.current(), PathIndex(3));
-        assert_ne!(paths.alternate(PathIndex(0)), PathIndex(3));
+        assert_ne!(paths.current(), PathIndex::new(3));
+        assert_ne!(paths.alternate(PathIndex::new(0)), PathIndex::new(3));
     }
 }

@@ -75,10 +75,10 @@ impl Copies {
 
     /// A chunk shall go by `path`, too, as soon as there is room.
     pub(crate) fn wish(&mut self, seq: Seq, path: PathIndex) {
-        if self.by_path.len() <= path.0 {
-            self.by_path.resize_with(path.0 + 1, PathCopies::default);
+        if self.by_path.len() <= path.get() {
+            self.by_path.resize_with(path.get() + 1, PathCopies::default);
         }
-        let waiting = &mut self.by_path[path.0].waiting;
+        let waiting = &mut self.by_path[path.get()].waiting;
         if waiting.len() >= WAITING_MAX {
             waiting.pop_front();
         }
@@ -87,19 +87,19 @@ impl Copies {
 
     /// The next chunk to be copied to `path`.
     pub(crate) fn next(&self, path: PathIndex) -> Option<Seq> {
-        self.by_path.get(path.0)?.waiting.front().copied()
+        self.by_path.get(path.get())?.waiting.front().copied()
     }
 
     /// That one is not needed any more.
     pub(crate) fn skip(&mut self, path: PathIndex) {
-        if let Some(on_path) = self.by_path.get_mut(path.0) {
+        if let Some(on_path) = self.by_path.get_mut(path.get()) {
             on_path.waiting.pop_front();
         }
     }
 
     /// That one leaves.
     pub(crate) fn on_sent(&mut self, path: PathIndex, length: usize, now: Time) {
-        let Some(on_path) = self.by_path.get_mut(path.0) else { return };
+        let Some(on_path) = self.by_path.get_mut(path.get()) else { return };
         if let Some(seq) = on_path.waiting.pop_front() {
             on_path.sent.push_back(Copy { seq, length, sent_at: now });
             on_path.flight += length;
@@ -108,7 +108,7 @@ impl Copies {
 
     /// User bytes of copies in flight on `path`.
     pub(crate) fn flight(&self, path: PathIndex) -> usize {
-        self.by_path.get(path.0).map_or(0, |on_path| on_path.flight)
+        self.by_path.get(path.get()).map_or(0, |on_path| on_path.flight)
     }
 
     /// A SACK came. `is_done` says whether a chunk is acknowledged or given up; `srtt` is the path's.
@@ -121,7 +121,7 @@ impl Copies {
         now: Time,
     ) -> CopyAcks {
         let mut acks = CopyAcks::default();
-        let Some(on_path) = self.by_path.get_mut(path.0) else { return acks };
+        let Some(on_path) = self.by_path.get_mut(path.get()) else { return acks };
         let (mut freed, mut settled) = (0, 0);
         on_path.sent.retain(|copy| {
             let age = now - copy.sent_at;
@@ -163,7 +163,7 @@ impl Copies {
     /// Paths with chunks that wait to be copied to them.
     pub(crate) fn wanted(&self) -> SmallVec<[PathIndex; 4]> {
         let by_path = self.by_path.iter().enumerate();
-        by_path.filter(|(_, on_path)| !on_path.waiting.is_empty()).map(|(i, _)| PathIndex(i)).collect()
+        by_path.filter(|(_, on_path)| !on_path.waiting.is_empty()).map(|(i, _)| PathIndex::new(i)).collect()
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     const MS: fn(u64) -> Time = Time::from_millis;
-    const PATH: PathIndex = PathIndex(1);
+    const PATH: PathIndex = PathIndex::new(1);
     const SRTT: Option<Duration> = Some(Duration::from_millis(40));
 
     /// One copy of 100 bytes, sent at time zero.

@@ -136,7 +136,7 @@ mod tests {
                 begin: true,
                 end: true,
             };
-            o.push(fragment, PathIndex(0), Time::ZERO);
+            o.push(fragment, PathIndex::new(0), Time::ZERO);
         }
         o
     }

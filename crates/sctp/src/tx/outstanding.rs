@@ -183,12 +183,12 @@ impl Outstanding {
 
     /// User bytes in flight on `path`.
     pub(crate) fn flight(&self, path: PathIndex) -> usize {
-        self.by_path.get(path.0).map_or(0, |on_path| on_path.flight)
+        self.by_path.get(path.get()).map_or(0, |on_path| on_path.flight)
     }
 
     /// The least round trip on `path` of late.
     pub(crate) fn least_round_trip(&self, path: PathIndex) -> Option<Duration> {
-        self.by_path.get(path.0).and_then(|on_path| on_path.rack.least_round_trip())
+        self.by_path.get(path.get()).and_then(|on_path| on_path.rack.least_round_trip())
     }
 
     /// The path that a chunk not yet cumulatively acknowledged was last sent by.
@@ -293,7 +293,7 @@ impl Outstanding {
 
     /// The chunk in flight that was sent last by `path`.
     pub(crate) fn last_sent(&mut self, path: PathIndex) -> Option<(Seq, &Fragment)> {
-        let mut bursts = std::mem::take(&mut self.by_path.get_mut(path.0)?.bursts);
+        let mut bursts = std::mem::take(&mut self.by_path.get_mut(path.get())?.bursts);
         let mut found = None;
         while let Some(last) = bursts.back_mut() {
             let live = (last.first.0..last.end.0).rev().map(Seq).find(|&s| self.is_live(s, path, last.at));
@@ -303,7 +303,7 @@ impl Outstanding {
             }
             bursts.pop_back();
         }
-        self.by_path[path.0].bursts = bursts;
+        self.by_path[path.get()].bursts = bursts;
         let seq = found?;
         Some((seq, &self.get(seq)?.fragment))
     }
@@ -341,7 +341,7 @@ impl Outstanding {
         let chunk = &mut self.chunks[index];
         if chunk.fate == Fate::InFlight {
             chunk.fate = Fate::Lost;
-            self.by_path[chunk.path.0].flight -= chunk.fragment.payload.len();
+            self.by_path[chunk.path.get()].flight -= chunk.fragment.payload.len();
             self.lost.insert(seq);
         }
     }
@@ -357,12 +357,12 @@ impl Outstanding {
         let length = std::mem::take(&mut chunk.fragment.payload).len();
         self.bytes -= length;
         match std::mem::replace(&mut chunk.fate, Fate::Abandoned) {
-            Fate::InFlight => self.by_path[chunk.path.0].flight -= length,
+            Fate::InFlight => self.by_path[chunk.path.get()].flight -= length,
             Fate::Lost => {
                 self.lost.remove(&seq);
             }
             // Given up is not delivered: it says nothing of what was sent before.
-            Fate::Acknowledged => self.by_path[chunk.path.0].above -= 1,
+            Fate::Acknowledged => self.by_path[chunk.path.get()].above -= 1,
             Fate::Abandoned => {}
         }
     }
@@ -383,7 +383,7 @@ impl Outstanding {
 
     /// The program gives too little to fill `path`.
     pub(crate) fn on_app_limited(&mut self, path: PathIndex) {
-        if let Some(on_path) = self.by_path.get_mut(path.0) {
+        if let Some(on_path) = self.by_path.get_mut(path.get()) {
             on_path.on_app_limited();
         }
     }
@@ -396,7 +396,7 @@ impl Outstanding {
     /// All that is in flight on `path` counts as lost (for T3, RFC 9260 section 6.3.3, E3). Returns how many chunks.
     //= rfc9260#6.3.3-2
     pub(crate) fn give_up(&mut self, path: PathIndex) -> usize {
-        let Some(on_path) = self.by_path.get(path.0) else { return 0 };
+        let Some(on_path) = self.by_path.get(path.get()) else { return 0 };
         let mut live: Vec<Seq> = Vec::new();
         for burst in &on_path.bursts {
             let all = (burst.first.0..burst.end.0).map(Seq);
@@ -410,7 +410,7 @@ impl Outstanding {
     /// Puts data that the last timeout gave up, and that was not sent since, in flight again (RFC 5682 section 3.1).
     fn undo_timeout(&mut self, path: PathIndex) {
         let mut back: Vec<Seq> = Vec::new();
-        for burst in &self.by_path[path.0].bursts {
+        for burst in &self.by_path[path.get()].bursts {
             let given_up = |&seq: &Seq| {
                 let chunk = self.get(seq);
                 chunk.is_some_and(|c| c.fate == Fate::Lost && c.path == path && c.sent_at == burst.at)
@@ -421,7 +421,7 @@ impl Outstanding {
             // A chunk that left twice at one time is in two bursts.
             let Some(index) = self.index(seq).filter(|_| self.lost.remove(&seq)) else { continue };
             self.chunks[index].fate = Fate::InFlight;
-            self.by_path[path.0].flight += self.chunks[index].fragment.payload.len();
+            self.by_path[path.get()].flight += self.chunks[index].fragment.payload.len();
         }
     }
 
@@ -444,7 +444,7 @@ impl Outstanding {
     /// that loss detection knows of its round trip.
     pub(crate) fn on_round_trip(&mut self, path: PathIndex, rtt: Duration) {
         // Paths that have carried no data have no state here.
-        if let Some(on_path) = self.by_path.get_mut(path.0) {
+        if let Some(on_path) = self.by_path.get_mut(path.get()) {
             on_path.rack.on_round_trip(rtt);
         }
     }
@@ -474,7 +474,7 @@ impl Outstanding {
         }
         let advanced = first > self.first;
         let fronts: SmallVec<[Option<(Seq, Time)>; 2]> =
-            (0..self.by_path.len()).map(|i| self.earliest_of(PathIndex(i))).collect();
+            (0..self.by_path.len()).map(|i| self.earliest_of(PathIndex::new(i))).collect();
         if advanced {
             self.renege(first, gaps, now);
         }
@@ -489,8 +489,8 @@ impl Outstanding {
         self.acknowledge_gaps(gaps, now, &mut acks);
         self.note_gaps(gaps, advanced);
         for (index, acks) in acks.iter_mut().enumerate() {
-            acks.front_moved = acks.bytes > 0 && self.earliest_of(PathIndex(index)) != fronts[index];
-            self.finish_acks(PathIndex(index), acks, now);
+            acks.front_moved = acks.bytes > 0 && self.earliest_of(PathIndex::new(index)) != fronts[index];
+            self.finish_acks(PathIndex::new(index), acks, now);
         }
         Ok(acks)
     }
@@ -526,7 +526,7 @@ impl Outstanding {
             self.acknowledge(self.first, now, acks);
             let Some(chunk) = self.chunks.pop_front() else { break };
             if chunk.fate != Fate::Abandoned {
-                self.by_path[chunk.path.0].above -= 1;
+                self.by_path[chunk.path.get()].above -= 1;
             }
             self.bytes -= chunk.fragment.payload.len();
             self.first = self.first.next();
@@ -552,21 +552,21 @@ impl Outstanding {
             (chunk.fragment.payload.len(), chunk.path, chunk.sent_at, chunk.sent);
         let copied = chunk.copied;
         let fate = std::mem::replace(&mut chunk.fate, Fate::Acknowledged);
-        let on_path = &mut self.by_path[path.0];
+        let on_path = &mut self.by_path[path.get()];
         match fate {
             Fate::Acknowledged | Fate::Abandoned => return,
             Fate::InFlight => {
                 on_path.flight -= length;
                 //= rfc7829#3.2-17 3.2-18
-                acks[path.0].proves_path |= !copied;
-                acks[path.0].longest = acks[path.0].longest.max(if copied { 0 } else { length });
+                acks[path.get()].proves_path |= !copied;
+                acks[path.get()].longest = acks[path.get()].longest.max(if copied { 0 } else { length });
             }
             Fate::Lost => {
                 self.lost.remove(&seq);
             }
         }
         on_path.above += 1;
-        let acks = &mut acks[path.0];
+        let acks = &mut acks[path.get()];
         acks.bytes += length;
         acks.chunks += 1;
         acks.earliest |= cumulative;
@@ -602,9 +602,9 @@ impl Outstanding {
         after: Duration,
         acks: &mut PathAcks,
     ) {
-        let too_soon = self.by_path[path.0].rack.is_too_soon(after);
+        let too_soon = self.by_path[path.get()].rack.is_too_soon(after);
         if too_soon {
-            acks.timeout_was_spurious |= self.by_path[path.0].timed_out_at.is_some();
+            acks.timeout_was_spurious |= self.by_path[path.get()].timed_out_at.is_some();
             if let Some(given_up_on) = self.again.remove(&seq)
                 && matches!(sent, Sent::Again | Sent::Moved)
             {
@@ -618,7 +618,7 @@ impl Outstanding {
 
     /// All chunks of the SACK are known: rate, round, losses.
     fn finish_acks(&mut self, path: PathIndex, acks: &mut PathAcks, now: Time) {
-        let on_path = &mut self.by_path[path.0];
+        let on_path = &mut self.by_path[path.get()];
         if let Some(newest) = acks.newest_sent_at {
             (acks.rate, acks.round_over) = on_path.on_delivered(acks.bytes, newest, now);
             on_path.timed_out_at = None;
@@ -639,7 +639,7 @@ impl Outstanding {
                 break;
             }
             let Some(deadline) = self.deadline_of(path, seq, at) else { break };
-            let on_path = &mut self.by_path[path.0];
+            let on_path = &mut self.by_path[path.get()];
             if deadline > now {
                 losses.next_at = Some(deadline);
                 break;
@@ -649,7 +649,7 @@ impl Outstanding {
             self.mark_lost(seq);
             losses.again += usize::from(self.get(seq).is_some_and(|c| c.sent == Sent::Again));
             losses.chunks += 1;
-            losses.bytes += before - self.by_path[path.0].flight;
+            losses.bytes += before - self.by_path[path.get()].flight;
             losses.newest = at;
         }
         losses
@@ -657,7 +657,7 @@ impl Outstanding {
 
     /// When the earliest sent chunk in flight on `path` counts as lost; `None` if nothing sent after it was delivered.
     fn deadline_of(&self, path: PathIndex, seq: Seq, at: Time) -> Option<Time> {
-        let on_path = &self.by_path[path.0];
+        let on_path = &self.by_path[path.get()];
         on_path.rack.deadline(seq, at, || {
             // With one path, all that was acknowledged by gap blocks lies above its first hole.
             if self.by_path.len() == 1 { on_path.above } else { self.delivered_above(path, seq) }
@@ -676,7 +676,7 @@ impl Outstanding {
         if self.flight(path) == 0 {
             return None;
         }
-        self.by_path[path.0].bursts.iter().find_map(|burst| {
+        self.by_path[path.get()].bursts.iter().find_map(|burst| {
             let seqs = (burst.first.max(self.first).0..burst.end.0).map(Seq);
             seqs.into_iter().find(|&s| self.is_live(s, path, burst.at)).map(|s| (s, burst.at))
         })
@@ -684,7 +684,7 @@ impl Outstanding {
 
     /// The earliest sent chunk in flight on `path`; forgets the transmissions before it, which do not count any more.
     fn front_of(&mut self, path: PathIndex) -> Option<(Seq, Time)> {
-        let mut bursts = std::mem::take(&mut self.by_path.get_mut(path.0)?.bursts);
+        let mut bursts = std::mem::take(&mut self.by_path.get_mut(path.get())?.bursts);
         let mut found = None;
         while let Some(front) = bursts.front_mut() {
             front.first = front.first.max(self.first).min(front.end);
@@ -697,7 +697,7 @@ impl Outstanding {
             }
             bursts.pop_front();
         }
-        self.by_path[path.0].bursts = bursts;
+        self.by_path[path.get()].bursts = bursts;
         found
     }
 
@@ -749,10 +749,10 @@ impl Outstanding {
     }
 
     fn on_path(&mut self, path: PathIndex) -> &mut Transmissions {
-        if self.by_path.len() <= path.0 {
-            self.by_path.resize_with(path.0 + 1, Transmissions::default);
+        if self.by_path.len() <= path.get() {
+            self.by_path.resize_with(path.get() + 1, Transmissions::default);
         }
-        &mut self.by_path[path.0]
+        &mut self.by_path[path.get()]
     }
 
     /// Recounts bytes, flight, the lost set and the transmissions of each path.
@@ -766,7 +766,7 @@ impl Outstanding {
         for (offset, chunk) in self.chunks.iter().enumerate() {
             let seq = Seq(self.first.0 + offset as u64);
             assert_eq!(self.lost.contains(&seq), chunk.fate == Fate::Lost, "lost set and fate of {seq:?}");
-            let counted = &mut counted[chunk.path.0];
+            let counted = &mut counted[chunk.path.get()];
             match chunk.fate {
                 Fate::InFlight => {
                     counted.0 += chunk.fragment.payload.len();
@@ -777,7 +777,7 @@ impl Outstanding {
             }
         }
         for (path, (on_path, counted)) in self.by_path.iter().zip(counted).enumerate() {
-            let path = PathIndex(path);
+            let path = PathIndex::new(path);
             let mut live = BTreeSet::new();
             for burst in &on_path.bursts {
                 live.extend((burst.first.0..burst.end.0).filter(|&s| self.is_live(Seq(s), path, burst.at)));

@@ -20,7 +20,7 @@ type Requests<'a> = SmallVec<[Parameter<'a>; 2]>;
 
 impl Association {
     pub(crate) fn on_reconfig(&mut self, path: PathIndex, chunk: &ReConfig<'_>, ctx: &mut Context<'_>) {
-        if !self.state.answers_requests() {
+        if !self.transfer.state.answers_requests() {
             return;
         }
         //= rfc6525#section-3.1
@@ -31,7 +31,7 @@ impl Association {
             let cause = Cause::ProtocolViolation(b"RE-CONFIG with parameters that do not belong together");
             return self.report(path, &cause, ctx);
         };
-        self.out.note(TraceEvent::ReconfigReceived);
+        self.transfer.out.note(TraceEvent::ReconfigReceived);
         let had_ready = self.inbound.has_ready();
         let mut answered: SmallVec<[(RequestSn, Answer); 2]> = SmallVec::new();
         //= rfc6525#5.2.1-1
@@ -42,14 +42,14 @@ impl Association {
                 answered.push((request, self.answer(request, parameter, ctx)));
             }
         }
-        if matches!(self.state, State::Closed) {
+        if matches!(self.transfer.state, State::Closed) {
             return;
         }
         //= rfc6525#section-5.2.1
         //# If the received RE-CONFIG chunk contains at least one request parameter, a selective acknowledgment (SACK) chunk
         //# SHOULD be sent back and MAY be bundled with the RE-CONFIG chunk.
         //= rfc6525#5.2.1-3
-        if !answered.is_empty() && self.state.sends_data() && self.state.receives_data() {
+        if !answered.is_empty() && self.transfer.state.sends_data() && self.transfer.state.receives_data() {
             self.inbound.ack.on_irregular();
         }
         self.note_readable(had_ready);
@@ -129,7 +129,7 @@ impl Association {
         last_tsn: Tsn,
         streams: Streams,
     ) -> Answer {
-        let policy = self.config.reconfig;
+        let policy = self.transfer.config.reconfig;
         let Some(reconfig) = &mut self.reconfig else { return bad() };
         let asked_for = reconfig.asked_for_incoming(response);
         //= rfc6525#section-5.2.2
@@ -138,13 +138,13 @@ impl Association {
         //# acknowledged.
         //= rfc6525#5.2.2-1
         if asked_for && reconfig.take_pending(response).is_some() {
-            self.out.withdraw(|c| matches!(c, Control::Reconfig));
-            self.liveness.on_answer();
+            self.transfer.out.withdraw(|c| matches!(c, Control::Reconfig));
+            self.transfer.liveness.on_answer();
         }
         if !policy.reset_streams && !asked_for {
             return result(ReconfigResult::Denied);
         }
-        if streams.iter().any(|s| s.0 >= self.negotiated.inbound_streams()) {
+        if streams.iter().any(|s| s.0 >= self.transfer.negotiated.inbound_streams()) {
             return result(ReconfigResult::WrongSsn);
         }
         if self.inbound.is_resetting() {
@@ -172,10 +172,10 @@ impl Association {
     fn on_incoming_reset(&mut self, request: RequestSn, streams: Streams) -> Answer {
         let too_long = streams.len() > self.listed_max();
         let Some(reconfig) = &mut self.reconfig else { return bad() };
-        if !self.config.reconfig.reset_streams || too_long || !self.state.sends_data() {
+        if !self.transfer.config.reconfig.reset_streams || too_long || !self.transfer.state.sends_data() {
             return result(ReconfigResult::Denied);
         }
-        if streams.iter().any(|s| s.0 >= self.negotiated.outbound_streams()) {
+        if streams.iter().any(|s| s.0 >= self.transfer.negotiated.outbound_streams()) {
             return result(ReconfigResult::WrongSsn);
         }
         //= rfc6525#section-5.2.3
@@ -185,7 +185,7 @@ impl Association {
         //# all of the streams being requested will be already set to 0. If so, the local endpoint SHOULD send back a
         //# Re-configuration Response with the success code "Nothing to do".
         //= rfc6525#5.2.3-5
-        if reconfig.resets(&streams) || self.tx.queue.is_fresh(&streams) {
+        if reconfig.resets(&streams) || self.transfer.tx.queue.is_fresh(&streams) {
             return result(ReconfigResult::NothingToDo);
         }
         if reconfig.crosses() {
@@ -202,27 +202,30 @@ impl Association {
 
     /// RFC 6525 section 5.2.4. Unlike step G3, this waits for the data in flight rather than dropping it.
     fn on_association_reset(&mut self, ctx: &mut Context<'_>) -> Answer {
-        let quiet_until = ctx.now + self.paths.get(self.paths.current()).rto() * QUIET_TIMEOUTS;
+        let quiet_until =
+            ctx.now + self.transfer.paths.get(self.transfer.paths.current()).rto() * QUIET_TIMEOUTS;
         let Some(reconfig) = &mut self.reconfig else { return bad() };
-        if !self.config.reconfig.reset_association || !matches!(self.state, State::Established) {
+        if !self.transfer.config.reconfig.reset_association
+            || !matches!(self.transfer.state, State::Established)
+        {
             return result(ReconfigResult::Denied);
         }
         // A partly sent message could not end if the peer accepts nothing before the answer.
-        if reconfig.crosses() || self.inbound.is_resetting() || self.tx.queue.has_begun() {
+        if reconfig.crosses() || self.inbound.is_resetting() || self.transfer.tx.queue.has_begun() {
             return result(ReconfigResult::RequestInProgress);
         }
         if reconfig.is_busy() && reconfig.quiet_until.is_none() {
             let is_out = reconfig.pending().is_some();
             return if is_out { Answer::Open } else { result(ReconfigResult::RequestInProgress) };
         }
-        if !self.tx.outstanding.is_empty() {
+        if !self.transfer.tx.outstanding.is_empty() {
             // The requesting peer holds back what arrives, and may have no room for the data in flight.
-            if !reconfig.waits_for_data(self.tx.outstanding.first()) {
+            if !reconfig.waits_for_data(self.transfer.tx.outstanding.first()) {
                 reconfig.quiet_until = None;
-                self.tx.queue.release(&[], false);
+                self.transfer.tx.queue.release(&[], false);
                 return result(ReconfigResult::RequestInProgress);
             }
-            self.tx.queue.stop();
+            self.transfer.tx.queue.stop();
             reconfig.quiet_until = Some(quiet_until);
             return Answer::Open;
         }
@@ -236,12 +239,12 @@ impl Association {
         //# G2: Compute an appropriate value for the local endpoint's next TSN [...] The value SHOULD be the highest TSN sent by
         //# the receiver of the request plus 1.
         //= rfc6525#5.2.4-2
-        let ours = self.tx.outstanding.next().tsn(self.negotiated.initial_tsn());
+        let ours = self.transfer.tx.outstanding.next().tsn(self.transfer.negotiated.initial_tsn());
         self.inbound.begin_anew(theirs);
         //= rfc6525#section-5.2.4
         //# G5: The next expected and outgoing SSNs MUST be reset to 0 for all incoming and outgoing streams.
         //= rfc6525#5.2.4-5
-        self.tx.queue.release(&[], true);
+        self.transfer.tx.queue.release(&[], true);
         self.report_association_reset(ReconfigOutcome::Done);
         //= rfc6525#5.1.7-3 5.1.7-5 5.2.4-6
         Answer::Result(ReconfigResult::Performed, Some((ours, theirs)))
@@ -249,10 +252,10 @@ impl Association {
 
     /// Handles an Add Outgoing Streams request (RFC 6525 section 5.2.5).
     fn on_add_outgoing(&mut self, more: u16) -> Answer {
-        let policy = self.config.reconfig;
+        let policy = self.transfer.config.reconfig;
         let Some(reconfig) = &mut self.reconfig else { return bad() };
         let asked_for = more > 0 && more == reconfig.additions_asked;
-        let streams = self.negotiated.inbound_streams().checked_add(more);
+        let streams = self.transfer.negotiated.inbound_streams().checked_add(more);
         //= rfc6525#5.2.5-3
         let allowed =
             asked_for || policy.add_streams && streams.is_some_and(|s| s <= policy.inbound_streams_max);
@@ -263,27 +266,28 @@ impl Association {
             let pending = reconfig.pending().map(|p| p.request);
             let is_ours = matches!(&reconfig.current, Some(c) if matches!(c.wish, Wish::AddIncoming { .. }));
             if is_ours && pending.is_some_and(|p| reconfig.take_pending(p).is_some()) {
-                self.out.withdraw(|c| matches!(c, Control::Reconfig));
-                self.liveness.on_answer();
+                self.transfer.out.withdraw(|c| matches!(c, Control::Reconfig));
+                self.transfer.liveness.on_answer();
             }
         }
         //= rfc6525#5.2.5-1 5.2.5-2
-        self.negotiated.set_inbound_streams(streams);
+        self.transfer.negotiated.set_inbound_streams(streams);
         self.report_streams(ReconfigOutcome::Done);
         result(ReconfigResult::Performed)
     }
 
     /// Handles an Add Incoming Streams request (RFC 6525 section 5.2.6).
     fn on_add_incoming(&mut self, request: RequestSn, more: u16) -> Answer {
-        let policy = self.config.reconfig;
+        let policy = self.transfer.config.reconfig;
         let Some(reconfig) = &mut self.reconfig else { return bad() };
         //= rfc6525#5.2.6-2
         let fits = self
+            .transfer
             .negotiated
             .outbound_streams()
             .checked_add(more)
             .is_some_and(|s| s <= policy.outbound_streams_max);
-        if !policy.add_streams || !fits || !self.state.sends_data() {
+        if !policy.add_streams || !fits || !self.transfer.state.sends_data() {
             return result(ReconfigResult::Denied);
         }
         if more == 0 {

@@ -16,7 +16,7 @@ use wire::{Chunk, Parameter, Parameters, ReConfig, ReconfigResult, RequestSn, St
 use super::{Association, Context, Control};
 use crate::error::ReconfigError;
 use crate::event::Event;
-use crate::extension::reconfig::{Pending, ReconfigOutcome, ReconfigPolicy, StreamDirection, Streams, Wish};
+use crate::extension::reconfig::{Pending, ReconfigOutcome, StreamDirection, Streams, Wish};
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
@@ -40,8 +40,8 @@ impl Association {
     ) -> Result<(), ReconfigError> {
         self.check_wishes(1)?;
         let count = match direction {
-            StreamDirection::Outgoing => self.negotiated.outbound_streams(),
-            StreamDirection::Incoming => self.negotiated.inbound_streams(),
+            StreamDirection::Outgoing => self.transfer.negotiated.outbound_streams(),
+            StreamDirection::Incoming => self.transfer.negotiated.inbound_streams(),
         };
         if let Some(wrong) = streams.iter().find(|s| s.0 >= count) {
             return Err(ReconfigError::NoSuchStream { stream: wrong.0, streams: count });
@@ -84,8 +84,8 @@ impl Association {
     ) -> Result<(), ReconfigError> {
         self.check_wishes(usize::from(outgoing > 0) + usize::from(incoming > 0))?;
         let fits = |streams: u16, more| streams.checked_add(more).is_some();
-        if !fits(self.negotiated.outbound_streams(), outgoing)
-            || !fits(self.negotiated.inbound_streams(), incoming)
+        if !fits(self.transfer.negotiated.outbound_streams(), outgoing)
+            || !fits(self.transfer.negotiated.inbound_streams(), incoming)
         {
             return Err(ReconfigError::TooManyStreams);
         }
@@ -98,14 +98,9 @@ impl Association {
         Ok(())
     }
 
-    /// Changes which requests of the peer are granted.
-    pub(crate) fn set_reconfig_policy(&mut self, policy: ReconfigPolicy) {
-        self.config.reconfig = policy;
-    }
-
     /// Checks that `count` more wishes can be accepted.
     fn check_wishes(&self, count: usize) -> Result<(), ReconfigError> {
-        if !self.state.takes_data_to_send() {
+        if !self.transfer.state.takes_data_to_send() {
             return Err(ReconfigError::Closed);
         }
         //= rfc6525#section-5.1.1
@@ -122,8 +117,8 @@ impl Association {
 
     /// Maximum number of streams that fit into one request.
     pub(super) fn listed_max(&self) -> usize {
-        let room = self.paths.get(self.paths.current()).packet_size();
-        let auth = self.integrity.overhead(wire::ChunkType::RE_CONFIG);
+        let room = self.transfer.paths.get(self.transfer.paths.current()).packet_size();
+        let auth = self.transfer.integrity.overhead(wire::ChunkType::RE_CONFIG);
         (room.saturating_sub(wire::COMMON_HEADER_LEN + auth + REQUEST_LEN) / 2).min(MAX_LISTED)
     }
 
@@ -137,23 +132,26 @@ impl Association {
     /// Starts the next wish, and builds its request once the data it affects is drained.
     pub(super) fn drive_reconfig(&mut self, now: Time) {
         let Some(reconfig) = &mut self.reconfig else { return };
-        if !self.state.sends_data() {
+        if !self.transfer.state.sends_data() {
             return;
         }
         match reconfig.begin_next() {
-            Some(Wish::ResetOutgoing { streams, .. }) => self.tx.queue.hold(&streams),
-            Some(Wish::ResetAssociation) => self.tx.queue.hold(&[]),
+            Some(Wish::ResetOutgoing { streams, .. }) => self.transfer.tx.queue.hold(&streams),
+            Some(Wish::ResetAssociation) => self.transfer.tx.queue.hold(&[]),
             Some(Wish::ResetIncoming { .. } | Wish::AddOutgoing { .. } | Wish::AddIncoming { .. }) | None => {
             }
         }
         match reconfig.unsent() {
-            Some(Wish::ResetOutgoing { streams, .. }) if !self.tx.queue.is_drained(streams) => return,
+            Some(Wish::ResetOutgoing { streams, .. }) if !self.transfer.tx.queue.is_drained(streams) => {
+                return;
+            }
             //= rfc6525#section-5.1.4
             //# C2: The sender has either no outstanding TSNs or considers all outstanding TSNs abandoned. The sender MUST queue
             //# any user data
             Some(Wish::ResetAssociation) => {
                 //= rfc6525#5.1.4-3
-                let drained = self.tx.queue.is_drained(&[]) && self.tx.outstanding.is_empty();
+                let drained =
+                    self.transfer.tx.queue.is_drained(&[]) && self.transfer.tx.outstanding.is_empty();
                 if !drained || self.inbound.is_resetting() {
                     return;
                 }
@@ -166,30 +164,30 @@ impl Association {
         //= rfc6525#section-5.1.2
         //# A3: The Sender's Last Assigned TSN MUST be set to the next TSN the sender assigns minus 1.
         //= rfc6525#5.1.2-4
-        let last_tsn = self.tx.outstanding.next().tsn(self.negotiated.initial_tsn()).prev();
-        reconfig.number(last_tsn, self.paths.current(), Time::NEVER);
+        let last_tsn = self.transfer.tx.outstanding.next().tsn(self.transfer.negotiated.initial_tsn()).prev();
+        reconfig.number(last_tsn, self.transfer.paths.current(), Time::NEVER);
         self.send_request(now);
     }
 
     /// Sends the pending request and starts the Re-configuration Timer.
     fn send_request(&mut self, now: Time) {
         let Some(pending) = self.reconfig.as_ref().and_then(|r| r.pending()) else { return };
-        let is_usable = self.paths.get(pending.path).is_confirmed();
-        let path = if is_usable { pending.path } else { self.paths.current() };
-        let deadline = now + self.paths.get(path).rto();
+        let is_usable = self.transfer.paths.get(pending.path).is_confirmed();
+        let path = if is_usable { pending.path } else { self.transfer.paths.current() };
+        let deadline = now + self.transfer.paths.get(path).rto();
         if let Some(pending) = self.reconfig.as_mut().and_then(|r| r.pending_mut()) {
             //= rfc6525#5.1.1-6
             (pending.path, pending.deadline) = (path, deadline);
         }
-        let route = self.paths.get(path).route;
-        self.out.note(TraceEvent::ReconfigSent { route });
+        let route = self.transfer.paths.get(path).route;
+        self.transfer.out.note(TraceEvent::ReconfigSent { route });
         self.queue_request();
     }
 
     /// Queues the pending request for the next packet.
     fn queue_request(&mut self) {
         if let Some(pending) = self.reconfig.as_ref().and_then(|r| r.pending()) {
-            self.out.queue_once(pending.path, Control::Reconfig);
+            self.transfer.out.queue_once(pending.path, Control::Reconfig);
         }
     }
 
@@ -214,7 +212,7 @@ impl Association {
         let Some(reconfig) = &mut self.reconfig else { return };
         if reconfig.quiet_until.is_some_and(|at| at <= now) {
             reconfig.quiet_until = None;
-            self.tx.queue.release(&[], false);
+            self.transfer.tx.queue.release(&[], false);
         }
         let Some(pending) = reconfig.pending_mut().filter(|p| p.deadline <= now) else { return };
         //= rfc6525#section-5.2.7
@@ -225,12 +223,12 @@ impl Association {
         if !std::mem::take(&mut pending.in_progress) {
             let failed = pending.path;
             //= rfc6525#5.1.1-8 5.1.1-9
-            self.paths.get_mut(failed).back_off(&self.config.timing);
-            self.count_error_on(failed);
-            if !self.count_error() {
+            self.transfer.paths.get_mut(failed).back_off(&self.transfer.config.timing);
+            self.transfer.count_error_on(failed);
+            if !self.transfer.count_error() {
                 return;
             }
-            let path = self.paths.alternate(failed);
+            let path = self.transfer.paths.alternate(failed);
             if let Some(pending) = self.reconfig.as_mut().and_then(|r| r.pending_mut()) {
                 pending.path = path;
             }
@@ -251,12 +249,12 @@ impl Association {
         let path = pending.path;
         if result == ReconfigResult::InProgress {
             pending.in_progress = true;
-            pending.deadline = ctx.now + self.paths.get(path).rto();
+            pending.deadline = ctx.now + self.transfer.paths.get(path).rto();
             return self.on_request_heard(path, ctx.now);
         }
         //= rfc6525#5.2.7-1
         let Some(wish) = reconfig.take_pending(response) else { return };
-        self.out.withdraw(|c| matches!(c, Control::Reconfig));
+        self.transfer.out.withdraw(|c| matches!(c, Control::Reconfig));
         self.on_request_heard(path, ctx.now);
         self.finish_wish(wish, ReconfigOutcome::from_result(result), next_tsns, ctx);
         self.drive_reconfig(ctx.now);
@@ -264,10 +262,10 @@ impl Association {
 
     /// Clears errors: the peer is alive, and so is the path.
     fn on_request_heard(&mut self, path: PathIndex, now: Time) {
-        self.liveness.on_answer();
-        if self.paths.get(path).is_confirmed() {
-            let transition = self.paths.get_mut(path).on_success(now, &self.config.timing);
-            self.report_transition(path, transition);
+        self.transfer.liveness.on_answer();
+        if self.transfer.paths.get(path).is_confirmed() {
+            let transition = self.transfer.paths.get_mut(path).on_success(now, &self.transfer.config.timing);
+            self.transfer.report_transition(path, transition);
         }
     }
 
@@ -285,9 +283,9 @@ impl Association {
             Wish::ResetOutgoing { streams, .. } => {
                 //= rfc6525#5.2.7-4
                 if outcome.is_success() {
-                    self.tx.forward.on_streams_reset(&streams, &self.tx.outstanding);
+                    self.transfer.tx.forward.on_streams_reset(&streams, &self.transfer.tx.outstanding);
                 }
-                self.tx.queue.release(&streams, outcome.is_success());
+                self.transfer.tx.queue.release(&streams, outcome.is_success());
                 self.follow_forward(ctx.now);
                 self.report_reset(StreamDirection::Outgoing, &streams, outcome);
             }
@@ -300,8 +298,8 @@ impl Association {
             Wish::AddOutgoing { count, .. } => {
                 if outcome.is_success() {
                     //= rfc6525#5.1.5-1 5.1.5-2 5.2.7-7
-                    let streams = self.negotiated.outbound_streams().saturating_add(count);
-                    self.negotiated.set_outbound_streams(streams);
+                    let streams = self.transfer.negotiated.outbound_streams().saturating_add(count);
+                    self.transfer.negotiated.set_outbound_streams(streams);
                 }
                 self.report_streams(outcome);
             }
@@ -335,30 +333,30 @@ impl Association {
             None => self.inbound.release_all(),
         }
         self.note_readable(had_ready);
-        self.tx.queue.release(&[], done);
+        self.transfer.tx.queue.release(&[], done);
         self.report_association_reset(outcome);
     }
 
     /// Gives the next chunk the TSN `next`; nothing may be outstanding.
     fn renumber_from(&mut self, next: Tsn) {
-        debug_assert!(self.tx.outstanding.is_empty());
-        self.negotiated.renumber(self.tx.outstanding.next(), next);
+        debug_assert!(self.transfer.tx.outstanding.is_empty());
+        self.transfer.negotiated.renumber(self.transfer.tx.outstanding.next(), next);
     }
 
     fn report_reset(&mut self, direction: StreamDirection, streams: &[StreamId], outcome: ReconfigOutcome) {
-        self.out.emit(Event::StreamReset { direction, streams: streams.to_vec(), outcome });
+        self.transfer.out.emit(Event::StreamReset { direction, streams: streams.to_vec(), outcome });
     }
 
     fn report_association_reset(&mut self, outcome: ReconfigOutcome) {
-        let local_tsn = self.tx.outstanding.next().tsn(self.negotiated.initial_tsn()).0;
+        let local_tsn = self.transfer.tx.outstanding.next().tsn(self.transfer.negotiated.initial_tsn()).0;
         let remote_tsn = self.inbound.cumulative_tsn().next().0;
-        self.out.emit(Event::AssociationReset { local_tsn, remote_tsn, outcome });
+        self.transfer.out.emit(Event::AssociationReset { local_tsn, remote_tsn, outcome });
     }
 
     fn report_streams(&mut self, outcome: ReconfigOutcome) {
-        self.out.emit(Event::StreamsChanged {
-            outbound_streams: self.negotiated.outbound_streams(),
-            inbound_streams: self.negotiated.inbound_streams(),
+        self.transfer.out.emit(Event::StreamsChanged {
+            outbound_streams: self.transfer.negotiated.outbound_streams(),
+            inbound_streams: self.transfer.negotiated.inbound_streams(),
             outcome,
         });
     }
@@ -366,7 +364,7 @@ impl Association {
     /// Queues answers to the peer's requests.
     //= rfc6525#5.1.1-7
     fn queue_answers(&mut self, path: PathIndex, answers: &[Parameter<'_>]) {
-        let waiting = self.out.count(|c| matches!(c, Control::ReconfigAnswer(_)));
+        let waiting = self.transfer.out.count(|c| matches!(c, Control::ReconfigAnswer(_)));
         if answers.is_empty() || waiting >= MAX_WAITING_ANSWERS {
             return;
         }
@@ -379,7 +377,7 @@ impl Association {
             }
         }
         // Ahead of our own request: the peer may need the answer to grant it.
-        self.out.queue_first(path, Control::ReconfigAnswer(Bytes::from(bytes)));
+        self.transfer.out.queue_first(path, Control::ReconfigAnswer(Bytes::from(bytes)));
     }
 }
 

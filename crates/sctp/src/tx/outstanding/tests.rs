@@ -4,7 +4,7 @@ use super::*;
 use bytes::Bytes;
 use wire::{Fsn, Mid, Ppid, StreamId};
 
-const P: PathIndex = PathIndex(0);
+const P: PathIndex = PathIndex::new(0);
 
 fn sent(n: u64) -> Outstanding {
     let mut o = Outstanding::default();

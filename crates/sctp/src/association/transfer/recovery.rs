@@ -7,8 +7,9 @@ use std::time::Duration;
 use base::Time;
 use wire::{PacketWriter, Tsn};
 
+use super::Transfer;
 use super::doubt::LEAST_PATIENCE;
-use super::{Association, Context};
+use crate::association::Context;
 use crate::info::PathState;
 use crate::path::{Outcome, PathIndex, Seen, Sending};
 use crate::trace::TraceEvent;
@@ -17,9 +18,9 @@ use crate::tx::{Losses, PathAcks};
 /// Packets in flight below which T3 counts from the sending of the earliest (rrthresh, RFC 7765 section 4).
 const FEW_PACKETS: usize = 4;
 
-impl Association {
+impl Transfer {
     /// The state around a SACK or a loss.
-    pub(super) fn seen(&self, index: PathIndex, flight_before: usize, now: Time) -> Seen {
+    pub(crate) fn seen(&self, index: PathIndex, flight_before: usize, now: Time) -> Seen {
         Seen {
             now,
             flight_before,
@@ -29,7 +30,7 @@ impl Association {
         }
     }
 
-    pub(super) fn count_recovery(&mut self, index: PathIndex, outcome: Outcome) {
+    pub(crate) fn count_recovery(&mut self, index: PathIndex, outcome: Outcome) {
         let route = self.paths.get(index).route;
         if outcome.recovery_began {
             self.out.note(TraceEvent::RecoveryBegan { route });
@@ -41,7 +42,7 @@ impl Association {
     }
 
     /// Traces the state of a path after an acknowledgement.
-    pub(super) fn tell_window(&mut self, index: PathIndex, acks: &PathAcks) {
+    pub(crate) fn tell_window(&mut self, index: PathIndex, acks: &PathAcks) {
         let path = self.paths.get(index);
         self.out.trace(|| TraceEvent::Window {
             route: path.route,
@@ -55,7 +56,7 @@ impl Association {
     }
 
     /// Handles the reordering timer, tail-loss probe and pacing of one path.
-    pub(super) fn on_recovery_timers(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+    pub(crate) fn on_recovery_timers(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let now = ctx.now;
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         let sending = &mut self.paths.get_mut(index).sending;
@@ -96,7 +97,7 @@ impl Association {
     }
 
     /// Doubts the MTU if retransmissions were lost again, perhaps because of their length.
-    pub(super) fn doubt_mtu_after(&mut self, index: PathIndex, lost: &Losses, ctx: &mut Context<'_>) {
+    pub(crate) fn doubt_mtu_after(&mut self, index: PathIndex, lost: &Losses, ctx: &mut Context<'_>) {
         if lost.again > 0 {
             self.doubt_mtu(index, lost.bytes, ctx);
         }
@@ -127,11 +128,11 @@ impl Association {
     }
 
     /// The path on which a tail-loss probe is due.
-    pub(super) fn probed_path(&self) -> Option<PathIndex> {
+    pub(crate) fn probed_path(&self) -> Option<PathIndex> {
         self.tx.probes.tail().filter(|&index| self.tx.outstanding.flight(index) > 0)
     }
 
-    pub(super) fn fill_tail_probe(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
+    pub(crate) fn fill_tail_probe(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         if self.tx.probes.tail() != Some(path) {
             return;
         }
@@ -158,7 +159,7 @@ impl Association {
 
     /// Arms the probe after data was sent (`was_sent`) or acknowledged on a path. Probes of the peer's window
     /// have their own schedule.
-    pub(super) fn arm_probe(&mut self, index: PathIndex, was_sent: bool, now: Time) {
+    pub(crate) fn arm_probe(&mut self, index: PathIndex, was_sent: bool, now: Time) {
         let flight = if self.tx.window.is_probed() { 0 } else { self.tx.outstanding.flight(index) };
         if self.witness(index).is_some() {
             let at = if flight > 0 { self.doubt_at(index, now) } else { None };
@@ -177,7 +178,7 @@ impl Association {
     }
 
     /// Restarts T3 after an acknowledgement (RFC 9260 section 6.3.2, R3).
-    pub(super) fn restart_t3(&mut self, index: PathIndex, now: Time) {
+    pub(crate) fn restart_t3(&mut self, index: PathIndex, now: Time) {
         let at = self.due(index, self.paths.get(index).rto(), now);
         self.paths.get_mut(index).t3 = Some(at);
     }
@@ -185,7 +186,7 @@ impl Association {
     /// Ends the back-off once a path has recovered and can carry the data in flight on those that have not.
     /// That data, and data sent earlier on this path, waits no longer than a timeout without back-off:
     /// unanswered by then, it left during the outage.
-    pub(super) fn end_back_off(&mut self, recovered: PathIndex, now: Time) {
+    pub(crate) fn end_back_off(&mut self, recovered: PathIndex, now: Time) {
         for index in self.paths.indices() {
             let path = self.paths.get_mut(index);
             if index != recovered && path.state() == PathState::Active {
@@ -202,7 +203,7 @@ impl Association {
 
     /// Makes T3 of a path that was silent, and has just answered a HEARTBEAT, expire as if it had not backed off. An answer
     /// to the probe that left after the HEARTBEAT comes first.
-    pub(super) fn hasten_t3(&mut self, index: PathIndex, now: Time) {
+    pub(crate) fn hasten_t3(&mut self, index: PathIndex, now: Time) {
         let Some(sent_at) = self.tx.outstanding.earliest_sent_at(index) else { return };
         let path = self.paths.get_mut(index);
         let soonest = now + path.srtt().unwrap_or_default() / 4 + LEAST_PATIENCE;
@@ -223,7 +224,7 @@ impl Association {
     }
 
     /// Counts a retransmission of a DATA chunk.
-    pub(super) fn count_retransmission(&mut self, index: PathIndex, tsn: Tsn, is_probe: bool) {
+    pub(crate) fn count_retransmission(&mut self, index: PathIndex, tsn: Tsn, is_probe: bool) {
         let path = self.paths.get_mut(index);
         path.counters.retransmissions += 1;
         let route = path.route;
@@ -232,7 +233,7 @@ impl Association {
 
     /// Marks everything in flight on a path as lost, for retransmission on another; returns the number of
     /// chunks.
-    pub(super) fn mark_lost_on(&mut self, index: PathIndex) -> usize {
+    pub(crate) fn mark_lost_on(&mut self, index: PathIndex) -> usize {
         let flight = self.tx.outstanding.flight(index);
         let given_up = self.tx.outstanding.give_up(index);
         self.tx.stranded.on_given_up(index);
@@ -246,7 +247,7 @@ impl Association {
         given_up
     }
 
-    pub(super) fn refill_pacers(&mut self, now: Time) {
+    pub(crate) fn refill_pacers(&mut self, now: Time) {
         for index in self.paths.indices() {
             let path = self.paths.get_mut(index);
             path.sending.refill(path.srtt(), now);
@@ -254,7 +255,7 @@ impl Association {
     }
 
     /// Notes the reason when nothing more may be sent now.
-    pub(super) fn note_waiting(&mut self, now: Time) {
+    pub(crate) fn note_waiting(&mut self, now: Time) {
         if !self.state.sends_data() {
             return;
         }

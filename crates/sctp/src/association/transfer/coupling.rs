@@ -3,9 +3,9 @@
 //!
 //! A shared bottleneck is not detected. Each path keeps its own window and its own reductions; only growth is
 //! coupled, so paths that share nothing still fill their links. Slow start is not coupled. Start at
-//! [`Association::couple`].
+//! [`Transfer::couple`].
 
-use super::Association;
+use super::Transfer;
 use crate::path::{Coupling, PathIndex};
 
 /// Totals over all paths that carry data.
@@ -17,7 +17,7 @@ struct Together {
     best: f64,
 }
 
-impl Association {
+impl Transfer {
     /// Sets the growth rate of the window of `index`, on which data was acknowledged.
     ///
     /// RFC 6356 section 3: for what was acknowledged a window grows by at most `alpha * bytes_acked * MSS / cwnd_total`, with
@@ -26,7 +26,7 @@ impl Association {
     ///
     /// For CUBIC, a path with the share s must have the s-th part of a single path's window, as late as its losses are
     /// fewer: W'(t) = s W(s t). That is a cubic function whose coefficient is multiplied by s^4, or growth and s^2.
-    pub(super) fn couple(&mut self, index: PathIndex) {
+    pub(crate) fn couple(&mut self, index: PathIndex) {
         let Some((window, rtt)) = self.window_and_rtt(index) else { return };
         let all = self.together(index);
         let growth = (window * all.best / (all.rate * all.rate)).min(1.0);

@@ -11,7 +11,7 @@ const QUESTION_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The association's error count (RFC 9260 section 8.1), and the time of the next question.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Liveness {
+pub(crate) struct Liveness {
     /// Consecutive timeouts over all paths.
     errors: u8,
     /// Earliest time of the next question.
@@ -21,35 +21,35 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    pub(super) fn new(now: Time) -> Self {
+    pub(crate) fn new(now: Time) -> Self {
         Liveness { errors: 0, next_question: now, put_off_until: Time::ZERO }
     }
 
     /// Records that the peer has answered something.
     #[inline]
-    pub(super) fn on_answer(&mut self) {
+    pub(crate) fn on_answer(&mut self) {
         self.errors = 0;
     }
 
     /// Counts a timeout; returns whether there were `max` of them at most.
     //= rfc9260#8.1-1 8.1-3 8.1-4 9.2-4
-    pub(super) fn on_timeout(&mut self, max: u8) -> bool {
+    pub(crate) fn on_timeout(&mut self, max: u8) -> bool {
         self.errors = self.errors.saturating_add(1);
         self.errors <= max
     }
 
     /// Records that silence means nothing until `until`.
-    pub(super) fn put_off(&mut self, until: Time) {
+    pub(crate) fn put_off(&mut self, until: Time) {
         self.put_off_until = until;
     }
 
     /// Returns whether the driver was late just now, so that silence proves nothing.
-    pub(super) fn was_late(&self, now: Time) -> bool {
+    pub(crate) fn was_late(&self, now: Time) -> bool {
         now < self.put_off_until
     }
 
     /// Returns whether the peer may be asked now; if so, the interval begins.
-    pub(super) fn may_ask(&mut self, now: Time) -> bool {
+    pub(crate) fn may_ask(&mut self, now: Time) -> bool {
         let may = now >= self.next_question;
         if may {
             self.next_question = now + QUESTION_INTERVAL;

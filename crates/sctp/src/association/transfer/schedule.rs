@@ -5,11 +5,11 @@
 //! still be skipped: a chunk on a slow path makes the receiver hold all later data, and once that fills the
 //! smaller of both ends' buffers, the fast paths stall ("buffer blocking"). So a slow path is used only as
 //! far as the buffers have room for what the faster paths send meanwhile. Start at
-//! [`Association::new_data_path`].
+//! [`Transfer::new_data_path`].
 
 use std::time::Duration;
 
-use super::Association;
+use super::Transfer;
 use crate::info::PathState;
 use crate::multipath::{Multipath, PathScheduler};
 use crate::path::PathIndex;
@@ -20,22 +20,22 @@ const TURN_SCALE: u64 = 1 << 16;
 /// Maximum number of bytes by which a path of weight one may lag behind the others.
 const CATCH_UP: u64 = 64 << 10;
 
-impl Association {
+impl Transfer {
     /// Returns whether new data uses all paths at once.
-    pub(super) fn is_concurrent(&self) -> bool {
+    pub(crate) fn is_concurrent(&self) -> bool {
         self.config.multipath != Multipath::Off
     }
 
     /// Returns whether `path` carries new data. The current path always does: without an active path, it is
     /// the only one.
-    pub(super) fn carries_new_data(&self, path: PathIndex) -> bool {
+    pub(crate) fn carries_new_data(&self, path: PathIndex) -> bool {
         path == self.paths.current()
             || (self.is_concurrent() && self.paths.get(path).state() == PathState::Active)
     }
 
     /// Returns the path of the next packet of new data, if there is data and a path on which it may leave
     /// now.
-    pub(super) fn new_data_path(&self) -> Option<PathIndex> {
+    pub(crate) fn new_data_path(&self) -> Option<PathIndex> {
         match self.config.multipath {
             Multipath::Off => {
                 let current = self.paths.current();
@@ -79,7 +79,7 @@ impl Association {
     }
 
     /// Accounts for `length` bytes of new data leaving on `path`.
-    pub(super) fn note_new_data(&mut self, path: PathIndex, length: usize) {
+    pub(crate) fn note_new_data(&mut self, path: PathIndex, length: usize) {
         let turn = if self.is_weighted() { self.turn(path) } else { 0 };
         if self.is_weighted() {
             self.note_missed_turns(path, turn);
@@ -92,7 +92,7 @@ impl Association {
     /// Returns whether new data may start to leave on `path`. Slow paths wait for room for a train: each of
     /// their trains is a gap that SACKs must report until it arrives, and a SACK can report only so many
     /// (Linux: 16).
-    pub(super) fn may_begin(&self, path: PathIndex) -> bool {
+    pub(crate) fn may_begin(&self, path: PathIndex) -> bool {
         let flight = self.tx.outstanding.flight(path);
         !self.is_concurrent()
             || self.is_quickest(path)
@@ -111,7 +111,7 @@ impl Association {
     /// it waits for the chunk, together with what `path` carries already. This is the estimate of the
     /// blocking-estimation scheduler (BLEST), generalized to any number of paths; if the program has no more
     /// to send, it is that of earliest completion first (ECF).
-    pub(super) fn is_detour(&self, path: PathIndex) -> bool {
+    pub(crate) fn is_detour(&self, path: PathIndex) -> bool {
         if !self.is_concurrent() {
             return false;
         }
@@ -148,7 +148,7 @@ impl Association {
     //= rfc9260#6.4-4 6.4-5
     //= rfc7829#3.2-5
     //= rfc9260#6.4-4 6.4-5
-    pub(super) fn retransmission_path(&self) -> Option<PathIndex> {
+    pub(crate) fn retransmission_path(&self) -> Option<PathIndex> {
         let (_, _, last) = self.tx.next_lost()?;
         if self.is_concurrent() {
             let carrying = || self.paths.indices().filter(|&i| self.carries_new_data(i));
@@ -161,10 +161,5 @@ impl Association {
         // would be lost again.
         let stays = last == self.paths.current() && self.paths.get(last).state() == PathState::Active;
         Some(if stays { last } else { self.paths.alternate(last) })
-    }
-
-    /// Returns the path of the next SACK.
-    pub(super) fn sack_path(&self) -> PathIndex {
-        self.sack_route.choose(self.inbound.has_duplicates(), self.is_concurrent(), &self.paths)
     }
 }

@@ -1,17 +1,18 @@
 //! Commands about single paths, and about undelivered messages (RFC 6458 sections 6.1.9, 8.1.9 and 8.1.12).
 //!
-//! They change settings and answer queries; nothing is sent here. Start at [`Association::set_path_options`].
+//! They change settings and answer queries; nothing is sent here. Start at [`Transfer::set_path_options`].
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use super::{Association, Context, State};
+use super::Transfer;
+use crate::association::{Context, State};
 use crate::config::PathOptions;
 use crate::error::PathOptionError;
 use crate::event::{Event, Message};
 use crate::path::PathIndex;
 
-impl Association {
+impl Transfer {
     /// Returns the paths to `remote` of an association that is not closed.
     fn paths_to(&self, remote: IpAddr) -> Result<Vec<PathIndex>, PathOptionError> {
         if matches!(self.state, State::Closed) {
@@ -83,7 +84,7 @@ impl Association {
         self.tell_if_dry();
     }
 
-    pub(super) fn tell_if_dry(&mut self) {
+    pub(crate) fn tell_if_dry(&mut self) {
         if self.tx.take_dry() {
             self.out.emit(Event::Dry);
         }

@@ -3,15 +3,16 @@
 //!
 //! [`path::Pmtu`](crate::path::Pmtu) decides; this module writes its probes, reads the answers, and applies
 //! changes. Data cut for a larger MTU cannot be fragmented again: it is retransmitted as it was, alone in its
-//! packet, which IP may fragment (RFC 9260 section 6.9). Start at [`Association::doubt_mtu`] and
-//! [`Association::follow_mtu`].
+//! packet, which IP may fragment (RFC 9260 section 6.9). Start at [`Transfer::doubt_mtu`] and
+//! [`Transfer::follow_mtu`].
 
 use base::Time;
 use wire::{Chunk, ChunkType, Heartbeat, PacketWriter, Pad};
 
-use super::heartbeat::{info, read_info};
-use super::packet_builder::Train;
-use super::{Association, Context};
+use super::Transfer;
+use crate::association::Context;
+use crate::association::heartbeat::{info, read_info};
+use crate::association::packet_builder::Train;
 use crate::event::Event;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
@@ -32,9 +33,9 @@ const BUSY_PACKETS: usize = 3;
 /// Number of packets unacknowledged at once that puts even a freshly confirmed MTU in doubt.
 const MANY_PACKETS: usize = 8;
 
-impl Association {
+impl Transfer {
     /// Handles silence about `flight` bytes, which may have been too long for the path.
-    pub(super) fn doubt_mtu(&mut self, index: PathIndex, flight: usize, ctx: &mut Context<'_>) {
+    pub(crate) fn doubt_mtu(&mut self, index: PathIndex, flight: usize, ctx: &mut Context<'_>) {
         if self.is_long(index, flight) {
             let path = self.paths.get_mut(index);
             let many = flight >= MANY_PACKETS * path.packet_size();
@@ -43,7 +44,7 @@ impl Association {
     }
 
     /// The same after T3 has expired.
-    pub(super) fn doubt_mtu_after_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+    pub(crate) fn doubt_mtu_after_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let flight = self.tx.outstanding.flight(index);
         if self.is_about_least(index, flight) {
             self.paths.get_mut(index).doubt_least_mtu(ctx.now);
@@ -57,7 +58,7 @@ impl Association {
 
     /// Returns whether `bytes` of data need a packet at least nearly as long as the longest that surely
     /// works.
-    pub(super) fn is_about_least(&self, index: PathIndex, bytes: usize) -> bool {
+    pub(crate) fn is_about_least(&self, index: PathIndex, bytes: usize) -> bool {
         let path = self.paths.get(index);
         bytes + self.data_headers_len() > path.packet_in(path.pmtu.least()) / 8 * 7
     }
@@ -69,7 +70,7 @@ impl Association {
     }
 
     /// Learns about the MTU from acknowledged chunks, the longest of `longest` bytes.
-    pub(super) fn learn_mtu(&mut self, index: PathIndex, longest: usize, now: Time) {
+    pub(crate) fn learn_mtu(&mut self, index: PathIndex, longest: usize, now: Time) {
         if self.is_about_least(index, longest) {
             self.paths.get_mut(index).pmtu.on_least_proven();
         }
@@ -86,7 +87,7 @@ impl Association {
 
     /// Confirms the MTU alongside the first data that fills several packets, so a black hole is found before
     /// any timer expires.
-    pub(super) fn prove_mtu_if_busy(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+    pub(crate) fn prove_mtu_if_busy(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.paths.get_mut(index);
         if path.pmtu.wants_proof() && self.tx.outstanding.flight(index) > BUSY_PACKETS * path.packet_size() {
             path.pmtu.suspect(false, ctx.now, ctx.random);
@@ -94,7 +95,7 @@ impl Association {
     }
 
     /// Treats a HEARTBEAT ACK as a possible answer to an MTU probe; returns whether it is one.
-    pub(super) fn on_size_answer(&mut self, index: PathIndex, nonce: u64, now: Time) -> bool {
+    pub(crate) fn on_size_answer(&mut self, index: PathIndex, nonce: u64, now: Time) -> bool {
         let path = self.paths.get_mut(index);
         let (before, srtt) = (path.pmtu.current(), path.srtt());
         let is_answer = path.pmtu.on_answer(nonce, srtt, now);
@@ -104,7 +105,7 @@ impl Association {
 
     /// Handles overdue MTU probes.
     //= rfc8899#3-13
-    pub(super) fn on_size_timeout(&mut self, index: PathIndex, now: Time) {
+    pub(crate) fn on_size_timeout(&mut self, index: PathIndex, now: Time) {
         let path = self.paths.get_mut(index);
         let before = path.pmtu.current();
         path.pmtu.on_timeout(now);
@@ -116,7 +117,7 @@ impl Association {
 
     /// Handles a report by ICMP or our own host that a packet exceeded `mtu` bytes; `quoted` is its
     /// beginning.
-    pub(super) fn on_too_big(&mut self, index: PathIndex, mtu: u16, quoted: &[u8], now: Time) {
+    pub(crate) fn on_too_big(&mut self, index: PathIndex, mtu: u16, quoted: &[u8], now: Time) {
         let path = self.paths.get_mut(index);
         let before = path.pmtu.current();
         path.pmtu.on_too_big(mtu, probe_nonce(quoted), now);
@@ -145,7 +146,7 @@ impl Association {
     //= rfc8899#section-6.2.1.2
     //# Probe packets consist of an SCTP common header followed by a HEARTBEAT chunk and a PAD chunk.
     //= rfc8899#3-5 6.2-1
-    pub(super) fn write_size_probe(
+    pub(crate) fn write_size_probe(
         &mut self,
         index: PathIndex,
         nonce: u64,

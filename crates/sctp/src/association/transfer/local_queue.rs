@@ -8,13 +8,13 @@
 //! asks the driver ([`Transmit::asks_for_queue`](crate::Transmit::asks_for_queue)) when round trips have
 //! grown, and treats the answer ([`PathError::LocalQueue`](crate::PathError::LocalQueue)) like a congestion
 //! mark (RFC 3168): once per window. It does not ask about paths whose round trips stay short, whatever else
-//! fills the same socket. Start at [`Association::on_local_queue`].
+//! fills the same socket. Start at [`Transfer::on_local_queue`].
 
 use std::time::Duration;
 
 use base::Time;
 
-use super::Association;
+use super::Transfer;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
@@ -28,16 +28,16 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Permitted local queue on however slow a link: one train of maximum length.
 const BYTES_MIN: usize = 64 << 10;
 
-impl Association {
+impl Transfer {
     /// Returns whether a path's round trips have grown enough for a local queue to be the cause.
-    pub(super) fn may_wait_here(&self, path: PathIndex) -> bool {
+    pub(crate) fn may_wait_here(&self, path: PathIndex) -> bool {
         let round_trips = self.paths.get(path).srtt().zip(self.tx.outstanding.least_round_trip(path));
         round_trips.is_some_and(|(srtt, least)| srtt > least + LONGER)
     }
 
     /// Handles a report of `bytes` queued in this host where packets of a path leave, possibly including
     /// other traffic.
-    pub(super) fn on_local_queue(&mut self, index: PathIndex, bytes: usize, now: Time) {
+    pub(crate) fn on_local_queue(&mut self, index: PathIndex, bytes: usize, now: Time) {
         let path = self.paths.get(index);
         let may_wait =
             path.srtt().map_or(usize::MAX, |srtt| path.sending.bytes_in(WAIT, srtt)).max(BYTES_MIN);

@@ -7,13 +7,14 @@
 //! heard again, since a host without the association answers each HEARTBEAT with one. The same question is
 //! not asked again before its time for answers has ended, which limits the traffic that an attacker can
 //! cause. Signed packets prove nothing here, since anybody who has seen them can replay them. Start at
-//! [`Association::hear_abort`] and [`Association::hear_unreachable`].
+//! [`Association::hear_abort`] and [`Transfer::hear_unreachable`].
 
 use std::time::Duration;
 
 use base::Time;
 
-use super::{Association, Context, Control, State};
+use super::Transfer;
+use crate::association::{Context, Control, State};
 use crate::event::{AbortCause, CloseReason, Unreachable};
 use crate::extension::auth::AuthConfig;
 use crate::memory::list;
@@ -82,11 +83,11 @@ impl Question {
 
 /// The open questions: at most one of each kind about the peer, and one about each path.
 #[derive(Debug, Default)]
-pub(super) struct Hearsay(Vec<Question>);
+pub(crate) struct Hearsay(Vec<Question>);
 
 impl Hearsay {
     /// Heap bytes of the list.
-    pub(super) fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         list::<Question>(self.0.capacity())
     }
 
@@ -112,14 +113,14 @@ impl Hearsay {
     }
 
     /// Handles a HEARTBEAT ACK; returns whether it answers a question.
-    pub(super) fn on_answer(&mut self, nonce: u64) -> bool {
+    pub(crate) fn on_answer(&mut self, nonce: u64) -> bool {
         let asked = self.0.iter_mut().find(|question| question.nonce == nonce);
         asked.map(Question::answer).is_some()
     }
 
     /// Answers the questions that a working path refutes.
     #[inline]
-    pub(super) fn on_path_lives(&mut self, index: PathIndex) {
+    pub(crate) fn on_path_lives(&mut self, index: PathIndex) {
         for question in &mut self.0 {
             if question.claim.path().is_none_or(|path| path == index) {
                 question.answer();
@@ -128,12 +129,12 @@ impl Hearsay {
     }
 
     /// Drops all questions once the association is up.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
 }
 
-impl Association {
+impl Transfer {
     /// Returns whether a shared key is in force, without which nobody can sign for the peer.
     pub(crate) fn is_keyed(&self) -> bool {
         self.integrity.is_keyed()
@@ -152,17 +153,9 @@ impl Association {
         !self.is_keyed() || (self.integrity.has_keys_of_settings() && !has_another)
     }
 
-    /// Handles an unsigned ABORT, allegedly from the peer.
-    pub(super) fn hear_abort(&mut self, ctx: &mut Context<'_>) {
-        if self.may_end_at_once() {
-            let came_by = self.came_by.path().filter(|index| self.paths.get(*index).is_confirmed());
-            self.ask_about(Claim::Forgotten(came_by.unwrap_or(self.paths.current())), ctx);
-        }
-    }
-
     /// Handles an ICMP error that reports a path unreachable. An unconfirmed path carries nothing and is
     /// probed anyway.
-    pub(super) fn hear_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
+    pub(crate) fn hear_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
         let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port);
         match self.state {
             // No HEARTBEAT is answered yet.
@@ -173,8 +166,13 @@ impl Association {
         }
     }
 
+    /// Handles an unsigned claim, heard on a path, that the peer does not know this association.
+    pub(crate) fn hear_forgotten(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+        self.ask_about(Claim::Forgotten(index), ctx);
+    }
+
     /// Handles the failure of all paths according to ICMP.
-    pub(super) fn hear_of_desertion(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn hear_of_desertion(&mut self, ctx: &mut Context<'_>) {
         self.ask_about(Claim::Deserted, ctx);
     }
 
@@ -212,12 +210,12 @@ impl Association {
 
     /// Time of the next HEARTBEAT or verdict.
     #[inline]
-    pub(super) fn hearsay_timeout(&self) -> Time {
+    pub(crate) fn hearsay_timeout(&self) -> Time {
         self.hearsay.next_timeout()
     }
 
     /// Asks again, and judges claims that were not refuted in time.
-    pub(super) fn on_hearsay_timeout(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn on_hearsay_timeout(&mut self, ctx: &mut Context<'_>) {
         while let Some(place) = self.hearsay.0.iter().position(|question| question.next_at <= ctx.now) {
             let question = &mut self.hearsay.0[place];
             if question.until > ctx.now {

@@ -2,13 +2,14 @@
 //! own. The peer's advertisements are reported as events.
 //!
 //! Packets that carry only the chunk need no answer, count against no window, and change no timer of a path,
-//! so they keep nothing alive. Start at [`Association::room_for_advertisement`].
+//! so they keep nothing alive. Start at [`Transfer::room_for_advertisement`].
 
 use base::Time;
 use wire::{PacketWriter, RawChunk, SendBuffer};
 
-use super::packet_builder::Train;
-use super::{Association, Control};
+use super::Transfer;
+use crate::association::Control;
+use crate::association::packet_builder::Train;
 use crate::event::Event;
 use crate::extension::auth::Auth;
 use crate::extension::send_buffer::{Advertiser, Fill, Outlook, PeerSendBuffer, SendBufferConfig};
@@ -18,49 +19,49 @@ use crate::trace::TraceEvent;
 
 /// Our advertisements, and the peer's.
 #[derive(Debug)]
-pub(super) struct Advertising {
+pub(crate) struct Advertising {
     own: Option<Advertiser>,
     peer: Option<PeerSendBuffer>,
     /// Octets reserved for an advertisement in the current packet.
-    reserved: usize,
+    reserved: u16,
 }
 
 impl Advertising {
-    pub(super) fn new(config: Option<SendBufferConfig>, now: Time) -> Self {
+    pub(crate) fn new(config: Option<SendBufferConfig>, now: Time) -> Self {
         Advertising { own: config.map(|config| Advertiser::new(config, now)), peer: None, reserved: 0 }
     }
 
     /// The last advertisement of the peer.
-    pub(super) fn peer(&self) -> Option<PeerSendBuffer> {
+    pub(crate) fn peer(&self) -> Option<PeerSendBuffer> {
         self.peer
     }
 
     /// Reports whether we advertise.
     #[inline]
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.own.is_some()
     }
 
     /// Reserves octets of the current packet.
     #[inline]
-    pub(super) fn reserve(&mut self, octets: usize) {
-        self.reserved = octets;
+    pub(crate) fn reserve(&mut self, octets: usize) {
+        self.reserved = u16::try_from(octets).unwrap_or(u16::MAX);
     }
 
     /// Ends the packet; returns the octets that were reserved in it.
     #[inline]
-    pub(super) fn take_reserved(&mut self) -> usize {
-        std::mem::take(&mut self.reserved)
+    pub(crate) fn take_reserved(&mut self) -> usize {
+        std::mem::take(&mut self.reserved).into()
     }
 
     /// Octets reserved in the current packet.
     #[inline]
-    pub(super) fn reserved(&self) -> usize {
-        self.reserved
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved.into()
     }
 
     /// The time of the next packet that carries only the chunk.
-    pub(super) fn next_timeout(&self) -> Time {
+    pub(crate) fn next_timeout(&self) -> Time {
         self.own.as_ref().map_or(Time::NEVER, Advertiser::next_timeout)
     }
 
@@ -75,7 +76,7 @@ impl Advertising {
 
     /// Octets that the chunk takes from full packets, if it may be in them.
     #[inline]
-    pub(super) fn len(&self, auth: Option<&Auth>) -> usize {
+    pub(crate) fn len(&self, auth: Option<&Auth>) -> usize {
         match &self.own {
             Some(own) if !self.is_unwelcome(auth) => own.config.len(),
             _ => 0,
@@ -83,12 +84,12 @@ impl Advertising {
     }
 
     /// Returns whether the chunk is an advertisement of the configured type.
-    pub(super) fn is_advertisement(&self, raw: &RawChunk<'_>) -> bool {
+    pub(crate) fn is_advertisement(&self, raw: &RawChunk<'_>) -> bool {
         self.own.as_ref().is_some_and(|own| own.config.chunk_type == raw.chunk_type)
     }
 }
 
-impl Association {
+impl Transfer {
     /// Changes the advertised configuration.
     pub(crate) fn set_advertisement(&mut self, advertisement: Option<SendBufferConfig>, now: Time) {
         self.config.advertisement = advertisement;
@@ -97,7 +98,7 @@ impl Association {
 
     /// Lets a packet of the chunk alone become due, unless the path is not known to work: nobody would see it
     /// there.
-    pub(super) fn on_advertisement_timeout(&mut self, now: Time) {
+    pub(crate) fn on_advertisement_timeout(&mut self, now: Time) {
         let by = self.paths.get(self.paths.current());
         let may = by.is_confirmed()
             && by.state() == PathState::Active
@@ -113,7 +114,7 @@ impl Association {
     }
 
     /// Writes a packet of the chunk alone, if one is due. Called when nothing else can leave.
-    pub(super) fn write_advertisement(&mut self, buf: &mut [u8], now: Time) -> Option<Train> {
+    pub(crate) fn write_advertisement(&mut self, buf: &mut [u8], now: Time) -> Option<Train> {
         let is_due = self.advertising.own.as_ref().is_some_and(Advertiser::is_alone_due);
         if !is_due || !self.state.sends_data() {
             return None;
@@ -132,7 +133,7 @@ impl Association {
 
     /// Octets reserved for the chunk in the packet about to be filled, or 0. COOKIE ECHO and COOKIE ACK must
     /// come first (RFC 9260 sections 5.1 and 6.10), so the chunk never shares a packet with them.
-    pub(super) fn room_for_advertisement(&self, path: PathIndex, now: Time) -> usize {
+    pub(crate) fn room_for_advertisement(&self, path: PathIndex, now: Time) -> usize {
         let Some(advertiser) = &self.advertising.own else { return 0 };
         let has_cookie =
             self.out.chunks().any(|(_, c)| matches!(c, Control::CookieEcho | Control::CookieAck));
@@ -142,7 +143,7 @@ impl Association {
     }
 
     /// Writes the advertisement into a packet that already has its DATA.
-    pub(super) fn advertise(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
+    pub(crate) fn advertise(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let fill = self.send_buffer_fill(path);
         let has_room = self.advertising.reserved > 0;
         let Some(advertiser) = &mut self.advertising.own else { return };
@@ -164,7 +165,7 @@ impl Association {
     }
 
     /// Counts and reports the peer's advertisement; it influences nothing.
-    pub(super) fn on_advertisement(&mut self, raw: &RawChunk<'_>) {
+    pub(crate) fn on_advertisement(&mut self, raw: &RawChunk<'_>) {
         let Some(SendBuffer { occupancy, backlog, .. }) = SendBuffer::parse(raw) else { return };
         self.out.note(TraceEvent::PeerAdvertised);
         let said = PeerSendBuffer { occupancy, backlog };

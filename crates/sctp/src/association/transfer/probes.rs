@@ -5,16 +5,16 @@ use crate::path::{PathIndex, Retired};
 
 /// A chunk in flight to be repeated on another path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Detour {
+pub(crate) struct Detour {
     /// The silent path.
-    pub(super) from: PathIndex,
+    pub(crate) from: PathIndex,
     /// The path that repeats its earliest chunk.
-    pub(super) to: PathIndex,
+    pub(crate) to: PathIndex,
 }
 
 /// The probes that wait to be sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Probes {
+pub(crate) struct Probes {
     /// The path whose last chunk is repeated on it.
     tail: Option<PathIndex>,
     detour: Option<Detour>,
@@ -22,37 +22,37 @@ pub(super) struct Probes {
 
 impl Probes {
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.tail.is_none() && self.detour.is_none()
     }
 
     /// The path on which a tail-loss probe is due.
     #[inline]
-    pub(super) fn tail(&self) -> Option<PathIndex> {
+    pub(crate) fn tail(&self) -> Option<PathIndex> {
         self.tail
     }
 
-    pub(super) fn set_tail(&mut self, path: Option<PathIndex>) {
+    pub(crate) fn set_tail(&mut self, path: Option<PathIndex>) {
         self.tail = path;
     }
 
     #[inline]
-    pub(super) fn detour(&self) -> Option<Detour> {
+    pub(crate) fn detour(&self) -> Option<Detour> {
         self.detour
     }
 
     /// The repetition that goes by `path`.
     #[inline]
-    pub(super) fn detour_by(&self, path: PathIndex) -> Option<Detour> {
+    pub(crate) fn detour_by(&self, path: PathIndex) -> Option<Detour> {
         self.detour.filter(|detour| detour.to == path)
     }
 
-    pub(super) fn set_detour(&mut self, detour: Option<Detour>) {
+    pub(crate) fn set_detour(&mut self, detour: Option<Detour>) {
         self.detour = detour;
     }
 
     /// Drops the probes of retired paths.
-    pub(super) fn leave_paths(&mut self, retired: &Retired) {
+    pub(crate) fn leave_paths(&mut self, retired: &Retired) {
         self.tail = self.tail.filter(|path| !retired.has(*path));
         self.detour = self.detour.filter(|detour| !retired.has(detour.from) && !retired.has(detour.to));
     }
@@ -64,12 +64,12 @@ mod tests {
 
     #[test]
     fn a_probe_goes_with_either_of_its_paths() {
-        let (one, two) = (PathIndex(1), PathIndex(2));
+        let (one, two) = (PathIndex::new(1), PathIndex::new(2));
         for gone in [one, two] {
             let mut probes = Probes::default();
             probes.set_detour(Some(Detour { from: one, to: two }));
             probes.set_tail(Some(one));
-            probes.leave_paths(&Retired { paths: smallvec::smallvec![gone], current: PathIndex(0) });
+            probes.leave_paths(&Retired { paths: smallvec::smallvec![gone], current: PathIndex::new(0) });
             assert!(probes.detour().is_none());
             assert_eq!(probes.tail().is_none(), gone == one);
         }
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_repetition_goes_by_its_own_path_only() {
-        let (one, two) = (PathIndex(1), PathIndex(2));
+        let (one, two) = (PathIndex::new(1), PathIndex::new(2));
         let mut probes = Probes::default();
         probes.set_detour(Some(Detour { from: one, to: two }));
         assert!(probes.detour_by(one).is_none() && probes.detour_by(two).is_some());

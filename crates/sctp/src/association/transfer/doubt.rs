@@ -6,15 +6,16 @@
 //! answer the HEARTBEAT, the path becomes potentially failed at once (RFC 7829), and its data moves
 //! elsewhere. If there is no answer at all, nothing is known, and T3 decides as usual. An answer on the
 //! doubted path ends the doubt. This replaces the tail-loss probe (RFC 8985 section 7), which uses the same
-//! path. Start at [`Association::on_silence`].
+//! path. Start at [`Transfer::on_silence`].
 
 use std::time::Duration;
 
 use base::Time;
 use wire::PacketWriter;
 
+use super::Transfer;
 use super::probes::Detour;
-use super::{Association, Context};
+use crate::association::Context;
 use crate::info::PathState;
 use crate::path::{Doubt, PathIndex};
 use crate::trace::TraceEvent;
@@ -22,18 +23,18 @@ use crate::tx::Seq;
 
 /// Permitted lag of the answer on the doubted path behind the acknowledgement on the other; below this,
 /// scheduling on both hosts looks like loss.
-pub(super) const LEAST_PATIENCE: Duration = Duration::from_millis(5);
+pub(crate) const LEAST_PATIENCE: Duration = Duration::from_millis(5);
 
-impl Association {
+impl Transfer {
     /// Returns another active path that can show whether silence on `index` is its own fault.
-    pub(super) fn witness(&self, index: PathIndex) -> Option<PathIndex> {
+    pub(crate) fn witness(&self, index: PathIndex) -> Option<PathIndex> {
         let asks = self.config.timing.doubts_silence && !self.is_redundant();
         let witness = if asks { self.paths.witness(index) } else { None };
         witness.filter(|_| self.paths.get(index).state() == PathState::Active)
     }
 
     /// Handles silence on a path for about two round trips when another path can show the reason.
-    pub(super) fn on_silence(&mut self, index: PathIndex, witness: PathIndex, now: Time) {
+    pub(crate) fn on_silence(&mut self, index: PathIndex, witness: PathIndex, now: Time) {
         let Some(seq) = self.tx.outstanding.earliest_in_flight(index) else { return };
         let witness = self.doubt_least_mtu(index, seq, now).unwrap_or(witness);
         let path = self.paths.get_mut(index);
@@ -48,7 +49,7 @@ impl Association {
 
     /// Asks about a silent path by one that has just become active: there was no other, or those that could answer
     /// share its link.
-    pub(super) fn on_new_witness(&mut self, witness: PathIndex, now: Time) {
+    pub(crate) fn on_new_witness(&mut self, witness: PathIndex, now: Time) {
         let is_open = |index: &PathIndex| {
             let path = self.paths.get(*index);
             let is_unanswered = path.doubt.is_none_or(|doubt| !doubt.is_received);
@@ -75,17 +76,17 @@ impl Association {
     }
 
     /// The path on which a chunk is repeated.
-    pub(super) fn detour_path(&self) -> Option<PathIndex> {
+    pub(crate) fn detour_path(&self) -> Option<PathIndex> {
         self.tx.probes.detour().map(|detour| detour.to)
     }
 
     /// The chunk to be repeated on `path`.
-    pub(super) fn detouring(&self, path: PathIndex) -> Option<Seq> {
+    pub(crate) fn detouring(&self, path: PathIndex) -> Option<Seq> {
         let detour = self.tx.probes.detour_by(path)?;
         self.tx.outstanding.earliest_in_flight(detour.from)
     }
 
-    pub(super) fn fill_detour(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
+    pub(crate) fn fill_detour(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let Some(Detour { from, .. }) = self.tx.probes.detour_by(path) else { return };
         // A message that must not be retransmitted cannot serve as a probe either.
         let earliest = self.tx.outstanding.earliest_in_flight(from);
@@ -113,7 +114,7 @@ impl Association {
     }
 
     /// Evaluates a SACK for doubted paths.
-    pub(super) fn hear_witnesses(&mut self, now: Time) {
+    pub(crate) fn hear_witnesses(&mut self, now: Time) {
         for index in self.paths.indices() {
             let Some(doubt) = self.paths.get(index).doubt.filter(|doubt| !doubt.is_received) else {
                 continue;
@@ -132,7 +133,7 @@ impl Association {
     /// arrived there for a whole RTO, the peer has noticed a failure that we would notice only with data of
     /// our own; we reply on the new path.
     //= rfc7829#3.2-2
-    pub(super) fn follow_peer(&mut self, path: PathIndex, data_path: PathIndex, ctx: &mut Context<'_>) {
+    pub(crate) fn follow_peer(&mut self, path: PathIndex, data_path: PathIndex, ctx: &mut Context<'_>) {
         let left = self.paths.current();
         let has_moved = path != left && data_path == left;
         if !has_moved || !self.config.timing.doubts_silence || self.is_concurrent() || self.is_redundant() {
@@ -153,7 +154,7 @@ impl Association {
     /// Judges a doubted path when the time for an answer has ended: the peer is alive, so the path has
     /// failed.
     //= rfc7829#3.2-2
-    pub(super) fn judge_doubt(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+    pub(crate) fn judge_doubt(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         if self.paths.get(index).doubted_until() > ctx.now {
             return;
         }

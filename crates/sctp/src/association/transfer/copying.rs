@@ -2,26 +2,27 @@
 //!
 //! A chunk still belongs to one path; the others carry copies ([`Copies`](crate::tx::Copies)), which take
 //! part only in congestion control. An acknowledgement of such a chunk confirms no path (RFC 7829 section
-//! 3.2), so heartbeats determine whether a path works. Start at [`Association::copy_to_others`].
+//! 3.2), so heartbeats determine whether a path works. Start at [`Transfer::copy_to_others`].
 
 use base::Time;
 use wire::PacketWriter;
 
-use super::{Association, Context};
+use super::Transfer;
+use crate::association::Context;
 use crate::info::PathState;
 use crate::multipath::{Multipath, PathScheduler};
 use crate::path::{PathIndex, Seen};
 use crate::trace::TraceEvent;
 use crate::tx::{Losses, PathAcks, Seq};
 
-impl Association {
+impl Transfer {
     /// Returns whether every chunk is sent on all paths.
-    pub(super) fn is_redundant(&self) -> bool {
+    pub(crate) fn is_redundant(&self) -> bool {
         self.config.multipath == Multipath::Concurrent { scheduler: PathScheduler::Redundant }
     }
 
     /// Queues copies on the other active paths of a chunk just sent on `path`.
-    pub(super) fn copy_to_others(&mut self, seq: Seq, path: PathIndex) {
+    pub(crate) fn copy_to_others(&mut self, seq: Seq, path: PathIndex) {
         if !self.is_redundant() {
             return;
         }
@@ -35,7 +36,7 @@ impl Association {
 
     /// Drops copies at the front of the queues that are no longer needed or cannot be sent: acknowledged
     /// chunks, paths that are not active, chunks cut for a larger MTU.
-    pub(super) fn drop_needless_copies(&mut self) {
+    pub(crate) fn drop_needless_copies(&mut self) {
         for path in self.tx.copies.wanted() {
             let is_active = self.paths.get(path).state() == PathState::Active;
             let headers = wire::COMMON_HEADER_LEN + self.auth_overhead();
@@ -52,7 +53,7 @@ impl Association {
     }
 
     /// Returns the path of the next copy that may leave now. Needless copies must have been dropped.
-    pub(super) fn copy_path(&self) -> Option<PathIndex> {
+    pub(crate) fn copy_path(&self) -> Option<PathIndex> {
         if !self.is_redundant() {
             return None;
         }
@@ -65,7 +66,7 @@ impl Association {
     }
 
     /// Writes copies while there is room.
-    pub(super) fn fill_copies(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
+    pub(crate) fn fill_copies(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         while let Some(seq) = self.tx.copies.next(path) {
             let Some(fragment) = self.tx.outstanding.unfinished(seq) else { return };
             let length = fragment.payload.len();
@@ -83,7 +84,7 @@ impl Association {
     }
 
     /// Handles a SACK for copies: opens or reduces their windows.
-    pub(super) fn settle_copies(&mut self, duplicates: &[Seq], ctx: &mut Context<'_>) {
+    pub(crate) fn settle_copies(&mut self, duplicates: &[Seq], ctx: &mut Context<'_>) {
         for path in self.paths.indices() {
             let flight_before = self.tx.flight_with_copies(path);
             let srtt = self.paths.get(path).srtt();
@@ -132,7 +133,7 @@ impl Association {
     }
 
     /// Notes which paths have copies blocked by the window or the pacer.
-    pub(super) fn note_waiting_copies(&mut self, now: Time) {
+    pub(crate) fn note_waiting_copies(&mut self, now: Time) {
         for path in self.tx.copies.wanted() {
             let flight = self.tx.flight_with_copies(path);
             self.paths.get_mut(path).sending.on_waiting(flight, now);

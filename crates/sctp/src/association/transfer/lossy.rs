@@ -5,18 +5,18 @@
 //! If there is another path that is not known to lose as much, the lossy one counts as potentially failed
 //! (RFC 7829): data, including that in flight, moves elsewhere, and the path is watched before it is used
 //! again. MPTCP likewise abandons a subflow that makes no progress while data waits. Start at
-//! [`Association::count_losses`].
+//! [`Transfer::count_losses`].
 
 use base::Time;
 
-use super::Association;
+use super::Transfer;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 use crate::tx::PathAcks;
 
-impl Association {
+impl Transfer {
     /// Counts a path's losses from a SACK; leaves the current path if it loses too much.
-    pub(super) fn count_losses(&mut self, index: PathIndex, acks: &PathAcks, now: Time) {
+    pub(crate) fn count_losses(&mut self, index: PathIndex, acks: &PathAcks, now: Time) {
         let Some(allowed) = self.config.timing.loss_max else { return };
         let losses = &mut self.paths.get_mut(index).losses;
         losses.on_acks(acks, allowed, now);
@@ -36,7 +36,7 @@ impl Association {
 
     /// Leaves a working path for a better one: it becomes potentially failed, is probed at once, and its data
     /// in flight goes elsewhere.
-    pub(super) fn leave_poor(&mut self, index: PathIndex, why: TraceEvent, now: Time) {
+    pub(crate) fn leave_poor(&mut self, index: PathIndex, why: TraceEvent, now: Time) {
         let path = self.paths.get_mut(index);
         let transition = path.on_poor();
         path.probe_now(now);

@@ -9,20 +9,20 @@ const MAX: usize = 4096;
 
 /// Bytes that may still go to unconfirmed addresses.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Credit(usize);
+pub(crate) struct Credit(usize);
 
 impl Credit {
     /// Adds credit for a packet of `length` bytes from a confirmed address of the peer.
-    pub(super) fn earn(&mut self, length: usize) {
+    pub(crate) fn earn(&mut self, length: usize) {
         self.0 = (self.0 + FACTOR * length).min(MAX);
     }
 
-    pub(super) fn covers(self, length: usize) -> bool {
+    pub(crate) fn covers(self, length: usize) -> bool {
         length <= self.0
     }
 
     /// Deducts `length` bytes; returns false, and deducts nothing, if less is left.
-    pub(super) fn spend(&mut self, length: usize) -> bool {
+    pub(crate) fn spend(&mut self, length: usize) -> bool {
         let covers = self.covers(length);
         if covers {
             self.0 -= length;

@@ -3,16 +3,17 @@
 //! The kernel's own reports count at once. ICMP comes from the network, and anybody who knows the tags can
 //! forge it. If a shared key is in force, the peer is asked first ([`hearsay`](super::hearsay)), even if
 //! packets in its name arrive meanwhile, since those can be forged too. Start at
-//! [`Association::on_path_error`].
+//! [`Transfer::on_path_error`].
 
 use base::{Route, Time};
 
-use super::{Association, Context};
+use super::Transfer;
+use crate::association::Context;
 use crate::event::{AbortCause, CloseReason, PathError, Unreachable};
 use crate::info::PathState;
 use crate::path::{Path, PathIndex};
 
-impl Association {
+impl Transfer {
     /// Handles an error from ICMP or this host's kernel about a packet of ours whose tag was verified.
     /// `quoted` is the packet's beginning.
     pub(crate) fn on_path_error(
@@ -58,7 +59,7 @@ impl Association {
     }
 
     /// Marks a path as unreachable for now. If no other replaces it, T3 keeps pacing the attempts.
-    pub(super) fn on_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
+    pub(crate) fn on_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
         self.on_dead_path(index);
         // An unreachable host is "only a hint" (RFC 1122 section 3.2.3.1), since a route may come back. An
         // error from the peer's own host is final. But a NAT without a mapping sends the same error in the
@@ -78,13 +79,13 @@ impl Association {
     }
 
     /// Ends an association whose peer is gone.
-    pub(super) fn on_deserted(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn on_deserted(&mut self, ctx: &mut Context<'_>) {
         self.send_abort(&AbortCause::default(), ctx);
         self.close(CloseReason::LostContact);
     }
 
     /// Marks a path on which certainly nothing gets through.
-    pub(super) fn on_dead_path(&mut self, index: PathIndex) {
+    pub(crate) fn on_dead_path(&mut self, index: PathIndex) {
         let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);
         self.report_transition(index, transition);
         if self.paths.current() != index {
@@ -97,7 +98,7 @@ impl Association {
     /// NAT mapping sends "port unreachable" until the peer is heard from its new port. Neither counts against
     /// a peer whose packets arrive (RFC 9260 section 10, ICMP6, leaves the choice). Back-off does not count:
     /// with it, each retransmission's own timeout would extend the permitted time beyond the time passed.
-    pub(super) fn was_just_heard(&self, index: PathIndex, now: Time) -> bool {
+    pub(crate) fn was_just_heard(&self, index: PathIndex, now: Time) -> bool {
         let path = self.paths.get(index);
         now - path.heard() < path.rto_without_back_off(&self.config.timing)
     }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use wire::{Mid, StreamId, Tsn};
 
 use super::ecn::Answer;
-use super::negotiated::Negotiated;
 use super::probes::Probes;
 use super::stranded::Stranded;
+use crate::association::negotiated::Negotiated;
 use crate::config::AssociationConfig;
 use crate::extension::Extension;
 use crate::path::PathIndex;
@@ -18,26 +18,26 @@ use crate::tx::{
     Copies, Forward, Fragment, Load, Outstanding, PeerWindow, PrMessages, SendBuffer, SendQueue, Seq,
 };
 
-pub(super) struct Sender {
-    pub(super) queue: SendQueue,
-    pub(super) outstanding: Outstanding,
+pub(crate) struct Sender {
+    pub(crate) queue: SendQueue,
+    pub(crate) outstanding: Outstanding,
     /// Copies on other paths of chunks in flight.
-    pub(super) copies: Copies,
+    pub(crate) copies: Copies,
     /// Messages that may be abandoned.
-    pub(super) pr_messages: PrMessages,
+    pub(crate) pr_messages: PrMessages,
     /// FORWARD TSN of abandoned messages.
-    pub(super) forward: Forward,
-    pub(super) window: PeerWindow,
-    pub(super) buffer: SendBuffer,
+    pub(crate) forward: Forward,
+    pub(crate) window: PeerWindow,
+    pub(crate) buffer: SendBuffer,
     /// CWR for echoes of congestion marks.
-    pub(super) answer: Answer,
-    pub(super) probes: Probes,
-    pub(super) stranded: Stranded,
+    pub(crate) answer: Answer,
+    pub(crate) probes: Probes,
+    pub(crate) stranded: Stranded,
 }
 
 impl Sender {
     /// `peer_rwnd`: the peer's first receive window, in bytes.
-    pub(super) fn new(config: &AssociationConfig, negotiated: &Negotiated, peer_rwnd: u32) -> Self {
+    pub(crate) fn new(config: &AssociationConfig, negotiated: &Negotiated, peer_rwnd: u32) -> Self {
         Sender {
             queue: SendQueue::new(config.scheduler, negotiated.has(Extension::Interleaving)),
             //= rfc9260#5.1-20
@@ -55,13 +55,13 @@ impl Sender {
 
     /// Bytes of user data queued, or kept until the peer's cumulative acknowledgement.
     #[inline]
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.queue.bytes() + self.outstanding.bytes()
     }
 
     /// Bytes queued or in flight. Chunks that the peer holds behind a gap need no sending, so they do not
     /// block new messages.
-    pub(super) fn unacknowledged(&self) -> usize {
+    pub(crate) fn unacknowledged(&self) -> usize {
         self.queue.bytes() + self.outstanding.total_flight()
     }
 
@@ -70,28 +70,28 @@ impl Sender {
     }
 
     /// Bytes that may be queued now.
-    pub(super) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.buffer.capacity(self.load())
     }
 
     /// Returns whether a message of `length` bytes may be queued.
-    pub(super) fn takes(&self, length: usize) -> bool {
+    pub(crate) fn takes(&self, length: usize) -> bool {
         self.buffer.takes(length, self.load())
     }
 
     /// Returns, once, that enough room is free for a driver that waits.
-    pub(super) fn take_room(&mut self) -> bool {
+    pub(crate) fn take_room(&mut self) -> bool {
         self.buffer.take_room(self.load())
     }
 
     /// Returns, once, that nothing is left to send or acknowledge and the driver waits for that.
-    pub(super) fn take_dry(&mut self) -> bool {
+    pub(crate) fn take_dry(&mut self) -> bool {
         self.queue.is_empty() && self.outstanding.is_empty() && self.buffer.take_dry()
     }
 
     /// The length of the next new chunk, at most `max` bytes, if the peer's window has room for it.
     #[inline]
-    pub(super) fn next_length(&self, max: usize) -> Option<usize> {
+    pub(crate) fn next_length(&self, max: usize) -> Option<usize> {
         if self.outstanding.is_full() {
             return None;
         }
@@ -106,24 +106,24 @@ impl Sender {
 
     /// Returns the next chunk to retransmit, and the path on which it was lost.
     #[inline]
-    pub(super) fn next_lost(&self) -> Option<(Seq, &Fragment, PathIndex)> {
+    pub(crate) fn next_lost(&self) -> Option<(Seq, &Fragment, PathIndex)> {
         if self.outstanding.has_lost() { self.stranded.next_lost(&self.outstanding) } else { None }
     }
 
     /// User bytes in flight on a path, copies included, that its window must hold.
-    pub(super) fn flight_with_copies(&self, path: PathIndex) -> usize {
+    pub(crate) fn flight_with_copies(&self, path: PathIndex) -> usize {
         self.outstanding.flight(path) + self.copies.flight(path)
     }
 
     /// The same for sending originals. Copies are settled only by SACKs, and with nothing else in flight none
     /// would come, so copies then do not count.
-    pub(super) fn flight_beside_copies(&self, path: PathIndex) -> usize {
+    pub(crate) fn flight_beside_copies(&self, path: PathIndex) -> usize {
         let (own, copies) = (self.outstanding.flight(path), self.copies.flight(path));
         if copies == 0 || self.outstanding.total_flight() == 0 { own } else { own + copies }
     }
 
     /// Returns the sequence after `cumulative`, if it can belong to this association.
-    pub(super) fn sequence_after(&self, initial_tsn: Tsn, cumulative: Tsn) -> Option<Seq> {
+    pub(crate) fn sequence_after(&self, initial_tsn: Tsn, cumulative: Tsn) -> Option<Seq> {
         self.outstanding.first().nearest(initial_tsn, cumulative.next())
     }
 
@@ -134,7 +134,7 @@ impl Sender {
     //# number (i.e., it was ordered). [...] If the total size of the FORWARD TSN does NOT fit in a single MTU, then the sender of
     //# the FORWARD TSN SHOULD lower the Advanced.Peer.Ack.Point to the last TSN that will fit in a single MTU.
     //= rfc3758#3.5-12
-    pub(super) fn skipped_streams(
+    pub(crate) fn skipped_streams(
         &self,
         interleaved: bool,
         max: usize,
@@ -160,7 +160,7 @@ impl Sender {
     }
 
     /// Bytes held, in sizes the allocator hands out.
-    pub(super) fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.queue.memory()
             + self.outstanding.memory()
             + self.copies.memory()
@@ -169,14 +169,14 @@ impl Sender {
     }
 
     /// Returns spare memory of the queues.
-    pub(super) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.queue.shrink();
         self.outstanding.shrink();
         self.pr_messages.shrink();
     }
 
     /// Recounts all counters.
-    pub(super) fn check_invariants(&self) {
+    pub(crate) fn check_invariants(&self) {
         self.queue.check_invariants();
         self.outstanding.check_invariants();
         self.pr_messages.check_invariants();

@@ -4,13 +4,13 @@
 //! If another path is known to be much faster, the slow one counts as potentially failed (RFC 7829): data,
 //! including that in flight, moves elsewhere, and the path is watched before it is used again. The other path
 //! is probed when the delay is first seen, so its measurement is fresh: behind a shared bottleneck it answers
-//! late as well. Start at [`Association::count_delays`].
+//! late as well. Start at [`Transfer::count_delays`].
 
 use std::time::Duration;
 
 use base::Time;
 
-use super::Association;
+use super::Transfer;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 use crate::tx::PathAcks;
@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// Minimum ratio to the delay on the other path.
 const FACTOR: u32 = 4;
 
-impl Association {
+impl Transfer {
     /// Measures a path's delay from a SACK; leaves the current path if it is too long.
-    pub(super) fn count_delays(&mut self, index: PathIndex, acks: &PathAcks, now: Time) {
+    pub(crate) fn count_delays(&mut self, index: PathIndex, acks: &PathAcks, now: Time) {
         let (Some(most), Some(sent_at)) = (self.config.timing.delay_max, acks.newest_sent_at) else { return };
         if index != self.paths.current() || self.is_concurrent() || self.is_redundant() {
             return;

@@ -6,8 +6,8 @@
 //! waits up to a round trip and a quarter for that SACK, which shows what is missing. If all was lost, the
 //! peer's program still gets the earliest chunk at once, and the rest a round trip later. Data that the
 //! kernel refused to send certainly has not left: it goes in place of the earliest chunk, and entirely before
-//! new data, which the peer's program could not receive before it. Start at [`Association::on_link_lost`],
-//! [`Association::on_address_lost`] and [`Association::on_unsent`].
+//! new data, which the peer's program could not receive before it. Start at [`Transfer::on_link_lost`],
+//! [`Transfer::on_address_lost`] and [`Transfer::on_unsent`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,8 +15,9 @@ use std::time::Duration;
 use base::{Route, Time};
 use wire::{ChecksumMode, Chunk, Packet, Tsn};
 
+use super::Transfer;
 use super::doubt::LEAST_PATIENCE;
-use super::{Association, Context};
+use crate::association::Context;
 use crate::info::PathState;
 use crate::path::{Path, PathIndex, Retired};
 use crate::trace::TraceEvent;
@@ -56,17 +57,17 @@ impl Losses {
 
 /// The flight that was lost with a link or address, until it is known which of it has arrived.
 #[derive(Debug, Default)]
-pub(super) struct Stranded(Option<Box<Losses>>);
+pub(crate) struct Stranded(Option<Box<Losses>>);
 
 impl Stranded {
     /// Reports whether an answer about the flight is still wanted.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.0.is_some()
     }
 
     /// Returns the next chunk that counts as lost, unless a SACK is awaited that may report on it.
     #[inline]
-    pub(super) fn next_lost<'a>(
+    pub(crate) fn next_lost<'a>(
         &self,
         outstanding: &'a Outstanding,
     ) -> Option<(Seq, &'a Fragment, PathIndex)> {
@@ -78,7 +79,7 @@ impl Stranded {
     }
 
     /// Records that the first chunk was written into a packet for `path`, whose round trips take `srtt`.
-    pub(super) fn on_asked(&mut self, path: PathIndex, srtt: Option<Duration>, now: Time) {
+    pub(crate) fn on_asked(&mut self, path: PathIndex, srtt: Option<Duration>, now: Time) {
         if let Some(losses) = self.0.as_mut().filter(|losses| losses.question.is_none()) {
             let answer_from = now + srtt.unwrap_or_default() * 3 / 4;
             losses.question = Some(Question { by: path, answer_from });
@@ -86,14 +87,14 @@ impl Stranded {
     }
 
     /// Ends the wait for an answer if the retransmission was abandoned with its path.
-    pub(super) fn on_given_up(&mut self, path: PathIndex) {
+    pub(crate) fn on_given_up(&mut self, path: PathIndex) {
         self.0.take_if(|losses| losses.question.is_some_and(|question| question.by == path));
     }
 
     /// Handles a SACK for the first chunk. Other SACKs may still arrive over the lost link or address and
     /// cover what went that way.
-    pub(super) fn on_acks(&mut self, acks: &[PathAcks], outstanding: &Outstanding, now: Time) {
-        let acknowledges = |path: PathIndex| acks.get(path.0).is_some_and(|acks| acks.bytes > 0);
+    pub(crate) fn on_acks(&mut self, acks: &[PathAcks], outstanding: &Outstanding, now: Time) {
+        let acknowledges = |path: PathIndex| acks.get(path.get()).is_some_and(|acks| acks.bytes > 0);
         self.0.take_if(|losses| {
             losses.may_be_answered(now)
                 && losses.question.is_some_and(|question| acknowledges(question.by))
@@ -102,28 +103,28 @@ impl Stranded {
     }
 
     /// Handles the duplicates that a SACK reports.
-    pub(super) fn on_duplicates(&mut self, duplicates: &[Seq], now: Time) {
+    pub(crate) fn on_duplicates(&mut self, duplicates: &[Seq], now: Time) {
         self.0.take_if(|losses| losses.may_be_answered(now) && duplicates.contains(&losses.seq));
     }
 
     /// Time at which the wait for the rest ends.
-    pub(super) fn until(&self) -> Time {
+    pub(crate) fn until(&self) -> Time {
         self.0.as_ref().map_or(Time::NEVER, |losses| losses.until)
     }
 
-    pub(super) fn expire(&mut self, now: Time) {
+    pub(crate) fn expire(&mut self, now: Time) {
         self.0.take_if(|losses| losses.until <= now);
     }
 }
 
-impl Association {
+impl Transfer {
     /// Handles the loss of a path's link, as reported by its host.
-    pub(super) fn on_link_lost(&mut self, index: PathIndex, ctx: &Context<'_>) {
+    pub(crate) fn on_link_lost(&mut self, index: PathIndex, ctx: &Context<'_>) {
         self.on_no_way(index, None, ctx.now);
     }
 
     /// Handles packets of a path that this host could not send; `packet` is the first of them.
-    pub(super) fn on_unsent(&mut self, index: PathIndex, packet: &[u8], ctx: &Context<'_>) {
+    pub(crate) fn on_unsent(&mut self, index: PathIndex, packet: &[u8], ctx: &Context<'_>) {
         let first = self.tx.outstanding.first();
         let unsent = first_tsn(packet).and_then(|tsn| first.nearest(self.negotiated.initial_tsn(), tsn));
         // Chunks after a retransmitted one may have left long ago.
@@ -132,7 +133,7 @@ impl Association {
     }
 
     /// Handles the loss of one of this host's addresses.
-    pub(super) fn on_address_lost(&mut self, address: IpAddr, now: Time) -> Retired {
+    pub(crate) fn on_address_lost(&mut self, address: IpAddr, now: Time) -> Retired {
         let is_gone = |path: &Path| path.route.local == address;
         self.leave(address, |_, path| is_gone(path), |this| this.retire_paths(is_gone), None, now)
     }

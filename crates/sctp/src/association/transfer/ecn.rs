@@ -1,0 +1,113 @@
+//! The sender's reaction to echoes of congestion marks; [`ecn`](crate::association::ecn) is the receiver's part.
+//!
+//! A sender reduces its window once per round trip and path, as for a loss. CWR needs no packet of its own: it precedes
+//! the next new DATA (RFC 3168 section 6.1.2: "the first new data packet sent after the window reduction"), and is
+//! repeated if the echo continues after that DATA was acknowledged. Start at [`Transfer::on_ecne`].
+
+use base::{Ecn, Time};
+use wire::{Chunk, Cwr, PacketWriter, Tsn};
+
+use super::Transfer;
+use crate::extension::Extension;
+use crate::path::PathIndex;
+use crate::trace::TraceEvent;
+use crate::tx::Seq;
+
+/// Octets of a CWR chunk.
+const CWR_LEN: usize = 8;
+
+/// Our answers to the peer's echoes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Answer {
+    /// The TSN that the next CWR answers.
+    waiting: Option<Seq>,
+    /// The TSN that the last CWR answered, and the new DATA sent with it.
+    last: Option<(Seq, Seq)>,
+}
+
+impl Answer {
+    /// Handles an echo of `marked` when DATA below `first` is acknowledged; repeats the CWR unless one is
+    /// under way.
+    fn on_echo(&mut self, marked: Seq, first: Seq) {
+        let is_under_way =
+            self.last.is_some_and(|(answered, carrier)| marked <= answered && first <= carrier);
+        if !is_under_way {
+            self.waiting = self.waiting.max(Some(marked));
+        }
+    }
+
+    /// Octets by which the answer reduces the current packet's room for user data.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        if self.waiting.is_some() { CWR_LEN } else { 0 }
+    }
+
+    /// Records the CWR of a finished packet; `carrier` was the next new DATA before it.
+    pub(crate) fn on_sent(&mut self, carrier: Seq) {
+        self.last = self.waiting.take().map(|marked| (marked, carrier));
+    }
+}
+
+impl Transfer {
+    pub(crate) fn has_ecn(&self) -> bool {
+        self.negotiated.has(Extension::Ecn)
+    }
+
+    /// Handles an echo for a packet of ours. RFC 3168 section 6.1.2: the reaction is the one to a loss, "at
+    /// most once every window of data".
+    pub(crate) fn on_ecne(&mut self, lowest: Tsn, now: Time) {
+        let first = self.tx.outstanding.first();
+        let Some(seq) =
+            first.nearest(self.negotiated.initial_tsn(), lowest).filter(|s| *s < self.tx.outstanding.next())
+        else {
+            return;
+        };
+        self.out.note(TraceEvent::EchoReceived { tsn: lowest.0 });
+        let index = self.tx.outstanding.path_of(seq).unwrap_or_else(|| self.paths.current());
+        let next = self.tx.outstanding.next();
+        let seen = self.seen(index, self.tx.outstanding.flight(index), now);
+        let path = self.paths.get_mut(index);
+        if seq >= path.reduced_until {
+            path.reduced_until = next;
+            path.sending.on_marked(&seen);
+            let route = path.route;
+            self.out.note(TraceEvent::MarkObeyed { route });
+        }
+        self.tx.answer.on_echo(seq, first);
+    }
+
+    /// Writes CWR into a packet that is not empty or that new DATA will follow into; returns whether it did.
+    #[inline]
+    pub(crate) fn fill_answer(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) -> bool {
+        let Some(marked) = self.tx.answer.waiting else { return false };
+        if packet.is_empty() && self.next_new_length(path).is_none() {
+            return false;
+        }
+        packet.push(&Chunk::Cwr(Cwr { lowest_tsn: marked.tsn(self.negotiated.initial_tsn()) })).is_ok()
+    }
+
+    /// The ECN codepoint for a train of new data without retransmissions.
+    pub(crate) fn ecn_of_new_data(&mut self, index: PathIndex) -> Ecn {
+        if !self.has_ecn() || self.tx.window.is_probed() {
+            return Ecn::NotEct;
+        }
+        self.paths.get_mut(index).ecn.on_sent()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_echo_is_answered_again_once_the_data_beside_the_answer_has_arrived() {
+        let mut answer = Answer::default();
+        answer.on_echo(Seq(3), Seq(0));
+        assert_eq!(answer.len(), CWR_LEN);
+        answer.on_sent(Seq(10));
+        answer.on_echo(Seq(3), Seq(10));
+        assert_eq!(answer.len(), 0, "the answer is under way");
+        answer.on_echo(Seq(3), Seq(11));
+        assert_eq!(answer.len(), CWR_LEN);
+    }
+}

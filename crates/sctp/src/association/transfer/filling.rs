@@ -1,0 +1,218 @@
+//! New data and retransmissions for a packet: whether and how much may leave on a path now (RFC 9260 section 6.1).
+//!
+//! Start at [`Transfer::fill_new_data`].
+
+use base::{Ecn, Time};
+use wire::{Data, IData, NoRoom, PacketWriter, Tsn};
+
+use super::Transfer;
+use crate::association::State;
+use crate::association::packet_builder::Train;
+use crate::extension::Extension;
+use crate::path::PathIndex;
+use crate::tx::{Fragment, Taken};
+
+impl Transfer {
+    /// User bytes that fit into one DATA chunk of a full packet on every confirmed path.
+    //= rfc9260#6-9 6.9-7
+    //= rfc8899#3-20 5-2
+    //= rfc9260#6-9 6.9-7
+    pub(crate) fn fragment_size(&self) -> usize {
+        let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
+        let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);
+        packet.saturating_sub(self.data_headers_len() + self.advertising.len(self.integrity.auth())).max(4)
+    }
+
+    /// Octets before the user data of a packet's first DATA chunk, without an advertisement.
+    pub(crate) fn data_headers_len(&self) -> usize {
+        wire::COMMON_HEADER_LEN + self.negotiated.data_header_len() + self.auth_overhead()
+    }
+
+    /// User bytes that fit into one DATA chunk of the current packet: more if it has no advertisement, less
+    /// if it has a CWR.
+    pub(crate) fn fragment_size_now(&self) -> usize {
+        let without = self.fragment_size()
+            + self.advertising.len(self.integrity.auth()).saturating_sub(self.advertising.reserved());
+        without.saturating_sub(self.tx.answer.len()).max(4)
+    }
+
+    /// Octets of AUTH before user data.
+    pub(crate) fn auth_overhead(&self) -> usize {
+        self.integrity.overhead(self.negotiated.data_chunk_type())
+    }
+
+    /// Counts a packet of `len` bytes, not ECN-capable, that leaves on a path as a train of its own.
+    pub(crate) fn count_alone(&mut self, index: PathIndex, len: usize) -> Train {
+        let path = self.paths.get_mut(index);
+        path.counters.packets_sent += 1;
+        path.counters.bytes_sent += len as u64;
+        Train {
+            route: path.route,
+            len,
+            segment_size: len,
+            may_fragment: false,
+            ecn: Ecn::NotEct,
+            asks_for_queue: false,
+        }
+    }
+
+    /// The packet length needed for the next chunk to retransmit on `path`: it may have been cut for a larger
+    /// MTU and cannot be fragmented again.
+    //= rfc9260#section-6.9
+    //# Once a user message is fragmented, it cannot be re-fragmented.  Instead, if the PMTU has been reduced, then IP
+    //# fragmentation MUST be used.
+    pub(crate) fn room_for_old(&mut self, path: PathIndex) -> usize {
+        if self.tx.probes.is_empty() && !self.tx.outstanding.has_lost() {
+            return 0;
+        }
+        let header = wire::COMMON_HEADER_LEN + self.auth_overhead();
+        let room = |fragment: &Fragment, chunk: usize| header + wire::padded(chunk + fragment.payload.len());
+        let chunk = self.negotiated.data_header_len();
+        if let Some(fragment) = self.detouring(path).and_then(|seq| self.tx.outstanding.unfinished(seq)) {
+            return room(fragment, chunk);
+        }
+        if self.tx.probes.tail() == Some(path) {
+            return self.tx.outstanding.last_sent(path).map_or(0, |(_, fragment)| room(fragment, chunk));
+        }
+        match self.tx.next_lost() {
+            Some((_, fragment, _)) if self.retransmission_path() == Some(path) => room(fragment, chunk),
+            _ => 0,
+        }
+    }
+
+    /// Signs a packet, writes its checksum and returns its length. A packet with an ASCONF always has a real
+    /// checksum.
+    pub(crate) fn finish_packet(&self, packet: PacketWriter<'_>, has_asconf: bool) -> usize {
+        // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must also have a correct
+        // checksum.
+        //= rfc9653#5.2-3 5.2-4
+        let needs_checksum = has_asconf || matches!(self.state, State::CookieEchoed { .. });
+        self.integrity.finish(packet, needs_checksum)
+    }
+
+    /// Returns whether the congestion window and pacing let data leave.
+    pub(crate) fn window_allows(&self, path: PathIndex) -> bool {
+        let to = self.paths.get(path);
+        //= rfc9260#5.4-2
+        to.is_confirmed() && to.sending.allows(self.tx.flight_beside_copies(path))
+    }
+
+    /// Returns whether the congestion window alone lets data leave.
+    pub(crate) fn window_has_room(&self, path: PathIndex) -> bool {
+        self.paths.get(path).sending.has_window(self.tx.flight_beside_copies(path))
+    }
+
+    /// The length of the next new chunk, if windows and pacing allow it on `path`.
+    pub(crate) fn next_new_length(&self, path: PathIndex) -> Option<usize> {
+        if self.window_allows(path) { self.waiting_length(path) } else { None }
+    }
+
+    /// The same after a chunk of at most `max` bytes, regardless of pacing (RFC 9260 section 6.1 A and B).
+    fn length_in_window(&self, path: PathIndex, max: usize) -> Option<usize> {
+        //= rfc9260#6.1-3 6.1-17
+        if self.window_has_room(path) && !self.is_detour(path) { self.tx.next_length(max) } else { None }
+    }
+
+    /// The length of the next new chunk that fits the peer's window, if `path` carries new data.
+    pub(crate) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
+        //= rfc9260#6.1-13
+        if !self.carries_new_data(path) || self.tx.next_lost().is_some() || !self.state.sends_new_data() {
+            return None;
+        }
+        if self.tx.queue.is_empty() || self.is_detour(path) {
+            return None;
+        }
+        self.tx.next_length(self.fragment_size_now())
+    }
+
+    pub(crate) fn fill_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
+        let flight = self.tx.outstanding.flight(path);
+        self.paths.get_mut(path).before_data(now, flight);
+        let (max, header, kind) =
+            (self.fragment_size_now(), self.negotiated.data_header_len(), self.negotiated.data_chunk_type());
+        let mut next = self.next_new_length(path);
+        while let Some(length) = next {
+            //= rfc9260#6.9-8 6.10-1 6.10-5
+            if packet.remaining_for(kind) < wire::padded(header + length) || !self.tx.queue.fits_packet() {
+                break;
+            }
+            let Some(Taken { fragment, pr_message }) = self.tx.queue.next_fragment(max) else { break };
+            self.tx.window.on_sent(length, self.tx.outstanding.total_flight());
+            let end = fragment.end;
+            //= rfc3758#4.1-7
+            //= rfc8260#2.2.2-6
+            let seq = self.tx.outstanding.push(fragment, path, now);
+            if let Some(id) = pr_message {
+                self.tx.pr_messages.on_sent(id, seq, end);
+            }
+            self.paths.get_mut(path).on_data_sent(length, now);
+            self.note_new_data(path, length);
+            self.copy_to_others(seq, path);
+            self.out.count_sent();
+            // The pacer admits packets, not chunks.
+            next = self.length_in_window(path, max);
+            // Request an immediate SACK (RFC 7053) if the sender must wait for it, or SACKs will clock the
+            // sending.
+            let is_stopped =
+                next.is_none() && (!self.tx.queue.is_empty() || matches!(self.state, State::ShutdownPending));
+            let immediate = is_stopped || self.paths.get(path).sending.takes_over();
+            if let Some(fragment) = self.tx.outstanding.newest() {
+                let pushed =
+                    self.push_fragment(packet, fragment, seq.tsn(self.negotiated.initial_tsn()), immediate);
+                debug_assert!(pushed.is_ok(), "the room was checked");
+            }
+        }
+        self.tx.queue.end_packet();
+    }
+
+    /// Writes a fragment as DATA or I-DATA, as negotiated.
+    #[inline]
+    pub(crate) fn push_fragment(
+        &self,
+        packet: &mut PacketWriter<'_>,
+        fragment: &Fragment,
+        tsn: Tsn,
+        immediate: bool,
+    ) -> Result<(), NoRoom> {
+        //= rfc8260#section-2.2.1
+        //# If user message interleaving support has been negotiated for an association, I-DATA chunks MUST be used for all user
+        //# messages and DATA chunks MUST NOT be used.
+        if self.negotiated.has(Extension::Interleaving) {
+            //= rfc8260#2.2.1-1
+            return packet.push(&i_data_chunk(fragment, tsn, immediate));
+        }
+        //= rfc8260#2.2.1-2
+        packet.push_data(&data_chunk(fragment, tsn, immediate))
+    }
+}
+
+fn i_data_chunk(fragment: &Fragment, tsn: Tsn, immediate: bool) -> IData<'_> {
+    IData {
+        immediate,
+        unordered: fragment.unordered,
+        end: fragment.end,
+        tsn,
+        stream: fragment.stream,
+        mid: fragment.mid,
+        fragment: if fragment.begin {
+            wire::Fragment::First(fragment.ppid)
+        } else {
+            wire::Fragment::Later(fragment.fsn)
+        },
+        payload: &fragment.payload,
+    }
+}
+
+fn data_chunk(fragment: &Fragment, tsn: Tsn, immediate: bool) -> Data<'_> {
+    Data {
+        immediate,
+        unordered: fragment.unordered,
+        begin: fragment.begin,
+        end: fragment.end,
+        tsn,
+        stream: fragment.stream,
+        ssn: fragment.ssn(),
+        ppid: fragment.ppid,
+        payload: &fragment.payload,
+    }
+}

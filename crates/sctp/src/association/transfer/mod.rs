@@ -1,0 +1,255 @@
+//! Data transfer over the paths of an association: what leaves, on which path, what its acknowledgement means, and when
+//! a path counts as failed.
+//!
+//! Nothing here knows the handshake, address changes, stream reconfiguration or received data: the association calls
+//! down, and hears of the rest by [`Outbox`]. The parts call each other, as their subjects do: a SACK judges paths, a
+//! failed path moves data, and moved data changes what may be sent ([ADR
+//! 0026](../../../../../docs/adr/0026-an-association-and-its-transfer.md)). Sending starts at [`Transfer::fill_new_data`],
+//! acknowledgements at [`Transfer::on_path_acks`], failures at [`Transfer::report_transition`].
+
+mod acks;
+pub(crate) mod advertising;
+mod copying;
+mod coupling;
+mod credit;
+pub(crate) mod doubt;
+mod ecn;
+mod filling;
+mod hearsay;
+mod heartbeats;
+mod liveness;
+mod local_queue;
+mod lossy;
+mod mtu;
+mod options;
+mod path_errors;
+mod probes;
+mod recovery;
+mod schedule;
+mod sender;
+mod slow;
+mod stranded;
+mod timeouts;
+
+use std::net::IpAddr;
+
+use base::{Carrier, Route};
+use smallvec::SmallVec;
+
+use super::integrity::Integrity;
+use super::negotiated::Negotiated;
+use super::outbox::Outbox;
+use super::{Context, Setup, State, may_reach};
+use crate::config::{AssociationConfig, Scheduler, Timing};
+use crate::event::{AbortCause, CloseReason, Event};
+use crate::extension::auth::{Auth, Ports};
+use crate::extension::reconfig::ReconfigPolicy;
+use crate::info::PathState;
+use crate::path::{Path, PathIndex, Paths, Retired};
+use crate::trace::TraceEvent;
+use advertising::Advertising;
+use credit::Credit;
+use hearsay::Hearsay;
+use liveness::Liveness;
+pub(crate) use sender::Sender;
+
+/// Sent data, the paths that carry it, and what both ends have agreed on.
+pub(crate) struct Transfer {
+    pub(super) config: AssociationConfig,
+    pub(super) negotiated: Negotiated,
+    pub(super) state: State,
+    pub(super) integrity: Integrity,
+    pub(super) advertising: Advertising,
+    pub(super) paths: Paths,
+    /// Unsigned claims that the peer is being asked about.
+    pub(super) hearsay: Hearsay,
+    pub(super) tx: Sender,
+    pub(super) out: Outbox,
+    pub(super) liveness: Liveness,
+    pub(super) credit: Credit,
+}
+
+impl Transfer {
+    /// Creates the paths of an association, of which only that of the handshake is confirmed, and an empty send queue.
+    pub(super) fn new(setup: Setup<'_>, ctx: &mut Context<'_>) -> Self {
+        let mut first = Path::new(setup.route, &setup.config, ctx.now);
+        first.confirm(ctx.now, &setup.config.timing, ctx.random);
+        let mut paths = Paths::new(first);
+        for route in routes(&setup) {
+            if paths.room(ctx.limits.paths, false) > 0 && paths.find(&route).is_none() {
+                paths.push(Path::new(route, &setup.config, ctx.now));
+            }
+        }
+        let negotiated = Negotiated::new(&setup);
+        let (local, peer) = negotiated.ports();
+        let auth = |vectors| Box::new(Auth::new(vectors, Ports { local, peer }, &setup.config.auth));
+        Transfer {
+            tx: Sender::new(&setup.config, &negotiated, setup.peer_rwnd),
+            negotiated,
+            state: setup.state,
+            integrity: Integrity::new(setup.agreed.key_vectors.map(auth), setup.agreed.zero_checksum),
+            advertising: Advertising::new(setup.config.advertisement, ctx.now),
+            paths,
+            hearsay: Hearsay::default(),
+            out: Outbox::default(),
+            liveness: Liveness::new(ctx.now),
+            credit: Credit::default(),
+            config: setup.config,
+        }
+    }
+
+    /// Enters a state of the association.
+    pub(crate) fn enter(&mut self, state: State) {
+        self.state = state;
+    }
+
+    /// Changes which requests of the peer about streams are granted.
+    pub(crate) fn set_reconfig_policy(&mut self, policy: ReconfigPolicy) {
+        self.config.reconfig = policy;
+    }
+
+    /// Adds the paths between these addresses and has them confirmed; returns false, and adds none, if there
+    /// is no room. They use the carrier of the current path unless `carrier` is given.
+    pub(crate) fn add_paths(
+        &mut self,
+        locals: &[IpAddr],
+        remotes: &[IpAddr],
+        carrier: Option<Carrier>,
+        ctx: &mut Context<'_>,
+    ) -> bool {
+        let carrier = carrier.unwrap_or(self.paths.get(self.paths.current()).route.carrier);
+        let pairs = locals.iter().flat_map(|&l| remotes.iter().map(move |&r| (l, r)));
+        let routes: SmallVec<[base::Route; 8]> = pairs
+            .filter(|&(local, remote)| may_reach(local, remote))
+            .map(|(local, remote)| base::Route { local, remote, carrier })
+            .filter(|route| self.paths.find(route).is_none())
+            .collect();
+        // The slot of a retired path is reused only when no chunk can still be acknowledged for it.
+        let reuse = self.tx.outstanding.is_empty();
+        if self.paths.room(ctx.limits.paths, reuse) < routes.len() {
+            return false;
+        }
+        for route in routes {
+            let mut path = Path::new(route, &self.config, ctx.now);
+            //= rfc5061#5.3-4
+            path.probe_now(ctx.now);
+            self.paths.add(path, reuse);
+        }
+        true
+    }
+
+    /// Takes paths out of use and moves their data in flight and their queued chunks to other paths.
+    pub(crate) fn retire_paths(&mut self, leaves: impl Fn(&Path) -> bool) -> Retired {
+        let paths: SmallVec<[PathIndex; 8]> =
+            self.paths.iter().filter(|(_, p)| leaves(p)).map(|(i, _)| i).collect();
+        let old = self.paths.get(self.paths.current()).route;
+        for &index in &paths {
+            self.mark_lost_on(index);
+            self.paths.retire(index);
+        }
+        self.paths.leave_retired();
+        let current = self.paths.current();
+        let retired = Retired { paths, current };
+        self.out.leave_paths(&retired);
+        self.tx.probes.leave_paths(&retired);
+        if self.paths.get(current).route != old {
+            self.on_switch(old);
+        }
+        retired
+    }
+
+    /// Requests an event when there is room to send.
+    pub(crate) fn notify_when_writable(&mut self) {
+        self.tx.buffer.want_room();
+    }
+
+    /// Changes the stream scheduler.
+    pub(crate) fn set_scheduler(&mut self, scheduler: Scheduler) {
+        self.config.scheduler = scheduler;
+        self.tx.queue.set_scheduler(scheduler);
+    }
+
+    pub(crate) fn set_timing(&mut self, timing: Timing, ctx: &mut Context<'_>) {
+        self.config.timing = timing;
+        for index in self.paths.indices() {
+            self.paths.get_mut(index).on_new_timing(ctx.now, &self.config.timing, ctx.random);
+        }
+    }
+
+    /// Changes the initial window.
+    pub(crate) fn set_initial_packets(&mut self, packets: u8) {
+        self.config.initial_packets = packets;
+        for index in self.paths.indices() {
+            self.paths.get_mut(index).sending.begin_with(packets);
+        }
+    }
+
+    pub(crate) fn send_abort(&self, cause: &AbortCause, ctx: &mut Context<'_>) {
+        let route = self.paths.get(self.paths.current()).route;
+        ctx.replies.abort(route, self.negotiated.header(), cause, self.integrity.auth());
+    }
+
+    pub(crate) fn close(&mut self, reason: CloseReason) {
+        self.state = State::Closed;
+        self.out.clear_chunks();
+        self.out.emit(Event::Closed(reason));
+    }
+
+    /// Selects the path of new data again and reports a change; returns the previous path if it changed.
+    pub(crate) fn choose_path(&mut self) -> Option<PathIndex> {
+        let old = self.paths.choose()?;
+        self.on_switch(self.paths.get(old).route);
+        Some(old)
+    }
+
+    /// Switches new data from `from` to the current path.
+    fn on_switch(&mut self, from: Route) {
+        let current = self.paths.current();
+        let is_idle = self.tx.outstanding.flight(current) == 0;
+        let (is_concurrent, path) = (self.is_concurrent(), self.paths.get_mut(current));
+        let to = path.route;
+        if is_idle && path.srtt().is_some() && !is_concurrent {
+            path.sending.begin_evenly();
+        }
+        path.losses.begin();
+        path.delays.begin();
+        self.out.note(TraceEvent::PathSwitched { from, to });
+        self.out.emit(Event::PathSwitched { from, to });
+    }
+
+    pub(crate) fn report_transition(
+        &mut self,
+        index: PathIndex,
+        transition: Option<crate::path::Transition>,
+    ) {
+        if let Some(t) = transition {
+            let (route, from, to) = (self.paths.get(index).route, t.from, t.to);
+            self.out.note(TraceEvent::PathState { route, from, to });
+            //= rfc7829#3.2-19
+            self.out.emit(Event::PathChanged { route, from, to });
+            let left = self.choose_path();
+            // Data sent while no path worked was a gamble.
+            if let Some(left) = left.filter(|_| to == PathState::Active)
+                && self.paths.get(left).state() != PathState::Active
+            {
+                self.mark_lost_on(left);
+            }
+        }
+        self.paths.switch_over(&self.config.timing);
+    }
+}
+
+/// Returns all pairs of our and the peer's addresses that can be paths, except the handshake's own.
+//= rfc9260#5.1.2-5 5.1.2-8 5.1.2-9
+fn routes(setup: &Setup<'_>) -> Vec<Route> {
+    let mut routes = Vec::new();
+    for &remote in std::iter::once(&setup.route.remote).chain(setup.peer_addresses) {
+        for &local in std::iter::once(&setup.route.local).chain(setup.local_addresses) {
+            let route = Route { local, remote, carrier: setup.route.carrier };
+            if may_reach(local, remote) && route != setup.route && !routes.contains(&route) {
+                routes.push(route);
+            }
+        }
+    }
+    routes
+}

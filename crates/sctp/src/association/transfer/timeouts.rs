@@ -1,0 +1,108 @@
+//! Timeouts of paths and their price: T3-rtx, unanswered HEARTBEATs, and the error counts (RFC 9260 section 8).
+
+use std::time::Duration;
+
+use base::Time;
+
+use super::Transfer;
+use crate::association::Context;
+use crate::event::CloseReason;
+use crate::info::PathState;
+use crate::path::PathIndex;
+use crate::trace::TraceEvent;
+
+impl Transfer {
+    /// Compensates for a late driver: pending answers get as much extra time, once until their path is heard.
+    pub(crate) fn put_off(&mut self, late: Duration, now: Time) {
+        if late.is_zero() {
+            return;
+        }
+        self.liveness.put_off(now + late * 2);
+        for index in self.paths.indices() {
+            self.paths.get_mut(index).put_off(now + late);
+        }
+    }
+
+    /// T3-rtx (RFC 9260 section 6.3.3): the window collapses, the timeout doubles, data in flight counts as
+    /// lost. If the path has answered a HEARTBEAT since it fell silent, the silence is over, and no error is counted.
+    pub(crate) fn on_t3(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
+        let now = ctx.now;
+        self.count_timeout(index);
+        // A window probe that was answered without room does not count against the path (section 6.1 A).
+        //= rfc9260#6.1-6
+        if self.tx.window.on_timeout() {
+            self.mark_lost_on(index);
+            return;
+        }
+        self.doubt_mtu_after_timeout(index, ctx);
+        let is_alive = self.paths.get_mut(index).sending.on_t3_after_heartbeat();
+        self.paths.get_mut(index).ecn.on_timeout();
+        self.probe_all(now);
+        self.tx.outstanding.on_t3(index, now);
+        let given_up = self.mark_lost_on(index);
+        self.paths.get_mut(index).sending.on_timeout(given_up, now);
+        if !is_alive {
+            self.count_error_on(index);
+            self.count_error();
+        }
+    }
+
+    /// Counts a timeout of T3-rtx, or an equivalent one.
+    pub(crate) fn count_timeout(&mut self, index: PathIndex) {
+        let path = self.paths.get_mut(index);
+        path.counters.timeouts += 1;
+        path.back_off(&self.config.timing);
+        let route = path.route;
+        self.out.note(TraceEvent::Timeout { route });
+    }
+
+    /// Probes all paths, some of which may share the link that has just failed: heartbeats reveal within a
+    /// round trip which do not.
+    fn probe_all(&mut self, now: Time) {
+        for index in self.paths.indices() {
+            if self.paths.get(index).is_confirmed() {
+                self.paths.get_mut(index).ask_again(now, &self.config.timing);
+            }
+        }
+    }
+
+    /// Counts an unanswered heartbeat against its path, and against the association only on the current path;
+    /// otherwise an idle association would fail because of its other paths (section 8.1). While data is in
+    /// flight on the path, only T3 counts, so one silence is not counted twice.
+    //= rfc9260#8.3-3
+    //= rfc6951#5.5-2
+    //= rfc9260#8.3-3
+    pub(crate) fn on_heartbeat_lost(&mut self, index: PathIndex) {
+        if self.paths.get(index).t3.is_some() && !self.is_redundant() {
+            return;
+        }
+        let is_current = index == self.paths.current();
+        //= rfc9260#8.3-5
+        if self.paths.get(index).state() != PathState::Inactive {
+            self.count_error_on(index);
+        }
+        //= rfc9260#8.1-2
+        if is_current {
+            self.count_error();
+        }
+    }
+
+    /// Counts a timeout against a path. While no path is active, data takes the one with the fewest errors.
+    //= rfc7829#3.2-9
+    pub(crate) fn count_error_on(&mut self, index: PathIndex) {
+        let transition = self.paths.get_mut(index).on_error(&self.config.timing);
+        if transition.is_none() && self.paths.get(index).state() != PathState::Active {
+            self.choose_path();
+        }
+        self.report_transition(index, transition);
+    }
+
+    /// Counts a timeout against the association; returns whether it survives.
+    pub(crate) fn count_error(&mut self) -> bool {
+        let survives = self.liveness.on_timeout(self.config.timing.association_max_retrans);
+        if !survives {
+            self.close(CloseReason::LostContact);
+        }
+        survives
+    }
+}
