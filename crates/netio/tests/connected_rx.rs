@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base::{Carrier, Ecn, Route};
@@ -196,6 +196,7 @@ fn packets_that_are_no_associations_get_their_sender_no_socket() {
 #[test]
 fn what_strangers_send_while_busy_peers_get_sockets_arrives_once_and_from_whom_it_came() {
     const STRANGERS: usize = 8;
+    const WAITING_MAX: usize = 64;
     let (a, _, mut receiver) = ends();
     let (from, to) = families(1)[0].clone();
     let strangers: Vec<_> =
@@ -203,10 +204,16 @@ fn what_strangers_send_while_busy_peers_get_sockets_arrives_once_and_from_whom_i
     let ports: BTreeMap<u16, usize> =
         strangers.iter().enumerate().map(|(n, socket)| (socket.local_addr().unwrap().port(), n)).collect();
     let is_over = AtomicBool::new(false);
+    let taken = AtomicUsize::new(0);
     let (sent, arrived) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
             let mut sent = 0_u64;
             while !is_over.load(Ordering::Relaxed) {
+                // No more than any receive buffer holds, however seldom the receiver runs.
+                if sent as usize * STRANGERS > taken.load(Ordering::Relaxed) + WAITING_MAX {
+                    std::thread::yield_now();
+                    continue;
+                }
                 for socket in &strangers {
                     socket.send_to(&sent.to_be_bytes(), (to.as_str(), 9899)).unwrap();
                 }
@@ -221,6 +228,7 @@ fn what_strangers_send_while_busy_peers_get_sockets_arrives_once_and_from_whom_i
             let Some(&n) = ports.get(&peer_port) else { return false };
             assert_eq!((route.local, route.remote), (ip(&to), ip(&from)));
             arrived[n].push(u64::from_be_bytes(packet.try_into().unwrap()));
+            taken.fetch_add(1, Ordering::Relaxed);
             true
         };
         // Three times as many busy peers as have room: sockets open and close all the time.

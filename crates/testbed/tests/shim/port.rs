@@ -57,7 +57,7 @@ while time.monotonic() < end:
     to = ('127.0.%d.%d' % (last >> 8, last & 255), port)
     for n in range(2600):
         s.sendto(b'x', to)
-        if n % 64 == 63: time.sleep(0.0001)
+        if n % 64 == 63: time.sleep(0.001)
     last += 1
 print('addresses', last - 2)
 ";
