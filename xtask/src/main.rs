@@ -52,7 +52,7 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ),
     (
         "check",
-        "formatting, lints, layers, module docs, where unsafe stands, what docs/papers.md names, links, licences",
+        "formatting, lints, layers, module docs, where unsafe stands, what docs/papers.md names, links, licences; `--fast`: what needs no compiler",
         check::run,
     ),
     (

@@ -1,4 +1,4 @@
-//! Counts of passed, failed and skipped, over all parts of a run, and the one closing line.
+//! Counts of passed, failed, skipped and flaky, over all parts of a run, and the one closing line.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -12,12 +12,14 @@ pub(crate) struct Totals {
     pub(crate) failed: u64,
     /// Not run here.
     pub(crate) skipped: u64,
+    /// Passed, but only at a second attempt; these are among the passed ones.
+    pub(crate) flaky: u64,
 }
 
 impl Totals {
     /// Counts one judgement.
     pub(crate) fn of(good: bool) -> Self {
-        Self { passed: u64::from(good), failed: u64::from(!good), skipped: 0 }
+        Self { passed: u64::from(good), failed: u64::from(!good), ..Self::default() }
     }
 
     /// Recounts `count` passed ones as skipped.
@@ -33,7 +35,8 @@ impl Totals {
         let number = |label: &str| {
             counts.split([';', '.']).find_map(|part| part.trim().strip_suffix(label)?.trim().parse().ok())
         };
-        Some(Self { passed: number("passed")?, failed: number("failed")?, skipped: number("ignored")? })
+        let (passed, failed, skipped) = (number("passed")?, number("failed")?, number("ignored")?);
+        Some(Self { passed, failed, skipped, flaky: 0 })
     }
 }
 
@@ -42,12 +45,14 @@ impl AddAssign for Totals {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.flaky += other.flaky;
     }
 }
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)?;
+        if self.flaky > 0 { write!(f, ", {} flaky", self.flaky) } else { Ok(()) }
     }
 }
 
@@ -58,14 +63,17 @@ mod tests {
     #[test]
     fn a_result_line_of_cargo_is_read_whole() {
         let line = "test result: FAILED. 12 passed; 3 failed; 4 ignored; 0 measured; 1 filtered out; finished in 0.02s";
-        assert_eq!(Totals::from_cargo_line(line), Some(Totals { passed: 12, failed: 3, skipped: 4 }));
+        assert_eq!(
+            Totals::from_cargo_line(line),
+            Some(Totals { passed: 12, failed: 3, skipped: 4, flaky: 0 })
+        );
     }
 
     #[test]
     fn what_was_skipped_is_not_passed() {
-        let mut totals = Totals { passed: 12, failed: 0, skipped: 4 };
+        let mut totals = Totals { passed: 12, failed: 0, skipped: 4, flaky: 0 };
         totals.skip(5);
-        assert_eq!(totals, Totals { passed: 7, failed: 0, skipped: 9 });
+        assert_eq!(totals, Totals { passed: 7, failed: 0, skipped: 9, flaky: 0 });
     }
 
     #[test]
@@ -75,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_closing_line_has_the_agreed_words() {
-        let totals = Totals { passed: 12, failed: 0, skipped: 4 };
+        let totals = Totals { passed: 12, failed: 0, skipped: 4, flaky: 0 };
         assert_eq!(totals.to_string(), "12 passed, 0 failed, 4 skipped");
     }
 }
