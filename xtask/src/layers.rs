@@ -7,8 +7,9 @@ use crate::Outcome;
 use crate::tools::{cargo, output};
 use anyhow::{Context, Result};
 use serde_json::Value;
+use std::path::Path;
 
-/// Every crate of the workspace and its layer.
+/// The folder of every crate of the workspace, and its layer.
 const LAYERS: &[(&str, u8)] = &[
     ("base", 0),
     ("version", 0),
@@ -58,17 +59,24 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome> {
 fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
     let mut edges = Vec::new();
     for package in metadata["packages"].as_array().context("cargo metadata without packages")? {
-        let name = package["name"].as_str().context("a package without name")?;
+        let manifest = package["manifest_path"].as_str().context("a package without manifest")?;
+        let name = Path::new(manifest).parent().and_then(folder).context("a package without folder")?;
         edges.push((name.to_owned(), name.to_owned()));
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let is_ours = dependency["path"].is_string();
             let is_dev = dependency["kind"].as_str() == Some("dev");
-            if let (true, false, Some(to)) = (is_ours, is_dev, dependency["name"].as_str()) {
+            // Only those of this workspace have a path.
+            let to = dependency["path"].as_str().and_then(|path| folder(Path::new(path)));
+            if let Some(to) = to.filter(|_| !is_dev) {
                 edges.push((name.to_owned(), to.to_owned()));
             }
         }
     }
     Ok(edges)
+}
+
+/// The folder's name, by which this project calls its crates; the published ones have others.
+fn folder(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
 }
 
 /// Returns one sentence for each forbidden edge.
@@ -117,9 +125,9 @@ mod tests {
 
     #[test]
     fn dev_dependencies_and_other_peoples_crates_are_not_judged() {
-        let metadata = json!({"packages": [{"name": "sctp", "dependencies": [
-            {"name": "sim", "path": "/p", "kind": "dev"}, {"name": "bytes", "kind": null},
-            {"name": "wire", "path": "/p", "kind": null}]}]});
+        let metadata = json!({"packages": [{"name": "sctp-engine", "manifest_path": "/p/sctp/Cargo.toml", "dependencies": [
+            {"name": "sim", "path": "/p/sim", "kind": "dev"}, {"name": "bytes", "kind": null},
+            {"name": "sctp-engine-wire", "path": "/p/wire", "kind": null}]}]});
         let edges = edges(&metadata).unwrap();
         assert_eq!(edges, [("sctp".into(), "sctp".into()), ("sctp".into(), "wire".into())]);
     }

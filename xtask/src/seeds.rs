@@ -25,7 +25,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     println!("seeds: {count} of each of {} worlds, from {first} on", WORLDS.len());
     let mut outcome = Outcome::Good;
     for world in WORLDS {
-        let mut command = cargo(&["test", "--quiet", "--package", "sctp", "--test", "engine", world]);
+        let mut command = cargo(&["test", "--quiet", "--package", "sctp-engine", "--test", "engine", world]);
         command.env("SIM_SEED", first.to_string()).env("SIM_SEEDS", count.to_string());
         if !succeeds(&mut command)? {
             println!("seeds: {world} failed; SIM_SEED={first} SIM_SEEDS={count} plays it again");

@@ -1,6 +1,6 @@
 //! Two endpoints on one core, wired back to back in memory: how fast the engine alone is.
 //!
-//! `cargo run --release -p sctp --example back_to_back -- [MESSAGE_BYTES] [SECONDS]`
+//! `cargo run --release -p sctp-engine --example back_to_back -- [MESSAGE_BYTES] [SECONDS]`
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

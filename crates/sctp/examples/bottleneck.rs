@@ -1,6 +1,6 @@
 //! Two paths through one bottleneck beside an association with one path, in virtual time: who gets how much.
 //!
-//! `cargo run --release -p sctp --example bottleneck -- [SECONDS] [SEEDS]`
+//! `cargo run --release -p sctp-engine --example bottleneck -- [SECONDS] [SEEDS]`
 //!
 //! A tail-drop queue of one bandwidth-delay product; means over the seeds, after a quarter of the
 //! time. Exits with an error if the two paths take more than a tenth above a fair share.

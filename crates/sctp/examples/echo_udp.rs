@@ -1,9 +1,9 @@
 //! An echo server and a client over UDP: the smallest pair of programs with real sockets.
 //!
 //! ```text
-//! cargo run -p sctp --example echo_udp                                    both, on loopback
-//! cargo run -p sctp --example echo_udp -- serve 127.0.0.1
-//! cargo run -p sctp --example echo_udp -- say 127.0.0.2 127.0.0.1 hello   from, to, words
+//! cargo run -p sctp-engine --example echo_udp                                    both, on loopback
+//! cargo run -p sctp-engine --example echo_udp -- serve 127.0.0.1
+//! cargo run -p sctp-engine --example echo_udp -- say 127.0.0.2 127.0.0.1 hello   from, to, words
 //! ```
 
 mod udp;

@@ -1,8 +1,8 @@
 //! A file over one association: flow control, a clean end, and an end that is none.
 //!
 //! ```text
-//! cargo run --release -p sctp --example file_transfer -- receive 127.0.0.1 COPY
-//! cargo run --release -p sctp --example file_transfer -- send 127.0.0.2 127.0.0.1 FILE
+//! cargo run --release -p sctp-engine --example file_transfer -- receive 127.0.0.1 COPY
+//! cargo run --release -p sctp-engine --example file_transfer -- send 127.0.0.2 127.0.0.1 FILE
 //! ```
 //!
 //! The sender keeps the send buffer full and waits for [`Event::Writable`]. The receiver stops reading when its disk is slow;

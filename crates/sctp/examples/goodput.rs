@@ -1,6 +1,6 @@
 //! Goodput through simulated bottlenecks, in virtual time: what loss recovery and congestion control reach.
 //!
-//! `cargo run --release -p sctp --example goodput -- [SECONDS] [SEED]`
+//! `cargo run --release -p sctp-engine --example goodput -- [SECONDS] [SEED]`
 //!
 //! One flow, a tail-drop queue of one bandwidth-delay product, 8 MB buffers; in brackets the second half. Exits with an
 //! error if a figure is below its goal.

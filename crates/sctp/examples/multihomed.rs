@@ -1,7 +1,7 @@
 //! Two addresses at each end, and a path that fails: the conversation goes on by the other one.
 //!
 //! ```text
-//! cargo run -p sctp --example multihomed
+//! cargo run -p sctp-engine --example multihomed
 //! ```
 //!
 //! Both ends run in this program, on loopback. After ten messages everything to and from the client's first address is lost.

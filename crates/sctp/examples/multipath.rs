@@ -1,6 +1,6 @@
 //! Goodput of one association over two paths, in virtual time: one path at a time, and both at once.
 //!
-//! `cargo run --release -p sctp --example multipath -- [SECONDS] [SEED]`
+//! `cargo run --release -p sctp-engine --example multipath -- [SECONDS] [SEED]`
 //!
 //! Tail-drop queues of one bandwidth-delay product each. `best alone` is the better of the two paths without the other.
 //! Exits with an error if a figure is below its goal.

@@ -1,6 +1,6 @@
 //! Loads whose instructions are counted by `./x bench instructions`; without a clock, so that each run does the same.
 //!
-//! `cargo run --release -p sctp --example workloads -- ROW COUNT` does COUNT of what the row counts, after the same
+//! `cargo run --release -p sctp-engine --example workloads -- ROW COUNT` does COUNT of what the row counts, after the same
 //! warming up whatever COUNT is: the difference of two runs is the cost of the difference of their counts.
 
 #[path = "pair/mod.rs"]

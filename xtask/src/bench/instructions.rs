@@ -80,7 +80,7 @@ fn count_row(program: &Path, name: &'static str, count: u64) -> Result<(&'static
 
 /// Builds the program with the workloads, and returns its path.
 fn workloads() -> Result<PathBuf> {
-    let words = ["build", "--quiet", "--release", "--package", "sctp", "--example", "workloads"];
+    let words = ["build", "--quiet", "--release", "--package", "sctp-engine", "--example", "workloads"];
     ensure!(succeeds(&mut cargo(&words))?, "the example `workloads` does not build");
     Ok(optimised::directory()?.join("examples/workloads"))
 }

@@ -1,7 +1,7 @@
 //! Messages that come whether or not others have left, as calls do, between hosts whose processors others use.
 //!
 //! Nothing is lost here and the link is never full: what a busy processor adds to a round trip is no queue, and must not keep
-//! messages waiting. `cargo test -p sctp --test engine busy -- --nocapture` prints windows as they go.
+//! messages waiting. `cargo test -p sctp-engine --test engine busy -- --nocapture` prints windows as they go.
 
 use std::time::Duration;
 

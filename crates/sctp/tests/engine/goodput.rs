@@ -1,6 +1,6 @@
 //! Goodput in virtual time: what congestion control makes of a link.
 //!
-//! The numbers are printed (`cargo test -p sctp --test engine goodput -- --nocapture`); the bounds are far below them.
+//! The numbers are printed (`cargo test -p sctp-engine --test engine goodput -- --nocapture`); the bounds are far below them.
 
 use std::time::Duration;
 

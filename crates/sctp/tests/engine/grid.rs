@@ -1,6 +1,6 @@
 //! Effect of each chunk, with the right tag, in each state: a snapshot, to be changed with a reason only.
 //!
-//! `UPDATE_GRID=1 cargo test -p sctp --test engine state_grid` writes it anew.
+//! `UPDATE_GRID=1 cargo test -p sctp-engine --test engine state_grid` writes it anew.
 
 use std::fmt::Write;
 

@@ -671,7 +671,7 @@ fn shuffle(seed: u64) {
     let limit = t.world.now() + seconds(1000);
     let (a, b) = (t.a, t.b);
     let over = |w: &World, h: HostId| w.host(h).app.conversations.values().all(|c| c.closed.is_some());
-    let rerun = format!("SIM_SEED={seed} cargo test -p sctp --test engine reset_and_added_at_random");
+    let rerun = format!("SIM_SEED={seed} cargo test -p sctp-engine --test engine reset_and_added_at_random");
     assert!(t.world.run_until(limit, |w| over(w, a) && over(w, b)), "{rerun}: {}", describe(&t.world));
     for (host, sent) in [(t.b, &sent[0]), (t.a, &sent[1])] {
         assert_eq!(t.talk(host).closed, Some(CloseReason::Graceful), "{rerun}");

@@ -77,7 +77,7 @@ fn play(seed: u64) -> (usize, u64) {
         }
         t.world.run_for(Duration::from_millis(r.random_range(0..400)));
     }
-    let rerun = format!("SIM_SEED={seed} cargo test -p sctp --test engine reset_partial");
+    let rerun = format!("SIM_SEED={seed} cargo test -p sctp-engine --test engine reset_partial");
     let end = t.world.now() + seconds(400);
     let (a, id) = (t.a, t.id(t.a));
     let is_idle = |w: &sim::World| w.host(a).endpoint.info(id).is_some_and(|i| i.send_buffered == 0);

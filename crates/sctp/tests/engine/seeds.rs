@@ -84,7 +84,7 @@ fn survives(seed: u64) -> bool {
         again.world.recording = true;
         let _ = catch_unwind(AssertUnwindSafe(|| run(seed, &mut again)));
         let capture = again.world.write_capture(&format!("sctp-seed-{seed}"));
-        eprintln!("rerun: SIM_SEED={seed} cargo test -p sctp --test engine hundreds_of_seeds");
+        eprintln!("rerun: SIM_SEED={seed} cargo test -p sctp-engine --test engine hundreds_of_seeds");
         eprintln!("capture: {capture:?}");
     }
     outcome.is_ok()
