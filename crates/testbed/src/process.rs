@@ -1,8 +1,12 @@
 //! A process of a lab: in its own process group, logged to files, ended by its id on drop.
+//!
+//! An ended process stays in the process table until then. Otherwise the kernel could give its id, and that of its group, to
+//! another process, which would be ended in its place.
 
 use crate::lab::Shared;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -24,6 +28,8 @@ pub struct Process {
     log: PathBuf,
     started: Instant,
     shared: Arc<Shared>,
+    /// Set once its id may be another's.
+    is_reaped: bool,
 }
 
 /// The end of a process, and its output.
@@ -62,7 +68,7 @@ impl Process {
         let child =
             command.spawn().with_context(|| format!("cannot start {name}: {:?}", command.get_program()))?;
         shared.janitor.note(&format!("group {}", child.id()))?;
-        Ok(Self { name: name.to_owned(), child, log, started, shared: Arc::clone(shared) })
+        Ok(Self { name: name.to_owned(), child, log, started, shared: Arc::clone(shared), is_reaped: false })
     }
 
     /// Returns its process id, which is also the id of its group.
@@ -72,7 +78,8 @@ impl Process {
 
     /// Returns true until it has ended.
     pub fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        matches!(waitid(Id::Pid(self.group()), flags), Ok(WaitStatus::StillAlive))
     }
 
     /// Returns the log file of its standard output; standard error is next to it, with the extension `err`.
@@ -124,10 +131,7 @@ impl Process {
     /// When it takes longer; it is then killed.
     pub fn finish(mut self, limit: Duration) -> Result<Finished> {
         let start = now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait()? {
-                break status;
-            }
+        while self.is_running() {
             if start.elapsed() > limit {
                 bail!(
                     "{} took longer than {limit:?}: {}{}",
@@ -137,15 +141,11 @@ impl Process {
                 );
             }
             std::thread::sleep(POLL);
-        };
+        }
         let elapsed = self.started.elapsed();
-        Ok(Finished {
-            name: self.name.clone(),
-            status,
-            stdout: self.stdout(),
-            stderr: self.stderr(),
-            elapsed,
-        })
+        let (stdout, stderr) = (self.stdout(), self.stderr());
+        let status = self.end()?;
+        Ok(Finished { name: self.name.clone(), status, stdout, stderr, elapsed })
     }
 
     /// Sends a signal to the whole group.
@@ -166,6 +166,15 @@ impl Process {
         }
     }
 
+    /// Kills what is left of the group; returns the status of the process.
+    fn end(&mut self) -> std::io::Result<ExitStatus> {
+        // Errors mean that the group has ended, or that the janitor is cleaning up the lab.
+        let _ = killpg(self.group(), Signal::SIGKILL);
+        let status = self.child.wait();
+        self.is_reaped = true;
+        status
+    }
+
     fn group(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(i32::MAX))
     }
@@ -173,9 +182,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Errors mean that the group has ended, or that the janitor is cleaning up the lab.
-        let _ = killpg(self.group(), Signal::SIGKILL);
-        let _ = self.child.wait();
+        if !self.is_reaped {
+            let _ = self.end();
+        }
         let _ = self.shared.janitor.note(&format!("ended {}", self.child.id()));
     }
 }
