@@ -18,6 +18,7 @@ use sctp::{AssociationId, PathState, StateName};
 
 use crate::client::{COOKIE_LIMIT, Held};
 use crate::connection::{Connection, ConnectionId, Stage};
+use crate::history::{Line, Occurrence};
 use crate::server::{Offer, Opened, is_privileged};
 use crate::shard::{Shard, Timer};
 use crate::shared::{Ends, SharedAssociation};
@@ -133,7 +134,7 @@ impl Shard {
         }
         let association = self.connections.get(id).map(|connection| connection.association);
         let carrier = association.and_then(|association| self.carrier_of(association));
-        self.history.counters.connects_shared += 1;
+        self.history.count(Occurrence::ConnectShared);
         self.on_client_up(id, syn, Peer::Shim, carrier.unwrap_or(Carrier::Ip));
     }
 
@@ -212,7 +213,7 @@ impl Shard {
             self.give_way(server, client, |_, old| old == association);
             let opened = Opened { peer: Peer::Shim, channel: Some(channel), offer, uplink };
             self.open_local(association, server, client, opened).map_err(|error| {
-                if let Some(left_out) = self.history.refusal_lines.admit(self.now) {
+                if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
                     tracing::info!(%client, %server, %error, left_out, "refused: no local connection");
                 }
                 Refusal::NotTaken
@@ -221,10 +222,10 @@ impl Shard {
         match outcome {
             Ok(id) => self.await_listener(id),
             Err(reason) => {
-                if let Some(left_out) = self.history.refusal_lines.admit(self.now) {
+                if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
                     tracing::info!(%client, %server, ?reason, left_out, "refused");
                 }
-                self.history.counters.accepts_refused += 1;
+                self.history.count(Occurrence::AcceptRefused);
                 self.shared.with_windows(association, |state| state.mux.refuse(channel, reason));
             }
         }

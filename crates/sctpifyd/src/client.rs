@@ -21,6 +21,7 @@ use crate::addresses::Asker;
 use crate::clock::today;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage, stepped};
 use crate::forwarding;
+use crate::history::Occurrence;
 use crate::racing;
 use crate::server::is_privileged;
 use crate::shard::{Shard, Timer};
@@ -99,7 +100,7 @@ impl Shard {
             self.give_verdict(&syn, verdict);
             return;
         }
-        self.history.counters.connects_seen += 1;
+        self.history.count(Occurrence::ConnectSeen);
         self.forget_flow(&syn.flow);
         match self.begin(&syn) {
             Ok(()) => {}
@@ -111,11 +112,11 @@ impl Shard {
     pub(crate) fn go_plain(&mut self, syn: &HeldSyn, plain: Plain) {
         match plain {
             Plain::ByRule => {
-                self.history.counters.connects_by_rule_tcp += 1;
+                self.history.count(Occurrence::ConnectByRuleTcp);
                 self.release_syn(syn);
             }
             Plain::Learned => {
-                self.history.counters.connects_learned_tcp += 1;
+                self.history.count(Occurrence::ConnectLearnedTcp);
                 self.release_syn(syn);
             }
             Plain::Because(reason) => self.fall_back(syn, Tried::NOT, reason, None),

@@ -154,9 +154,7 @@ impl Shard {
         book.count_unnamed(passed.unnamed);
         passed.named.iter().for_each(|(to, count)| book.count_passed(to.ip(), to.port(), *count));
         let all = passed.unnamed + passed.named.iter().map(|(_, count)| count).sum::<u64>();
-        let counters = &mut self.history.counters;
-        counters.connects_seen += all;
-        counters.connects_by_rule_tcp += all;
+        self.history.count_passed(all);
     }
 
     /// Releases SYNs that the rules no longer send over SCTP: if sent again, they would pass.

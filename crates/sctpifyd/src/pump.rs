@@ -22,6 +22,7 @@ use sctp::{AssociationId, Endpoint, Ppid, SendError, SendOptions, StreamId};
 
 use crate::connection::{ConnectionId, Flowing, Stage};
 use crate::framing::relay_for;
+use crate::history::Line;
 use crate::shard::{Shard, token_of, user_abort};
 use crate::shared::flush;
 
@@ -132,14 +133,13 @@ impl Shard {
             state.wait(id);
         }
         if let Some(error) = flowing.relay.take_framing_error()
-            && let Some(left_out) = self.history.framing_lines.admit(self.now)
+            && let Some(left_out) = self.history.admit(Line::Framing, self.now)
         {
             tracing::warn!(flow = %connection.flow, %error, left_out, "no message where a rule with --framing expects them");
         }
         connection.bytes_sent += outcome.sent;
         connection.bytes_received += outcome.received;
-        self.history.counters.bytes_sent += outcome.sent;
-        self.history.counters.bytes_received += outcome.received;
+        self.history.count_bytes(outcome.sent, outcome.received);
         let moved = outcome.sent + outcome.received;
         if moved > 0 {
             let traffic = connection.transfer.note(self.now, outcome.sent, outcome.received);

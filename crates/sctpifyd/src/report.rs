@@ -48,7 +48,7 @@ impl Shard {
             pid: std::process::id(),
             uptime_s: self.now.as_nanos() / 1_000_000_000,
             enabled: self.rules.settings().enable,
-            counters: self.history.counters,
+            counters: self.history.counters(),
             turns: self.turns.report(),
             connections: found.connections,
             associations: found.associations,
@@ -109,7 +109,7 @@ impl Shard {
         shared_by: Option<u64>,
     ) -> Association {
         let last_switch = |path: &PathInfo| {
-            self.switches.of(association, &path.route).map(|at| seconds(self.now.since(at)))
+            self.history.last_switch(association, &path.route).map(|at| seconds(self.now.since(at)))
         };
         Association {
             id: id.0,

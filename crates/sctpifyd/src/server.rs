@@ -21,7 +21,7 @@ use sctp::{
 
 use crate::addresses::{AddressBook, Asker};
 use crate::connection::{Connection, ConnectionId, Connections, Stage};
-use crate::log_rate::LogRate;
+use crate::history::{History, Line, Occurrence};
 use crate::manual::Socket;
 use crate::pump::INTERESTS;
 use crate::rules_store::RulesStore;
@@ -50,9 +50,7 @@ pub(crate) struct AcceptPolicy<'a> {
     pub(crate) rules: &'a RulesStore,
     pub(crate) addresses: &'a AddressBook,
     pub(crate) interceptor: &'a mut Interceptor,
-    pub(crate) refused: &'a mut u64,
-    pub(crate) wrong_keys: &'a mut u64,
-    pub(crate) wrong_key_lines: &'a mut LogRate,
+    pub(crate) history: &'a mut History,
     pub(crate) connections: &'a Connections,
     pub(crate) shared: &'a SharedAssociations,
     pub(crate) stopping: bool,
@@ -64,7 +62,7 @@ impl Listener for AcceptPolicy<'_> {
     fn on_init(&mut self, init: &IncomingInit) -> InitDecision {
         let decision = self.decide(init);
         if !matches!(decision, InitDecision::Accept { .. } | InitDecision::AcceptOn { .. }) {
-            *self.refused += 1;
+            self.history.count(Occurrence::AcceptRefused);
         }
         decision
     }
@@ -74,8 +72,8 @@ impl Listener for AcceptPolicy<'_> {
     }
 
     fn on_unauthenticated(&mut self, route: &Route) {
-        *self.wrong_keys += 1;
-        let Some(left_out) = self.wrong_key_lines.admit(self.now) else { return };
+        self.history.count(Occurrence::WrongKey);
+        let Some(left_out) = self.history.admit(Line::WrongKey, self.now) else { return };
         let whose = self.rules.keys().whose(route.remote).unwrap_or_default();
         tracing::warn!(peer = %route.remote, key_for = whose, left_out, "refused: the peer has another key, or none (peer_keys)");
     }
@@ -269,7 +267,7 @@ impl Shard {
         match opened {
             Ok(id) => self.await_listener(id),
             Err(error) => {
-                if let Some(left_out) = self.history.refusal_lines.admit(self.now) {
+                if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
                     tracing::info!(%client, %server, %error, left_out, "refused: no local connection");
                 }
                 self.refuse(association, &error.to_string());
@@ -417,13 +415,13 @@ impl Shard {
 
     fn refuse_connection(&mut self, id: ConnectionId, why: &str) {
         let Some(connection) = self.connections.get(id) else { return };
-        if let Some(left_out) = self.history.refusal_lines.admit(self.now) {
+        if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
             tracing::info!(flow = %connection.flow, why, left_out, "refused");
         }
         match connection.channel {
             None => self.refuse(connection.association, why),
             Some(channel) => {
-                self.history.counters.accepts_refused += 1;
+                self.history.count(Occurrence::AcceptRefused);
                 if let Some(state) = self.shared.get_mut(connection.association) {
                     state.mux.refuse(channel, Refusal::NotTaken);
                 }
@@ -433,7 +431,7 @@ impl Shard {
     }
 
     fn refuse(&mut self, association: AssociationId, why: &str) {
-        self.history.counters.accepts_refused += 1;
+        self.history.count(Occurrence::AcceptRefused);
         let cause = AbortCause { code: USER_INITIATED_ABORT, reason: Bytes::copy_from_slice(why.as_bytes()) };
         self.engine.refuse(self.now, association, cause);
     }
@@ -443,7 +441,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let server = connection.flow.local();
         if let Some(stream) = connection.take_accepting() {
-            self.history.counters.accepts += 1;
+            self.history.count(Occurrence::Accept);
             self.rules.record(Chain::Local, server, Outcome::Sctp { rtt_us: None });
             self.begin_relay(id, stream, RelayRole::Acceptor);
         }

@@ -36,7 +36,7 @@ use crate::coalescing::Coalescing;
 use crate::connection::{ConnectionId, Connections, Stage};
 use crate::diversions::Diversions;
 use crate::forwarding::Forwarder;
-use crate::history::{History, LastSwitches};
+use crate::history::{History, Line};
 use crate::holding::Holding;
 use crate::learned_store::LearnedStore;
 use crate::probes::Probes;
@@ -206,8 +206,6 @@ pub(crate) struct Shard {
     pub(crate) served: ConnectionId,
     /// Addresses that the host has lost, kept on our interface for local programs' connections.
     pub(crate) kept: BTreeSet<IpAddr>,
-    /// Times when data last moved to, or from, the paths of each association.
-    pub(crate) switches: LastSwitches,
     pub(crate) scratch: Box<[u8]>,
     pub(crate) stopping: bool,
     /// The kernel's copy of the rules that require SCTP; none before the first.
@@ -299,7 +297,6 @@ impl Shard {
             ready: BTreeSet::new(),
             served: ConnectionId(0),
             kept: BTreeSet::new(),
-            switches: LastSwitches::default(),
             scratch: vec![0; UNSENT_MAX].into(),
             stopping: false,
             guarded: Vec::new(),
@@ -539,9 +536,7 @@ impl Shard {
             rules: &self.rules,
             addresses: &self.addresses,
             interceptor: &mut self.interceptor,
-            refused: &mut self.history.counters.accepts_refused,
-            wrong_keys: &mut self.history.counters.wrong_keys,
-            wrong_key_lines: &mut self.history.wrong_key_lines,
+            history: &mut self.history,
             connections: &self.connections,
             shared: &self.shared,
             stopping: self.stopping || self.draining,
@@ -561,9 +556,7 @@ impl Shard {
             rules: &self.rules,
             addresses: &self.addresses,
             interceptor: &mut self.interceptor,
-            refused: &mut self.history.counters.accepts_refused,
-            wrong_keys: &mut self.history.counters.wrong_keys,
-            wrong_key_lines: &mut self.history.wrong_key_lines,
+            history: &mut self.history,
             connections: &self.connections,
             shared: &self.shared,
             stopping: self.stopping || self.draining,
@@ -637,13 +630,12 @@ impl Shard {
             }
             (Event::PeerShutdown, Some(id)) => self.on_peer_shutdown(id),
             (Event::PathSwitched { from, to }, _) => {
-                if let Some(left_out) = self.history.switch_lines.admit(self.now) {
+                if let Some(left_out) = self.history.admit(Line::Switch, self.now) {
                     tracing::info!(?from, ?to, left_out, "path switched");
                 }
                 self.packet_io.note_switch(&from, &to);
                 let number = id.or_else(|| Some(self.shared.get(association)?.number));
-                self.history.switched(number.map(|id| id.0), &from, &to);
-                self.switches.note(association, &from, &to, self.now);
+                self.history.switched(self.now, association, number.map(|id| id.0), (&from, &to));
                 self.has_switched = true;
             }
             (Event::PathChanged { route, from, to }, _) => {
@@ -653,13 +645,13 @@ impl Shard {
                 }
             }
             (Event::PeerPort { from, to }, _) => {
-                if let Some(left_out) = self.history.port_lines.admit(self.now) {
+                if let Some(left_out) = self.history.admit(Line::Port, self.now) {
                     tracing::info!(?from, ?to, left_out, "the peer's UDP port");
                 }
             }
             (Event::PathMtu { route, from, to }, _) => tracing::debug!(?route, from, to, "MTU of a path"),
             (Event::AddressChange { change, refusal }, _) => {
-                if let Some(left_out) = self.history.answer_lines.admit(self.now) {
+                if let Some(left_out) = self.history.admit(Line::Answer, self.now) {
                     tracing::info!(?change, ?refusal, left_out, "the peer answers a change of our addresses");
                 }
             }
@@ -668,7 +660,7 @@ impl Shard {
                 tracing::debug!(?change, "the peer's wish");
             }
             (Event::PeerAddressChange(change), _) => {
-                if let Some(left_out) = self.history.address_lines.admit(self.now) {
+                if let Some(left_out) = self.history.admit(Line::Address, self.now) {
                     tracing::info!(?change, left_out, "the peer's addresses");
                 }
             }
@@ -717,7 +709,7 @@ impl Shard {
     }
 
     fn on_closed(&mut self, association: AssociationId, id: Option<ConnectionId>, reason: &CloseReason) {
-        self.switches.forget(association);
+        self.history.forget(association);
         let counters = self.engine.info(association).map(|info| info.counters);
         tracing::debug!(?reason, ?counters, "association closed");
         let Some(id) = id else {

@@ -28,6 +28,7 @@ use sctp::{SendOptions, StateName, StreamId};
 use crate::addresses::host_part;
 use crate::channel_windows::ChannelWindows;
 use crate::connection::ConnectionId;
+use crate::history::{Line, Occurrence};
 use crate::probes::random_port_of;
 use crate::shard::{Shard, Timer};
 use crate::timing;
@@ -449,10 +450,10 @@ impl Shard {
                 AbortCause::user("too few streams for a shared association"),
             );
         }
-        if let Some(left_out) = self.history.shared_lines.admit(self.now) {
+        if let Some(left_out) = self.history.admit(Line::Shared, self.now) {
             tracing::info!(%remote, ?side, left_out, "connections may share an association");
         }
-        self.history.counters.shared_associations += 1;
+        self.history.count(Occurrence::SharedAssociation);
         let timing = timing::timing(relay::Peer::Shim, self.shared.len());
         self.engine.set_timing(self.now, association, timing);
         let packets = timing::initial_packets(relay::Peer::Shim);
@@ -533,7 +534,7 @@ impl Shard {
     fn give_shared_up(&mut self, association: AssociationId, fault: &MuxFault) {
         let Some(state) = self.shared.get(association) else { return };
         let opening = Opening { ends: state.handshake, side: state.side };
-        if let Some(left_out) = self.history.fault_lines.admit(self.now) {
+        if let Some(left_out) = self.history.admit(Line::Fault, self.now) {
             tracing::warn!(peer = %opening.ends.remote, %fault, left_out, "an association to be shared is given up");
         }
         self.shared.on_failed(opening, self.now);
@@ -660,7 +661,7 @@ impl Shard {
         }
         self.close_shared(association);
         let Some(state) = self.shared.all.get(&association) else { return };
-        if let Some(left_out) = self.history.shared_lines.admit(self.now) {
+        if let Some(left_out) = self.history.admit(Line::Shared, self.now) {
             tracing::info!(
                 connections = state.owners.len(),
                 left_out,

@@ -17,6 +17,7 @@ use relay::mux::Refusal;
 use sctp::AssociationId;
 
 use crate::connection::{Connection, ConnectionId};
+use crate::history::Line;
 use crate::shard::Shard;
 
 /// Limit on the programs and interfaces that [`Unanswered`] holds; the least recently noted one goes.
@@ -143,7 +144,7 @@ impl Shard {
     /// Records that nothing has answered a connection to a local program.
     pub(crate) fn note_unanswered(&mut self, flow: FourTuple, uplink: Option<u32>) {
         let by = self.name_of(uplink);
-        if let Some(left_out) = self.history.unanswered_lines.admit(self.now) {
+        if let Some(left_out) = self.history.admit(Line::Unanswered, self.now) {
             tracing::info!(%flow, %by, left_out, "no answer to a connection that arrived by this interface: firewall rules may drop it");
         }
         self.unanswered.note(flow.local(), uplink, self.now);
