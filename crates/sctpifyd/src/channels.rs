@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use base::Carrier;
+use base::{Carrier, Route};
 use control::{FallbackReason, Role, ShimState};
 use intercept::{FourTuple, HeldSyn, Verdict};
 use relay::mux::{ChannelEvent, ChannelId, Refusal};
@@ -19,9 +19,11 @@ use sctp::{AssociationId, PathState, StateName};
 use crate::client::{COOKIE_LIMIT, Held};
 use crate::connection::{Connection, ConnectionId, Stage};
 use crate::history::{Line, Occurrence};
-use crate::server::{Offer, Opened, is_privileged};
-use crate::shard::{Shard, Timer};
+use crate::interception::Offer;
+use crate::server::{Opened, is_privileged};
+use crate::shard::Shard;
 use crate::shared::{Ends, SharedAssociation};
+use crate::timers::Timer;
 use crate::timing;
 
 /// A peer is near if it answers within this time. The loop does not sleep through it.
@@ -30,7 +32,7 @@ const NEAR: Duration = Duration::from_micros(300);
 impl Shard {
     /// Asks for the connection on a shared association to its destination, if one exists.
     pub(crate) fn join_shared(&mut self, syn: &HeldSyn, settings: &Settings, shim: ShimState) -> bool {
-        let (local, remote) = (self.wire_address(&syn.flow), syn.flow.remote());
+        let (local, remote) = (self.interception.wire_address(&syn.flow), syn.flow.remote());
         if !settings.streams.is_shared() {
             return false;
         }
@@ -130,7 +132,7 @@ impl Shard {
         if !self.still_waits(id, &syn) {
             // A reset informs the other side.
             self.drop_connection(id);
-            return self.judge(&syn, Verdict::Drop);
+            return self.interception.judge(&syn, Verdict::Drop);
         }
         let association = self.connections.get(id).map(|connection| connection.association);
         let carrier = association.and_then(|association| self.carrier_of(association));
@@ -147,7 +149,7 @@ impl Shard {
         let Some(syn) = self.asking(id) else { return };
         let Some(connection) = self.connections.get(id) else { return };
         let (association, flow) = (connection.association, connection.flow);
-        let local = self.wire_address(&flow);
+        let local = self.interception.wire_address(&flow);
         tracing::debug!(%flow, ?reason, "not on a shared association");
         if let Some(state) = self.shared.get_mut(association) {
             match reason {
@@ -209,7 +211,7 @@ impl Shard {
         server: SocketAddr,
     ) {
         let outcome = self.admit(association, client, server).and_then(|offer| {
-            let uplink = self.uplink_of_channel(association, client.ip(), server.ip())?;
+            let uplink = self.uplink_of_channel(association, Ends::new(server.ip(), client.ip()))?;
             self.give_way(server, client, |_, old| old == association);
             let opened = Opened { peer: Peer::Shim, channel: Some(channel), offer, uplink };
             self.open_local(association, server, client, opened).map_err(|error| {
@@ -265,6 +267,15 @@ impl Shard {
             Some(Offer::Bound) => Err(Refusal::OwnAssociation),
             Some(Offer::All) => Ok(Offer::All),
         }
+    }
+
+    /// Returns the uplink of a channel. If it is unknown, the channel is refused: an association of the connection's own then shows it.
+    fn uplink_of_channel(&self, association: AssociationId, ends: Ends) -> Result<Option<u32>, Refusal> {
+        let paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
+        let between = |route: &Route| Ends::of(route) == ends;
+        let route = paths.iter().map(|path| path.route).find(between).ok_or(Refusal::OwnAssociation)?;
+        let uplink = self.interception.uplink_of(&route, &self.rules, &self.addresses, &self.packet_io);
+        uplink.map_err(|_| Refusal::OwnAssociation)
     }
 
     /// Reports whether another live association has a channel with these addresses and ports.

@@ -5,14 +5,13 @@
 //! before INIT ACK releases the SYN. A later failure first sends ABORT and then releases it, so the server
 //! has forgotten the association before the same addresses arrive as TCP.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::{Carrier, Route, Time};
 use control::{FallbackReason, KeyFault, Role, ShimState, ShimStep};
-use intercept::{Arrival, ClientState, Denial, FourTuple, HeldSyn, Verdict};
+use intercept::{Arrival, FourTuple, HeldSyn, Verdict};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Failure, LearnPolicy, Outcome, Settings, Streams};
 use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
@@ -20,11 +19,12 @@ use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
 use crate::addresses::Asker;
 use crate::clock::today;
 use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage, stepped};
-use crate::forwarding;
 use crate::history::Occurrence;
+use crate::interception::Applicant;
 use crate::racing;
 use crate::server::is_privileged;
-use crate::shard::{Shard, Timer};
+use crate::shard::Shard;
+use crate::timers::Timer;
 use crate::timing;
 
 /// Time limit for the handshake after INIT ACK.
@@ -37,37 +37,10 @@ const NO_COOKIE_ACK: &str = "no COOKIE ACK came; the peer may require a key (its
 const AT_ONCE: Duration = Duration::from_millis(2);
 /// Time limit for a released SYN to arrive in the private namespace.
 const CLAIM_LIMIT: Duration = Duration::from_secs(2);
-/// Limit on the verdicts kept for retransmitted SYNs.
-const VERDICTS_MAX: usize = 8192;
-
 /// Limit on the peers remembered as reachable over UDP; when it is reached the memory is cleared.
 const UDP_PEERS_MAX: usize = 4096;
 /// Lifetime of such an entry after the last success.
 const UDP_PEER_LIFETIME: Duration = Duration::from_secs(600);
-
-/// The verdicts on the latest SYNs: a retransmission gets the same one.
-#[derive(Default)]
-pub(crate) struct Verdicts {
-    known: HashMap<FourTuple, (u32, Verdict)>,
-    order: VecDeque<(FourTuple, u32)>,
-}
-
-impl Verdicts {
-    fn find(&self, syn: &HeldSyn) -> Option<Verdict> {
-        self.known.get(&syn.flow).filter(|(isn, _)| *isn == syn.isn).map(|(_, verdict)| *verdict)
-    }
-
-    fn remember(&mut self, syn: &HeldSyn, verdict: Verdict) {
-        self.known.insert(syn.flow, (syn.isn, verdict));
-        self.order.push_back((syn.flow, syn.isn));
-        if self.order.len() > VERDICTS_MAX
-            && let Some((flow, isn)) = self.order.pop_front()
-            && self.known.get(&flow).is_some_and(|(known, _)| *known == isn)
-        {
-            self.known.remove(&flow);
-        }
-    }
-}
 
 /// Peers that were reached over UDP: they need not be tried over IP protocol 132, which is slower, at the
 /// same time.
@@ -96,8 +69,7 @@ impl UdpPeers {
 impl Shard {
     /// Handles a held SYN.
     pub(crate) fn on_syn(&mut self, syn: HeldSyn) {
-        if let Some(verdict) = self.verdicts.find(&syn) {
-            self.give_verdict(&syn, verdict);
+        if self.interception.judge_again(&syn) {
             return;
         }
         self.history.count(Occurrence::ConnectSeen);
@@ -113,11 +85,11 @@ impl Shard {
         match plain {
             Plain::ByRule => {
                 self.history.count(Occurrence::ConnectByRuleTcp);
-                self.release_syn(syn);
+                self.interception.release(syn);
             }
             Plain::Learned => {
                 self.history.count(Occurrence::ConnectLearnedTcp);
-                self.release_syn(syn);
+                self.interception.release(syn);
             }
             Plain::Because(reason) => self.fall_back(syn, Tried::NOT, reason, None),
         }
@@ -128,7 +100,7 @@ impl Shard {
         if let Some(old) = self.connections.of_client(flow) {
             self.drop_connection(old);
         }
-        self.end_diversion(flow);
+        self.interception.end_diversion(flow);
     }
 
     fn begin(&mut self, syn: &HeldSyn) -> Result<(), Plain> {
@@ -168,7 +140,7 @@ impl Shard {
     /// Decides whether the connection may use SCTP; the returned state gives the reason.
     fn decide(&mut self, syn: &HeldSyn) -> Result<(Settings, ShimState), Plain> {
         let (local, remote) = (syn.flow.local(), syn.flow.remote());
-        let names = self.forwarder.as_ref().is_some_and(|forwarder| forwarder.is_name_server(remote.ip()));
+        let names = self.interception.is_name_server(remote.ip());
         // A socket connected to itself has one end only.
         if names || self.addresses.stays_plain(remote.ip()) || remote.ip().is_multicast() || local == remote {
             return Err(Plain::ByRule);
@@ -177,7 +149,7 @@ impl Shard {
         if self.stopping || self.draining {
             return Err(Plain::Because(FallbackReason::DaemonStopping));
         }
-        if self.forwarder.is_none() && !self.addresses.is_own(local.ip()) {
+        if !self.interception.is_enclosed() && !self.addresses.is_own(local.ip()) {
             return Err(Plain::Because(FallbackReason::ForeignSource));
         }
         if self.addresses.is_left_out(local.ip()) {
@@ -220,12 +192,10 @@ impl Shard {
     }
 
     pub(crate) fn find_client(&mut self, syn: &HeldSyn) -> Result<Waiting, Plain> {
-        match self.interceptor.find_client(&syn.flow, syn.out_interface) {
-            Ok(ClientState::SynSent { bound_interface: None, .. }) => Ok(Waiting::Yes),
-            Ok(ClientState::SynSent { bound_interface: Some(_), .. }) => {
-                Err(Plain::Because(FallbackReason::DeviceBoundSocket))
-            }
-            Ok(ClientState::Gone | ClientState::Other(_)) => Ok(Waiting::No),
+        match self.interception.find_client(syn) {
+            Ok(Applicant::Waits) => Ok(Waiting::Yes),
+            Ok(Applicant::IsBound) => Err(Plain::Because(FallbackReason::DeviceBoundSocket)),
+            Ok(Applicant::Gone) => Ok(Waiting::No),
             Err(error) => Err(Plain::Because(FallbackReason::LocalError { error: error.to_string() })),
         }
     }
@@ -239,7 +209,7 @@ impl Shard {
     }
 
     fn connect(&mut self, syn: &HeldSyn, settings: &Settings) -> Result<AssociationId, Plain> {
-        let (local, remote) = (self.wire_address(&syn.flow), syn.flow.remote());
+        let (local, remote) = (self.interception.wire_address(&syn.flow), syn.flow.remote());
         let init_routes = self.init_routes(local, remote.ip(), settings);
         if init_routes.is_empty() && is_privileged(local.port()) {
             return Err(Plain::Because(FallbackReason::PrivilegedPort { port: local.port() }));
@@ -309,7 +279,7 @@ impl Shard {
             return;
         }
         self.drop_connection(id);
-        self.judge(&syn, Verdict::Drop);
+        self.interception.judge(&syn, Verdict::Drop);
     }
 
     /// Gives up because no INIT ACK came in time.
@@ -383,7 +353,7 @@ impl Shard {
         if matches!(carrier, Carrier::Udp { .. }) {
             self.udp_peers.learn(syn.flow.remote().ip(), self.now);
         }
-        if let Err(error) = self.diversions.begin(syn.flow) {
+        if let Err(error) = self.interception.begin_diversion(syn.flow) {
             self.abandon(id, &syn, FallbackReason::LocalError { error: error.to_string() }, None);
             return;
         }
@@ -398,10 +368,10 @@ impl Shard {
             self.learned.lock().on_success(today(), syn.flow.remote(), rtt_us);
         }
         self.history.succeeded(syn.flow.remote(), setup_us);
-        self.judge(&syn, Verdict::Divert);
+        self.interception.judge(&syn, Verdict::Divert);
         self.timers.set(self.now + CLAIM_LIMIT, Timer::Claim(id));
         if peer == Peer::Shim {
-            self.want_shared(self.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
+            self.want_shared(self.interception.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
         }
     }
 
@@ -413,28 +383,8 @@ impl Shard {
         };
         match id.filter(awaited) {
             Some(id) => self.begin_relay(id, arrival.stream, RelayRole::Initiator),
-            // Dropping the armed stream resets it.
-            None => match &mut self.forwarder {
-                Some(forwarder) => forwarder.claim(arrival),
-                None => tracing::debug!(flow = %arrival.flow, "a connection that nobody awaits"),
-            },
+            None => self.interception.claim(arrival),
         }
-    }
-
-    /// Returns the connection's local address and port on the wire: the program's own, or in an enclosed
-    /// namespace this host's source address for that destination.
-    pub(crate) fn wire_address(&self, flow: &FourTuple) -> SocketAddr {
-        let source = self.forwarder.as_ref().and_then(|_| forwarding::source_of(flow.remote().ip()));
-        source.map_or(flow.local(), |source| SocketAddr::new(source, flow.local().port()))
-    }
-
-    /// Turns the answer of a plain connection's destination into the verdict on its SYN.
-    pub(crate) fn on_opened(&mut self, flow: &FourTuple, outcome: &io::Result<()>) {
-        let Some(syn) = self.forwarder.as_mut().and_then(|forwarder| forwarder.settle(flow)) else { return };
-        let verdict = forwarding::verdict_on(outcome);
-        tracing::debug!(%flow, ?outcome, ?verdict, "plain connection");
-        self.verdicts.remember(&syn, verdict);
-        self.give_verdict(&syn, verdict);
     }
 
     /// Handles an application that went away between its SYN and the handshake.
@@ -445,40 +395,20 @@ impl Shard {
         }
     }
 
-    /// Notes that the connection has ended; its addresses stay diverted for the application's TIME-WAIT.
-    pub(crate) fn end_diversion_later(&mut self, flow: FourTuple) {
-        let was_empty = self.diversions.next().is_none();
-        self.diversions.end_later(self.now, flow);
-        if was_empty {
-            self.await_diversions();
-        }
-    }
-
     /// Ends the diversions whose time has expired.
     pub(crate) fn on_diversions_over(&mut self) {
-        let over = self.diversions.take_over(self.now);
-        self.undivert(&over);
+        self.interception.on_diversions_over(self.now, &mut self.timers);
         self.release_addresses();
-        self.await_diversions();
     }
 
-    fn await_diversions(&mut self) {
-        if let Some(next) = self.diversions.next() {
-            self.timers.set(next, Timer::Diversions);
-        }
+    /// Reports whether a rule requires that connections there are carried over SCTP.
+    fn is_required(&self, to: SocketAddr) -> bool {
+        self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).is_required()
     }
 
-    /// Stops diverting this flow's packets to us.
-    fn end_diversion(&mut self, flow: &FourTuple) {
-        if self.diversions.end(flow) {
-            self.undivert(std::slice::from_ref(flow));
-        }
-    }
-
-    fn undivert(&mut self, flows: &[FourTuple]) {
-        if let Err(error) = self.interceptor.undivert(flows) {
-            tracing::warn!(?flows, %error, "diversions stay in force");
-        }
+    /// Returns the reason to report: where SCTP is required, the connection is refused.
+    fn told(&self, to: SocketAddr, reason: FallbackReason) -> FallbackReason {
+        if self.is_required(to) { FallbackReason::Required { cause: Box::new(reason) } } else { reason }
     }
 
     /// Releases a SYN as plain TCP although SCTP was allowed.
@@ -490,10 +420,9 @@ impl Shard {
         let reason = self.told(destination, reason);
         let is_refused = matches!(reason, FallbackReason::Required { .. });
         self.history.fell_back(self.now, destination, micros(tried.held), tried.shim, reason);
-        if is_refused && self.forwarder.is_some() {
-            self.judge(syn, Verdict::Deny(Denial::HostUnreachable));
-        } else {
-            self.release_syn(syn);
+        match is_refused {
+            true => self.interception.release_to_refusal(syn),
+            false => self.interception.release(syn),
         }
         self.rules.record(Chain::Remote, destination, Outcome::Tcp(failure));
         let settings = self.rules.settings();
@@ -502,22 +431,21 @@ impl Shard {
         }
     }
 
-    fn release_syn(&mut self, syn: &HeldSyn) {
-        if let Some(forwarder) = &mut self.forwarder {
-            return forwarder.open(*syn);
-        }
-        self.judge(syn, Verdict::Accept);
-    }
-
-    /// Gives and remembers the verdict on a SYN, which retransmissions get too.
-    pub(crate) fn judge(&mut self, syn: &HeldSyn, verdict: Verdict) {
-        self.verdicts.remember(syn, verdict);
-        self.give_verdict(syn, verdict);
-    }
-
-    fn give_verdict(&mut self, syn: &HeldSyn, verdict: Verdict) {
-        if let Err(error) = self.interceptor.queue().verdict(syn.id, verdict) {
-            tracing::warn!(flow = %syn.flow, %error, "a verdict was not taken");
+    /// Releases SYNs that the rules no longer send over SCTP: if sent again, they would pass.
+    pub(crate) fn let_go_of_unnamed(&mut self) {
+        let held: Vec<(ConnectionId, HeldSyn)> = self
+            .connections
+            .iter()
+            .filter_map(|(id, connection)| match connection.stage {
+                Stage::Init(syn) | Stage::Cookie(syn) | Stage::Asking(syn) => Some((id, syn)),
+                _ => None,
+            })
+            .filter(|(_, syn)| !self.may_use_sctp(syn))
+            .collect();
+        for (id, syn) in held {
+            self.drop_connection(id);
+            self.transmit();
+            self.go_plain(&syn, Plain::ByRule);
         }
     }
 

@@ -14,7 +14,8 @@ use sctp::{AssociationId, CloseReason, Connect, StateName};
 
 use crate::client::evidence;
 use crate::clock::today;
-use crate::shard::{Shard, Timer, user_abort};
+use crate::shard::{Shard, user_abort};
+use crate::timers::Timer;
 use crate::timing;
 
 /// Limit on concurrent probes.

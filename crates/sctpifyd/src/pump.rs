@@ -159,8 +159,10 @@ impl Shard {
         let Some(connection) = self.connections.remove(id) else { return };
         self.awaiting_init_ack.remove(&id);
         match connection.role {
-            Role::Client => self.end_diversion_later(connection.flow),
-            Role::Server => self.forget_served(connection.flow),
+            Role::Client => {
+                self.interception.end_diversion_later(self.now, connection.flow, &mut self.timers)
+            }
+            Role::Server => self.interception.forget_served(self.now, connection.flow, &mut self.timers),
         }
         match connection.channel {
             Some(channel) => self.release_channel(connection.association, channel),

@@ -29,7 +29,7 @@ impl Shard {
         let Some(connection) = self.connections.get(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
         let (association, wire, remote) =
-            (connection.association, self.wire_address(&syn.flow), syn.flow.remote().ip());
+            (connection.association, self.interception.wire_address(&syn.flow), syn.flow.remote().ip());
         if self.addresses.is_own(remote) {
             return;
         }

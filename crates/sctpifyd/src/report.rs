@@ -264,7 +264,7 @@ impl Shard {
 
     fn doctor(&mut self, peer: Option<IpAddr>) -> DoctorReport {
         let mut checks = vec![Check::ok("interception", "the queue and the private namespace are in place")];
-        if self.forwarder.is_some() {
+        if self.interception.is_enclosed() {
             checks.push(Check::ok(
                 "privileges",
                 "none needed: this daemon serves one command in namespaces of its own",
@@ -278,7 +278,7 @@ impl Shard {
                 Check::bad("kernel SCTP", Level::Warning, found.to_string(), remedy)
             }
         });
-        checks.extend(self.delivery_checks());
+        checks.extend(self.interception.delivery_checks(self.now, &self.rules));
         checks.extend(confinement::checks(&self.confinement));
         checks.extend(self.page_fault.iter().map(|fault| {
             let remedy = "sctpify set page_port=PORT, 0 for no page; then restart sctpifyd";

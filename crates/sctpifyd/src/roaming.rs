@@ -90,7 +90,8 @@ impl Shard {
             return Some((state.handshake(), state.role() == Role::Client));
         }
         let connection = self.connections.get(self.connections.of_association(association)?)?;
-        let (local, remote) = (self.wire_address(&connection.flow).ip(), connection.flow.remote().ip());
+        let (local, remote) =
+            (self.interception.wire_address(&connection.flow).ip(), connection.flow.remote().ip());
         Some((Ends::new(local, remote), connection.role == Role::Client))
     }
 
@@ -104,7 +105,7 @@ impl Shard {
 
     /// Releases addresses that were kept for a connection or diversion that has ended.
     pub(crate) fn release_addresses(&mut self) {
-        if !self.kept.is_empty() {
+        if self.interception.keeps_addresses() {
             self.keep_addresses();
         }
     }
@@ -136,33 +137,14 @@ impl Shard {
         }
         let is_shared = self.shared.get(association).is_some();
         let roams = is_shared || id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams);
-        if !self.kept.is_empty() && roams {
+        if self.interception.keeps_addresses() && roams {
             self.follow_addresses_of(association);
         }
     }
 
-    /// Keeps exactly those addresses that live connections have and the host has lost.
-    ///
-    /// In an enclosed namespace programs have addresses of their own, which never go.
     fn keep_addresses(&mut self) {
-        if self.forwarder.is_some() {
-            return;
-        }
         let in_use = self.connections.iter().map(|(_, c)| c.flow.local().ip());
-        let lingering = self.diversions.flows().map(|flow| flow.local().ip());
-        let wanted: BTreeSet<IpAddr> =
-            in_use.chain(lingering).filter(|ip| !self.addresses.is_own(*ip)).collect();
-        for ip in wanted.difference(&self.kept) {
-            if let Err(error) = self.interceptor.keep_address(*ip) {
-                tracing::warn!(%ip, %error, "local programs lose the address of their connections");
-            }
-        }
-        for ip in self.kept.difference(&wanted) {
-            if let Err(error) = self.interceptor.release_address(*ip) {
-                tracing::warn!(%ip, %error, "an address that nothing uses stays on our interface");
-            }
-        }
-        self.kept = wanted;
+        self.interception.keep_addresses(in_use, &self.addresses);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The [`AcceptPolicy`] answers INITs statelessly: do the rules open the port to SCTP, and does a program listen there for this
 //! client? Only a COOKIE ECHO, which proves the client's address, opens the local connection. COOKIE ACK waits until the
-//! program's kernel has accepted it, so a port closed to TCP is closed to SCTP. [`crate::uplinks`] chooses the interface by which
+//! program's kernel has accepted it, so a port closed to TCP is closed to SCTP. [`crate::interception`] chooses the interface by which
 //! the connection arrives.
 
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use base::{Carrier, Route, Time};
 use bytes::Bytes;
 use control::{FallbackReason, Role, ShimState};
-use intercept::{FourTuple, Interceptor, ListenerState, TcpState};
+use intercept::FourTuple;
 use relay::mux::{ChannelId, Refusal, SHARED_STREAMS};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Outcome};
@@ -22,11 +22,12 @@ use sctp::{
 use crate::addresses::{AddressBook, Asker};
 use crate::connection::{Connection, ConnectionId, Connections, Stage};
 use crate::history::{History, Line, Occurrence};
-use crate::manual::Socket;
+use crate::interception::{Interception, Offer, another};
 use crate::pump::INTERESTS;
 use crate::rules_store::RulesStore;
-use crate::shard::{Shard, Timer, token_of};
+use crate::shard::{Shard, token_of};
 use crate::shared::{SharedAssociations, asks_to_share};
+use crate::timers::Timer;
 use crate::timing;
 
 /// Time for the local program's kernel to accept if the program's backlog is full: long enough for a second SYN.
@@ -36,26 +37,19 @@ const LISTENER_LIMIT: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: Duration = Duration::from_millis(200);
 /// Delay of the first look at a backlog: before the program can have emptied it.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
-/// Time for which the kernel may keep the state of a connection that has ended.
-const FORGET_PAUSE: Duration = Duration::from_millis(20);
 /// Cause code of a refusal by the user of an association (RFC 9260 section 3.3.10.12).
 const USER_INITIATED_ABORT: u16 = 12;
-
-/// A client's port that no connection has: the kernel does not give it to programs.
-const UNLIKELY_PORT: u16 = 1;
 
 /// Decides which INITs are accepted.
 pub(crate) struct AcceptPolicy<'a> {
     pub(crate) now: Time,
     pub(crate) rules: &'a RulesStore,
     pub(crate) addresses: &'a AddressBook,
-    pub(crate) interceptor: &'a mut Interceptor,
+    pub(crate) interception: &'a mut Interception,
     pub(crate) history: &'a mut History,
     pub(crate) connections: &'a Connections,
     pub(crate) shared: &'a SharedAssociations,
     pub(crate) stopping: bool,
-    /// Connections of other hosts cannot arrive by their uplinks, and must not arrive otherwise.
-    pub(crate) is_cut_off: bool,
 }
 
 impl Listener for AcceptPolicy<'_> {
@@ -77,15 +71,6 @@ impl Listener for AcceptPolicy<'_> {
         let whose = self.rules.keys().whose(route.remote).unwrap_or_default();
         tracing::warn!(peer = %route.remote, key_for = whose, left_out, "refused: the peer has another key, or none (peer_keys)");
     }
-}
-
-/// The addresses of this host that a client may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Offer {
-    /// All: the program listens on all, or the settings say so.
-    All,
-    /// Only those on which the program listens.
-    Bound,
 }
 
 /// A connection that a client is granted.
@@ -117,7 +102,7 @@ impl AcceptPolicy<'_> {
         }
         let bound = |address: &IpAddr| {
             let server = SocketAddr::new(*address, init.local_port);
-            *address == local || who_listens(self.interceptor, server, client).is_some()
+            *address == local || self.interception.find_listener(server, client).is_some()
         };
         InitDecision::Accept { local_addresses: offered.into_iter().filter(bound).collect() }
     }
@@ -143,7 +128,8 @@ impl AcceptPolicy<'_> {
         carrier: Carrier,
     ) -> Option<Offer> {
         if !self.may_take(server.ip(), client.ip())
-            || (self.is_cut_off && !self.addresses.is_own(client.ip()))
+            // Connections of other hosts that cannot arrive by their uplinks must not arrive otherwise.
+            || (self.interception.is_cut_off(self.rules) && !self.addresses.is_own(client.ip()))
         {
             return None;
         }
@@ -160,7 +146,7 @@ impl AcceptPolicy<'_> {
             return None;
         }
         let client = if self.is_anew(server, client) { another(client) } else { client };
-        let (offer, socket) = who_listens(self.interceptor, server, client)?;
+        let (offer, socket) = self.interception.find_listener(server, client)?;
         if !is_allowed && !self.rules.is_asked_for(server, socket) {
             return None;
         }
@@ -214,35 +200,9 @@ impl AcceptPolicy<'_> {
     }
 }
 
-/// Finds the listener that a connection from `client` would reach: the addresses on which it listens and its socket; `None` if
-/// there is none. A client of the other family stands for any.
-fn who_listens(
-    interceptor: &mut Interceptor,
-    server: SocketAddr,
-    client: SocketAddr,
-) -> Option<(Offer, Socket)> {
-    let stand_in = SocketAddr::new(server.ip(), client.port());
-    let flow = FourTuple::new(server, client).or_else(|| FourTuple::new(server, stand_in))?;
-    match interceptor.find_listener(&flow) {
-        Ok(ListenerState::Listening { on_all, uid, inode }) => {
-            Some((if on_all { Offer::All } else { Offer::Bound }, Socket { inode, uid }))
-        }
-        // An earlier connection in TIME-WAIT gives way to a new one, as it does to a SYN; the lookup uses another client port.
-        Ok(ListenerState::Collision(TcpState::TIME_WAIT)) if flow.remote() != another(flow.remote()) => {
-            who_listens(interceptor, server, another(flow.remote()))
-        }
-        _ => None,
-    }
-}
-
 /// Reports whether a port is traditionally for privileged programs only: some servers trust clients for it.
 pub(crate) const fn is_privileged(port: u16) -> bool {
     port < 1024
-}
-
-/// Returns the client's address with a port that no connection has.
-fn another(client: SocketAddr) -> SocketAddr {
-    SocketAddr::new(client.ip(), UNLIKELY_PORT)
 }
 
 impl Shard {
@@ -261,7 +221,8 @@ impl Shard {
         let (told, chunk_type) = (self.rules.advertisement(server), self.rules.settings().advertise_type);
         self.engine.set_advertisement(self.now, association, timing::advertisement(told, chunk_type));
         self.give_way(server, client, |shard, old| shard.is_from(old, route));
-        let opened = self.uplink_of(route).map_err(std::io::Error::other).and_then(|uplink| {
+        let uplink = self.interception.uplink_of(route, &self.rules, &self.addresses, &self.packet_io);
+        let opened = uplink.map_err(std::io::Error::other).and_then(|uplink| {
             self.open_local(association, server, client, Opened { peer, channel: None, offer, uplink })
         });
         match opened {
@@ -317,9 +278,7 @@ impl Shard {
         client: SocketAddr,
         opened: Opened,
     ) -> std::io::Result<ConnectionId> {
-        let mut spoofed = self.interceptor.connect_as(client, server, opened.uplink)?;
-        let flow = FourTuple::new(server, spoofed.client)
-            .ok_or_else(|| std::io::Error::other("client and server are of two address families"))?;
+        let (mut spoofed, flow) = self.interception.connect_as(client, server, opened.uplink)?;
         let id = self.connections.reserve();
         self.poll.registry().register(&mut spoofed.stream, token_of(id), INTERESTS)?;
         let stage = Stage::Connecting(spoofed.stream);
@@ -335,24 +294,8 @@ impl Shard {
         }
         connection.roams = opened.offer == Offer::All;
         self.connections.insert_as(id, connection);
-        self.over.remove(&flow);
+        self.interception.keep_served(&flow);
         Ok(id)
-    }
-
-    /// Handles the end of the connection to the local program. The kernel's state for it is removed soon, in one batch with
-    /// others: the next connection does not wait for it.
-    pub(crate) fn forget_served(&mut self, flow: FourTuple) {
-        if self.over.is_empty() {
-            self.timers.set(self.now + FORGET_PAUSE, Timer::Forget);
-        }
-        self.over.insert(flow);
-    }
-
-    pub(crate) fn forget_all_served(&mut self) {
-        let over: Vec<FourTuple> = std::mem::take(&mut self.over).into_iter().collect();
-        if let Err(error) = self.interceptor.forget_served(&over) {
-            tracing::warn!(flows = ?over, %error, "what local programs send there is still led to the shim");
-        }
     }
 
     /// Checks whether the local connection is ready or has failed.
@@ -397,8 +340,7 @@ impl Shard {
             return;
         }
         let (flow, began, uplink) = (connection.flow, connection.began, connection.uplink);
-        let is_full = FourTuple::new(flow.local(), another(flow.remote()))
-            .is_some_and(|flow| self.interceptor.is_backlog_full(&flow).unwrap_or(false));
+        let is_full = self.interception.is_backlog_full(&flow);
         let (limit, why) = if is_full {
             (began + LISTENER_LIMIT, "the local program takes no connections: its backlog is full")
         } else {
@@ -408,7 +350,7 @@ impl Shard {
             return self.timers.set(limit, Timer::Listener(id));
         }
         if !is_full {
-            self.note_unanswered(flow, uplink);
+            self.interception.note_unanswered(self.now, flow, uplink, &mut self.history);
         }
         self.refuse_connection(id, why);
     }

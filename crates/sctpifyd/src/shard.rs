@@ -6,8 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -17,11 +16,8 @@ use base::{Carrier, Time};
 use bytes::Bytes;
 use control::{Request, Response};
 use intercept::{FourTuple, Interceptor};
-use mio::{Events, Interest, Poll, Token, Waker};
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
+use mio::{Events, Poll, Token, Waker};
 use relay::{ADAPTATION, Closed, Peer, UNSENT_MAX};
-use rules::Guarded;
 use sctp::{
     AbortCause, AddressChange, AssociationId, CloseReason, Endpoint, Event, PathState, StateName, TraceRecord,
 };
@@ -30,14 +26,13 @@ use crate::addresses::AddressBook;
 use crate::archive::ArchiveError;
 use crate::capture::Ear;
 use crate::carriers::PacketIo;
-use crate::client::{UdpPeers, Verdicts};
+use crate::client::UdpPeers;
 use crate::clock::Clock;
 use crate::coalescing::Coalescing;
 use crate::connection::{ConnectionId, Connections, Stage};
-use crate::diversions::Diversions;
 use crate::forwarding::Forwarder;
 use crate::history::{History, Line};
-use crate::holding::Holding;
+use crate::interception::{Interception, LISTENERS_MAX};
 use crate::learned_store::LearnedStore;
 use crate::probes::Probes;
 use crate::rules_store::{Draft, RulesStore};
@@ -45,10 +40,9 @@ use crate::server::AcceptPolicy;
 use crate::shared::{SharedAssociations, asks_to_share};
 use crate::supervisor::BEAT;
 use crate::survey::{Question, Surveys};
-use crate::timers::Timers;
+use crate::timers::{Timer, Timers};
 use crate::timing;
 use crate::turns::Turns;
-use crate::uplinks::Unanswered;
 
 /// Target of log lines about the engine's actions.
 const ENGINE_LOG: &str = "engine";
@@ -58,8 +52,6 @@ const QUEUE: Token = Token(1);
 const CARRIERS: Token = Token(3);
 const ADDRESSES: Token = Token(2);
 const LISTENERS: Token = Token(CARRIERS.0 + netio::Carriers::TOKENS);
-/// Room for one listener of each family.
-const LISTENERS_MAX: usize = 2;
 const CONNECTIONS: usize = LISTENERS.0 + LISTENERS_MAX;
 
 /// Limit on the events taken from the poll in one turn.
@@ -74,39 +66,6 @@ const LATE: Duration = Duration::from_millis(5);
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// Cause code of a user-initiated ABORT (RFC 9260 section 3.3.10.12).
 const USER_INITIATED_ABORT: u16 = 12;
-
-/// A timer's subject.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Timer {
-    /// No INIT ACK yet?
-    Race(ConnectionId),
-    /// Still no INIT ACK, so other paths must be tried?
-    AttemptDelay(ConnectionId),
-    /// No answer from the peer about a channel yet? Holds the number of SACKs received before.
-    Channel(ConnectionId, u64),
-    /// No COOKIE ACK yet?
-    Cookie(ConnectionId),
-    /// A released SYN has not arrived?
-    Claim(ConnectionId),
-    /// The local listener has not accepted?
-    Listener(ConnectionId),
-    /// Connections to local programs have ended: the kernel may forget them.
-    Forget,
-    /// Diversions have outlived their connections long enough?
-    Diversions,
-    /// Can a carrier be opened that could not be before?
-    Carriers,
-    /// Must the kernel get names of destinations?
-    Naming,
-    /// Is a probe due?
-    Probes,
-    /// No INIT ACK for a probe yet?
-    Probe(AssociationId),
-    /// Has a shared association's handshake not ended yet?
-    SharedOpening(AssociationId),
-    /// Has a shared association been idle for long enough?
-    SharedIdle(AssociationId),
-}
 
 /// Commands of other threads to the shard.
 pub(crate) enum Command {
@@ -167,10 +126,8 @@ pub(crate) struct Shard {
     pub(crate) poll: Poll,
     pub(crate) now: Time,
     pub(crate) engine: Endpoint,
-    pub(crate) interceptor: Interceptor,
+    pub(crate) interception: Interception,
     pub(crate) packet_io: PacketIo,
-    /// Set where a command's enclosed namespace is served: its plain connections.
-    pub(crate) forwarder: Option<Forwarder>,
     pub(crate) rules: RulesStore,
     pub(crate) learned: LearnedStore,
     pub(crate) probes: Probes,
@@ -183,17 +140,11 @@ pub(crate) struct Shard {
     /// Durations of turns.
     pub(crate) turns: Turns,
     pub(crate) timers: Timers<Timer>,
-    pub(crate) verdicts: Verdicts,
     pub(crate) udp_peers: UdpPeers,
     /// Client connections whose INIT is unanswered.
     pub(crate) awaiting_init_ack: BTreeSet<ConnectionId>,
-    pub(crate) diversions: Diversions,
     /// Data of an association took another path in this turn: an interface may be gone.
     pub(crate) has_switched: bool,
-    /// Connections to local programs that got no answer.
-    pub(crate) unanswered: Unanswered,
-    /// Connections to local programs that have ended but are still known to the kernel.
-    pub(crate) over: BTreeSet<FourTuple>,
     /// A program waits for a due packet: it goes before bytes of other connections.
     pub(crate) is_urgent: bool,
     /// Time until which the answer of a near peer, and what follows at once from it, may come.
@@ -204,24 +155,14 @@ pub(crate) struct Shard {
     pub(crate) ready: BTreeSet<ConnectionId>,
     /// The connection that was served last.
     pub(crate) served: ConnectionId,
-    /// Addresses that the host has lost, kept on our interface for local programs' connections.
-    pub(crate) kept: BTreeSet<IpAddr>,
     pub(crate) scratch: Box<[u8]>,
     pub(crate) stopping: bool,
-    /// The kernel's copy of the rules that require SCTP; none before the first.
-    pub(crate) guarded: Vec<Guarded>,
-    /// The kernel's rules for SYNs.
-    pub(crate) holding: Holding,
     /// New connections are left to TCP, so that the daemon can be stopped.
     pub(crate) draining: bool,
     /// Privileges that this process has given up; none until that is reported.
     pub(crate) confinement: control::Confinement,
     /// The reason why there is no page although there should be one.
     pub(crate) page_fault: Option<String>,
-    /// The queue may hold SYNs that were not taken yet.
-    has_syns: bool,
-    /// For each listener: diverted connections may wait there.
-    has_arrivals: [bool; LISTENERS_MAX],
     clock: Clock,
     commands: Receiver<Command>,
     heartbeat: Option<io::Stdout>,
@@ -242,7 +183,7 @@ pub(crate) fn user_abort() -> AbortCause {
 impl Shard {
     /// Joins all parts; `heartbeat` is set if a supervisor listens on standard output.
     pub(crate) fn new(
-        mut interceptor: Interceptor,
+        interceptor: Interceptor,
         mut packet_io: PacketIo,
         rules: RulesStore,
         learned: LearnedStore,
@@ -252,13 +193,9 @@ impl Shard {
         let poll = Poll::new().context("cannot make an event loop")?;
         let registry = poll.registry();
         let waker = Arc::new(Waker::new(registry, WAKER)?);
-        registry.register(interceptor.queue(), QUEUE, Interest::READABLE)?;
+        let interception = Interception::new(interceptor, registry, QUEUE, LISTENERS)?;
         packet_io.open(registry, CARRIERS);
-        for (place, listener) in interceptor.listeners().iter_mut().enumerate().take(LISTENERS_MAX) {
-            registry.register(listener, Token(LISTENERS.0 + place), Interest::READABLE)?;
-        }
         let clock = Clock::start();
-        let diversions = Diversions::new(interceptor.diversions_max());
         let settings = rules.settings();
         let addresses = AddressBook::open(settings.interfaces, settings.loopback)?;
         addresses.register(poll.registry(), ADDRESSES)?;
@@ -271,9 +208,8 @@ impl Shard {
             poll,
             now: clock.now(),
             engine,
-            interceptor,
+            interception,
             packet_io,
-            forwarder: None,
             rules,
             learned,
             probes: Probes::default(),
@@ -284,28 +220,19 @@ impl Shard {
             surveys: Surveys::default(),
             turns: Turns::default(),
             timers: Timers::new(),
-            verdicts: Verdicts::default(),
             udp_peers: UdpPeers::default(),
             awaiting_init_ack: BTreeSet::new(),
-            diversions,
             has_switched: false,
-            unanswered: Unanswered::default(),
-            over: BTreeSet::new(),
             is_urgent: false,
             awake_until: Time::ZERO,
             coalescing: Coalescing::new(),
             ready: BTreeSet::new(),
             served: ConnectionId(0),
-            kept: BTreeSet::new(),
             scratch: vec![0; UNSENT_MAX].into(),
             stopping: false,
-            guarded: Vec::new(),
-            holding: Holding::new(),
             draining: false,
             confinement: control::Confinement::default(),
             page_fault: None,
-            has_syns: true,
-            has_arrivals: [true; LISTENERS_MAX],
             clock,
             commands,
             heartbeat: heartbeat.then(io::stdout),
@@ -319,8 +246,8 @@ impl Shard {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         let mut more = true;
         self.timers.set(self.now, Timer::Probes);
-        self.forget_old_guard();
-        self.begin_naming();
+        self.interception.forget_old_guard(&self.rules);
+        self.interception.begin_naming(self.now, &mut self.timers);
         self.timers.set(self.now + CARRIERS_PAUSE, Timer::Carriers);
         while !self.stopping {
             self.wait(&mut events, more)?;
@@ -335,7 +262,7 @@ impl Shard {
         }
         self.abort_all_shared();
         self.transmit();
-        self.interceptor.tear_down().context("not everything could be taken down")
+        self.interception.tear_down()
     }
 
     fn wait(&mut self, events: &mut Events, more: bool) -> Result<()> {
@@ -363,18 +290,10 @@ impl Shard {
         }
         let pause = self.coalescing.pause(self.now);
         if pause > Duration::ZERO && self.now + pause < next {
-            self.rest(pause);
+            self.interception.rest(pause);
             self.now = self.clock.now();
         }
         self.poll_for(events, next.since(self.now))
-    }
-
-    /// Waits only for new connections of local programs.
-    fn rest(&mut self, pause: Duration) {
-        let queue = self.interceptor.queue();
-        let mut held = [PollFd::new(queue.as_fd(), PollFlags::POLLIN)];
-        // A failure shortens the rest; the poll that follows reports it again.
-        let _ = ppoll(&mut held, Some(TimeSpec::from_duration(pause)), None);
     }
 
     fn poll_for(&mut self, events: &mut Events, pause: Duration) -> Result<()> {
@@ -393,11 +312,9 @@ impl Shard {
             return;
         }
         self.next_beat = self.now + BEAT;
-        if let Err(error) = self.interceptor.show_life() {
-            tracing::warn!(%error, "the kernel does not learn that SYNs are served: new connections are plain TCP");
-        }
+        self.interception.show_life();
         // A failure is logged there, and the next beat tries again.
-        let _ = self.follow_required();
+        let _ = self.interception.follow_required(&self.rules);
         if let Some(out) = &mut self.heartbeat {
             // Without a supervisor nobody minds; its end is noticed on standard input.
             let _ = out.write_all(b".").and_then(|()| out.flush());
@@ -408,18 +325,18 @@ impl Shard {
         for event in events {
             match event.token() {
                 WAKER => {}
-                QUEUE => self.has_syns = true,
+                QUEUE => self.interception.on_queue_ready(),
                 ADDRESSES => {
                     self.addresses.refresh();
                     self.packet_io.on_interfaces_changed();
                     self.follow_addresses();
                     self.follow_uplinks();
-                    self.forget_gone_uplinks();
+                    self.interception.forget_gone_uplinks();
                 }
                 Token(n) if n >= CONNECTIONS => {
                     self.on_stream_event(ConnectionId((n - CONNECTIONS) as u64), event)
                 }
-                Token(n) if n >= LISTENERS.0 => self.has_arrivals[n - LISTENERS.0] = true,
+                Token(n) if n >= LISTENERS.0 => self.interception.on_listener_ready(n - LISTENERS.0),
                 Token(n) => self.packet_io.on_ready(n - CARRIERS.0),
             }
         }
@@ -446,7 +363,7 @@ impl Shard {
         self.take_commands();
         self.take_syns()?;
         self.take_arrivals();
-        let mut more = self.take_packets() | self.has_syns | self.has_arrivals.contains(&true);
+        let mut more = self.take_packets() | self.interception.has_more();
         self.packet_io.report_errors(self.now, &mut self.engine);
         // Packets that have arrived count before any timer.
         self.look_for_init_acks();
@@ -478,7 +395,7 @@ impl Shard {
                 Command::Capture(reply) => {
                     let _ = reply.send(self.packet_io.tap(self.now));
                 }
-                Command::Opened(flow, outcome) => self.on_opened(&flow, &outcome),
+                Command::Opened(flow, outcome) => self.interception.on_opened(&flow, &outcome),
                 // The asker may have given up: then nobody waits for the answer.
                 Command::Ask(request, reply) => {
                     let _ = reply.send(self.answer(&request));
@@ -488,7 +405,7 @@ impl Shard {
                     let _ = reply.send(self.put_in_force(*draft));
                 }
                 Command::Count(reply) => {
-                    self.count_passed();
+                    self.interception.count_passed(&self.rules, &mut self.history);
                     let _ = reply.send(());
                 }
             }
@@ -497,13 +414,8 @@ impl Shard {
 
     fn take_syns(&mut self) -> Result<()> {
         for _ in 0..SYNS_PER_TURN {
-            if !self.has_syns {
-                break;
-            }
-            match self.interceptor.queue().recv().context("the queue of held SYNs failed")? {
-                Some(syn) => self.on_syn(syn),
-                None => self.has_syns = false,
-            }
+            let Some(syn) = self.interception.next_syn()? else { break };
+            self.on_syn(syn);
         }
         Ok(())
     }
@@ -511,36 +423,22 @@ impl Shard {
     fn take_arrivals(&mut self) {
         for place in 0..LISTENERS_MAX {
             for _ in 0..SYNS_PER_TURN {
-                if !self.has_arrivals[place] {
-                    break;
-                }
-                match self.next_arrival(place) {
-                    Some(arrival) => self.on_arrival(arrival),
-                    None => self.has_arrivals[place] = false,
-                }
+                let Some(arrival) = self.interception.next_arrival(place) else { break };
+                self.on_arrival(arrival);
             }
         }
     }
 
-    fn next_arrival(&mut self, place: usize) -> Option<intercept::Arrival> {
-        self.interceptor.listeners().get(place)?.accept().unwrap_or_else(|error| {
-            tracing::warn!(%error, "a diverted connection could not be taken");
-            None
-        })
-    }
-
     fn take_packets(&mut self) -> bool {
-        let is_cut_off = self.is_cut_off();
         let mut accept_policy = AcceptPolicy {
             now: self.now,
             rules: &self.rules,
             addresses: &self.addresses,
-            interceptor: &mut self.interceptor,
+            interception: &mut self.interception,
             history: &mut self.history,
             connections: &self.connections,
             shared: &self.shared,
             stopping: self.stopping || self.draining,
-            is_cut_off,
         };
         let (now, engine) = (self.now, &mut self.engine);
         self.packet_io.receive(now, |route, ecn, packet| {
@@ -550,17 +448,15 @@ impl Shard {
 
     /// Returns the admission control of connections to local programs.
     pub(crate) fn accept_policy(&mut self) -> AcceptPolicy<'_> {
-        let is_cut_off = self.is_cut_off();
         AcceptPolicy {
             now: self.now,
             rules: &self.rules,
             addresses: &self.addresses,
-            interceptor: &mut self.interceptor,
+            interception: &mut self.interception,
             history: &mut self.history,
             connections: &self.connections,
             shared: &self.shared,
             stopping: self.stopping || self.draining,
-            is_cut_off,
         }
     }
 
@@ -572,10 +468,10 @@ impl Shard {
                 Timer::Cookie(id) => self.on_cookie_late(id),
                 Timer::Claim(id) => self.on_unclaimed(id),
                 Timer::Listener(id) => self.on_listener_late(id),
-                Timer::Forget => self.forget_all_served(),
+                Timer::Forget => self.interception.forget_all_served(),
                 Timer::Diversions => self.on_diversions_over(),
                 Timer::Carriers => self.open_carriers(),
-                Timer::Naming => self.on_naming(),
+                Timer::Naming => self.interception.on_naming(self.now, &self.rules, &mut self.timers),
                 Timer::Probes => self.begin_probes(),
                 Timer::Probe(association) => self.on_probe_late(association),
                 Timer::Channel(id, sacks) => self.on_channel_late(id, sacks),
@@ -725,6 +621,37 @@ impl Shard {
         } else {
             self.on_association_closed(id, how);
         }
+    }
+
+    /// Serves a command's enclosed namespace from now on.
+    pub(crate) fn serve_command(&mut self, forwarder: Forwarder) {
+        self.interception.serve_command(forwarder);
+    }
+
+    pub(crate) const fn interceptor(&self) -> &Interceptor {
+        self.interception.interceptor()
+    }
+
+    /// Puts a change of rules, settings or keys in force, in the kernel and here.
+    ///
+    /// # Errors
+    /// The change is in force here, but the kernel follows the rules before. It is tried again.
+    fn put_in_force(&mut self, draft: Draft) -> Result<(), String> {
+        // The old rules decided about connections until now.
+        let held = self.interception.begin_change(&self.rules, &mut self.history);
+        self.rules.install(draft);
+        let required = self.interception.follow_change(self.now, &self.rules, &mut self.timers);
+        self.let_go_of_unnamed();
+        held.and(required)
+    }
+
+    fn follow_uplinks(&mut self) {
+        self.interception.follow_uplinks(
+            &mut self.connections,
+            &self.engine,
+            &self.addresses,
+            &self.packet_io,
+        );
     }
 
     /// Returns the current time, which advances during a turn; [`Shard::now`] does not.

@@ -30,7 +30,8 @@ use crate::channel_windows::ChannelWindows;
 use crate::connection::ConnectionId;
 use crate::history::{Line, Occurrence};
 use crate::probes::random_port_of;
-use crate::shard::{Shard, Timer};
+use crate::shard::Shard;
+use crate::timers::Timer;
 use crate::timing;
 
 /// The SCTP port of shared associations at the accepting end. Programs are reached by the ports of their TCP listeners; the

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let server = ControlServer::new(socket, rules.clone(), learned.clone(), handle.clone());
     let desk = server.desk();
     let confinement = Confinement::of_worker(&rules.settings(), args, has_supervisor);
-    shard.confinement = control::Confinement { user, ..confine(&shard.interceptor, &confinement)? };
+    shard.confinement = control::Confinement { user, ..confine(shard.interceptor(), &confinement)? };
     spawn("control", move || server.run())?;
     match page {
         Ok(None) => {}
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
     if args.inside.is_some() {
-        shard.forwarder = Some(Forwarder::start(names, datagrams, handle.clone())?);
+        shard.serve_command(Forwarder::start(names, datagrams, handle.clone())?);
     }
     if let Some(listener) = listener {
         spawn("supervision", move || stop_after(|| listener.run(), &handle))?;
