@@ -2,7 +2,7 @@
 //!
 //! Client: after OPEN, ACCEPTED diverts the connection as the establishment of an association does elsewhere. Any other answer
 //! gives the SYN an association of its own, or plain TCP where TCP would report the same to the program. Server: the checks are
-//! those of an INIT ([`crate::server::AcceptPolicy`]). The peer must speak for the client's address, and packets from there must reach
+//! those of an INIT ([`crate::accept_policy`]). The peer must speak for the client's address, and packets from there must reach
 //! the server's address ([`crate::shared`]); then the daemon connects to the local program.
 
 use std::net::SocketAddr;
@@ -20,7 +20,8 @@ use crate::client::{COOKIE_LIMIT, Held};
 use crate::connection::{Connection, ConnectionId, Stage};
 use crate::history::{Line, Occurrence};
 use crate::interception::Offer;
-use crate::server::{Opened, is_privileged};
+use crate::policy::is_privileged;
+use crate::server::Opened;
 use crate::shard::Shard;
 use crate::shared::{Ends, SharedAssociation};
 use crate::timers::Timer;
@@ -37,7 +38,7 @@ impl Shard {
             return false;
         }
         let Some(association) = self.shared.find(local.ip(), remote) else { return false };
-        let auth = self.rules.auth_for(remote.ip());
+        let auth = self.policy.rules().auth_for(remote.ip());
         let Some(state) = self.shared.get_mut(association).filter(|state| state.has_key(&auth)) else {
             return false;
         };
@@ -177,7 +178,7 @@ impl Shard {
         let (shim, began) = (connection.shim(), connection.began);
         let (round_trip, _) = self.vital_signs(connection.association);
         self.drop_connection(id);
-        let settings = self.rules.settings();
+        let settings = self.policy.settings();
         if let Err(plain) = self.begin_alone(&syn, &settings, shim, Held { since: began, round_trip }) {
             self.go_plain(&syn, plain);
         }
@@ -240,10 +241,10 @@ impl Shard {
         client: SocketAddr,
         server: SocketAddr,
     ) -> Result<Offer, Refusal> {
-        if self.stopping || self.draining || !self.connections.has_room_for(client.ip()) {
+        if self.policy.is_ending() || !self.connections.has_room_for(client.ip()) {
             return Err(Refusal::Busy);
         }
-        let auth = self.rules.auth_for(client.ip());
+        let auth = self.policy.rules().auth_for(client.ip());
         let may_ask = |state: &&SharedAssociation| state.takes_openings() && state.speaks_for(client.ip());
         let Some(state) = self.shared.get(association).filter(may_ask) else {
             return Err(Refusal::Unproven);
@@ -262,7 +263,8 @@ impl Shard {
         if self.is_taken(association, client, server) {
             return Err(Refusal::Busy);
         }
-        match self.accept_policy().serves(server, client, carrier) {
+        let (.., mut accept_policy) = self.receivers();
+        match accept_policy.serves(server, client, carrier) {
             None => Err(Refusal::NotServed),
             Some(Offer::Bound) => Err(Refusal::OwnAssociation),
             Some(Offer::All) => Ok(Offer::All),
@@ -274,7 +276,7 @@ impl Shard {
         let paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
         let between = |route: &Route| Ends::of(route) == ends;
         let route = paths.iter().map(|path| path.route).find(between).ok_or(Refusal::OwnAssociation)?;
-        let uplink = self.interception.uplink_of(&route, &self.rules, &self.addresses, &self.packet_io);
+        let uplink = self.interception.uplink_of(&route, &self.policy, &self.packet_io);
         uplink.map_err(|_| Refusal::OwnAssociation)
     }
 

@@ -1,28 +1,24 @@
 //! The client side: a held SYN becomes an association, or goes on as plain TCP.
 //!
-//! The steps are: decision ([`Shard::on_syn`]), INIT sent, INIT ACK received ([`Shard::on_init_ack`]),
+//! The steps are: decision ([`policy`](crate::policy)), INIT sent, INIT ACK received ([`Shard::on_init_ack`]),
 //! association established ([`Shard::on_client_up`]), connection claimed ([`Shard::on_arrival`]). A failure
 //! before INIT ACK releases the SYN. A later failure first sends ABORT and then releases it, so the server
 //! has forgotten the association before the same addresses arrive as TCP.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use base::{Carrier, Route, Time};
+use base::{Carrier, Time};
 use control::{FallbackReason, KeyFault, Role, ShimState, ShimStep};
 use intercept::{Arrival, FourTuple, HeldSyn, Verdict};
 use relay::{Peer, Role as RelayRole};
-use rules::{Chain, Failure, LearnPolicy, Outcome, Settings, Streams};
+use rules::{Failure, Settings};
 use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
 
-use crate::addresses::Asker;
-use crate::clock::today;
-use crate::connection::{CONNECTIONS_MAX, Connection, ConnectionId, Stage, stepped};
+use crate::connection::{Connection, ConnectionId, Stage};
 use crate::history::Occurrence;
 use crate::interception::Applicant;
+use crate::policy::{Plain, is_privileged};
 use crate::racing;
-use crate::server::is_privileged;
 use crate::shard::Shard;
 use crate::timers::Timer;
 use crate::timing;
@@ -37,35 +33,6 @@ const NO_COOKIE_ACK: &str = "no COOKIE ACK came; the peer may require a key (its
 const AT_ONCE: Duration = Duration::from_millis(2);
 /// Time limit for a released SYN to arrive in the private namespace.
 const CLAIM_LIMIT: Duration = Duration::from_secs(2);
-/// Limit on the peers remembered as reachable over UDP; when it is reached the memory is cleared.
-const UDP_PEERS_MAX: usize = 4096;
-/// Lifetime of such an entry after the last success.
-const UDP_PEER_LIFETIME: Duration = Duration::from_secs(600);
-
-/// Peers that were reached over UDP: they need not be tried over IP protocol 132, which is slower, at the
-/// same time.
-#[derive(Default)]
-pub(crate) struct UdpPeers {
-    seen: BTreeMap<IpAddr, Time>,
-}
-
-impl UdpPeers {
-    fn knows(&self, peer: IpAddr, now: Time) -> bool {
-        self.seen.get(&peer).is_some_and(|at| now.since(*at) < UDP_PEER_LIFETIME)
-    }
-
-    fn learn(&mut self, peer: IpAddr, now: Time) {
-        if self.seen.len() >= UDP_PEERS_MAX {
-            self.seen.clear();
-        }
-        self.seen.insert(peer, now);
-    }
-
-    fn forget(&mut self, peer: IpAddr) {
-        self.seen.remove(&peer);
-    }
-}
-
 impl Shard {
     /// Handles a held SYN.
     pub(crate) fn on_syn(&mut self, syn: HeldSyn) {
@@ -104,7 +71,11 @@ impl Shard {
     }
 
     fn begin(&mut self, syn: &HeldSyn) -> Result<(), Plain> {
-        let (settings, shim) = self.decide(syn)?;
+        if self.interception.is_name_server(syn.flow.remote().ip()) {
+            return Err(Plain::ByRule);
+        }
+        let (is_enclosed, connections) = (self.interception.is_enclosed(), self.connections.len());
+        let (settings, shim) = self.policy.decide(&syn.flow, syn.mark, is_enclosed, connections)?;
         if self.find_client(syn)? == Waiting::No {
             // Nobody waits for this connection; the sender of the SYN gets plain TCP.
             return Err(Plain::ByRule);
@@ -137,66 +108,12 @@ impl Shard {
         Ok(())
     }
 
-    /// Decides whether the connection may use SCTP; the returned state gives the reason.
-    fn decide(&mut self, syn: &HeldSyn) -> Result<(Settings, ShimState), Plain> {
-        let (local, remote) = (syn.flow.local(), syn.flow.remote());
-        let names = self.interception.is_name_server(remote.ip());
-        // A socket connected to itself has one end only.
-        if names || self.addresses.stays_plain(remote.ip()) || remote.ip().is_multicast() || local == remote {
-            return Err(Plain::ByRule);
-        }
-        let (settings, step, is_order) = self.ask_rules(syn)?;
-        if self.stopping || self.draining {
-            return Err(Plain::Because(FallbackReason::DaemonStopping));
-        }
-        if !self.interception.is_enclosed() && !self.addresses.is_own(local.ip()) {
-            return Err(Plain::Because(FallbackReason::ForeignSource));
-        }
-        if self.addresses.is_left_out(local.ip()) {
-            return Err(Plain::Because(FallbackReason::InterfaceLeftOut { address: local.ip() }));
-        }
-        if self.connections.len() >= CONNECTIONS_MAX {
-            return Err(limit("connections"));
-        }
-        if !is_order && settings.learn && self.learned.lock().call(today(), remote).is_some() {
-            self.rules.record(Chain::Remote, remote, Outcome::KeptOnTcp);
-            return Err(Plain::Learned);
-        }
-        Ok((settings, stepped(stepped(ShimState::Notinit, ShimStep::Created), step)))
-    }
-
-    /// Returns the settings and the step that allow SCTP, and whether SCTP was requested explicitly.
-    fn ask_rules(&self, syn: &HeldSyn) -> Result<(Settings, ShimStep, bool), Plain> {
-        let remote = syn.flow.remote();
-        let mut book = self.rules.lock();
-        if is_asked_for(syn.mark, &book.settings) {
-            return Ok((book.settings.clone(), ShimStep::AskedFor, true));
-        }
-        let decision = book.decide(Chain::Remote, remote.ip(), remote.port());
-        if !decision.policy.is_enable() {
-            return Err(Plain::ByRule);
-        }
-        let mut settings = book.settings.clone();
-        if decision.wants_own() {
-            settings.streams = Streams::Own;
-        }
-        settings.set_advertisement(decision.advertisement(&settings));
-        Ok((settings, ShimStep::Allowed, decision.is_order()))
-    }
-
-    /// Reports whether the rules or the SYN's mark allow SCTP, without counting the query.
-    pub(crate) fn may_use_sctp(&self, syn: &HeldSyn) -> bool {
-        let (remote, book) = (syn.flow.remote(), self.rules.lock());
-        is_asked_for(syn.mark, &book.settings)
-            || book.explain(Chain::Remote, remote.ip(), remote.port()).policy.is_enable()
-    }
-
     pub(crate) fn find_client(&mut self, syn: &HeldSyn) -> Result<Waiting, Plain> {
         match self.interception.find_client(syn) {
             Ok(Applicant::Waits) => Ok(Waiting::Yes),
             Ok(Applicant::IsBound) => Err(Plain::Because(FallbackReason::DeviceBoundSocket)),
             Ok(Applicant::Gone) => Ok(Waiting::No),
-            Err(error) => Err(Plain::Because(FallbackReason::LocalError { error: error.to_string() })),
+            Err(error) => Err(Plain::by_error(&error)),
         }
     }
 
@@ -210,7 +127,7 @@ impl Shard {
 
     fn connect(&mut self, syn: &HeldSyn, settings: &Settings) -> Result<AssociationId, Plain> {
         let (local, remote) = (self.interception.wire_address(&syn.flow), syn.flow.remote());
-        let init_routes = self.init_routes(local, remote.ip(), settings);
+        let init_routes = self.policy.init_routes(self.now, local, remote.ip(), settings, &self.packet_io);
         if init_routes.is_empty() && is_privileged(local.port()) {
             return Err(Plain::Because(FallbackReason::PrivilegedPort { port: local.port() }));
         }
@@ -218,34 +135,14 @@ impl Shard {
             local_port: local.port(),
             remote_port: remote.port(),
             init_routes,
-            local_addresses: self.offered(local.ip(), remote.ip()),
-            config: self.rules.keyed(remote.ip(), timing::association_config(self.addresses.mtu(), settings)),
+            local_addresses: self.policy.offered(self.now, local.ip(), remote.ip()),
+            config: self.policy.association_config(remote.ip(), settings),
         };
         self.engine.connect(self.now, connect).map_err(|error| match error {
-            ConnectError::TooMany(_) => limit("associations"),
-            ConnectError::NoMemory { .. } | ConnectError::NoMemoryForHost { .. } => limit("memory"),
-            error => Plain::Because(FallbackReason::LocalError { error: error.to_string() }),
+            ConnectError::TooMany(_) => Plain::at_limit("associations"),
+            ConnectError::NoMemory { .. } | ConnectError::NoMemoryForHost { .. } => Plain::at_limit("memory"),
+            error => Plain::by_error(&error),
         })
-    }
-
-    /// The addresses offered to a peer that this host connects to.
-    pub(crate) fn offered(&self, local: IpAddr, remote: IpAddr) -> Vec<IpAddr> {
-        let learned = self.learned.lock();
-        let others = learned.others(remote);
-        self.addresses.offered(self.now, Asker { local, remote, others, is_dialled: true })
-    }
-
-    /// The INIT's routes: every open carrier at once, or only UDP if the peer was reached over it. From a
-    /// port below 1024 it uses only a carrier that peers trust for such ports ([`crate::server`]).
-    pub(crate) fn init_routes(&self, local: SocketAddr, remote: IpAddr, settings: &Settings) -> Vec<Route> {
-        let udp = Carrier::Udp { peer_port: settings.udp_port };
-        let wanted: &[Carrier] = match local.port() {
-            port if is_privileged(port) && !self.rules.is_keyed(remote) => &[Carrier::Ip],
-            _ if self.udp_peers.knows(remote, self.now) => &[udp],
-            _ => &[udp, Carrier::Ip],
-        };
-        let routes = wanted.iter().map(|carrier| Route { local: local.ip(), remote, carrier: *carrier });
-        routes.filter(|route| self.packet_io.has(route)).collect()
     }
 
     /// Handles the handshakes that received an INIT ACK; must be called before their COOKIE ECHO is
@@ -273,7 +170,7 @@ impl Shard {
         connection.rtt_us =
             Some(micros(self.now.since(connection.began))).filter(|_| !connection.asked_later);
         if self.still_waits(id, &syn) {
-            let has_key = self.rules.keys().whose(syn.flow.remote().ip()).is_some();
+            let has_key = self.policy.rules().keys().whose(syn.flow.remote().ip()).is_some();
             let limit = if has_key { KEYED_COOKIE_LIMIT } else { COOKIE_LIMIT };
             self.timers.set(self.now + limit, Timer::Cookie(id));
             return;
@@ -287,7 +184,7 @@ impl Shard {
         let Some(connection) = self.connections.get(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
         let waited = self.now.since(connection.began);
-        let settings = self.rules.settings();
+        let settings = self.policy.settings();
         let reason = match timing::init_patience(&settings) {
             (_, true) => FallbackReason::NoSctpAnswer {
                 waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
@@ -303,7 +200,7 @@ impl Shard {
             return;
         };
         let syn = *syn;
-        let reason = match self.rules.keys().whose(syn.flow.remote().ip()) {
+        let reason = match self.policy.rules().keys().whose(syn.flow.remote().ip()) {
             Some(key_for) => FallbackReason::KeyNotProved { key_for, found: KeyFault::Unanswered },
             None => FallbackReason::AssociationFailed { cause: NO_COOKIE_ACK.to_owned() },
         };
@@ -333,7 +230,7 @@ impl Shard {
         let stage = self.connections.get(id).map(|connection| &connection.stage);
         let was_answered = matches!(stage, Some(Stage::Cookie(_)));
         let failure = evidence(reason, was_answered);
-        let keyed = self.rules.keys().whose(syn.flow.remote().ip());
+        let keyed = self.policy.rules().keys().whose(syn.flow.remote().ip());
         let reason = match reason {
             CloseReason::PeerAborted(cause) => FallbackReason::PeerAborted { cause: cause_text(cause) },
             CloseReason::Unreachable(what) => {
@@ -350,9 +247,7 @@ impl Shard {
 
     /// Handles an established association: diverts the connection and releases its SYN.
     pub(crate) fn on_client_up(&mut self, id: ConnectionId, syn: HeldSyn, peer: Peer, carrier: Carrier) {
-        if matches!(carrier, Carrier::Udp { .. }) {
-            self.udp_peers.learn(syn.flow.remote().ip(), self.now);
-        }
+        self.policy.on_reached(self.now, syn.flow.remote().ip(), carrier);
         if let Err(error) = self.interception.begin_diversion(syn.flow) {
             self.abandon(id, &syn, FallbackReason::LocalError { error: error.to_string() }, None);
             return;
@@ -363,10 +258,7 @@ impl Shard {
         connection.peer = peer;
         let setup_us = micros(self.now.since(connection.began));
         let rtt_us = connection.rtt_us;
-        self.rules.record(Chain::Remote, syn.flow.remote(), Outcome::Sctp { rtt_us });
-        if self.rules.settings().learn {
-            self.learned.lock().on_success(today(), syn.flow.remote(), rtt_us);
-        }
+        self.policy.on_success(syn.flow.remote(), rtt_us);
         self.history.succeeded(syn.flow.remote(), setup_us);
         self.interception.judge(&syn, Verdict::Divert);
         self.timers.set(self.now + CLAIM_LIMIT, Timer::Claim(id));
@@ -401,34 +293,19 @@ impl Shard {
         self.release_addresses();
     }
 
-    /// Reports whether a rule requires that connections there are carried over SCTP.
-    fn is_required(&self, to: SocketAddr) -> bool {
-        self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).is_required()
-    }
-
-    /// Returns the reason to report: where SCTP is required, the connection is refused.
-    fn told(&self, to: SocketAddr, reason: FallbackReason) -> FallbackReason {
-        if self.is_required(to) { FallbackReason::Required { cause: Box::new(reason) } } else { reason }
-    }
-
     /// Releases a SYN as plain TCP although SCTP was allowed.
     ///
     /// `failure`: the evidence about the destination, if any.
     fn fall_back(&mut self, syn: &HeldSyn, tried: Tried, reason: FallbackReason, failure: Option<Failure>) {
         let destination = syn.flow.remote();
-        self.udp_peers.forget(destination.ip());
-        let reason = self.told(destination, reason);
+        let reason = self.policy.told(destination, reason);
         let is_refused = matches!(reason, FallbackReason::Required { .. });
         self.history.fell_back(self.now, destination, micros(tried.held), tried.shim, reason);
         match is_refused {
             true => self.interception.release_to_refusal(syn),
             false => self.interception.release(syn),
         }
-        self.rules.record(Chain::Remote, destination, Outcome::Tcp(failure));
-        let settings = self.rules.settings();
-        if let Some(failure) = failure.filter(|_| settings.learn) {
-            self.learned.lock().on_failure(today(), destination, failure, &LearnPolicy::of(&settings));
-        }
+        self.policy.on_failure(destination, failure);
     }
 
     /// Releases SYNs that the rules no longer send over SCTP: if sent again, they would pass.
@@ -440,7 +317,7 @@ impl Shard {
                 Stage::Init(syn) | Stage::Cookie(syn) | Stage::Asking(syn) => Some((id, syn)),
                 _ => None,
             })
-            .filter(|(_, syn)| !self.may_use_sctp(syn))
+            .filter(|(_, syn)| !self.policy.may_use_sctp(syn.flow.remote(), syn.mark))
             .collect();
         for (id, syn) in held {
             self.drop_connection(id);
@@ -487,25 +364,6 @@ impl Tried {
     const NOT: Tried = Tried { held: Duration::ZERO, shim: ShimState::Ready };
 }
 
-/// The reason why a SYN goes on as plain TCP.
-pub(crate) enum Plain {
-    /// The rules or the kind of connection require it; there is nothing to report.
-    ByRule,
-    /// The destination was learned to have no SCTP.
-    Learned,
-    /// The rules would allow SCTP.
-    Because(FallbackReason),
-}
-
-/// Reports whether the packet's mark asks for SCTP.
-const fn is_asked_for(mark: u32, settings: &Settings) -> bool {
-    settings.enable && settings.manual_mark != 0 && mark == settings.manual_mark
-}
-
-fn limit(what: &str) -> Plain {
-    Plain::Because(FallbackReason::LimitReached { limit: what.to_owned() })
-}
-
 /// Returns what the end of an unused association proves about its destination. The engine has verified it: an
 /// ABORT carried our tag, and an ICMP message quoted it.
 pub(crate) fn evidence(reason: &CloseReason, was_answered: bool) -> Option<Failure> {
@@ -544,21 +402,5 @@ fn unreachable_text(what: sctp::Unreachable) -> &'static str {
         sctp::Unreachable::Protocol => "protocol unreachable",
         sctp::Unreachable::Port => "port unreachable",
         sctp::Unreachable::Prohibited => "prohibited by a filter",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_is_asked_by_udp_alone_until_that_fails_or_grows_old() {
-        let (peer, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
-        let mut peers = UdpPeers::default();
-        peers.learn(peer, Time::ZERO);
-        assert!(peers.knows(peer, Time::from_millis(599_999)) && !peers.knows(other, Time::ZERO));
-        assert!(!peers.knows(peer, Time::from_millis(600_000)));
-        peers.forget(peer);
-        assert!(!peers.knows(peer, Time::ZERO));
     }
 }

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accept_policy;
 mod addresses;
 mod archive;
 mod capture;
@@ -36,6 +37,7 @@ mod log_rate;
 mod manual;
 mod page;
 mod peer_keys;
+mod policy;
 mod probes;
 mod pump;
 mod racing;

@@ -47,12 +47,12 @@ impl Shard {
     /// Begins the probes that are due, and sets the timer for the next round.
     pub(crate) fn begin_probes(&mut self) {
         self.timers.set(self.now + PAUSE, Timer::Probes);
-        let settings = self.rules.settings();
-        if self.stopping || !settings.enable || !settings.learn {
+        let settings = self.policy.settings();
+        if self.policy.is_stopping() || !settings.enable || !settings.learn {
             return;
         }
         for _ in self.probes.running.len()..PROBES_MAX {
-            let Some(to) = self.learned.lock().next_probe(today()) else { return };
+            let Some(to) = self.policy.learned().lock().next_probe(today()) else { return };
             if let Err(failure) = self.begin_probe(to, &settings) {
                 self.end_probe(to, Err(failure));
             }
@@ -61,18 +61,25 @@ impl Shard {
 
     /// Sends an INIT. If it must not or cannot be sent, returns the known failure, which then stands until later.
     fn begin_probe(&mut self, to: SocketAddr, settings: &Settings) -> Result<(), Failure> {
-        let known = self.learned.lock().explain(to).and_then(|entry| entry.disabled);
+        let known = self.policy.learned().lock().explain(to).and_then(|entry| entry.disabled);
         let unchanged = known.map_or(Failure::NoAnswer, |disabled| disabled.failure);
-        let is_allowed = self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).policy.is_enable();
-        let local = source_address(to).filter(|local| is_allowed && self.addresses.is_own(*local));
+        let is_allowed =
+            self.policy.rules().lock().explain(Chain::Remote, to.ip(), to.port()).policy.is_enable();
+        let local = source_address(to).filter(|local| is_allowed && self.policy.addresses().is_own(*local));
         let Some(local) = local else { return Err(unchanged) };
         let local_port = random_port_of(PORTS);
         let connect = Connect {
             local_port,
             remote_port: to.port(),
-            init_routes: self.init_routes(SocketAddr::new(local, local_port), to.ip(), settings),
-            local_addresses: self.offered(local, to.ip()),
-            config: self.rules.keyed(to.ip(), timing::association_config(self.addresses.mtu(), settings)),
+            init_routes: self.policy.init_routes(
+                self.now,
+                SocketAddr::new(local, local_port),
+                to.ip(),
+                settings,
+                &self.packet_io,
+            ),
+            local_addresses: self.policy.offered(self.now, local, to.ip()),
+            config: self.policy.association_config(to.ip(), settings),
         };
         let association = self.engine.connect(self.now, connect).map_err(|error| {
             tracing::debug!(%error, %to, "no probe");
@@ -116,10 +123,10 @@ impl Shard {
 
     fn end_probe(&mut self, to: SocketAddr, outcome: Result<u64, Failure>) {
         tracing::debug!(%to, ?outcome, "probed");
-        let settings = self.rules.settings();
+        let settings = self.policy.settings();
         let (patience, _) = timing::init_patience(&settings);
         let patience_us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
-        self.learned.lock().on_probe(today(), to, outcome, patience_us, &LearnPolicy::of(&settings));
+        self.policy.learned().lock().on_probe(today(), to, outcome, patience_us, &LearnPolicy::of(&settings));
     }
 }
 

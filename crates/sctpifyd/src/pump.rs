@@ -58,7 +58,7 @@ impl Shard {
         }
         // A connection on a shared association never shuts the association down.
         let part = if connection.channel.is_some() { RelayRole::Acceptor } else { role };
-        let mut relay = relay_for(connection, &self.rules, part);
+        let mut relay = relay_for(connection, self.policy.rules(), part);
         if connection.peer_shutdown {
             relay.on_peer_shutdown();
         }

@@ -30,16 +30,18 @@ impl Shard {
         let Stage::Init(syn) = connection.stage else { return };
         let (association, wire, remote) =
             (connection.association, self.interception.wire_address(&syn.flow), syn.flow.remote().ip());
-        if self.addresses.is_own(remote) {
+        if self.policy.addresses().is_own(remote) {
             return;
         }
         if let Some(connection) = self.connections.get_mut(id) {
             connection.asked_later = true;
         }
-        let known = self.learned.lock().others(remote).to_vec();
-        let settings = self.rules.settings();
-        let pairs = other_pairs(wire.ip(), remote, &self.offered(wire.ip(), remote), &known);
-        let routes_between = |(l, r)| self.init_routes(SocketAddr::new(l, wire.port()), r, &settings);
+        let known = self.policy.learned().lock().others(remote).to_vec();
+        let settings = self.policy.settings();
+        let pairs = other_pairs(wire.ip(), remote, &self.policy.offered(self.now, wire.ip(), remote), &known);
+        let routes_between = |(l, r)| {
+            self.policy.init_routes(self.now, SocketAddr::new(l, wire.port()), r, &settings, &self.packet_io)
+        };
         let routes: Vec<_> = pairs.into_iter().flat_map(routes_between).collect();
         tracing::debug!(?routes, "no answer yet: other paths are tried too");
         self.engine.add_init_routes(self.now, association, &routes);

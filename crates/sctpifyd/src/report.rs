@@ -34,7 +34,7 @@ impl Shard {
         match request {
             Request::Doctor { peer } => Response::Doctor(self.doctor(*peer)),
             Request::Drain => {
-                self.draining = true;
+                self.policy.drain();
                 Response::Done(Done::new("new connections are plain TCP; live ones go on"))
             }
             _ => Response::error(ErrorCode::BadRequest, "this is not asked of the packet loop"),
@@ -47,7 +47,7 @@ impl Shard {
             version: version::FULL.to_owned(),
             pid: std::process::id(),
             uptime_s: self.now.as_nanos() / 1_000_000_000,
-            enabled: self.rules.settings().enable,
+            enabled: self.policy.settings().enable,
             counters: self.history.counters(),
             turns: self.turns.report(),
             connections: found.connections,
@@ -56,9 +56,9 @@ impl Shard {
             listeners: found.listeners,
             recent_fallbacks: self.history.fallbacks(),
             recent_switches: self.history.switches(),
-            draining: self.draining,
+            draining: self.policy.is_draining(),
             confinement: self.confinement.clone(),
-            pending: self.rules.pending(),
+            pending: self.policy.rules().pending(),
         }
     }
 
@@ -133,7 +133,7 @@ impl Shard {
     pub(crate) fn reachable(&self, listeners: Vec<Listed>) -> BTreeMap<SocketAddr, Vec<Socket>> {
         let mut reachable: BTreeMap<SocketAddr, Vec<Socket>> = BTreeMap::new();
         for Listed { address, socket } in listeners {
-            if !address.ip().is_loopback() || self.addresses.is_own(address.ip()) {
+            if !address.ip().is_loopback() || self.policy.addresses().is_own(address.ip()) {
                 reachable.entry(address).or_default().push(socket);
             }
         }
@@ -142,8 +142,8 @@ impl Shard {
 
     /// Describes a listener as after the papers' bind() and listen().
     pub(crate) fn listener(&self, address: SocketAddr, sockets: &[Socket]) -> Listener {
-        let decision = self.rules.lock().explain(Chain::Local, address.ip(), address.port());
-        let is_asked_for = sockets.iter().any(|socket| self.rules.is_asked_for(address, *socket));
+        let decision = self.policy.rules().lock().explain(Chain::Local, address.ip(), address.port());
+        let is_asked_for = sockets.iter().any(|socket| self.policy.rules().is_asked_for(address, *socket));
         let obstacle = self.obstacle(address.ip());
         let enabled = match (&decision.because, is_asked_for, decision.policy.is_enable()) {
             (Because::DisabledGlobally, ..) => None,
@@ -169,7 +169,7 @@ impl Shard {
     /// Returns the obstacle between SCTP clients and a listener that the rules allow: a case where the papers' bind() fails for
     /// SCTP.
     fn obstacle(&self, address: IpAddr) -> Option<String> {
-        if !address.is_unspecified() && !self.addresses.is_own(address) {
+        if !address.is_unspecified() && !self.policy.addresses().is_own(address) {
             return Some(format!("{address} is on no interface that sctpify uses"));
         }
         let carriers = self.packet_io.report();
@@ -182,13 +182,13 @@ impl Shard {
     /// Explains the decision on connections to `destination`, of which `live` ones exist.
     pub(crate) fn explain(&self, destination: SocketAddr, live: Live) -> Explanation {
         let (address, port) = (destination.ip(), destination.port());
-        let decision = self.rules.lock().explain(Chain::Remote, address, port);
-        let own = self.addresses.stays_plain(address);
+        let decision = self.policy.rules().lock().explain(Chain::Remote, address, port);
+        let own = self.policy.addresses().stays_plain(address);
         let learned = self.learned_of(destination);
         let reason = if own {
             Some(FallbackReason::LoopbackOrOwnAddress)
         } else {
-            let is_ending = self.stopping || self.draining;
+            let is_ending = self.policy.is_ending();
             FallbackReason::from_decision(&decision)
                 .or_else(|| is_ending.then_some(FallbackReason::DaemonStopping))
                 .or_else(|| self.learned_reason(&decision, &learned))
@@ -205,7 +205,7 @@ impl Shard {
         if reason.is_none() {
             notes.extend(self.shared_note(address));
         }
-        if let Some(whose) = self.rules.keys().whose(address) {
+        if let Some(whose) = self.policy.rules().keys().whose(address) {
             notes.push(format!("both hosts must prove the key for {whose} (setting peer_keys)"));
         }
         Explanation {
@@ -252,13 +252,13 @@ impl Shard {
 
     /// Returns the entry that keeps the destination on TCP, or else its host's entry.
     fn learned_of(&self, to: SocketAddr) -> Option<LearnedRow> {
-        let table = self.learned.lock();
+        let table = self.policy.learned().lock();
         table.explain(to).or_else(|| table.host(to.ip())).map(|entry| LearnedRow::new(entry, today()))
     }
 
     fn learned_reason(&self, decision: &Decision, learned: &Option<LearnedRow>) -> Option<FallbackReason> {
         let disabled = learned.as_ref().and_then(|row| row.entry.disabled)?;
-        let is_heeded = !decision.is_order() && self.rules.settings().learn;
+        let is_heeded = !decision.is_order() && self.policy.settings().learn;
         is_heeded.then_some(FallbackReason::Learned { failure: disabled.failure })
     }
 
@@ -278,15 +278,15 @@ impl Shard {
                 Check::bad("kernel SCTP", Level::Warning, found.to_string(), remedy)
             }
         });
-        checks.extend(self.interception.delivery_checks(self.now, &self.rules));
+        checks.extend(self.interception.delivery_checks(self.now, self.policy.rules()));
         checks.extend(confinement::checks(&self.confinement));
         checks.extend(self.page_fault.iter().map(|fault| {
             let remedy = "sctpify set page_port=PORT, 0 for no page; then restart sctpifyd";
             Check::bad("page", Level::Warning, fault.clone(), remedy)
         }));
-        let keys = self.rules.keys().len();
+        let keys = self.policy.rules().keys().len();
         if keys > 0 {
-            let how = if self.rules.settings().peer_key_required { "required" } else { "not required" };
+            let how = if self.policy.settings().peer_key_required { "required" } else { "not required" };
             checks.push(Check::ok("peer keys", format!("{keys} keys, {how}")));
         }
         checks.extend(self.address_checks(peer));
@@ -300,20 +300,20 @@ impl Shard {
             peer.and_then(|remote| Some((source_address(SocketAddr::new(remote, ANY_PORT))?, remote)));
         let (told, whom, left_out) = match first {
             Some((local, remote)) => {
-                let learned = self.learned.lock();
+                let learned = self.policy.learned().lock();
                 let asker = Asker { local, remote, others: learned.others(remote), is_dialled: true };
-                let left_out = self.addresses.all_left_out(self.now, asker);
-                (self.addresses.offered(self.now, asker), format!(" with {remote}"), left_out)
+                let left_out = self.policy.addresses().all_left_out(self.now, asker);
+                (self.policy.addresses().offered(self.now, asker), format!(" with {remote}"), left_out)
             }
             None => {
-                let left_out = self.addresses.generally_left_out(self.now);
+                let left_out = self.policy.addresses().generally_left_out(self.now);
                 let is_told = |ip: &&IpAddr| left_out.iter().all(|(known, _)| known.addr != **ip);
-                let told = self.addresses.usable().iter().filter(is_told).copied().collect();
+                let told = self.policy.addresses().usable().iter().filter(is_told).copied().collect();
                 (told, String::new(), left_out)
             }
         };
         let list = told.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
-        let addresses = match (told.len(), self.addresses.usable().len()) {
+        let addresses = match (told.len(), self.policy.addresses().usable().len()) {
             (_, 0) => {
                 Check::bad("addresses", Level::Missing, "no usable address", "give an interface an address")
             }

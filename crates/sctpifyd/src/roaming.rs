@@ -31,7 +31,7 @@ impl Shard {
 
     /// Reports links that went down or came up to the engine, so that no timer has to find out.
     fn follow_links(&mut self) {
-        let changes = self.addresses.take_link_changes();
+        let changes = self.policy.take_link_changes();
         if changes.is_empty() {
             return;
         }
@@ -53,7 +53,8 @@ impl Shard {
         let has: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
         let meets = |ip: &IpAddr| info.paths.iter().any(|path| path.route.remote.is_ipv4() == ip.is_ipv4());
         let offered: Vec<IpAddr> = self.offered_to(association, &info).into_iter().filter(meets).collect();
-        let gone: Vec<IpAddr> = has.iter().copied().filter(|ip| !self.addresses.is_own(*ip)).collect();
+        let gone: Vec<IpAddr> =
+            has.iter().copied().filter(|ip| !self.policy.addresses().is_own(*ip)).collect();
         if gone.len() == has.len() {
             return self.move_association(association, offered.first());
         }
@@ -78,9 +79,9 @@ impl Shard {
         let proven = info.paths.iter().filter(|path| path.state != PathState::Unconfirmed);
         let others: Vec<IpAddr> = proven.map(|path| path.route.remote).collect();
         let asker = Asker { local: ends.local, remote: ends.remote, others: &others, is_dialled };
-        let mut offered = self.addresses.offered(self.now, asker);
+        let mut offered = self.policy.addresses().offered(self.now, asker);
         // The address that it began with may have gone.
-        offered.retain(|ip| self.addresses.usable().contains(ip) || *ip != ends.local);
+        offered.retain(|ip| self.policy.addresses().usable().contains(ip) || *ip != ends.local);
         offered
     }
 
@@ -112,7 +113,7 @@ impl Shard {
 
     /// Sets the paths' shares of the data from the setting `multipath_weights`.
     fn weigh_paths(&mut self, association: AssociationId) {
-        let settings = self.rules.settings();
+        let settings = self.policy.settings();
         if settings.multipath != rules::Multipath::Weighted {
             return;
         }
@@ -131,9 +132,9 @@ impl Shard {
         let id = self.connections.of_association(association);
         let client = id.and_then(|id| self.connections.get(id)).filter(|c| c.role == Role::Client);
         if let Some(connection) = client
-            && self.rules.settings().learn
+            && self.policy.settings().learn
         {
-            self.learned.lock().note_address(connection.flow.remote().ip(), route.remote);
+            self.policy.learned().lock().note_address(connection.flow.remote().ip(), route.remote);
         }
         let is_shared = self.shared.get(association).is_some();
         let roams = is_shared || id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams);
@@ -144,7 +145,7 @@ impl Shard {
 
     fn keep_addresses(&mut self) {
         let in_use = self.connections.iter().map(|(_, c)| c.flow.local().ip());
-        self.interception.keep_addresses(in_use, &self.addresses);
+        self.interception.keep_addresses(in_use, self.policy.addresses());
     }
 }
 

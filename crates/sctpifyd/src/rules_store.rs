@@ -60,6 +60,21 @@ impl RulesStore {
         })
     }
 
+    /// Creates a store without files.
+    #[cfg(test)]
+    pub(crate) fn of(settings: Settings, table: RulesTable) -> RulesStore {
+        let args = <DaemonArgs as clap::Parser>::parse_from(["sctpifyd"]);
+        RulesStore {
+            book: Arc::new(Mutex::new(Rulebook::new(settings.clone(), table))),
+            configured: Arc::new(Mutex::new(settings)),
+            keys: Arc::default(),
+            archive: Archive::own(&args),
+            changing: Arc::default(),
+            serves_a_command: false,
+            manual: Manual::default(),
+        }
+    }
+
     /// Locks the rulebook. Hold it for moments only: the shard waits for it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Rulebook> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)

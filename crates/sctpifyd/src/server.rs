@@ -1,32 +1,26 @@
 //! The server's side: turns an INIT into a connection to a local listener, under the client's own address.
 //!
-//! The [`AcceptPolicy`] answers INITs statelessly: do the rules open the port to SCTP, and does a program listen there for this
-//! client? Only a COOKIE ECHO, which proves the client's address, opens the local connection. COOKIE ACK waits until the
+//! The [`AcceptPolicy`](crate::accept_policy::AcceptPolicy) answers INITs. Only a COOKIE ECHO, which proves the client's address, opens the local connection. COOKIE ACK waits until the
 //! program's kernel has accepted it, so a port closed to TCP is closed to SCTP. [`crate::interception`] chooses the interface by which
 //! the connection arrives.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use base::{Carrier, Route, Time};
+use base::Route;
 use bytes::Bytes;
 use control::{FallbackReason, Role, ShimState};
 use intercept::FourTuple;
-use relay::mux::{ChannelId, Refusal, SHARED_STREAMS};
+use relay::mux::{ChannelId, Refusal};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Outcome};
-use sctp::{
-    AbortCause, AssociationId, AuthConfig, IncomingInit, InitDecision, Listener, PathState, StateName,
-};
+use sctp::{AbortCause, AssociationId, PathState, StateName};
 
-use crate::addresses::{AddressBook, Asker};
-use crate::connection::{Connection, ConnectionId, Connections, Stage};
-use crate::history::{History, Line, Occurrence};
-use crate::interception::{Interception, Offer, another};
+use crate::connection::{Connection, ConnectionId, Stage};
+use crate::history::{Line, Occurrence};
+use crate::interception::Offer;
 use crate::pump::INTERESTS;
-use crate::rules_store::RulesStore;
 use crate::shard::{Shard, token_of};
-use crate::shared::{SharedAssociations, asks_to_share};
 use crate::timers::Timer;
 use crate::timing;
 
@@ -40,39 +34,6 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 /// Cause code of a refusal by the user of an association (RFC 9260 section 3.3.10.12).
 const USER_INITIATED_ABORT: u16 = 12;
 
-/// Decides which INITs are accepted.
-pub(crate) struct AcceptPolicy<'a> {
-    pub(crate) now: Time,
-    pub(crate) rules: &'a RulesStore,
-    pub(crate) addresses: &'a AddressBook,
-    pub(crate) interception: &'a mut Interception,
-    pub(crate) history: &'a mut History,
-    pub(crate) connections: &'a Connections,
-    pub(crate) shared: &'a SharedAssociations,
-    pub(crate) stopping: bool,
-}
-
-impl Listener for AcceptPolicy<'_> {
-    fn on_init(&mut self, init: &IncomingInit) -> InitDecision {
-        let decision = self.decide(init);
-        if !matches!(decision, InitDecision::Accept { .. } | InitDecision::AcceptOn { .. }) {
-            self.history.count(Occurrence::AcceptRefused);
-        }
-        decision
-    }
-
-    fn auth_for(&mut self, peer: IpAddr) -> Option<AuthConfig> {
-        self.rules.auth_for(peer)
-    }
-
-    fn on_unauthenticated(&mut self, route: &Route) {
-        self.history.count(Occurrence::WrongKey);
-        let Some(left_out) = self.history.admit(Line::WrongKey, self.now) else { return };
-        let whose = self.rules.keys().whose(route.remote).unwrap_or_default();
-        tracing::warn!(peer = %route.remote, key_for = whose, left_out, "refused: the peer has another key, or none (peer_keys)");
-    }
-}
-
 /// A connection that a client is granted.
 #[derive(Clone, Copy)]
 pub(crate) struct Opened {
@@ -82,127 +43,6 @@ pub(crate) struct Opened {
     pub(crate) offer: Offer,
     /// The interface that it arrives by; ours if None.
     pub(crate) uplink: Option<u32>,
-}
-
-impl AcceptPolicy<'_> {
-    /// Decides whether a connection from the sender may be made.
-    fn decide(&mut self, init: &IncomingInit) -> InitDecision {
-        let (local, remote) = (init.route.local, init.route.remote);
-        if asks_to_share(init.local_port, init.adaptation) {
-            return self.decide_shared(init);
-        }
-        let server = SocketAddr::new(local, init.local_port);
-        let client = SocketAddr::new(remote, init.remote_port);
-        let Some(offer) = self.serves(server, client, init.route.carrier) else {
-            return InitDecision::Refuse;
-        };
-        let offered = self.offered(init);
-        if offer == Offer::All {
-            return InitDecision::Accept { local_addresses: offered };
-        }
-        let bound = |address: &IpAddr| {
-            let server = SocketAddr::new(*address, init.local_port);
-            *address == local || self.interception.find_listener(server, client).is_some()
-        };
-        InitDecision::Accept { local_addresses: offered.into_iter().filter(bound).collect() }
-    }
-
-    /// Returns the terms of a connection from `client` to `server` over this carrier, according to the rules and the listener.
-    /// `None` refuses it.
-    pub(crate) fn serves(
-        &mut self,
-        server: SocketAddr,
-        client: SocketAddr,
-        carrier: Carrier,
-    ) -> Option<Offer> {
-        // Counts for the rule that decides.
-        self.rules.lock().decide(Chain::Local, server.ip(), server.port());
-        self.still_serves(server, client, carrier)
-    }
-
-    /// Returns the terms again for a connection that was counted when it was asked for.
-    pub(crate) fn still_serves(
-        &mut self,
-        server: SocketAddr,
-        client: SocketAddr,
-        carrier: Carrier,
-    ) -> Option<Offer> {
-        if !self.may_take(server.ip(), client.ip())
-            // Connections of other hosts that cannot arrive by their uplinks must not arrive otherwise.
-            || (self.interception.is_cut_off(self.rules) && !self.addresses.is_own(client.ip()))
-        {
-            return None;
-        }
-        let (is_allowed, force_bindall) = {
-            let book = self.rules.lock();
-            let decision = book.explain(Chain::Local, server.ip(), server.port());
-            (decision.policy.is_enable(), book.settings.force_bindall)
-        };
-        if !is_allowed && !self.rules.is_any_asked_for() {
-            return None;
-        }
-        if is_privileged(client.port()) && !self.vouches_for_ports(client.ip(), carrier) {
-            tracing::debug!(%client, %server, "refused: any program could claim a client's port below 1024 over UDP");
-            return None;
-        }
-        let client = if self.is_anew(server, client) { another(client) } else { client };
-        let (offer, socket) = self.interception.find_listener(server, client)?;
-        if !is_allowed && !self.rules.is_asked_for(server, socket) {
-            return None;
-        }
-        Some(if force_bindall { Offer::All } else { offer })
-    }
-
-    /// Reports whether the peer needs privileges to claim a port below 1024 as a connection's source: to send SCTP over IP, or to
-    /// read the shared key.
-    fn vouches_for_ports(&self, peer: IpAddr, carrier: Carrier) -> bool {
-        carrier == Carrier::Ip || self.rules.is_keyed(peer)
-    }
-
-    /// Reports whether there is room for one more, and whether SCTP may be used between these addresses.
-    fn may_take(&self, local: IpAddr, remote: IpAddr) -> bool {
-        let is_used = self.addresses.is_own(local) && !self.addresses.is_left_out(local);
-        let is_for_us = !self.addresses.stays_plain(remote) && is_used;
-        !self.stopping && is_for_us && self.connections.has_room_for(remote)
-    }
-
-    /// Returns the addresses to offer to the peer.
-    fn offered(&self, init: &IncomingInit) -> Vec<IpAddr> {
-        let asker = Asker {
-            local: init.route.local,
-            remote: init.route.remote,
-            others: &init.addresses,
-            is_dialled: false,
-        };
-        self.addresses.offered(self.now, asker)
-    }
-
-    /// Reports whether the client's port is that of a channel to the program; the listener lookup then uses another port. Either the
-    /// client has given the channel up and begins anew, or somebody else is at its address ([`Shard::give_way`]).
-    fn is_anew(&self, server: SocketAddr, client: SocketAddr) -> bool {
-        FourTuple::new(server, client).is_some_and(|flow| self.connections.of_channel(&flow).is_some())
-    }
-
-    /// Decides about an association that connections may share: each of them is checked when it comes.
-    fn decide_shared(&mut self, init: &IncomingInit) -> InitDecision {
-        let (local, remote) = (init.route.local, init.route.remote);
-        let is_shared = self.rules.lock().settings.streams.is_shared();
-        let serves_any = self.rules.serves_any();
-        if !self.may_take(local, remote) || !is_shared || !serves_any || !self.shared.has_room_for(remote) {
-            return InitDecision::Refuse;
-        }
-        InitDecision::AcceptOn {
-            local_addresses: self.offered(init),
-            outbound_streams: SHARED_STREAMS,
-            inbound_streams: SHARED_STREAMS,
-            extensions: timing::SHARED_EXTENSIONS,
-        }
-    }
-}
-
-/// Reports whether a port is traditionally for privileged programs only: some servers trust clients for it.
-pub(crate) const fn is_privileged(port: u16) -> bool {
-    port < 1024
 }
 
 impl Shard {
@@ -215,13 +55,15 @@ impl Shard {
         client: SocketAddr,
         (route, peer): (&Route, Peer),
     ) {
-        let Some(offer) = self.accept_policy().still_serves(server, client, route.carrier) else {
+        let (.., mut accept_policy) = self.receivers();
+        let Some(offer) = accept_policy.still_serves(server, client, route.carrier) else {
             return self.refuse(association, FallbackReason::NOT_SERVED);
         };
-        let (told, chunk_type) = (self.rules.advertisement(server), self.rules.settings().advertise_type);
+        let (told, chunk_type) =
+            (self.policy.rules().advertisement(server), self.policy.settings().advertise_type);
         self.engine.set_advertisement(self.now, association, timing::advertisement(told, chunk_type));
         self.give_way(server, client, |shard, old| shard.is_from(old, route));
-        let uplink = self.interception.uplink_of(route, &self.rules, &self.addresses, &self.packet_io);
+        let uplink = self.interception.uplink_of(route, &self.policy, &self.packet_io);
         let opened = uplink.map_err(std::io::Error::other).and_then(|uplink| {
             self.open_local(association, server, client, Opened { peer, channel: None, offer, uplink })
         });
@@ -384,7 +226,7 @@ impl Shard {
         let server = connection.flow.local();
         if let Some(stream) = connection.take_accepting() {
             self.history.count(Occurrence::Accept);
-            self.rules.record(Chain::Local, server, Outcome::Sctp { rtt_us: None });
+            self.policy.rules().record(Chain::Local, server, Outcome::Sctp { rtt_us: None });
             self.begin_relay(id, stream, RelayRole::Acceptor);
         }
     }

@@ -22,11 +22,11 @@ use sctp::{
     AbortCause, AddressChange, AssociationId, CloseReason, Endpoint, Event, PathState, StateName, TraceRecord,
 };
 
+use crate::accept_policy::AcceptPolicy;
 use crate::addresses::AddressBook;
 use crate::archive::ArchiveError;
 use crate::capture::Ear;
 use crate::carriers::PacketIo;
-use crate::client::UdpPeers;
 use crate::clock::Clock;
 use crate::coalescing::Coalescing;
 use crate::connection::{ConnectionId, Connections, Stage};
@@ -34,9 +34,9 @@ use crate::forwarding::Forwarder;
 use crate::history::{History, Line};
 use crate::interception::{Interception, LISTENERS_MAX};
 use crate::learned_store::LearnedStore;
+use crate::policy::Policy;
 use crate::probes::Probes;
 use crate::rules_store::{Draft, RulesStore};
-use crate::server::AcceptPolicy;
 use crate::shared::{SharedAssociations, asks_to_share};
 use crate::supervisor::BEAT;
 use crate::survey::{Question, Surveys};
@@ -128,10 +128,8 @@ pub(crate) struct Shard {
     pub(crate) engine: Endpoint,
     pub(crate) interception: Interception,
     pub(crate) packet_io: PacketIo,
-    pub(crate) rules: RulesStore,
-    pub(crate) learned: LearnedStore,
+    pub(crate) policy: Policy,
     pub(crate) probes: Probes,
-    pub(crate) addresses: AddressBook,
     pub(crate) connections: Connections,
     pub(crate) shared: SharedAssociations,
     pub(crate) history: History,
@@ -140,7 +138,6 @@ pub(crate) struct Shard {
     /// Durations of turns.
     pub(crate) turns: Turns,
     pub(crate) timers: Timers<Timer>,
-    pub(crate) udp_peers: UdpPeers,
     /// Client connections whose INIT is unanswered.
     pub(crate) awaiting_init_ack: BTreeSet<ConnectionId>,
     /// Data of an association took another path in this turn: an interface may be gone.
@@ -156,9 +153,6 @@ pub(crate) struct Shard {
     /// The connection that was served last.
     pub(crate) served: ConnectionId,
     pub(crate) scratch: Box<[u8]>,
-    pub(crate) stopping: bool,
-    /// New connections are left to TCP, so that the daemon can be stopped.
-    pub(crate) draining: bool,
     /// Privileges that this process has given up; none until that is reported.
     pub(crate) confinement: control::Confinement,
     /// The reason why there is no page although there should be one.
@@ -210,17 +204,14 @@ impl Shard {
             engine,
             interception,
             packet_io,
-            rules,
-            learned,
+            policy: Policy::new(rules, learned, addresses),
             probes: Probes::default(),
-            addresses,
             connections: Connections::default(),
             shared,
             history: History::default(),
             surveys: Surveys::default(),
             turns: Turns::default(),
             timers: Timers::new(),
-            udp_peers: UdpPeers::default(),
             awaiting_init_ack: BTreeSet::new(),
             has_switched: false,
             is_urgent: false,
@@ -229,8 +220,6 @@ impl Shard {
             ready: BTreeSet::new(),
             served: ConnectionId(0),
             scratch: vec![0; UNSENT_MAX].into(),
-            stopping: false,
-            draining: false,
             confinement: control::Confinement::default(),
             page_fault: None,
             clock,
@@ -246,10 +235,10 @@ impl Shard {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         let mut more = true;
         self.timers.set(self.now, Timer::Probes);
-        self.interception.forget_old_guard(&self.rules);
+        self.interception.forget_old_guard(self.policy.rules());
         self.interception.begin_naming(self.now, &mut self.timers);
         self.timers.set(self.now + CARRIERS_PAUSE, Timer::Carriers);
-        while !self.stopping {
+        while !self.policy.is_stopping() {
             self.wait(&mut events, more)?;
             self.beat();
             self.take_events(&events);
@@ -314,7 +303,7 @@ impl Shard {
         self.next_beat = self.now + BEAT;
         self.interception.show_life();
         // A failure is logged there, and the next beat tries again.
-        let _ = self.interception.follow_required(&self.rules);
+        let _ = self.interception.follow_required(self.policy.rules());
         if let Some(out) = &mut self.heartbeat {
             // Without a supervisor nobody minds; its end is noticed on standard input.
             let _ = out.write_all(b".").and_then(|()| out.flush());
@@ -327,7 +316,7 @@ impl Shard {
                 WAKER => {}
                 QUEUE => self.interception.on_queue_ready(),
                 ADDRESSES => {
-                    self.addresses.refresh();
+                    self.policy.refresh_addresses();
                     self.packet_io.on_interfaces_changed();
                     self.follow_addresses();
                     self.follow_uplinks();
@@ -391,7 +380,7 @@ impl Shard {
     fn take_commands(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Stop => self.stopping = true,
+                Command::Stop => self.policy.stop(),
                 Command::Capture(reply) => {
                     let _ = reply.send(self.packet_io.tap(self.now));
                 }
@@ -405,7 +394,7 @@ impl Shard {
                     let _ = reply.send(self.put_in_force(*draft));
                 }
                 Command::Count(reply) => {
-                    self.interception.count_passed(&self.rules, &mut self.history);
+                    self.interception.count_passed(self.policy.rules(), &mut self.history);
                     let _ = reply.send(());
                 }
             }
@@ -430,34 +419,24 @@ impl Shard {
     }
 
     fn take_packets(&mut self) -> bool {
-        let mut accept_policy = AcceptPolicy {
-            now: self.now,
-            rules: &self.rules,
-            addresses: &self.addresses,
-            interception: &mut self.interception,
-            history: &mut self.history,
-            connections: &self.connections,
-            shared: &self.shared,
-            stopping: self.stopping || self.draining,
-        };
-        let (now, engine) = (self.now, &mut self.engine);
-        self.packet_io.receive(now, |route, ecn, packet| {
+        let now = self.now;
+        let (packet_io, engine, mut accept_policy) = self.receivers();
+        packet_io.receive(now, |route, ecn, packet| {
             engine.handle_datagram(now, route, ecn, packet, &mut accept_policy)
         })
     }
 
-    /// Returns the admission control of connections to local programs.
-    pub(crate) fn accept_policy(&mut self) -> AcceptPolicy<'_> {
-        AcceptPolicy {
+    /// Returns the parts that take packets: the carriers, the engine, and the admission of connections to local programs.
+    pub(crate) fn receivers(&mut self) -> (&mut PacketIo, &mut Endpoint, AcceptPolicy<'_>) {
+        let accept_policy = AcceptPolicy {
             now: self.now,
-            rules: &self.rules,
-            addresses: &self.addresses,
+            policy: &self.policy,
             interception: &mut self.interception,
             history: &mut self.history,
             connections: &self.connections,
             shared: &self.shared,
-            stopping: self.stopping || self.draining,
-        }
+        };
+        (&mut self.packet_io, &mut self.engine, accept_policy)
     }
 
     fn fire_timers(&mut self) {
@@ -471,7 +450,7 @@ impl Shard {
                 Timer::Forget => self.interception.forget_all_served(),
                 Timer::Diversions => self.on_diversions_over(),
                 Timer::Carriers => self.open_carriers(),
-                Timer::Naming => self.interception.on_naming(self.now, &self.rules, &mut self.timers),
+                Timer::Naming => self.interception.on_naming(self.now, self.policy.rules(), &mut self.timers),
                 Timer::Probes => self.begin_probes(),
                 Timer::Probe(association) => self.on_probe_late(association),
                 Timer::Channel(id, sacks) => self.on_channel_late(id, sacks),
@@ -638,9 +617,9 @@ impl Shard {
     /// The change is in force here, but the kernel follows the rules before. It is tried again.
     fn put_in_force(&mut self, draft: Draft) -> Result<(), String> {
         // The old rules decided about connections until now.
-        let held = self.interception.begin_change(&self.rules, &mut self.history);
-        self.rules.install(draft);
-        let required = self.interception.follow_change(self.now, &self.rules, &mut self.timers);
+        let held = self.interception.begin_change(self.policy.rules(), &mut self.history);
+        self.policy.rules().install(draft);
+        let required = self.interception.follow_change(self.now, self.policy.rules(), &mut self.timers);
         self.let_go_of_unnamed();
         held.and(required)
     }
@@ -649,7 +628,7 @@ impl Shard {
         self.interception.follow_uplinks(
             &mut self.connections,
             &self.engine,
-            &self.addresses,
+            self.policy.addresses(),
             &self.packet_io,
         );
     }
@@ -666,6 +645,6 @@ impl Shard {
 
     /// Sends the engine's packets; reports whether it may have more at once.
     pub(crate) fn transmit(&mut self) -> bool {
-        self.packet_io.transmit(self.now, &mut self.engine, &self.addresses)
+        self.packet_io.transmit(self.now, &mut self.engine, self.policy.addresses())
     }
 }

@@ -371,21 +371,27 @@ const fn has_room(shared: usize) -> bool {
 impl Shard {
     /// Opens a shared association if one is needed: a connection to a host with sctpify is up, and later ones should share an association.
     pub(crate) fn want_shared(&mut self, local: IpAddr, remote: IpAddr) {
-        let settings = self.rules.settings();
+        let settings = self.policy.settings();
         let ends = Ends::new(local, remote);
         let is_settled = self.shared.is_settled(ends, self.now);
-        let is_elsewhere = !remote.is_loopback() && !self.addresses.is_own(remote);
+        let is_elsewhere = !remote.is_loopback() && !self.policy.addresses().is_own(remote);
         let is_wanted = settings.streams.is_shared() && is_elsewhere && !is_settled;
-        if !is_wanted || self.stopping || self.draining || !has_room(self.shared.len()) {
+        if !is_wanted || self.policy.is_ending() || !has_room(self.shared.len()) {
             return;
         }
         let local_port = random_port_of(PORTS);
         let connect = Connect {
             local_port,
             remote_port: SHARED_PORT,
-            init_routes: self.init_routes(SocketAddr::new(local, local_port), remote, &settings),
-            local_addresses: self.offered(local, remote),
-            config: self.rules.keyed(remote, timing::shared_config(self.addresses.mtu(), &settings)),
+            init_routes: self.policy.init_routes(
+                self.now,
+                SocketAddr::new(local, local_port),
+                remote,
+                &settings,
+                &self.packet_io,
+            ),
+            local_addresses: self.policy.offered(self.now, local, remote),
+            config: self.policy.shared_config(remote, &settings),
         };
         match self.engine.connect(self.now, connect) {
             Ok(association) => {
@@ -408,12 +414,12 @@ impl Shard {
             );
         }
         // The last rule may have gone since the INIT.
-        if !self.rules.serves_any() {
+        if !self.policy.rules().serves_any() {
             return self.engine.refuse(self.now, association, AbortCause::user("nothing is served"));
         }
         self.shared.opening.insert(association, Opening { ends: Ends::of(route), side: Side::Acceptor });
         self.timers.set(self.now + PATIENCE, Timer::SharedOpening(association));
-        let settings = self.rules.settings();
+        let settings = self.policy.settings();
         let advertisement = timing::advertisement(settings.advertisement(), settings.advertise_type);
         self.engine.set_advertisement(self.now, association, advertisement);
         self.engine.accept(self.now, association);
@@ -475,7 +481,8 @@ impl Shard {
             is_silent: false,
             // The rules may have come to require a key, or another one, since it began.
             auth: self
-                .rules
+                .policy
+                .rules()
                 .auth_for(remote)
                 .filter(|auth| !auth.required || self.engine.is_keyed_by(association, auth)),
             side,
@@ -616,14 +623,14 @@ impl Shard {
         if self.engine.state(association).is_none_or(|state| state == StateName::Closed) {
             self.shared.remove(association);
         } else if state.side == Side::Initiator && !std::mem::replace(&mut state.is_watched, true) {
-            let pause = idle_limit(&self.rules.settings()).min(IDLE_LOOK);
+            let pause = idle_limit(&self.policy.settings()).min(IDLE_LOOK);
             self.timers.set(self.now + pause, Timer::SharedIdle(association));
         }
     }
 
     /// Ends a shared association that has been idle for long enough.
     pub(crate) fn on_shared_idle(&mut self, association: AssociationId) {
-        let limit = idle_limit(&self.rules.settings());
+        let limit = idle_limit(&self.policy.settings());
         let Some(state) = self.shared.all.get_mut(&association) else { return };
         state.is_watched = false;
         if !state.owners.is_empty() || state.is_closing {

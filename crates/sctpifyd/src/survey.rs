@@ -103,7 +103,7 @@ impl Shard {
     fn answer_survey(&mut self, question: Question, found: Found) -> Response {
         match question {
             Question::Status(_) => {
-                self.interception.count_passed(&self.rules, &mut self.history);
+                self.interception.count_passed(self.policy.rules(), &mut self.history);
                 Response::Status(Box::new(self.status(found)))
             }
             Question::Paths => Response::Paths(PathsReport { associations: found.associations }),

@@ -20,6 +20,7 @@ use crate::addresses::AddressBook;
 use crate::carriers::PacketIo;
 use crate::connection::{Connection, ConnectionId, Connections};
 use crate::history::{History, Line};
+use crate::policy::Policy;
 use crate::rules_store::RulesStore;
 
 /// Limit on the programs and interfaces that [`Unanswered`] holds; the least recently noted one goes.
@@ -57,15 +58,14 @@ impl Interception {
     pub(crate) fn uplink_of(
         &self,
         route: &Route,
-        rules: &RulesStore,
-        addresses: &AddressBook,
+        policy: &Policy,
         packet_io: &PacketIo,
     ) -> Result<Option<u32>, &'static str> {
-        if self.is_enclosed() || addresses.is_own(route.remote) {
+        if self.is_enclosed() || policy.addresses().is_own(route.remote) {
             return Ok(None);
         }
         if self.interceptor.lacks_for_uplinks().is_some() {
-            let may = rules.settings().deliver_by_shim;
+            let may = policy.settings().deliver_by_shim;
             return if may {
                 Ok(None)
             } else {
