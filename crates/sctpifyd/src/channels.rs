@@ -11,10 +11,10 @@ use std::time::Duration;
 use base::{Carrier, Route};
 use control::{FallbackReason, Role, ShimState};
 use intercept::{FourTuple, HeldSyn, Verdict};
-use relay::mux::{ChannelEvent, ChannelId, Refusal};
+use relay::mux::{ChannelEvent, ChannelId, MuxFault, Refusal};
 use relay::{Closed, Peer};
 use rules::{Failure, Settings};
-use sctp::{AssociationId, PathState, StateName};
+use sctp::{AbortCause, AssociationId, Event, PathState, StateName};
 
 use crate::client::{COOKIE_LIMIT, Held};
 use crate::connection::{Connection, ConnectionId, Stage};
@@ -51,9 +51,9 @@ impl Shard {
         }
         let id = self.connections.reserve();
         let opened = self.shared.with_windows(association, |state| {
-            let opened = state.mux.open(local, remote);
+            let opened = state.mux().open(local, remote);
             if let Ok(channel) = &opened {
-                state.owners.insert(*channel, id);
+                state.adopt(*channel, id);
             }
             opened
         });
@@ -70,7 +70,7 @@ impl Shard {
         connection.channel = Some(channel);
         connection.peer = Peer::Shim;
         self.connections.insert_as(id, connection);
-        self.flush_shared(association);
+        self.shared.flush(self.now, association, &mut self.engine);
         self.is_urgent = true;
         let (patience, _) = timing::init_patience(settings);
         let (round_trip, sacks) = self.vital_signs(association);
@@ -104,8 +104,7 @@ impl Shard {
         if let ChannelEvent::Offered { client, server } = event {
             return self.on_channel_offered(association, channel, client, server);
         }
-        let Some(id) = self.shared.get(association).and_then(|state| state.owners.get(&channel)).copied()
-        else {
+        let Some(id) = self.shared.get(association).and_then(|state| state.owner_of(channel)) else {
             return;
         };
         match event {
@@ -229,7 +228,7 @@ impl Shard {
                     tracing::info!(%client, %server, ?reason, left_out, "refused");
                 }
                 self.history.count(Occurrence::AcceptRefused);
-                self.shared.with_windows(association, |state| state.mux.refuse(channel, reason));
+                self.shared.with_windows(association, |state| state.mux().refuse(channel, reason));
             }
         }
     }
@@ -286,5 +285,113 @@ impl Shard {
         let old = old.and_then(|id| self.connections.get(id)).map(|connection| connection.association);
         let lives = |id| self.state_of(id).is_some_and(|state| state != StateName::Closed);
         old.is_some_and(|old| old != association && lives(old))
+    }
+
+    /// Handles an event of an association, if that is a shared association.
+    pub(crate) fn on_shared_event(&mut self, association: AssociationId, event: &Event) {
+        match event {
+            Event::Established { outbound_streams, inbound_streams, .. } => {
+                let streams = (*outbound_streams).min(*inbound_streams);
+                self.on_shared_established(association, streams);
+            }
+            Event::Closed(_) => self.on_shared_closed(association),
+            _ if self.shared.get(association).is_none() => {}
+            Event::Readable => self.shared.on_readable(association),
+            Event::Writable => {
+                let mut waiting = self.shared.on_writable(self.now, association, &mut self.engine);
+                self.ready.append(&mut waiting);
+            }
+            Event::PeerShutdown => self.close_shared(association),
+            Event::PathChanged { .. } | Event::PeerAddressChange(_) | Event::AddressChange { .. } => {
+                self.shared.learn_proven(association, &self.engine);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_shared_established(&mut self, association: AssociationId, streams: u16) {
+        let (now, engine) = (self.now, &mut self.engine);
+        let (policy, connections) = (&self.policy, &mut self.connections);
+        let up = self.shared.on_established(now, association, streams, engine, policy, connections);
+        let Some((remote, side)) = up else { return };
+        if let Some(left_out) = self.history.admit(Line::Shared, now) {
+            tracing::info!(%remote, ?side, left_out, "connections may share an association");
+        }
+        self.history.count(Occurrence::SharedAssociation);
+        self.shared.note_idle(now, association, engine, policy, &mut self.timers);
+        self.shared.flush(now, association, engine);
+    }
+
+    /// Takes messages from the shared associations; reports whether more may be left.
+    pub(crate) fn serve_all_shared(&mut self) -> bool {
+        if !self.shared.has_readable() {
+            return false;
+        }
+        for association in self.shared.take_readable() {
+            self.serve_shared(association);
+        }
+        self.shared.has_readable()
+    }
+
+    fn serve_shared(&mut self, association: AssociationId) {
+        match self.shared.take_messages(self.now, association, &mut self.engine) {
+            Ok(false) => {}
+            Ok(true) => self.take_channel_events(association),
+            Err(fault) => self.give_shared_up(association, &fault),
+        }
+    }
+
+    /// Gives up a shared association whose peer has sent something that this version never sends.
+    fn give_shared_up(&mut self, association: AssociationId, fault: &MuxFault) {
+        let Some(peer) = self.shared.on_fault(self.now, association) else { return };
+        if let Some(left_out) = self.history.admit(Line::Fault, self.now) {
+            tracing::warn!(%peer, %fault, left_out, "an association to be shared is given up");
+        }
+        self.take_channel_events(association);
+        self.engine.abort(self.now, association, AbortCause::user(fault.to_string()));
+    }
+
+    fn take_channel_events(&mut self, association: AssociationId) {
+        while let Some((channel, event)) = self.shared.poll_event(association) {
+            self.on_channel_event(association, channel, event);
+        }
+        self.shared.flush(self.now, association, &mut self.engine);
+    }
+
+    /// Handles the timer of a shared association that may be idle.
+    pub(crate) fn on_shared_idle(&mut self, association: AssociationId) {
+        let (engine, timers) = (&mut self.engine, &mut self.timers);
+        if self.shared.on_idle(self.now, association, engine, &self.policy, timers) {
+            self.close_shared(association);
+        }
+    }
+
+    /// Closes a shared association to new connections; those that wait for the peer's answer get their own associations.
+    fn close_shared(&mut self, association: AssociationId) {
+        for id in self.shared.close(association) {
+            self.leave_shared(id);
+        }
+    }
+
+    /// Handles the end of the association: programs still get the data received, then see a reset.
+    fn on_shared_closed(&mut self, association: AssociationId) {
+        self.shared.on_closed(self.now, association);
+        while self.shared.get(association).is_some() {
+            self.serve_shared(association);
+            if !self.shared.was_readable(association) {
+                break;
+            }
+        }
+        self.close_shared(association);
+        let Some(state) = self.shared.get(association) else { return };
+        let owners: Vec<ConnectionId> = state.owners().collect();
+        if let Some(left_out) = self.history.admit(Line::Shared, self.now) {
+            let connections = owners.len();
+            tracing::info!(connections, left_out, "an association that was shared is over");
+        }
+        for id in owners {
+            self.on_association_closed(id, Closed::Lost);
+        }
+        self.shared.note_idle(self.now, association, &self.engine, &self.policy, &mut self.timers);
     }
 }

@@ -20,6 +20,7 @@ use crate::interception::Applicant;
 use crate::policy::{Plain, is_privileged};
 use crate::racing;
 use crate::shard::Shard;
+use crate::shared::Ends;
 use crate::timers::Timer;
 use crate::timing;
 
@@ -263,7 +264,9 @@ impl Shard {
         self.interception.judge(&syn, Verdict::Divert);
         self.timers.set(self.now + CLAIM_LIMIT, Timer::Claim(id));
         if peer == Peer::Shim {
-            self.want_shared(self.interception.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
+            let ends = Ends::new(self.interception.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
+            let (engine, timers) = (&mut self.engine, &mut self.timers);
+            self.shared.want(self.now, ends, engine, &self.policy, &self.packet_io, timers);
         }
     }
 

@@ -115,7 +115,7 @@ impl Shard {
             }
         }
         let medium = match connection.channel.zip(self.shared.get_mut(association)) {
-            Some((id, state)) => Medium::Channel { mux: &mut state.mux, id },
+            Some((id, state)) => Medium::Channel { mux: state.mux(), id },
             None => Medium::Association,
         };
         let mut turn = Turn {
@@ -165,7 +165,11 @@ impl Shard {
             Role::Server => self.interception.forget_served(self.now, connection.flow, &mut self.timers),
         }
         match connection.channel {
-            Some(channel) => self.release_channel(connection.association, channel),
+            Some(channel) => {
+                let (engine, timers) = (&mut self.engine, &mut self.timers);
+                let channel = (connection.association, channel);
+                self.shared.release(self.now, channel, engine, &self.policy, timers);
+            }
             None if connection.closed.is_some() => self.engine.release(self.now, connection.association),
             None => self.engine.set_user_memory(connection.association, 0),
         }

@@ -23,6 +23,7 @@ use crate::listeners::Listed;
 use crate::manual::Socket;
 use crate::probes::source_address;
 use crate::shard::Shard;
+use crate::shared::SharedAssociation;
 use crate::survey::{Found, Live};
 
 /// A port of a peer, to ask for the route to it: nothing is sent.
@@ -84,7 +85,7 @@ impl Shard {
     /// Returns the number of an association: its connection's, or its own if it is shared.
     fn number_of(&self, id: ConnectionId, known: &Known) -> u64 {
         let shared = known.channel.and_then(|_| self.shared.get(known.association));
-        shared.map_or(id, |state| state.number).0
+        shared.map_or(id, SharedAssociation::number).0
     }
 
     /// Describes a connection's own association, if it has one.
@@ -96,8 +97,8 @@ impl Shard {
     /// Describes an association that connections share.
     pub(crate) fn shared_association(&self, association: AssociationId) -> Option<Association> {
         let (state, info) = (self.shared.get(association)?, self.engine.info(association)?);
-        let users = state.owners.len() as u64;
-        Some(self.association(state.number, association, (state.role(), state.began), &info, Some(users)))
+        let users = state.owners().len() as u64;
+        Some(self.association(state.number(), association, (state.role(), state.began()), &info, Some(users)))
     }
 
     fn association(
@@ -233,7 +234,7 @@ impl Shard {
         let info =
             self.engine.info(known.association).filter(|_| matches!(known.stage, Stage::Relaying(_)))?;
         let shared = known.channel.and_then(|channel| Some((channel, self.shared.get(known.association)?)));
-        if shared.is_some_and(|(channel, state)| state.mux.send_room(channel) == 0) {
+        if shared.is_some_and(|(channel, state)| state.send_room(channel) == 0) {
             return Some(LimitedBy::Receiver);
         }
         Some(match info.limited_by {
@@ -246,7 +247,7 @@ impl Shard {
     /// Describes the shared association of connections to the host, if any.
     fn shared_note(&self, address: IpAddr) -> Option<String> {
         let mut shared = self.shared.iter().filter(|(_, state)| state.speaks_for(address));
-        let users = shared.next()?.1.owners.len();
+        let users = shared.next()?.1.owners().len();
         Some(format!("new connections to this host share an association, which carries {users} now"))
     }
 

@@ -132,7 +132,7 @@ impl Shard {
         if let Some(channel) = opened.channel
             && let Some(state) = self.shared.get_mut(association)
         {
-            state.owners.insert(channel, id);
+            state.adopt(channel, id);
         }
         connection.roams = opened.offer == Offer::All;
         self.connections.insert_as(id, connection);
@@ -167,9 +167,9 @@ impl Shard {
 
     fn accept_channel(&mut self, id: ConnectionId, association: AssociationId, channel: ChannelId) {
         if let Some(state) = self.shared.get_mut(association) {
-            state.mux.accept(channel);
+            state.mux().accept(channel);
         }
-        self.flush_shared(association);
+        self.shared.flush(self.now, association, &mut self.engine);
         self.is_urgent = true;
         self.on_server_up(id);
     }
@@ -207,7 +207,7 @@ impl Shard {
             Some(channel) => {
                 self.history.count(Occurrence::AcceptRefused);
                 if let Some(state) = self.shared.get_mut(connection.association) {
-                    state.mux.refuse(channel, Refusal::NotTaken);
+                    state.mux().refuse(channel, Refusal::NotTaken);
                 }
             }
         }

@@ -249,7 +249,7 @@ impl Shard {
         for id in self.connections.ids() {
             self.drop_connection(id);
         }
-        self.abort_all_shared();
+        self.shared.abort_all(self.now, &mut self.engine);
         self.transmit();
         self.interception.tear_down()
     }
@@ -368,8 +368,10 @@ impl Shard {
             self.transmit();
         }
         self.pump_all();
-        self.keep_what_waits();
-        self.flush_all_shared();
+        for id in self.shared.keep_what_waits(self.now) {
+            self.keep_unwritten(id);
+        }
+        self.shared.flush_all(self.now, &mut self.engine);
         self.take_engine_events();
         more |= self.transmit();
         more |= self.survey();
@@ -454,7 +456,9 @@ impl Shard {
                 Timer::Probes => self.begin_probes(),
                 Timer::Probe(association) => self.on_probe_late(association),
                 Timer::Channel(id, sacks) => self.on_channel_late(id, sacks),
-                Timer::SharedOpening(association) => self.on_shared_opening_late(association),
+                Timer::SharedOpening(association) => {
+                    self.shared.on_opening_late(self.now, association, &mut self.engine);
+                }
                 Timer::SharedIdle(association) => self.on_shared_idle(association),
             }
         }
@@ -489,7 +493,8 @@ impl Shard {
             (Event::Incoming { route, local_port, adaptation, .. }, _)
                 if asks_to_share(local_port, adaptation) =>
             {
-                self.on_shared_incoming(association, &route);
+                let (engine, timers) = (&mut self.engine, &mut self.timers);
+                self.shared.on_incoming(self.now, association, &route, engine, &self.policy, timers);
             }
             (Event::Incoming { route, local_port, remote_port, adaptation }, _) => {
                 let server = SocketAddr::new(route.local, local_port);
@@ -509,7 +514,7 @@ impl Shard {
                     tracing::info!(?from, ?to, left_out, "path switched");
                 }
                 self.packet_io.note_switch(&from, &to);
-                let number = id.or_else(|| Some(self.shared.get(association)?.number));
+                let number = id.or_else(|| Some(self.shared.get(association)?.number()));
                 self.history.switched(self.now, association, number.map(|id| id.0), (&from, &to));
                 self.has_switched = true;
             }
