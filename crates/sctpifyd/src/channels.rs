@@ -77,7 +77,7 @@ impl Shard {
         let wait = timing::channel_patience(patience, round_trip, self.has_other_path(association));
         self.timers.set(self.now + wait, Timer::Channel(id, sacks));
         if round_trip < NEAR {
-            self.awake_until = self.now + NEAR;
+            self.poller.stay_awake(self.now + NEAR);
         }
         true
     }
@@ -111,7 +111,7 @@ impl Shard {
             ChannelEvent::Accepted => self.on_channel_accepted(id),
             ChannelEvent::Refused(reason) => self.on_channel_refused(id, reason),
             ChannelEvent::Readable | ChannelEvent::Writable => {
-                self.ready.insert(id);
+                self.pump.mark(id);
             }
             ChannelEvent::Reset if self.asking(id).is_some() => self.leave_shared(id),
             ChannelEvent::Reset => self.on_association_closed(id, Closed::Lost),
@@ -298,8 +298,7 @@ impl Shard {
             _ if self.shared.get(association).is_none() => {}
             Event::Readable => self.shared.on_readable(association),
             Event::Writable => {
-                let mut waiting = self.shared.on_writable(self.now, association, &mut self.engine);
-                self.ready.append(&mut waiting);
+                self.pump.mark_all(self.shared.on_writable(self.now, association, &mut self.engine));
             }
             Event::PeerShutdown => self.close_shared(association),
             Event::PathChanged { .. } | Event::PeerAddressChange(_) | Event::AddressChange { .. } => {

@@ -1,36 +1,33 @@
-//! The bytes of a connection: moved between its TCP socket, its relay and its association.
+//! The bytes of connections: moved between their TCP sockets, relays and associations.
 //!
 //! Each connection gets a share of a turn ([`ROUNDS`]) and comes back in the next one if it could do more, so one bulk transfer
-//! does not starve the others. A channel of a shared association sends only what the peer has granted, and leaves a part of the send buffer to
+//! does not starve the others. The traffic decides how long the loop may pause before the next turn. A channel of a shared association sends only what the peer has granted, and leaves a part of the send buffer to
 //! connections with short messages.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::ops::Bound;
 use std::time::Duration;
 
 use base::Time;
 use bytes::Bytes;
-use control::Role;
 use intercept::disarm_linger;
 use mio::Interest;
-use mio::net::TcpStream;
 use relay::mux::{ChannelId, Mux, Received};
-use relay::{
-    Action, Closed, PPID_DATA, PPID_END, Relay, Role as RelayRole, UNSENT_MAX, UNWRITTEN_LEAST, UNWRITTEN_MAX,
-};
+use relay::{Action, Closed, PPID_DATA, PPID_END, Relay, UNSENT_MAX, UNWRITTEN_LEAST, UNWRITTEN_MAX};
 use sctp::{AssociationId, Endpoint, Ppid, SendError, SendOptions, StreamId};
 
-use crate::connection::{ConnectionId, Flowing, Stage};
-use crate::framing::relay_for;
-use crate::history::Line;
-use crate::shard::{Shard, token_of, user_abort};
-use crate::shared::flush;
+use crate::coalescing::Coalescing;
+use crate::connection::{ConnectionId, Connections, Flowing, Stage};
+use crate::history::{History, Line};
+use crate::shard::user_abort;
+use crate::shared::{SharedAssociations, flush};
 
 /// Limit on the reads and writes of one connection in one turn.
 const ROUNDS: usize = 4;
 /// Limit on the bytes of all connections together in one turn; the rest waits for the next, so packets and new connections wait
 /// only for milliseconds.
-const BYTES_PER_TURN: u64 = 1 << 20;
+pub(crate) const BYTES_PER_TURN: u64 = 1 << 20;
 /// Limit on the slices of one write.
 const SLICES: usize = 64;
 /// Bytes of a shared association's send buffer that bulk transfers leave free, so short messages go at once.
@@ -45,163 +42,116 @@ pub(crate) const INTERESTS: Interest = Interest::READABLE.add(Interest::WRITABLE
 /// A connection with an association of its own uses one stream each way.
 const STREAM: StreamId = StreamId(0);
 
-impl Shard {
-    /// Joins a local TCP socket to the association of its connection.
-    pub(crate) fn begin_relay(&mut self, id: ConnectionId, mut stream: TcpStream, role: RelayRole) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        if role == RelayRole::Initiator
-            && let Err(error) = self.poll.registry().register(&mut stream, token_of(id), INTERESTS)
-        {
-            tracing::warn!(%error, "a connection cannot be polled");
-            self.drop_connection(id);
-            return;
+/// The connections whose bytes can flow, served in turn.
+pub(crate) struct Pump {
+    ready: BTreeSet<ConnectionId>,
+    /// The connection that was served last.
+    served: ConnectionId,
+    scratch: Box<[u8]>,
+    /// Pause between turns.
+    coalescing: Coalescing,
+}
+
+/// Effect of serving one connection.
+pub(crate) struct Served {
+    pub(crate) id: ConnectionId,
+    pub(crate) moved: u64,
+    /// Its relay has finished: the connection must be ended.
+    pub(crate) is_finished: bool,
+}
+
+impl Pump {
+    pub(crate) fn new() -> Pump {
+        Pump {
+            ready: BTreeSet::new(),
+            served: ConnectionId(0),
+            scratch: vec![0; UNSENT_MAX].into(),
+            coalescing: Coalescing::new(),
         }
-        // A connection on a shared association never shuts the association down.
-        let part = if connection.channel.is_some() { RelayRole::Acceptor } else { role };
-        let mut relay = relay_for(connection, self.policy.rules(), part);
-        if connection.peer_shutdown {
-            relay.on_peer_shutdown();
-        }
-        if let Some(how) = connection.closed {
-            relay.on_closed(how);
-        }
-        // Earlier events of a local program's socket were not kept: it may have ended already.
-        let flowing = Flowing {
-            stream,
-            relay,
-            readable: true,
-            writable: true,
-            hung_up: true,
-            broken: false,
-            leaving_until: None,
-        };
-        connection.stage = Stage::Relaying(Box::new(flowing));
+    }
+
+    /// Notes that bytes of this connection may flow.
+    pub(crate) fn mark(&mut self, id: ConnectionId) {
         self.ready.insert(id);
     }
 
-    /// Moves bytes of the ready connections, in turn, until this turn's limit is used up.
-    pub(crate) fn pump_all(&mut self) {
-        let mut left = BYTES_PER_TURN;
-        for _ in 0..self.ready.len() {
-            let after = (Bound::Excluded(self.served), Bound::Unbounded);
-            let Some(id) = self.ready.range(after).next().or(self.ready.first()).copied() else { return };
-            self.ready.remove(&id);
-            self.served = id;
-            left = left.saturating_sub(self.pump(id));
-            if left == 0 {
-                return;
-            }
-        }
+    /// Notes that bytes of these connections may flow.
+    pub(crate) fn mark_all(&mut self, mut ids: BTreeSet<ConnectionId>) {
+        self.ready.append(&mut ids);
     }
 
-    /// Copies the bytes that wait for the program, to release the packets that they came in.
-    pub(crate) fn keep_unwritten(&mut self, id: ConnectionId) {
-        if let Some(Stage::Relaying(flowing)) = self.connections.get_mut(id).map(|c| &mut c.stage) {
-            flowing.relay.keep_unwritten();
-        }
+    /// Returns the number of connections to serve.
+    pub(crate) fn len(&self) -> usize {
+        self.ready.len()
     }
 
-    /// Serves one connection; returns the number of bytes moved.
-    fn pump(&mut self, id: ConnectionId) -> u64 {
-        let Some(connection) = self.connections.get_mut(id) else { return 0 };
+    /// Returns the pause to make before the next turn; zero for none.
+    pub(crate) fn pause(&self, now: Time) -> Duration {
+        self.coalescing.pause(now)
+    }
+
+    /// Takes the next connection: the one after that which was served last.
+    fn take_next(&mut self) -> Option<ConnectionId> {
+        let after = (Bound::Excluded(self.served), Bound::Unbounded);
+        let id = self.ready.range(after).next().or(self.ready.first()).copied()?;
+        self.ready.remove(&id);
+        self.served = id;
+        Some(id)
+    }
+
+    /// Serves the next connection, if any is ready.
+    pub(crate) fn serve_next(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        connections: &mut Connections,
+        shared: &mut SharedAssociations,
+        history: &mut History,
+    ) -> Option<Served> {
+        let id = self.take_next()?;
+        let mut served = Served { id, moved: 0, is_finished: false };
+        let Some(connection) = connections.get_mut(id) else { return Some(served) };
         let association = connection.association;
-        let Stage::Relaying(flowing) = &mut connection.stage else { return 0 };
+        let Stage::Relaying(flowing) = &mut connection.stage else { return Some(served) };
         // An ABORT overtakes whatever its association has not handed out yet.
-        if flowing.broken && connection.channel.is_none() && self.engine.is_waiting_to_transmit(association) {
-            let limit = *flowing.leaving_until.get_or_insert(self.now + LEAVING_LIMIT);
-            if self.now < limit {
+        if flowing.broken && connection.channel.is_none() && engine.is_waiting_to_transmit(association) {
+            let limit = *flowing.leaving_until.get_or_insert(now + LEAVING_LIMIT);
+            if now < limit {
                 self.ready.insert(id);
-                return 0;
+                return Some(served);
             }
         }
-        let medium = match connection.channel.zip(self.shared.get_mut(association)) {
+        let medium = match connection.channel.zip(shared.get_mut(association)) {
             Some((id, state)) => Medium::Channel { mux: state.mux(), id },
             None => Medium::Association,
         };
-        let mut turn = Turn {
-            now: self.now,
-            engine: &mut self.engine,
-            association,
-            medium,
-            scratch: &mut self.scratch,
-            is_full: false,
-        };
+        let scratch = &mut self.scratch;
+        let mut turn = Turn { now, engine, association, medium, scratch, is_full: false };
         let outcome = turn.run(flowing);
         if turn.is_full
-            && let Some(state) = self.shared.get_mut(association)
+            && let Some(state) = shared.get_mut(association)
         {
             state.wait(id);
         }
         if let Some(error) = flowing.relay.take_framing_error()
-            && let Some(left_out) = self.history.admit(Line::Framing, self.now)
+            && let Some(left_out) = history.admit(Line::Framing, now)
         {
             tracing::warn!(flow = %connection.flow, %error, left_out, "no message where a rule with --framing expects them");
         }
         connection.bytes_sent += outcome.sent;
         connection.bytes_received += outcome.received;
-        self.history.count_bytes(outcome.sent, outcome.received);
-        let moved = outcome.sent + outcome.received;
-        if moved > 0 {
-            let traffic = connection.transfer.note(self.now, outcome.sent, outcome.received);
-            let round_trip = self.engine.shortest_round_trip(association);
-            self.coalescing.note(self.now, moved, round_trip, traffic);
+        history.count_bytes(outcome.sent, outcome.received);
+        served.moved = outcome.sent + outcome.received;
+        served.is_finished = outcome.finished;
+        if served.moved > 0 {
+            let traffic = connection.transfer.note(now, outcome.sent, outcome.received);
+            let round_trip = engine.shortest_round_trip(association);
+            self.coalescing.note(now, served.moved, round_trip, traffic);
         }
-        if outcome.finished {
-            self.finish(id);
-        } else if outcome.more {
+        if outcome.more && !outcome.finished {
             self.ready.insert(id);
         }
-        moved
-    }
-
-    /// Ends a finished relay: closes the socket as the relay said.
-    fn finish(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.remove(id) else { return };
-        self.awaiting_init_ack.remove(&id);
-        match connection.role {
-            Role::Client => {
-                self.interception.end_diversion_later(self.now, connection.flow, &mut self.timers)
-            }
-            Role::Server => self.interception.forget_served(self.now, connection.flow, &mut self.timers),
-        }
-        match connection.channel {
-            Some(channel) => {
-                let (engine, timers) = (&mut self.engine, &mut self.timers);
-                let channel = (connection.association, channel);
-                self.shared.release(self.now, channel, engine, &self.policy, timers);
-            }
-            None if connection.closed.is_some() => self.engine.release(self.now, connection.association),
-            None => self.engine.set_user_memory(connection.association, 0),
-        }
-        self.release_addresses();
-    }
-
-    /// Ends a connection at once: its association is aborted, its socket reset.
-    pub(crate) fn drop_connection(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id) else { return };
-        if connection.closed.is_none() && connection.channel.is_none() {
-            self.engine.abort(self.now, connection.association, user_abort());
-        }
-        self.finish(id);
-    }
-
-    /// Handles the end of a connection's association.
-    pub(crate) fn on_association_closed(&mut self, id: ConnectionId, how: Closed) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        connection.closed = Some(how);
-        match &mut connection.stage {
-            Stage::Relaying(flowing) => {
-                flowing.relay.on_closed(how);
-                self.ready.insert(id);
-            }
-            // The application has yet to arrive, and will get the data received.
-            Stage::Diverted => {}
-            Stage::Init(_)
-            | Stage::Cookie(_)
-            | Stage::Asking(_)
-            | Stage::Connecting(_)
-            | Stage::Accepting(_) => self.drop_connection(id),
-        }
+        Some(served)
     }
 }
 
@@ -485,6 +435,21 @@ fn is_failure(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_are_served_in_turn_however_often_one_is_ready_again() {
+        let mut pump = Pump::new();
+        (1..=3).for_each(|n| pump.mark(ConnectionId(n)));
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            let ConnectionId(n) = pump.take_next().expect("one is ready");
+            order.push(n);
+            pump.mark(ConnectionId(1));
+            pump.mark(ConnectionId(n));
+        }
+        assert_eq!(order, [1, 2, 3, 1, 2, 3]);
+        assert_eq!(pump.len(), 3);
+    }
 
     #[test]
     fn bulk_leaves_room_for_short_messages_and_goes_on_beside_them_in_the_smallest_buffer() {

@@ -122,7 +122,7 @@ impl Shard {
     ) -> std::io::Result<ConnectionId> {
         let (mut spoofed, flow) = self.interception.connect_as(client, server, opened.uplink)?;
         let id = self.connections.reserve();
-        self.poll.registry().register(&mut spoofed.stream, token_of(id), INTERESTS)?;
+        self.poller.registry().register(&mut spoofed.stream, token_of(id), INTERESTS)?;
         let stage = Stage::Connecting(spoofed.stream);
         let mut connection =
             Connection::new(association, Role::Server, flow, self.now, stage, ShimState::Native);

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use base::{Carrier, Time};
 use bytes::Bytes;
 use control::{Request, Response};
 use intercept::{FourTuple, Interceptor};
-use mio::{Events, Poll, Token, Waker};
-use relay::{ADAPTATION, Closed, Peer, UNSENT_MAX};
+use mio::{Events, Token, Waker};
+use relay::{ADAPTATION, Closed, Peer};
 use sctp::{
     AbortCause, AddressChange, AssociationId, CloseReason, Endpoint, Event, PathState, StateName, TraceRecord,
 };
@@ -28,14 +28,15 @@ use crate::archive::ArchiveError;
 use crate::capture::Ear;
 use crate::carriers::PacketIo;
 use crate::clock::Clock;
-use crate::coalescing::Coalescing;
 use crate::connection::{ConnectionId, Connections, Stage};
 use crate::forwarding::Forwarder;
 use crate::history::{History, Line};
 use crate::interception::{Interception, LISTENERS_MAX};
 use crate::learned_store::LearnedStore;
 use crate::policy::Policy;
+use crate::poller::Poller;
 use crate::probes::Probes;
+use crate::pump::Pump;
 use crate::rules_store::{Draft, RulesStore};
 use crate::shared::{SharedAssociations, asks_to_share};
 use crate::supervisor::BEAT;
@@ -123,7 +124,7 @@ impl Handle {
 
 /// The event loop and all it owns.
 pub(crate) struct Shard {
-    pub(crate) poll: Poll,
+    pub(crate) poller: Poller,
     pub(crate) now: Time,
     pub(crate) engine: Endpoint,
     pub(crate) interception: Interception,
@@ -144,15 +145,7 @@ pub(crate) struct Shard {
     pub(crate) has_switched: bool,
     /// A program waits for a due packet: it goes before bytes of other connections.
     pub(crate) is_urgent: bool,
-    /// Time until which the answer of a near peer, and what follows at once from it, may come.
-    pub(crate) awake_until: Time,
-    /// Pause between turns.
-    pub(crate) coalescing: Coalescing,
-    /// Connections whose bytes can flow.
-    pub(crate) ready: BTreeSet<ConnectionId>,
-    /// The connection that was served last.
-    pub(crate) served: ConnectionId,
-    pub(crate) scratch: Box<[u8]>,
+    pub(crate) pump: Pump,
     /// Privileges that this process has given up; none until that is reported.
     pub(crate) confinement: control::Confinement,
     /// The reason why there is no page although there should be one.
@@ -184,22 +177,22 @@ impl Shard {
         seed: [u8; 32],
         heartbeat: bool,
     ) -> Result<(Shard, Handle)> {
-        let poll = Poll::new().context("cannot make an event loop")?;
-        let registry = poll.registry();
+        let clock = Clock::start();
+        let poller = Poller::new(clock)?;
+        let registry = poller.registry();
         let waker = Arc::new(Waker::new(registry, WAKER)?);
         let interception = Interception::new(interceptor, registry, QUEUE, LISTENERS)?;
         packet_io.open(registry, CARRIERS);
-        let clock = Clock::start();
         let settings = rules.settings();
         let addresses = AddressBook::open(settings.interfaces, settings.loopback)?;
-        addresses.register(poll.registry(), ADDRESSES)?;
+        addresses.register(poller.registry(), ADDRESSES)?;
         let config = timing::endpoint_config(addresses.mtu(), &rules.settings());
         let shared = SharedAssociations::new(config.limits.memory);
         let mut engine = Endpoint::new(clock.now(), config, seed);
         engine.set_tracing(tracing::enabled!(target: ENGINE_LOG, tracing::Level::TRACE));
         let (sender, commands) = channel();
         let shard = Shard {
-            poll,
+            poller,
             now: clock.now(),
             engine,
             interception,
@@ -215,11 +208,7 @@ impl Shard {
             awaiting_init_ack: BTreeSet::new(),
             has_switched: false,
             is_urgent: false,
-            awake_until: Time::ZERO,
-            coalescing: Coalescing::new(),
-            ready: BTreeSet::new(),
-            served: ConnectionId(0),
-            scratch: vec![0; UNSENT_MAX].into(),
+            pump: Pump::new(),
             confinement: control::Confinement::default(),
             page_fault: None,
             clock,
@@ -255,44 +244,13 @@ impl Shard {
     }
 
     fn wait(&mut self, events: &mut Events, more: bool) -> Result<()> {
-        self.now = self.clock.now();
         let next = self.engine.next_timeout().min(self.timers.next()).min(self.next_beat);
-        self.wait_until(next, events, more)?;
+        self.now = self.poller.wait(events, next, more, &self.pump, &mut self.interception)?;
         let late = self.now.since(next);
         if late > LATE {
             self.engine.note_lateness(late);
         }
         Ok(())
-    }
-
-    fn wait_until(&mut self, next: Time, events: &mut Events, more: bool) -> Result<()> {
-        if more || !self.ready.is_empty() {
-            return self.poll_for(events, Duration::ZERO);
-        }
-        // Sleeping and waking would take longer than such an answer. Other programs that can use the processor get it.
-        while self.now < self.awake_until.min(next) {
-            self.poll_for(events, Duration::ZERO)?;
-            if !events.is_empty() {
-                return Ok(());
-            }
-            std::thread::yield_now();
-        }
-        let pause = self.coalescing.pause(self.now);
-        if pause > Duration::ZERO && self.now + pause < next {
-            self.interception.rest(pause);
-            self.now = self.clock.now();
-        }
-        self.poll_for(events, next.since(self.now))
-    }
-
-    fn poll_for(&mut self, events: &mut Events, pause: Duration) -> Result<()> {
-        match self.poll.poll(events, Some(pause)) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error).context("polling failed"),
-            _ => {
-                self.now = self.clock.now();
-                Ok(())
-            }
-        }
     }
 
     /// Shows the supervisor and the kernel that this loop turns.
@@ -339,7 +297,7 @@ impl Shard {
                 flowing.writable |= event.is_writable();
                 flowing.hung_up |= event.is_read_closed() || event.is_priority();
                 flowing.broken |= event.is_error();
-                self.ready.insert(id);
+                self.pump.mark(id);
             }
             Stage::Connecting(_) if event.is_writable() || event.is_error() => self.on_local_connected(id),
             Stage::Accepting(_) if event.is_error() => self.drop_connection(id),
@@ -467,7 +425,7 @@ impl Shard {
     /// Retries carriers that could not be opened: another program may have had the port.
     fn open_carriers(&mut self) {
         if self.packet_io.is_lacking() {
-            self.packet_io.open(self.poll.registry(), CARRIERS);
+            self.packet_io.open(self.poller.registry(), CARRIERS);
             self.timers.set(self.now + CARRIERS_PAUSE, Timer::Carriers);
         }
     }
@@ -506,7 +464,7 @@ impl Shard {
                 self.on_established(id, association, route.carrier, adaptation);
             }
             (Event::Readable | Event::Writable, Some(id)) => {
-                self.ready.insert(id);
+                self.pump.mark(id);
             }
             (Event::PeerShutdown, Some(id)) => self.on_peer_shutdown(id),
             (Event::PathSwitched { from, to }, _) => {
@@ -584,7 +542,7 @@ impl Shard {
         connection.peer_shutdown = true;
         if let Stage::Relaying(flowing) = &mut connection.stage {
             flowing.relay.on_peer_shutdown();
-            self.ready.insert(id);
+            self.pump.mark(id);
         }
     }
 
