@@ -12,9 +12,10 @@ use control::{FallbackReason, KeyFault, Role, ShimState, ShimStep};
 use intercept::{Arrival, FourTuple, HeldSyn, Verdict};
 use relay::{Peer, Role as RelayRole};
 use rules::{Failure, Settings};
-use sctp::{AssociationId, CloseReason, Connect, ConnectError, StateName};
+use sctp::{AssociationId, CloseReason, Connect, ConnectError};
 
 use crate::connection::{Connection, ConnectionId, Stage};
+use crate::evidence::{evidence, fallback_reason};
 use crate::history::Occurrence;
 use crate::interception::Applicant;
 use crate::policy::{Plain, is_privileged};
@@ -77,9 +78,12 @@ impl Shard {
         }
         let (is_enclosed, connections) = (self.interception.is_enclosed(), self.connections.len());
         let (settings, shim) = self.policy.decide(&syn.flow, syn.mark, is_enclosed, connections)?;
-        if self.find_client(syn)? == Waiting::No {
+        match self.interception.find_client(syn) {
+            Ok(Applicant::Waits) => {}
             // Nobody waits for this connection; the sender of the SYN gets plain TCP.
-            return Err(Plain::ByRule);
+            Ok(Applicant::Gone) => return Err(Plain::ByRule),
+            Ok(Applicant::IsBound) => return Err(Plain::Because(FallbackReason::DeviceBoundSocket)),
+            Err(error) => return Err(Plain::by_error(&error)),
         }
         if self.join_shared(syn, &settings, shim) {
             return Ok(());
@@ -101,7 +105,6 @@ impl Shard {
         let mut connection = Connection::new(association, Role::Client, syn.flow, held.since, stage, shim);
         connection.asked_later = held.since < self.now;
         let id = self.connections.insert(connection);
-        self.awaiting_init_ack.insert(id);
         // Wait for an answer that is already on its way.
         let race = (held.since + patience).max(self.now + held.round_trip * 3 / 2);
         self.timers.set(race, Timer::Race(id));
@@ -109,21 +112,12 @@ impl Shard {
         Ok(())
     }
 
-    pub(crate) fn find_client(&mut self, syn: &HeldSyn) -> Result<Waiting, Plain> {
-        match self.interception.find_client(syn) {
-            Ok(Applicant::Waits) => Ok(Waiting::Yes),
-            Ok(Applicant::IsBound) => Err(Plain::Because(FallbackReason::DeviceBoundSocket)),
-            Ok(Applicant::Gone) => Ok(Waiting::No),
-            Err(error) => Err(Plain::by_error(&error)),
-        }
-    }
-
     /// Reports whether the program whose SYN is held still waits; otherwise the server would accept a dead
     /// connection. An immediate answer needs no check.
     pub(crate) fn still_waits(&mut self, id: ConnectionId, syn: &HeldSyn) -> bool {
         let began = self.connections.get(id).map(|connection| connection.began);
         began.is_some_and(|began| self.now.since(began) < AT_ONCE)
-            || matches!(self.find_client(syn), Ok(Waiting::Yes))
+            || matches!(self.interception.find_client(syn), Ok(Applicant::Waits))
     }
 
     fn connect(&mut self, syn: &HeldSyn, settings: &Settings) -> Result<AssociationId, Plain> {
@@ -149,18 +143,10 @@ impl Shard {
     /// Handles the handshakes that received an INIT ACK; must be called before their COOKIE ECHO is
     /// transmitted.
     pub(crate) fn look_for_init_acks(&mut self) {
-        let waiting: Vec<ConnectionId> = self.awaiting_init_ack.iter().copied().collect();
-        for id in waiting {
-            let association = self.connections.get(id).map(|connection| connection.association);
-            let state = association.and_then(|association| self.state_of(association));
-            if state != Some(StateName::CookieWait) {
-                self.awaiting_init_ack.remove(&id);
-            }
-            if state == Some(StateName::CookieEchoed) {
-                self.on_init_ack(id);
-            }
+        for id in self.connections.take_answered(&self.engine) {
+            self.on_init_ack(id);
         }
-        self.look_for_probed();
+        self.probes.take_answered(self.now, &mut self.engine, &self.policy);
     }
 
     fn on_init_ack(&mut self, id: ConnectionId) {
@@ -231,19 +217,8 @@ impl Shard {
         let stage = self.connections.get(id).map(|connection| &connection.stage);
         let was_answered = matches!(stage, Some(Stage::Cookie(_)));
         let failure = evidence(reason, was_answered);
-        let keyed = self.policy.rules().keys().whose(syn.flow.remote().ip());
-        let reason = match reason {
-            CloseReason::PeerAborted(cause) => FallbackReason::PeerAborted { cause: cause_text(cause) },
-            CloseReason::Unreachable(what) => {
-                FallbackReason::IcmpUnreachable { message: unreachable_text(*what).to_owned() }
-            }
-            CloseReason::Aborted(_) if keyed.is_some() => FallbackReason::KeyNotProved {
-                key_for: keyed.unwrap_or_default(),
-                found: KeyFault::PeerHasNone,
-            },
-            other => FallbackReason::AssociationFailed { cause: format!("{other:?}") },
-        };
-        self.abandon(id, &syn, reason, failure);
+        let key_for = self.policy.rules().keys().whose(syn.flow.remote().ip());
+        self.abandon(id, &syn, fallback_reason(reason, key_for), failure);
     }
 
     /// Handles an established association: diverts the connection and releases its SYN.
@@ -341,13 +316,6 @@ impl Shard {
     }
 }
 
-/// The application's state: it still waits for its connection, or not.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiting {
-    Yes,
-    No,
-}
-
 /// The time since which a SYN is held, and the round-trip time to its destination if known.
 #[derive(Clone, Copy)]
 pub(crate) struct Held {
@@ -367,43 +335,6 @@ impl Tried {
     const NOT: Tried = Tried { held: Duration::ZERO, shim: ShimState::Ready };
 }
 
-/// Returns what the end of an unused association proves about its destination. The engine has verified it: an
-/// ABORT carried our tag, and an ICMP message quoted it.
-pub(crate) fn evidence(reason: &CloseReason, was_answered: bool) -> Option<Failure> {
-    match reason {
-        CloseReason::Unreachable(sctp::Unreachable::Port) => Some(Failure::PortUnreachable),
-        CloseReason::Unreachable(sctp::Unreachable::Protocol) => Some(Failure::ProtocolUnreachable),
-        CloseReason::Unreachable(sctp::Unreachable::Prohibited) => Some(Failure::Prohibited),
-        CloseReason::PeerAborted(_) if !was_answered => Some(Failure::Refused),
-        CloseReason::PeerAborted(_) | CloseReason::LostContact => Some(Failure::HandshakeFailed),
-        CloseReason::NoAnswer => Some(Failure::NoAnswer),
-        // TCP does not reach the destination either, or this host aborted.
-        CloseReason::Unreachable(sctp::Unreachable::Host)
-        | CloseReason::Aborted(_)
-        | CloseReason::Graceful
-        | CloseReason::Restarted => None,
-    }
-}
-
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Describes an ABORT's cause for users.
-pub(crate) fn cause_text(cause: &sctp::AbortCause) -> String {
-    let reason = String::from_utf8_lossy(&cause.reason);
-    match (cause.code, reason.is_empty()) {
-        (0, _) => FallbackReason::NO_CAUSE.to_owned(),
-        (code, true) => format!("cause {code}"),
-        (code, false) => format!("cause {code}: {reason}"),
-    }
-}
-
-fn unreachable_text(what: sctp::Unreachable) -> &'static str {
-    match what {
-        sctp::Unreachable::Host => "host unreachable",
-        sctp::Unreachable::Protocol => "protocol unreachable",
-        sctp::Unreachable::Port => "port unreachable",
-        sctp::Unreachable::Prohibited => "prohibited by a filter",
-    }
 }

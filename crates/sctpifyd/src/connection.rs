@@ -1,7 +1,7 @@
 //! A connection of a local program, and the table of all of them.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Bound;
 
@@ -11,7 +11,7 @@ use intercept::{FourTuple, HeldSyn};
 use mio::net::TcpStream;
 use relay::mux::ChannelId;
 use relay::{Closed, Peer, Relay};
-use sctp::AssociationId;
+use sctp::{AssociationId, Endpoint, StateName};
 
 use crate::addresses::host_part;
 use crate::coalescing::Transfer;
@@ -189,6 +189,8 @@ pub(crate) struct Connections {
     by_channel_flow: HashMap<FourTuple, ConnectionId>,
     /// The number of connections from each host to local programs.
     served: HashMap<IpAddr, usize>,
+    /// Client connections whose INIT is unanswered.
+    awaiting: BTreeSet<ConnectionId>,
     last: u64,
 }
 
@@ -219,7 +221,23 @@ impl Connections {
                 self.by_channel_flow.insert(connection.flow, id);
             }
         }
+        if matches!(connection.stage, Stage::Init(_)) {
+            self.awaiting.insert(id);
+        }
         self.all.insert(id, connection);
+    }
+
+    /// Takes the client connections whose INIT has been answered since the last call.
+    pub(crate) fn take_answered(&mut self, engine: &Endpoint) -> Vec<ConnectionId> {
+        let (all, mut answered) = (&self.all, Vec::new());
+        self.awaiting.retain(|id| {
+            let state = all.get(id).and_then(|connection| engine.state(connection.association));
+            if state == Some(StateName::CookieEchoed) {
+                answered.push(*id);
+            }
+            state == Some(StateName::CookieWait)
+        });
+        answered
     }
 
     /// Reports whether there is room for one more connection from this host to local programs.
@@ -252,6 +270,7 @@ impl Connections {
 
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
         let connection = self.all.remove(&id)?;
+        self.awaiting.remove(&id);
         if connection.channel.is_none() {
             self.by_association.remove(&connection.association);
         }

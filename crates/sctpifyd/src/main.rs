@@ -27,6 +27,7 @@ mod confinement;
 mod connection;
 mod control_group;
 mod control_server;
+mod evidence;
 mod forwarding;
 mod framing;
 mod history;

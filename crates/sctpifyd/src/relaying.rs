@@ -71,7 +71,6 @@ impl Shard {
     /// Ends a finished relay: closes the socket as the relay said.
     fn finish(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.remove(id) else { return };
-        self.awaiting_init_ack.remove(&id);
         match connection.role {
             Role::Client => {
                 self.interception.end_diversion_later(self.now, connection.flow, &mut self.timers)
@@ -88,6 +87,19 @@ impl Shard {
             None => self.engine.set_user_memory(connection.association, 0),
         }
         self.release_addresses();
+    }
+
+    /// Releases addresses that were kept for a connection or diversion that has ended.
+    pub(crate) fn release_addresses(&mut self) {
+        if self.interception.keeps_addresses() {
+            self.keep_addresses();
+        }
+    }
+
+    /// Keeps exactly those addresses that live connections have and the host has lost.
+    pub(crate) fn keep_addresses(&mut self) {
+        let in_use = self.connections.iter().map(|(_, c)| c.flow.local().ip());
+        self.interception.keep_addresses(in_use, self.policy.addresses());
     }
 
     /// Ends a connection at once: its association is aborted, its socket reset.

@@ -6,51 +6,51 @@ use std::time::Duration;
 
 use base::{Carrier, Time};
 use control::{
-    Association, Check, Connection, Direction, DoctorReport, Done, ErrorCode, Explanation, FallbackReason,
-    LearnedRow, Level, LimitedBy, Listener, OpenCarrier, Path, PathState, Request, Response, Role, ShimState,
-    ShimStep, Status, Verdict, Via,
+    Association, Check, Confinement, Connection, Direction, DoctorReport, Explanation, FallbackReason,
+    LearnedRow, Level, LimitedBy, Listener, OpenCarrier, Path, PathState, Role, ShimState, ShimStep, Status,
+    TurnTimes, Verdict, Via,
 };
 use netio::LocalAddress;
 use relay::Peer;
 use rules::{Because, Chain, Decision};
-use sctp::{AssociationId, AssociationInfo, PathInfo};
+use sctp::{AssociationId, AssociationInfo, Endpoint, PathInfo};
 
 use crate::addresses::{Asker, LeftOut};
+use crate::carriers::PacketIo;
 use crate::clock::today;
-use crate::confinement;
-use crate::connection::{Connection as Known, ConnectionId, Stage, stepped};
+use crate::connection::{Connection as Known, ConnectionId, Connections, Stage, stepped};
+use crate::history::History;
 use crate::listeners::Listed;
 use crate::manual::Socket;
+use crate::policy::Policy;
 use crate::probes::source_address;
-use crate::shard::Shard;
-use crate::shared::SharedAssociation;
+use crate::shared::{SharedAssociation, SharedAssociations};
 use crate::survey::{Found, Live};
 
 /// A port of a peer, to ask for the route to it: nothing is sent.
 const ANY_PORT: u16 = 9;
 
-impl Shard {
-    /// Answers requests that need the shard's state.
-    pub(crate) fn answer(&mut self, request: &Request) -> Response {
-        match request {
-            Request::Doctor { peer } => Response::Doctor(self.doctor(*peer)),
-            Request::Drain => {
-                self.policy.drain();
-                Response::Done(Done::new("new connections are plain TCP; live ones go on"))
-            }
-            _ => Response::error(ErrorCode::BadRequest, "this is not asked of the packet loop"),
-        }
-    }
+/// The parts of the daemon that reports describe, at one moment.
+pub(crate) struct Report<'a> {
+    pub(crate) now: Time,
+    pub(crate) engine: &'a Endpoint,
+    pub(crate) policy: &'a Policy,
+    pub(crate) packet_io: &'a PacketIo,
+    pub(crate) connections: &'a Connections,
+    pub(crate) shared: &'a SharedAssociations,
+    pub(crate) history: &'a History,
+}
 
+impl Report<'_> {
     /// Returns the status, with the findings on connections, associations and listeners.
-    pub(crate) fn status(&self, found: Found) -> Status {
+    pub(crate) fn status(&self, found: Found, turns: TurnTimes, confinement: Confinement) -> Status {
         Status {
             version: version::FULL.to_owned(),
             pid: std::process::id(),
             uptime_s: self.now.as_nanos() / 1_000_000_000,
             enabled: self.policy.settings().enable,
             counters: self.history.counters(),
-            turns: self.turns.report(),
+            turns,
             connections: found.connections,
             associations: found.associations,
             carriers: self.packet_io.report(),
@@ -58,9 +58,24 @@ impl Shard {
             recent_fallbacks: self.history.fallbacks(),
             recent_switches: self.history.switches(),
             draining: self.policy.is_draining(),
-            confinement: self.confinement.clone(),
+            confinement,
             pending: self.policy.rules().pending(),
         }
+    }
+
+    /// Returns the oldest connection that began after this one.
+    pub(crate) fn connection_after(&self, id: ConnectionId) -> Option<(ConnectionId, &Known)> {
+        self.connections.after(id)
+    }
+
+    /// Returns all associations that connections share, oldest first.
+    pub(crate) fn shared_associations(&self) -> impl Iterator<Item = AssociationId> {
+        self.shared.iter().map(|(association, _)| association)
+    }
+
+    /// Returns the octets that wait on an association.
+    pub(crate) fn waiting_bytes(&self, association: AssociationId) -> u64 {
+        self.engine.info(association).map_or(0, |info| info.send_waiting as u64)
     }
 
     pub(crate) fn connection(&self, id: ConnectionId, known: &Known) -> Connection {
@@ -263,9 +278,16 @@ impl Shard {
         is_heeded.then_some(FallbackReason::Learned { failure: disabled.failure })
     }
 
-    fn doctor(&mut self, peer: Option<IpAddr>) -> DoctorReport {
+    /// Returns the checks of `sctpify doctor`; `delivery` and `process` are those of the interception and the process.
+    pub(crate) fn doctor(
+        &self,
+        peer: Option<IpAddr>,
+        is_enclosed: bool,
+        delivery: Vec<Check>,
+        process: Vec<Check>,
+    ) -> DoctorReport {
         let mut checks = vec![Check::ok("interception", "the queue and the private namespace are in place")];
-        if self.interception.is_enclosed() {
+        if is_enclosed {
             checks.push(Check::ok(
                 "privileges",
                 "none needed: this daemon serves one command in namespaces of its own",
@@ -279,12 +301,8 @@ impl Shard {
                 Check::bad("kernel SCTP", Level::Warning, found.to_string(), remedy)
             }
         });
-        checks.extend(self.interception.delivery_checks(self.now, self.policy.rules()));
-        checks.extend(confinement::checks(&self.confinement));
-        checks.extend(self.page_fault.iter().map(|fault| {
-            let remedy = "sctpify set page_port=PORT, 0 for no page; then restart sctpifyd";
-            Check::bad("page", Level::Warning, fault.clone(), remedy)
-        }));
+        checks.extend(delivery);
+        checks.extend(process);
         let keys = self.policy.rules().keys().len();
         if keys > 0 {
             let how = if self.policy.settings().peer_key_required { "required" } else { "not required" };

@@ -2,24 +2,35 @@
 //!
 //! To the peer: a new address joins every association, and a lost one leaves it; an association that has none left moves to
 //! another (RFC 5061). To the local programs: our interface keeps the address of a program's own TCP connection while the
-//! connection lives, because TCP cannot move. [`Shard::follow_addresses`] compares the current state with the wanted one, and can
+//! connection lives, because TCP cannot move. [`Roaming::follow_addresses`] compares the current state with the wanted one, and can
 //! be called at any time.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use base::Route;
+use base::{Route, Time};
 use control::Role;
-use sctp::{AddressError, AssociationId, AssociationInfo, PathState};
+use sctp::{AddressError, AssociationId, AssociationInfo, Endpoint, PathState};
 
 use crate::addresses::Asker;
-use crate::shard::Shard;
-use crate::shared::Ends;
+use crate::connection::Connections;
+use crate::interception::Interception;
+use crate::policy::Policy;
+use crate::shared::{Ends, SharedAssociations};
 
-impl Shard {
+/// The parts that an address change concerns.
+pub(crate) struct Roaming<'a> {
+    pub(crate) now: Time,
+    pub(crate) engine: &'a mut Endpoint,
+    pub(crate) policy: &'a mut Policy,
+    pub(crate) interception: &'a Interception,
+    pub(crate) connections: &'a Connections,
+    pub(crate) shared: &'a SharedAssociations,
+}
+
+impl Roaming<'_> {
     /// Applies a change of the host's addresses.
     pub(crate) fn follow_addresses(&mut self) {
-        self.keep_addresses();
         self.follow_links();
         let own = self.connections.iter().filter(|(_, c)| c.roams && c.channel.is_none());
         let own = own.map(|(_, c)| c.association);
@@ -104,13 +115,6 @@ impl Shard {
         }
     }
 
-    /// Releases addresses that were kept for a connection or diversion that has ended.
-    pub(crate) fn release_addresses(&mut self) {
-        if self.interception.keeps_addresses() {
-            self.keep_addresses();
-        }
-    }
-
     /// Sets the paths' shares of the data from the setting `multipath_weights`.
     fn weigh_paths(&mut self, association: AssociationId) {
         let settings = self.policy.settings();
@@ -141,11 +145,6 @@ impl Shard {
         if self.interception.keeps_addresses() && roams {
             self.follow_addresses_of(association);
         }
-    }
-
-    fn keep_addresses(&mut self) {
-        let in_use = self.connections.iter().map(|(_, c)| c.flow.local().ip());
-        self.interception.keep_addresses(in_use, self.policy.addresses());
     }
 }
 

@@ -4,9 +4,8 @@
 //! connections; move bytes; send packets. Nothing in it waits for anything else, because every new connection of the host hangs
 //! while this thread does: the supervisor kills it after two seconds.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use std::time::Duration;
 use anyhow::Result;
 use base::{Carrier, Time};
 use bytes::Bytes;
-use control::{Request, Response};
+use control::{Check, DoctorReport, Done, ErrorCode, Level, PathsReport, Request, Response};
 use intercept::{FourTuple, Interceptor};
 use mio::{Events, Token, Waker};
 use relay::{ADAPTATION, Closed, Peer};
@@ -28,6 +27,7 @@ use crate::archive::ArchiveError;
 use crate::capture::Ear;
 use crate::carriers::PacketIo;
 use crate::clock::Clock;
+use crate::confinement;
 use crate::connection::{ConnectionId, Connections, Stage};
 use crate::forwarding::Forwarder;
 use crate::history::{History, Line};
@@ -37,10 +37,12 @@ use crate::policy::Policy;
 use crate::poller::Poller;
 use crate::probes::Probes;
 use crate::pump::Pump;
+use crate::report::Report;
+use crate::roaming::Roaming;
 use crate::rules_store::{Draft, RulesStore};
 use crate::shared::{SharedAssociations, asks_to_share};
 use crate::supervisor::BEAT;
-use crate::survey::{Question, Surveys};
+use crate::survey::{Found, Gathered, Question, Surveys};
 use crate::timers::{Timer, Timers};
 use crate::timing;
 use crate::turns::Turns;
@@ -139,8 +141,6 @@ pub(crate) struct Shard {
     /// Durations of turns.
     pub(crate) turns: Turns,
     pub(crate) timers: Timers<Timer>,
-    /// Client connections whose INIT is unanswered.
-    pub(crate) awaiting_init_ack: BTreeSet<ConnectionId>,
     /// Data of an association took another path in this turn: an interface may be gone.
     pub(crate) has_switched: bool,
     /// A program waits for a due packet: it goes before bytes of other connections.
@@ -205,7 +205,6 @@ impl Shard {
             surveys: Surveys::default(),
             turns: Turns::default(),
             timers: Timers::new(),
-            awaiting_init_ack: BTreeSet::new(),
             has_switched: false,
             is_urgent: false,
             pump: Pump::new(),
@@ -276,7 +275,8 @@ impl Shard {
                 ADDRESSES => {
                     self.policy.refresh_addresses();
                     self.packet_io.on_interfaces_changed();
-                    self.follow_addresses();
+                    self.keep_addresses();
+                    self.roaming().follow_addresses();
                     self.follow_uplinks();
                     self.interception.forget_gone_uplinks();
                 }
@@ -411,8 +411,13 @@ impl Shard {
                 Timer::Diversions => self.on_diversions_over(),
                 Timer::Carriers => self.open_carriers(),
                 Timer::Naming => self.interception.on_naming(self.now, self.policy.rules(), &mut self.timers),
-                Timer::Probes => self.begin_probes(),
-                Timer::Probe(association) => self.on_probe_late(association),
+                Timer::Probes => {
+                    let (engine, timers) = (&mut self.engine, &mut self.timers);
+                    self.probes.begin_due(self.now, engine, &self.policy, &self.packet_io, timers);
+                }
+                Timer::Probe(association) => {
+                    self.probes.on_late(self.now, association, &mut self.engine, &self.policy);
+                }
                 Timer::Channel(id, sacks) => self.on_channel_late(id, sacks),
                 Timer::SharedOpening(association) => {
                     self.shared.on_opening_late(self.now, association, &mut self.engine);
@@ -479,7 +484,7 @@ impl Shard {
             (Event::PathChanged { route, from, to }, _) => {
                 tracing::debug!(?route, ?from, ?to, "path");
                 if to == PathState::Active {
-                    self.on_path_up(association, &route);
+                    self.roaming().on_path_up(association, &route);
                 }
             }
             (Event::PeerPort { from, to }, _) => {
@@ -551,7 +556,7 @@ impl Shard {
         let counters = self.engine.info(association).map(|info| info.counters);
         tracing::debug!(?reason, ?counters, "association closed");
         let Some(id) = id else {
-            self.on_probe_closed(association, reason);
+            self.probes.on_closed(association, reason, &self.policy);
             self.engine.release(self.now, association);
             return;
         };
@@ -587,6 +592,80 @@ impl Shard {
         held.and(required)
     }
 
+    fn report(&self) -> Report<'_> {
+        Report {
+            now: self.now,
+            engine: &self.engine,
+            policy: &self.policy,
+            packet_io: &self.packet_io,
+            connections: &self.connections,
+            shared: &self.shared,
+            history: &self.history,
+        }
+    }
+
+    /// Continues the requested reports; reports whether more is to do.
+    fn survey(&mut self) -> bool {
+        if self.surveys.is_empty() {
+            return false;
+        }
+        let mut surveys = std::mem::take(&mut self.surveys);
+        let gathered = surveys.proceed(self.clock, &self.report());
+        self.surveys = surveys;
+        if let Some(Gathered { question, reply, found }) = gathered {
+            // The asker may have given up: then nobody waits for the answer.
+            let _ = reply.send(self.answer_survey(question, found));
+        }
+        !self.surveys.is_empty()
+    }
+
+    fn answer_survey(&mut self, question: Question, found: Found) -> Response {
+        match question {
+            Question::Status(_) => {
+                self.interception.count_passed(self.policy.rules(), &mut self.history);
+                let (turns, confinement) = (self.turns.report(), self.confinement.clone());
+                Response::Status(Box::new(self.report().status(found, turns, confinement)))
+            }
+            Question::Paths => Response::Paths(PathsReport { associations: found.associations }),
+            Question::Explain(destination) => {
+                Response::Explanation(Box::new(self.report().explain(destination, found.live)))
+            }
+        }
+    }
+
+    /// Answers requests that need the shard's state.
+    fn answer(&mut self, request: &Request) -> Response {
+        match request {
+            Request::Doctor { peer } => Response::Doctor(self.doctor(*peer)),
+            Request::Drain => {
+                self.policy.drain();
+                Response::Done(Done::new("new connections are plain TCP; live ones go on"))
+            }
+            _ => Response::error(ErrorCode::BadRequest, "this is not asked of the packet loop"),
+        }
+    }
+
+    fn doctor(&mut self, peer: Option<IpAddr>) -> DoctorReport {
+        let delivery = self.interception.delivery_checks(self.now, self.policy.rules());
+        let mut process = confinement::checks(&self.confinement);
+        process.extend(self.page_fault.iter().map(|fault| {
+            let remedy = "sctpify set page_port=PORT, 0 for no page; then restart sctpifyd";
+            Check::bad("page", Level::Warning, fault.clone(), remedy)
+        }));
+        self.report().doctor(peer, self.interception.is_enclosed(), delivery, process)
+    }
+
+    fn roaming(&mut self) -> Roaming<'_> {
+        Roaming {
+            now: self.now,
+            engine: &mut self.engine,
+            policy: &mut self.policy,
+            interception: &self.interception,
+            connections: &self.connections,
+            shared: &self.shared,
+        }
+    }
+
     fn follow_uplinks(&mut self) {
         self.interception.follow_uplinks(
             &mut self.connections,
@@ -594,11 +673,6 @@ impl Shard {
             self.policy.addresses(),
             &self.packet_io,
         );
-    }
-
-    /// Returns the current time, which advances during a turn; [`Shard::now`] does not.
-    pub(crate) fn read_clock(&self) -> Time {
-        self.clock.now()
     }
 
     /// Returns the state of an association, if it exists.
