@@ -145,7 +145,7 @@ impl AcceptPolicy<'_> {
     }
 
     /// Reports whether the client's port is that of a channel to the program; the listener lookup then uses another port. Either the
-    /// client has given the channel up and begins anew, or somebody else is at its address ([`crate::server`]).
+    /// client has given the channel up and begins anew, or somebody else is at its address ([`crate::driver`]).
     fn is_anew(&self, server: SocketAddr, client: SocketAddr) -> bool {
         FourTuple::new(server, client).is_some_and(|flow| self.connections.of_channel(&flow).is_some())
     }

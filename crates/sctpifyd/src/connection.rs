@@ -10,11 +10,12 @@ use control::{Role, ShimState, ShimStep};
 use intercept::{FourTuple, HeldSyn};
 use mio::net::TcpStream;
 use relay::mux::ChannelId;
-use relay::{Closed, Peer, Relay};
+use relay::{Closed, Peer};
 use sctp::{AssociationId, Endpoint, StateName};
 
 use crate::addresses::host_part;
 use crate::coalescing::Transfer;
+use crate::flowing::Flowing;
 
 /// Limit on the connections that use SCTP or wait for it; further ones are plain TCP.
 pub(crate) const CONNECTIONS_MAX: usize = 16_384;
@@ -80,24 +81,6 @@ pub(crate) enum Stage {
     Relaying(Box<Flowing>),
 }
 
-/// A connection whose bytes flow.
-pub(crate) struct Flowing {
-    pub(crate) stream: TcpStream,
-    pub(crate) relay: Relay,
-    /// True if TCP may have bytes for us.
-    pub(crate) readable: bool,
-    /// True if TCP may accept bytes.
-    pub(crate) writable: bool,
-    /// True if TCP may have reported its end or an urgent byte. Then a short read does not mean that the
-    /// buffer is empty: it must be read until it ends or would block.
-    pub(crate) hung_up: bool,
-    /// True if TCP failed. Its remaining bytes are read and sent on before the failure, because its
-    /// application wrote them first.
-    pub(crate) broken: bool,
-    /// The deadline until which the failure waits for earlier data to leave.
-    pub(crate) leaving_until: Option<Time>,
-}
-
 impl Connection {
     /// Creates a connection whose association begins; `shim` is the state that it was in at the decision.
     pub(crate) fn new(
@@ -144,7 +127,7 @@ impl Connection {
     pub(crate) fn stream(&self) -> Option<&TcpStream> {
         match &self.stage {
             Stage::Connecting(stream) | Stage::Accepting(stream) => Some(stream),
-            Stage::Relaying(flowing) => Some(&flowing.stream),
+            Stage::Relaying(flowing) => Some(flowing.stream()),
             Stage::Init(_) | Stage::Cookie(_) | Stage::Asking(_) | Stage::Diverted => None,
         }
     }

@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use base::Time;
 use rules::{Chain, Failure, LearnPolicy};
-use sctp::{AssociationId, CloseReason, Connect, Endpoint, StateName};
+use sctp::{AbortCause, AssociationId, CloseReason, Connect, Endpoint, StateName};
 
 use crate::carriers::PacketIo;
 use crate::clock::today;
 use crate::evidence::evidence;
 use crate::policy::Policy;
-use crate::shard::user_abort;
 use crate::timers::{Timer, Timers};
 use crate::timing;
 
@@ -84,7 +83,7 @@ impl Probes {
             if engine.state(*association) != Some(StateName::CookieEchoed) {
                 return true;
             }
-            engine.abort(now, *association, user_abort());
+            engine.abort(now, *association, AbortCause::user(""));
             let rtt = now.since(probe.began);
             end(probe.to, Ok(u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)), policy);
             false
@@ -103,7 +102,7 @@ impl Probes {
         if self.running.get(&association).is_some_and(is_late)
             && let Some(probe) = self.running.remove(&association)
         {
-            engine.abort(now, association, user_abort());
+            engine.abort(now, association, AbortCause::user(""));
             end(probe.to, Err(Failure::NoAnswer), policy);
         }
     }

@@ -400,7 +400,7 @@ const fn shim_of_association(role: Role) -> ShimState {
 
 fn direction(known: &Known) -> Direction {
     let Stage::Relaying(flowing) = &known.stage else { return Direction::Both };
-    match (flowing.relay.is_sending(), flowing.relay.is_receiving()) {
+    match (flowing.relay().is_sending(), flowing.relay().is_receiving()) {
         (true, true) => Direction::Both,
         (true, false) => Direction::Sending,
         (false, true) => Direction::Receiving,

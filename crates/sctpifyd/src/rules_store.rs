@@ -2,7 +2,7 @@
 //!
 //! Invariants: the files are the configuration, and the rulebook has the part of it that takes effect before a restart; a change
 //! that cannot be written is not made. Only the shard changes rules and settings, because the kernel must follow
-//! ([`crate::holding`]). Changes are made one at a time.
+//! ([`crate::interception`]). Changes are made one at a time.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +13,9 @@ use sctp::{AssociationConfig, AuthConfig};
 
 use crate::archive::{Archive, ArchiveError, Loaded};
 use crate::clock::today;
+use crate::commands::Handle;
 use crate::manual::{Manual, Socket};
 use crate::peer_keys::PeerKeys;
-use crate::shard::Handle;
 
 /// A handle to the one rulebook.
 #[derive(Clone)]

@@ -1,9 +1,9 @@
 //! Shared associations: associations that carry many connections between this host and another that runs sctpify.
 //!
-//! The first connection to a host has its own association, which shows that sctpify runs there. The daemon then opens a shared association in
-//! the background, and later connections are channels of it ([`crate::channels`]). A shared association belongs to no connection: it ends after
-//! being idle for the time set by `shared_idle_s`, and only the end that began it ends it for that reason. If it is lost, every
-//! connection on it is reset.
+//! The first connection to a host has its own association, which shows that sctpify runs there. The daemon then opens a
+//! shared association in the background, and later connections are channels of it ([`crate::driver`]). A shared association belongs to
+//! no connection: it ends after being idle for the time set by `shared_idle_s`, and only the end that began it ends it for that
+//! reason. If it is lost, every connection on it is reset.
 //!
 //! Each host opens associations for its own connections. Begin at [`SharedAssociations::want`].
 

@@ -1,26 +1,29 @@
 //! The server's side: turns an INIT into a connection to a local listener, under the client's own address.
 //!
-//! The [`AcceptPolicy`](crate::accept_policy::AcceptPolicy) answers INITs. Only a COOKIE ECHO, which proves the client's address, opens the local connection. COOKIE ACK waits until the
-//! program's kernel has accepted it, so a port closed to TCP is closed to SCTP. [`crate::interception`] chooses the interface by which
-//! the connection arrives.
+//! [`crate::accept_policy`] answers INITs. Only a COOKIE ECHO, which proves the client's address, opens the local connection.
+//! COOKIE ACK waits until the program's kernel has accepted it, so a port closed to TCP is closed to SCTP.
+//! [`crate::interception`] chooses the interface by which the connection arrives.
+//!
+//! A peer may ask for a connection as a channel of a shared association. The checks are those of an INIT. The peer must also speak
+//! for the client's address, and packets from there must reach the server's address ([`crate::shared`]).
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::Route;
-use bytes::Bytes;
 use control::{FallbackReason, Role, ShimState};
 use intercept::FourTuple;
 use relay::mux::{ChannelId, Refusal};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Outcome};
-use sctp::{AbortCause, AssociationId, PathState, StateName};
+use sctp::{AbortCause, AssociationId, Endpoint, PathState, StateName};
 
+use super::{Driver, token_of};
 use crate::connection::{Connection, ConnectionId, Stage};
+use crate::flowing::INTERESTS;
 use crate::history::{Line, Occurrence};
 use crate::interception::Offer;
-use crate::pump::INTERESTS;
-use crate::shard::{Shard, token_of};
+use crate::shared::{Ends, SharedAssociation};
 use crate::timers::Timer;
 use crate::timing;
 
@@ -31,24 +34,22 @@ const LISTENER_LIMIT: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: Duration = Duration::from_millis(200);
 /// Delay of the first look at a backlog: before the program can have emptied it.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
-/// Cause code of a refusal by the user of an association (RFC 9260 section 3.3.10.12).
-const USER_INITIATED_ABORT: u16 = 12;
 
 /// A connection that a client is granted.
 #[derive(Clone, Copy)]
-pub(crate) struct Opened {
-    pub(crate) peer: Peer,
+struct Opened {
+    peer: Peer,
     /// Its channel, unless it has an association of its own.
-    pub(crate) channel: Option<ChannelId>,
-    pub(crate) offer: Offer,
+    channel: Option<ChannelId>,
+    offer: Offer,
     /// The interface that it arrives by; ours if None.
-    pub(crate) uplink: Option<u32>,
+    uplink: Option<u32>,
 }
 
-impl Shard {
+impl Driver {
     /// Handles a good COOKIE ECHO of a client: connects to the local program. The rules and the program are checked once more:
     /// they may have changed since the INIT, and if the peer has restarted an association they were not checked before.
-    pub(crate) fn on_incoming(
+    pub(super) fn on_incoming(
         &mut self,
         association: AssociationId,
         server: SocketAddr,
@@ -62,7 +63,7 @@ impl Shard {
         let (told, chunk_type) =
             (self.policy.rules().advertisement(server), self.policy.settings().advertise_type);
         self.engine.set_advertisement(self.now, association, timing::advertisement(told, chunk_type));
-        self.give_way(server, client, |shard, old| shard.is_from(old, route));
+        self.give_way(server, client, |engine, old| is_from(engine, old, route));
         let uplink = self.interception.uplink_of(route, &self.policy, &self.packet_io);
         let opened = uplink.map_err(std::io::Error::other).and_then(|uplink| {
             self.open_local(association, server, client, Opened { peer, channel: None, offer, uplink })
@@ -78,42 +79,33 @@ impl Shard {
         }
     }
 
-    /// Reports whether packets by this route come from the host and the UDP port at the other end of an association.
-    fn is_from(&self, association: AssociationId, route: &Route) -> bool {
-        let paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
-        paths.iter().any(|path| {
-            let theirs = (path.route.remote, path.route.carrier);
-            path.state != PathState::Unconfirmed && theirs == (route.remote, route.carrier)
-        })
-    }
-
     /// Ends a channel that the client has given up, which would keep its port: its association has ended, or is the newcomer's own
     /// according to `is_own`. Another program at the client's address ends nobody's channel: it gets another port.
-    pub(crate) fn give_way(
+    fn give_way(
         &mut self,
         server: SocketAddr,
         client: SocketAddr,
-        is_own: impl FnOnce(&Shard, AssociationId) -> bool,
+        is_own: impl FnOnce(&Endpoint, AssociationId) -> bool,
     ) {
         let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_channel(&flow));
         let Some(id) = old else { return };
         let Some(association) = self.connections.get(id).map(|connection| connection.association) else {
             return;
         };
-        let is_over = self.state_of(association).is_none_or(|state| state == StateName::Closed);
-        if is_over || is_own(self, association) {
+        let is_over = self.engine.state(association).is_none_or(|state| state == StateName::Closed);
+        if is_over || is_own(&self.engine, association) {
             self.drop_connection(id);
         }
     }
 
     /// Gives the local program's kernel time to accept; usually it has done so already.
-    pub(crate) fn await_listener(&mut self, id: ConnectionId) {
+    fn await_listener(&mut self, id: ConnectionId) {
         self.timers.set(self.now + FIRST_LOOK, Timer::Listener(id));
         self.on_local_connected(id);
     }
 
     /// Connects to the local program by `uplink`, for a channel or for the connection's own association.
-    pub(crate) fn open_local(
+    fn open_local(
         &mut self,
         association: AssociationId,
         server: SocketAddr,
@@ -141,7 +133,7 @@ impl Shard {
     }
 
     /// Checks whether the local connection is ready or has failed.
-    pub(crate) fn on_local_connected(&mut self, id: ConnectionId) {
+    pub(super) fn on_local_connected(&mut self, id: ConnectionId) {
         let (now, connections) = (self.now, self.connections.len());
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Stage::Connecting(stream) = &connection.stage else { return };
@@ -176,7 +168,7 @@ impl Shard {
 
     /// Handles a local program's kernel that has not accepted yet. A slow program delays its kernel only by a full backlog, for
     /// which the client's own TCP would wait as well. Otherwise a firewall drops the SYN or the answer.
-    pub(crate) fn on_listener_late(&mut self, id: ConnectionId) {
+    pub(super) fn on_listener_late(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         if !matches!(connection.stage, Stage::Connecting(_)) {
             return;
@@ -216,12 +208,11 @@ impl Shard {
 
     fn refuse(&mut self, association: AssociationId, why: &str) {
         self.history.count(Occurrence::AcceptRefused);
-        let cause = AbortCause { code: USER_INITIATED_ABORT, reason: Bytes::copy_from_slice(why.as_bytes()) };
-        self.engine.refuse(self.now, association, cause);
+        self.engine.refuse(self.now, association, AbortCause::user(why.to_owned()));
     }
 
     /// Handles the establishment of the association with a client: bytes may flow.
-    pub(crate) fn on_server_up(&mut self, id: ConnectionId) {
+    pub(super) fn on_server_up(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let server = connection.flow.local();
         if let Some(stream) = connection.take_accepting() {
@@ -230,4 +221,98 @@ impl Shard {
             self.begin_relay(id, stream, RelayRole::Acceptor);
         }
     }
+
+    /// Handles a connection from a program of the peer's host to one here.
+    pub(super) fn on_channel_offered(
+        &mut self,
+        association: AssociationId,
+        channel: ChannelId,
+        client: SocketAddr,
+        server: SocketAddr,
+    ) {
+        let outcome = self.admit(association, client, server).and_then(|offer| {
+            let uplink = self.uplink_of_channel(association, Ends::new(server.ip(), client.ip()))?;
+            self.give_way(server, client, |_, old| old == association);
+            let opened = Opened { peer: Peer::Shim, channel: Some(channel), offer, uplink };
+            self.open_local(association, server, client, opened).map_err(|error| {
+                if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
+                    tracing::info!(%client, %server, %error, left_out, "refused: no local connection");
+                }
+                Refusal::NotTaken
+            })
+        });
+        match outcome {
+            Ok(id) => self.await_listener(id),
+            Err(reason) => {
+                if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
+                    tracing::info!(%client, %server, ?reason, left_out, "refused");
+                }
+                self.history.count(Occurrence::AcceptRefused);
+                self.shared.with_windows(association, |state| state.mux().refuse(channel, reason));
+            }
+        }
+    }
+
+    /// Reports whether the connection may be made. The conditions are those for an INIT, and more.
+    fn admit(
+        &mut self,
+        association: AssociationId,
+        client: SocketAddr,
+        server: SocketAddr,
+    ) -> Result<Offer, Refusal> {
+        if self.policy.is_ending() || !self.connections.has_room_for(client.ip()) {
+            return Err(Refusal::Busy);
+        }
+        let auth = self.policy.rules().auth_for(client.ip());
+        let may_ask = |state: &&SharedAssociation| state.takes_openings() && state.speaks_for(client.ip());
+        let Some(state) = self.shared.get(association).filter(may_ask) else {
+            return Err(Refusal::Unproven);
+        };
+        if !state.has_key(&auth) {
+            return Err(Refusal::OwnAssociation);
+        }
+        // The host has been granted all it may get; an association of its own promises less.
+        if self.shared.has_granted_all(association) {
+            return Err(Refusal::Busy);
+        }
+        // An INIT from the client would have to reach the server's address, too.
+        let Some(carrier) = state.carrier_between(Ends::new(server.ip(), client.ip())) else {
+            return Err(Refusal::Busy);
+        };
+        if self.is_taken(association, client, server) {
+            return Err(Refusal::Busy);
+        }
+        let (.., mut accept_policy) = self.receivers();
+        match accept_policy.serves(server, client, carrier) {
+            None => Err(Refusal::NotServed),
+            Some(Offer::Bound) => Err(Refusal::OwnAssociation),
+            Some(Offer::All) => Ok(Offer::All),
+        }
+    }
+
+    /// Returns the uplink of a channel. If it is unknown, the channel is refused: an association of the connection's own then shows it.
+    fn uplink_of_channel(&self, association: AssociationId, ends: Ends) -> Result<Option<u32>, Refusal> {
+        let paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
+        let between = |route: &Route| Ends::of(route) == ends;
+        let route = paths.iter().map(|path| path.route).find(between).ok_or(Refusal::OwnAssociation)?;
+        let uplink = self.interception.uplink_of(&route, &self.policy, &self.packet_io);
+        uplink.map_err(|_| Refusal::OwnAssociation)
+    }
+
+    /// Reports whether another live association has a channel with these addresses and ports.
+    fn is_taken(&self, association: AssociationId, client: SocketAddr, server: SocketAddr) -> bool {
+        let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_channel(&flow));
+        let old = old.and_then(|id| self.connections.get(id)).map(|connection| connection.association);
+        let lives = |id| self.engine.state(id).is_some_and(|state| state != StateName::Closed);
+        old.is_some_and(|old| old != association && lives(old))
+    }
+}
+
+/// Reports whether packets by this route come from the host and the UDP port at the other end of an association.
+fn is_from(engine: &Endpoint, association: AssociationId, route: &Route) -> bool {
+    let paths = engine.info(association).map(|info| info.paths).unwrap_or_default();
+    paths.iter().any(|path| {
+        let theirs = (path.route.remote, path.route.carrier);
+        path.state != PathState::Unconfirmed && theirs == (route.remote, route.carrier)
+    })
 }

@@ -1,56 +1,65 @@
-//! The client side: a held SYN becomes an association, or goes on as plain TCP.
+//! The client side: a held SYN becomes an association or a channel of a shared one, or goes on as plain TCP.
 //!
-//! The steps are: decision ([`policy`](crate::policy)), INIT sent, INIT ACK received ([`Shard::on_init_ack`]),
-//! association established ([`Shard::on_client_up`]), connection claimed ([`Shard::on_arrival`]). A failure
+//! The steps are: decision ([`crate::policy`]), INIT sent, INIT ACK received ([`Driver::on_init_ack`]),
+//! association established ([`Driver::on_client_up`]), connection claimed ([`Driver::on_arrival`]). A failure
 //! before INIT ACK releases the SYN. A later failure first sends ABORT and then releases it, so the server
 //! has forgotten the association before the same addresses arrive as TCP.
+//!
+//! On a shared association, ACCEPTED in answer to OPEN diverts the connection as the establishment of an
+//! association does elsewhere. Any other answer gives the SYN an association of its own, or plain TCP where TCP
+//! would report the same to the program.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::{Carrier, Time};
 use control::{FallbackReason, KeyFault, Role, ShimState, ShimStep};
 use intercept::{Arrival, FourTuple, HeldSyn, Verdict};
+use relay::mux::Refusal;
 use relay::{Peer, Role as RelayRole};
 use rules::{Failure, Settings};
-use sctp::{AssociationId, CloseReason, Connect, ConnectError};
+use sctp::{AssociationId, CloseReason, Connect, ConnectError, Endpoint, PathState};
 
+use super::Driver;
 use crate::connection::{Connection, ConnectionId, Stage};
 use crate::evidence::{evidence, fallback_reason};
 use crate::history::Occurrence;
 use crate::interception::Applicant;
 use crate::policy::{Plain, is_privileged};
 use crate::racing;
-use crate::shard::Shard;
 use crate::shared::Ends;
 use crate::timers::Timer;
 use crate::timing;
 
 /// Time limit for the handshake after INIT ACK.
-pub(crate) const COOKIE_LIMIT: Duration = Duration::from_secs(3);
+const COOKIE_LIMIT: Duration = Duration::from_secs(3);
 /// The same limit with a shared key: a peer with a different key does not answer.
 const KEYED_COOKIE_LIMIT: Duration = Duration::from_secs(1);
 /// A peer that requires a key gives no other sign.
 const NO_COOKIE_ACK: &str = "no COOKIE ACK came; the peer may require a key (its setting peer_keys)";
 /// Time after the check during which a program is assumed to still wait.
 const AT_ONCE: Duration = Duration::from_millis(2);
+/// A peer is near if it answers within this time. The loop does not sleep through it.
+const NEAR: Duration = Duration::from_micros(300);
 /// Time limit for a released SYN to arrive in the private namespace.
 const CLAIM_LIMIT: Duration = Duration::from_secs(2);
-impl Shard {
+
+impl Driver {
     /// Handles a held SYN.
-    pub(crate) fn on_syn(&mut self, syn: HeldSyn) {
+    pub(super) fn on_syn(&mut self, syn: HeldSyn) {
         if self.interception.judge_again(&syn) {
             return;
         }
         self.history.count(Occurrence::ConnectSeen);
         self.forget_flow(&syn.flow);
-        match self.begin(&syn) {
+        match self.begin_connection(&syn) {
             Ok(()) => {}
             Err(plain) => self.go_plain(&syn, plain),
         }
     }
 
     /// Lets a SYN go on as plain TCP.
-    pub(crate) fn go_plain(&mut self, syn: &HeldSyn, plain: Plain) {
+    fn go_plain(&mut self, syn: &HeldSyn, plain: Plain) {
         match plain {
             Plain::ByRule => {
                 self.history.count(Occurrence::ConnectByRuleTcp);
@@ -72,7 +81,7 @@ impl Shard {
         self.interception.end_diversion(flow);
     }
 
-    fn begin(&mut self, syn: &HeldSyn) -> Result<(), Plain> {
+    fn begin_connection(&mut self, syn: &HeldSyn) -> Result<(), Plain> {
         if self.interception.is_name_server(syn.flow.remote().ip()) {
             return Err(Plain::ByRule);
         }
@@ -92,7 +101,7 @@ impl Shard {
     }
 
     /// Starts a separate association for the connection; `shim` is the state that it was in at the decision.
-    pub(crate) fn begin_alone(
+    fn begin_alone(
         &mut self,
         syn: &HeldSyn,
         settings: &Settings,
@@ -114,7 +123,7 @@ impl Shard {
 
     /// Reports whether the program whose SYN is held still waits; otherwise the server would accept a dead
     /// connection. An immediate answer needs no check.
-    pub(crate) fn still_waits(&mut self, id: ConnectionId, syn: &HeldSyn) -> bool {
+    fn still_waits(&mut self, id: ConnectionId, syn: &HeldSyn) -> bool {
         let began = self.connections.get(id).map(|connection| connection.began);
         began.is_some_and(|began| self.now.since(began) < AT_ONCE)
             || matches!(self.interception.find_client(syn), Ok(Applicant::Waits))
@@ -140,16 +149,7 @@ impl Shard {
         })
     }
 
-    /// Handles the handshakes that received an INIT ACK; must be called before their COOKIE ECHO is
-    /// transmitted.
-    pub(crate) fn look_for_init_acks(&mut self) {
-        for id in self.connections.take_answered(&self.engine) {
-            self.on_init_ack(id);
-        }
-        self.probes.take_answered(self.now, &mut self.engine, &self.policy);
-    }
-
-    fn on_init_ack(&mut self, id: ConnectionId) {
+    pub(super) fn on_init_ack(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
         connection.stage = Stage::Cookie(syn);
@@ -167,7 +167,7 @@ impl Shard {
     }
 
     /// Gives up because no INIT ACK came in time.
-    pub(crate) fn on_race_lost(&mut self, id: ConnectionId) {
+    pub(super) fn on_race_lost(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let Stage::Init(syn) = connection.stage else { return };
         let waited = self.now.since(connection.began);
@@ -182,7 +182,7 @@ impl Shard {
     }
 
     /// Gives up because the handshake stalled after INIT ACK.
-    pub(crate) fn on_cookie_late(&mut self, id: ConnectionId) {
+    pub(super) fn on_cookie_late(&mut self, id: ConnectionId) {
         let Some(Stage::Cookie(syn)) = self.connections.get(id).map(|connection| &connection.stage) else {
             return;
         };
@@ -194,14 +194,32 @@ impl Shard {
         self.abandon(id, &syn, reason, Some(Failure::HandshakeFailed));
     }
 
+    /// Handles the end of the time for which only the first path is tried.
+    pub(super) fn on_attempt_delay_over(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let Stage::Init(syn) = connection.stage else { return };
+        let (association, wire, remote) =
+            (connection.association, self.interception.wire_address(&syn.flow), syn.flow.remote().ip());
+        if self.policy.addresses().is_own(remote) {
+            return;
+        }
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.asked_later = true;
+        }
+        let known = self.policy.learned().lock().others(remote).to_vec();
+        let settings = self.policy.settings();
+        let pairs =
+            racing::other_pairs(wire.ip(), remote, &self.policy.offered(self.now, wire.ip(), remote), &known);
+        let routes_between = |(l, r)| {
+            self.policy.init_routes(self.now, SocketAddr::new(l, wire.port()), r, &settings, &self.packet_io)
+        };
+        let routes: Vec<_> = pairs.into_iter().flat_map(routes_between).collect();
+        tracing::debug!(?routes, "no answer yet: other paths are tried too");
+        self.engine.add_init_routes(self.now, association, &routes);
+    }
+
     /// Sends ABORT, then releases the SYN as plain TCP.
-    pub(crate) fn abandon(
-        &mut self,
-        id: ConnectionId,
-        syn: &HeldSyn,
-        reason: FallbackReason,
-        failure: Option<Failure>,
-    ) {
+    fn abandon(&mut self, id: ConnectionId, syn: &HeldSyn, reason: FallbackReason, failure: Option<Failure>) {
         let now = self.now;
         let tried = self.connections.get_mut(id).map(|connection| Tried {
             held: now.since(connection.began),
@@ -213,7 +231,7 @@ impl Shard {
     }
 
     /// Handles an association that ended before its held SYN used it.
-    pub(crate) fn on_client_failed(&mut self, id: ConnectionId, syn: HeldSyn, reason: &CloseReason) {
+    pub(super) fn on_client_failed(&mut self, id: ConnectionId, syn: HeldSyn, reason: &CloseReason) {
         let stage = self.connections.get(id).map(|connection| &connection.stage);
         let was_answered = matches!(stage, Some(Stage::Cookie(_)));
         let failure = evidence(reason, was_answered);
@@ -222,7 +240,7 @@ impl Shard {
     }
 
     /// Handles an established association: diverts the connection and releases its SYN.
-    pub(crate) fn on_client_up(&mut self, id: ConnectionId, syn: HeldSyn, peer: Peer, carrier: Carrier) {
+    pub(super) fn on_client_up(&mut self, id: ConnectionId, syn: HeldSyn, peer: Peer, carrier: Carrier) {
         self.policy.on_reached(self.now, syn.flow.remote().ip(), carrier);
         if let Err(error) = self.interception.begin_diversion(syn.flow) {
             self.abandon(id, &syn, FallbackReason::LocalError { error: error.to_string() }, None);
@@ -246,7 +264,7 @@ impl Shard {
     }
 
     /// Handles a diverted connection that arrived in the private namespace.
-    pub(crate) fn on_arrival(&mut self, arrival: Arrival) {
+    pub(super) fn on_arrival(&mut self, arrival: Arrival) {
         let id = self.connections.of_client(&arrival.flow);
         let awaited = |id: &ConnectionId| {
             self.connections.get(*id).is_some_and(|connection| matches!(connection.stage, Stage::Diverted))
@@ -258,17 +276,140 @@ impl Shard {
     }
 
     /// Handles an application that went away between its SYN and the handshake.
-    pub(crate) fn on_unclaimed(&mut self, id: ConnectionId) {
+    pub(super) fn on_unclaimed(&mut self, id: ConnectionId) {
         if self.connections.get(id).is_some_and(|connection| matches!(connection.stage, Stage::Diverted)) {
             tracing::debug!("nobody claimed an association: aborting it");
             self.drop_connection(id);
         }
     }
 
-    /// Ends the diversions whose time has expired.
-    pub(crate) fn on_diversions_over(&mut self) {
-        self.interception.on_diversions_over(self.now, &mut self.timers);
-        self.release_addresses();
+    /// Asks for the connection on a shared association to its destination, if one exists.
+    fn join_shared(&mut self, syn: &HeldSyn, settings: &Settings, shim: ShimState) -> bool {
+        let (local, remote) = (self.interception.wire_address(&syn.flow), syn.flow.remote());
+        if !settings.streams.is_shared() {
+            return false;
+        }
+        let Some(association) = self.shared.find(local.ip(), remote) else { return false };
+        let auth = self.policy.rules().auth_for(remote.ip());
+        let Some(state) = self.shared.get_mut(association).filter(|state| state.has_key(&auth)) else {
+            return false;
+        };
+        if is_privileged(local.port()) && !state.vouches_for_ports() {
+            return false;
+        }
+        // An association of its own promises less.
+        if self.shared.has_granted_all(association) {
+            return false;
+        }
+        let id = self.connections.reserve();
+        let opened = self.shared.with_windows(association, |state| {
+            let opened = state.mux().open(local, remote);
+            if let Ok(channel) = &opened {
+                state.adopt(*channel, id);
+            }
+            opened
+        });
+        let channel = match opened {
+            Some(Ok(channel)) => channel,
+            Some(Err(error)) => {
+                tracing::debug!(%error, %remote, "not on a shared association");
+                return false;
+            }
+            None => return false,
+        };
+        let stage = Stage::Asking(*syn);
+        let mut connection = Connection::new(association, Role::Client, syn.flow, self.now, stage, shim);
+        connection.channel = Some(channel);
+        connection.peer = Peer::Shim;
+        self.connections.insert_as(id, connection);
+        self.shared.flush(self.now, association, &mut self.engine);
+        self.is_urgent = true;
+        let (patience, _) = timing::init_patience(settings);
+        let (round_trip, sacks) = vital_signs(&self.engine, association);
+        let wait = timing::channel_patience(patience, round_trip, has_other_path(&self.engine, association));
+        self.timers.set(self.now + wait, Timer::Channel(id, sacks));
+        if round_trip < NEAR {
+            self.poller.stay_awake(self.now + NEAR);
+        }
+        true
+    }
+
+    /// Returns the SYN of a connection that waits for the peer's answer.
+    pub(super) fn asking(&self, id: ConnectionId) -> Option<HeldSyn> {
+        match self.connections.get(id)?.stage {
+            Stage::Asking(syn) => Some(syn),
+            _ => None,
+        }
+    }
+
+    pub(super) fn on_channel_accepted(&mut self, id: ConnectionId) {
+        let Some(syn) = self.asking(id) else { return };
+        if !self.still_waits(id, &syn) {
+            // A reset informs the other side.
+            self.drop_connection(id);
+            return self.interception.judge(&syn, Verdict::Drop);
+        }
+        let association = self.connections.get(id).map(|connection| connection.association);
+        let carrier = association.and_then(|association| carrier_of(&self.engine, association));
+        self.history.count(Occurrence::ConnectShared);
+        self.on_client_up(id, syn, Peer::Shim, carrier.unwrap_or(Carrier::Ip));
+    }
+
+    pub(super) fn on_channel_refused(&mut self, id: ConnectionId, reason: Refusal) {
+        let Some(syn) = self.asking(id) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
+        let (association, flow) = (connection.association, connection.flow);
+        let local = self.interception.wire_address(&flow);
+        tracing::debug!(%flow, ?reason, "not on a shared association");
+        if let Some(state) = self.shared.get_mut(association) {
+            match reason {
+                Refusal::Unproven => state.bar(local.ip()),
+                Refusal::OwnAssociation => state.leave_alone(flow.remote()),
+                Refusal::NotServed | Refusal::NotTaken | Refusal::Busy => {}
+            }
+        }
+        if reason.allows_own_association() {
+            return self.leave_shared(id);
+        }
+        let cause = match reason {
+            Refusal::NotTaken => "the program there did not take the connection",
+            _ => FallbackReason::NOT_SERVED,
+        };
+        let failure = if reason == Refusal::NotServed { Failure::Refused } else { Failure::HandshakeFailed };
+        let cause = FallbackReason::PeerAborted { cause: cause.to_owned() };
+        self.abandon(id, &syn, cause, Some(failure));
+    }
+
+    /// Moves a connection that waits for the peer's answer to an association of its own.
+    pub(super) fn leave_shared(&mut self, id: ConnectionId) {
+        let Some(syn) = self.asking(id) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
+        let (shim, began) = (connection.shim(), connection.began);
+        let (round_trip, _) = vital_signs(&self.engine, connection.association);
+        self.drop_connection(id);
+        let settings = self.policy.settings();
+        if let Err(plain) = self.begin_alone(&syn, &settings, shim, Held { since: began, round_trip }) {
+            self.go_plain(&syn, plain);
+        }
+    }
+
+    /// Handles a peer's answer that is late. While the shared association lives, the program there may be slow.
+    pub(super) fn on_channel_late(&mut self, id: ConnectionId, sacks: u64) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if !matches!(connection.stage, Stage::Asking(_)) {
+            return;
+        }
+        let is_heard = vital_signs(&self.engine, connection.association).1 > sacks;
+        let end = connection.began + COOKIE_LIMIT;
+        if is_heard && self.now < end {
+            self.timers.set(end, Timer::Channel(id, sacks));
+        } else {
+            tracing::debug!(flow = %connection.flow, "the shared association does not answer");
+            if !is_heard && let Some(state) = self.shared.get_mut(connection.association) {
+                state.note_silence();
+            }
+            self.leave_shared(id);
+        }
     }
 
     /// Releases a SYN as plain TCP although SCTP was allowed.
@@ -287,7 +428,7 @@ impl Shard {
     }
 
     /// Releases SYNs that the rules no longer send over SCTP: if sent again, they would pass.
-    pub(crate) fn let_go_of_unnamed(&mut self) {
+    pub(super) fn let_go_of_unnamed(&mut self) {
         let held: Vec<(ConnectionId, HeldSyn)> = self
             .connections
             .iter()
@@ -305,7 +446,7 @@ impl Shard {
     }
 
     /// Gives up every handshake because the daemon stops.
-    pub(crate) fn release_all_syns(&mut self) {
+    pub(super) fn release_all_syns(&mut self) {
         for id in self.connections.ids() {
             let syn = match self.connections.get(id).map(|connection| &connection.stage) {
                 Some(Stage::Init(syn) | Stage::Cookie(syn) | Stage::Asking(syn)) => *syn,
@@ -318,9 +459,9 @@ impl Shard {
 
 /// The time since which a SYN is held, and the round-trip time to its destination if known.
 #[derive(Clone, Copy)]
-pub(crate) struct Held {
-    pub(crate) since: Time,
-    pub(crate) round_trip: Duration,
+struct Held {
+    since: Time,
+    round_trip: Duration,
 }
 
 /// The time and shim state reached before a SYN goes on as plain TCP.
@@ -337,4 +478,23 @@ impl Tried {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Returns the round-trip time of an association and the number of SACKs received.
+fn vital_signs(engine: &Endpoint, association: AssociationId) -> (Duration, u64) {
+    let Some(info) = engine.info(association) else { return Default::default() };
+    let in_use = info.paths.iter().find(|path| path.in_use);
+    (in_use.and_then(|path| path.srtt).unwrap_or_default(), info.counters.sacks_received)
+}
+
+/// Reports whether the engine has another path to turn to when the one in use is silent.
+fn has_other_path(engine: &Endpoint, association: AssociationId) -> bool {
+    let paths = engine.info(association).map(|info| info.paths).unwrap_or_default();
+    paths.iter().any(|path| !path.in_use && path.state == PathState::Active)
+}
+
+/// Returns the carrier of an association's data.
+fn carrier_of(engine: &Endpoint, association: AssociationId) -> Option<Carrier> {
+    let paths = engine.info(association)?.paths;
+    paths.iter().find(|path| path.in_use).map(|path| path.route.carrier)
 }
