@@ -1,23 +1,24 @@
 //! Admission of peers' connections to local programs.
 //!
 //! [`AcceptPolicy`] answers INITs statelessly: do the rules open the port to SCTP, and does a program listen there for this client?
-//! Connections on a shared association are checked in the same way ([`AcceptPolicy::serves`]), and once more when the local
-//! connection begins ([`AcceptPolicy::still_serves`]).
+//! A COOKIE ECHO is checked once more ([`AcceptPolicy::still_serves`]), and a channel of a shared association in the same way and
+//! more ([`AcceptPolicy::admit`]).
 
 use std::net::{IpAddr, SocketAddr};
 
 use base::{Carrier, Route, Time};
 use intercept::FourTuple;
-use relay::mux::SHARED_STREAMS;
+use relay::mux::{Refusal, SHARED_STREAMS};
 use rules::Chain;
-use sctp::{AuthConfig, IncomingInit, InitDecision, Listener};
+use sctp::{AssociationId, AuthConfig, Endpoint, IncomingInit, InitDecision, Listener, StateName};
 
 use crate::addresses::Asker;
-use crate::connection::Connections;
+use crate::carriers::PacketIo;
+use crate::connection::{Connection, Connections};
 use crate::history::{History, Line, Occurrence};
 use crate::interception::{Interception, Offer, another};
 use crate::policy::{Policy, is_privileged};
-use crate::shared::{SharedAssociations, asks_to_share};
+use crate::shared::{Ends, SharedAssociation, SharedAssociations, asks_to_share};
 use crate::timing;
 
 /// Decides which INITs are accepted.
@@ -76,12 +77,7 @@ impl AcceptPolicy<'_> {
 
     /// Returns the terms of a connection from `client` to `server` over this carrier, according to the rules and the listener.
     /// `None` refuses it.
-    pub(crate) fn serves(
-        &mut self,
-        server: SocketAddr,
-        client: SocketAddr,
-        carrier: Carrier,
-    ) -> Option<Offer> {
+    fn serves(&mut self, server: SocketAddr, client: SocketAddr, carrier: Carrier) -> Option<Offer> {
         // Counts for the rule that decides.
         self.policy.rules().lock().decide(Chain::Local, server.ip(), server.port());
         self.still_serves(server, client, carrier)
@@ -164,5 +160,63 @@ impl AcceptPolicy<'_> {
             inbound_streams: SHARED_STREAMS,
             extensions: timing::SHARED_EXTENSIONS,
         }
+    }
+
+    /// Decides whether a connection may be made on a shared association; returns its terms and its uplink. The conditions are those
+    /// for an INIT, and more.
+    pub(crate) fn admit(
+        &mut self,
+        engine: &Endpoint,
+        packet_io: &PacketIo,
+        association: AssociationId,
+        client: SocketAddr,
+        server: SocketAddr,
+    ) -> Result<(Offer, Option<u32>), Refusal> {
+        if self.policy.is_ending() || !self.connections.has_room_for(client.ip()) {
+            return Err(Refusal::Busy);
+        }
+        let auth = self.policy.rules().auth_for(client.ip());
+        let may_ask = |state: &&SharedAssociation| state.takes_openings() && state.speaks_for(client.ip());
+        let Some(state) = self.shared.get(association).filter(may_ask) else {
+            return Err(Refusal::Unproven);
+        };
+        if !state.has_key(&auth) {
+            return Err(Refusal::OwnAssociation);
+        }
+        // The host has been granted all it may get; an association of its own promises less.
+        if self.shared.has_granted_all(association) {
+            return Err(Refusal::Busy);
+        }
+        // An INIT from the client would have to reach the server's address, too.
+        let ends = Ends::new(server.ip(), client.ip());
+        let Some(carrier) = state.carrier_between(ends) else { return Err(Refusal::Busy) };
+        if self.is_taken(engine, association, client, server) {
+            return Err(Refusal::Busy);
+        }
+        match self.serves(server, client, carrier) {
+            None => return Err(Refusal::NotServed),
+            Some(Offer::Bound) => return Err(Refusal::OwnAssociation),
+            Some(Offer::All) => {}
+        }
+        // If the uplink is unknown, an association of the connection's own shows it.
+        let paths = engine.info(association).map(|info| info.paths).unwrap_or_default();
+        let mut routes = paths.iter().map(|path| &path.route);
+        let route = routes.find(|route| Ends::of(route) == ends).ok_or(Refusal::OwnAssociation)?;
+        let uplink = self.interception.uplink_of(route, self.policy, packet_io);
+        uplink.map(|uplink| (Offer::All, uplink)).map_err(|_| Refusal::OwnAssociation)
+    }
+
+    /// Reports whether another live association has a channel with these addresses and ports.
+    fn is_taken(
+        &self,
+        engine: &Endpoint,
+        association: AssociationId,
+        client: SocketAddr,
+        server: SocketAddr,
+    ) -> bool {
+        let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_channel(&flow));
+        let old = old.and_then(|id| self.connections.get(id)).map(Connection::association);
+        let lives = |id| engine.state(id).is_some_and(|state| state != StateName::Closed);
+        old.is_some_and(|old| old != association && lives(old))
     }
 }

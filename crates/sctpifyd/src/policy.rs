@@ -11,7 +11,7 @@ use base::{Carrier, Route, Time};
 use control::{FallbackReason, ShimState, ShimStep};
 use intercept::FourTuple;
 use rules::{Chain, Failure, LearnPolicy, Outcome, Settings, Streams};
-use sctp::AssociationConfig;
+use sctp::{AssociationConfig, Connect};
 
 use crate::addresses::{AddressBook, Asker};
 use crate::carriers::PacketIo;
@@ -19,7 +19,6 @@ use crate::clock::today;
 use crate::connection::{CONNECTIONS_MAX, stepped};
 use crate::learned_store::LearnedStore;
 use crate::rules_store::RulesStore;
-use crate::timing;
 
 /// Limit on the peers remembered as reachable over UDP; when it is reached the memory is cleared.
 const UDP_PEERS_MAX: usize = 4096;
@@ -206,14 +205,22 @@ impl Policy {
         routes.filter(|route| packet_io.has(route)).collect()
     }
 
-    /// Returns the configuration of a connection's association with this host.
-    pub(crate) fn association_config(&self, remote: IpAddr, settings: &Settings) -> AssociationConfig {
-        self.rules.keyed(remote, timing::association_config(self.addresses.mtu(), settings))
-    }
-
-    /// Returns the configuration of an association with this host that connections share.
-    pub(crate) fn shared_config(&self, remote: IpAddr, settings: &Settings) -> AssociationConfig {
-        self.rules.keyed(remote, timing::shared_config(self.addresses.mtu(), settings))
+    /// Returns the request for an association between these addresses and ports. `config` makes its configuration for an MTU.
+    pub(crate) fn connect(
+        &self,
+        now: Time,
+        (local, remote): (SocketAddr, SocketAddr),
+        settings: &Settings,
+        packet_io: &PacketIo,
+        config: fn(u16, &Settings) -> AssociationConfig,
+    ) -> Connect {
+        Connect {
+            local_port: local.port(),
+            remote_port: remote.port(),
+            init_routes: self.init_routes(now, local, remote.ip(), settings, packet_io),
+            local_addresses: self.offered(now, local.ip(), remote.ip()),
+            config: self.rules.keyed(remote.ip(), config(self.addresses.mtu(), settings)),
+        }
     }
 
     /// Remembers the carrier over which a host was reached.

@@ -127,16 +127,9 @@ fn connect_for(
     let is_allowed = policy.rules().lock().explain(Chain::Remote, to.ip(), to.port()).policy.is_enable();
     let local = source_address(to).filter(|local| is_allowed && policy.addresses().is_own(*local));
     let Some(local) = local else { return Err(unchanged) };
-    let local_port = random_port_of(PORTS);
-    let (from, settings) = (SocketAddr::new(local, local_port), policy.settings());
-    let connect = Connect {
-        local_port,
-        remote_port: to.port(),
-        init_routes: policy.init_routes(now, from, to.ip(), &settings, packet_io),
-        local_addresses: policy.offered(now, local, to.ip()),
-        config: policy.association_config(to.ip(), &settings),
-    };
-    Ok((connect, unchanged))
+    let ends = (SocketAddr::new(local, random_port_of(PORTS)), to);
+    let config = timing::association_config;
+    Ok((policy.connect(now, ends, &policy.settings(), packet_io, config), unchanged))
 }
 
 fn end(to: SocketAddr, outcome: Result<u64, Failure>, policy: &Policy) {

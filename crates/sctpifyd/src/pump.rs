@@ -12,7 +12,7 @@ use relay::UNSENT_MAX;
 use sctp::Endpoint;
 
 use crate::coalescing::Coalescing;
-use crate::connection::{ConnectionId, Connections, Stage};
+use crate::connection::{ConnectionId, Connections};
 use crate::flowing::Medium;
 use crate::history::{History, Line};
 use crate::shared::SharedAssociations;
@@ -90,9 +90,10 @@ impl Pump {
         let id = self.take_next()?;
         let mut served = Served { id, moved: 0, is_finished: false };
         let Some(connection) = connections.get_mut(id) else { return Some(served) };
-        let association = connection.association;
-        let Stage::Relaying(flowing) = &mut connection.stage else { return Some(served) };
-        let medium = match connection.channel.zip(shared.get_mut(association)) {
+        let association = connection.association();
+        let (channel, flow) = (connection.channel(), connection.flow());
+        let Some(flowing) = connection.flowing() else { return Some(served) };
+        let medium = match channel.zip(shared.get_mut(association)) {
             Some((id, state)) => Medium::Channel { mux: state.mux(), id },
             None => Medium::Association,
         };
@@ -108,15 +109,13 @@ impl Pump {
         if let Some(error) = flowing.take_framing_error()
             && let Some(left_out) = history.admit(Line::Framing, now)
         {
-            tracing::warn!(flow = %connection.flow, %error, left_out, "no message where a rule with --framing expects them");
+            tracing::warn!(%flow, %error, left_out, "no message where a rule with --framing expects them");
         }
-        connection.bytes_sent += outcome.sent;
-        connection.bytes_received += outcome.received;
         history.count_bytes(outcome.sent, outcome.received);
         served.moved = outcome.sent + outcome.received;
         served.is_finished = outcome.finished;
         if served.moved > 0 {
-            let traffic = connection.transfer.note(now, outcome.sent, outcome.received);
+            let traffic = connection.note_moved(now, outcome.sent, outcome.received);
             let round_trip = engine.shortest_round_trip(association);
             self.coalescing.note(now, served.moved, round_trip, traffic);
         }

@@ -79,34 +79,35 @@ impl Report<'_> {
     }
 
     pub(crate) fn connection(&self, id: ConnectionId, known: &Known) -> Connection {
-        let info = self.engine.info(known.association);
+        let info = self.engine.info(known.association());
+        let (bytes_sent, bytes_received) = known.bytes();
         let in_use = info.as_ref().and_then(|info| info.paths.iter().find(|path| path.in_use));
         Connection {
             id: id.0,
-            role: known.role,
-            local: known.flow.local(),
-            peer: known.flow.remote(),
+            role: known.role(),
+            local: known.flow().local(),
+            peer: known.flow().remote(),
             state: known.shim(),
             carrier: in_use.map_or(Via::Sctp, |path| via(path.route.carrier)),
             fallback: None,
-            bytes_sent: known.bytes_sent,
-            bytes_received: known.bytes_received,
+            bytes_sent,
+            bytes_received,
             open: direction(known),
-            age_s: seconds(self.now.since(known.began)),
+            age_s: seconds(self.now.since(known.began())),
             association: info.map(|_| self.number_of(id, known)),
         }
     }
 
     /// Returns the number of an association: its connection's, or its own if it is shared.
     fn number_of(&self, id: ConnectionId, known: &Known) -> u64 {
-        let shared = known.channel.and_then(|_| self.shared.get(known.association));
+        let shared = known.channel().and_then(|_| self.shared.get(known.association()));
         shared.map_or(id, SharedAssociation::number).0
     }
 
     /// Describes a connection's own association, if it has one.
     pub(crate) fn own_association(&self, id: ConnectionId, known: &Known) -> Option<Association> {
-        let info = self.engine.info(known.association).filter(|_| known.channel.is_none())?;
-        Some(self.association(id, known.association, (known.role, known.began), &info, None))
+        let info = self.engine.info(known.association()).filter(|_| known.channel().is_none())?;
+        Some(self.association(id, known.association(), (known.role(), known.began()), &info, None))
     }
 
     /// Describes an association that connections share.
@@ -247,8 +248,9 @@ impl Report<'_> {
     /// window of its own there.
     pub(crate) fn limit_of(&self, known: &Known) -> Option<LimitedBy> {
         let info =
-            self.engine.info(known.association).filter(|_| matches!(known.stage, Stage::Relaying(_)))?;
-        let shared = known.channel.and_then(|channel| Some((channel, self.shared.get(known.association)?)));
+            self.engine.info(known.association()).filter(|_| matches!(known.stage(), Stage::Relaying(_)))?;
+        let shared =
+            known.channel().and_then(|channel| Some((channel, self.shared.get(known.association())?)));
         if shared.is_some_and(|(channel, state)| state.send_room(channel) == 0) {
             return Some(LimitedBy::Receiver);
         }
@@ -399,7 +401,7 @@ const fn shim_of_association(role: Role) -> ShimState {
 }
 
 fn direction(known: &Known) -> Direction {
-    let Stage::Relaying(flowing) = &known.stage else { return Direction::Both };
+    let Stage::Relaying(flowing) = known.stage() else { return Direction::Both };
     match (flowing.relay().is_sending(), flowing.relay().is_receiving()) {
         (true, true) => Direction::Both,
         (true, false) => Direction::Sending,

@@ -32,8 +32,8 @@ impl Roaming<'_> {
     /// Applies a change of the host's addresses.
     pub(crate) fn follow_addresses(&mut self) {
         self.follow_links();
-        let own = self.connections.iter().filter(|(_, c)| c.roams && c.channel.is_none());
-        let own = own.map(|(_, c)| c.association);
+        let own = self.connections.iter().filter(|(_, c)| c.roams() && c.channel().is_none());
+        let own = own.map(|(_, c)| c.association());
         let roaming: Vec<AssociationId> = own.chain(self.shared.iter().map(|(id, _)| id)).collect();
         for association in roaming {
             self.follow_addresses_of(association);
@@ -47,9 +47,9 @@ impl Roaming<'_> {
             return;
         }
         tracing::info!(?changes, "links of our addresses");
-        let connections = self.connections.iter().filter(|(_, c)| c.channel.is_none());
+        let connections = self.connections.iter().filter(|(_, c)| c.channel().is_none());
         let associations =
-            connections.map(|(_, c)| c.association).chain(self.shared.iter().map(|(id, _)| id));
+            connections.map(|(_, c)| c.association()).chain(self.shared.iter().map(|(id, _)| id));
         let associations: Vec<AssociationId> = associations.collect();
         for (association, (address, is_up)) in
             associations.iter().flat_map(|id| changes.iter().map(|change| (*id, *change)))
@@ -103,8 +103,8 @@ impl Roaming<'_> {
         }
         let connection = self.connections.get(self.connections.of_association(association)?)?;
         let (local, remote) =
-            (self.interception.wire_address(&connection.flow).ip(), connection.flow.remote().ip());
-        Some((Ends::new(local, remote), connection.role == Role::Client))
+            (self.interception.wire_address(&connection.flow()).ip(), connection.flow().remote().ip());
+        Some((Ends::new(local, remote), connection.role() == Role::Client))
     }
 
     /// Moves an association none of whose addresses can be used. Without a refuge it waits for the next address.
@@ -134,14 +134,14 @@ impl Roaming<'_> {
     pub(crate) fn on_path_up(&mut self, association: AssociationId, route: &Route) {
         self.weigh_paths(association);
         let id = self.connections.of_association(association);
-        let client = id.and_then(|id| self.connections.get(id)).filter(|c| c.role == Role::Client);
+        let client = id.and_then(|id| self.connections.get(id)).filter(|c| c.role() == Role::Client);
         if let Some(connection) = client
             && self.policy.settings().learn
         {
-            self.policy.learned().lock().note_address(connection.flow.remote().ip(), route.remote);
+            self.policy.learned().lock().note_address(connection.flow().remote().ip(), route.remote);
         }
         let is_shared = self.shared.get(association).is_some();
-        let roams = is_shared || id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams);
+        let roams = is_shared || id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams());
         if self.interception.keeps_addresses() && roams {
             self.follow_addresses_of(association);
         }

@@ -142,7 +142,7 @@ impl Survey {
 
     fn look_at(&mut self, report: &Report<'_>, id: ConnectionId, known: &Known) {
         match self.question {
-            Question::Explain(to) if known.role == Role::Client && known.flow.remote() == to => {
+            Question::Explain(to) if known.role() == Role::Client && known.flow().remote() == to => {
                 self.found.live.add(report, known);
             }
             Question::Explain(_) => {}
@@ -179,12 +179,12 @@ impl Survey {
 impl Live {
     fn add(&mut self, report: &Report<'_>, known: &Known) {
         self.count += 1;
-        self.is_native |= matches!(known.stage, Stage::Relaying(_)) && known.peer == Peer::Native;
+        self.is_native |= matches!(known.stage(), Stage::Relaying(_)) && known.peer() == Peer::Native;
         if let Some(limit) = report.limit_of(known) {
             *self.limited_by.entry(limit).or_default() += 1;
         }
-        if self.associations.insert(known.association) {
-            self.waiting_bytes += report.waiting_bytes(known.association);
+        if self.associations.insert(known.association()) {
+            self.waiting_bytes += report.waiting_bytes(known.association());
         }
     }
 }

@@ -13,15 +13,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::{Carrier, Time};
-use control::{FallbackReason, KeyFault, Role, ShimState, ShimStep};
-use intercept::{Arrival, FourTuple, HeldSyn, Verdict};
+use control::{FallbackReason, KeyFault, ShimState, ShimStep};
+use intercept::{Arrival, HeldSyn, Verdict};
 use relay::mux::Refusal;
 use relay::{Peer, Role as RelayRole};
 use rules::{Failure, Settings};
-use sctp::{AssociationId, CloseReason, Connect, ConnectError, Endpoint, PathState};
+use sctp::{AssociationId, CloseReason, ConnectError, Endpoint, PathState};
 
 use super::Driver;
-use crate::connection::{Connection, ConnectionId, Stage};
+use crate::connection::{Connection, ConnectionId, Stage, micros};
 use crate::evidence::{evidence, fallback_reason};
 use crate::history::Occurrence;
 use crate::interception::Applicant;
@@ -51,7 +51,11 @@ impl Driver {
             return;
         }
         self.history.count(Occurrence::ConnectSeen);
-        self.forget_flow(&syn.flow);
+        // An earlier connection with the same addresses is forgotten.
+        if let Some(old) = self.connections.of_client(&syn.flow) {
+            self.drop_connection(old);
+        }
+        self.interception.end_diversion(&syn.flow);
         match self.begin_connection(&syn) {
             Ok(()) => {}
             Err(plain) => self.go_plain(&syn, plain),
@@ -71,14 +75,6 @@ impl Driver {
             }
             Plain::Because(reason) => self.fall_back(syn, Tried::NOT, reason, None),
         }
-    }
-
-    /// Forgets an earlier connection with the same addresses.
-    fn forget_flow(&mut self, flow: &FourTuple) {
-        if let Some(old) = self.connections.of_client(flow) {
-            self.drop_connection(old);
-        }
-        self.interception.end_diversion(flow);
     }
 
     fn begin_connection(&mut self, syn: &HeldSyn) -> Result<(), Plain> {
@@ -111,8 +107,10 @@ impl Driver {
         let association = self.connect(syn, settings)?;
         let (patience, _) = timing::init_patience(settings);
         let stage = Stage::Init(*syn);
-        let mut connection = Connection::new(association, Role::Client, syn.flow, held.since, stage, shim);
-        connection.asked_later = held.since < self.now;
+        let mut connection = Connection::of_client(association, syn.flow, held.since, stage, shim);
+        if held.since < self.now {
+            connection.note_asked_later();
+        }
         let id = self.connections.insert(connection);
         // Wait for an answer that is already on its way.
         let race = (held.since + patience).max(self.now + held.round_trip * 3 / 2);
@@ -124,24 +122,18 @@ impl Driver {
     /// Reports whether the program whose SYN is held still waits; otherwise the server would accept a dead
     /// connection. An immediate answer needs no check.
     fn still_waits(&mut self, id: ConnectionId, syn: &HeldSyn) -> bool {
-        let began = self.connections.get(id).map(|connection| connection.began);
+        let began = self.connections.get(id).map(|connection| connection.began());
         began.is_some_and(|began| self.now.since(began) < AT_ONCE)
             || matches!(self.interception.find_client(syn), Ok(Applicant::Waits))
     }
 
     fn connect(&mut self, syn: &HeldSyn, settings: &Settings) -> Result<AssociationId, Plain> {
         let (local, remote) = (self.interception.wire_address(&syn.flow), syn.flow.remote());
-        let init_routes = self.policy.init_routes(self.now, local, remote.ip(), settings, &self.packet_io);
-        if init_routes.is_empty() && is_privileged(local.port()) {
+        let (ends, config) = ((local, remote), timing::association_config);
+        let connect = self.policy.connect(self.now, ends, settings, &self.packet_io, config);
+        if connect.init_routes.is_empty() && is_privileged(local.port()) {
             return Err(Plain::Because(FallbackReason::PrivilegedPort { port: local.port() }));
         }
-        let connect = Connect {
-            local_port: local.port(),
-            remote_port: remote.port(),
-            init_routes,
-            local_addresses: self.policy.offered(self.now, local.ip(), remote.ip()),
-            config: self.policy.association_config(remote.ip(), settings),
-        };
         self.engine.connect(self.now, connect).map_err(|error| match error {
             ConnectError::TooMany(_) => Plain::at_limit("associations"),
             ConnectError::NoMemory { .. } | ConnectError::NoMemoryForHost { .. } => Plain::at_limit("memory"),
@@ -150,12 +142,8 @@ impl Driver {
     }
 
     pub(super) fn on_init_ack(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        let Stage::Init(syn) = connection.stage else { return };
-        connection.stage = Stage::Cookie(syn);
-        // If an INIT was sent later than the SYN, the round-trip time is unknown.
-        connection.rtt_us =
-            Some(micros(self.now.since(connection.began))).filter(|_| !connection.asked_later);
+        let connection = self.connections.get_mut(id);
+        let Some(syn) = connection.and_then(|connection| connection.on_init_ack(self.now)) else { return };
         if self.still_waits(id, &syn) {
             let has_key = self.policy.rules().keys().whose(syn.flow.remote().ip()).is_some();
             let limit = if has_key { KEYED_COOKIE_LIMIT } else { COOKIE_LIMIT };
@@ -169,8 +157,8 @@ impl Driver {
     /// Gives up because no INIT ACK came in time.
     pub(super) fn on_race_lost(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
-        let Stage::Init(syn) = connection.stage else { return };
-        let waited = self.now.since(connection.began);
+        let Stage::Init(syn) = *connection.stage() else { return };
+        let waited = self.now.since(connection.began());
         let settings = self.policy.settings();
         let reason = match timing::init_patience(&settings) {
             (_, true) => FallbackReason::NoSctpAnswer {
@@ -183,9 +171,7 @@ impl Driver {
 
     /// Gives up because the handshake stalled after INIT ACK.
     pub(super) fn on_cookie_late(&mut self, id: ConnectionId) {
-        let Some(Stage::Cookie(syn)) = self.connections.get(id).map(|connection| &connection.stage) else {
-            return;
-        };
+        let Some(Stage::Cookie(syn)) = self.connections.get(id).map(Connection::stage) else { return };
         let syn = *syn;
         let reason = match self.policy.rules().keys().whose(syn.flow.remote().ip()) {
             Some(key_for) => FallbackReason::KeyNotProved { key_for, found: KeyFault::Unanswered },
@@ -197,14 +183,14 @@ impl Driver {
     /// Handles the end of the time for which only the first path is tried.
     pub(super) fn on_attempt_delay_over(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
-        let Stage::Init(syn) = connection.stage else { return };
+        let Stage::Init(syn) = *connection.stage() else { return };
         let (association, wire, remote) =
-            (connection.association, self.interception.wire_address(&syn.flow), syn.flow.remote().ip());
+            (connection.association(), self.interception.wire_address(&syn.flow), syn.flow.remote().ip());
         if self.policy.addresses().is_own(remote) {
             return;
         }
         if let Some(connection) = self.connections.get_mut(id) {
-            connection.asked_later = true;
+            connection.note_asked_later();
         }
         let known = self.policy.learned().lock().others(remote).to_vec();
         let settings = self.policy.settings();
@@ -222,7 +208,7 @@ impl Driver {
     fn abandon(&mut self, id: ConnectionId, syn: &HeldSyn, reason: FallbackReason, failure: Option<Failure>) {
         let now = self.now;
         let tried = self.connections.get_mut(id).map(|connection| Tried {
-            held: now.since(connection.began),
+            held: now.since(connection.began()),
             shim: connection.step(ShimStep::Failed),
         });
         self.drop_connection(id);
@@ -232,7 +218,7 @@ impl Driver {
 
     /// Handles an association that ended before its held SYN used it.
     pub(super) fn on_client_failed(&mut self, id: ConnectionId, syn: HeldSyn, reason: &CloseReason) {
-        let stage = self.connections.get(id).map(|connection| &connection.stage);
+        let stage = self.connections.get(id).map(Connection::stage);
         let was_answered = matches!(stage, Some(Stage::Cookie(_)));
         let failure = evidence(reason, was_answered);
         let key_for = self.policy.rules().keys().whose(syn.flow.remote().ip());
@@ -247,11 +233,7 @@ impl Driver {
             return;
         }
         let Some(connection) = self.connections.get_mut(id) else { return };
-        connection.stage = Stage::Diverted;
-        connection.step(ShimStep::Associated);
-        connection.peer = peer;
-        let setup_us = micros(self.now.since(connection.began));
-        let rtt_us = connection.rtt_us;
+        let (rtt_us, setup_us) = (connection.divert(peer), micros(self.now.since(connection.began())));
         self.policy.on_success(syn.flow.remote(), rtt_us);
         self.history.succeeded(syn.flow.remote(), setup_us);
         self.interception.judge(&syn, Verdict::Divert);
@@ -267,7 +249,7 @@ impl Driver {
     pub(super) fn on_arrival(&mut self, arrival: Arrival) {
         let id = self.connections.of_client(&arrival.flow);
         let awaited = |id: &ConnectionId| {
-            self.connections.get(*id).is_some_and(|connection| matches!(connection.stage, Stage::Diverted))
+            self.connections.get(*id).is_some_and(|connection| matches!(connection.stage(), Stage::Diverted))
         };
         match id.filter(awaited) {
             Some(id) => self.begin_relay(id, arrival.stream, RelayRole::Initiator),
@@ -277,7 +259,7 @@ impl Driver {
 
     /// Handles an application that went away between its SYN and the handshake.
     pub(super) fn on_unclaimed(&mut self, id: ConnectionId) {
-        if self.connections.get(id).is_some_and(|connection| matches!(connection.stage, Stage::Diverted)) {
+        if self.connections.get(id).is_some_and(|connection| matches!(connection.stage(), Stage::Diverted)) {
             tracing::debug!("nobody claimed an association: aborting it");
             self.drop_connection(id);
         }
@@ -318,10 +300,8 @@ impl Driver {
             None => return false,
         };
         let stage = Stage::Asking(*syn);
-        let mut connection = Connection::new(association, Role::Client, syn.flow, self.now, stage, shim);
-        connection.channel = Some(channel);
-        connection.peer = Peer::Shim;
-        self.connections.insert_as(id, connection);
+        let connection = Connection::of_client(association, syn.flow, self.now, stage, shim);
+        self.connections.insert_as(id, connection.on_channel(channel));
         self.shared.flush(self.now, association, &mut self.engine);
         self.is_urgent = true;
         let (patience, _) = timing::init_patience(settings);
@@ -334,31 +314,23 @@ impl Driver {
         true
     }
 
-    /// Returns the SYN of a connection that waits for the peer's answer.
-    pub(super) fn asking(&self, id: ConnectionId) -> Option<HeldSyn> {
-        match self.connections.get(id)?.stage {
-            Stage::Asking(syn) => Some(syn),
-            _ => None,
-        }
-    }
-
     pub(super) fn on_channel_accepted(&mut self, id: ConnectionId) {
-        let Some(syn) = self.asking(id) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
+        let (Some(syn), association) = (connection.asking(), connection.association()) else { return };
         if !self.still_waits(id, &syn) {
             // A reset informs the other side.
             self.drop_connection(id);
             return self.interception.judge(&syn, Verdict::Drop);
         }
-        let association = self.connections.get(id).map(|connection| connection.association);
-        let carrier = association.and_then(|association| carrier_of(&self.engine, association));
+        let carrier = carrier_of(&self.engine, association);
         self.history.count(Occurrence::ConnectShared);
         self.on_client_up(id, syn, Peer::Shim, carrier.unwrap_or(Carrier::Ip));
     }
 
     pub(super) fn on_channel_refused(&mut self, id: ConnectionId, reason: Refusal) {
-        let Some(syn) = self.asking(id) else { return };
         let Some(connection) = self.connections.get(id) else { return };
-        let (association, flow) = (connection.association, connection.flow);
+        let Some(syn) = connection.asking() else { return };
+        let (association, flow) = (connection.association(), connection.flow());
         let local = self.interception.wire_address(&flow);
         tracing::debug!(%flow, ?reason, "not on a shared association");
         if let Some(state) = self.shared.get_mut(association) {
@@ -382,10 +354,10 @@ impl Driver {
 
     /// Moves a connection that waits for the peer's answer to an association of its own.
     pub(super) fn leave_shared(&mut self, id: ConnectionId) {
-        let Some(syn) = self.asking(id) else { return };
         let Some(connection) = self.connections.get(id) else { return };
-        let (shim, began) = (connection.shim(), connection.began);
-        let (round_trip, _) = vital_signs(&self.engine, connection.association);
+        let Some(syn) = connection.asking() else { return };
+        let (shim, began) = (connection.shim(), connection.began());
+        let (round_trip, _) = vital_signs(&self.engine, connection.association());
         self.drop_connection(id);
         let settings = self.policy.settings();
         if let Err(plain) = self.begin_alone(&syn, &settings, shim, Held { since: began, round_trip }) {
@@ -396,16 +368,16 @@ impl Driver {
     /// Handles a peer's answer that is late. While the shared association lives, the program there may be slow.
     pub(super) fn on_channel_late(&mut self, id: ConnectionId, sacks: u64) {
         let Some(connection) = self.connections.get(id) else { return };
-        if !matches!(connection.stage, Stage::Asking(_)) {
+        if connection.asking().is_none() {
             return;
         }
-        let is_heard = vital_signs(&self.engine, connection.association).1 > sacks;
-        let end = connection.began + COOKIE_LIMIT;
+        let is_heard = vital_signs(&self.engine, connection.association()).1 > sacks;
+        let end = connection.began() + COOKIE_LIMIT;
         if is_heard && self.now < end {
             self.timers.set(end, Timer::Channel(id, sacks));
         } else {
-            tracing::debug!(flow = %connection.flow, "the shared association does not answer");
-            if !is_heard && let Some(state) = self.shared.get_mut(connection.association) {
+            tracing::debug!(flow = %connection.flow(), "the shared association does not answer");
+            if !is_heard && let Some(state) = self.shared.get_mut(connection.association()) {
                 state.note_silence();
             }
             self.leave_shared(id);
@@ -432,10 +404,7 @@ impl Driver {
         let held: Vec<(ConnectionId, HeldSyn)> = self
             .connections
             .iter()
-            .filter_map(|(id, connection)| match connection.stage {
-                Stage::Init(syn) | Stage::Cookie(syn) | Stage::Asking(syn) => Some((id, syn)),
-                _ => None,
-            })
+            .filter_map(|(id, connection)| Some((id, connection.held_syn()?)))
             .filter(|(_, syn)| !self.policy.may_use_sctp(syn.flow.remote(), syn.mark))
             .collect();
         for (id, syn) in held {
@@ -448,10 +417,7 @@ impl Driver {
     /// Gives up every handshake because the daemon stops.
     pub(super) fn release_all_syns(&mut self) {
         for id in self.connections.ids() {
-            let syn = match self.connections.get(id).map(|connection| &connection.stage) {
-                Some(Stage::Init(syn) | Stage::Cookie(syn) | Stage::Asking(syn)) => *syn,
-                _ => continue,
-            };
+            let Some(syn) = self.connections.get(id).and_then(Connection::held_syn) else { continue };
             self.abandon(id, &syn, FallbackReason::DaemonStopping, None);
         }
     }
@@ -474,10 +440,6 @@ struct Tried {
 impl Tried {
     /// Nothing beyond the decision.
     const NOT: Tried = Tried { held: Duration::ZERO, shim: ShimState::Ready };
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Returns the round-trip time of an association and the number of SACKs received.

@@ -11,7 +11,7 @@ use relay::{ADAPTATION, Closed, Peer};
 use sctp::{AbortCause, AddressChange, AssociationId, CloseReason, Event, PathState, TraceRecord};
 
 use super::{ADDRESSES, CARRIERS, CONNECTIONS, Driver, ENGINE_LOG, LISTENERS, QUEUE, WAKER};
-use crate::connection::{ConnectionId, Stage};
+use crate::connection::{Connection, ConnectionId, Stage};
 use crate::history::{Line, Occurrence};
 use crate::interception::LISTENERS_MAX;
 use crate::pump::BYTES_PER_TURN;
@@ -80,7 +80,7 @@ impl Driver {
                 ADDRESSES => {
                     self.policy.refresh_addresses();
                     self.packet_io.on_interfaces_changed();
-                    self.keep_addresses();
+                    self.interception.keep_addresses(&self.connections, self.policy.addresses());
                     self.roaming().follow_addresses();
                     self.follow_uplinks();
                     self.interception.forget_gone_uplinks();
@@ -96,11 +96,11 @@ impl Driver {
 
     fn on_stream_event(&mut self, id: ConnectionId, event: &mio::event::Event) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        match &mut connection.stage {
-            Stage::Relaying(flowing) => {
-                flowing.on_event(event);
-                self.pump.mark(id);
-            }
+        if let Some(flowing) = connection.flowing() {
+            flowing.on_event(event);
+            return self.pump.mark(id);
+        }
+        match connection.stage() {
             Stage::Connecting(_) if event.is_writable() || event.is_error() => self.on_local_connected(id),
             Stage::Accepting(_) if event.is_error() => self.drop_connection(id),
             _ => {}
@@ -125,7 +125,9 @@ impl Driver {
         }
         self.pump_all();
         for id in self.shared.keep_what_waits(self.now) {
-            self.keep_unwritten(id);
+            if let Some(flowing) = self.connections.get_mut(id).and_then(Connection::flowing) {
+                flowing.keep_unwritten();
+            }
         }
         self.shared.flush_all(self.now, &mut self.engine);
         self.take_engine_events();
@@ -160,19 +162,14 @@ impl Driver {
             engine.handle_datagram(now, route, ecn, packet, &mut accept_policy)
         });
         packet_io.report_errors(now, engine);
-        // Packets that have arrived count before any timer.
         if has_received {
-            self.take_answered();
+            // INIT ACKs count before their COOKIE ECHO is transmitted, and before any timer.
+            for id in self.connections.take_answered(&self.engine) {
+                self.on_init_ack(id);
+            }
+            self.probes.take_answered(now, &mut self.engine, &self.policy);
         }
         more
-    }
-
-    /// Handles the handshakes that received an INIT ACK; must be called before their COOKIE ECHO is transmitted.
-    fn take_answered(&mut self) {
-        for id in self.connections.take_answered(&self.engine) {
-            self.on_init_ack(id);
-        }
-        self.probes.take_answered(self.now, &mut self.engine, &self.policy);
     }
 
     fn fire_timers(&mut self) {
@@ -247,7 +244,11 @@ impl Driver {
             (Event::Readable | Event::Writable, Some(id)) => {
                 self.pump.mark(id);
             }
-            (Event::PeerShutdown, Some(id)) => self.on_peer_shutdown(id),
+            (Event::PeerShutdown, Some(id)) => {
+                if self.connections.get_mut(id).is_some_and(Connection::on_peer_shutdown) {
+                    self.pump.mark(id);
+                }
+            }
             (Event::PathSwitched { from, to }, _) => {
                 if let Some(left_out) = self.history.admit(Line::Switch, self.now) {
                     tracing::info!(?from, ?to, left_out, "path switched");
@@ -306,7 +307,7 @@ impl Driver {
         adaptation: Option<u32>,
     ) {
         tracing::debug!(is_shim = (adaptation == Some(ADAPTATION)), "association up");
-        match self.connections.get(id).map(|connection| &connection.stage) {
+        match self.connections.get(id).map(Connection::stage) {
             Some(Stage::Init(syn) | Stage::Cookie(syn)) => {
                 let (syn, peer) = (*syn, Peer::of_adaptation(adaptation));
                 self.engine.set_timing(self.now, association, timing::timing(peer, self.connections.len()));
@@ -315,15 +316,6 @@ impl Driver {
             }
             Some(Stage::Accepting(_)) => self.on_server_up(id),
             _ => {}
-        }
-    }
-
-    fn on_peer_shutdown(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        connection.peer_shutdown = true;
-        if let Stage::Relaying(flowing) = &mut connection.stage {
-            flowing.on_peer_shutdown();
-            self.pump.mark(id);
         }
     }
 
@@ -338,8 +330,8 @@ impl Driver {
         };
         let how = if *reason == CloseReason::Graceful { Closed::Gracefully } else { Closed::Lost };
         let Some(connection) = self.connections.get_mut(id) else { return };
-        if let Stage::Init(syn) | Stage::Cookie(syn) = connection.stage {
-            connection.closed = Some(how);
+        if let Stage::Init(syn) | Stage::Cookie(syn) = *connection.stage() {
+            connection.on_closed(how);
             self.on_client_failed(id, syn, reason);
         } else {
             self.on_association_closed(id, how);
@@ -349,7 +341,7 @@ impl Driver {
     /// Ends the diversions whose time has expired.
     fn on_diversions_over(&mut self) {
         self.interception.on_diversions_over(self.now, &mut self.timers);
-        self.release_addresses();
+        self.interception.release_addresses(&self.connections, self.policy.addresses());
     }
 
     /// Moves bytes of the ready connections, in turn, until this turn's limit is used up.
@@ -490,7 +482,9 @@ impl Driver {
             ChannelEvent::Readable | ChannelEvent::Writable => {
                 self.pump.mark(id);
             }
-            ChannelEvent::Reset if self.asking(id).is_some() => self.leave_shared(id),
+            ChannelEvent::Reset if self.connections.get(id).is_some_and(|c| c.asking().is_some()) => {
+                self.leave_shared(id);
+            }
             ChannelEvent::Reset => self.on_association_closed(id, Closed::Lost),
             ChannelEvent::Offered { .. } => {}
         }

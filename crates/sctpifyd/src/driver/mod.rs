@@ -1,9 +1,11 @@
 //! The life of connections: held SYNs, packets, timers and the engine's events change them.
 //!
-//! The [`Driver`] owns the engine and the parts that it drives. Each part owns its state; the driver lends one to another. An event
-//! of a connection usually concerns most of them, so its steps are here: of connections of local programs in [`client`], of peers'
-//! connections in [`server`]. [`events`] runs a turn and calls the steps. They call the operations of this file, which no step
-//! calls back from: the calls form no circle.
+//! The [`Driver`] owns the engine and the parts that it drives. Each part owns its state privately; the driver lends one part to
+//! another, and acts on what they return.
+//!
+//! The calls go one way. [`events`] runs a turn and calls the steps of connections: those of local programs in [`client`], those of
+//! peers in [`server`]. The steps call the operations of this file. Most steps concern nearly all parts: they end a connection, send
+//! its ABORT, judge its SYN, and record that. So they stay on this type, although it has more methods for it than other types.
 
 mod client;
 mod events;
@@ -27,7 +29,7 @@ use crate::capture::Ear;
 use crate::carriers::PacketIo;
 use crate::clock::Clock;
 use crate::connection::{ConnectionId, Connections, Stage};
-use crate::flowing::{Flowing, INTERESTS};
+use crate::flowing::INTERESTS;
 use crate::forwarding::Forwarder;
 use crate::framing::relay_for;
 use crate::history::History;
@@ -231,64 +233,38 @@ impl Driver {
             return;
         }
         // A connection on a shared association never shuts the association down.
-        let part = if connection.channel.is_some() { RelayRole::Acceptor } else { role };
-        let mut relay = relay_for(connection, self.policy.rules(), part);
-        if connection.peer_shutdown {
-            relay.on_peer_shutdown();
-        }
-        if let Some(how) = connection.closed {
-            relay.on_closed(how);
-        }
-        connection.stage = Stage::Relaying(Box::new(Flowing::new(stream, relay)));
+        let part = if connection.channel().is_some() { RelayRole::Acceptor } else { role };
+        let relay = relay_for(connection, self.policy.rules(), part);
+        connection.begin_relay(stream, relay);
         self.pump.mark(id);
-    }
-
-    /// Copies the bytes that wait for the program, to release the packets that they came in.
-    fn keep_unwritten(&mut self, id: ConnectionId) {
-        if let Some(Stage::Relaying(flowing)) = self.connections.get_mut(id).map(|c| &mut c.stage) {
-            flowing.keep_unwritten();
-        }
     }
 
     /// Ends a finished relay: closes the socket as the relay said.
     fn finish(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.remove(id) else { return };
-        match connection.role {
+        match connection.role() {
             Role::Client => {
-                self.interception.end_diversion_later(self.now, connection.flow, &mut self.timers)
+                self.interception.end_diversion_later(self.now, connection.flow(), &mut self.timers)
             }
-            Role::Server => self.interception.forget_served(self.now, connection.flow, &mut self.timers),
+            Role::Server => self.interception.forget_served(self.now, connection.flow(), &mut self.timers),
         }
-        match connection.channel {
+        match connection.channel() {
             Some(channel) => {
                 let (engine, timers) = (&mut self.engine, &mut self.timers);
-                let channel = (connection.association, channel);
+                let channel = (connection.association(), channel);
                 self.shared.release(self.now, channel, engine, &self.policy, timers);
             }
-            None if connection.closed.is_some() => self.engine.release(self.now, connection.association),
-            None => self.engine.set_user_memory(connection.association, 0),
+            None if connection.is_closed() => self.engine.release(self.now, connection.association()),
+            None => self.engine.set_user_memory(connection.association(), 0),
         }
-        self.release_addresses();
-    }
-
-    /// Releases addresses that were kept for a connection or diversion that has ended.
-    fn release_addresses(&mut self) {
-        if self.interception.keeps_addresses() {
-            self.keep_addresses();
-        }
-    }
-
-    /// Keeps exactly those addresses that live connections have and the host has lost.
-    fn keep_addresses(&mut self) {
-        let in_use = self.connections.iter().map(|(_, c)| c.flow.local().ip());
-        self.interception.keep_addresses(in_use, self.policy.addresses());
+        self.interception.release_addresses(&self.connections, self.policy.addresses());
     }
 
     /// Ends a connection at once: its association is aborted, its socket reset.
     fn drop_connection(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
-        if connection.closed.is_none() && connection.channel.is_none() {
-            self.engine.abort(self.now, connection.association, AbortCause::user(""));
+        if !connection.is_closed() && connection.channel().is_none() {
+            self.engine.abort(self.now, connection.association(), AbortCause::user(""));
         }
         self.finish(id);
     }
@@ -296,12 +272,9 @@ impl Driver {
     /// Handles the end of a connection's association.
     fn on_association_closed(&mut self, id: ConnectionId, how: Closed) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        connection.closed = Some(how);
-        match &mut connection.stage {
-            Stage::Relaying(flowing) => {
-                flowing.on_closed(how);
-                self.pump.mark(id);
-            }
+        connection.on_closed(how);
+        match connection.stage() {
+            Stage::Relaying(_) => self.pump.mark(id),
             // The application has yet to arrive, and will get the data received.
             Stage::Diverted => {}
             Stage::Init(_)

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::Route;
-use control::{FallbackReason, Role, ShimState};
+use control::FallbackReason;
 use intercept::FourTuple;
 use relay::mux::{ChannelId, Refusal};
 use relay::{Peer, Role as RelayRole};
@@ -19,11 +19,9 @@ use rules::{Chain, Outcome};
 use sctp::{AbortCause, AssociationId, Endpoint, PathState, StateName};
 
 use super::{Driver, token_of};
-use crate::connection::{Connection, ConnectionId, Stage};
+use crate::connection::{Connection, ConnectionId, Opened, Stage};
 use crate::flowing::INTERESTS;
 use crate::history::{Line, Occurrence};
-use crate::interception::Offer;
-use crate::shared::{Ends, SharedAssociation};
 use crate::timers::Timer;
 use crate::timing;
 
@@ -34,17 +32,6 @@ const LISTENER_LIMIT: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: Duration = Duration::from_millis(200);
 /// Delay of the first look at a backlog: before the program can have emptied it.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
-
-/// A connection that a client is granted.
-#[derive(Clone, Copy)]
-struct Opened {
-    peer: Peer,
-    /// Its channel, unless it has an association of its own.
-    channel: Option<ChannelId>,
-    offer: Offer,
-    /// The interface that it arrives by; ours if None.
-    uplink: Option<u32>,
-}
 
 impl Driver {
     /// Handles a good COOKIE ECHO of a client: connects to the local program. The rules and the program are checked once more:
@@ -89,7 +76,7 @@ impl Driver {
     ) {
         let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_channel(&flow));
         let Some(id) = old else { return };
-        let Some(association) = self.connections.get(id).map(|connection| connection.association) else {
+        let Some(association) = self.connections.get(id).map(|connection| connection.association()) else {
             return;
         };
         let is_over = self.engine.state(association).is_none_or(|state| state == StateName::Closed);
@@ -115,18 +102,12 @@ impl Driver {
         let (mut spoofed, flow) = self.interception.connect_as(client, server, opened.uplink)?;
         let id = self.connections.reserve();
         self.poller.registry().register(&mut spoofed.stream, token_of(id), INTERESTS)?;
-        let stage = Stage::Connecting(spoofed.stream);
-        let mut connection =
-            Connection::new(association, Role::Server, flow, self.now, stage, ShimState::Native);
-        connection.peer = opened.peer;
-        connection.uplink = opened.uplink;
-        connection.channel = opened.channel;
         if let Some(channel) = opened.channel
             && let Some(state) = self.shared.get_mut(association)
         {
             state.adopt(channel, id);
         }
-        connection.roams = opened.offer == Offer::All;
+        let connection = Connection::of_server(association, flow, self.now, spoofed.stream, opened);
         self.connections.insert_as(id, connection);
         self.interception.keep_served(&flow);
         Ok(id)
@@ -136,17 +117,22 @@ impl Driver {
     pub(super) fn on_local_connected(&mut self, id: ConnectionId) {
         let (now, connections) = (self.now, self.connections.len());
         let Some(connection) = self.connections.get_mut(id) else { return };
-        let Stage::Connecting(stream) = &connection.stage else { return };
+        let Stage::Connecting(stream) = connection.stage() else { return };
         let outcome = stream.peer_addr().map_err(|error| stream.take_error().ok().flatten().unwrap_or(error));
         match outcome {
             Ok(_) => {
-                let (association, channel) = (connection.association, connection.channel);
+                let (association, channel) = (connection.association(), connection.channel());
                 connection.set_accepting();
                 if let Some(channel) = channel {
-                    return self.accept_channel(id, association, channel);
+                    if let Some(state) = self.shared.get_mut(association) {
+                        state.mux().accept(channel);
+                    }
+                    self.shared.flush(now, association, &mut self.engine);
+                    self.is_urgent = true;
+                    return self.on_server_up(id);
                 }
-                let timing = timing::timing(connection.peer, connections);
-                let packets = timing::initial_packets(connection.peer);
+                let timing = timing::timing(connection.peer(), connections);
+                let packets = timing::initial_packets(connection.peer());
                 self.engine.set_timing(now, association, timing);
                 self.engine.set_initial_packets(now, association, packets);
                 self.engine.accept(now, association);
@@ -157,23 +143,14 @@ impl Driver {
         }
     }
 
-    fn accept_channel(&mut self, id: ConnectionId, association: AssociationId, channel: ChannelId) {
-        if let Some(state) = self.shared.get_mut(association) {
-            state.mux().accept(channel);
-        }
-        self.shared.flush(self.now, association, &mut self.engine);
-        self.is_urgent = true;
-        self.on_server_up(id);
-    }
-
     /// Handles a local program's kernel that has not accepted yet. A slow program delays its kernel only by a full backlog, for
     /// which the client's own TCP would wait as well. Otherwise a firewall drops the SYN or the answer.
     pub(super) fn on_listener_late(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
-        if !matches!(connection.stage, Stage::Connecting(_)) {
+        if !matches!(connection.stage(), Stage::Connecting(_)) {
             return;
         }
-        let (flow, began, uplink) = (connection.flow, connection.began, connection.uplink);
+        let (flow, began, uplink) = (connection.flow(), connection.began(), connection.uplink().0);
         let is_full = self.interception.is_backlog_full(&flow);
         let (limit, why) = if is_full {
             (began + LISTENER_LIMIT, "the local program takes no connections: its backlog is full")
@@ -192,13 +169,13 @@ impl Driver {
     fn refuse_connection(&mut self, id: ConnectionId, why: &str) {
         let Some(connection) = self.connections.get(id) else { return };
         if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
-            tracing::info!(flow = %connection.flow, why, left_out, "refused");
+            tracing::info!(flow = %connection.flow(), why, left_out, "refused");
         }
-        match connection.channel {
-            None => self.refuse(connection.association, why),
+        match connection.channel() {
+            None => self.refuse(connection.association(), why),
             Some(channel) => {
                 self.history.count(Occurrence::AcceptRefused);
-                if let Some(state) = self.shared.get_mut(connection.association) {
+                if let Some(state) = self.shared.get_mut(connection.association()) {
                     state.mux().refuse(channel, Refusal::NotTaken);
                 }
             }
@@ -214,7 +191,7 @@ impl Driver {
     /// Handles the establishment of the association with a client: bytes may flow.
     pub(super) fn on_server_up(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        let server = connection.flow.local();
+        let server = connection.flow().local();
         if let Some(stream) = connection.take_accepting() {
             self.history.count(Occurrence::Accept);
             self.policy.rules().record(Chain::Local, server, Outcome::Sctp { rtt_us: None });
@@ -230,8 +207,9 @@ impl Driver {
         client: SocketAddr,
         server: SocketAddr,
     ) {
-        let outcome = self.admit(association, client, server).and_then(|offer| {
-            let uplink = self.uplink_of_channel(association, Ends::new(server.ip(), client.ip()))?;
+        let (packet_io, engine, mut accept_policy) = self.receivers();
+        let admitted = accept_policy.admit(engine, packet_io, association, client, server);
+        let outcome = admitted.and_then(|(offer, uplink)| {
             self.give_way(server, client, |_, old| old == association);
             let opened = Opened { peer: Peer::Shim, channel: Some(channel), offer, uplink };
             self.open_local(association, server, client, opened).map_err(|error| {
@@ -251,60 +229,6 @@ impl Driver {
                 self.shared.with_windows(association, |state| state.mux().refuse(channel, reason));
             }
         }
-    }
-
-    /// Reports whether the connection may be made. The conditions are those for an INIT, and more.
-    fn admit(
-        &mut self,
-        association: AssociationId,
-        client: SocketAddr,
-        server: SocketAddr,
-    ) -> Result<Offer, Refusal> {
-        if self.policy.is_ending() || !self.connections.has_room_for(client.ip()) {
-            return Err(Refusal::Busy);
-        }
-        let auth = self.policy.rules().auth_for(client.ip());
-        let may_ask = |state: &&SharedAssociation| state.takes_openings() && state.speaks_for(client.ip());
-        let Some(state) = self.shared.get(association).filter(may_ask) else {
-            return Err(Refusal::Unproven);
-        };
-        if !state.has_key(&auth) {
-            return Err(Refusal::OwnAssociation);
-        }
-        // The host has been granted all it may get; an association of its own promises less.
-        if self.shared.has_granted_all(association) {
-            return Err(Refusal::Busy);
-        }
-        // An INIT from the client would have to reach the server's address, too.
-        let Some(carrier) = state.carrier_between(Ends::new(server.ip(), client.ip())) else {
-            return Err(Refusal::Busy);
-        };
-        if self.is_taken(association, client, server) {
-            return Err(Refusal::Busy);
-        }
-        let (.., mut accept_policy) = self.receivers();
-        match accept_policy.serves(server, client, carrier) {
-            None => Err(Refusal::NotServed),
-            Some(Offer::Bound) => Err(Refusal::OwnAssociation),
-            Some(Offer::All) => Ok(Offer::All),
-        }
-    }
-
-    /// Returns the uplink of a channel. If it is unknown, the channel is refused: an association of the connection's own then shows it.
-    fn uplink_of_channel(&self, association: AssociationId, ends: Ends) -> Result<Option<u32>, Refusal> {
-        let paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
-        let between = |route: &Route| Ends::of(route) == ends;
-        let route = paths.iter().map(|path| path.route).find(between).ok_or(Refusal::OwnAssociation)?;
-        let uplink = self.interception.uplink_of(&route, &self.policy, &self.packet_io);
-        uplink.map_err(|_| Refusal::OwnAssociation)
-    }
-
-    /// Reports whether another live association has a channel with these addresses and ports.
-    fn is_taken(&self, association: AssociationId, client: SocketAddr, server: SocketAddr) -> bool {
-        let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_channel(&flow));
-        let old = old.and_then(|id| self.connections.get(id)).map(|connection| connection.association);
-        let lives = |id| self.engine.state(id).is_some_and(|state| state != StateName::Closed);
-        old.is_some_and(|old| old != association && lives(old))
     }
 }
 

@@ -29,6 +29,7 @@ use nix::sys::time::TimeSpec;
 use rules::Guarded;
 
 use crate::addresses::AddressBook;
+use crate::connection::Connections;
 use crate::forwarding::{self, Forwarder};
 use crate::manual::Socket;
 use crate::timers::{Timer, Timers};
@@ -365,18 +366,26 @@ impl Interception {
         }
     }
 
+    /// Releases addresses that were kept for a connection or diversion that has ended.
+    pub(crate) fn release_addresses(&mut self, connections: &Connections, addresses: &AddressBook) {
+        if self.keeps_addresses() {
+            self.keep_addresses(connections, addresses);
+        }
+    }
+
     /// Reports whether addresses that the host has lost are kept.
     pub(crate) fn keeps_addresses(&self) -> bool {
         !self.kept.is_empty()
     }
 
-    /// Keeps exactly those addresses that live connections have and the host has lost; `in_use` are the connections' addresses.
+    /// Keeps exactly those addresses that live connections have and the host has lost.
     ///
     /// In an enclosed namespace programs have addresses of their own, which never go.
-    pub(crate) fn keep_addresses(&mut self, in_use: impl Iterator<Item = IpAddr>, addresses: &AddressBook) {
+    pub(crate) fn keep_addresses(&mut self, connections: &Connections, addresses: &AddressBook) {
         if self.is_enclosed() {
             return;
         }
+        let in_use = connections.iter().map(|(_, connection)| connection.flow().local().ip());
         let lingering = self.diversions.flows().map(|flow| flow.local().ip());
         let wanted: BTreeSet<IpAddr> = in_use.chain(lingering).filter(|ip| !addresses.is_own(*ip)).collect();
         for ip in wanted.difference(&self.kept) {

@@ -92,14 +92,17 @@ impl Interception {
         let known =
             |route: &Route| packet_io.came_by(route).into_iter().chain(addresses.interface_of(route.local));
         let mut up = BTreeMap::new();
-        let led = |(id, c): (ConnectionId, &Connection)| Some((id, c.uplink?, c.is_stranded));
+        let led = |(id, c): (ConnectionId, &Connection)| match c.uplink() {
+            (Some(uplink), is_stranded) => Some((id, uplink, is_stranded)),
+            (None, _) => None,
+        };
         let all: Vec<_> = connections.iter().filter_map(led).collect();
         for (id, uplink, is_stranded) in all {
             let is_up = self.is_up(&mut up, uplink);
             if is_up && is_stranded {
                 self.lead_by(connections, id, Some(uplink));
             } else if !is_up {
-                let association = connections.get(id).map(|connection| connection.association);
+                let association = connections.get(id).map(|connection| connection.association());
                 let info = association.and_then(|association| engine.info(association));
                 let mut paths = info.map(|info| info.paths).unwrap_or_default();
                 // The uplink of the path in use comes first.
@@ -122,12 +125,11 @@ impl Interception {
         let Some(connection) = connections.get_mut(id) else { return };
         let Some(stream) = connection.stream() else { return };
         if let Err(error) = self.interceptor.set_uplink(stream, uplink) {
-            tracing::warn!(flow = %connection.flow, %error, "a connection whose interface is gone finds no other");
+            tracing::warn!(flow = %connection.flow(), %error, "a connection whose interface is gone finds no other");
             return;
         }
-        tracing::debug!(flow = %connection.flow, ?uplink, "arrives by another interface from now on");
-        connection.is_stranded = uplink.is_none();
-        connection.uplink = uplink.or(connection.uplink);
+        tracing::debug!(flow = %connection.flow(), ?uplink, "arrives by another interface from now on");
+        connection.set_uplink(uplink);
     }
 
     pub(crate) fn forget_gone_uplinks(&mut self) {

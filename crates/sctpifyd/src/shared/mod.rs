@@ -19,7 +19,7 @@ use base::{Route, Time};
 use relay::mux::{ChannelEvent, ChannelId, MuxFault, SHARED_STREAMS, Side};
 use relay::{Peer, SHARED_ADAPTATION};
 use rules::Settings;
-use sctp::{AbortCause, AssociationId, Connect, Endpoint, StateName};
+use sctp::{AbortCause, AssociationId, Endpoint, StateName};
 
 pub(crate) use self::association::{Ends, SharedAssociation, flush};
 use crate::addresses::host_part;
@@ -197,15 +197,9 @@ impl SharedAssociations {
         if !is_wanted || policy.is_ending() || !has_room(self.len()) {
             return;
         }
-        let local_port = random_port_of(PORTS);
-        let from = SocketAddr::new(local, local_port);
-        let connect = Connect {
-            local_port,
-            remote_port: SHARED_PORT,
-            init_routes: policy.init_routes(now, from, remote, &settings, packet_io),
-            local_addresses: policy.offered(now, local, remote),
-            config: policy.shared_config(remote, &settings),
-        };
+        let from = SocketAddr::new(local, random_port_of(PORTS));
+        let between = (from, SocketAddr::new(remote, SHARED_PORT));
+        let connect = policy.connect(now, between, &settings, packet_io, timing::shared_config);
         match engine.connect(now, connect) {
             Ok(association) => {
                 self.opening.insert(association, Opening { ends, side: Side::Initiator });
@@ -486,7 +480,7 @@ fn idle_limit(settings: &Settings) -> Duration {
 #[cfg(test)]
 mod tests {
     use base::Carrier;
-    use sctp::{AssociationConfig, EndpointConfig};
+    use sctp::{AssociationConfig, Connect, EndpointConfig};
 
     use super::*;
 
