@@ -465,3 +465,61 @@ impl Connections {
         self.all.keys().copied().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base::{Carrier, Route};
+    use sctp::{AssociationConfig, Connect, EndpointConfig};
+
+    use super::*;
+
+    /// Creates connections of one program that have the same addresses, each on its own association.
+    fn alike(count: u16) -> Vec<Connection> {
+        let (here, there) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let flow = FourTuple::new((here, 40_000).into(), (there, 80).into()).expect("one family");
+        let mut engine = Endpoint::new(Time::ZERO, EndpointConfig::default(), [0; 32]);
+        let mut new = |local_port| {
+            let connect = Connect {
+                local_port,
+                remote_port: 80,
+                init_routes: vec![Route { local: here, remote: there, carrier: Carrier::Ip }],
+                local_addresses: vec![here],
+                config: AssociationConfig::default(),
+            };
+            let association = engine.connect(Time::ZERO, connect).expect("room");
+            Connection::of_client(association, flow, Time::ZERO, Stage::Diverted, ShimState::EnableSrules)
+        };
+        (1..=count).map(|n| new(40_000 + n)).collect()
+    }
+
+    #[test]
+    fn an_older_connection_that_ends_leaves_the_addresses_to_the_newer_one() {
+        let [first, second] = alike(2).try_into().unwrap_or_else(|_| panic!("two"));
+        let (flow, associations) = (first.flow(), [first.association(), second.association()]);
+        let mut connections = Connections::default();
+        let ids = [connections.insert(first), connections.insert(second)];
+        assert!(connections.remove(ids[0]).is_some() && connections.remove(ids[0]).is_none());
+        assert_eq!(connections.of_client(&flow), Some(ids[1]));
+        assert_eq!(associations.map(|id| connections.of_association(id)), [None, Some(ids[1])]);
+    }
+
+    #[test]
+    fn a_connection_without_an_interface_remembers_the_last_one() {
+        let mut connection = alike(1).remove(0);
+        connection.set_uplink(Some(2));
+        connection.set_uplink(None);
+        assert_eq!(connection.uplink(), (Some(2), true));
+        connection.set_uplink(Some(3));
+        assert_eq!(connection.uplink(), (Some(3), false));
+    }
+
+    #[test]
+    fn events_before_bytes_flow_are_kept_for_the_relay() {
+        let mut connection = alike(1).remove(0);
+        assert!(!connection.on_peer_shutdown() && !connection.is_closed());
+        connection.on_closed(Closed::Lost);
+        assert!(connection.is_closed() && connection.held_syn().is_none());
+        assert_eq!(connection.divert(Peer::Shim), None);
+        assert_eq!((connection.peer(), connection.shim()), (Peer::Shim, ShimState::Active));
+    }
+}

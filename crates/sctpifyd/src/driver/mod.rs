@@ -5,7 +5,7 @@
 //!
 //! The calls go one way. [`events`] runs a turn and calls the steps of connections: those of local programs in [`client`], those of
 //! peers in [`server`]. The steps call the operations of this file. Most steps concern nearly all parts: they end a connection, send
-//! its ABORT, judge its SYN, and record that. So they stay on this type, although it has more methods for it than other types.
+//! its ABORT, judge its SYN, and record that. So they stay on this type, although it then has about 80 methods.
 
 mod client;
 mod events;
@@ -98,10 +98,9 @@ impl Driver {
         let interception = Interception::new(interceptor, registry, QUEUE, LISTENERS)?;
         packet_io.open(registry, CARRIERS);
         let settings = rules.settings();
-        let config_of = |addresses: &AddressBook| timing::endpoint_config(addresses.mtu(), &rules.settings());
-        let addresses = AddressBook::open(settings.interfaces, settings.loopback)?;
+        let addresses = AddressBook::open(settings.interfaces.clone(), settings.loopback)?;
         addresses.register(registry, ADDRESSES)?;
-        let config = config_of(&addresses);
+        let config = timing::endpoint_config(addresses.mtu(), &settings);
         let shared = SharedAssociations::new(config.limits.memory);
         let mut engine = Endpoint::new(clock.now(), config, seed);
         engine.set_tracing(tracing::enabled!(target: ENGINE_LOG, tracing::Level::TRACE));

@@ -76,7 +76,7 @@ impl Driver {
     ) {
         let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_channel(&flow));
         let Some(id) = old else { return };
-        let Some(association) = self.connections.get(id).map(|connection| connection.association()) else {
+        let Some(association) = self.connections.get(id).map(Connection::association) else {
             return;
         };
         let is_over = self.engine.state(association).is_none_or(|state| state == StateName::Closed);
