@@ -4,9 +4,9 @@
 //! killed one, passes signals on, and reads and writes the files ([`archive`]). The [`worker`] does everything else under its own
 //! user id, in one event loop ([`shard`]) with a [`control_server`] in other threads.
 //!
-//! Nothing here knows SCTP, netfilter or the rules' syntax: the crates below do. Begin with [`shard`], then
-//! [`client`] (a SYN becomes an association), [`server`] (an INIT becomes a local connection) and [`pump`]
-//! (bytes of a connection).
+//! Nothing here knows SCTP, netfilter or the rules' syntax: the crates below do. Begin with [`shard`] (the loop) and
+//! [`driver`] (the life of connections), then with the parts that it drives: [`policy`], [`interception`], [`connection`],
+//! [`shared`], [`flowing`] (bytes of a connection) and [`history`].
 //!
 //! Invariants: a held SYN always gets a verdict; after INIT ACK, a failure is reported to the peer before the SYN is released; a
 //! connection whose association is lost is reset, never closed in order.

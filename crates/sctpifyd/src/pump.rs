@@ -91,7 +91,7 @@ impl Pump {
         let mut served = Served { id, moved: 0, is_finished: false };
         let Some(connection) = connections.get_mut(id) else { return Some(served) };
         let association = connection.association();
-        let (channel, flow) = (connection.channel(), connection.flow());
+        let channel = connection.channel();
         let Some(flowing) = connection.flowing() else { return Some(served) };
         let medium = match channel.zip(shared.get_mut(association)) {
             Some((id, state)) => Medium::Channel { mux: state.mux(), id },
@@ -106,10 +106,11 @@ impl Pump {
         {
             state.wait(id);
         }
-        if let Some(error) = flowing.take_framing_error()
+        let framing_error = flowing.take_framing_error();
+        if let Some(error) = framing_error
             && let Some(left_out) = history.admit(Line::Framing, now)
         {
-            tracing::warn!(%flow, %error, left_out, "no message where a rule with --framing expects them");
+            tracing::warn!(flow = %connection.flow(), %error, left_out, "no message where a rule with --framing expects them");
         }
         history.count_bytes(outcome.sent, outcome.received);
         served.moved = outcome.sent + outcome.received;
