@@ -1,9 +1,10 @@
 //! A connection of a local program, and the table of all of them.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Bound;
+use std::time::Duration;
 
 use base::Time;
 use control::{Role, ShimState, ShimStep};
@@ -11,10 +12,12 @@ use intercept::{FourTuple, HeldSyn};
 use mio::net::TcpStream;
 use relay::mux::ChannelId;
 use relay::{Closed, Peer, Relay};
-use sctp::AssociationId;
+use sctp::{AssociationId, Endpoint, StateName};
 
 use crate::addresses::host_part;
-use crate::coalescing::Transfer;
+use crate::coalescing::{Traffic, Transfer};
+use crate::flowing::Flowing;
+use crate::interception::Offer;
 
 /// Limit on the connections that use SCTP or wait for it; further ones are plain TCP.
 pub(crate) const CONNECTIONS_MAX: usize = 16_384;
@@ -29,37 +32,37 @@ pub(crate) struct ConnectionId(pub(crate) u64);
 /// One connection.
 pub(crate) struct Connection {
     /// The association that carries it, shared with others if it has a channel.
-    pub(crate) association: AssociationId,
+    association: AssociationId,
     /// Its channel on the shared association that carries it.
-    pub(crate) channel: Option<ChannelId>,
-    pub(crate) role: Role,
+    channel: Option<ChannelId>,
+    role: Role,
     /// The addresses that the local program sees: its own address is the local one.
-    pub(crate) flow: FourTuple,
-    pub(crate) began: Time,
+    flow: FourTuple,
+    began: Time,
     /// Time from INIT to INIT ACK, in microseconds, once that came.
-    pub(crate) rtt_us: Option<u64>,
+    rtt_us: Option<u64>,
     /// True if INITs were sent later than it began, on other paths or after a shared association was asked: which one is
     /// answered first is unknown.
-    pub(crate) asked_later: bool,
-    pub(crate) stage: Stage,
+    asked_later: bool,
+    stage: Stage,
     /// Its state in the papers' terms.
     shim: ShimState,
     /// The kind of peer shown by its Adaptation Layer Indication, once known.
-    pub(crate) peer: Peer,
+    peer: Peer,
     /// True if it may use any address of this host: false if its local program listens on one only.
-    pub(crate) roams: bool,
+    roams: bool,
     /// True if the peer sent SHUTDOWN before the relay began.
-    pub(crate) peer_shutdown: bool,
+    peer_shutdown: bool,
     /// The end of the association, once it has ended.
-    pub(crate) closed: Option<Closed>,
+    closed: Option<Closed>,
     /// Server: the interface that it arrived by at the local program.
-    pub(crate) uplink: Option<u32>,
+    uplink: Option<u32>,
     /// True if that interface is down and there is no other: meanwhile our own interface delivers what we
     /// send.
-    pub(crate) is_stranded: bool,
-    pub(crate) bytes_sent: u64,
-    pub(crate) bytes_received: u64,
-    pub(crate) transfer: Transfer,
+    is_stranded: bool,
+    bytes_sent: u64,
+    bytes_received: u64,
+    transfer: Transfer,
 }
 
 /// The progress of a connection.
@@ -80,29 +83,21 @@ pub(crate) enum Stage {
     Relaying(Box<Flowing>),
 }
 
-/// A connection whose bytes flow.
-pub(crate) struct Flowing {
-    pub(crate) stream: TcpStream,
-    pub(crate) relay: Relay,
-    /// True if TCP may have bytes for us.
-    pub(crate) readable: bool,
-    /// True if TCP may accept bytes.
-    pub(crate) writable: bool,
-    /// True if TCP may have reported its end or an urgent byte. Then a short read does not mean that the
-    /// buffer is empty: it must be read until it ends or would block.
-    pub(crate) hung_up: bool,
-    /// True if TCP failed. Its remaining bytes are read and sent on before the failure, because its
-    /// application wrote them first.
-    pub(crate) broken: bool,
-    /// The deadline until which the failure waits for earlier data to leave.
-    pub(crate) leaving_until: Option<Time>,
+/// A connection that a client is granted.
+#[derive(Clone, Copy)]
+pub(crate) struct Opened {
+    pub(crate) peer: Peer,
+    /// Its channel, unless it has an association of its own.
+    pub(crate) channel: Option<ChannelId>,
+    pub(crate) offer: Offer,
+    /// The interface that it arrives by; ours if None.
+    pub(crate) uplink: Option<u32>,
 }
 
 impl Connection {
-    /// Creates a connection whose association begins; `shim` is the state that it was in at the decision.
-    pub(crate) fn new(
+    /// Creates a connection of a local program; `shim` is the state that it was in at the decision.
+    pub(crate) fn of_client(
         association: AssociationId,
-        role: Role,
         flow: FourTuple,
         began: Time,
         stage: Stage,
@@ -111,7 +106,7 @@ impl Connection {
         Connection {
             association,
             channel: None,
-            role,
+            role: Role::Client,
             flow,
             began,
             rtt_us: None,
@@ -130,6 +125,161 @@ impl Connection {
         }
     }
 
+    /// Creates a connection to a local program, which `stream` connects to.
+    pub(crate) fn of_server(
+        association: AssociationId,
+        flow: FourTuple,
+        began: Time,
+        stream: TcpStream,
+        opened: Opened,
+    ) -> Self {
+        let stage = Stage::Connecting(stream);
+        Connection {
+            role: Role::Server,
+            channel: opened.channel,
+            peer: opened.peer,
+            roams: opened.offer == Offer::All,
+            uplink: opened.uplink,
+            ..Connection::of_client(association, flow, began, stage, ShimState::Native)
+        }
+    }
+
+    /// Makes it a channel of the shared association that carries it.
+    pub(crate) fn on_channel(self, channel: ChannelId) -> Self {
+        Connection { channel: Some(channel), peer: Peer::Shim, ..self }
+    }
+
+    pub(crate) const fn association(&self) -> AssociationId {
+        self.association
+    }
+
+    pub(crate) const fn channel(&self) -> Option<ChannelId> {
+        self.channel
+    }
+
+    pub(crate) const fn role(&self) -> Role {
+        self.role
+    }
+
+    pub(crate) const fn flow(&self) -> FourTuple {
+        self.flow
+    }
+
+    pub(crate) const fn began(&self) -> Time {
+        self.began
+    }
+
+    pub(crate) const fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    pub(crate) const fn roams(&self) -> bool {
+        self.roams
+    }
+
+    /// Returns the interface that it arrived by at the local program, and whether it is stranded.
+    pub(crate) const fn uplink(&self) -> (Option<u32>, bool) {
+        (self.uplink, self.is_stranded)
+    }
+
+    /// Notes that it arrives by this interface from now on; None if no interface is up.
+    pub(crate) fn set_uplink(&mut self, uplink: Option<u32>) {
+        self.is_stranded = uplink.is_none();
+        self.uplink = uplink.or(self.uplink);
+    }
+
+    pub(crate) const fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// Returns the SYN that is held for it, if any.
+    pub(crate) const fn held_syn(&self) -> Option<HeldSyn> {
+        match self.stage {
+            Stage::Init(syn) | Stage::Cookie(syn) | Stage::Asking(syn) => Some(syn),
+            _ => None,
+        }
+    }
+
+    /// Returns the SYN of a connection that waits for the answer on a shared association.
+    pub(crate) const fn asking(&self) -> Option<HeldSyn> {
+        match self.stage {
+            Stage::Asking(syn) => Some(syn),
+            _ => None,
+        }
+    }
+
+    /// Notes that INITs are sent later than it began.
+    pub(crate) const fn note_asked_later(&mut self) {
+        self.asked_later = true;
+    }
+
+    /// Notes that INIT ACK has come; returns the held SYN if that was awaited.
+    pub(crate) fn on_init_ack(&mut self, now: Time) -> Option<HeldSyn> {
+        let Stage::Init(syn) = self.stage else { return None };
+        self.stage = Stage::Cookie(syn);
+        // If an INIT was sent later than the SYN, the round-trip time is unknown.
+        self.rtt_us = Some(micros(now.since(self.began))).filter(|_| !self.asked_later);
+        Some(syn)
+    }
+
+    /// Notes that its SYN is released into the private namespace; returns the time from INIT to INIT ACK in microseconds, if known.
+    pub(crate) fn divert(&mut self, peer: Peer) -> Option<u64> {
+        self.stage = Stage::Diverted;
+        self.step(ShimStep::Associated);
+        self.peer = peer;
+        self.rtt_us
+    }
+
+    /// Lets bytes flow between the local program's socket and `relay`.
+    pub(crate) fn begin_relay(&mut self, stream: TcpStream, mut relay: Relay) {
+        if self.peer_shutdown {
+            relay.on_peer_shutdown();
+        }
+        if let Some(how) = self.closed {
+            relay.on_closed(how);
+        }
+        self.stage = Stage::Relaying(Box::new(Flowing::new(stream, relay)));
+    }
+
+    /// Returns the part that moves bytes, once they flow.
+    pub(crate) fn flowing(&mut self) -> Option<&mut Flowing> {
+        match &mut self.stage {
+            Stage::Relaying(flowing) => Some(flowing),
+            _ => None,
+        }
+    }
+
+    /// Handles SHUTDOWN from the peer; reports whether bytes may flow because of it.
+    pub(crate) fn on_peer_shutdown(&mut self) -> bool {
+        self.peer_shutdown = true;
+        self.flowing().map(Flowing::on_peer_shutdown).is_some()
+    }
+
+    /// Handles the end of its association.
+    pub(crate) fn on_closed(&mut self, how: Closed) {
+        self.closed = Some(how);
+        if let Some(flowing) = self.flowing() {
+            flowing.on_closed(how);
+        }
+    }
+
+    /// Reports whether its association has ended.
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Counts bytes; returns the kind of exchange that they belong to.
+    pub(crate) fn note_moved(&mut self, now: Time, sent: u64, received: u64) -> Traffic {
+        self.bytes_sent += sent;
+        self.bytes_received += received;
+        self.transfer.note(now, sent, received)
+    }
+
+    /// Returns the bytes sent and received.
+    pub(crate) const fn bytes(&self) -> (u64, u64) {
+        (self.bytes_sent, self.bytes_received)
+    }
+
     pub(crate) const fn shim(&self) -> ShimState {
         self.shim
     }
@@ -144,7 +294,7 @@ impl Connection {
     pub(crate) fn stream(&self) -> Option<&TcpStream> {
         match &self.stage {
             Stage::Connecting(stream) | Stage::Accepting(stream) => Some(stream),
-            Stage::Relaying(flowing) => Some(&flowing.stream),
+            Stage::Relaying(flowing) => Some(flowing.stream()),
             Stage::Init(_) | Stage::Cookie(_) | Stage::Asking(_) | Stage::Diverted => None,
         }
     }
@@ -179,6 +329,11 @@ pub(crate) fn stepped(from: ShimState, step: ShimStep) -> ShimState {
     })
 }
 
+/// Returns whole microseconds.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// All connections, found by number, association or addresses.
 #[derive(Default)]
 pub(crate) struct Connections {
@@ -189,6 +344,8 @@ pub(crate) struct Connections {
     by_channel_flow: HashMap<FourTuple, ConnectionId>,
     /// The number of connections from each host to local programs.
     served: HashMap<IpAddr, usize>,
+    /// Client connections whose INIT is unanswered.
+    awaiting: BTreeSet<ConnectionId>,
     last: u64,
 }
 
@@ -219,7 +376,23 @@ impl Connections {
                 self.by_channel_flow.insert(connection.flow, id);
             }
         }
+        if matches!(connection.stage, Stage::Init(_)) {
+            self.awaiting.insert(id);
+        }
         self.all.insert(id, connection);
+    }
+
+    /// Takes the client connections whose INIT has been answered since the last call.
+    pub(crate) fn take_answered(&mut self, engine: &Endpoint) -> Vec<ConnectionId> {
+        let (all, mut answered) = (&self.all, Vec::new());
+        self.awaiting.retain(|id| {
+            let state = all.get(id).and_then(|connection| engine.state(connection.association));
+            if state == Some(StateName::CookieEchoed) {
+                answered.push(*id);
+            }
+            state == Some(StateName::CookieWait)
+        });
+        answered
     }
 
     /// Reports whether there is room for one more connection from this host to local programs.
@@ -252,6 +425,7 @@ impl Connections {
 
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
         let connection = self.all.remove(&id)?;
+        self.awaiting.remove(&id);
         if connection.channel.is_none() {
             self.by_association.remove(&connection.association);
         }
@@ -289,5 +463,63 @@ impl Connections {
 
     pub(crate) fn ids(&self) -> Vec<ConnectionId> {
         self.all.keys().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{Carrier, Route};
+    use sctp::{AssociationConfig, Connect, EndpointConfig};
+
+    use super::*;
+
+    /// Creates connections of one program that have the same addresses, each on its own association.
+    fn alike(count: u16) -> Vec<Connection> {
+        let (here, there) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let flow = FourTuple::new((here, 40_000).into(), (there, 80).into()).expect("one family");
+        let mut engine = Endpoint::new(Time::ZERO, EndpointConfig::default(), [0; 32]);
+        let mut new = |local_port| {
+            let connect = Connect {
+                local_port,
+                remote_port: 80,
+                init_routes: vec![Route { local: here, remote: there, carrier: Carrier::Ip }],
+                local_addresses: vec![here],
+                config: AssociationConfig::default(),
+            };
+            let association = engine.connect(Time::ZERO, connect).expect("room");
+            Connection::of_client(association, flow, Time::ZERO, Stage::Diverted, ShimState::EnableSrules)
+        };
+        (1..=count).map(|n| new(40_000 + n)).collect()
+    }
+
+    #[test]
+    fn an_older_connection_that_ends_leaves_the_addresses_to_the_newer_one() {
+        let [first, second] = alike(2).try_into().unwrap_or_else(|_| panic!("two"));
+        let (flow, associations) = (first.flow(), [first.association(), second.association()]);
+        let mut connections = Connections::default();
+        let ids = [connections.insert(first), connections.insert(second)];
+        assert!(connections.remove(ids[0]).is_some() && connections.remove(ids[0]).is_none());
+        assert_eq!(connections.of_client(&flow), Some(ids[1]));
+        assert_eq!(associations.map(|id| connections.of_association(id)), [None, Some(ids[1])]);
+    }
+
+    #[test]
+    fn a_connection_without_an_interface_remembers_the_last_one() {
+        let mut connection = alike(1).remove(0);
+        connection.set_uplink(Some(2));
+        connection.set_uplink(None);
+        assert_eq!(connection.uplink(), (Some(2), true));
+        connection.set_uplink(Some(3));
+        assert_eq!(connection.uplink(), (Some(3), false));
+    }
+
+    #[test]
+    fn events_before_bytes_flow_are_kept_for_the_relay() {
+        let mut connection = alike(1).remove(0);
+        assert!(!connection.on_peer_shutdown() && !connection.is_closed());
+        connection.on_closed(Closed::Lost);
+        assert!(connection.is_closed() && connection.held_syn().is_none());
+        assert_eq!(connection.divert(Peer::Shim), None);
+        assert_eq!((connection.peer(), connection.shim()), (Peer::Shim, ShimState::Active));
     }
 }

@@ -29,13 +29,13 @@ use rules::{Chain, LearnedEntry, Policy, Rule, find_setting};
 use crate::archive::ArchiveError;
 use crate::capture::Ear;
 use crate::clock::{Clock, today};
+use crate::commands::{Command, Handle};
 use crate::control_group;
 use crate::learned_store::LearnedStore;
 use crate::listeners::{all_listeners, listeners};
 use crate::log_rate::LogRate;
 use crate::manual::{Caller, Grant};
 use crate::rules_store::RulesStore;
-use crate::shard::{Command, Handle};
 use crate::survey::Question;
 
 /// Limit on the connections served at once.

@@ -43,15 +43,15 @@ impl Framing for Sip {
 
 /// Creates a connection's relay: for a native peer with the framing of its rule.
 pub(crate) fn relay_for(connection: &Connection, rules: &RulesStore, part: RelayRole) -> Relay {
-    let (chain, place) = match connection.role {
-        Role::Client => (Chain::Remote, connection.flow.remote()),
-        Role::Server => (Chain::Local, connection.flow.local()),
+    let (chain, place) = match connection.role() {
+        Role::Client => (Chain::Remote, connection.flow().remote()),
+        Role::Server => (Chain::Local, connection.flow().local()),
     };
-    let framing = (connection.peer == Peer::Native)
+    let framing = (connection.peer() == Peer::Native)
         .then(|| rules.lock().explain(chain, place.ip(), place.port()).framing())
         .flatten();
     match framing {
         Some(rules::Framing::Sip) => Relay::framed(part, Box::new(Sip(Framer::new(Limits::default())))),
-        None => Relay::new(connection.peer, part),
+        None => Relay::new(connection.peer(), part),
     }
 }

@@ -28,32 +28,88 @@ const SHOWN: usize = 32;
 pub(crate) struct History {
     attempts: VecDeque<(SocketAddr, PastAttempt)>,
     switches: VecDeque<Switch>,
-    pub(crate) counters: Counters,
+    last_switches: LastSwitches,
+    counters: Counters,
     /// Log lines about connections that do not use SCTP, by kind of reason.
     fallback_lines: HashMap<Discriminant<FallbackReason>, LogRate>,
-    /// Log lines about programs that send no messages where a rule expects some.
-    pub(crate) framing_lines: LogRate,
-    /// Log lines about refused connections from peers.
-    pub(crate) refusal_lines: LogRate,
-    /// Log lines about connections to local programs that nothing answers.
-    pub(crate) unanswered_lines: LogRate,
-    /// Log lines about shared associations.
-    pub(crate) shared_lines: LogRate,
-    /// Log lines about peers that violate the protocol of shared associations.
-    pub(crate) fault_lines: LogRate,
-    /// Log lines about peers with a wrong key.
-    pub(crate) wrong_key_lines: LogRate,
-    /// Log lines about path switches, which a peer can cause at will.
-    pub(crate) switch_lines: LogRate,
-    /// Log lines about UDP ports of peers.
-    pub(crate) port_lines: LogRate,
-    /// Log lines about addresses of peers.
-    pub(crate) address_lines: LogRate,
-    /// Log lines about peers' answers to changes of our addresses.
-    pub(crate) answer_lines: LogRate,
+    /// Log lines by subject.
+    lines: BTreeMap<Line, LogRate>,
+}
+
+/// The subject of log lines that peers can cause at will.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Line {
+    /// Programs that send no messages where a rule expects some.
+    Framing,
+    /// Refused connections from peers.
+    Refusal,
+    /// Connections to local programs that nothing answers.
+    Unanswered,
+    /// Shared associations.
+    Shared,
+    /// Peers that violate the protocol of shared associations.
+    Fault,
+    /// Peers with a wrong key.
+    WrongKey,
+    /// Path switches.
+    Switch,
+    /// UDP ports of peers.
+    Port,
+    /// Addresses of peers.
+    Address,
+    /// Peers' answers to changes of our addresses.
+    Answer,
+}
+
+/// An occurrence that [`Counters`] counts.
+#[derive(Clone, Copy)]
+pub(crate) enum Occurrence {
+    ConnectSeen,
+    ConnectByRuleTcp,
+    ConnectLearnedTcp,
+    ConnectShared,
+    SharedAssociation,
+    Accept,
+    AcceptRefused,
+    WrongKey,
 }
 
 impl History {
+    pub(crate) fn count(&mut self, occurrence: Occurrence) {
+        let counters = &mut self.counters;
+        *match occurrence {
+            Occurrence::ConnectSeen => &mut counters.connects_seen,
+            Occurrence::ConnectByRuleTcp => &mut counters.connects_by_rule_tcp,
+            Occurrence::ConnectLearnedTcp => &mut counters.connects_learned_tcp,
+            Occurrence::ConnectShared => &mut counters.connects_shared,
+            Occurrence::SharedAssociation => &mut counters.shared_associations,
+            Occurrence::Accept => &mut counters.accepts,
+            Occurrence::AcceptRefused => &mut counters.accepts_refused,
+            Occurrence::WrongKey => &mut counters.wrong_keys,
+        } += 1;
+    }
+
+    /// Counts connections that the kernel let pass as the rules say.
+    pub(crate) fn count_passed(&mut self, connects: u64) {
+        self.counters.connects_seen += connects;
+        self.counters.connects_by_rule_tcp += connects;
+    }
+
+    /// Counts bytes of local programs.
+    pub(crate) fn count_bytes(&mut self, sent: u64, received: u64) {
+        self.counters.bytes_sent += sent;
+        self.counters.bytes_received += received;
+    }
+
+    pub(crate) const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Reports whether a line on this subject may be logged now; if so, returns the number of lines left out since the last one.
+    pub(crate) fn admit(&mut self, line: Line, now: Time) -> Option<u64> {
+        self.lines.entry(line).or_default().admit(now)
+    }
+
     /// Records a connection that uses SCTP after `setup_us` microseconds.
     pub(crate) fn succeeded(&mut self, destination: SocketAddr, setup_us: u64) {
         self.counters.connects_sctp += 1;
@@ -94,14 +150,21 @@ impl History {
         fallbacks.take(SHOWN).collect()
     }
 
-    /// Records that data of an association switched paths.
-    pub(crate) fn switched(&mut self, association: Option<u64>, from: &Route, to: &Route) {
+    /// Records that data of an association switched paths; `number` is the association's in reports.
+    pub(crate) fn switched(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        number: Option<u64>,
+        (from, to): (&Route, &Route),
+    ) {
+        self.last_switches.note(association, from, to, now);
         self.counters.path_switches += 1;
         self.switches.truncate(SHOWN - 1);
         let local = |route: &Route| Some(route.local).filter(|ip| !ip.is_unspecified());
         self.switches.push_front(Switch {
             when_unix_ms: unix_ms(),
-            association,
+            association: number,
             from_local: local(from),
             from_remote: from.remote,
             to_local: local(to),
@@ -114,6 +177,16 @@ impl History {
         self.switches.iter().copied().collect()
     }
 
+    /// Returns the time of the last switch to or from this path of an association, if any.
+    pub(crate) fn last_switch(&self, association: AssociationId, route: &Route) -> Option<Time> {
+        self.last_switches.of(association, route)
+    }
+
+    /// Forgets the paths of an association that no longer exists.
+    pub(crate) fn forget(&mut self, association: AssociationId) {
+        self.last_switches.0.remove(&association);
+    }
+
     fn remember(&mut self, destination: SocketAddr, attempt: PastAttempt) {
         self.attempts.truncate(KEPT - 1);
         self.attempts.push_front((destination, attempt));
@@ -122,11 +195,11 @@ impl History {
 
 /// The time of the last switch to or from each path of the existing associations.
 #[derive(Default)]
-pub(crate) struct LastSwitches(BTreeMap<AssociationId, VecDeque<(Ends, Time)>>);
+struct LastSwitches(BTreeMap<AssociationId, VecDeque<(Ends, Time)>>);
 
 impl LastSwitches {
     /// Records that data of the association switched paths.
-    pub(crate) fn note(&mut self, association: AssociationId, from: &Route, to: &Route, now: Time) {
+    fn note(&mut self, association: AssociationId, from: &Route, to: &Route, now: Time) {
         let paths = self.0.entry(association).or_default();
         for ends in [from, to].map(Ends::of) {
             paths.retain(|(known, _)| *known != ends);
@@ -136,14 +209,9 @@ impl LastSwitches {
     }
 
     /// Returns the time of the last switch to or from this path, if any.
-    pub(crate) fn of(&self, association: AssociationId, route: &Route) -> Option<Time> {
+    fn of(&self, association: AssociationId, route: &Route) -> Option<Time> {
         let paths = self.0.get(&association)?;
         paths.iter().find(|(ends, _)| *ends == Ends::of(route)).map(|(_, at)| *at)
-    }
-
-    /// Forgets an association that no longer exists.
-    pub(crate) fn forget(&mut self, association: AssociationId) {
-        self.0.remove(&association);
     }
 }
 

@@ -36,6 +36,13 @@ impl LearnedStore {
         LearnedStore { table: Arc::new(Mutex::new(table)), archive, failing: Arc::default() }
     }
 
+    /// Creates a store without a file.
+    #[cfg(test)]
+    pub(crate) fn empty() -> LearnedStore {
+        let args = <DaemonArgs as clap::Parser>::parse_from(["sctpifyd"]);
+        LearnedStore { table: Arc::default(), archive: Archive::own(&args), failing: Arc::default() }
+    }
+
     /// Locks the table. Hold it for moments only: the shard waits for it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, LearnedTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)

@@ -4,47 +4,49 @@
 //! killed one, passes signals on, and reads and writes the files ([`archive`]). The [`worker`] does everything else under its own
 //! user id, in one event loop ([`shard`]) with a [`control_server`] in other threads.
 //!
-//! Nothing here knows SCTP, netfilter or the rules' syntax: the crates below do. Begin with [`shard`], then
-//! [`client`] (a SYN becomes an association), [`server`] (an INIT becomes a local connection) and [`pump`]
-//! (bytes of a connection).
+//! Nothing here knows SCTP, netfilter or the rules' syntax: the crates below do. Begin with [`shard`] (the loop) and
+//! [`driver`] (the life of connections), then with the parts that it drives: [`policy`], [`interception`], [`connection`],
+//! [`shared`], [`flowing`] (bytes of a connection) and [`history`].
 //!
 //! Invariants: a held SYN always gets a verdict; after INIT ACK, a failure is reported to the peer before the SYN is released; a
 //! connection whose association is lost is reset, never closed in order.
 
 #![forbid(unsafe_code)]
 
+mod accept_policy;
 mod addresses;
 mod archive;
 mod capture;
 mod carriers;
 mod channel_windows;
-mod channels;
-mod client;
 mod clock;
 mod coalescing;
+mod commands;
 mod confinement;
 mod connection;
 mod control_group;
 mod control_server;
-mod diversions;
+mod driver;
+mod evidence;
+mod flowing;
 mod forwarding;
 mod framing;
 mod history;
-mod holding;
+mod interception;
 mod learned_store;
 mod listeners;
 mod log_rate;
 mod manual;
 mod page;
 mod peer_keys;
+mod policy;
+mod poller;
 mod probes;
 mod pump;
 mod racing;
 mod report;
-mod requiring;
 mod roaming;
 mod rules_store;
-mod server;
 mod shard;
 mod shared;
 mod shared_store;
@@ -53,7 +55,6 @@ mod survey;
 mod timers;
 mod timing;
 mod turns;
-mod uplinks;
 mod worker;
 
 use std::process::ExitCode;

@@ -9,12 +9,14 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use base::Time;
-use rules::{Chain, Failure, LearnPolicy, Settings};
-use sctp::{AssociationId, CloseReason, Connect, StateName};
+use rules::{Chain, Failure, LearnPolicy};
+use sctp::{AbortCause, AssociationId, CloseReason, Connect, Endpoint, StateName};
 
-use crate::client::evidence;
+use crate::carriers::PacketIo;
 use crate::clock::today;
-use crate::shard::{Shard, Timer, user_abort};
+use crate::evidence::evidence;
+use crate::policy::Policy;
+use crate::timers::{Timer, Timers};
 use crate::timing;
 
 /// Limit on concurrent probes.
@@ -42,84 +44,100 @@ pub(crate) fn random_port_of(ports: RangeInclusive<u16>) -> u16 {
     rand::random_range(ports)
 }
 
-impl Shard {
+impl Probes {
     /// Begins the probes that are due, and sets the timer for the next round.
-    pub(crate) fn begin_probes(&mut self) {
-        self.timers.set(self.now + PAUSE, Timer::Probes);
-        let settings = self.rules.settings();
-        if self.stopping || !settings.enable || !settings.learn {
+    pub(crate) fn begin_due(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        policy: &Policy,
+        packet_io: &PacketIo,
+        timers: &mut Timers<Timer>,
+    ) {
+        timers.set(now + PAUSE, Timer::Probes);
+        let settings = policy.settings();
+        if policy.is_stopping() || !settings.enable || !settings.learn {
             return;
         }
-        for _ in self.probes.running.len()..PROBES_MAX {
-            let Some(to) = self.learned.lock().next_probe(today()) else { return };
-            if let Err(failure) = self.begin_probe(to, &settings) {
-                self.end_probe(to, Err(failure));
+        for _ in self.running.len()..PROBES_MAX {
+            let Some(to) = policy.learned().lock().next_probe(today()) else { return };
+            let begun = connect_for(to, policy, now, packet_io).and_then(|(connect, unchanged)| {
+                engine.connect(now, connect).map_err(|error| {
+                    tracing::debug!(%error, %to, "no probe");
+                    unchanged
+                })
+            });
+            match begun {
+                Ok(association) => {
+                    self.running.insert(association, Probe { to, began: now });
+                    timers.set(now + PATIENCE, Timer::Probe(association));
+                }
+                Err(failure) => end(to, Err(failure), policy),
             }
         }
     }
 
-    /// Sends an INIT. If it must not or cannot be sent, returns the known failure, which then stands until later.
-    fn begin_probe(&mut self, to: SocketAddr, settings: &Settings) -> Result<(), Failure> {
-        let known = self.learned.lock().explain(to).and_then(|entry| entry.disabled);
-        let unchanged = known.map_or(Failure::NoAnswer, |disabled| disabled.failure);
-        let is_allowed = self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).policy.is_enable();
-        let local = source_address(to).filter(|local| is_allowed && self.addresses.is_own(*local));
-        let Some(local) = local else { return Err(unchanged) };
-        let local_port = random_port_of(PORTS);
-        let connect = Connect {
-            local_port,
-            remote_port: to.port(),
-            init_routes: self.init_routes(SocketAddr::new(local, local_port), to.ip(), settings),
-            local_addresses: self.offered(local, to.ip()),
-            config: self.rules.keyed(to.ip(), timing::association_config(self.addresses.mtu(), settings)),
-        };
-        let association = self.engine.connect(self.now, connect).map_err(|error| {
-            tracing::debug!(%error, %to, "no probe");
-            unchanged
-        })?;
-        self.probes.running.insert(association, Probe { to, began: self.now });
-        self.timers.set(self.now + PATIENCE, Timer::Probe(association));
-        Ok(())
-    }
-
-    /// Finds probes that have received their INIT ACK; must be called before their COOKIE ECHO is transmitted.
-    pub(crate) fn look_for_probed(&mut self) {
-        let all: Vec<AssociationId> = self.probes.running.keys().copied().collect();
-        for association in all {
-            if self.state_of(association) == Some(StateName::CookieEchoed) {
-                let Some(probe) = self.probes.running.remove(&association) else { continue };
-                self.engine.abort(self.now, association, user_abort());
-                let rtt = self.now.since(probe.began);
-                self.end_probe(probe.to, Ok(u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)));
+    /// Ends the probes that have received their INIT ACK; must be called before their COOKIE ECHO is transmitted.
+    pub(crate) fn take_answered(&mut self, now: Time, engine: &mut Endpoint, policy: &Policy) {
+        self.running.retain(|association, probe| {
+            if engine.state(*association) != Some(StateName::CookieEchoed) {
+                return true;
             }
-        }
+            engine.abort(now, *association, AbortCause::user(""));
+            let rtt = now.since(probe.began);
+            end(probe.to, Ok(u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)), policy);
+            false
+        });
     }
 
     /// Ends a probe that got no INIT ACK in time.
-    pub(crate) fn on_probe_late(&mut self, association: AssociationId) {
-        let is_late = |probe: &Probe| self.now.since(probe.began) >= PATIENCE;
-        if self.probes.running.get(&association).is_some_and(is_late)
-            && let Some(probe) = self.probes.running.remove(&association)
+    pub(crate) fn on_late(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        engine: &mut Endpoint,
+        policy: &Policy,
+    ) {
+        let is_late = |probe: &Probe| now.since(probe.began) >= PATIENCE;
+        if self.running.get(&association).is_some_and(is_late)
+            && let Some(probe) = self.running.remove(&association)
         {
-            self.engine.abort(self.now, association, user_abort());
-            self.end_probe(probe.to, Err(Failure::NoAnswer));
+            engine.abort(now, association, AbortCause::user(""));
+            end(probe.to, Err(Failure::NoAnswer), policy);
         }
     }
 
     /// Ends a probe whose association has ended before its INIT ACK.
-    pub(crate) fn on_probe_closed(&mut self, association: AssociationId, reason: &CloseReason) {
-        if let Some(probe) = self.probes.running.remove(&association) {
-            self.end_probe(probe.to, Err(evidence(reason, false).unwrap_or(Failure::NoAnswer)));
+    pub(crate) fn on_closed(&mut self, association: AssociationId, reason: &CloseReason, policy: &Policy) {
+        if let Some(probe) = self.running.remove(&association) {
+            end(probe.to, Err(evidence(reason, false).unwrap_or(Failure::NoAnswer)), policy);
         }
     }
+}
 
-    fn end_probe(&mut self, to: SocketAddr, outcome: Result<u64, Failure>) {
-        tracing::debug!(%to, ?outcome, "probed");
-        let settings = self.rules.settings();
-        let (patience, _) = timing::init_patience(&settings);
-        let patience_us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
-        self.learned.lock().on_probe(today(), to, outcome, patience_us, &LearnPolicy::of(&settings));
-    }
+/// Returns the INIT to send, and the known failure, which stands if it cannot be sent. If it must not be sent, returns only that.
+fn connect_for(
+    to: SocketAddr,
+    policy: &Policy,
+    now: Time,
+    packet_io: &PacketIo,
+) -> Result<(Connect, Failure), Failure> {
+    let known = policy.learned().lock().explain(to).and_then(|entry| entry.disabled);
+    let unchanged = known.map_or(Failure::NoAnswer, |disabled| disabled.failure);
+    let is_allowed = policy.rules().lock().explain(Chain::Remote, to.ip(), to.port()).policy.is_enable();
+    let local = source_address(to).filter(|local| is_allowed && policy.addresses().is_own(*local));
+    let Some(local) = local else { return Err(unchanged) };
+    let ends = (SocketAddr::new(local, random_port_of(PORTS)), to);
+    let config = timing::association_config;
+    Ok((policy.connect(now, ends, &policy.settings(), packet_io, config), unchanged))
+}
+
+fn end(to: SocketAddr, outcome: Result<u64, Failure>, policy: &Policy) {
+    tracing::debug!(%to, ?outcome, "probed");
+    let settings = policy.settings();
+    let (patience, _) = timing::init_patience(&settings);
+    let patience_us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
+    policy.learned().lock().on_probe(today(), to, outcome, patience_us, &LearnPolicy::of(&settings));
 }
 
 /// Returns the address that the kernel would send from; sends nothing.

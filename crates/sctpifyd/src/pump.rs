@@ -1,479 +1,130 @@
-//! The bytes of a connection: moved between its TCP socket, its relay and its association.
+//! The connections whose bytes can flow, served in turn.
 //!
-//! Each connection gets a share of a turn ([`ROUNDS`]) and comes back in the next one if it could do more, so one bulk transfer
-//! does not starve the others. A channel of a shared association sends only what the peer has granted, and leaves a part of the send buffer to
-//! connections with short messages.
+//! Each connection gets a share of a turn ([`crate::flowing`]) and comes back in the next one if it could do more, so one bulk
+//! transfer does not starve the others. The traffic decides how long the loop may pause before the next turn.
 
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::Duration;
 
 use base::Time;
-use bytes::Bytes;
-use control::Role;
-use intercept::disarm_linger;
-use mio::Interest;
-use mio::net::TcpStream;
-use relay::mux::{ChannelId, Mux, Received};
-use relay::{
-    Action, Closed, PPID_DATA, PPID_END, Relay, Role as RelayRole, UNSENT_MAX, UNWRITTEN_LEAST, UNWRITTEN_MAX,
-};
-use sctp::{AssociationId, Endpoint, Ppid, SendError, SendOptions, StreamId};
+use relay::UNSENT_MAX;
+use sctp::Endpoint;
 
-use crate::connection::{ConnectionId, Flowing, Stage};
-use crate::framing::relay_for;
-use crate::shard::{Shard, token_of, user_abort};
-use crate::shared::flush;
+use crate::coalescing::Coalescing;
+use crate::connection::{ConnectionId, Connections};
+use crate::flowing::Medium;
+use crate::history::{History, Line};
+use crate::shared::SharedAssociations;
 
-/// Limit on the reads and writes of one connection in one turn.
-const ROUNDS: usize = 4;
 /// Limit on the bytes of all connections together in one turn; the rest waits for the next, so packets and new connections wait
 /// only for milliseconds.
-const BYTES_PER_TURN: u64 = 1 << 20;
-/// Limit on the slices of one write.
-const SLICES: usize = 64;
-/// Bytes of a shared association's send buffer that bulk transfers leave free, so short messages go at once.
-const RESERVE: usize = 8 * 1024;
-/// Greatest length of a short message.
-const SHORT: usize = 2 * 1024;
-/// Time that the failure of an application's socket waits for the bytes written before it: many connections may
-/// have something to send in the same turn.
-const LEAVING_LIMIT: Duration = Duration::from_millis(10);
-/// Events of interest on a connection's socket: urgent data too, because a read stops before an urgent byte.
-pub(crate) const INTERESTS: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::PRIORITY);
-/// A connection with an association of its own uses one stream each way.
-const STREAM: StreamId = StreamId(0);
+pub(crate) const BYTES_PER_TURN: u64 = 1 << 20;
 
-impl Shard {
-    /// Joins a local TCP socket to the association of its connection.
-    pub(crate) fn begin_relay(&mut self, id: ConnectionId, mut stream: TcpStream, role: RelayRole) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        if role == RelayRole::Initiator
-            && let Err(error) = self.poll.registry().register(&mut stream, token_of(id), INTERESTS)
-        {
-            tracing::warn!(%error, "a connection cannot be polled");
-            self.drop_connection(id);
-            return;
+/// The connections whose bytes can flow, served in turn.
+pub(crate) struct Pump {
+    ready: BTreeSet<ConnectionId>,
+    /// The connection that was served last.
+    served: ConnectionId,
+    scratch: Box<[u8]>,
+    /// Pause between turns.
+    coalescing: Coalescing,
+}
+
+/// Effect of serving one connection.
+pub(crate) struct Served {
+    pub(crate) id: ConnectionId,
+    pub(crate) moved: u64,
+    /// Its relay has finished: the connection must be ended.
+    pub(crate) is_finished: bool,
+}
+
+impl Pump {
+    pub(crate) fn new() -> Pump {
+        Pump {
+            ready: BTreeSet::new(),
+            served: ConnectionId(0),
+            scratch: vec![0; UNSENT_MAX].into(),
+            coalescing: Coalescing::new(),
         }
-        // A connection on a shared association never shuts the association down.
-        let part = if connection.channel.is_some() { RelayRole::Acceptor } else { role };
-        let mut relay = relay_for(connection, &self.rules, part);
-        if connection.peer_shutdown {
-            relay.on_peer_shutdown();
-        }
-        if let Some(how) = connection.closed {
-            relay.on_closed(how);
-        }
-        // Earlier events of a local program's socket were not kept: it may have ended already.
-        let flowing = Flowing {
-            stream,
-            relay,
-            readable: true,
-            writable: true,
-            hung_up: true,
-            broken: false,
-            leaving_until: None,
-        };
-        connection.stage = Stage::Relaying(Box::new(flowing));
+    }
+
+    /// Notes that bytes of this connection may flow.
+    pub(crate) fn mark(&mut self, id: ConnectionId) {
         self.ready.insert(id);
     }
 
-    /// Moves bytes of the ready connections, in turn, until this turn's limit is used up.
-    pub(crate) fn pump_all(&mut self) {
-        let mut left = BYTES_PER_TURN;
-        for _ in 0..self.ready.len() {
-            let after = (Bound::Excluded(self.served), Bound::Unbounded);
-            let Some(id) = self.ready.range(after).next().or(self.ready.first()).copied() else { return };
-            self.ready.remove(&id);
-            self.served = id;
-            left = left.saturating_sub(self.pump(id));
-            if left == 0 {
-                return;
-            }
-        }
+    /// Notes that bytes of these connections may flow.
+    pub(crate) fn mark_all(&mut self, mut ids: BTreeSet<ConnectionId>) {
+        self.ready.append(&mut ids);
     }
 
-    /// Copies the bytes that wait for the program, to release the packets that they came in.
-    pub(crate) fn keep_unwritten(&mut self, id: ConnectionId) {
-        if let Some(Stage::Relaying(flowing)) = self.connections.get_mut(id).map(|c| &mut c.stage) {
-            flowing.relay.keep_unwritten();
-        }
+    /// Returns the number of connections to serve.
+    pub(crate) fn len(&self) -> usize {
+        self.ready.len()
     }
 
-    /// Serves one connection; returns the number of bytes moved.
-    fn pump(&mut self, id: ConnectionId) -> u64 {
-        let Some(connection) = self.connections.get_mut(id) else { return 0 };
-        let association = connection.association;
-        let Stage::Relaying(flowing) = &mut connection.stage else { return 0 };
-        // An ABORT overtakes whatever its association has not handed out yet.
-        if flowing.broken && connection.channel.is_none() && self.engine.is_waiting_to_transmit(association) {
-            let limit = *flowing.leaving_until.get_or_insert(self.now + LEAVING_LIMIT);
-            if self.now < limit {
-                self.ready.insert(id);
-                return 0;
-            }
-        }
-        let medium = match connection.channel.zip(self.shared.get_mut(association)) {
-            Some((id, state)) => Medium::Channel { mux: &mut state.mux, id },
+    /// Returns the pause to make before the next turn; zero for none.
+    pub(crate) fn pause(&self, now: Time) -> Duration {
+        self.coalescing.pause(now)
+    }
+
+    /// Takes the next connection: the one after that which was served last.
+    fn take_next(&mut self) -> Option<ConnectionId> {
+        let after = (Bound::Excluded(self.served), Bound::Unbounded);
+        let id = self.ready.range(after).next().or(self.ready.first()).copied()?;
+        self.ready.remove(&id);
+        self.served = id;
+        Some(id)
+    }
+
+    /// Serves the next connection, if any is ready.
+    pub(crate) fn serve_next(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        connections: &mut Connections,
+        shared: &mut SharedAssociations,
+        history: &mut History,
+    ) -> Option<Served> {
+        let id = self.take_next()?;
+        let mut served = Served { id, moved: 0, is_finished: false };
+        let Some(connection) = connections.get_mut(id) else { return Some(served) };
+        let association = connection.association();
+        let channel = connection.channel();
+        let Some(flowing) = connection.flowing() else { return Some(served) };
+        let medium = match channel.zip(shared.get_mut(association)) {
+            Some((id, state)) => Medium::Channel { mux: state.mux(), id },
             None => Medium::Association,
         };
-        let mut turn = Turn {
-            now: self.now,
-            engine: &mut self.engine,
-            association,
-            medium,
-            scratch: &mut self.scratch,
-            is_full: false,
+        let Some(outcome) = flowing.serve(now, engine, association, medium, &mut self.scratch) else {
+            self.ready.insert(id);
+            return Some(served);
         };
-        let outcome = turn.run(flowing);
-        if turn.is_full
-            && let Some(state) = self.shared.get_mut(association)
+        if outcome.is_full
+            && let Some(state) = shared.get_mut(association)
         {
             state.wait(id);
         }
-        if let Some(error) = flowing.relay.take_framing_error()
-            && let Some(left_out) = self.history.framing_lines.admit(self.now)
+        let framing_error = flowing.take_framing_error();
+        if let Some(error) = framing_error
+            && let Some(left_out) = history.admit(Line::Framing, now)
         {
-            tracing::warn!(flow = %connection.flow, %error, left_out, "no message where a rule with --framing expects them");
+            tracing::warn!(flow = %connection.flow(), %error, left_out, "no message where a rule with --framing expects them");
         }
-        connection.bytes_sent += outcome.sent;
-        connection.bytes_received += outcome.received;
-        self.history.counters.bytes_sent += outcome.sent;
-        self.history.counters.bytes_received += outcome.received;
-        let moved = outcome.sent + outcome.received;
-        if moved > 0 {
-            let traffic = connection.transfer.note(self.now, outcome.sent, outcome.received);
-            let round_trip = self.engine.shortest_round_trip(association);
-            self.coalescing.note(self.now, moved, round_trip, traffic);
+        history.count_bytes(outcome.sent, outcome.received);
+        served.moved = outcome.sent + outcome.received;
+        served.is_finished = outcome.finished;
+        if served.moved > 0 {
+            let traffic = connection.note_moved(now, outcome.sent, outcome.received);
+            let round_trip = engine.shortest_round_trip(association);
+            self.coalescing.note(now, served.moved, round_trip, traffic);
         }
-        if outcome.finished {
-            self.finish(id);
-        } else if outcome.more {
+        if outcome.more && !outcome.finished {
             self.ready.insert(id);
         }
-        moved
+        Some(served)
     }
-
-    /// Ends a finished relay: closes the socket as the relay said.
-    fn finish(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.remove(id) else { return };
-        self.awaiting_init_ack.remove(&id);
-        match connection.role {
-            Role::Client => self.end_diversion_later(connection.flow),
-            Role::Server => self.forget_served(connection.flow),
-        }
-        match connection.channel {
-            Some(channel) => self.release_channel(connection.association, channel),
-            None if connection.closed.is_some() => self.engine.release(self.now, connection.association),
-            None => self.engine.set_user_memory(connection.association, 0),
-        }
-        self.release_addresses();
-    }
-
-    /// Ends a connection at once: its association is aborted, its socket reset.
-    pub(crate) fn drop_connection(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id) else { return };
-        if connection.closed.is_none() && connection.channel.is_none() {
-            self.engine.abort(self.now, connection.association, user_abort());
-        }
-        self.finish(id);
-    }
-
-    /// Handles the end of a connection's association.
-    pub(crate) fn on_association_closed(&mut self, id: ConnectionId, how: Closed) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        connection.closed = Some(how);
-        match &mut connection.stage {
-            Stage::Relaying(flowing) => {
-                flowing.relay.on_closed(how);
-                self.ready.insert(id);
-            }
-            // The application has yet to arrive, and will get the data received.
-            Stage::Diverted => {}
-            Stage::Init(_)
-            | Stage::Cookie(_)
-            | Stage::Asking(_)
-            | Stage::Connecting(_)
-            | Stage::Accepting(_) => self.drop_connection(id),
-        }
-    }
-}
-
-/// Effect of one turn of one connection.
-#[derive(Default)]
-struct Outcome {
-    sent: u64,
-    received: u64,
-    finished: bool,
-    /// More can be done without waiting for anything.
-    more: bool,
-}
-
-/// The medium of a connection's bytes.
-enum Medium<'a> {
-    /// An association of its own.
-    Association,
-    /// A channel of a shared association.
-    Channel { mux: &'a mut Mux, id: ChannelId },
-}
-
-/// One connection's share of a turn.
-struct Turn<'a> {
-    now: Time,
-    engine: &'a mut Endpoint,
-    association: AssociationId,
-    medium: Medium<'a>,
-    scratch: &'a mut [u8],
-    /// The shared association's send buffer had no room for the message.
-    is_full: bool,
-}
-
-impl Turn<'_> {
-    fn run(&mut self, flowing: &mut Flowing) -> Outcome {
-        let mut outcome = Outcome { more: true, ..Outcome::default() };
-        for _ in 0..ROUNDS {
-            let received = if flowing.broken { 0 } else { self.receive(flowing) };
-            let sent = self.send(flowing);
-            outcome.received += received;
-            outcome.sent += sent;
-            if matches!(self.medium, Medium::Channel { .. }) && flowing.relay.has_exchanged_ends() {
-                flowing.relay.on_closed(Closed::Gracefully);
-            }
-            let acted = self.act(flowing);
-            if flowing.relay.is_finished() {
-                outcome.finished = true;
-                break;
-            }
-            if received + sent == 0 && !acted {
-                // The bytes read may be less than a message of the framing, and its answer may wait to be written.
-                let reads = flowing.readable && flowing.relay.wants_bytes();
-                outcome.more = flowing.broken || reads || flowing.writable && flowing.relay.has_unwritten();
-                break;
-            }
-            if flowing.broken {
-                // The bytes must leave before the failure overtakes them.
-                break;
-            }
-        }
-        outcome
-    }
-
-    /// Moves data from the association to TCP; returns the bytes written.
-    fn receive(&mut self, flowing: &mut Flowing) -> u64 {
-        let is_short = self.engine.is_memory_short(self.association);
-        let most = if is_short { UNWRITTEN_LEAST } else { UNWRITTEN_MAX };
-        // While the program takes nothing, messages stay in the association, whose window tells the peer.
-        while flowing.relay.wants_message(most) && (flowing.writable || !flowing.relay.has_unwritten()) {
-            if !self.take_message(&mut flowing.relay) {
-                flowing.relay.on_no_message();
-                break;
-            }
-        }
-        let mut written = 0;
-        while flowing.writable && flowing.relay.has_unwritten() {
-            written += write_some(flowing);
-        }
-        if let Medium::Channel { mux, id } = &mut self.medium {
-            mux.on_consumed(*id, written as usize);
-        }
-        if !flowing.writable && flowing.relay.has_unwritten() {
-            flowing.relay.on_tcp_full();
-            if is_short && let Medium::Channel { mux, id } = &mut self.medium {
-                flowing.relay.keep_unwritten();
-                mux.keep(*id);
-            }
-        }
-        let waiting = self.waiting(&flowing.relay);
-        self.engine.set_user_memory(self.association, waiting);
-        written
-    }
-
-    /// Returns the bytes received that wait for programs outside the association.
-    fn waiting(&mut self, relay: &Relay) -> usize {
-        match &mut self.medium {
-            Medium::Association => relay.unwritten_memory(),
-            Medium::Channel { mux, .. } => mux.memory(),
-        }
-    }
-
-    /// Gives the relay the next message; returns false if there is none.
-    fn take_message(&mut self, relay: &mut Relay) -> bool {
-        match &mut self.medium {
-            Medium::Association => {
-                let Some(message) = self.engine.recv(self.now, self.association) else { return false };
-                relay.on_message(message.ppid.0, message.pieces);
-            }
-            Medium::Channel { mux, id } => match mux.recv(*id) {
-                Some(Received::Data(bytes)) => relay.on_message(PPID_DATA, [bytes]),
-                Some(Received::End) => relay.on_message(PPID_END, []),
-                None => return false,
-            },
-        }
-        true
-    }
-
-    /// Moves data from TCP to the association; returns the bytes sent.
-    fn send(&mut self, flowing: &mut Flowing) -> u64 {
-        let fragment = self.engine.fragment_size(self.association).max(1);
-        if flowing.broken && !flowing.relay.wants_bytes() {
-            flowing.relay.on_tcp_error();
-        }
-        if (flowing.readable || flowing.broken) && flowing.relay.wants_bytes() {
-            let whole_fragments = (UNSENT_MAX.min(self.send_room()) / fragment).max(1) * fragment;
-            let length = whole_fragments.min(self.scratch.len());
-            read_some(flowing, &mut self.scratch[..length]);
-        }
-        let mut sent = 0;
-        while let Some((stream, limit)) = self.permission(&flowing.relay, flowing.readable, fragment)
-            && let Some(message) = flowing.relay.next_message(limit)
-        {
-            let length = message.bytes.len();
-            let (now, ppid) = (self.now, Ppid(message.ppid));
-            let options = SendOptions::default();
-            match self.engine.send(now, self.association, stream, ppid, message.bytes, options) {
-                Ok(()) => {
-                    flowing.relay.on_sent(length);
-                    self.note_sent(ppid.0, length);
-                    sent += length as u64;
-                }
-                Err(SendError::WouldBlock) => {
-                    self.is_full = true;
-                    break;
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "a message was refused");
-                    flowing.relay.on_send_refused();
-                }
-            }
-        }
-        sent
-    }
-
-    /// Returns the bytes that can be sent at once. No more is read, because it would wait here, outside the association's memory.
-    fn send_room(&self) -> usize {
-        let free = self.engine.send_capacity(self.association);
-        match &self.medium {
-            Medium::Association => free,
-            Medium::Channel { mux, id } => mux.send_room(*id).min(free.saturating_sub(RESERVE)),
-        }
-    }
-
-    /// Returns the stream on which the connection may send, and the longest message; none if it must wait. `has_more`: the
-    /// program has likely written more than was read.
-    fn permission(&mut self, relay: &Relay, has_more: bool, fragment: usize) -> Option<(StreamId, usize)> {
-        let Medium::Channel { mux, id } = &mut self.medium else { return Some((STREAM, fragment)) };
-        // The message that opens or accepts a channel goes before its bytes.
-        if mux.has_out() && !flush(self.now, self.engine, self.association, mux) {
-            self.is_full = true;
-            return None;
-        }
-        let stream = StreamId(mux.stream(*id)?);
-        let unsent = relay.unsent();
-        if unsent == 0 {
-            return Some((stream, fragment));
-        }
-        let room = mux.send_room(*id);
-        if room == 0 {
-            mux.on_stopped(*id);
-            return None;
-        }
-        let limit = fragment.min(room);
-        let free = self.engine.send_capacity(self.association);
-        let is_bulk = unsent > SHORT || has_more;
-        if is_bulk && touches_reserve(limit, free, self.engine.unacknowledged(self.association)) {
-            self.engine.notify_when_writable(self.now, self.association);
-            self.is_full = true;
-            return None;
-        }
-        Some((stream, limit))
-    }
-
-    /// Records that the association took a message of the connection.
-    fn note_sent(&mut self, ppid: u32, length: usize) {
-        if let Medium::Channel { mux, id } = &mut self.medium {
-            match ppid {
-                PPID_END => mux.on_end_sent(*id),
-                _ => mux.on_data_sent(*id, length),
-            }
-        }
-    }
-
-    /// Performs the relay's actions; reports whether there were any.
-    fn act(&mut self, flowing: &mut Flowing) -> bool {
-        let mut acted = false;
-        while let Some(action) = flowing.relay.next_action() {
-            acted = true;
-            match action {
-                // If the application is gone, the socket's next event reports it.
-                Action::EndTcp => drop(flowing.stream.shutdown(std::net::Shutdown::Write)),
-                Action::ShutDownAssociation => self.engine.shutdown(self.now, self.association),
-                Action::AbortAssociation => match &mut self.medium {
-                    Medium::Association => self.engine.abort(self.now, self.association, user_abort()),
-                    Medium::Channel { mux, id } => mux.release(*id),
-                },
-                Action::CloseTcp => drop(disarm_linger(&flowing.stream)),
-                // The socket is armed: closing it resets the connection.
-                Action::ResetTcp => {}
-            }
-        }
-        acted
-    }
-}
-
-/// Reports whether a message of a bulk transfer would use the part of a shared association's send buffer kept for short messages: [`RESERVE`],
-/// or a quarter of a buffer that has shrunk for want of memory. With nothing in flight, no acknowledgement would make room.
-fn touches_reserve(length: usize, free: usize, unacknowledged: usize) -> bool {
-    let reserve = RESERVE.min((free + unacknowledged) / 4);
-    free < reserve + length && unacknowledged > 0
-}
-
-fn write_some(flowing: &mut Flowing) -> u64 {
-    let mut slices = [IoSlice::new(&[]); SLICES];
-    let filled = flowing.relay.unwritten(&mut slices);
-    let offered: usize = slices[..filled].iter().map(|slice| slice.len()).sum();
-    match flowing.stream.write_vectored(&slices[..filled]) {
-        Ok(written) => {
-            flowing.writable = written == offered;
-            flowing.relay.on_written(written);
-            written as u64
-        }
-        Err(error) => {
-            flowing.writable = false;
-            flowing.broken |= is_failure(&error);
-            flowing.writable |= error.kind() == ErrorKind::Interrupted;
-            0
-        }
-    }
-}
-
-fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
-    match flowing.stream.read(buffer) {
-        // A writer to a failed socket learns the cause, and a later reader finds an end that is none.
-        Ok(0) if flowing.broken => flowing.relay.on_tcp_error(),
-        Ok(0) => {
-            flowing.readable = false;
-            flowing.relay.on_eof();
-        }
-        Ok(length) => {
-            flowing.readable = length == buffer.len() || flowing.hung_up;
-            flowing.relay.on_bytes(Bytes::copy_from_slice(&buffer[..length]));
-        }
-        Err(error) if is_failure(&error) && flowing.broken => flowing.relay.on_tcp_error(),
-        // The bytes read just now must still leave.
-        Err(error) if is_failure(&error) => flowing.broken = true,
-        Err(error) => {
-            flowing.readable = error.kind() == ErrorKind::Interrupted;
-            flowing.hung_up &= flowing.readable;
-            if flowing.broken && !flowing.readable {
-                flowing.relay.on_tcp_error();
-            }
-        }
-    }
-}
-
-/// Reports whether the connection has failed, rather than only not being ready.
-fn is_failure(error: &io::Error) -> bool {
-    !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
 #[cfg(test)]
@@ -481,12 +132,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bulk_leaves_room_for_short_messages_and_goes_on_beside_them_in_the_smallest_buffer() {
-        assert!(touches_reserve(1400, RESERVE + 1399, 100_000));
-        assert!(!touches_reserve(1400, RESERVE + 1400, 100_000));
-        // Without memory, an association keeps 8 KiB.
-        assert!(!touches_reserve(1400, 8192 - 100, 100), "short messages are on their way");
-        assert!(touches_reserve(1400, 2048 + 1399, 8192 - 2048 - 1399));
-        assert!(!touches_reserve(60_000, 8192, 0), "nothing would make room");
+    fn connections_are_served_in_turn_however_often_one_is_ready_again() {
+        let mut pump = Pump::new();
+        (1..=3).for_each(|n| pump.mark(ConnectionId(n)));
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            let ConnectionId(n) = pump.take_next().expect("one is ready");
+            order.push(n);
+            pump.mark(ConnectionId(1));
+            pump.mark(ConnectionId(n));
+        }
+        assert_eq!(order, [1, 2, 3, 1, 2, 3]);
+        assert_eq!(pump.len(), 3);
     }
 }

@@ -4,13 +4,11 @@
 //! The delay lets the first path win if it works, so the server sees the same client address as with
 //! TCP. If that path is dead, the server sees the client's address on the path that works.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use rules::Settings;
 
-use crate::connection::{ConnectionId, Stage};
-use crate::shard::Shard;
 use crate::timing;
 
 /// Time for which only the first path is tried (RFC 8305 section 5, "Connection Attempt Delay").
@@ -23,32 +21,9 @@ pub(crate) fn attempt_delay(settings: &Settings) -> Duration {
     ATTEMPT_DELAY.min(timing::init_patience(settings).0 / 2)
 }
 
-impl Shard {
-    /// Handles the end of the time for which only the first path is tried.
-    pub(crate) fn on_attempt_delay_over(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id) else { return };
-        let Stage::Init(syn) = connection.stage else { return };
-        let (association, wire, remote) =
-            (connection.association, self.wire_address(&syn.flow), syn.flow.remote().ip());
-        if self.addresses.is_own(remote) {
-            return;
-        }
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.asked_later = true;
-        }
-        let known = self.learned.lock().others(remote).to_vec();
-        let settings = self.rules.settings();
-        let pairs = other_pairs(wire.ip(), remote, &self.offered(wire.ip(), remote), &known);
-        let routes_between = |(l, r)| self.init_routes(SocketAddr::new(l, wire.port()), r, &settings);
-        let routes: Vec<_> = pairs.into_iter().flat_map(routes_between).collect();
-        tracing::debug!(?routes, "no answer yet: other paths are tried too");
-        self.engine.add_init_routes(self.now, association, &routes);
-    }
-}
-
 /// The additional pairs, all of the first pair's family: pairs that change both addresses come before pairs
 /// that change one.
-fn other_pairs(
+pub(crate) fn other_pairs(
     local: IpAddr,
     remote: IpAddr,
     locals: &[IpAddr],

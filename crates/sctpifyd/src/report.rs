@@ -6,98 +6,115 @@ use std::time::Duration;
 
 use base::{Carrier, Time};
 use control::{
-    Association, Check, Connection, Direction, DoctorReport, Done, ErrorCode, Explanation, FallbackReason,
-    LearnedRow, Level, LimitedBy, Listener, OpenCarrier, Path, PathState, Request, Response, Role, ShimState,
-    ShimStep, Status, Verdict, Via,
+    Association, Check, Confinement, Connection, Direction, DoctorReport, Explanation, FallbackReason,
+    LearnedRow, Level, LimitedBy, Listener, OpenCarrier, Path, PathState, Role, ShimState, ShimStep, Status,
+    TurnTimes, Verdict, Via,
 };
 use netio::LocalAddress;
 use relay::Peer;
 use rules::{Because, Chain, Decision};
-use sctp::{AssociationId, AssociationInfo, PathInfo};
+use sctp::{AssociationId, AssociationInfo, Endpoint, PathInfo};
 
 use crate::addresses::{Asker, LeftOut};
+use crate::carriers::PacketIo;
 use crate::clock::today;
-use crate::confinement;
-use crate::connection::{Connection as Known, ConnectionId, Stage, stepped};
+use crate::connection::{Connection as Known, ConnectionId, Connections, Stage, stepped};
+use crate::history::History;
 use crate::listeners::Listed;
 use crate::manual::Socket;
+use crate::policy::Policy;
 use crate::probes::source_address;
-use crate::shard::Shard;
+use crate::shared::{SharedAssociation, SharedAssociations};
 use crate::survey::{Found, Live};
 
 /// A port of a peer, to ask for the route to it: nothing is sent.
 const ANY_PORT: u16 = 9;
 
-impl Shard {
-    /// Answers requests that need the shard's state.
-    pub(crate) fn answer(&mut self, request: &Request) -> Response {
-        match request {
-            Request::Doctor { peer } => Response::Doctor(self.doctor(*peer)),
-            Request::Drain => {
-                self.draining = true;
-                Response::Done(Done::new("new connections are plain TCP; live ones go on"))
-            }
-            _ => Response::error(ErrorCode::BadRequest, "this is not asked of the packet loop"),
-        }
-    }
+/// The parts of the daemon that reports describe, at one moment.
+pub(crate) struct Report<'a> {
+    pub(crate) now: Time,
+    pub(crate) engine: &'a Endpoint,
+    pub(crate) policy: &'a Policy,
+    pub(crate) packet_io: &'a PacketIo,
+    pub(crate) connections: &'a Connections,
+    pub(crate) shared: &'a SharedAssociations,
+    pub(crate) history: &'a History,
+}
 
+impl Report<'_> {
     /// Returns the status, with the findings on connections, associations and listeners.
-    pub(crate) fn status(&self, found: Found) -> Status {
+    pub(crate) fn status(&self, found: Found, turns: TurnTimes, confinement: Confinement) -> Status {
         Status {
             version: version::FULL.to_owned(),
             pid: std::process::id(),
             uptime_s: self.now.as_nanos() / 1_000_000_000,
-            enabled: self.rules.settings().enable,
-            counters: self.history.counters,
-            turns: self.turns.report(),
+            enabled: self.policy.settings().enable,
+            counters: self.history.counters(),
+            turns,
             connections: found.connections,
             associations: found.associations,
             carriers: self.packet_io.report(),
             listeners: found.listeners,
             recent_fallbacks: self.history.fallbacks(),
             recent_switches: self.history.switches(),
-            draining: self.draining,
-            confinement: self.confinement.clone(),
-            pending: self.rules.pending(),
+            draining: self.policy.is_draining(),
+            confinement,
+            pending: self.policy.rules().pending(),
         }
     }
 
+    /// Returns the oldest connection that began after this one.
+    pub(crate) fn connection_after(&self, id: ConnectionId) -> Option<(ConnectionId, &Known)> {
+        self.connections.after(id)
+    }
+
+    /// Returns all associations that connections share, oldest first.
+    pub(crate) fn shared_associations(&self) -> impl Iterator<Item = AssociationId> {
+        self.shared.iter().map(|(association, _)| association)
+    }
+
+    /// Returns the octets that wait on an association.
+    pub(crate) fn waiting_bytes(&self, association: AssociationId) -> u64 {
+        self.engine.info(association).map_or(0, |info| info.send_waiting as u64)
+    }
+
     pub(crate) fn connection(&self, id: ConnectionId, known: &Known) -> Connection {
-        let info = self.engine.info(known.association);
+        let info = self.engine.info(known.association());
+        let (bytes_sent, bytes_received) = known.bytes();
         let in_use = info.as_ref().and_then(|info| info.paths.iter().find(|path| path.in_use));
         Connection {
             id: id.0,
-            role: known.role,
-            local: known.flow.local(),
-            peer: known.flow.remote(),
+            role: known.role(),
+            local: known.flow().local(),
+            peer: known.flow().remote(),
             state: known.shim(),
             carrier: in_use.map_or(Via::Sctp, |path| via(path.route.carrier)),
             fallback: None,
-            bytes_sent: known.bytes_sent,
-            bytes_received: known.bytes_received,
+            bytes_sent,
+            bytes_received,
             open: direction(known),
-            age_s: seconds(self.now.since(known.began)),
+            age_s: seconds(self.now.since(known.began())),
             association: info.map(|_| self.number_of(id, known)),
         }
     }
 
     /// Returns the number of an association: its connection's, or its own if it is shared.
     fn number_of(&self, id: ConnectionId, known: &Known) -> u64 {
-        let shared = known.channel.and_then(|_| self.shared.get(known.association));
-        shared.map_or(id, |state| state.number).0
+        let shared = known.channel().and_then(|_| self.shared.get(known.association()));
+        shared.map_or(id, SharedAssociation::number).0
     }
 
     /// Describes a connection's own association, if it has one.
     pub(crate) fn own_association(&self, id: ConnectionId, known: &Known) -> Option<Association> {
-        let info = self.engine.info(known.association).filter(|_| known.channel.is_none())?;
-        Some(self.association(id, known.association, (known.role, known.began), &info, None))
+        let info = self.engine.info(known.association()).filter(|_| known.channel().is_none())?;
+        Some(self.association(id, known.association(), (known.role(), known.began()), &info, None))
     }
 
     /// Describes an association that connections share.
     pub(crate) fn shared_association(&self, association: AssociationId) -> Option<Association> {
         let (state, info) = (self.shared.get(association)?, self.engine.info(association)?);
-        let users = state.owners.len() as u64;
-        Some(self.association(state.number, association, (state.role(), state.began), &info, Some(users)))
+        let users = state.owners().len() as u64;
+        Some(self.association(state.number(), association, (state.role(), state.began()), &info, Some(users)))
     }
 
     fn association(
@@ -109,7 +126,7 @@ impl Shard {
         shared_by: Option<u64>,
     ) -> Association {
         let last_switch = |path: &PathInfo| {
-            self.switches.of(association, &path.route).map(|at| seconds(self.now.since(at)))
+            self.history.last_switch(association, &path.route).map(|at| seconds(self.now.since(at)))
         };
         Association {
             id: id.0,
@@ -133,7 +150,7 @@ impl Shard {
     pub(crate) fn reachable(&self, listeners: Vec<Listed>) -> BTreeMap<SocketAddr, Vec<Socket>> {
         let mut reachable: BTreeMap<SocketAddr, Vec<Socket>> = BTreeMap::new();
         for Listed { address, socket } in listeners {
-            if !address.ip().is_loopback() || self.addresses.is_own(address.ip()) {
+            if !address.ip().is_loopback() || self.policy.addresses().is_own(address.ip()) {
                 reachable.entry(address).or_default().push(socket);
             }
         }
@@ -142,8 +159,8 @@ impl Shard {
 
     /// Describes a listener as after the papers' bind() and listen().
     pub(crate) fn listener(&self, address: SocketAddr, sockets: &[Socket]) -> Listener {
-        let decision = self.rules.lock().explain(Chain::Local, address.ip(), address.port());
-        let is_asked_for = sockets.iter().any(|socket| self.rules.is_asked_for(address, *socket));
+        let decision = self.policy.rules().lock().explain(Chain::Local, address.ip(), address.port());
+        let is_asked_for = sockets.iter().any(|socket| self.policy.rules().is_asked_for(address, *socket));
         let obstacle = self.obstacle(address.ip());
         let enabled = match (&decision.because, is_asked_for, decision.policy.is_enable()) {
             (Because::DisabledGlobally, ..) => None,
@@ -169,7 +186,7 @@ impl Shard {
     /// Returns the obstacle between SCTP clients and a listener that the rules allow: a case where the papers' bind() fails for
     /// SCTP.
     fn obstacle(&self, address: IpAddr) -> Option<String> {
-        if !address.is_unspecified() && !self.addresses.is_own(address) {
+        if !address.is_unspecified() && !self.policy.addresses().is_own(address) {
             return Some(format!("{address} is on no interface that sctpify uses"));
         }
         let carriers = self.packet_io.report();
@@ -182,13 +199,13 @@ impl Shard {
     /// Explains the decision on connections to `destination`, of which `live` ones exist.
     pub(crate) fn explain(&self, destination: SocketAddr, live: Live) -> Explanation {
         let (address, port) = (destination.ip(), destination.port());
-        let decision = self.rules.lock().explain(Chain::Remote, address, port);
-        let own = self.addresses.stays_plain(address);
+        let decision = self.policy.rules().lock().explain(Chain::Remote, address, port);
+        let own = self.policy.addresses().stays_plain(address);
         let learned = self.learned_of(destination);
         let reason = if own {
             Some(FallbackReason::LoopbackOrOwnAddress)
         } else {
-            let is_ending = self.stopping || self.draining;
+            let is_ending = self.policy.is_ending();
             FallbackReason::from_decision(&decision)
                 .or_else(|| is_ending.then_some(FallbackReason::DaemonStopping))
                 .or_else(|| self.learned_reason(&decision, &learned))
@@ -205,7 +222,7 @@ impl Shard {
         if reason.is_none() {
             notes.extend(self.shared_note(address));
         }
-        if let Some(whose) = self.rules.keys().whose(address) {
+        if let Some(whose) = self.policy.rules().keys().whose(address) {
             notes.push(format!("both hosts must prove the key for {whose} (setting peer_keys)"));
         }
         Explanation {
@@ -231,9 +248,10 @@ impl Shard {
     /// window of its own there.
     pub(crate) fn limit_of(&self, known: &Known) -> Option<LimitedBy> {
         let info =
-            self.engine.info(known.association).filter(|_| matches!(known.stage, Stage::Relaying(_)))?;
-        let shared = known.channel.and_then(|channel| Some((channel, self.shared.get(known.association)?)));
-        if shared.is_some_and(|(channel, state)| state.mux.send_room(channel) == 0) {
+            self.engine.info(known.association()).filter(|_| matches!(known.stage(), Stage::Relaying(_)))?;
+        let shared =
+            known.channel().and_then(|channel| Some((channel, self.shared.get(known.association())?)));
+        if shared.is_some_and(|(channel, state)| state.send_room(channel) == 0) {
             return Some(LimitedBy::Receiver);
         }
         Some(match info.limited_by {
@@ -246,25 +264,32 @@ impl Shard {
     /// Describes the shared association of connections to the host, if any.
     fn shared_note(&self, address: IpAddr) -> Option<String> {
         let mut shared = self.shared.iter().filter(|(_, state)| state.speaks_for(address));
-        let users = shared.next()?.1.owners.len();
+        let users = shared.next()?.1.owners().len();
         Some(format!("new connections to this host share an association, which carries {users} now"))
     }
 
     /// Returns the entry that keeps the destination on TCP, or else its host's entry.
     fn learned_of(&self, to: SocketAddr) -> Option<LearnedRow> {
-        let table = self.learned.lock();
+        let table = self.policy.learned().lock();
         table.explain(to).or_else(|| table.host(to.ip())).map(|entry| LearnedRow::new(entry, today()))
     }
 
     fn learned_reason(&self, decision: &Decision, learned: &Option<LearnedRow>) -> Option<FallbackReason> {
         let disabled = learned.as_ref().and_then(|row| row.entry.disabled)?;
-        let is_heeded = !decision.is_order() && self.rules.settings().learn;
+        let is_heeded = !decision.is_order() && self.policy.settings().learn;
         is_heeded.then_some(FallbackReason::Learned { failure: disabled.failure })
     }
 
-    fn doctor(&mut self, peer: Option<IpAddr>) -> DoctorReport {
+    /// Returns the checks of `sctpify doctor`; `delivery` and `process` are those of the interception and the process.
+    pub(crate) fn doctor(
+        &self,
+        peer: Option<IpAddr>,
+        is_enclosed: bool,
+        delivery: Vec<Check>,
+        process: Vec<Check>,
+    ) -> DoctorReport {
         let mut checks = vec![Check::ok("interception", "the queue and the private namespace are in place")];
-        if self.forwarder.is_some() {
+        if is_enclosed {
             checks.push(Check::ok(
                 "privileges",
                 "none needed: this daemon serves one command in namespaces of its own",
@@ -278,15 +303,11 @@ impl Shard {
                 Check::bad("kernel SCTP", Level::Warning, found.to_string(), remedy)
             }
         });
-        checks.extend(self.delivery_checks());
-        checks.extend(confinement::checks(&self.confinement));
-        checks.extend(self.page_fault.iter().map(|fault| {
-            let remedy = "sctpify set page_port=PORT, 0 for no page; then restart sctpifyd";
-            Check::bad("page", Level::Warning, fault.clone(), remedy)
-        }));
-        let keys = self.rules.keys().len();
+        checks.extend(delivery);
+        checks.extend(process);
+        let keys = self.policy.rules().keys().len();
         if keys > 0 {
-            let how = if self.rules.settings().peer_key_required { "required" } else { "not required" };
+            let how = if self.policy.settings().peer_key_required { "required" } else { "not required" };
             checks.push(Check::ok("peer keys", format!("{keys} keys, {how}")));
         }
         checks.extend(self.address_checks(peer));
@@ -300,20 +321,20 @@ impl Shard {
             peer.and_then(|remote| Some((source_address(SocketAddr::new(remote, ANY_PORT))?, remote)));
         let (told, whom, left_out) = match first {
             Some((local, remote)) => {
-                let learned = self.learned.lock();
+                let learned = self.policy.learned().lock();
                 let asker = Asker { local, remote, others: learned.others(remote), is_dialled: true };
-                let left_out = self.addresses.all_left_out(self.now, asker);
-                (self.addresses.offered(self.now, asker), format!(" with {remote}"), left_out)
+                let left_out = self.policy.addresses().all_left_out(self.now, asker);
+                (self.policy.addresses().offered(self.now, asker), format!(" with {remote}"), left_out)
             }
             None => {
-                let left_out = self.addresses.generally_left_out(self.now);
+                let left_out = self.policy.addresses().generally_left_out(self.now);
                 let is_told = |ip: &&IpAddr| left_out.iter().all(|(known, _)| known.addr != **ip);
-                let told = self.addresses.usable().iter().filter(is_told).copied().collect();
+                let told = self.policy.addresses().usable().iter().filter(is_told).copied().collect();
                 (told, String::new(), left_out)
             }
         };
         let list = told.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
-        let addresses = match (told.len(), self.addresses.usable().len()) {
+        let addresses = match (told.len(), self.policy.addresses().usable().len()) {
             (_, 0) => {
                 Check::bad("addresses", Level::Missing, "no usable address", "give an interface an address")
             }
@@ -380,8 +401,8 @@ const fn shim_of_association(role: Role) -> ShimState {
 }
 
 fn direction(known: &Known) -> Direction {
-    let Stage::Relaying(flowing) = &known.stage else { return Direction::Both };
-    match (flowing.relay.is_sending(), flowing.relay.is_receiving()) {
+    let Stage::Relaying(flowing) = known.stage() else { return Direction::Both };
+    match (flowing.relay().is_sending(), flowing.relay().is_receiving()) {
         (true, true) => Direction::Both,
         (true, false) => Direction::Sending,
         (false, true) => Direction::Receiving,

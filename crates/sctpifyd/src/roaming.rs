@@ -2,27 +2,38 @@
 //!
 //! To the peer: a new address joins every association, and a lost one leaves it; an association that has none left moves to
 //! another (RFC 5061). To the local programs: our interface keeps the address of a program's own TCP connection while the
-//! connection lives, because TCP cannot move. [`Shard::follow_addresses`] compares the current state with the wanted one, and can
+//! connection lives, because TCP cannot move. [`Roaming::follow_addresses`] compares the current state with the wanted one, and can
 //! be called at any time.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use base::Route;
+use base::{Route, Time};
 use control::Role;
-use sctp::{AddressError, AssociationId, AssociationInfo, PathState};
+use sctp::{AddressError, AssociationId, AssociationInfo, Endpoint, PathState};
 
 use crate::addresses::Asker;
-use crate::shard::Shard;
-use crate::shared::Ends;
+use crate::connection::Connections;
+use crate::interception::Interception;
+use crate::policy::Policy;
+use crate::shared::{Ends, SharedAssociations};
 
-impl Shard {
+/// The parts that an address change concerns.
+pub(crate) struct Roaming<'a> {
+    pub(crate) now: Time,
+    pub(crate) engine: &'a mut Endpoint,
+    pub(crate) policy: &'a mut Policy,
+    pub(crate) interception: &'a Interception,
+    pub(crate) connections: &'a Connections,
+    pub(crate) shared: &'a SharedAssociations,
+}
+
+impl Roaming<'_> {
     /// Applies a change of the host's addresses.
     pub(crate) fn follow_addresses(&mut self) {
-        self.keep_addresses();
         self.follow_links();
-        let own = self.connections.iter().filter(|(_, c)| c.roams && c.channel.is_none());
-        let own = own.map(|(_, c)| c.association);
+        let own = self.connections.iter().filter(|(_, c)| c.roams() && c.channel().is_none());
+        let own = own.map(|(_, c)| c.association());
         let roaming: Vec<AssociationId> = own.chain(self.shared.iter().map(|(id, _)| id)).collect();
         for association in roaming {
             self.follow_addresses_of(association);
@@ -31,14 +42,14 @@ impl Shard {
 
     /// Reports links that went down or came up to the engine, so that no timer has to find out.
     fn follow_links(&mut self) {
-        let changes = self.addresses.take_link_changes();
+        let changes = self.policy.take_link_changes();
         if changes.is_empty() {
             return;
         }
         tracing::info!(?changes, "links of our addresses");
-        let connections = self.connections.iter().filter(|(_, c)| c.channel.is_none());
+        let connections = self.connections.iter().filter(|(_, c)| c.channel().is_none());
         let associations =
-            connections.map(|(_, c)| c.association).chain(self.shared.iter().map(|(id, _)| id));
+            connections.map(|(_, c)| c.association()).chain(self.shared.iter().map(|(id, _)| id));
         let associations: Vec<AssociationId> = associations.collect();
         for (association, (address, is_up)) in
             associations.iter().flat_map(|id| changes.iter().map(|change| (*id, *change)))
@@ -53,7 +64,8 @@ impl Shard {
         let has: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
         let meets = |ip: &IpAddr| info.paths.iter().any(|path| path.route.remote.is_ipv4() == ip.is_ipv4());
         let offered: Vec<IpAddr> = self.offered_to(association, &info).into_iter().filter(meets).collect();
-        let gone: Vec<IpAddr> = has.iter().copied().filter(|ip| !self.addresses.is_own(*ip)).collect();
+        let gone: Vec<IpAddr> =
+            has.iter().copied().filter(|ip| !self.policy.addresses().is_own(*ip)).collect();
         if gone.len() == has.len() {
             return self.move_association(association, offered.first());
         }
@@ -78,9 +90,9 @@ impl Shard {
         let proven = info.paths.iter().filter(|path| path.state != PathState::Unconfirmed);
         let others: Vec<IpAddr> = proven.map(|path| path.route.remote).collect();
         let asker = Asker { local: ends.local, remote: ends.remote, others: &others, is_dialled };
-        let mut offered = self.addresses.offered(self.now, asker);
+        let mut offered = self.policy.addresses().offered(self.now, asker);
         // The address that it began with may have gone.
-        offered.retain(|ip| self.addresses.usable().contains(ip) || *ip != ends.local);
+        offered.retain(|ip| self.policy.addresses().usable().contains(ip) || *ip != ends.local);
         offered
     }
 
@@ -90,8 +102,9 @@ impl Shard {
             return Some((state.handshake(), state.role() == Role::Client));
         }
         let connection = self.connections.get(self.connections.of_association(association)?)?;
-        let (local, remote) = (self.wire_address(&connection.flow).ip(), connection.flow.remote().ip());
-        Some((Ends::new(local, remote), connection.role == Role::Client))
+        let (local, remote) =
+            (self.interception.wire_address(&connection.flow()).ip(), connection.flow().remote().ip());
+        Some((Ends::new(local, remote), connection.role() == Role::Client))
     }
 
     /// Moves an association none of whose addresses can be used. Without a refuge it waits for the next address.
@@ -102,16 +115,9 @@ impl Shard {
         }
     }
 
-    /// Releases addresses that were kept for a connection or diversion that has ended.
-    pub(crate) fn release_addresses(&mut self) {
-        if !self.kept.is_empty() {
-            self.keep_addresses();
-        }
-    }
-
     /// Sets the paths' shares of the data from the setting `multipath_weights`.
     fn weigh_paths(&mut self, association: AssociationId) {
-        let settings = self.rules.settings();
+        let settings = self.policy.settings();
         if settings.multipath != rules::Multipath::Weighted {
             return;
         }
@@ -128,41 +134,17 @@ impl Shard {
     pub(crate) fn on_path_up(&mut self, association: AssociationId, route: &Route) {
         self.weigh_paths(association);
         let id = self.connections.of_association(association);
-        let client = id.and_then(|id| self.connections.get(id)).filter(|c| c.role == Role::Client);
+        let client = id.and_then(|id| self.connections.get(id)).filter(|c| c.role() == Role::Client);
         if let Some(connection) = client
-            && self.rules.settings().learn
+            && self.policy.settings().learn
         {
-            self.learned.lock().note_address(connection.flow.remote().ip(), route.remote);
+            self.policy.learned().lock().note_address(connection.flow().remote().ip(), route.remote);
         }
         let is_shared = self.shared.get(association).is_some();
-        let roams = is_shared || id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams);
-        if !self.kept.is_empty() && roams {
+        let roams = is_shared || id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams());
+        if self.interception.keeps_addresses() && roams {
             self.follow_addresses_of(association);
         }
-    }
-
-    /// Keeps exactly those addresses that live connections have and the host has lost.
-    ///
-    /// In an enclosed namespace programs have addresses of their own, which never go.
-    fn keep_addresses(&mut self) {
-        if self.forwarder.is_some() {
-            return;
-        }
-        let in_use = self.connections.iter().map(|(_, c)| c.flow.local().ip());
-        let lingering = self.diversions.flows().map(|flow| flow.local().ip());
-        let wanted: BTreeSet<IpAddr> =
-            in_use.chain(lingering).filter(|ip| !self.addresses.is_own(*ip)).collect();
-        for ip in wanted.difference(&self.kept) {
-            if let Err(error) = self.interceptor.keep_address(*ip) {
-                tracing::warn!(%ip, %error, "local programs lose the address of their connections");
-            }
-        }
-        for ip in self.kept.difference(&wanted) {
-            if let Err(error) = self.interceptor.release_address(*ip) {
-                tracing::warn!(%ip, %error, "an address that nothing uses stays on our interface");
-            }
-        }
-        self.kept = wanted;
     }
 }
 

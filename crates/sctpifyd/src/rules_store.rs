@@ -2,7 +2,7 @@
 //!
 //! Invariants: the files are the configuration, and the rulebook has the part of it that takes effect before a restart; a change
 //! that cannot be written is not made. Only the shard changes rules and settings, because the kernel must follow
-//! ([`crate::holding`]). Changes are made one at a time.
+//! ([`crate::interception`]). Changes are made one at a time.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +13,9 @@ use sctp::{AssociationConfig, AuthConfig};
 
 use crate::archive::{Archive, ArchiveError, Loaded};
 use crate::clock::today;
+use crate::commands::Handle;
 use crate::manual::{Manual, Socket};
 use crate::peer_keys::PeerKeys;
-use crate::shard::Handle;
 
 /// A handle to the one rulebook.
 #[derive(Clone)]
@@ -58,6 +58,21 @@ impl RulesStore {
             serves_a_command,
             manual: Manual::default(),
         })
+    }
+
+    /// Creates a store without files.
+    #[cfg(test)]
+    pub(crate) fn of(settings: Settings, table: RulesTable) -> RulesStore {
+        let args = <DaemonArgs as clap::Parser>::parse_from(["sctpifyd"]);
+        RulesStore {
+            book: Arc::new(Mutex::new(Rulebook::new(settings.clone(), table))),
+            configured: Arc::new(Mutex::new(settings)),
+            keys: Arc::default(),
+            archive: Archive::own(&args),
+            changing: Arc::default(),
+            serves_a_command: false,
+            manual: Manual::default(),
+        }
     }
 
     /// Locks the rulebook. Hold it for moments only: the shard waits for it.

@@ -1,752 +1,197 @@
-//! The event loop: one thread that owns the engine, the carriers, the interceptor and all sockets.
+//! The event loop: one thread that owns all of the daemon that packets and connections concern.
 //!
-//! A turn: wait; take held SYNs, packets, ICMP reports, arrivals and commands; fire due timers; let the engine's events change
-//! connections; move bytes; send packets. Nothing in it waits for anything else, because every new connection of the host hangs
-//! while this thread does: the supervisor kills it after two seconds.
+//! A turn: wait; take commands of other threads; let the [`Driver`] take held SYNs, packets, ICMP reports and arrivals, fire due
+//! timers, move bytes and send packets; gather reports. Nothing in it waits for anything else, because every new connection of the
+//! host hangs while this thread does: the supervisor kills it after two seconds.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, channel};
 
-use anyhow::{Context, Result};
-use base::{Carrier, Time};
-use bytes::Bytes;
-use control::{Request, Response};
-use intercept::{FourTuple, Interceptor};
-use mio::{Events, Interest, Poll, Token, Waker};
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
-use relay::{ADAPTATION, Closed, Peer, UNSENT_MAX};
-use rules::Guarded;
-use sctp::{
-    AbortCause, AddressChange, AssociationId, CloseReason, Endpoint, Event, PathState, StateName, TraceRecord,
-};
+use anyhow::Result;
+use base::Time;
+use control::{Check, DoctorReport, Done, ErrorCode, Level, PathsReport, Request, Response};
+use intercept::Interceptor;
+use mio::Events;
 
-use crate::addresses::AddressBook;
-use crate::archive::ArchiveError;
-use crate::capture::Ear;
 use crate::carriers::PacketIo;
-use crate::client::{UdpPeers, Verdicts};
 use crate::clock::Clock;
-use crate::coalescing::Coalescing;
-use crate::connection::{ConnectionId, Connections, Stage};
-use crate::diversions::Diversions;
+use crate::commands::{Command, Handle};
+use crate::confinement;
+use crate::driver::Driver;
 use crate::forwarding::Forwarder;
-use crate::history::{History, LastSwitches};
-use crate::holding::Holding;
 use crate::learned_store::LearnedStore;
-use crate::probes::Probes;
-use crate::rules_store::{Draft, RulesStore};
-use crate::server::AcceptPolicy;
-use crate::shared::{SharedAssociations, asks_to_share};
+use crate::rules_store::RulesStore;
 use crate::supervisor::BEAT;
-use crate::survey::{Question, Surveys};
-use crate::timers::Timers;
-use crate::timing;
+use crate::survey::{Found, Gathered, Question, Surveys};
 use crate::turns::Turns;
-use crate::uplinks::Unanswered;
-
-/// Target of log lines about the engine's actions.
-const ENGINE_LOG: &str = "engine";
-
-const WAKER: Token = Token(0);
-const QUEUE: Token = Token(1);
-const CARRIERS: Token = Token(3);
-const ADDRESSES: Token = Token(2);
-const LISTENERS: Token = Token(CARRIERS.0 + netio::Carriers::TOKENS);
-/// Room for one listener of each family.
-const LISTENERS_MAX: usize = 2;
-const CONNECTIONS: usize = LISTENERS.0 + LISTENERS_MAX;
 
 /// Limit on the events taken from the poll in one turn.
 const EVENTS_PER_TURN: usize = 1024;
-/// Limit on the SYNs and arrivals taken in one turn.
-const SYNS_PER_TURN: usize = 128;
-/// Interval at which a carrier that could not be opened is tried again.
-const CARRIERS_PAUSE: Duration = Duration::from_secs(2);
-/// A turn that begins this much later than a timer asked for is late: others have the processor.
-const LATE: Duration = Duration::from_millis(5);
-/// Limit on the loop's answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// Cause code of a user-initiated ABORT (RFC 9260 section 3.3.10.12).
-const USER_INITIATED_ABORT: u16 = 12;
 
-/// A timer's subject.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Timer {
-    /// No INIT ACK yet?
-    Race(ConnectionId),
-    /// Still no INIT ACK, so other paths must be tried?
-    AttemptDelay(ConnectionId),
-    /// No answer from the peer about a channel yet? Holds the number of SACKs received before.
-    Channel(ConnectionId, u64),
-    /// No COOKIE ACK yet?
-    Cookie(ConnectionId),
-    /// A released SYN has not arrived?
-    Claim(ConnectionId),
-    /// The local listener has not accepted?
-    Listener(ConnectionId),
-    /// Connections to local programs have ended: the kernel may forget them.
-    Forget,
-    /// Diversions have outlived their connections long enough?
-    Diversions,
-    /// Can a carrier be opened that could not be before?
-    Carriers,
-    /// Must the kernel get names of destinations?
-    Naming,
-    /// Is a probe due?
-    Probes,
-    /// No INIT ACK for a probe yet?
-    Probe(AssociationId),
-    /// Has a shared association's handshake not ended yet?
-    SharedOpening(AssociationId),
-    /// Has a shared association been idle for long enough?
-    SharedIdle(AssociationId),
-}
-
-/// Commands of other threads to the shard.
-pub(crate) enum Command {
-    /// Answer this.
-    Ask(Request, Sender<Response>),
-    /// Answer this, which covers all connections. The host's TCP listeners come with the question: the kernel takes milliseconds
-    /// to list them.
-    Survey(Question, Sender<Response>),
-    /// Put this in force.
-    Change(Box<Draft>, Sender<Result<(), String>>),
-    /// Count in the rulebook what the kernel let pass.
-    Count(Sender<()>),
-    /// Capture traffic; the answer is the receiving end, or None if somebody captures already.
-    Capture(Sender<Option<Ear>>),
-    /// A plain connection outside the enclosed namespace was opened, or failed.
-    Opened(FourTuple, io::Result<()>),
-    /// Stop: reset connections over SCTP, release held SYNs, and end.
-    Stop,
-}
-
-/// Handle by which other threads reach the shard.
-#[derive(Clone)]
-pub(crate) struct Handle {
-    commands: Sender<Command>,
-    waker: Arc<Waker>,
-}
-
-impl Handle {
-    /// Hands a command over. It is lost if the shard has ended.
-    pub(crate) fn send(&self, command: Command) {
-        if self.commands.send(command).is_ok()
-            && let Err(error) = self.waker.wake()
-        {
-            tracing::error!(%error, "the event loop cannot be woken");
-        }
-    }
-
-    /// Returns the answer to a command; none if the shard has ended, or takes too long.
-    pub(crate) fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Command) -> Option<T> {
-        let (reply, answer) = channel();
-        self.send(question(reply));
-        answer.recv_timeout(ANSWER_LIMIT).ok()
-    }
-
-    /// Puts a change in force that is written already.
-    pub(crate) fn put_in_force(&self, draft: Draft) -> Result<(), ArchiveError> {
-        let outcome = self.ask(|reply| Command::Change(Box::new(draft), reply));
-        let none = || {
-            Err("written, but the daemon is stopping or overloaded and has not said whether it is in force"
-                .into())
-        };
-        outcome.unwrap_or_else(none).map_err(ArchiveError::Failed)
-    }
-}
-
-/// The event loop and all it owns.
+/// The event loop.
 pub(crate) struct Shard {
-    pub(crate) poll: Poll,
-    pub(crate) now: Time,
-    pub(crate) engine: Endpoint,
-    pub(crate) interceptor: Interceptor,
-    pub(crate) packet_io: PacketIo,
-    /// Set where a command's enclosed namespace is served: its plain connections.
-    pub(crate) forwarder: Option<Forwarder>,
-    pub(crate) rules: RulesStore,
-    pub(crate) learned: LearnedStore,
-    pub(crate) probes: Probes,
-    pub(crate) addresses: AddressBook,
-    pub(crate) connections: Connections,
-    pub(crate) shared: SharedAssociations,
-    pub(crate) history: History,
-    /// Reports that are being gathered.
-    pub(crate) surveys: Surveys,
-    /// Durations of turns.
-    pub(crate) turns: Turns,
-    pub(crate) timers: Timers<Timer>,
-    pub(crate) verdicts: Verdicts,
-    pub(crate) udp_peers: UdpPeers,
-    /// Client connections whose INIT is unanswered.
-    pub(crate) awaiting_init_ack: BTreeSet<ConnectionId>,
-    pub(crate) diversions: Diversions,
-    /// Data of an association took another path in this turn: an interface may be gone.
-    pub(crate) has_switched: bool,
-    /// Connections to local programs that got no answer.
-    pub(crate) unanswered: Unanswered,
-    /// Connections to local programs that have ended but are still known to the kernel.
-    pub(crate) over: BTreeSet<FourTuple>,
-    /// A program waits for a due packet: it goes before bytes of other connections.
-    pub(crate) is_urgent: bool,
-    /// Time until which the answer of a near peer, and what follows at once from it, may come.
-    pub(crate) awake_until: Time,
-    /// Pause between turns.
-    pub(crate) coalescing: Coalescing,
-    /// Connections whose bytes can flow.
-    pub(crate) ready: BTreeSet<ConnectionId>,
-    /// The connection that was served last.
-    pub(crate) served: ConnectionId,
-    /// Addresses that the host has lost, kept on our interface for local programs' connections.
-    pub(crate) kept: BTreeSet<IpAddr>,
-    /// Times when data last moved to, or from, the paths of each association.
-    pub(crate) switches: LastSwitches,
-    pub(crate) scratch: Box<[u8]>,
-    pub(crate) stopping: bool,
-    /// The kernel's copy of the rules that require SCTP; none before the first.
-    pub(crate) guarded: Vec<Guarded>,
-    /// The kernel's rules for SYNs.
-    pub(crate) holding: Holding,
-    /// New connections are left to TCP, so that the daemon can be stopped.
-    pub(crate) draining: bool,
-    /// Privileges that this process has given up; none until that is reported.
-    pub(crate) confinement: control::Confinement,
-    /// The reason why there is no page although there should be one.
-    pub(crate) page_fault: Option<String>,
-    /// The queue may hold SYNs that were not taken yet.
-    has_syns: bool,
-    /// For each listener: diverted connections may wait there.
-    has_arrivals: [bool; LISTENERS_MAX],
+    driver: Driver,
     clock: Clock,
     commands: Receiver<Command>,
     heartbeat: Option<io::Stdout>,
     next_beat: Time,
-}
-
-/// Returns the token of a connection's socket.
-pub(crate) fn token_of(id: ConnectionId) -> Token {
-    // 2^64 connections are never reached, and usize is not smaller on the systems we run on.
-    Token(CONNECTIONS + id.0 as usize)
-}
-
-/// Returns the cause of an ABORT that we or an application request.
-pub(crate) fn user_abort() -> AbortCause {
-    AbortCause { code: USER_INITIATED_ABORT, reason: Bytes::new() }
+    /// Reports that are being gathered.
+    surveys: Surveys,
+    /// Durations of turns.
+    turns: Turns,
+    /// Privileges that this process has given up; none until that is reported.
+    confinement: control::Confinement,
+    /// The reason why there is no page although there should be one.
+    page_fault: Option<String>,
 }
 
 impl Shard {
     /// Joins all parts; `heartbeat` is set if a supervisor listens on standard output.
     pub(crate) fn new(
-        mut interceptor: Interceptor,
-        mut packet_io: PacketIo,
+        interceptor: Interceptor,
+        packet_io: PacketIo,
         rules: RulesStore,
         learned: LearnedStore,
         seed: [u8; 32],
         heartbeat: bool,
     ) -> Result<(Shard, Handle)> {
-        let poll = Poll::new().context("cannot make an event loop")?;
-        let registry = poll.registry();
-        let waker = Arc::new(Waker::new(registry, WAKER)?);
-        registry.register(interceptor.queue(), QUEUE, Interest::READABLE)?;
-        packet_io.open(registry, CARRIERS);
-        for (place, listener) in interceptor.listeners().iter_mut().enumerate().take(LISTENERS_MAX) {
-            registry.register(listener, Token(LISTENERS.0 + place), Interest::READABLE)?;
-        }
         let clock = Clock::start();
-        let diversions = Diversions::new(interceptor.diversions_max());
-        let settings = rules.settings();
-        let addresses = AddressBook::open(settings.interfaces, settings.loopback)?;
-        addresses.register(poll.registry(), ADDRESSES)?;
-        let config = timing::endpoint_config(addresses.mtu(), &rules.settings());
-        let shared = SharedAssociations::new(config.limits.memory);
-        let mut engine = Endpoint::new(clock.now(), config, seed);
-        engine.set_tracing(tracing::enabled!(target: ENGINE_LOG, tracing::Level::TRACE));
+        let driver = Driver::new(clock, interceptor, packet_io, rules, learned, seed)?;
+        let waker = driver.waker()?;
         let (sender, commands) = channel();
         let shard = Shard {
-            poll,
-            now: clock.now(),
-            engine,
-            interceptor,
-            packet_io,
-            forwarder: None,
-            rules,
-            learned,
-            probes: Probes::default(),
-            addresses,
-            connections: Connections::default(),
-            shared,
-            history: History::default(),
-            surveys: Surveys::default(),
-            turns: Turns::default(),
-            timers: Timers::new(),
-            verdicts: Verdicts::default(),
-            udp_peers: UdpPeers::default(),
-            awaiting_init_ack: BTreeSet::new(),
-            diversions,
-            has_switched: false,
-            unanswered: Unanswered::default(),
-            over: BTreeSet::new(),
-            is_urgent: false,
-            awake_until: Time::ZERO,
-            coalescing: Coalescing::new(),
-            ready: BTreeSet::new(),
-            served: ConnectionId(0),
-            kept: BTreeSet::new(),
-            switches: LastSwitches::default(),
-            scratch: vec![0; UNSENT_MAX].into(),
-            stopping: false,
-            guarded: Vec::new(),
-            holding: Holding::new(),
-            draining: false,
-            confinement: control::Confinement::default(),
-            page_fault: None,
-            has_syns: true,
-            has_arrivals: [true; LISTENERS_MAX],
+            driver,
             clock,
             commands,
             heartbeat: heartbeat.then(io::stdout),
             next_beat: Time::ZERO,
+            surveys: Surveys::default(),
+            turns: Turns::default(),
+            confinement: control::Confinement::default(),
+            page_fault: None,
         };
-        Ok((shard, Handle { commands: sender, waker }))
+        Ok((shard, Handle::new(sender, waker)))
+    }
+
+    pub(crate) const fn interceptor(&self) -> &Interceptor {
+        self.driver.interceptor()
+    }
+
+    /// Notes for reports the privileges that this process has given up.
+    pub(crate) fn note_confinement(&mut self, confinement: control::Confinement) {
+        self.confinement = confinement;
+    }
+
+    /// Notes for reports why there is no page although there should be one.
+    pub(crate) fn note_page_fault(&mut self, fault: String) {
+        self.page_fault = Some(fault);
+    }
+
+    /// Serves a command's enclosed namespace from now on.
+    pub(crate) fn serve_command(&mut self, forwarder: Forwarder) {
+        self.driver.serve_command(forwarder);
     }
 
     /// Runs until a command stops it; then takes interception down.
     pub(crate) fn run(mut self) -> Result<()> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         let mut more = true;
-        self.timers.set(self.now, Timer::Probes);
-        self.forget_old_guard();
-        self.begin_naming();
-        self.timers.set(self.now + CARRIERS_PAUSE, Timer::Carriers);
-        while !self.stopping {
-            self.wait(&mut events, more)?;
+        self.driver.begin();
+        while !self.driver.policy().is_stopping() {
+            self.driver.wait(&mut events, self.next_beat, more)?;
             self.beat();
-            self.take_events(&events);
-            more = self.turn()?;
-            self.turns.note(self.clock.now() - self.now);
+            self.driver.take_events(&events);
+            self.take_commands();
+            more = self.driver.turn()?;
+            more |= self.survey();
+            self.turns.note(self.clock.now() - self.driver.now());
         }
-        self.release_all_syns();
-        for id in self.connections.ids() {
-            self.drop_connection(id);
-        }
-        self.abort_all_shared();
-        self.transmit();
-        self.interceptor.tear_down().context("not everything could be taken down")
-    }
-
-    fn wait(&mut self, events: &mut Events, more: bool) -> Result<()> {
-        self.now = self.clock.now();
-        let next = self.engine.next_timeout().min(self.timers.next()).min(self.next_beat);
-        self.wait_until(next, events, more)?;
-        let late = self.now.since(next);
-        if late > LATE {
-            self.engine.note_lateness(late);
-        }
-        Ok(())
-    }
-
-    fn wait_until(&mut self, next: Time, events: &mut Events, more: bool) -> Result<()> {
-        if more || !self.ready.is_empty() {
-            return self.poll_for(events, Duration::ZERO);
-        }
-        // Sleeping and waking would take longer than such an answer. Other programs that can use the processor get it.
-        while self.now < self.awake_until.min(next) {
-            self.poll_for(events, Duration::ZERO)?;
-            if !events.is_empty() {
-                return Ok(());
-            }
-            std::thread::yield_now();
-        }
-        let pause = self.coalescing.pause(self.now);
-        if pause > Duration::ZERO && self.now + pause < next {
-            self.rest(pause);
-            self.now = self.clock.now();
-        }
-        self.poll_for(events, next.since(self.now))
-    }
-
-    /// Waits only for new connections of local programs.
-    fn rest(&mut self, pause: Duration) {
-        let queue = self.interceptor.queue();
-        let mut held = [PollFd::new(queue.as_fd(), PollFlags::POLLIN)];
-        // A failure shortens the rest; the poll that follows reports it again.
-        let _ = ppoll(&mut held, Some(TimeSpec::from_duration(pause)), None);
-    }
-
-    fn poll_for(&mut self, events: &mut Events, pause: Duration) -> Result<()> {
-        match self.poll.poll(events, Some(pause)) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error).context("polling failed"),
-            _ => {
-                self.now = self.clock.now();
-                Ok(())
-            }
-        }
+        self.driver.end()
     }
 
     /// Shows the supervisor and the kernel that this loop turns.
     fn beat(&mut self) {
-        if self.now < self.next_beat {
+        if self.driver.now() < self.next_beat {
             return;
         }
-        self.next_beat = self.now + BEAT;
-        if let Err(error) = self.interceptor.show_life() {
-            tracing::warn!(%error, "the kernel does not learn that SYNs are served: new connections are plain TCP");
-        }
-        // A failure is logged there, and the next beat tries again.
-        let _ = self.follow_required();
+        self.next_beat = self.driver.now() + BEAT;
+        self.driver.show_life();
         if let Some(out) = &mut self.heartbeat {
             // Without a supervisor nobody minds; its end is noticed on standard input.
             let _ = out.write_all(b".").and_then(|()| out.flush());
         }
     }
 
-    fn take_events(&mut self, events: &Events) {
-        for event in events {
-            match event.token() {
-                WAKER => {}
-                QUEUE => self.has_syns = true,
-                ADDRESSES => {
-                    self.addresses.refresh();
-                    self.packet_io.on_interfaces_changed();
-                    self.follow_addresses();
-                    self.follow_uplinks();
-                    self.forget_gone_uplinks();
-                }
-                Token(n) if n >= CONNECTIONS => {
-                    self.on_stream_event(ConnectionId((n - CONNECTIONS) as u64), event)
-                }
-                Token(n) if n >= LISTENERS.0 => self.has_arrivals[n - LISTENERS.0] = true,
-                Token(n) => self.packet_io.on_ready(n - CARRIERS.0),
-            }
-        }
-    }
-
-    fn on_stream_event(&mut self, id: ConnectionId, event: &mio::event::Event) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        match &mut connection.stage {
-            Stage::Relaying(flowing) => {
-                flowing.readable |= event.is_readable() || event.is_read_closed();
-                flowing.writable |= event.is_writable();
-                flowing.hung_up |= event.is_read_closed() || event.is_priority();
-                flowing.broken |= event.is_error();
-                self.ready.insert(id);
-            }
-            Stage::Connecting(_) if event.is_writable() || event.is_error() => self.on_local_connected(id),
-            Stage::Accepting(_) if event.is_error() => self.drop_connection(id),
-            _ => {}
-        }
-    }
-
-    /// Runs one turn; reports whether more can be done at once.
-    fn turn(&mut self) -> Result<bool> {
-        self.take_commands();
-        self.take_syns()?;
-        self.take_arrivals();
-        let mut more = self.take_packets() | self.has_syns | self.has_arrivals.contains(&true);
-        self.packet_io.report_errors(self.now, &mut self.engine);
-        // Packets that have arrived count before any timer.
-        self.look_for_init_acks();
-        self.take_engine_events();
-        if std::mem::take(&mut self.has_switched) {
-            self.follow_uplinks();
-        }
-        self.engine.handle_timeout(self.now);
-        self.fire_timers();
-        self.take_engine_events();
-        more |= self.serve_all_shared();
-        if std::mem::take(&mut self.is_urgent) {
-            self.transmit();
-        }
-        self.pump_all();
-        self.keep_what_waits();
-        self.flush_all_shared();
-        self.take_engine_events();
-        more |= self.transmit();
-        more |= self.survey();
-        self.log_trace();
-        Ok(more)
-    }
-
     fn take_commands(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Stop => self.stopping = true,
-                Command::Capture(reply) => {
-                    let _ = reply.send(self.packet_io.tap(self.now));
-                }
-                Command::Opened(flow, outcome) => self.on_opened(&flow, &outcome),
+                Command::Stop => self.driver.policy().stop(),
+                Command::Opened(flow, outcome) => self.driver.interception().on_opened(&flow, &outcome),
+                Command::Survey(question, reply) => self.surveys.begin(question, reply),
                 // The asker may have given up: then nobody waits for the answer.
+                Command::Capture(reply) => {
+                    let _ = reply.send(self.driver.tap());
+                }
                 Command::Ask(request, reply) => {
                     let _ = reply.send(self.answer(&request));
                 }
-                Command::Survey(question, reply) => self.surveys.begin(question, reply),
                 Command::Change(draft, reply) => {
-                    let _ = reply.send(self.put_in_force(*draft));
+                    let _ = reply.send(self.driver.put_in_force(*draft));
                 }
                 Command::Count(reply) => {
-                    self.count_passed();
+                    self.driver.count_passed();
                     let _ = reply.send(());
                 }
             }
         }
     }
 
-    fn take_syns(&mut self) -> Result<()> {
-        for _ in 0..SYNS_PER_TURN {
-            if !self.has_syns {
-                break;
+    /// Answers requests that need the shard's state.
+    fn answer(&mut self, request: &Request) -> Response {
+        match request {
+            Request::Doctor { peer } => Response::Doctor(self.doctor(*peer)),
+            Request::Drain => {
+                self.driver.policy().drain();
+                Response::Done(Done::new("new connections are plain TCP; live ones go on"))
             }
-            match self.interceptor.queue().recv().context("the queue of held SYNs failed")? {
-                Some(syn) => self.on_syn(syn),
-                None => self.has_syns = false,
-            }
-        }
-        Ok(())
-    }
-
-    fn take_arrivals(&mut self) {
-        for place in 0..LISTENERS_MAX {
-            for _ in 0..SYNS_PER_TURN {
-                if !self.has_arrivals[place] {
-                    break;
-                }
-                match self.next_arrival(place) {
-                    Some(arrival) => self.on_arrival(arrival),
-                    None => self.has_arrivals[place] = false,
-                }
-            }
+            _ => Response::error(ErrorCode::BadRequest, "this is not asked of the packet loop"),
         }
     }
 
-    fn next_arrival(&mut self, place: usize) -> Option<intercept::Arrival> {
-        self.interceptor.listeners().get(place)?.accept().unwrap_or_else(|error| {
-            tracing::warn!(%error, "a diverted connection could not be taken");
-            None
-        })
+    fn doctor(&mut self, peer: Option<IpAddr>) -> DoctorReport {
+        let mut checks = confinement::checks(&self.confinement);
+        checks.extend(self.page_fault.iter().map(|fault| {
+            let remedy = "sctpify set page_port=PORT, 0 for no page; then restart sctpifyd";
+            Check::bad("page", Level::Warning, fault.clone(), remedy)
+        }));
+        self.driver.doctor(peer, checks)
     }
 
-    fn take_packets(&mut self) -> bool {
-        let is_cut_off = self.is_cut_off();
-        let mut accept_policy = AcceptPolicy {
-            now: self.now,
-            rules: &self.rules,
-            addresses: &self.addresses,
-            interceptor: &mut self.interceptor,
-            refused: &mut self.history.counters.accepts_refused,
-            wrong_keys: &mut self.history.counters.wrong_keys,
-            wrong_key_lines: &mut self.history.wrong_key_lines,
-            connections: &self.connections,
-            shared: &self.shared,
-            stopping: self.stopping || self.draining,
-            is_cut_off,
-        };
-        let (now, engine) = (self.now, &mut self.engine);
-        self.packet_io.receive(now, |route, ecn, packet| {
-            engine.handle_datagram(now, route, ecn, packet, &mut accept_policy)
-        })
-    }
-
-    /// Returns the admission control of connections to local programs.
-    pub(crate) fn accept_policy(&mut self) -> AcceptPolicy<'_> {
-        let is_cut_off = self.is_cut_off();
-        AcceptPolicy {
-            now: self.now,
-            rules: &self.rules,
-            addresses: &self.addresses,
-            interceptor: &mut self.interceptor,
-            refused: &mut self.history.counters.accepts_refused,
-            wrong_keys: &mut self.history.counters.wrong_keys,
-            wrong_key_lines: &mut self.history.wrong_key_lines,
-            connections: &self.connections,
-            shared: &self.shared,
-            stopping: self.stopping || self.draining,
-            is_cut_off,
+    /// Continues the requested reports; reports whether more is to do.
+    fn survey(&mut self) -> bool {
+        if self.surveys.is_empty() {
+            return false;
         }
+        let gathered = self.surveys.proceed(self.clock, &self.driver.report());
+        if let Some(Gathered { question, reply, found }) = gathered {
+            // The asker may have given up: then nobody waits for the answer.
+            let _ = reply.send(self.answer_survey(question, found));
+        }
+        !self.surveys.is_empty()
     }
 
-    fn fire_timers(&mut self) {
-        while let Some(timer) = self.timers.pop(self.now) {
-            match timer {
-                Timer::Race(id) => self.on_race_lost(id),
-                Timer::AttemptDelay(id) => self.on_attempt_delay_over(id),
-                Timer::Cookie(id) => self.on_cookie_late(id),
-                Timer::Claim(id) => self.on_unclaimed(id),
-                Timer::Listener(id) => self.on_listener_late(id),
-                Timer::Forget => self.forget_all_served(),
-                Timer::Diversions => self.on_diversions_over(),
-                Timer::Carriers => self.open_carriers(),
-                Timer::Naming => self.on_naming(),
-                Timer::Probes => self.begin_probes(),
-                Timer::Probe(association) => self.on_probe_late(association),
-                Timer::Channel(id, sacks) => self.on_channel_late(id, sacks),
-                Timer::SharedOpening(association) => self.on_shared_opening_late(association),
-                Timer::SharedIdle(association) => self.on_shared_idle(association),
+    fn answer_survey(&mut self, question: Question, found: Found) -> Response {
+        match question {
+            Question::Status(_) => {
+                self.driver.count_passed();
+                let (turns, confinement) = (self.turns.report(), self.confinement.clone());
+                Response::Status(Box::new(self.driver.report().status(found, turns, confinement)))
+            }
+            Question::Paths => Response::Paths(PathsReport { associations: found.associations }),
+            Question::Explain(destination) => {
+                Response::Explanation(Box::new(self.driver.report().explain(destination, found.live)))
             }
         }
-    }
-
-    /// Retries carriers that could not be opened: another program may have had the port.
-    fn open_carriers(&mut self) {
-        if self.packet_io.is_lacking() {
-            self.packet_io.open(self.poll.registry(), CARRIERS);
-            self.timers.set(self.now + CARRIERS_PAUSE, Timer::Carriers);
-        }
-    }
-
-    /// Logs the engine's trace, if asked for (`--log engine=trace`).
-    fn log_trace(&mut self) {
-        while let Some(TraceRecord { association, event, .. }) = self.engine.poll_trace() {
-            let association = association.map(AssociationId::number);
-            tracing::trace!(target: ENGINE_LOG, association, ?event);
-        }
-    }
-
-    fn take_engine_events(&mut self) {
-        while let Some((association, event)) = self.engine.poll_event() {
-            self.on_engine_event(association, event);
-        }
-    }
-
-    fn on_engine_event(&mut self, association: AssociationId, event: Event) {
-        self.on_shared_event(association, &event);
-        let id = self.connections.of_association(association);
-        match (event, id) {
-            (Event::Incoming { route, local_port, adaptation, .. }, _)
-                if asks_to_share(local_port, adaptation) =>
-            {
-                self.on_shared_incoming(association, &route);
-            }
-            (Event::Incoming { route, local_port, remote_port, adaptation }, _) => {
-                let server = SocketAddr::new(route.local, local_port);
-                let client = SocketAddr::new(route.remote, remote_port);
-                let peer = Peer::of_adaptation(adaptation);
-                self.on_incoming(association, server, client, (&route, peer));
-            }
-            (Event::Established { route, adaptation, .. }, Some(id)) => {
-                self.on_established(id, association, route.carrier, adaptation);
-            }
-            (Event::Readable | Event::Writable, Some(id)) => {
-                self.ready.insert(id);
-            }
-            (Event::PeerShutdown, Some(id)) => self.on_peer_shutdown(id),
-            (Event::PathSwitched { from, to }, _) => {
-                if let Some(left_out) = self.history.switch_lines.admit(self.now) {
-                    tracing::info!(?from, ?to, left_out, "path switched");
-                }
-                self.packet_io.note_switch(&from, &to);
-                let number = id.or_else(|| Some(self.shared.get(association)?.number));
-                self.history.switched(number.map(|id| id.0), &from, &to);
-                self.switches.note(association, &from, &to, self.now);
-                self.has_switched = true;
-            }
-            (Event::PathChanged { route, from, to }, _) => {
-                tracing::debug!(?route, ?from, ?to, "path");
-                if to == PathState::Active {
-                    self.on_path_up(association, &route);
-                }
-            }
-            (Event::PeerPort { from, to }, _) => {
-                if let Some(left_out) = self.history.port_lines.admit(self.now) {
-                    tracing::info!(?from, ?to, left_out, "the peer's UDP port");
-                }
-            }
-            (Event::PathMtu { route, from, to }, _) => tracing::debug!(?route, from, to, "MTU of a path"),
-            (Event::AddressChange { change, refusal }, _) => {
-                if let Some(left_out) = self.history.answer_lines.admit(self.now) {
-                    tracing::info!(?change, ?refusal, left_out, "the peer answers a change of our addresses");
-                }
-            }
-            // A new path of the data is reported where it is taken.
-            (Event::PeerAddressChange(change @ AddressChange::SetPrimary(_)), _) => {
-                tracing::debug!(?change, "the peer's wish");
-            }
-            (Event::PeerAddressChange(change), _) => {
-                if let Some(left_out) = self.history.address_lines.admit(self.now) {
-                    tracing::info!(?change, left_out, "the peer's addresses");
-                }
-            }
-            (Event::Closed(reason), id) => self.on_closed(association, id, &reason),
-            // The daemon sends nothing that may be abandoned.
-            (
-                Event::Abandoned { .. }
-                | Event::Dry
-                | Event::StreamReset { .. }
-                | Event::AssociationReset { .. }
-                | Event::StreamsChanged { .. }
-                | Event::PeerSendBuffer(_),
-                _,
-            ) => {}
-            (Event::Established { .. } | Event::Readable | Event::Writable | Event::PeerShutdown, None) => {}
-        }
-    }
-
-    fn on_established(
-        &mut self,
-        id: ConnectionId,
-        association: AssociationId,
-        carrier: Carrier,
-        adaptation: Option<u32>,
-    ) {
-        tracing::debug!(is_shim = (adaptation == Some(ADAPTATION)), "association up");
-        match self.connections.get(id).map(|connection| &connection.stage) {
-            Some(Stage::Init(syn) | Stage::Cookie(syn)) => {
-                let (syn, peer) = (*syn, Peer::of_adaptation(adaptation));
-                self.engine.set_timing(self.now, association, timing::timing(peer, self.connections.len()));
-                self.engine.set_initial_packets(self.now, association, timing::initial_packets(peer));
-                self.on_client_up(id, syn, peer, carrier);
-            }
-            Some(Stage::Accepting(_)) => self.on_server_up(id),
-            _ => {}
-        }
-    }
-
-    fn on_peer_shutdown(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        connection.peer_shutdown = true;
-        if let Stage::Relaying(flowing) = &mut connection.stage {
-            flowing.relay.on_peer_shutdown();
-            self.ready.insert(id);
-        }
-    }
-
-    fn on_closed(&mut self, association: AssociationId, id: Option<ConnectionId>, reason: &CloseReason) {
-        self.switches.forget(association);
-        let counters = self.engine.info(association).map(|info| info.counters);
-        tracing::debug!(?reason, ?counters, "association closed");
-        let Some(id) = id else {
-            self.on_probe_closed(association, reason);
-            self.engine.release(self.now, association);
-            return;
-        };
-        let how = if *reason == CloseReason::Graceful { Closed::Gracefully } else { Closed::Lost };
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        if let Stage::Init(syn) | Stage::Cookie(syn) = connection.stage {
-            connection.closed = Some(how);
-            self.on_client_failed(id, syn, reason);
-        } else {
-            self.on_association_closed(id, how);
-        }
-    }
-
-    /// Returns the current time, which advances during a turn; [`Shard::now`] does not.
-    pub(crate) fn read_clock(&self) -> Time {
-        self.clock.now()
-    }
-
-    /// Returns the state of an association, if it exists.
-    pub(crate) fn state_of(&self, association: AssociationId) -> Option<StateName> {
-        self.engine.state(association)
-    }
-
-    /// Sends the engine's packets; reports whether it may have more at once.
-    pub(crate) fn transmit(&mut self) -> bool {
-        self.packet_io.transmit(self.now, &mut self.engine, &self.addresses)
     }
 }

@@ -7,14 +7,15 @@ use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use control::{Association, Connection, LimitedBy, Listener, PathsReport, Response, Role};
+use control::{Association, Connection, LimitedBy, Listener, Response, Role};
 use relay::Peer;
 use sctp::AssociationId;
 
+use crate::clock::Clock;
 use crate::connection::{Connection as Known, ConnectionId, Stage};
 use crate::listeners::Listed;
 use crate::manual::Socket;
-use crate::shard::Shard;
+use crate::report::Report;
 
 /// Time that packets may wait for a slice.
 const SLICE: Duration = Duration::from_micros(200);
@@ -76,66 +77,59 @@ pub(crate) struct Live {
     associations: BTreeSet<AssociationId>,
 }
 
+/// A report that has been gathered.
+pub(crate) struct Gathered {
+    pub(crate) question: Question,
+    pub(crate) reply: Sender<Response>,
+    pub(crate) found: Found,
+}
+
 impl Surveys {
     pub(crate) fn begin(&mut self, question: Question, reply: Sender<Response>) {
         let next = Next::After(ConnectionId(0));
         self.0.push_back(Survey { question, reply, next, found: Found::default() });
     }
-}
 
-impl Shard {
-    /// Continues the requested reports; reports whether more is to do.
-    pub(crate) fn survey(&mut self) -> bool {
-        let Some(mut survey) = self.surveys.0.pop_front() else { return false };
-        let until = self.read_clock() + SLICE;
-        while survey.proceed(self) {
-            if self.read_clock() >= until {
-                self.surveys.0.push_front(survey);
-                return true;
-            }
-        }
-        let response = self.answer_survey(survey.question, survey.found);
-        // The asker may have given up: then nobody waits for the answer.
-        let _ = survey.reply.send(response);
-        !self.surveys.0.is_empty()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    fn answer_survey(&mut self, question: Question, found: Found) -> Response {
-        match question {
-            Question::Status(_) => {
-                self.count_passed();
-                Response::Status(Box::new(self.status(found)))
-            }
-            Question::Paths => Response::Paths(PathsReport { associations: found.associations }),
-            Question::Explain(destination) => {
-                Response::Explanation(Box::new(self.explain(destination, found.live)))
+    /// Continues the oldest request; returns its findings once they are complete.
+    pub(crate) fn proceed(&mut self, clock: Clock, report: &Report<'_>) -> Option<Gathered> {
+        let survey = self.0.front_mut()?;
+        let until = clock.now() + SLICE;
+        while survey.proceed(report) {
+            if clock.now() >= until {
+                return None;
             }
         }
+        let Survey { question, reply, found, .. } = self.0.pop_front()?;
+        Some(Gathered { question, reply, found })
     }
 }
 
 impl Survey {
     /// Looks at the next few items; reports whether more are left.
-    fn proceed(&mut self, shard: &Shard) -> bool {
+    fn proceed(&mut self, report: &Report<'_>) -> bool {
         for _ in 0..STRIDE {
             self.next = match std::mem::replace(&mut self.next, Next::Done) {
-                Next::After(last) => match shard.connections.after(last) {
+                Next::After(last) => match report.connection_after(last) {
                     Some((id, known)) => {
-                        self.look_at(shard, id, known);
+                        self.look_at(report, id, known);
                         Next::After(id)
                     }
-                    None => self.behind_connections(shard),
+                    None => self.behind_connections(report),
                 },
                 Next::Shared(mut rest) => match rest.pop() {
                     Some(association) => {
-                        self.found.associations.extend(shard.shared_association(association));
+                        self.found.associations.extend(report.shared_association(association));
                         Next::Shared(rest)
                     }
-                    None => self.behind_shared(shard),
+                    None => self.behind_shared(report),
                 },
                 Next::Listeners(mut rest) => match rest.pop() {
                     Some((address, sockets)) => {
-                        self.found.listeners.push(shard.listener(address, &sockets));
+                        self.found.listeners.push(report.listener(address, &sockets));
                         Next::Listeners(rest)
                     }
                     None => Next::Done,
@@ -146,35 +140,35 @@ impl Survey {
         true
     }
 
-    fn look_at(&mut self, shard: &Shard, id: ConnectionId, known: &Known) {
+    fn look_at(&mut self, report: &Report<'_>, id: ConnectionId, known: &Known) {
         match self.question {
-            Question::Explain(to) if known.role == Role::Client && known.flow.remote() == to => {
-                self.found.live.add(shard, known);
+            Question::Explain(to) if known.role() == Role::Client && known.flow().remote() == to => {
+                self.found.live.add(report, known);
             }
             Question::Explain(_) => {}
             Question::Status(_) => {
-                self.found.connections.push(shard.connection(id, known));
-                self.found.associations.extend(shard.own_association(id, known));
+                self.found.connections.push(report.connection(id, known));
+                self.found.associations.extend(report.own_association(id, known));
             }
-            Question::Paths => self.found.associations.extend(shard.own_association(id, known)),
+            Question::Paths => self.found.associations.extend(report.own_association(id, known)),
         }
     }
 
-    fn behind_connections(&self, shard: &Shard) -> Next {
+    fn behind_connections(&self, report: &Report<'_>) -> Next {
         match self.question {
             Question::Explain(_) => Next::Done,
             Question::Status(_) | Question::Paths => {
-                let mut shared: Vec<_> = shard.shared.iter().map(|(association, _)| association).collect();
+                let mut shared: Vec<_> = report.shared_associations().collect();
                 shared.reverse();
                 Next::Shared(shared)
             }
         }
     }
 
-    fn behind_shared(&mut self, shard: &Shard) -> Next {
+    fn behind_shared(&mut self, report: &Report<'_>) -> Next {
         match &mut self.question {
             Question::Status(listeners) => {
-                let listeners = shard.reachable(std::mem::take(listeners));
+                let listeners = report.reachable(std::mem::take(listeners));
                 Next::Listeners(listeners.into_iter().rev().collect())
             }
             Question::Paths | Question::Explain(_) => Next::Done,
@@ -183,15 +177,14 @@ impl Survey {
 }
 
 impl Live {
-    fn add(&mut self, shard: &Shard, known: &Known) {
+    fn add(&mut self, report: &Report<'_>, known: &Known) {
         self.count += 1;
-        self.is_native |= matches!(known.stage, Stage::Relaying(_)) && known.peer == Peer::Native;
-        if let Some(limit) = shard.limit_of(known) {
+        self.is_native |= matches!(known.stage(), Stage::Relaying(_)) && known.peer() == Peer::Native;
+        if let Some(limit) = report.limit_of(known) {
             *self.limited_by.entry(limit).or_default() += 1;
         }
-        if self.associations.insert(known.association) {
-            self.waiting_bytes +=
-                shard.engine.info(known.association).map_or(0, |info| info.send_waiting as u64);
+        if self.associations.insert(known.association()) {
+            self.waiting_bytes += report.waiting_bytes(known.association());
         }
     }
 }

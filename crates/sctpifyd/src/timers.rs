@@ -5,11 +5,47 @@
 use std::collections::BTreeMap;
 
 use base::Time;
+use sctp::AssociationId;
+
+use crate::connection::ConnectionId;
 
 /// Things to do, each at its time.
 pub(crate) struct Timers<T> {
     due: BTreeMap<(Time, u64), T>,
     serial: u64,
+}
+
+/// A timer's subject.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Timer {
+    /// No INIT ACK yet?
+    Race(ConnectionId),
+    /// Still no INIT ACK, so other paths must be tried?
+    AttemptDelay(ConnectionId),
+    /// No answer from the peer about a channel yet? Holds the number of SACKs received before.
+    Channel(ConnectionId, u64),
+    /// No COOKIE ACK yet?
+    Cookie(ConnectionId),
+    /// A released SYN has not arrived?
+    Claim(ConnectionId),
+    /// The local listener has not accepted?
+    Listener(ConnectionId),
+    /// Connections to local programs have ended: the kernel may forget them.
+    Forget,
+    /// Diversions have outlived their connections long enough?
+    Diversions,
+    /// Can a carrier be opened that could not be before?
+    Carriers,
+    /// Must the kernel get names of destinations?
+    Naming,
+    /// Is a probe due?
+    Probes,
+    /// No INIT ACK for a probe yet?
+    Probe(AssociationId),
+    /// Has a shared association's handshake not ended yet?
+    SharedOpening(AssociationId),
+    /// Has a shared association been idle for long enough?
+    SharedIdle(AssociationId),
 }
 
 impl<T> Timers<T> {

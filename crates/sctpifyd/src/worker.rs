@@ -15,13 +15,14 @@ use tracing_subscriber::EnvFilter;
 
 use crate::archive::{self, Archive};
 use crate::carriers::PacketIo;
+use crate::commands::{Command, Handle};
 use crate::confinement::{self, Confinement, Identity};
 use crate::control_server::{ControlServer, ControlSocket};
 use crate::forwarding::{Forwarder, Names};
 use crate::learned_store::LearnedStore;
 use crate::page;
 use crate::rules_store::RulesStore;
-use crate::shard::{Command, Handle, Shard};
+use crate::shard::Shard;
 use crate::shared_store::SharedStore;
 use crate::supervisor;
 
@@ -68,7 +69,8 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let server = ControlServer::new(socket, rules.clone(), learned.clone(), handle.clone());
     let desk = server.desk();
     let confinement = Confinement::of_worker(&rules.settings(), args, has_supervisor);
-    shard.confinement = control::Confinement { user, ..confine(&shard.interceptor, &confinement)? };
+    let confined = confine(shard.interceptor(), &confinement)?;
+    shard.note_confinement(control::Confinement { user, ..confined });
     spawn("control", move || server.run())?;
     match page {
         Ok(None) => {}
@@ -77,14 +79,14 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         Err(fault) => {
             tracing::warn!("{fault}");
             rules.goes_without_page();
-            shard.page_fault = Some(fault);
+            shard.note_page_fault(fault);
         }
     }
     spawn("learned table", move || keeper.keep(shared))?;
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
     if args.inside.is_some() {
-        shard.forwarder = Some(Forwarder::start(names, datagrams, handle.clone())?);
+        shard.serve_command(Forwarder::start(names, datagrams, handle.clone())?);
     }
     if let Some(listener) = listener {
         spawn("supervision", move || stop_after(|| listener.run(), &handle))?;

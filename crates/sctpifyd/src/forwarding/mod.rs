@@ -26,7 +26,7 @@ use mio::{Events, Poll, Token, Waker};
 use nix::errno::Errno;
 
 use crate::clock::Clock;
-use crate::shard::{Command, Handle};
+use crate::commands::{Command, Handle};
 use datagrams::Datagrams;
 use streams::Streams;
 

@@ -1,7 +1,7 @@
 //! Tracks the diverted connections of local programs, each until its program's TIME-WAIT has ended.
 //!
 //! The kernel adds a connection when its SYN is released ([`intercept::Verdict::Divert`]), and removes it on
-//! request; one request covers many connections. Pure; [`crate::client`] acts on it. Begin with
+//! request; one request covers many connections. Pure; [`super`] acts on it. Begin with
 //! [`Diversions::begin`].
 
 use std::collections::{HashMap, VecDeque};
@@ -21,7 +21,7 @@ const GATHER: Duration = Duration::from_millis(20);
 pub(crate) struct Full(usize);
 
 /// The diverted connections.
-pub(crate) struct Diversions {
+pub(super) struct Diversions {
     max: usize,
     /// The end of each diversion; [`Time::NEVER`] while its connection lives.
     ends: HashMap<FourTuple, Time>,
@@ -31,7 +31,7 @@ pub(crate) struct Diversions {
 
 impl Diversions {
     /// Creates an empty set for at most `max` connections.
-    pub(crate) fn new(max: usize) -> Diversions {
+    pub(super) fn new(max: usize) -> Diversions {
         Diversions { max, ends: HashMap::new(), over: VecDeque::new() }
     }
 
@@ -39,7 +39,7 @@ impl Diversions {
     ///
     /// # Errors
     /// Fails if the limit is reached.
-    pub(crate) fn begin(&mut self, flow: FourTuple) -> Result<(), Full> {
+    pub(super) fn begin(&mut self, flow: FourTuple) -> Result<(), Full> {
         if self.ends.len() >= self.max && !self.ends.contains_key(&flow) {
             return Err(Full(self.max));
         }
@@ -49,7 +49,7 @@ impl Diversions {
 
     /// Notes that the connection has ended; its addresses stay diverted for the application's TIME-WAIT. Has
     /// no effect on one that is not diverted.
-    pub(crate) fn end_later(&mut self, now: Time, flow: FourTuple) {
+    pub(super) fn end_later(&mut self, now: Time, flow: FourTuple) {
         if let Some(end) = self.ends.get_mut(&flow) {
             *end = now + LINGER;
             self.over.push_back((*end, flow));
@@ -57,17 +57,17 @@ impl Diversions {
     }
 
     /// Ends its diversion; returns whether it was diverted.
-    pub(crate) fn end(&mut self, flow: &FourTuple) -> bool {
+    pub(super) fn end(&mut self, flow: &FourTuple) -> bool {
         self.ends.remove(flow).is_some()
     }
 
     /// Returns when [`Diversions::take_over`] will return something, if any diversion has an end.
-    pub(crate) fn next(&self) -> Option<Time> {
+    pub(super) fn next(&self) -> Option<Time> {
         self.over.front().map(|(end, _)| *end + GATHER)
     }
 
     /// Removes and returns the diversions that have expired.
-    pub(crate) fn take_over(&mut self, now: Time) -> Vec<FourTuple> {
+    pub(super) fn take_over(&mut self, now: Time) -> Vec<FourTuple> {
         let count = self.over.partition_point(|(end, _)| *end <= now);
         let mut due: Vec<_> = self.over.drain(..count).collect();
         due.retain(|(end, flow)| self.ends.get(flow) == Some(end));
@@ -78,7 +78,7 @@ impl Diversions {
     }
 
     /// Iterates over all diverted connections.
-    pub(crate) fn flows(&self) -> impl Iterator<Item = &FourTuple> {
+    pub(super) fn flows(&self) -> impl Iterator<Item = &FourTuple> {
         self.ends.keys()
     }
 }

@@ -8,23 +8,27 @@
 //! Connections of the host to itself arrive by our own interface, as do all in an enclosed namespace, which has no other.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use base::{Route, Time};
 use control::{Check, Level};
 use intercept::FourTuple;
-use relay::mux::Refusal;
-use sctp::AssociationId;
+use sctp::Endpoint;
 
-use crate::connection::{Connection, ConnectionId};
-use crate::shard::Shard;
+use super::Interception;
+use crate::addresses::AddressBook;
+use crate::carriers::PacketIo;
+use crate::connection::{Connection, ConnectionId, Connections};
+use crate::history::{History, Line};
+use crate::policy::Policy;
+use crate::rules_store::RulesStore;
 
 /// Limit on the programs and interfaces that [`Unanswered`] holds; the least recently noted one goes.
 const UNANSWERED_MAX: usize = 32;
 
 /// Connections to local programs that got no answer, by the program's address and the interface.
 #[derive(Default)]
-pub(crate) struct Unanswered {
+pub(super) struct Unanswered {
     seen: BTreeMap<(SocketAddr, Option<u32>), (u64, Time)>,
 }
 
@@ -42,45 +46,35 @@ impl Unanswered {
     }
 }
 
-impl Shard {
+impl Interception {
     /// Reports whether connections of other hosts are impossible: they could not arrive by their uplinks.
-    pub(crate) fn is_cut_off(&self) -> bool {
-        self.forwarder.is_none()
+    pub(crate) fn is_cut_off(&self, rules: &RulesStore) -> bool {
+        !self.is_enclosed()
             && self.interceptor.lacks_for_uplinks().is_some()
-            && !self.rules.settings().deliver_by_shim
+            && !rules.settings().deliver_by_shim
     }
 
     /// Returns the uplink of a client whose packet has come by this route; `None` means our own interface.
-    pub(crate) fn uplink_of(&self, route: &Route) -> Result<Option<u32>, &'static str> {
-        if self.forwarder.is_some() || self.addresses.is_own(route.remote) {
+    pub(crate) fn uplink_of(
+        &self,
+        route: &Route,
+        policy: &Policy,
+        packet_io: &PacketIo,
+    ) -> Result<Option<u32>, &'static str> {
+        if self.is_enclosed() || policy.addresses().is_own(route.remote) {
             return Ok(None);
         }
         if self.interceptor.lacks_for_uplinks().is_some() {
-            let may = self.rules.settings().deliver_by_shim;
+            let may = policy.settings().deliver_by_shim;
             return if may {
                 Ok(None)
             } else {
                 Err("it cannot arrive by the client's interface (sctpify doctor)")
             };
         }
-        let came_by = self
-            .packet_io
-            .came_by(route)
-            .ok_or("it is not known by which interface the client's packets come")?;
+        let came_by =
+            packet_io.came_by(route).ok_or("it is not known by which interface the client's packets come")?;
         Ok(Some(came_by))
-    }
-
-    /// Returns the uplink of a channel. If it is unknown, the channel is refused: an association of the connection's own then shows it.
-    pub(crate) fn uplink_of_channel(
-        &self,
-        association: AssociationId,
-        client: IpAddr,
-        server: IpAddr,
-    ) -> Result<Option<u32>, Refusal> {
-        let paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
-        let between = |route: &Route| route.local == server && route.remote == client;
-        let path = paths.iter().map(|path| path.route).find(between).ok_or(Refusal::OwnAssociation)?;
-        self.uplink_of(&path).map_err(|_| Refusal::OwnAssociation)
     }
 
     /// Follows interfaces that have gone, lost their carriers, or come back: live connections that arrived by them continue by
@@ -88,18 +82,35 @@ impl Shard {
     ///
     /// While no interface is up, no client's packets come. Packets between the two ends within the host then go by our own
     /// interface, so that neither end backs off for long.
-    pub(crate) fn follow_uplinks(&mut self) {
+    pub(crate) fn follow_uplinks(
+        &mut self,
+        connections: &mut Connections,
+        engine: &Endpoint,
+        addresses: &AddressBook,
+        packet_io: &PacketIo,
+    ) {
+        let known =
+            |route: &Route| packet_io.came_by(route).into_iter().chain(addresses.interface_of(route.local));
         let mut up = BTreeMap::new();
-        let led = |(id, c): (ConnectionId, &Connection)| Some((id, c.uplink?, c.is_stranded));
-        let all: Vec<_> = self.connections.iter().filter_map(led).collect();
+        let led = |(id, c): (ConnectionId, &Connection)| match c.uplink() {
+            (Some(uplink), is_stranded) => Some((id, uplink, is_stranded)),
+            (None, _) => None,
+        };
+        let all: Vec<_> = connections.iter().filter_map(led).collect();
         for (id, uplink, is_stranded) in all {
             let is_up = self.is_up(&mut up, uplink);
             if is_up && is_stranded {
-                self.lead_by(id, Some(uplink));
+                self.lead_by(connections, id, Some(uplink));
             } else if !is_up {
-                let other = self.other_uplink(&mut up, id);
+                let association = connections.get(id).map(|connection| connection.association());
+                let info = association.and_then(|association| engine.info(association));
+                let mut paths = info.map(|info| info.paths).unwrap_or_default();
+                // The uplink of the path in use comes first.
+                paths.sort_by_key(|path| !path.in_use);
+                let mut candidates = paths.iter().flat_map(|path| known(&path.route));
+                let other = candidates.find(|uplink| self.is_up(&mut up, *uplink));
                 if other.is_some() || !is_stranded {
-                    self.lead_by(id, other);
+                    self.lead_by(connections, id, other);
                 }
             }
         }
@@ -110,28 +121,15 @@ impl Shard {
         *known.entry(uplink).or_insert_with(|| self.interceptor.is_uplink_up(uplink))
     }
 
-    /// Returns the uplink of the path in use, or of another one, if it is up.
-    fn other_uplink(&mut self, up: &mut BTreeMap<u32, bool>, id: ConnectionId) -> Option<u32> {
-        let association = self.connections.get(id)?.association;
-        let mut paths = self.engine.info(association).map(|info| info.paths).unwrap_or_default();
-        paths.sort_by_key(|path| !path.in_use);
-        let known = |route: &Route| {
-            self.packet_io.came_by(route).into_iter().chain(self.addresses.interface_of(route.local))
-        };
-        let candidates: Vec<u32> = paths.iter().flat_map(|path| known(&path.route)).collect();
-        candidates.into_iter().find(|uplink| self.is_up(up, *uplink))
-    }
-
-    fn lead_by(&mut self, id: ConnectionId, uplink: Option<u32>) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+    fn lead_by(&mut self, connections: &mut Connections, id: ConnectionId, uplink: Option<u32>) {
+        let Some(connection) = connections.get_mut(id) else { return };
         let Some(stream) = connection.stream() else { return };
         if let Err(error) = self.interceptor.set_uplink(stream, uplink) {
-            tracing::warn!(flow = %connection.flow, %error, "a connection whose interface is gone finds no other");
+            tracing::warn!(flow = %connection.flow(), %error, "a connection whose interface is gone finds no other");
             return;
         }
-        tracing::debug!(flow = %connection.flow, ?uplink, "arrives by another interface from now on");
-        connection.is_stranded = uplink.is_none();
-        connection.uplink = uplink.or(connection.uplink);
+        tracing::debug!(flow = %connection.flow(), ?uplink, "arrives by another interface from now on");
+        connection.set_uplink(uplink);
     }
 
     pub(crate) fn forget_gone_uplinks(&mut self) {
@@ -141,12 +139,18 @@ impl Shard {
     }
 
     /// Records that nothing has answered a connection to a local program.
-    pub(crate) fn note_unanswered(&mut self, flow: FourTuple, uplink: Option<u32>) {
+    pub(crate) fn note_unanswered(
+        &mut self,
+        now: Time,
+        flow: FourTuple,
+        uplink: Option<u32>,
+        history: &mut History,
+    ) {
         let by = self.name_of(uplink);
-        if let Some(left_out) = self.history.unanswered_lines.admit(self.now) {
+        if let Some(left_out) = history.admit(Line::Unanswered, now) {
             tracing::info!(%flow, %by, left_out, "no answer to a connection that arrived by this interface: firewall rules may drop it");
         }
-        self.unanswered.note(flow.local(), uplink, self.now);
+        self.unanswered.note(flow.local(), uplink, now);
     }
 
     fn name_of(&mut self, uplink: Option<u32>) -> String {
@@ -160,39 +164,38 @@ impl Shard {
     }
 
     /// Returns the checks of `sctpify doctor` that concern connections to local programs.
-    pub(crate) fn delivery_checks(&mut self) -> Vec<Check> {
+    pub(crate) fn delivery_checks(&mut self, now: Time, rules: &RulesStore) -> Vec<Check> {
         const NAME: &str = "delivery";
-        if self.forwarder.is_some() {
+        if self.is_enclosed() {
             return Vec::new();
         }
-        let mut checks = vec![match (
-            self.interceptor.lacks_for_uplinks(),
-            self.rules.settings().deliver_by_shim,
-        ) {
-            (None, _) => Check::ok(
-                NAME,
-                "connections of peers reach local programs by the interface that the peer's packets come by",
-            ),
-            (Some(lack), true) => Check::bad(
-                NAME,
-                Level::Warning,
-                format!(
-                    "the kernel lacks or forbids {lack}. Connections of peers come by shim0 (deliver_by_shim=1)"
+        let mut checks = vec![
+            match (self.interceptor.lacks_for_uplinks(), rules.settings().deliver_by_shim) {
+                (None, _) => Check::ok(
+                    NAME,
+                    "connections of peers reach local programs by the interface that the peer's packets come by",
                 ),
-                "check that no firewall rule for a served port goes by the interface: such rules do not hold for SCTP",
-            ),
-            (Some(lack), false) => Check::bad(
-                NAME,
-                Level::Warning,
-                format!(
-                    "the kernel lacks or forbids {lack}. Connections of peers are refused, and are plain TCP"
+                (Some(lack), true) => Check::bad(
+                    NAME,
+                    Level::Warning,
+                    format!(
+                        "the kernel lacks or forbids {lack}. Connections of peers come by shim0 (deliver_by_shim=1)"
+                    ),
+                    "check that no firewall rule for a served port goes by the interface: such rules do not hold for SCTP",
                 ),
-                "load the part, or give the daemon the capability; deliver_by_shim=1 does without (docs/networks.md)",
-            ),
-        }];
+                (Some(lack), false) => Check::bad(
+                    NAME,
+                    Level::Warning,
+                    format!(
+                        "the kernel lacks or forbids {lack}. Connections of peers are refused, and are plain TCP"
+                    ),
+                    "load the part, or give the daemon the capability; deliver_by_shim=1 does without (docs/networks.md)",
+                ),
+            },
+        ];
         let seen: Vec<_> = self.unanswered.seen.iter().map(|(key, entry)| (*key, *entry)).collect();
         for ((server, uplink), (count, last)) in seen {
-            let (by, ago) = (self.name_of(uplink), self.now.since(last).as_secs());
+            let (by, ago) = (self.name_of(uplink), now.since(last).as_secs());
             checks.push(Check::bad(
                 NAME,
                 Level::Warning,

@@ -1,7 +1,7 @@
 //! Controls which SYNs the kernel holds: only those that the rules, or a mark, may send over SCTP.
 //!
-//! A change of the rules comes through [`Shard::put_in_force`]. First the kernel holds all SYNs, then the rulebook changes, the
-//! kernel refuses what is required from now on, and the requester gets its answer. Once no further change follows, the kernel
+//! Before a change of the rules the kernel holds all SYNs ([`Interception::begin_change`]). Then the rulebook changes, the kernel
+//! refuses what is required from now on ([`Interception::follow_change`]), and the requester gets its answer. Once no further change follows, the kernel
 //! receives the names of the destinations in batches and finally holds by name again. If a step fails, or the rules take too many
 //! names, all SYNs stay held.
 //!
@@ -12,13 +12,13 @@ use std::io;
 use std::time::Duration;
 
 use base::Time;
-use intercept::{Destinations, HeldSyn, Named};
+use intercept::{Destinations, Named};
 use rules::{Rulebook, Tried};
 
-use crate::client::Plain;
-use crate::connection::{ConnectionId, Stage};
-use crate::rules_store::Draft;
-use crate::shard::{Shard, Timer};
+use super::Interception;
+use crate::history::History;
+use crate::rules_store::RulesStore;
+use crate::timers::{Timer, Timers};
 
 /// Delay from a change of the rules until the kernel is given names: further changes often follow.
 const NAMING_PAUSE: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ const NEXT_NAMES_PAUSE: Duration = Duration::from_millis(1);
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// State of the kernel's copy of the rules.
-pub(crate) struct Holding {
+pub(super) struct Holding {
     /// The naming in progress, if it has begun.
     naming: Option<Naming>,
     /// Time of its next step; never if there is nothing to do.
@@ -38,7 +38,7 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    pub(crate) const fn new() -> Holding {
+    pub(super) const fn new() -> Holding {
         Holding { naming: None, due: Time::NEVER }
     }
 }
@@ -65,28 +65,36 @@ impl Naming {
     }
 }
 
-impl Shard {
-    /// Puts a change of rules, settings or keys in force, in the kernel and here.
+impl Interception {
+    /// Makes the kernel hold all SYNs before the rules change, and counts those that the old rules let pass.
     ///
     /// # Errors
-    /// The change is in force here, but the kernel holds SYNs by the rules before. It is tried again.
-    pub(crate) fn put_in_force(&mut self, draft: Draft) -> Result<(), String> {
+    /// The kernel holds SYNs by the rules before. It is tried again.
+    pub(crate) fn begin_change(&mut self, rules: &RulesStore, history: &mut History) -> Result<(), String> {
         let held = self.interceptor.hold_all();
-        // The old rules decided about these connections.
-        self.count_passed();
-        self.rules.install(draft);
-        let required = self.follow_required();
-        self.let_go_of_unnamed();
-        self.holding.naming = None;
-        self.name_at(self.now + NAMING_PAUSE);
+        self.count_passed(rules, history);
         held.map_err(|error| {
             tracing::error!(%error, "the kernel holds SYNs as the rules were before");
             format!(
                 "written and in force, but the kernel still decides by the rules before which connections are looked at \
                  ({error}): it is asked again"
             )
-        })?;
-        required.map_err(|error| {
+        })
+    }
+
+    /// Makes the kernel follow rules that have changed.
+    ///
+    /// # Errors
+    /// The kernel refuses plain TCP by the rules before. It is tried again.
+    pub(crate) fn follow_change(
+        &mut self,
+        now: Time,
+        rules: &RulesStore,
+        timers: &mut Timers<Timer>,
+    ) -> Result<(), String> {
+        self.holding.naming = None;
+        self.name_at(now + NAMING_PAUSE, timers);
+        self.follow_required(rules).map_err(|error| {
             format!(
                 "written and in force, but the kernel does not refuse plain TCP as the rules with --require say ({error}): it is \
                  asked again"
@@ -94,39 +102,39 @@ impl Shard {
         })
     }
 
-    fn name_at(&mut self, due: Time) {
+    fn name_at(&mut self, due: Time, timers: &mut Timers<Timer>) {
         self.holding.due = due;
-        self.timers.set(due, Timer::Naming);
+        timers.set(due, Timer::Naming);
     }
 
     /// Makes the kernel hold by name once the loop runs.
-    pub(crate) fn begin_naming(&mut self) {
-        self.name_at(self.now);
+    pub(crate) fn begin_naming(&mut self, now: Time, timers: &mut Timers<Timer>) {
+        self.name_at(now, timers);
     }
 
     /// Handles the timer for naming.
-    pub(crate) fn on_naming(&mut self) {
+    pub(crate) fn on_naming(&mut self, now: Time, rules: &RulesStore, timers: &mut Timers<Timer>) {
         // In a command's own namespace we answer every SYN.
-        if self.now < self.holding.due || self.forwarder.is_some() {
+        if now < self.holding.due || self.is_enclosed() {
             return;
         }
         self.holding.due = Time::NEVER;
-        if let Err(error) = self.name_some() {
+        if let Err(error) = self.name_some(now, rules, timers) {
             self.holding.naming = None;
             tracing::warn!(%error, "the kernel cannot tell which SYNs to hold: all are");
             if self.interceptor.hold_all().is_err() {
-                self.name_at(self.now + RETRY_PAUSE);
+                self.name_at(now + RETRY_PAUSE, timers);
             }
         }
     }
 
     /// Gives the kernel some names, or switches it to holding by name once it has them all.
-    fn name_some(&mut self) -> io::Result<()> {
+    fn name_some(&mut self, now: Time, rules: &RulesStore, timers: &mut Timers<Timer>) -> io::Result<()> {
         let mut naming = match self.holding.naming.take() {
             Some(naming) => naming,
             None => {
                 self.interceptor.forget_names()?;
-                let Some(naming) = Naming::of(&self.rules.lock()) else {
+                let Some(naming) = Naming::of(&rules.lock()) else {
                     tracing::debug!("all SYNs are held");
                     return Ok(());
                 };
@@ -140,40 +148,41 @@ impl Shard {
         }
         self.interceptor.name(&some, naming.named)?;
         self.holding.naming = Some(naming);
-        self.name_at(self.now + NEXT_NAMES_PAUSE);
+        self.name_at(now + NEXT_NAMES_PAUSE, timers);
         Ok(())
     }
 
     /// Counts connections that the kernel let pass, as if they had been looked at here.
-    pub(crate) fn count_passed(&mut self) {
+    pub(crate) fn count_passed(&mut self, rules: &RulesStore, history: &mut History) {
         let passed = match self.interceptor.passed() {
             Ok(passed) => passed,
             Err(error) => return tracing::warn!(%error, "what passed as plain TCP is not counted"),
         };
-        let mut book = self.rules.lock();
+        let mut book = rules.lock();
         book.count_unnamed(passed.unnamed);
         passed.named.iter().for_each(|(to, count)| book.count_passed(to.ip(), to.port(), *count));
         let all = passed.unnamed + passed.named.iter().map(|(_, count)| count).sum::<u64>();
-        let counters = &mut self.history.counters;
-        counters.connects_seen += all;
-        counters.connects_by_rule_tcp += all;
+        history.count_passed(all);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::{RulesTable, Settings};
+
+    use super::*;
+
+    fn naming(default_remote_enable: bool, manual_mark: u32) -> Option<Naming> {
+        let settings = Settings { default_remote_enable, manual_mark, ..Settings::default() };
+        Naming::of(&Rulebook::new(settings, RulesTable::default()))
     }
 
-    /// Releases SYNs that the rules no longer send over SCTP: if sent again, they would pass.
-    fn let_go_of_unnamed(&mut self) {
-        let held: Vec<(ConnectionId, HeldSyn)> = self
-            .connections
-            .iter()
-            .filter_map(|(id, connection)| match connection.stage {
-                Stage::Init(syn) | Stage::Cookie(syn) | Stage::Asking(syn) => Some((id, syn)),
-                _ => None,
-            })
-            .filter(|(_, syn)| !self.may_use_sctp(syn))
-            .collect();
-        for (id, syn) in held {
-            self.drop_connection(id);
-            self.transmit();
-            self.go_plain(&syn, Plain::ByRule);
-        }
+    #[test]
+    fn without_rules_the_kernel_holds_all_syns_or_those_with_the_mark_alone() {
+        assert!(naming(true, 0).is_none());
+        let nothing = naming(false, 7).expect("names");
+        assert!(matches!(nothing.named, Named::Held) && nothing.rest.is_empty());
+        assert_eq!(nothing.mark, Some(7));
+        assert_eq!(naming(false, 0).expect("names").mark, None);
     }
 }

@@ -1,0 +1,462 @@
+//! The client side: a held SYN becomes an association or a channel of a shared one, or goes on as plain TCP.
+//!
+//! The steps are: decision ([`crate::policy`]), INIT sent, INIT ACK received ([`Driver::on_init_ack`]),
+//! association established ([`Driver::on_client_up`]), connection claimed ([`Driver::on_arrival`]). A failure
+//! before INIT ACK releases the SYN. A later failure first sends ABORT and then releases it, so the server
+//! has forgotten the association before the same addresses arrive as TCP.
+//!
+//! On a shared association, ACCEPTED in answer to OPEN diverts the connection as the establishment of an
+//! association does elsewhere. Any other answer gives the SYN an association of its own, or plain TCP where TCP
+//! would report the same to the program.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::{Carrier, Time};
+use control::{FallbackReason, KeyFault, ShimState, ShimStep};
+use intercept::{Arrival, HeldSyn, Verdict};
+use relay::mux::Refusal;
+use relay::{Peer, Role as RelayRole};
+use rules::{Failure, Settings};
+use sctp::{AssociationId, CloseReason, ConnectError, Endpoint, PathState};
+
+use super::Driver;
+use crate::connection::{Connection, ConnectionId, Stage, micros};
+use crate::evidence::{evidence, fallback_reason};
+use crate::history::Occurrence;
+use crate::interception::Applicant;
+use crate::policy::{Plain, is_privileged};
+use crate::racing;
+use crate::shared::Ends;
+use crate::timers::Timer;
+use crate::timing;
+
+/// Time limit for the handshake after INIT ACK.
+const COOKIE_LIMIT: Duration = Duration::from_secs(3);
+/// The same limit with a shared key: a peer with a different key does not answer.
+const KEYED_COOKIE_LIMIT: Duration = Duration::from_secs(1);
+/// A peer that requires a key gives no other sign.
+const NO_COOKIE_ACK: &str = "no COOKIE ACK came; the peer may require a key (its setting peer_keys)";
+/// Time after the check during which a program is assumed to still wait.
+const AT_ONCE: Duration = Duration::from_millis(2);
+/// A peer is near if it answers within this time. The loop does not sleep through it.
+const NEAR: Duration = Duration::from_micros(300);
+/// Time limit for a released SYN to arrive in the private namespace.
+const CLAIM_LIMIT: Duration = Duration::from_secs(2);
+
+impl Driver {
+    /// Handles a held SYN.
+    pub(super) fn on_syn(&mut self, syn: HeldSyn) {
+        if self.interception.judge_again(&syn) {
+            return;
+        }
+        self.history.count(Occurrence::ConnectSeen);
+        // An earlier connection with the same addresses is forgotten.
+        if let Some(old) = self.connections.of_client(&syn.flow) {
+            self.drop_connection(old);
+        }
+        self.interception.end_diversion(&syn.flow);
+        match self.begin_connection(&syn) {
+            Ok(()) => {}
+            Err(plain) => self.go_plain(&syn, plain),
+        }
+    }
+
+    /// Lets a SYN go on as plain TCP.
+    fn go_plain(&mut self, syn: &HeldSyn, plain: Plain) {
+        match plain {
+            Plain::ByRule => {
+                self.history.count(Occurrence::ConnectByRuleTcp);
+                self.interception.release(syn);
+            }
+            Plain::Learned => {
+                self.history.count(Occurrence::ConnectLearnedTcp);
+                self.interception.release(syn);
+            }
+            Plain::Because(reason) => self.fall_back(syn, Tried::NOT, reason, None),
+        }
+    }
+
+    fn begin_connection(&mut self, syn: &HeldSyn) -> Result<(), Plain> {
+        if self.interception.is_name_server(syn.flow.remote().ip()) {
+            return Err(Plain::ByRule);
+        }
+        let (is_enclosed, connections) = (self.interception.is_enclosed(), self.connections.len());
+        let (settings, shim) = self.policy.decide(&syn.flow, syn.mark, is_enclosed, connections)?;
+        match self.interception.find_client(syn) {
+            Ok(Applicant::Waits) => {}
+            // Nobody waits for this connection; the sender of the SYN gets plain TCP.
+            Ok(Applicant::Gone) => return Err(Plain::ByRule),
+            Ok(Applicant::IsBound) => return Err(Plain::Because(FallbackReason::DeviceBoundSocket)),
+            Err(error) => return Err(Plain::by_error(&error)),
+        }
+        if self.join_shared(syn, &settings, shim) {
+            return Ok(());
+        }
+        self.begin_alone(syn, &settings, shim, Held { since: self.now, round_trip: Duration::ZERO })
+    }
+
+    /// Starts a separate association for the connection; `shim` is the state that it was in at the decision.
+    fn begin_alone(
+        &mut self,
+        syn: &HeldSyn,
+        settings: &Settings,
+        shim: ShimState,
+        held: Held,
+    ) -> Result<(), Plain> {
+        let association = self.connect(syn, settings)?;
+        let (patience, _) = timing::init_patience(settings);
+        let stage = Stage::Init(*syn);
+        let mut connection = Connection::of_client(association, syn.flow, held.since, stage, shim);
+        if held.since < self.now {
+            connection.note_asked_later();
+        }
+        let id = self.connections.insert(connection);
+        // Wait for an answer that is already on its way.
+        let race = (held.since + patience).max(self.now + held.round_trip * 3 / 2);
+        self.timers.set(race, Timer::Race(id));
+        self.timers.set(held.since + racing::attempt_delay(settings), Timer::AttemptDelay(id));
+        Ok(())
+    }
+
+    /// Reports whether the program whose SYN is held still waits; otherwise the server would accept a dead
+    /// connection. An immediate answer needs no check.
+    fn still_waits(&mut self, id: ConnectionId, syn: &HeldSyn) -> bool {
+        let began = self.connections.get(id).map(|connection| connection.began());
+        began.is_some_and(|began| self.now.since(began) < AT_ONCE)
+            || matches!(self.interception.find_client(syn), Ok(Applicant::Waits))
+    }
+
+    fn connect(&mut self, syn: &HeldSyn, settings: &Settings) -> Result<AssociationId, Plain> {
+        let (local, remote) = (self.interception.wire_address(&syn.flow), syn.flow.remote());
+        let (ends, config) = ((local, remote), timing::association_config);
+        let connect = self.policy.connect(self.now, ends, settings, &self.packet_io, config);
+        if connect.init_routes.is_empty() && is_privileged(local.port()) {
+            return Err(Plain::Because(FallbackReason::PrivilegedPort { port: local.port() }));
+        }
+        self.engine.connect(self.now, connect).map_err(|error| match error {
+            ConnectError::TooMany(_) => Plain::at_limit("associations"),
+            ConnectError::NoMemory { .. } | ConnectError::NoMemoryForHost { .. } => Plain::at_limit("memory"),
+            error => Plain::by_error(&error),
+        })
+    }
+
+    pub(super) fn on_init_ack(&mut self, id: ConnectionId) {
+        let connection = self.connections.get_mut(id);
+        let Some(syn) = connection.and_then(|connection| connection.on_init_ack(self.now)) else { return };
+        if self.still_waits(id, &syn) {
+            let has_key = self.policy.rules().keys().whose(syn.flow.remote().ip()).is_some();
+            let limit = if has_key { KEYED_COOKIE_LIMIT } else { COOKIE_LIMIT };
+            self.timers.set(self.now + limit, Timer::Cookie(id));
+            return;
+        }
+        self.drop_connection(id);
+        self.interception.judge(&syn, Verdict::Drop);
+    }
+
+    /// Gives up because no INIT ACK came in time.
+    pub(super) fn on_race_lost(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let Stage::Init(syn) = *connection.stage() else { return };
+        let waited = self.now.since(connection.began());
+        let settings = self.policy.settings();
+        let reason = match timing::init_patience(&settings) {
+            (_, true) => FallbackReason::NoSctpAnswer {
+                waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            },
+            (_, false) => FallbackReason::InitUnanswered { inits: settings.init_rtx_max + 1 },
+        };
+        self.abandon(id, &syn, reason, Some(Failure::NoAnswer));
+    }
+
+    /// Gives up because the handshake stalled after INIT ACK.
+    pub(super) fn on_cookie_late(&mut self, id: ConnectionId) {
+        let Some(Stage::Cookie(syn)) = self.connections.get(id).map(Connection::stage) else { return };
+        let syn = *syn;
+        let reason = match self.policy.rules().keys().whose(syn.flow.remote().ip()) {
+            Some(key_for) => FallbackReason::KeyNotProved { key_for, found: KeyFault::Unanswered },
+            None => FallbackReason::AssociationFailed { cause: NO_COOKIE_ACK.to_owned() },
+        };
+        self.abandon(id, &syn, reason, Some(Failure::HandshakeFailed));
+    }
+
+    /// Handles the end of the time for which only the first path is tried.
+    pub(super) fn on_attempt_delay_over(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let Stage::Init(syn) = *connection.stage() else { return };
+        let (association, wire, remote) =
+            (connection.association(), self.interception.wire_address(&syn.flow), syn.flow.remote().ip());
+        if self.policy.addresses().is_own(remote) {
+            return;
+        }
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.note_asked_later();
+        }
+        let known = self.policy.learned().lock().others(remote).to_vec();
+        let settings = self.policy.settings();
+        let pairs =
+            racing::other_pairs(wire.ip(), remote, &self.policy.offered(self.now, wire.ip(), remote), &known);
+        let routes_between = |(l, r)| {
+            self.policy.init_routes(self.now, SocketAddr::new(l, wire.port()), r, &settings, &self.packet_io)
+        };
+        let routes: Vec<_> = pairs.into_iter().flat_map(routes_between).collect();
+        tracing::debug!(?routes, "no answer yet: other paths are tried too");
+        self.engine.add_init_routes(self.now, association, &routes);
+    }
+
+    /// Sends ABORT, then releases the SYN as plain TCP.
+    fn abandon(&mut self, id: ConnectionId, syn: &HeldSyn, reason: FallbackReason, failure: Option<Failure>) {
+        let now = self.now;
+        let tried = self.connections.get_mut(id).map(|connection| Tried {
+            held: now.since(connection.began()),
+            shim: connection.step(ShimStep::Failed),
+        });
+        self.drop_connection(id);
+        self.transmit();
+        self.fall_back(syn, tried.unwrap_or(Tried::NOT), reason, failure);
+    }
+
+    /// Handles an association that ended before its held SYN used it.
+    pub(super) fn on_client_failed(&mut self, id: ConnectionId, syn: HeldSyn, reason: &CloseReason) {
+        let stage = self.connections.get(id).map(Connection::stage);
+        let was_answered = matches!(stage, Some(Stage::Cookie(_)));
+        let failure = evidence(reason, was_answered);
+        let key_for = self.policy.rules().keys().whose(syn.flow.remote().ip());
+        self.abandon(id, &syn, fallback_reason(reason, key_for), failure);
+    }
+
+    /// Handles an established association: diverts the connection and releases its SYN.
+    pub(super) fn on_client_up(&mut self, id: ConnectionId, syn: HeldSyn, peer: Peer, carrier: Carrier) {
+        self.policy.on_reached(self.now, syn.flow.remote().ip(), carrier);
+        if let Err(error) = self.interception.begin_diversion(syn.flow) {
+            self.abandon(id, &syn, FallbackReason::LocalError { error: error.to_string() }, None);
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let (rtt_us, setup_us) = (connection.divert(peer), micros(self.now.since(connection.began())));
+        self.policy.on_success(syn.flow.remote(), rtt_us);
+        self.history.succeeded(syn.flow.remote(), setup_us);
+        self.interception.judge(&syn, Verdict::Divert);
+        self.timers.set(self.now + CLAIM_LIMIT, Timer::Claim(id));
+        if peer == Peer::Shim {
+            let ends = Ends::new(self.interception.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
+            let (engine, timers) = (&mut self.engine, &mut self.timers);
+            self.shared.want(self.now, ends, engine, &self.policy, &self.packet_io, timers);
+        }
+    }
+
+    /// Handles a diverted connection that arrived in the private namespace.
+    pub(super) fn on_arrival(&mut self, arrival: Arrival) {
+        let id = self.connections.of_client(&arrival.flow);
+        let awaited = |id: &ConnectionId| {
+            self.connections.get(*id).is_some_and(|connection| matches!(connection.stage(), Stage::Diverted))
+        };
+        match id.filter(awaited) {
+            Some(id) => self.begin_relay(id, arrival.stream, RelayRole::Initiator),
+            None => self.interception.claim(arrival),
+        }
+    }
+
+    /// Handles an application that went away between its SYN and the handshake.
+    pub(super) fn on_unclaimed(&mut self, id: ConnectionId) {
+        if self.connections.get(id).is_some_and(|connection| matches!(connection.stage(), Stage::Diverted)) {
+            tracing::debug!("nobody claimed an association: aborting it");
+            self.drop_connection(id);
+        }
+    }
+
+    /// Asks for the connection on a shared association to its destination, if one exists.
+    fn join_shared(&mut self, syn: &HeldSyn, settings: &Settings, shim: ShimState) -> bool {
+        let (local, remote) = (self.interception.wire_address(&syn.flow), syn.flow.remote());
+        if !settings.streams.is_shared() {
+            return false;
+        }
+        let Some(association) = self.shared.find(local.ip(), remote) else { return false };
+        let auth = self.policy.rules().auth_for(remote.ip());
+        let Some(state) = self.shared.get_mut(association).filter(|state| state.has_key(&auth)) else {
+            return false;
+        };
+        if is_privileged(local.port()) && !state.vouches_for_ports() {
+            return false;
+        }
+        // An association of its own promises less.
+        if self.shared.has_granted_all(association) {
+            return false;
+        }
+        let id = self.connections.reserve();
+        let opened = self.shared.with_windows(association, |state| {
+            let opened = state.mux().open(local, remote);
+            if let Ok(channel) = &opened {
+                state.adopt(*channel, id);
+            }
+            opened
+        });
+        let channel = match opened {
+            Some(Ok(channel)) => channel,
+            Some(Err(error)) => {
+                tracing::debug!(%error, %remote, "not on a shared association");
+                return false;
+            }
+            None => return false,
+        };
+        let stage = Stage::Asking(*syn);
+        let connection = Connection::of_client(association, syn.flow, self.now, stage, shim);
+        self.connections.insert_as(id, connection.on_channel(channel));
+        self.shared.flush(self.now, association, &mut self.engine);
+        self.is_urgent = true;
+        let (patience, _) = timing::init_patience(settings);
+        let (round_trip, sacks) = vital_signs(&self.engine, association);
+        let wait = timing::channel_patience(patience, round_trip, has_other_path(&self.engine, association));
+        self.timers.set(self.now + wait, Timer::Channel(id, sacks));
+        if round_trip < NEAR {
+            self.poller.stay_awake(self.now + NEAR);
+        }
+        true
+    }
+
+    pub(super) fn on_channel_accepted(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let (Some(syn), association) = (connection.asking(), connection.association()) else { return };
+        if !self.still_waits(id, &syn) {
+            // A reset informs the other side.
+            self.drop_connection(id);
+            return self.interception.judge(&syn, Verdict::Drop);
+        }
+        let carrier = carrier_of(&self.engine, association);
+        self.history.count(Occurrence::ConnectShared);
+        self.on_client_up(id, syn, Peer::Shim, carrier.unwrap_or(Carrier::Ip));
+    }
+
+    pub(super) fn on_channel_refused(&mut self, id: ConnectionId, reason: Refusal) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let Some(syn) = connection.asking() else { return };
+        let (association, flow) = (connection.association(), connection.flow());
+        let local = self.interception.wire_address(&flow);
+        tracing::debug!(%flow, ?reason, "not on a shared association");
+        if let Some(state) = self.shared.get_mut(association) {
+            match reason {
+                Refusal::Unproven => state.bar(local.ip()),
+                Refusal::OwnAssociation => state.leave_alone(flow.remote()),
+                Refusal::NotServed | Refusal::NotTaken | Refusal::Busy => {}
+            }
+        }
+        if reason.allows_own_association() {
+            return self.leave_shared(id);
+        }
+        let cause = match reason {
+            Refusal::NotTaken => "the program there did not take the connection",
+            _ => FallbackReason::NOT_SERVED,
+        };
+        let failure = if reason == Refusal::NotServed { Failure::Refused } else { Failure::HandshakeFailed };
+        let cause = FallbackReason::PeerAborted { cause: cause.to_owned() };
+        self.abandon(id, &syn, cause, Some(failure));
+    }
+
+    /// Moves a connection that waits for the peer's answer to an association of its own.
+    pub(super) fn leave_shared(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let Some(syn) = connection.asking() else { return };
+        let (shim, began) = (connection.shim(), connection.began());
+        let (round_trip, _) = vital_signs(&self.engine, connection.association());
+        self.drop_connection(id);
+        let settings = self.policy.settings();
+        if let Err(plain) = self.begin_alone(&syn, &settings, shim, Held { since: began, round_trip }) {
+            self.go_plain(&syn, plain);
+        }
+    }
+
+    /// Handles a peer's answer that is late. While the shared association lives, the program there may be slow.
+    pub(super) fn on_channel_late(&mut self, id: ConnectionId, sacks: u64) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.asking().is_none() {
+            return;
+        }
+        let is_heard = vital_signs(&self.engine, connection.association()).1 > sacks;
+        let end = connection.began() + COOKIE_LIMIT;
+        if is_heard && self.now < end {
+            self.timers.set(end, Timer::Channel(id, sacks));
+        } else {
+            tracing::debug!(flow = %connection.flow(), "the shared association does not answer");
+            if !is_heard && let Some(state) = self.shared.get_mut(connection.association()) {
+                state.note_silence();
+            }
+            self.leave_shared(id);
+        }
+    }
+
+    /// Releases a SYN as plain TCP although SCTP was allowed.
+    ///
+    /// `failure`: the evidence about the destination, if any.
+    fn fall_back(&mut self, syn: &HeldSyn, tried: Tried, reason: FallbackReason, failure: Option<Failure>) {
+        let destination = syn.flow.remote();
+        let reason = self.policy.told(destination, reason);
+        let is_refused = matches!(reason, FallbackReason::Required { .. });
+        self.history.fell_back(self.now, destination, micros(tried.held), tried.shim, reason);
+        match is_refused {
+            true => self.interception.release_to_refusal(syn),
+            false => self.interception.release(syn),
+        }
+        self.policy.on_failure(destination, failure);
+    }
+
+    /// Releases SYNs that the rules no longer send over SCTP: if sent again, they would pass.
+    pub(super) fn let_go_of_unnamed(&mut self) {
+        let held: Vec<(ConnectionId, HeldSyn)> = self
+            .connections
+            .iter()
+            .filter_map(|(id, connection)| Some((id, connection.held_syn()?)))
+            .filter(|(_, syn)| !self.policy.may_use_sctp(syn.flow.remote(), syn.mark))
+            .collect();
+        for (id, syn) in held {
+            self.drop_connection(id);
+            self.transmit();
+            self.go_plain(&syn, Plain::ByRule);
+        }
+    }
+
+    /// Gives up every handshake because the daemon stops.
+    pub(super) fn release_all_syns(&mut self) {
+        for id in self.connections.ids() {
+            let Some(syn) = self.connections.get(id).and_then(Connection::held_syn) else { continue };
+            self.abandon(id, &syn, FallbackReason::DaemonStopping, None);
+        }
+    }
+}
+
+/// The time since which a SYN is held, and the round-trip time to its destination if known.
+#[derive(Clone, Copy)]
+struct Held {
+    since: Time,
+    round_trip: Duration,
+}
+
+/// The time and shim state reached before a SYN goes on as plain TCP.
+#[derive(Clone, Copy)]
+struct Tried {
+    held: Duration,
+    shim: ShimState,
+}
+
+impl Tried {
+    /// Nothing beyond the decision.
+    const NOT: Tried = Tried { held: Duration::ZERO, shim: ShimState::Ready };
+}
+
+/// Returns the round-trip time of an association and the number of SACKs received.
+fn vital_signs(engine: &Endpoint, association: AssociationId) -> (Duration, u64) {
+    let Some(info) = engine.info(association) else { return Default::default() };
+    let in_use = info.paths.iter().find(|path| path.in_use);
+    (in_use.and_then(|path| path.srtt).unwrap_or_default(), info.counters.sacks_received)
+}
+
+/// Reports whether the engine has another path to turn to when the one in use is silent.
+fn has_other_path(engine: &Endpoint, association: AssociationId) -> bool {
+    let paths = engine.info(association).map(|info| info.paths).unwrap_or_default();
+    paths.iter().any(|path| !path.in_use && path.state == PathState::Active)
+}
+
+/// Returns the carrier of an association's data.
+fn carrier_of(engine: &Endpoint, association: AssociationId) -> Option<Carrier> {
+    let paths = engine.info(association)?.paths;
+    paths.iter().find(|path| path.in_use).map(|path| path.route.carrier)
+}

@@ -1,0 +1,286 @@
+//! The life of connections: held SYNs, packets, timers and the engine's events change them.
+//!
+//! The [`Driver`] owns the engine and the parts that it drives. Each part owns its state privately; the driver lends one part to
+//! another, and acts on what they return.
+//!
+//! The calls go one way. [`events`] runs a turn and calls the steps of connections: those of local programs in [`client`], those of
+//! peers in [`server`]. The steps call the operations of this file. Most steps concern nearly all parts: they end a connection, send
+//! its ABORT, judge its SYN, and record that. So they stay on this type, although it then has about 80 methods.
+
+mod client;
+mod events;
+mod server;
+
+use std::io;
+use std::net::IpAddr;
+
+use anyhow::Result;
+use base::Time;
+use control::{Check, DoctorReport, Role};
+use intercept::Interceptor;
+use mio::net::TcpStream;
+use mio::{Token, Waker};
+use relay::{Closed, Role as RelayRole};
+use sctp::{AbortCause, Endpoint};
+
+use crate::accept_policy::AcceptPolicy;
+use crate::addresses::AddressBook;
+use crate::capture::Ear;
+use crate::carriers::PacketIo;
+use crate::clock::Clock;
+use crate::connection::{ConnectionId, Connections, Stage};
+use crate::flowing::INTERESTS;
+use crate::forwarding::Forwarder;
+use crate::framing::relay_for;
+use crate::history::History;
+use crate::interception::{Interception, LISTENERS_MAX};
+use crate::learned_store::LearnedStore;
+use crate::policy::Policy;
+use crate::poller::Poller;
+use crate::probes::Probes;
+use crate::pump::Pump;
+use crate::report::Report;
+use crate::roaming::Roaming;
+use crate::rules_store::RulesStore;
+use crate::shared::SharedAssociations;
+use crate::timers::{Timer, Timers};
+use crate::timing;
+
+/// Target of log lines about the engine's actions.
+const ENGINE_LOG: &str = "engine";
+
+const WAKER: Token = Token(0);
+const QUEUE: Token = Token(1);
+const CARRIERS: Token = Token(3);
+const ADDRESSES: Token = Token(2);
+const LISTENERS: Token = Token(CARRIERS.0 + netio::Carriers::TOKENS);
+const CONNECTIONS: usize = LISTENERS.0 + LISTENERS_MAX;
+
+/// The engine, and the parts that it drives.
+pub(crate) struct Driver {
+    poller: Poller,
+    /// Time of the current turn.
+    now: Time,
+    timers: Timers<Timer>,
+    engine: Endpoint,
+    packet_io: PacketIo,
+    policy: Policy,
+    interception: Interception,
+    connections: Connections,
+    shared: SharedAssociations,
+    pump: Pump,
+    probes: Probes,
+    history: History,
+    /// Data of an association took another path in this turn: an interface may be gone.
+    has_switched: bool,
+    /// A program waits for a due packet: it goes before bytes of other connections.
+    is_urgent: bool,
+}
+
+/// Returns the token of a connection's socket.
+fn token_of(id: ConnectionId) -> Token {
+    // 2^64 connections are never reached, and usize is not smaller on the systems we run on.
+    Token(CONNECTIONS + id.0 as usize)
+}
+
+impl Driver {
+    /// Joins all parts.
+    pub(crate) fn new(
+        clock: Clock,
+        interceptor: Interceptor,
+        mut packet_io: PacketIo,
+        rules: RulesStore,
+        learned: LearnedStore,
+        seed: [u8; 32],
+    ) -> Result<Driver> {
+        let poller = Poller::new(clock)?;
+        let registry = poller.registry();
+        let interception = Interception::new(interceptor, registry, QUEUE, LISTENERS)?;
+        packet_io.open(registry, CARRIERS);
+        let settings = rules.settings();
+        let addresses = AddressBook::open(settings.interfaces.clone(), settings.loopback)?;
+        addresses.register(registry, ADDRESSES)?;
+        let config = timing::endpoint_config(addresses.mtu(), &settings);
+        let shared = SharedAssociations::new(config.limits.memory);
+        let mut engine = Endpoint::new(clock.now(), config, seed);
+        engine.set_tracing(tracing::enabled!(target: ENGINE_LOG, tracing::Level::TRACE));
+        Ok(Driver {
+            poller,
+            now: clock.now(),
+            timers: Timers::new(),
+            engine,
+            packet_io,
+            policy: Policy::new(rules, learned, addresses),
+            interception,
+            connections: Connections::default(),
+            shared,
+            pump: Pump::new(),
+            probes: Probes::default(),
+            history: History::default(),
+            has_switched: false,
+            is_urgent: false,
+        })
+    }
+
+    /// Returns the means by which other threads end a wait.
+    pub(crate) fn waker(&self) -> io::Result<Waker> {
+        Waker::new(self.poller.registry(), WAKER)
+    }
+
+    pub(crate) const fn now(&self) -> Time {
+        self.now
+    }
+
+    pub(crate) const fn interceptor(&self) -> &Interceptor {
+        self.interception.interceptor()
+    }
+
+    /// Serves a command's enclosed namespace from now on.
+    pub(crate) fn serve_command(&mut self, forwarder: Forwarder) {
+        self.interception.serve_command(forwarder);
+    }
+
+    pub(crate) const fn policy(&mut self) -> &mut Policy {
+        &mut self.policy
+    }
+
+    pub(crate) const fn interception(&mut self) -> &mut Interception {
+        &mut self.interception
+    }
+
+    /// Starts a capture of packets; returns `None` if another one is active.
+    pub(crate) fn tap(&mut self) -> Option<Ear> {
+        self.packet_io.tap(self.now)
+    }
+
+    /// Shows the kernel that SYNs are served, and restores rules that others have removed there.
+    pub(crate) fn show_life(&mut self) {
+        self.interception.show_life();
+        // A failure is logged there, and the next beat tries again.
+        let _ = self.interception.follow_required(self.policy.rules());
+    }
+
+    /// Counts in the rulebook the connections that the kernel let pass.
+    pub(crate) fn count_passed(&mut self) {
+        self.interception.count_passed(self.policy.rules(), &mut self.history);
+    }
+
+    pub(crate) fn report(&self) -> Report<'_> {
+        Report {
+            now: self.now,
+            engine: &self.engine,
+            policy: &self.policy,
+            packet_io: &self.packet_io,
+            connections: &self.connections,
+            shared: &self.shared,
+            history: &self.history,
+        }
+    }
+
+    /// Returns the checks of `sctpify doctor`; `process` are those of the process.
+    pub(crate) fn doctor(&mut self, peer: Option<IpAddr>, process: Vec<Check>) -> DoctorReport {
+        let delivery = self.interception.delivery_checks(self.now, self.policy.rules());
+        self.report().doctor(peer, self.interception.is_enclosed(), delivery, process)
+    }
+
+    fn roaming(&mut self) -> Roaming<'_> {
+        Roaming {
+            now: self.now,
+            engine: &mut self.engine,
+            policy: &mut self.policy,
+            interception: &self.interception,
+            connections: &self.connections,
+            shared: &self.shared,
+        }
+    }
+
+    fn follow_uplinks(&mut self) {
+        self.interception.follow_uplinks(
+            &mut self.connections,
+            &self.engine,
+            self.policy.addresses(),
+            &self.packet_io,
+        );
+    }
+
+    /// Returns the parts that take packets: the carriers, the engine, and the admission of connections to local programs.
+    fn receivers(&mut self) -> (&mut PacketIo, &mut Endpoint, AcceptPolicy<'_>) {
+        let accept_policy = AcceptPolicy {
+            now: self.now,
+            policy: &self.policy,
+            interception: &mut self.interception,
+            history: &mut self.history,
+            connections: &self.connections,
+            shared: &self.shared,
+        };
+        (&mut self.packet_io, &mut self.engine, accept_policy)
+    }
+
+    /// Sends the engine's packets; reports whether it may have more at once.
+    fn transmit(&mut self) -> bool {
+        self.packet_io.transmit(self.now, &mut self.engine, self.policy.addresses())
+    }
+
+    /// Joins a local TCP socket to the association of its connection.
+    fn begin_relay(&mut self, id: ConnectionId, mut stream: TcpStream, role: RelayRole) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if role == RelayRole::Initiator
+            && let Err(error) = self.poller.registry().register(&mut stream, token_of(id), INTERESTS)
+        {
+            tracing::warn!(%error, "a connection cannot be polled");
+            self.drop_connection(id);
+            return;
+        }
+        // A connection on a shared association never shuts the association down.
+        let part = if connection.channel().is_some() { RelayRole::Acceptor } else { role };
+        let relay = relay_for(connection, self.policy.rules(), part);
+        connection.begin_relay(stream, relay);
+        self.pump.mark(id);
+    }
+
+    /// Ends a finished relay: closes the socket as the relay said.
+    fn finish(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.remove(id) else { return };
+        match connection.role() {
+            Role::Client => {
+                self.interception.end_diversion_later(self.now, connection.flow(), &mut self.timers)
+            }
+            Role::Server => self.interception.forget_served(self.now, connection.flow(), &mut self.timers),
+        }
+        match connection.channel() {
+            Some(channel) => {
+                let (engine, timers) = (&mut self.engine, &mut self.timers);
+                let channel = (connection.association(), channel);
+                self.shared.release(self.now, channel, engine, &self.policy, timers);
+            }
+            None if connection.is_closed() => self.engine.release(self.now, connection.association()),
+            None => self.engine.set_user_memory(connection.association(), 0),
+        }
+        self.interception.release_addresses(&self.connections, self.policy.addresses());
+    }
+
+    /// Ends a connection at once: its association is aborted, its socket reset.
+    fn drop_connection(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if !connection.is_closed() && connection.channel().is_none() {
+            self.engine.abort(self.now, connection.association(), AbortCause::user(""));
+        }
+        self.finish(id);
+    }
+
+    /// Handles the end of a connection's association.
+    fn on_association_closed(&mut self, id: ConnectionId, how: Closed) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.on_closed(how);
+        match connection.stage() {
+            Stage::Relaying(_) => self.pump.mark(id),
+            // The application has yet to arrive, and will get the data received.
+            Stage::Diverted => {}
+            Stage::Init(_)
+            | Stage::Cookie(_)
+            | Stage::Asking(_)
+            | Stage::Connecting(_)
+            | Stage::Accepting(_) => self.drop_connection(id),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The server's side: turns an INIT into a connection to a local listener, under the client's own address.
+//!
+//! [`crate::accept_policy`] answers INITs. Only a COOKIE ECHO, which proves the client's address, opens the local connection.
+//! COOKIE ACK waits until the program's kernel has accepted it, so a port closed to TCP is closed to SCTP.
+//! [`crate::interception`] chooses the interface by which the connection arrives.
+//!
+//! A peer may ask for a connection as a channel of a shared association. The checks are those of an INIT. The peer must also speak
+//! for the client's address, and packets from there must reach the server's address ([`crate::shared`]).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::Route;
+use control::FallbackReason;
+use intercept::FourTuple;
+use relay::mux::{ChannelId, Refusal};
+use relay::{Peer, Role as RelayRole};
+use rules::{Chain, Outcome};
+use sctp::{AbortCause, AssociationId, Endpoint, PathState, StateName};
+
+use super::{Driver, token_of};
+use crate::connection::{Connection, ConnectionId, Opened, Stage};
+use crate::flowing::INTERESTS;
+use crate::history::{Line, Occurrence};
+use crate::timers::Timer;
+use crate::timing;
+
+/// Time for the local program's kernel to accept if the program's backlog is full: long enough for a second SYN.
+const LISTENER_LIMIT: Duration = Duration::from_secs(5);
+/// Time to accept otherwise. A kernel that accepts does so at once, whatever the program does; no answer means that something
+/// drops the SYN. Shorter than the race timer, so the client gets its plain TCP in time.
+const ANSWER_LIMIT: Duration = Duration::from_millis(200);
+/// Delay of the first look at a backlog: before the program can have emptied it.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+
+impl Driver {
+    /// Handles a good COOKIE ECHO of a client: connects to the local program. The rules and the program are checked once more:
+    /// they may have changed since the INIT, and if the peer has restarted an association they were not checked before.
+    pub(super) fn on_incoming(
+        &mut self,
+        association: AssociationId,
+        server: SocketAddr,
+        client: SocketAddr,
+        (route, peer): (&Route, Peer),
+    ) {
+        let (.., mut accept_policy) = self.receivers();
+        let Some(offer) = accept_policy.still_serves(server, client, route.carrier) else {
+            return self.refuse(association, FallbackReason::NOT_SERVED);
+        };
+        let (told, chunk_type) =
+            (self.policy.rules().advertisement(server), self.policy.settings().advertise_type);
+        self.engine.set_advertisement(self.now, association, timing::advertisement(told, chunk_type));
+        self.give_way(server, client, |engine, old| is_from(engine, old, route));
+        let uplink = self.interception.uplink_of(route, &self.policy, &self.packet_io);
+        let opened = uplink.map_err(std::io::Error::other).and_then(|uplink| {
+            self.open_local(association, server, client, Opened { peer, channel: None, offer, uplink })
+        });
+        match opened {
+            Ok(id) => self.await_listener(id),
+            Err(error) => {
+                if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
+                    tracing::info!(%client, %server, %error, left_out, "refused: no local connection");
+                }
+                self.refuse(association, &error.to_string());
+            }
+        }
+    }
+
+    /// Ends a channel that the client has given up, which would keep its port: its association has ended, or is the newcomer's own
+    /// according to `is_own`. Another program at the client's address ends nobody's channel: it gets another port.
+    fn give_way(
+        &mut self,
+        server: SocketAddr,
+        client: SocketAddr,
+        is_own: impl FnOnce(&Endpoint, AssociationId) -> bool,
+    ) {
+        let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_channel(&flow));
+        let Some(id) = old else { return };
+        let Some(association) = self.connections.get(id).map(Connection::association) else {
+            return;
+        };
+        let is_over = self.engine.state(association).is_none_or(|state| state == StateName::Closed);
+        if is_over || is_own(&self.engine, association) {
+            self.drop_connection(id);
+        }
+    }
+
+    /// Gives the local program's kernel time to accept; usually it has done so already.
+    fn await_listener(&mut self, id: ConnectionId) {
+        self.timers.set(self.now + FIRST_LOOK, Timer::Listener(id));
+        self.on_local_connected(id);
+    }
+
+    /// Connects to the local program by `uplink`, for a channel or for the connection's own association.
+    fn open_local(
+        &mut self,
+        association: AssociationId,
+        server: SocketAddr,
+        client: SocketAddr,
+        opened: Opened,
+    ) -> std::io::Result<ConnectionId> {
+        let (mut spoofed, flow) = self.interception.connect_as(client, server, opened.uplink)?;
+        let id = self.connections.reserve();
+        self.poller.registry().register(&mut spoofed.stream, token_of(id), INTERESTS)?;
+        if let Some(channel) = opened.channel
+            && let Some(state) = self.shared.get_mut(association)
+        {
+            state.adopt(channel, id);
+        }
+        let connection = Connection::of_server(association, flow, self.now, spoofed.stream, opened);
+        self.connections.insert_as(id, connection);
+        self.interception.keep_served(&flow);
+        Ok(id)
+    }
+
+    /// Checks whether the local connection is ready or has failed.
+    pub(super) fn on_local_connected(&mut self, id: ConnectionId) {
+        let (now, connections) = (self.now, self.connections.len());
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Stage::Connecting(stream) = connection.stage() else { return };
+        let outcome = stream.peer_addr().map_err(|error| stream.take_error().ok().flatten().unwrap_or(error));
+        match outcome {
+            Ok(_) => {
+                let (association, channel) = (connection.association(), connection.channel());
+                connection.set_accepting();
+                if let Some(channel) = channel {
+                    if let Some(state) = self.shared.get_mut(association) {
+                        state.mux().accept(channel);
+                    }
+                    self.shared.flush(now, association, &mut self.engine);
+                    self.is_urgent = true;
+                    return self.on_server_up(id);
+                }
+                let timing = timing::timing(connection.peer(), connections);
+                let packets = timing::initial_packets(connection.peer());
+                self.engine.set_timing(now, association, timing);
+                self.engine.set_initial_packets(now, association, packets);
+                self.engine.accept(now, association);
+            }
+            // Not connected yet: the event was of another kind.
+            Err(error) if error.kind() == std::io::ErrorKind::NotConnected => {}
+            Err(error) => self.refuse_connection(id, &error.to_string()),
+        }
+    }
+
+    /// Handles a local program's kernel that has not accepted yet. A slow program delays its kernel only by a full backlog, for
+    /// which the client's own TCP would wait as well. Otherwise a firewall drops the SYN or the answer.
+    pub(super) fn on_listener_late(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if !matches!(connection.stage(), Stage::Connecting(_)) {
+            return;
+        }
+        let (flow, began, uplink) = (connection.flow(), connection.began(), connection.uplink().0);
+        let is_full = self.interception.is_backlog_full(&flow);
+        let (limit, why) = if is_full {
+            (began + LISTENER_LIMIT, "the local program takes no connections: its backlog is full")
+        } else {
+            (began + ANSWER_LIMIT, "the server's firewall does not answer the delivered connection")
+        };
+        if self.now < limit {
+            return self.timers.set(limit, Timer::Listener(id));
+        }
+        if !is_full {
+            self.interception.note_unanswered(self.now, flow, uplink, &mut self.history);
+        }
+        self.refuse_connection(id, why);
+    }
+
+    fn refuse_connection(&mut self, id: ConnectionId, why: &str) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
+            tracing::info!(flow = %connection.flow(), why, left_out, "refused");
+        }
+        match connection.channel() {
+            None => self.refuse(connection.association(), why),
+            Some(channel) => {
+                self.history.count(Occurrence::AcceptRefused);
+                if let Some(state) = self.shared.get_mut(connection.association()) {
+                    state.mux().refuse(channel, Refusal::NotTaken);
+                }
+            }
+        }
+        self.drop_connection(id);
+    }
+
+    fn refuse(&mut self, association: AssociationId, why: &str) {
+        self.history.count(Occurrence::AcceptRefused);
+        self.engine.refuse(self.now, association, AbortCause::user(why.to_owned()));
+    }
+
+    /// Handles the establishment of the association with a client: bytes may flow.
+    pub(super) fn on_server_up(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let server = connection.flow().local();
+        if let Some(stream) = connection.take_accepting() {
+            self.history.count(Occurrence::Accept);
+            self.policy.rules().record(Chain::Local, server, Outcome::Sctp { rtt_us: None });
+            self.begin_relay(id, stream, RelayRole::Acceptor);
+        }
+    }
+
+    /// Handles a connection from a program of the peer's host to one here.
+    pub(super) fn on_channel_offered(
+        &mut self,
+        association: AssociationId,
+        channel: ChannelId,
+        client: SocketAddr,
+        server: SocketAddr,
+    ) {
+        let (packet_io, engine, mut accept_policy) = self.receivers();
+        let admitted = accept_policy.admit(engine, packet_io, association, client, server);
+        let outcome = admitted.and_then(|(offer, uplink)| {
+            self.give_way(server, client, |_, old| old == association);
+            let opened = Opened { peer: Peer::Shim, channel: Some(channel), offer, uplink };
+            self.open_local(association, server, client, opened).map_err(|error| {
+                if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
+                    tracing::info!(%client, %server, %error, left_out, "refused: no local connection");
+                }
+                Refusal::NotTaken
+            })
+        });
+        match outcome {
+            Ok(id) => self.await_listener(id),
+            Err(reason) => {
+                if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
+                    tracing::info!(%client, %server, ?reason, left_out, "refused");
+                }
+                self.history.count(Occurrence::AcceptRefused);
+                self.shared.with_windows(association, |state| state.mux().refuse(channel, reason));
+            }
+        }
+    }
+}
+
+/// Reports whether packets by this route come from the host and the UDP port at the other end of an association.
+fn is_from(engine: &Endpoint, association: AssociationId, route: &Route) -> bool {
+    let paths = engine.info(association).map(|info| info.paths).unwrap_or_default();
+    paths.iter().any(|path| {
+        let theirs = (path.route.remote, path.route.carrier);
+        path.state != PathState::Unconfirmed && theirs == (route.remote, route.carrier)
+    })
+}

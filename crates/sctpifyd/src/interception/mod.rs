@@ -1,0 +1,408 @@
+//! The kernel's side of interception: held SYNs and their verdicts, diverted connections, connections to local programs, and the
+//! addresses kept for them.
+//!
+//! [`holding`] names the SYNs to hold, [`requiring`] the plain TCP to refuse, and [`uplinks`] the interfaces by which connections
+//! arrive. In a command's enclosed namespace a [`Forwarder`] opens the connections that stay plain TCP. The module decides
+//! nothing about SCTP: its callers do. Begin at [`Interception::next_syn`].
+
+mod diversions;
+mod holding;
+mod requiring;
+mod uplinks;
+mod verdicts;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use base::Time;
+use intercept::{
+    Arrival, ClientState, Denial, FourTuple, HeldSyn, Interceptor, ListenerState, SpoofedConnection,
+    TcpState, Verdict,
+};
+use mio::{Interest, Registry, Token};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use rules::Guarded;
+
+use crate::addresses::AddressBook;
+use crate::connection::Connections;
+use crate::forwarding::{self, Forwarder};
+use crate::manual::Socket;
+use crate::timers::{Timer, Timers};
+use diversions::{Diversions, Full};
+use holding::Holding;
+use uplinks::Unanswered;
+use verdicts::Verdicts;
+
+/// Limit on the listeners: one for each address family.
+pub(crate) const LISTENERS_MAX: usize = 2;
+/// Time for which the kernel may keep the state of a connection that has ended.
+const FORGET_PAUSE: Duration = Duration::from_millis(20);
+/// A client's port that no connection has: the kernel does not give it to programs.
+const UNLIKELY_PORT: u16 = 1;
+
+/// The interceptor, and the state of the connections that it has taken over.
+pub(crate) struct Interception {
+    interceptor: Interceptor,
+    /// Set where a command's enclosed namespace is served: its plain connections.
+    forwarder: Option<Forwarder>,
+    verdicts: Verdicts,
+    diversions: Diversions,
+    /// Connections to local programs that have ended but are still known to the kernel.
+    over: BTreeSet<FourTuple>,
+    /// Addresses that the host has lost, kept on our interface for local programs' connections.
+    kept: BTreeSet<IpAddr>,
+    /// Connections to local programs that got no answer.
+    unanswered: Unanswered,
+    /// The kernel's rules for SYNs.
+    holding: Holding,
+    /// The kernel's copy of the rules that require SCTP; none before the first.
+    guarded: Vec<Guarded>,
+    /// The queue may hold SYNs that were not taken yet.
+    has_syns: bool,
+    /// For each listener: diverted connections may wait there.
+    has_arrivals: [bool; LISTENERS_MAX],
+}
+
+/// State of the application whose SYN is held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Applicant {
+    /// It waits for its connection.
+    Waits,
+    /// Its socket is bound to an interface.
+    IsBound,
+    Gone,
+}
+
+/// The addresses of this host that a client may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// All: the program listens on all, or the settings say so.
+    All,
+    /// Only those on which the program listens.
+    Bound,
+}
+
+impl Interception {
+    /// Registers the interceptor's queue, and its listeners from the token `first_listener` on.
+    pub(crate) fn new(
+        mut interceptor: Interceptor,
+        registry: &Registry,
+        queue: Token,
+        first_listener: Token,
+    ) -> io::Result<Interception> {
+        registry.register(interceptor.queue(), queue, Interest::READABLE)?;
+        for (place, listener) in interceptor.listeners().iter_mut().enumerate().take(LISTENERS_MAX) {
+            registry.register(listener, Token(first_listener.0 + place), Interest::READABLE)?;
+        }
+        let diversions = Diversions::new(interceptor.diversions_max());
+        Ok(Interception {
+            interceptor,
+            forwarder: None,
+            verdicts: Verdicts::default(),
+            diversions,
+            over: BTreeSet::new(),
+            kept: BTreeSet::new(),
+            unanswered: Unanswered::default(),
+            holding: Holding::new(),
+            guarded: Vec::new(),
+            has_syns: true,
+            has_arrivals: [true; LISTENERS_MAX],
+        })
+    }
+
+    /// Serves a command's enclosed namespace from now on.
+    pub(crate) fn serve_command(&mut self, forwarder: Forwarder) {
+        self.forwarder = Some(forwarder);
+    }
+
+    /// Reports whether a command's enclosed namespace is served, instead of this host.
+    pub(crate) const fn is_enclosed(&self) -> bool {
+        self.forwarder.is_some()
+    }
+
+    pub(crate) const fn interceptor(&self) -> &Interceptor {
+        &self.interceptor
+    }
+
+    pub(crate) fn tear_down(self) -> Result<()> {
+        self.interceptor.tear_down().context("not everything could be taken down")
+    }
+
+    /// Shows the kernel that SYNs are served.
+    pub(crate) fn show_life(&mut self) {
+        if let Err(error) = self.interceptor.show_life() {
+            tracing::warn!(%error, "the kernel does not learn that SYNs are served: new connections are plain TCP");
+        }
+    }
+
+    /// Sleeps, until a SYN comes.
+    pub(crate) fn rest(&mut self, pause: Duration) {
+        let queue = self.interceptor.queue();
+        let mut held = [PollFd::new(queue.as_fd(), PollFlags::POLLIN)];
+        // A failure shortens the rest; the poll that follows reports it again.
+        let _ = ppoll(&mut held, Some(TimeSpec::from_duration(pause)), None);
+    }
+
+    /// Notes that the poll reported the queue.
+    pub(crate) const fn on_queue_ready(&mut self) {
+        self.has_syns = true;
+    }
+
+    /// Notes that the poll reported the listener at `place`.
+    pub(crate) const fn on_listener_ready(&mut self, place: usize) {
+        self.has_arrivals[place] = true;
+    }
+
+    /// Reports whether SYNs or diverted connections may wait.
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_syns || self.has_arrivals.contains(&true)
+    }
+
+    /// Takes the next held SYN.
+    pub(crate) fn next_syn(&mut self) -> Result<Option<HeldSyn>> {
+        if !self.has_syns {
+            return Ok(None);
+        }
+        let syn = self.interceptor.queue().recv().context("the queue of held SYNs failed")?;
+        self.has_syns = syn.is_some();
+        Ok(syn)
+    }
+
+    /// Takes the next diverted connection off the listener at `place`.
+    pub(crate) fn next_arrival(&mut self, place: usize) -> Option<Arrival> {
+        if !self.has_arrivals[place] {
+            return None;
+        }
+        let listener = self.interceptor.listeners().get(place);
+        let arrival = listener.and_then(|listener| {
+            listener.accept().unwrap_or_else(|error| {
+                tracing::warn!(%error, "a diverted connection could not be taken");
+                None
+            })
+        });
+        self.has_arrivals[place] = arrival.is_some();
+        arrival
+    }
+
+    /// Gives a SYN that was sent again the verdict that it had; returns false if it had none.
+    pub(crate) fn judge_again(&mut self, syn: &HeldSyn) -> bool {
+        let Some(verdict) = self.verdicts.find(&syn.flow, syn.isn) else { return false };
+        self.give_verdict(syn, verdict);
+        true
+    }
+
+    /// Gives and remembers the verdict on a SYN, which retransmissions get too.
+    pub(crate) fn judge(&mut self, syn: &HeldSyn, verdict: Verdict) {
+        self.verdicts.remember(syn.flow, syn.isn, verdict);
+        self.give_verdict(syn, verdict);
+    }
+
+    fn give_verdict(&mut self, syn: &HeldSyn, verdict: Verdict) {
+        if let Err(error) = self.interceptor.queue().verdict(syn.id, verdict) {
+            tracing::warn!(flow = %syn.flow, %error, "a verdict was not taken");
+        }
+    }
+
+    /// Lets a SYN go on as plain TCP.
+    pub(crate) fn release(&mut self, syn: &HeldSyn) {
+        match &mut self.forwarder {
+            Some(forwarder) => forwarder.open(*syn),
+            None => self.judge(syn, Verdict::Accept),
+        }
+    }
+
+    /// Lets a SYN go on as plain TCP to a destination where the kernel refuses that. In an enclosed namespace it refuses nothing.
+    pub(crate) fn release_to_refusal(&mut self, syn: &HeldSyn) {
+        match self.is_enclosed() {
+            true => self.judge(syn, Verdict::Deny(Denial::HostUnreachable)),
+            false => self.release(syn),
+        }
+    }
+
+    /// Turns the answer of a plain connection's destination into the verdict on its SYN.
+    pub(crate) fn on_opened(&mut self, flow: &FourTuple, outcome: &io::Result<()>) {
+        let Some(syn) = self.forwarder.as_mut().and_then(|forwarder| forwarder.settle(flow)) else { return };
+        let verdict = forwarding::verdict_on(outcome);
+        tracing::debug!(%flow, ?outcome, ?verdict, "plain connection");
+        self.judge(&syn, verdict);
+    }
+
+    /// Handles a connection that arrived although it is none over SCTP. Dropping the armed stream resets it.
+    pub(crate) fn claim(&mut self, arrival: Arrival) {
+        match &mut self.forwarder {
+            Some(forwarder) => forwarder.claim(arrival),
+            None => tracing::debug!(flow = %arrival.flow, "a connection that nobody awaits"),
+        }
+    }
+
+    /// Reports whether the address stands for the host's name server.
+    pub(crate) fn is_name_server(&self, ip: IpAddr) -> bool {
+        self.forwarder.as_ref().is_some_and(|forwarder| forwarder.is_name_server(ip))
+    }
+
+    /// Returns the connection's local address and port on the wire: the program's own, or in an enclosed
+    /// namespace this host's source address for that destination.
+    pub(crate) fn wire_address(&self, flow: &FourTuple) -> SocketAddr {
+        let source = self.forwarder.as_ref().and_then(|_| forwarding::source_of(flow.remote().ip()));
+        source.map_or(flow.local(), |source| SocketAddr::new(source, flow.local().port()))
+    }
+
+    /// Finds the application whose SYN is held.
+    pub(crate) fn find_client(&mut self, syn: &HeldSyn) -> io::Result<Applicant> {
+        Ok(match self.interceptor.find_client(&syn.flow, syn.out_interface)? {
+            ClientState::SynSent { bound_interface: None, .. } => Applicant::Waits,
+            ClientState::SynSent { bound_interface: Some(_), .. } => Applicant::IsBound,
+            ClientState::Gone | ClientState::Other(_) => Applicant::Gone,
+        })
+    }
+
+    /// Finds the listener that a connection from `client` would reach: the addresses on which it listens and its socket; `None`
+    /// if there is none. A client of the other family stands for any.
+    pub(crate) fn find_listener(
+        &mut self,
+        server: SocketAddr,
+        client: SocketAddr,
+    ) -> Option<(Offer, Socket)> {
+        let stand_in = SocketAddr::new(server.ip(), client.port());
+        let flow = FourTuple::new(server, client).or_else(|| FourTuple::new(server, stand_in))?;
+        match self.interceptor.find_listener(&flow) {
+            Ok(ListenerState::Listening { on_all, uid, inode }) => {
+                Some((if on_all { Offer::All } else { Offer::Bound }, Socket { inode, uid }))
+            }
+            // An earlier connection in TIME-WAIT gives way to a new one, as it does to a SYN; the lookup uses another client port.
+            Ok(ListenerState::Collision(TcpState::TIME_WAIT)) if flow.remote() != another(flow.remote()) => {
+                self.find_listener(server, another(flow.remote()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Reports whether the program that the connection is to takes none, because its backlog is full.
+    pub(crate) fn is_backlog_full(&mut self, flow: &FourTuple) -> bool {
+        FourTuple::new(flow.local(), another(flow.remote()))
+            .is_some_and(|flow| self.interceptor.is_backlog_full(&flow).unwrap_or(false))
+    }
+
+    /// Begins a connection to a local program as `client`, which arrives by `uplink`; also returns its addresses as the program
+    /// sees them.
+    pub(crate) fn connect_as(
+        &mut self,
+        client: SocketAddr,
+        server: SocketAddr,
+        uplink: Option<u32>,
+    ) -> io::Result<(SpoofedConnection, FourTuple)> {
+        let spoofed = self.interceptor.connect_as(client, server, uplink)?;
+        let flow = FourTuple::new(server, spoofed.client)
+            .ok_or_else(|| io::Error::other("client and server are of two address families"))?;
+        Ok((spoofed, flow))
+    }
+
+    /// Notes that a connection is diverted from now on.
+    ///
+    /// # Errors
+    /// Fails if the limit is reached.
+    pub(crate) fn begin_diversion(&mut self, flow: FourTuple) -> Result<(), Full> {
+        self.diversions.begin(flow)
+    }
+
+    /// Notes that the connection has ended; its addresses stay diverted for the application's TIME-WAIT.
+    pub(crate) fn end_diversion_later(&mut self, now: Time, flow: FourTuple, timers: &mut Timers<Timer>) {
+        let was_empty = self.diversions.next().is_none();
+        self.diversions.end_later(now, flow);
+        if was_empty {
+            self.await_diversions(timers);
+        }
+    }
+
+    /// Ends the diversions whose time has expired.
+    pub(crate) fn on_diversions_over(&mut self, now: Time, timers: &mut Timers<Timer>) {
+        let over = self.diversions.take_over(now);
+        self.undivert(&over);
+        self.await_diversions(timers);
+    }
+
+    fn await_diversions(&self, timers: &mut Timers<Timer>) {
+        if let Some(next) = self.diversions.next() {
+            timers.set(next, Timer::Diversions);
+        }
+    }
+
+    /// Stops diverting this flow's packets to us.
+    pub(crate) fn end_diversion(&mut self, flow: &FourTuple) {
+        if self.diversions.end(flow) {
+            self.undivert(std::slice::from_ref(flow));
+        }
+    }
+
+    fn undivert(&mut self, flows: &[FourTuple]) {
+        if let Err(error) = self.interceptor.undivert(flows) {
+            tracing::warn!(?flows, %error, "diversions stay in force");
+        }
+    }
+
+    /// Handles the end of a connection to a local program. The kernel's state for it is removed soon, in one batch with others:
+    /// the next connection does not wait for it.
+    pub(crate) fn forget_served(&mut self, now: Time, flow: FourTuple, timers: &mut Timers<Timer>) {
+        if self.over.is_empty() {
+            timers.set(now + FORGET_PAUSE, Timer::Forget);
+        }
+        self.over.insert(flow);
+    }
+
+    /// Notes that a connection to a local program has the addresses and ports of one that has ended.
+    pub(crate) fn keep_served(&mut self, flow: &FourTuple) {
+        self.over.remove(flow);
+    }
+
+    pub(crate) fn forget_all_served(&mut self) {
+        let over: Vec<FourTuple> = std::mem::take(&mut self.over).into_iter().collect();
+        if let Err(error) = self.interceptor.forget_served(&over) {
+            tracing::warn!(flows = ?over, %error, "what local programs send there is still led to the shim");
+        }
+    }
+
+    /// Releases addresses that were kept for a connection or diversion that has ended.
+    pub(crate) fn release_addresses(&mut self, connections: &Connections, addresses: &AddressBook) {
+        if self.keeps_addresses() {
+            self.keep_addresses(connections, addresses);
+        }
+    }
+
+    /// Reports whether addresses that the host has lost are kept.
+    pub(crate) fn keeps_addresses(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// Keeps exactly those addresses that live connections have and the host has lost.
+    ///
+    /// In an enclosed namespace programs have addresses of their own, which never go.
+    pub(crate) fn keep_addresses(&mut self, connections: &Connections, addresses: &AddressBook) {
+        if self.is_enclosed() {
+            return;
+        }
+        let in_use = connections.iter().map(|(_, connection)| connection.flow().local().ip());
+        let lingering = self.diversions.flows().map(|flow| flow.local().ip());
+        let wanted: BTreeSet<IpAddr> = in_use.chain(lingering).filter(|ip| !addresses.is_own(*ip)).collect();
+        for ip in wanted.difference(&self.kept) {
+            if let Err(error) = self.interceptor.keep_address(*ip) {
+                tracing::warn!(%ip, %error, "local programs lose the address of their connections");
+            }
+        }
+        for ip in self.kept.difference(&wanted) {
+            if let Err(error) = self.interceptor.release_address(*ip) {
+                tracing::warn!(%ip, %error, "an address that nothing uses stays on our interface");
+            }
+        }
+        self.kept = wanted;
+    }
+}
+
+/// Returns the client's address with a port that no connection has.
+pub(crate) fn another(client: SocketAddr) -> SocketAddr {
+    SocketAddr::new(client.ip(), UNLIKELY_PORT)
+}

@@ -1,0 +1,348 @@
+//! The daemon's policy: the rules, the learned table, this host's addresses, and what is known of peers decide whether and how SCTP
+//! is tried.
+//!
+//! Nothing here sends a packet or reads a clock. Begin at [`Policy::decide`].
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use base::{Carrier, Route, Time};
+use control::{FallbackReason, ShimState, ShimStep};
+use intercept::FourTuple;
+use rules::{Chain, Failure, LearnPolicy, Outcome, Settings, Streams};
+use sctp::{AssociationConfig, Connect};
+
+use crate::addresses::{AddressBook, Asker};
+use crate::carriers::PacketIo;
+use crate::clock::today;
+use crate::connection::{CONNECTIONS_MAX, stepped};
+use crate::learned_store::LearnedStore;
+use crate::rules_store::RulesStore;
+
+/// Limit on the peers remembered as reachable over UDP; when it is reached the memory is cleared.
+const UDP_PEERS_MAX: usize = 4096;
+/// Lifetime of such an entry after the last success.
+const UDP_PEER_LIFETIME: Duration = Duration::from_secs(600);
+
+/// The rules and the knowledge that decisions about connections rest on.
+pub(crate) struct Policy {
+    rules: RulesStore,
+    learned: LearnedStore,
+    addresses: AddressBook,
+    udp_peers: UdpPeers,
+    /// New connections are left to TCP, so that the daemon can be stopped.
+    draining: bool,
+    stopping: bool,
+}
+
+/// The reason why a SYN goes on as plain TCP.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Plain {
+    /// The rules or the kind of connection require it; there is nothing to report.
+    ByRule,
+    /// The destination was learned to have no SCTP.
+    Learned,
+    /// The rules would allow SCTP.
+    Because(FallbackReason),
+}
+
+impl Plain {
+    pub(crate) fn at_limit(of: &str) -> Plain {
+        Plain::Because(FallbackReason::LimitReached { limit: of.to_owned() })
+    }
+
+    pub(crate) fn by_error(error: &impl ToString) -> Plain {
+        Plain::Because(FallbackReason::LocalError { error: error.to_string() })
+    }
+}
+
+impl Policy {
+    pub(crate) fn new(rules: RulesStore, learned: LearnedStore, addresses: AddressBook) -> Policy {
+        let udp_peers = UdpPeers::default();
+        Policy { rules, learned, addresses, udp_peers, draining: false, stopping: false }
+    }
+
+    pub(crate) const fn rules(&self) -> &RulesStore {
+        &self.rules
+    }
+
+    /// Returns the settings in force.
+    pub(crate) fn settings(&self) -> Settings {
+        self.rules.settings()
+    }
+
+    pub(crate) const fn learned(&self) -> &LearnedStore {
+        &self.learned
+    }
+
+    pub(crate) const fn addresses(&self) -> &AddressBook {
+        &self.addresses
+    }
+
+    /// Applies changes of the host's addresses.
+    pub(crate) fn refresh_addresses(&mut self) {
+        self.addresses.refresh();
+    }
+
+    /// Returns the addresses whose links went down and those whose links came up since the last call.
+    pub(crate) fn take_link_changes(&mut self) -> Vec<(IpAddr, bool)> {
+        self.addresses.take_link_changes()
+    }
+
+    /// Leaves new connections to TCP from now on.
+    pub(crate) const fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Leaves new connections to TCP from now on, because the daemon stops.
+    pub(crate) const fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    pub(crate) const fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    pub(crate) const fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// Reports whether new connections are left to TCP.
+    pub(crate) const fn is_ending(&self) -> bool {
+        self.stopping || self.draining
+    }
+
+    /// Decides whether the connection of a SYN with this mark may use SCTP; the returned state gives the reason. `is_enclosed`: it
+    /// begins in a command's enclosed namespace. `connections` exist already.
+    pub(crate) fn decide(
+        &self,
+        flow: &FourTuple,
+        mark: u32,
+        is_enclosed: bool,
+        connections: usize,
+    ) -> Result<(Settings, ShimState), Plain> {
+        let (local, remote) = (flow.local(), flow.remote());
+        // A socket connected to itself has one end only.
+        if self.addresses.stays_plain(remote.ip()) || remote.ip().is_multicast() || local == remote {
+            return Err(Plain::ByRule);
+        }
+        let (settings, step, is_order) = self.ask_rules(remote, mark)?;
+        if self.is_ending() {
+            return Err(Plain::Because(FallbackReason::DaemonStopping));
+        }
+        if !is_enclosed && !self.addresses.is_own(local.ip()) {
+            return Err(Plain::Because(FallbackReason::ForeignSource));
+        }
+        if self.addresses.is_left_out(local.ip()) {
+            return Err(Plain::Because(FallbackReason::InterfaceLeftOut { address: local.ip() }));
+        }
+        if connections >= CONNECTIONS_MAX {
+            return Err(Plain::at_limit("connections"));
+        }
+        if !is_order && settings.learn && self.learned.lock().call(today(), remote).is_some() {
+            self.rules.record(Chain::Remote, remote, Outcome::KeptOnTcp);
+            return Err(Plain::Learned);
+        }
+        Ok((settings, stepped(stepped(ShimState::Notinit, ShimStep::Created), step)))
+    }
+
+    /// Returns the settings and the step that allow SCTP, and whether SCTP was requested explicitly.
+    fn ask_rules(&self, remote: SocketAddr, mark: u32) -> Result<(Settings, ShimStep, bool), Plain> {
+        let mut book = self.rules.lock();
+        if is_asked_for(mark, &book.settings) {
+            return Ok((book.settings.clone(), ShimStep::AskedFor, true));
+        }
+        let decision = book.decide(Chain::Remote, remote.ip(), remote.port());
+        if !decision.policy.is_enable() {
+            return Err(Plain::ByRule);
+        }
+        let mut settings = book.settings.clone();
+        if decision.wants_own() {
+            settings.streams = Streams::Own;
+        }
+        settings.set_advertisement(decision.advertisement(&settings));
+        Ok((settings, ShimStep::Allowed, decision.is_order()))
+    }
+
+    /// Reports whether the rules or a SYN's mark allow SCTP, without counting the query.
+    pub(crate) fn may_use_sctp(&self, remote: SocketAddr, mark: u32) -> bool {
+        let book = self.rules.lock();
+        is_asked_for(mark, &book.settings)
+            || book.explain(Chain::Remote, remote.ip(), remote.port()).policy.is_enable()
+    }
+
+    /// Returns the reason to report: where SCTP is required, the connection is refused.
+    pub(crate) fn told(&self, to: SocketAddr, reason: FallbackReason) -> FallbackReason {
+        let is_required = self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).is_required();
+        if is_required { FallbackReason::Required { cause: Box::new(reason) } } else { reason }
+    }
+
+    /// The addresses offered to a peer that this host connects to.
+    pub(crate) fn offered(&self, now: Time, local: IpAddr, remote: IpAddr) -> Vec<IpAddr> {
+        let learned = self.learned.lock();
+        let others = learned.others(remote);
+        self.addresses.offered(now, Asker { local, remote, others, is_dialled: true })
+    }
+
+    /// The INIT's routes: every open carrier at once, or only UDP if the peer was reached over it. From a
+    /// port below 1024 it uses only a carrier that peers trust for such ports ([`crate::accept_policy`]).
+    pub(crate) fn init_routes(
+        &self,
+        now: Time,
+        local: SocketAddr,
+        remote: IpAddr,
+        settings: &Settings,
+        packet_io: &PacketIo,
+    ) -> Vec<Route> {
+        let udp = Carrier::Udp { peer_port: settings.udp_port };
+        let wanted: &[Carrier] = match local.port() {
+            port if is_privileged(port) && !self.rules.is_keyed(remote) => &[Carrier::Ip],
+            _ if self.udp_peers.knows(remote, now) => &[udp],
+            _ => &[udp, Carrier::Ip],
+        };
+        let routes = wanted.iter().map(|carrier| Route { local: local.ip(), remote, carrier: *carrier });
+        routes.filter(|route| packet_io.has(route)).collect()
+    }
+
+    /// Returns the request for an association between these addresses and ports. `config` makes its configuration for an MTU.
+    pub(crate) fn connect(
+        &self,
+        now: Time,
+        (local, remote): (SocketAddr, SocketAddr),
+        settings: &Settings,
+        packet_io: &PacketIo,
+        config: fn(u16, &Settings) -> AssociationConfig,
+    ) -> Connect {
+        Connect {
+            local_port: local.port(),
+            remote_port: remote.port(),
+            init_routes: self.init_routes(now, local, remote.ip(), settings, packet_io),
+            local_addresses: self.offered(now, local.ip(), remote.ip()),
+            config: self.rules.keyed(remote.ip(), config(self.addresses.mtu(), settings)),
+        }
+    }
+
+    /// Remembers the carrier over which a host was reached.
+    pub(crate) fn on_reached(&mut self, now: Time, remote: IpAddr, carrier: Carrier) {
+        if matches!(carrier, Carrier::Udp { .. }) {
+            self.udp_peers.learn(remote, now);
+        }
+    }
+
+    /// Records that a connection is carried over SCTP.
+    pub(crate) fn on_success(&self, to: SocketAddr, rtt_us: Option<u64>) {
+        self.rules.record(Chain::Remote, to, Outcome::Sctp { rtt_us });
+        if self.rules.settings().learn {
+            self.learned.lock().on_success(today(), to, rtt_us);
+        }
+    }
+
+    /// Records that a connection goes on as plain TCP although SCTP was allowed. `failure`: the evidence about the destination, if
+    /// any.
+    pub(crate) fn on_failure(&mut self, to: SocketAddr, failure: Option<Failure>) {
+        self.udp_peers.forget(to.ip());
+        self.rules.record(Chain::Remote, to, Outcome::Tcp(failure));
+        let settings = self.rules.settings();
+        if let Some(failure) = failure.filter(|_| settings.learn) {
+            self.learned.lock().on_failure(today(), to, failure, &LearnPolicy::of(&settings));
+        }
+    }
+}
+
+/// Reports whether the packet's mark asks for SCTP.
+const fn is_asked_for(mark: u32, settings: &Settings) -> bool {
+    settings.enable && settings.manual_mark != 0 && mark == settings.manual_mark
+}
+
+/// Reports whether a port is traditionally for privileged programs only: some servers trust clients for it.
+pub(crate) const fn is_privileged(port: u16) -> bool {
+    port < 1024
+}
+
+/// Peers that were reached over UDP: they need not be tried over IP protocol 132, which is slower, at the
+/// same time.
+#[derive(Default)]
+struct UdpPeers {
+    seen: BTreeMap<IpAddr, Time>,
+}
+
+impl UdpPeers {
+    fn knows(&self, peer: IpAddr, now: Time) -> bool {
+        self.seen.get(&peer).is_some_and(|at| now.since(*at) < UDP_PEER_LIFETIME)
+    }
+
+    fn learn(&mut self, peer: IpAddr, now: Time) {
+        if self.seen.len() >= UDP_PEERS_MAX {
+            self.seen.clear();
+        }
+        self.seen.insert(peer, now);
+    }
+
+    fn forget(&mut self, peer: IpAddr) {
+        self.seen.remove(&peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::{Interfaces, parse_table};
+
+    use super::*;
+
+    const MARK: u32 = 7;
+
+    /// Returns the policy of a host whose loopback addresses count as its own.
+    fn policy(default_remote_enable: bool, table: &str) -> Policy {
+        let settings = Settings { default_remote_enable, manual_mark: MARK, ..Settings::default() };
+        let rules = RulesStore::of(settings, parse_table(table).expect(table));
+        let addresses = AddressBook::open(Interfaces::default(), true).expect("addresses");
+        Policy::new(rules, LearnedStore::empty(), addresses)
+    }
+
+    fn flow(local: &str) -> FourTuple {
+        let there = "192.0.2.1:80".parse().expect("an address");
+        FourTuple::new(local.parse().expect("an address"), there).expect("one family")
+    }
+
+    fn outcome(policy: &Policy, local: &str, mark: u32) -> Result<ShimState, Plain> {
+        policy.decide(&flow(local), mark, false, 0).map(|(_, state)| state)
+    }
+
+    #[test]
+    fn rules_decide_unless_the_mark_asks() {
+        let policy = policy(false, "");
+        assert_eq!(outcome(&policy, "127.0.0.1:5000", 0), Err(Plain::ByRule));
+        assert_eq!(outcome(&policy, "127.0.0.1:5000", MARK), Ok(ShimState::EnableManual));
+        assert!(policy.may_use_sctp(flow("127.0.0.1:5000").remote(), MARK));
+        assert!(!policy.may_use_sctp(flow("127.0.0.1:5000").remote(), 0));
+    }
+
+    #[test]
+    fn obstacles_of_this_host_come_before_evidence_on_the_destination() {
+        let mut policy = policy(true, "");
+        assert_eq!(outcome(&policy, "127.0.0.1:5000", 0), Ok(ShimState::EnableSrules));
+        let foreign = Err(Plain::Because(FallbackReason::ForeignSource));
+        assert_eq!(outcome(&policy, "198.51.100.1:5000", 0), foreign);
+        let full = policy.decide(&flow("127.0.0.1:5000"), 0, false, CONNECTIONS_MAX);
+        assert_eq!(full.map(drop), Err(Plain::at_limit("connections")));
+        policy.on_failure(flow("127.0.0.1:5000").remote(), Some(Failure::PortUnreachable));
+        assert_eq!(outcome(&policy, "127.0.0.1:5000", 0), Err(Plain::Learned));
+        assert_eq!(outcome(&policy, "127.0.0.1:5000", MARK), Ok(ShimState::EnableManual), "an order");
+        policy.drain();
+        let ending = Err(Plain::Because(FallbackReason::DaemonStopping));
+        assert_eq!(outcome(&policy, "127.0.0.1:5000", 0), ending);
+        assert!(!policy.is_stopping());
+    }
+
+    #[test]
+    fn a_peer_is_asked_by_udp_alone_until_that_fails_or_grows_old() {
+        let (peer, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let mut peers = UdpPeers::default();
+        peers.learn(peer, Time::ZERO);
+        assert!(peers.knows(peer, Time::from_millis(599_999)) && !peers.knows(other, Time::ZERO));
+        assert!(!peers.knows(peer, Time::from_millis(600_000)));
+        peers.forget(peer);
+        assert!(!peers.knows(peer, Time::ZERO));
+    }
+}

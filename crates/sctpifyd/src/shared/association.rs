@@ -1,0 +1,318 @@
+//! One shared association: the channels on it, the addresses that it has proven, and the connections that it takes.
+//!
+//! An address does not prove who is at the other end: a peer may list addresses of others, and those answer heartbeats in good
+//! faith. Without a shared key, therefore, only the two addresses of the handshake speak for the hosts. A connection is requested
+//! only on an association that this host opened between these very addresses, and admitted only from the peer's address of the
+//! handshake. Other addresses are only paths for data. Hosts that prove a shared key speak for all their proven addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use base::{Carrier, Route, Time};
+use control::Role;
+use relay::mux::{ChannelId, Mux, MuxFault, Side};
+use sctp::{AssociationId, AuthConfig, Endpoint, PathInfo, PathState, Ppid, SendOptions, StreamId};
+
+use crate::connection::ConnectionId;
+
+/// Limit on the messages taken off one shared association in one turn.
+const MESSAGES_PER_TURN: usize = 1024;
+/// Limit on the remembered destinations that need their own associations.
+const ALONE_MAX: usize = 1024;
+
+/// One shared association.
+pub(crate) struct SharedAssociation {
+    mux: Mux,
+    /// Its number in the daemon's reports.
+    number: ConnectionId,
+    began: Time,
+    /// The owner of each channel.
+    owners: BTreeMap<ChannelId, ConnectionId>,
+    /// The addresses of the handshake.
+    handshake: Ends,
+    /// Pairs of our and the peer's addresses that the handshake or a heartbeat has proven, and the carrier of packets between
+    /// them.
+    proven: BTreeMap<Ends, Carrier>,
+    /// Addresses of this host that the peer does not know as ours.
+    barred: BTreeSet<IpAddr>,
+    /// Destinations that need their own associations.
+    alone: BTreeSet<SocketAddr>,
+    /// Connections that wait for room in the send buffer.
+    waiting: BTreeSet<ConnectionId>,
+    /// Time since when it carries nothing.
+    idle_since: Time,
+    /// A timer watches that.
+    is_watched: bool,
+    /// Authentication of its packets, where the hosts share a key.
+    auth: Option<AuthConfig>,
+    /// It gave no sign when one was due: new connections do not wait for it until it gives one.
+    is_silent: bool,
+    side: Side,
+    /// It takes no new connections, because it ends or has ended.
+    is_closing: bool,
+}
+
+/// An address of this host and one of the peer's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Ends {
+    pub(crate) local: IpAddr,
+    pub(crate) remote: IpAddr,
+}
+
+impl Ends {
+    pub(crate) const fn new(local: IpAddr, remote: IpAddr) -> Ends {
+        Ends { local, remote }
+    }
+
+    pub(crate) const fn of(route: &Route) -> Ends {
+        Ends::new(route.local, route.remote)
+    }
+}
+
+impl SharedAssociation {
+    /// Creates one whose handshake is over.
+    pub(super) fn new(
+        now: Time,
+        number: ConnectionId,
+        handshake: Ends,
+        side: Side,
+        auth: Option<AuthConfig>,
+    ) -> SharedAssociation {
+        SharedAssociation {
+            mux: Mux::new(side),
+            number,
+            began: now,
+            owners: BTreeMap::new(),
+            handshake,
+            proven: BTreeMap::new(),
+            barred: BTreeSet::new(),
+            alone: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            idle_since: now,
+            is_watched: false,
+            auth,
+            is_silent: false,
+            side,
+            is_closing: false,
+        }
+    }
+
+    /// Takes received messages, up to the limit of a turn; reports whether more may be left.
+    pub(super) fn take_messages(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        association: AssociationId,
+    ) -> Result<bool, MuxFault> {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(message) = engine.recv(now, association) else { return Ok(false) };
+            self.is_silent = false;
+            let is_whole = message.begin && message.end && !message.aborted;
+            self.mux.on_message(message.stream.0, message.ppid.0, message.pieces, is_whole)?;
+        }
+        Ok(true)
+    }
+
+    /// Returns the messages of its channels, to move a connection's bytes.
+    pub(crate) const fn mux(&mut self) -> &mut Mux {
+        &mut self.mux
+    }
+
+    /// Returns the bytes that a channel may send at once.
+    pub(crate) fn send_room(&self, channel: ChannelId) -> usize {
+        self.mux.send_room(channel)
+    }
+
+    /// Reports whether its windows may grow, or messages of its channels wait to be sent.
+    pub(super) fn is_due(&self) -> bool {
+        self.mux.has_stopped() || self.mux.has_out()
+    }
+
+    /// Returns the bytes that may wait for slow programs.
+    pub(super) fn windows(&self) -> usize {
+        self.mux.windows()
+    }
+
+    /// Makes a connection the owner of a channel.
+    pub(crate) fn adopt(&mut self, channel: ChannelId, owner: ConnectionId) {
+        self.owners.insert(channel, owner);
+    }
+
+    /// Returns the connection that a channel carries.
+    pub(crate) fn owner_of(&self, channel: ChannelId) -> Option<ConnectionId> {
+        self.owners.get(&channel).copied()
+    }
+
+    /// Returns the connections that it carries.
+    pub(crate) fn owners(&self) -> impl ExactSizeIterator<Item = ConnectionId> {
+        self.owners.values().copied()
+    }
+
+    /// Releases the channel of a connection that has ended.
+    pub(super) fn release(&mut self, channel: ChannelId) {
+        self.mux.release(channel);
+        if let Some(owner) = self.owners.remove(&channel) {
+            self.waiting.remove(&owner);
+        }
+    }
+
+    /// Copies bytes that have waited for programs since the last call; returns the connections that they belong to.
+    pub(super) fn keep_what_waits(&mut self) -> impl Iterator<Item = ConnectionId> {
+        let kept = self.mux.keep_what_waits();
+        kept.into_iter().filter_map(|channel| self.owners.get(&channel).copied())
+    }
+
+    /// Takes the connections that wait for room in the send buffer.
+    pub(super) fn take_waiting(&mut self) -> BTreeSet<ConnectionId> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Returns its number in the daemon's reports.
+    pub(crate) const fn number(&self) -> ConnectionId {
+        self.number
+    }
+
+    pub(crate) const fn began(&self) -> Time {
+        self.began
+    }
+
+    pub(super) const fn side(&self) -> Side {
+        self.side
+    }
+
+    /// Reports whether a connection from `local` to `remote` may be requested on it.
+    pub(super) fn takes(&self, local: IpAddr, remote: SocketAddr) -> bool {
+        self.mux.is_ready()
+            && !self.is_closing
+            && !self.is_silent
+            && !self.barred.contains(&local)
+            && !self.alone.contains(&remote)
+    }
+
+    /// Takes over the addresses that a heartbeat or the handshake has proven.
+    pub(super) fn learn_proven(&mut self, paths: &[PathInfo]) {
+        let proven = paths.iter().filter(|path| path.state != PathState::Unconfirmed);
+        self.proven = proven.map(|path| (Ends::of(&path.route), path.route.carrier)).collect();
+        self.barred.clear();
+        self.is_silent = false;
+    }
+
+    /// Reports whether it takes no new connections, because it ends or has ended.
+    pub(super) const fn is_closing(&self) -> bool {
+        self.is_closing
+    }
+
+    /// Takes no new connections from now on.
+    pub(super) const fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// Notes that it carries nothing from now on; reports whether a timer must watch that from now on.
+    pub(super) const fn begin_idling(&mut self, now: Time) -> bool {
+        self.idle_since = now;
+        matches!(self.side, Side::Initiator) && !std::mem::replace(&mut self.is_watched, true)
+    }
+
+    /// Handles the timer that watches it: returns the end of its idle time, if it carries nothing.
+    pub(super) fn end_of_idling(&mut self, limit: Duration) -> Option<Time> {
+        self.is_watched = false;
+        (self.owners.is_empty() && !self.is_closing).then_some(self.idle_since + limit)
+    }
+
+    /// Notes that a timer watches it again.
+    pub(super) const fn watch(&mut self) {
+        self.is_watched = true;
+    }
+
+    /// Returns this host's role.
+    pub(crate) const fn role(&self) -> Role {
+        match self.side {
+            Side::Initiator => Role::Client,
+            Side::Acceptor => Role::Server,
+        }
+    }
+
+    /// Returns the addresses of the handshake.
+    pub(crate) const fn handshake(&self) -> Ends {
+        self.handshake
+    }
+
+    /// Reports whether the peer speaks for this address: it is that of the handshake, or a proven one of a host that has proven
+    /// its key.
+    pub(crate) fn speaks_for(&self, remote: IpAddr) -> bool {
+        let is_proven = self.proven.keys().any(|ends| ends.remote == remote);
+        is_proven && (self.is_keyed() || remote == self.handshake.remote)
+    }
+
+    /// Returns the encapsulation between these addresses, if each is proven to reach the other.
+    pub(crate) fn carrier_between(&self, ends: Ends) -> Option<Carrier> {
+        self.proven.get(&ends).copied()
+    }
+
+    /// Reports whether the peer may request connections on it: each host dials for itself, unless both have proven a key.
+    pub(crate) fn takes_openings(&self) -> bool {
+        self.is_keyed() || self.side == Side::Acceptor
+    }
+
+    /// Reports whether a peer needs privileges to claim a port below 1024 as the source of a connection on it.
+    pub(crate) fn vouches_for_ports(&self) -> bool {
+        self.is_keyed() || self.carrier_between(self.handshake) == Some(Carrier::Ip)
+    }
+
+    /// Reports whether the peer has proven a key that this host shares with it.
+    pub(crate) fn is_keyed(&self) -> bool {
+        self.auth.as_ref().is_some_and(|auth| auth.required)
+    }
+
+    /// Returns the pairs of addresses between which connections may be requested on it.
+    pub(super) fn dialled(&self) -> impl Iterator<Item = Ends> {
+        let (is_keyed, is_ours, handshake) = (self.is_keyed(), self.side == Side::Initiator, self.handshake);
+        self.proven.keys().copied().filter(move |ends| is_keyed || (is_ours && *ends == handshake))
+    }
+
+    /// Reports whether connections to a host with this key may use it: one to another address may need another key, or any.
+    pub(crate) fn has_key(&self, auth: &Option<AuthConfig>) -> bool {
+        self.auth == *auth
+    }
+
+    /// Records that it gave no sign when one was due.
+    pub(crate) fn note_silence(&mut self) {
+        self.is_silent = true;
+    }
+
+    /// Records that the peer does not take connections from this address for ours.
+    pub(crate) fn bar(&mut self, local: IpAddr) {
+        self.barred.insert(local);
+    }
+
+    /// Returns addresses of this host that the peer knows by others: a NAT changes them on the way.
+    pub(crate) fn barred(&self) -> impl Iterator<Item = IpAddr> {
+        self.barred.iter().copied()
+    }
+
+    /// Records that this destination needs its own associations.
+    pub(crate) fn leave_alone(&mut self, remote: SocketAddr) {
+        if self.alone.len() >= ALONE_MAX {
+            self.alone.clear();
+        }
+        self.alone.insert(remote);
+    }
+
+    /// Records that a connection waits for room in the send buffer.
+    pub(crate) fn wait(&mut self, id: ConnectionId) {
+        self.waiting.insert(id);
+    }
+}
+
+/// Sends the shared association's pending messages; returns true if all of them went.
+pub(crate) fn flush(now: Time, engine: &mut Endpoint, association: AssociationId, mux: &mut Mux) -> bool {
+    while let Some((stream, ppid, bytes)) = mux.next_out() {
+        let sent = engine.send(now, association, StreamId(stream), Ppid(ppid), bytes, SendOptions::default());
+        if sent.is_err() {
+            return false;
+        }
+        mux.on_out_sent();
+    }
+    true
+}

@@ -1,0 +1,558 @@
+//! Shared associations: associations that carry many connections between this host and another that runs sctpify.
+//!
+//! The first connection to a host has its own association, which shows that sctpify runs there. The daemon then opens a
+//! shared association in the background, and later connections are channels of it ([`crate::driver`]). A shared association belongs to
+//! no connection: it ends after being idle for the time set by `shared_idle_s`, and only the end that began it ends it for that
+//! reason. If it is lost, every connection on it is reset.
+//!
+//! Each host opens associations for its own connections. Begin at [`SharedAssociations::want`].
+
+mod association;
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use base::{Route, Time};
+use relay::mux::{ChannelEvent, ChannelId, MuxFault, SHARED_STREAMS, Side};
+use relay::{Peer, SHARED_ADAPTATION};
+use rules::Settings;
+use sctp::{AbortCause, AssociationId, Endpoint, StateName};
+
+pub(crate) use self::association::{Ends, SharedAssociation, flush};
+use crate::addresses::host_part;
+use crate::carriers::PacketIo;
+use crate::channel_windows::ChannelWindows;
+use crate::connection::{ConnectionId, Connections};
+use crate::policy::Policy;
+use crate::probes::random_port_of;
+use crate::timers::{Timer, Timers};
+use crate::timing;
+
+/// The SCTP port of shared associations at the accepting end. Programs are reached by the ports of their TCP listeners; the
+/// Adaptation Layer Indication distinguishes a shared association from a connection to a program on this port.
+pub(crate) const SHARED_PORT: u16 = 9899;
+/// The SCTP ports of shared associations at the opening end: the larger the range, the harder a port is to guess. A program's connection may
+/// have the same port, because it goes elsewhere than to [`SHARED_PORT`].
+const PORTS: RangeInclusive<u16> = 10_000..=65_535;
+/// Limit on concurrent shared associations.
+const SHARED_MAX: usize = 1024;
+/// Limit on those opened by others: the rest is reserved for those that this host opens.
+const INCOMING_MAX: usize = SHARED_MAX / 4 * 3;
+/// Limit on those opened by one peer: each of its addresses opens its own, and its restarts may overlap.
+const INCOMING_PER_PEER_MAX: usize = 4;
+/// Limit on the handshake of a shared association: nobody waits for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for which a host that refused a shared association is not asked again.
+const REFUSED_PAUSE: Duration = Duration::from_secs(600);
+/// Limit on the hosts remembered to have refused; beyond it the memory starts anew.
+const REFUSED_MAX: usize = 4096;
+/// Interval of the check for idle shared associations: the setting may have changed.
+const IDLE_LOOK: Duration = Duration::from_secs(5);
+/// Waiting bytes may hold the packets that they came in for this time, or up to twice as long: no more is held than arrives in it.
+/// Programs that read in bulk fall behind for milliseconds, and copies made then cost 2 % of the throughput.
+const KEEP_AFTER: Duration = Duration::from_millis(50);
+
+/// A shared association whose handshake is under way.
+#[derive(Clone, Copy)]
+struct Opening {
+    ends: Ends,
+    side: Side,
+}
+
+/// All shared associations.
+pub(crate) struct SharedAssociations {
+    all: BTreeMap<AssociationId, SharedAssociation>,
+    /// Those whose handshake is under way.
+    opening: BTreeMap<AssociationId, Opening>,
+    /// Those on which connections between two addresses may be requested.
+    by_ends: BTreeMap<Ends, BTreeSet<AssociationId>>,
+    refused: BTreeMap<IpAddr, Time>,
+    /// Those that may have messages to take.
+    readable: BTreeSet<AssociationId>,
+    windows: ChannelWindows,
+    /// Time of the last look for waiting bytes.
+    kept_at: Time,
+}
+
+impl SharedAssociations {
+    /// Creates an empty set; `memory` is the limit for all associations.
+    pub(crate) fn new(memory: usize) -> SharedAssociations {
+        SharedAssociations {
+            all: BTreeMap::new(),
+            opening: BTreeMap::new(),
+            by_ends: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            readable: BTreeSet::new(),
+            windows: ChannelWindows::new(memory),
+            kept_at: Time::ZERO,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len() + self.opening.len()
+    }
+
+    pub(crate) fn get_mut(&mut self, association: AssociationId) -> Option<&mut SharedAssociation> {
+        self.all.get_mut(&association)
+    }
+
+    pub(crate) fn get(&self, association: AssociationId) -> Option<&SharedAssociation> {
+        self.all.get(&association)
+    }
+
+    /// Returns all shared associations that are up, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (AssociationId, &SharedAssociation)> {
+        self.all.iter().filter(|(_, state)| !state.is_closing()).map(|(id, state)| (*id, state))
+    }
+
+    /// Returns the shared association for a connection between these addresses.
+    pub(crate) fn find(&self, local: IpAddr, remote: SocketAddr) -> Option<AssociationId> {
+        let between = self.by_ends.get(&Ends::new(local, remote.ip()))?;
+        between.iter().copied().find(|id| self.all.get(id).is_some_and(|state| state.takes(local, remote)))
+    }
+
+    /// Reports whether our shared association between these addresses exists or is being opened, or the host refused one lately.
+    fn is_settled(&self, ends: Ends, now: Time) -> bool {
+        let is_ours = |opening: &Opening| opening.side == Side::Initiator && opening.ends == ends;
+        self.by_ends.contains_key(&ends)
+            || self.opening.values().any(is_ours)
+            || self.refused.get(&ends.remote).is_some_and(|until| now < *until)
+    }
+
+    /// Reports whether a peer at this address may open one more.
+    pub(crate) fn has_room_for(&self, peer: IpAddr) -> bool {
+        let opening = self.opening.values().map(|opening| (opening.side, opening.ends.remote));
+        let all = opening.chain(self.all.values().map(|state| (state.side(), state.handshake().remote)));
+        let incoming = || all.clone().filter(|(side, _)| *side == Side::Acceptor);
+        let of_peer = incoming().filter(|(_, remote)| host_part(*remote) == host_part(peer)).count();
+        has_room(self.len()) && of_peer < INCOMING_PER_PEER_MAX && incoming().count() < INCOMING_MAX
+    }
+
+    /// Allows connections to be requested on the shared association between these addresses only, no longer between `former` ones.
+    fn set_dialled(&mut self, association: AssociationId, former: &[Ends], dialled: &[Ends]) {
+        for ends in former.iter().filter(|ends| !dialled.contains(ends)) {
+            if let Entry::Occupied(mut shared) = self.by_ends.entry(*ends) {
+                shared.get_mut().remove(&association);
+                if shared.get().is_empty() {
+                    shared.remove();
+                }
+            }
+        }
+        for ends in dialled {
+            self.by_ends.entry(*ends).or_default().insert(association);
+        }
+    }
+
+    /// Records that a shared association was refused, or broke. If this host opened it, it does not ask the peer for another one soon.
+    fn on_failed(&mut self, opening: Opening, now: Time) {
+        if opening.side == Side::Acceptor {
+            return;
+        }
+        if self.refused.len() >= REFUSED_MAX {
+            self.refused.clear();
+        }
+        self.refused.insert(opening.ends.remote, now + REFUSED_PAUSE);
+    }
+
+    /// Runs a change of the shared association's windows, which may grow only by the spare bytes, and counts them; None if there is no such
+    /// shared association.
+    pub(crate) fn with_windows<R>(
+        &mut self,
+        association: AssociationId,
+        work: impl FnOnce(&mut SharedAssociation) -> R,
+    ) -> Option<R> {
+        let state = self.all.get_mut(&association)?;
+        let (remote, before) = (state.handshake().remote, state.windows());
+        state.mux().set_spare(self.windows.spare(remote));
+        let result = work(state);
+        self.windows.count(remote, before, state.windows());
+        Some(result)
+    }
+
+    /// Removes a shared association that has ended.
+    fn remove(&mut self, association: AssociationId) {
+        if let Some(state) = self.all.remove(&association) {
+            self.windows.count(state.handshake().remote, state.windows(), 0);
+        }
+    }
+
+    /// Opens a shared association if one is needed: a connection to a host with sctpify is up, and later ones should share an
+    /// association.
+    pub(crate) fn want(
+        &mut self,
+        now: Time,
+        ends: Ends,
+        engine: &mut Endpoint,
+        policy: &Policy,
+        packet_io: &PacketIo,
+        timers: &mut Timers<Timer>,
+    ) {
+        let Ends { local, remote } = ends;
+        let settings = policy.settings();
+        let is_elsewhere = !remote.is_loopback() && !policy.addresses().is_own(remote);
+        let is_wanted = settings.streams.is_shared() && is_elsewhere && !self.is_settled(ends, now);
+        if !is_wanted || policy.is_ending() || !has_room(self.len()) {
+            return;
+        }
+        let from = SocketAddr::new(local, random_port_of(PORTS));
+        let between = (from, SocketAddr::new(remote, SHARED_PORT));
+        let connect = policy.connect(now, between, &settings, packet_io, timing::shared_config);
+        match engine.connect(now, connect) {
+            Ok(association) => {
+                self.opening.insert(association, Opening { ends, side: Side::Initiator });
+                timers.set(now + PATIENCE, Timer::SharedOpening(association));
+            }
+            Err(error) => tracing::debug!(%error, %remote, "no shared association"),
+        }
+    }
+
+    /// Handles the request for a shared association from a host with sctpify whose address is now proven. Other checks ran at its
+    /// INIT; limits that count only proven addresses are checked now.
+    pub(crate) fn on_incoming(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        route: &Route,
+        engine: &mut Endpoint,
+        policy: &Policy,
+        timers: &mut Timers<Timer>,
+    ) {
+        if !self.has_room_for(route.remote) {
+            tracing::debug!(peer = %route.remote, "refused: this peer has opened enough associations to be shared");
+            return engine.refuse(now, association, AbortCause::user("enough associations are shared"));
+        }
+        // The last rule may have gone since the INIT.
+        if !policy.rules().serves_any() {
+            return engine.refuse(now, association, AbortCause::user("nothing is served"));
+        }
+        self.opening.insert(association, Opening { ends: Ends::of(route), side: Side::Acceptor });
+        timers.set(now + PATIENCE, Timer::SharedOpening(association));
+        let settings = policy.settings();
+        let advertisement = timing::advertisement(settings.advertisement(), settings.advertise_type);
+        engine.set_advertisement(now, association, advertisement);
+        engine.accept(now, association);
+    }
+
+    /// Handles an association that is up with so many streams each way, if it is a shared one; returns the peer's address and this
+    /// host's side.
+    pub(crate) fn on_established(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        streams: u16,
+        engine: &mut Endpoint,
+        policy: &Policy,
+        connections: &mut Connections,
+    ) -> Option<(IpAddr, Side)> {
+        let opening = self.opening.remove(&association)?;
+        let Opening { ends, side } = opening;
+        if streams < SHARED_STREAMS {
+            self.on_failed(opening, now);
+            let cause = AbortCause::user("too few streams for a shared association");
+            engine.abort(now, association, cause);
+            return None;
+        }
+        engine.set_timing(now, association, timing::timing(Peer::Shim, self.len()));
+        engine.set_initial_packets(now, association, timing::initial_packets(Peer::Shim));
+        engine.set_scheduler(now, association, timing::SHARED_SCHEDULER);
+        // The rules may have come to require a key, or another one, since it began.
+        let auth = policy.rules().auth_for(ends.remote);
+        let auth = auth.filter(|auth| !auth.required || engine.is_keyed_by(association, auth));
+        let state = SharedAssociation::new(now, connections.reserve(), ends, side, auth);
+        self.all.insert(association, state);
+        self.readable.insert(association);
+        self.learn_proven(association, engine);
+        Some((ends.remote, side))
+    }
+
+    /// Takes over addresses that a heartbeat or the handshake has proven since.
+    pub(crate) fn learn_proven(&mut self, association: AssociationId, engine: &Endpoint) {
+        let Some(info) = engine.info(association) else { return };
+        let Some(state) = self.all.get_mut(&association) else { return };
+        let former: Vec<Ends> = state.dialled().collect();
+        state.learn_proven(&info.paths);
+        let dialled: Vec<Ends> = state.dialled().collect();
+        self.set_dialled(association, &former, &dialled);
+    }
+
+    /// Gives up the handshake of a shared association that takes too long.
+    pub(crate) fn on_opening_late(&mut self, now: Time, association: AssociationId, engine: &mut Endpoint) {
+        if let Some(opening) = self.opening.remove(&association) {
+            self.on_failed(opening, now);
+            engine.abort(now, association, AbortCause::default());
+        }
+    }
+
+    /// Notes that messages may wait on a shared association.
+    pub(crate) fn on_readable(&mut self, association: AssociationId) {
+        self.readable.insert(association);
+    }
+
+    /// Reports whether messages may wait.
+    pub(crate) fn has_readable(&self) -> bool {
+        !self.readable.is_empty()
+    }
+
+    /// Begins to serve the shared associations: returns those that may have messages.
+    pub(crate) fn take_readable(&mut self) -> BTreeSet<AssociationId> {
+        self.windows.recount(self.all.values().map(|state| (state.handshake().remote, state.windows())));
+        std::mem::take(&mut self.readable)
+    }
+
+    /// Takes messages off a shared association; returns false if it does not exist.
+    ///
+    /// # Errors
+    /// The peer has sent something that this version never sends.
+    pub(crate) fn take_messages(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        engine: &mut Endpoint,
+    ) -> Result<bool, MuxFault> {
+        match self.with_windows(association, |state| state.take_messages(now, engine, association)) {
+            None => return Ok(false),
+            Some(Err(fault)) => return Err(fault),
+            Some(Ok(false)) => {}
+            Some(Ok(true)) => drop(self.readable.insert(association)),
+        }
+        Ok(true)
+    }
+
+    /// Records that the peer of a shared association has violated the protocol; returns the peer's address.
+    pub(crate) fn on_fault(&mut self, now: Time, association: AssociationId) -> Option<IpAddr> {
+        let state = self.all.get(&association)?;
+        let opening = Opening { ends: state.handshake(), side: state.side() };
+        self.on_failed(opening, now);
+        Some(opening.ends.remote)
+    }
+
+    /// Returns the next event of a channel.
+    pub(crate) fn poll_event(&mut self, association: AssociationId) -> Option<(ChannelId, ChannelEvent)> {
+        self.all.get_mut(&association)?.mux().poll_event()
+    }
+
+    /// Grows windows after programs took data, and sends the shared associations' pending messages.
+    pub(crate) fn flush_all(&mut self, now: Time, engine: &mut Endpoint) {
+        let due = self.all.iter().filter(|(_, state)| state.is_due()).map(|(id, _)| *id);
+        for association in due.collect::<Vec<_>>() {
+            self.with_windows(association, |state| state.mux().widen_windows());
+            self.flush(now, association, engine);
+        }
+    }
+
+    /// Sends the pending messages of a shared association.
+    pub(crate) fn flush(&mut self, now: Time, association: AssociationId, engine: &mut Endpoint) {
+        if let Some(state) = self.all.get_mut(&association) {
+            // The rest goes when there is room.
+            flush(now, engine, association, state.mux());
+            engine.set_user_memory(association, state.mux().memory());
+        }
+    }
+
+    /// Copies bytes that have waited for programs since the last look; returns the connections that they belong to. For younger
+    /// bytes, holding their packets costs less than a copy.
+    pub(crate) fn keep_what_waits(&mut self, now: Time) -> Vec<ConnectionId> {
+        if now < self.kept_at + KEEP_AFTER {
+            return Vec::new();
+        }
+        self.kept_at = now;
+        self.all.values_mut().flat_map(|state| state.keep_what_waits()).collect()
+    }
+
+    /// Uses the room that an association has again, if it is a shared one; returns the connections that waited for it.
+    pub(crate) fn on_writable(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        engine: &mut Endpoint,
+    ) -> BTreeSet<ConnectionId> {
+        self.flush(now, association, engine);
+        self.all.get_mut(&association).map(SharedAssociation::take_waiting).unwrap_or_default()
+    }
+
+    /// Releases the channel of a connection that has ended.
+    pub(crate) fn release(
+        &mut self,
+        now: Time,
+        (association, channel): (AssociationId, ChannelId),
+        engine: &mut Endpoint,
+        policy: &Policy,
+        timers: &mut Timers<Timer>,
+    ) {
+        if self.with_windows(association, |state| state.release(channel)).is_some() {
+            self.flush(now, association, engine);
+            self.note_idle(now, association, engine, policy, timers);
+        }
+    }
+
+    /// Starts the idle timer of a shared association that carries nothing; forgets the shared association if it has ended.
+    pub(crate) fn note_idle(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        engine: &Endpoint,
+        policy: &Policy,
+        timers: &mut Timers<Timer>,
+    ) {
+        let Some(state) = self.all.get_mut(&association).filter(|state| state.owners().len() == 0) else {
+            return;
+        };
+        if engine.state(association).is_none_or(|state| state == StateName::Closed) {
+            self.remove(association);
+        } else if state.begin_idling(now) {
+            let pause = idle_limit(&policy.settings()).min(IDLE_LOOK);
+            timers.set(now + pause, Timer::SharedIdle(association));
+        }
+    }
+
+    /// Handles the timer of a shared association that may be idle; shuts it down if it was idle for long enough, and reports that.
+    pub(crate) fn on_idle(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        engine: &mut Endpoint,
+        policy: &Policy,
+        timers: &mut Timers<Timer>,
+    ) -> bool {
+        let limit = idle_limit(&policy.settings());
+        let Some(state) = self.all.get_mut(&association) else { return false };
+        let Some(end) = state.end_of_idling(limit) else { return false };
+        if now < end {
+            state.watch();
+            timers.set(end.min(now + IDLE_LOOK), Timer::SharedIdle(association));
+            return false;
+        }
+        engine.shutdown(now, association);
+        true
+    }
+
+    /// Closes a shared association to new connections; returns those that it carries.
+    pub(crate) fn close(&mut self, association: AssociationId) -> Vec<ConnectionId> {
+        let Some(state) = self.all.get_mut(&association) else { return Vec::new() };
+        state.close();
+        let (owners, former): (Vec<_>, Vec<_>) = (state.owners().collect(), state.dialled().collect());
+        self.set_dialled(association, &former, &[]);
+        owners
+    }
+
+    /// Handles the end of an association whose handshake was under way.
+    pub(crate) fn on_closed(&mut self, now: Time, association: AssociationId) {
+        if let Some(opening) = self.opening.remove(&association) {
+            self.on_failed(opening, now);
+        }
+    }
+
+    /// Takes an association off those that may have messages; reports whether it was one of them.
+    pub(crate) fn was_readable(&mut self, association: AssociationId) -> bool {
+        self.readable.remove(&association)
+    }
+
+    /// Ends all shared associations because the daemon stops.
+    pub(crate) fn abort_all(&self, now: Time, engine: &mut Endpoint) {
+        for association in self.all.keys().chain(self.opening.keys()) {
+            engine.abort(now, *association, AbortCause::user("the daemon stops"));
+        }
+    }
+
+    /// Reports whether the shared association's host has been granted so much that it gets no further connection on a shared association.
+    pub(crate) fn has_granted_all(&self, association: AssociationId) -> bool {
+        self.all.get(&association).is_some_and(|state| self.windows.is_full(state.handshake().remote))
+    }
+}
+
+/// Reports whether a handshake to this local port requests a shared association.
+pub(crate) fn asks_to_share(local_port: u16, adaptation: Option<u32>) -> bool {
+    local_port == SHARED_PORT && adaptation == Some(SHARED_ADAPTATION)
+}
+
+/// Reports whether one more may begin.
+const fn has_room(shared: usize) -> bool {
+    shared < SHARED_MAX
+}
+
+fn idle_limit(settings: &Settings) -> Duration {
+    Duration::from_secs(u64::from(settings.shared_idle_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Carrier;
+    use sctp::{AssociationConfig, Connect, EndpointConfig};
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+    const ENDS: Ends = Ends::new(HERE, THERE);
+
+    fn associations(count: u16) -> Vec<AssociationId> {
+        let mut engine = Endpoint::new(Time::ZERO, EndpointConfig::default(), [0; 32]);
+        let mut connect = |local_port| {
+            let route = Route { local: HERE, remote: THERE, carrier: Carrier::Ip };
+            let connect = Connect {
+                local_port,
+                remote_port: SHARED_PORT,
+                init_routes: vec![route],
+                local_addresses: vec![HERE],
+                config: AssociationConfig::default(),
+            };
+            engine.connect(Time::ZERO, connect).expect("room")
+        };
+        (1..=count).map(|n| connect(10_000 + n)).collect()
+    }
+
+    fn up(shared: &mut SharedAssociations, association: AssociationId, side: Side) {
+        let state = SharedAssociation::new(Time::ZERO, ConnectionId(1), ENDS, side, None);
+        shared.all.insert(association, state);
+    }
+
+    #[test]
+    fn no_other_is_opened_between_two_addresses_until_the_last_one_is_closed() {
+        let [first, second] = associations(2)[..] else { panic!("two") };
+        let mut shared = SharedAssociations::new(1 << 30);
+        let others = Ends::new(HERE, [10, 0, 1, 2].into());
+        shared.set_dialled(first, &[], &[ENDS, others]);
+        shared.set_dialled(second, &[], &[ENDS]);
+        shared.set_dialled(first, &[ENDS, others], &[others]);
+        assert!(shared.is_settled(ENDS, Time::ZERO) && shared.is_settled(others, Time::ZERO));
+        shared.set_dialled(second, &[ENDS], &[]);
+        assert!(!shared.is_settled(ENDS, Time::ZERO) && shared.is_settled(others, Time::ZERO));
+    }
+
+    #[test]
+    fn a_host_that_refused_is_asked_again_after_ten_minutes() {
+        let mut shared = SharedAssociations::new(1 << 30);
+        shared.on_failed(Opening { ends: ENDS, side: Side::Acceptor }, Time::ZERO);
+        assert!(!shared.is_settled(ENDS, Time::ZERO));
+        shared.on_failed(Opening { ends: ENDS, side: Side::Initiator }, Time::ZERO);
+        assert!(shared.is_settled(ENDS, Time::from_millis(599_999)));
+        assert!(!shared.is_settled(ENDS, Time::from_millis(600_000)));
+    }
+
+    #[test]
+    fn a_peer_may_open_four_besides_those_that_this_host_opens() {
+        let all = associations(6);
+        let mut shared = SharedAssociations::new(1 << 30);
+        up(&mut shared, all[0], Side::Initiator);
+        all[1..4].iter().for_each(|id| up(&mut shared, *id, Side::Acceptor));
+        assert!(shared.has_room_for(THERE));
+        shared.opening.insert(all[4], Opening { ends: ENDS, side: Side::Acceptor });
+        assert!(!shared.has_room_for(THERE) && shared.has_room_for([10, 0, 0, 3].into()));
+    }
+
+    #[test]
+    fn the_end_that_opened_an_association_watches_it_with_one_timer() {
+        let new = |side| SharedAssociation::new(Time::ZERO, ConnectionId(1), ENDS, side, None);
+        let (mut ours, mut theirs) = (new(Side::Initiator), new(Side::Acceptor));
+        let limit = Duration::from_secs(60);
+        assert!(ours.begin_idling(Time::from_millis(5)) && !ours.begin_idling(Time::from_millis(6)));
+        assert_eq!(ours.end_of_idling(limit), Some(Time::from_millis(60_006)));
+        assert!(ours.begin_idling(Time::from_millis(7)));
+        ours.close();
+        assert_eq!(ours.end_of_idling(limit), None);
+        assert!(!theirs.begin_idling(Time::from_millis(5)));
+    }
+}
