@@ -125,7 +125,8 @@ impl Tree {
 
     /// Returns the engine's test program, built from the copy.
     fn built(&self) -> Result<PathBuf> {
-        let words = ["test", "--quiet", "--offline", "--locked", "--package", "sctp-engine", "--test", "engine"];
+        let words =
+            ["test", "--quiet", "--offline", "--locked", "--package", "sctp-engine", "--test", "engine"];
         let mut command = cargo(&words);
         command.args(["--no-run", "--message-format=json-render-diagnostics"]);
         command.current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.build);
