@@ -3,9 +3,11 @@
 # packages.txt, packages-optional.txt), Python's (packages-pip.txt) and SCTP stacks (packages-stacks.txt).
 #
 #   scripts/setup.sh            say what is missing, install it, or say that all is there
-#   --quiet                     the same, silent when nothing is missing
+#   --quiet                     the same, silent when nothing is missing, and on a terminal only if the user agrees
+#   --yes                       do not ask
 #   --list                      only list what is missing; installs nothing
 #   --demo                      only what `./x demo` uses
+#   --ask-all                   with --demo: ask for all that will be installed later, too
 #   --transparency              what `./x test --transparency` uses as well (packages-transparency.txt)
 #
 # Idempotent. Uses apt-get, and pip, cargo and go for a directory of its own. Servers that come with packages (nginx, sshd) are not started: a
@@ -14,7 +16,10 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 own=/usr/local/lib/sctpify-tests
 PATH=$PATH:/usr/sbin:/sbin
+every="$here/packages-demo.txt $here/packages.txt $here/packages-optional.txt $here/packages-pip.txt $here/packages-stacks.txt"
 mode=
+yes=${CI:-}
+ask_all=
 lists="$here/packages-demo.txt $here/packages.txt"
 optional=$here/packages-optional.txt
 pip=$here/packages-pip.txt
@@ -22,6 +27,8 @@ stacks=$here/packages-stacks.txt
 for word; do
     case $word in
     --quiet | --list) mode=$word ;;
+    --yes) yes=1 ;;
+    --ask-all) ask_all=1 ;;
     --demo) lists=$here/packages-demo.txt optional=/dev/null pip=/dev/null stacks=/dev/null ;;
     --transparency) lists="$lists $here/packages-transparency.txt" ;;
     *)
@@ -49,6 +56,25 @@ missing_optional=$(missing_lines $optional)
 missing_pip=$(missing_lines $pip)
 missing_stacks=$(missing_lines $stacks)
 all_missing=$(printf '%s\n' "$missing" "$missing_optional" "$missing_pip" "$missing_stacks" | grep . || true)
+
+# Installing without having been told to needs the user's word, where there is a user.
+if [ "$mode" = --quiet ] && [ -z "$yes" ] && [ -t 0 ]; then
+    [ -z "$ask_all" ] || asked=$(missing_lines $every)
+    asked=${asked-$all_missing}
+    if [ -n "$asked" ]; then
+        echo "setup: these packages are missing and will be installed:"
+        echo "$asked"
+        printf 'setup: go on? (--yes: do not ask) [Y/n] '
+        read -r answer || answer=n
+        case $answer in
+        "" | [yY]*) ;;
+        *)
+            echo "setup: nothing was installed" >&2
+            exit 1
+            ;;
+        esac
+    fi
+fi
 if [ -z "$all_missing" ]; then
     [ "$mode" = --quiet ] || [ "$mode" = --list ] || echo "setup: all packages are there"
     exit 0
@@ -140,12 +166,18 @@ fetch_pion() {
     cd "$here/../tests/interop/pion" && GOTOOLCHAIN=local GOMODCACHE=$own/go go mod download
 }
 
+# Without optimisation, which takes longer than all its runs.
+make_cargo_deny() {
+    cargo install --quiet --debug --locked --root $own --target-dir "$scratch/target" cargo-deny@0.20.2
+}
+
 # As with pip.
 install_stacks() {
     scratch=$(mktemp -d)
     for package in $(echo "$missing_stacks" | awk '{print $1}'); do
         case $package in
         datachannel-sys) bring=make_usrsctp ;;
+        cargo-deny) bring=make_cargo_deny ;;
         *) bring=fetch_pion ;;
         esac
         echo "setup: bringing $package ..."

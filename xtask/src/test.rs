@@ -28,11 +28,12 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let began = now();
     let part = |what: &str| println!("test: {:.0} s: {what}", began.elapsed().as_secs_f64());
     let packages = Packages::begin()?;
-    let mut totals = check::all()?;
+    let mut totals = check::without_licences()?;
     part("building everything");
     let everything = ["build", "--quiet", "--workspace", "--lib", "--bins", "--tests", "--examples"];
     totals += Totals::of(succeeds(&mut cargo(&everything))?);
     packages.wait()?;
+    totals += check::licences()?;
     part("instruction counts");
     totals += instructions::judged()?;
     part("every test that needs no root");
