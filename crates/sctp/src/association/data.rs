@@ -80,9 +80,7 @@ impl Association {
             gaps: sack.gaps().count(),
             a_rwnd: sack.a_rwnd,
         });
-        let Some(first) =
-            self.transfer.tx.sequence_after(self.transfer.negotiated.initial_tsn(), sack.cumulative_tsn)
-        else {
+        let Some(first) = self.transfer.sequence_after(sack.cumulative_tsn) else {
             return;
         };
         // A SACK from before a reset of the association is late, not invalid.

@@ -1,12 +1,7 @@
-//! Explicit congestion notification (RFC 3168; RFC 4960 appendix A, which RFC 9260 omits but keeps reserved).
+//! Explicit congestion notification (ECN, RFC 3168; RFC 4960 appendix A, which RFC 9260 omits but keeps reserved).
 //!
-//! New data leaves as ECT(0). A receiver of a packet marked CE sends ECNE with the packet's lowest TSN
-//! alongside each SACK until CWR arrives; a sender reduces its window once per round trip and path, as for a
-//! loss. CWR needs no packet of its own: it precedes the next new DATA (RFC 3168 section 6.1.2: "the first
-//! new data packet sent after the window reduction"), and is repeated if the echo continues after that DATA
-//! was acknowledged. Retransmissions and probes of a closed window are never ECT (RFC 3168 sections 6.1.5 and
-//! 6.1.6). A path that drops all ECT packets is used without ECN. Start at [`Association::on_marked`]
-//! (receiver) and [`Transfer::on_ecne`] (sender).
+//! This is the receiver's part: for a packet marked CE it sends ECNE with the packet's lowest TSN alongside each SACK until CWR
+//! arrives. `transfer::ecn` is the sender's part. Start at [`Association::on_marked`].
 
 use base::Ecn;
 use smallvec::SmallVec;

@@ -9,7 +9,6 @@
 
 mod addresses;
 mod authentication;
-mod buffers;
 mod chunk_dispatch;
 mod data;
 mod ecn;
@@ -17,6 +16,7 @@ mod handshake_client;
 mod heartbeat;
 mod idle;
 mod integrity;
+mod memory;
 mod negotiated;
 mod outbox;
 mod packet_builder;

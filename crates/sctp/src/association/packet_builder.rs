@@ -377,5 +377,3 @@ impl Association {
         }
     }
 }
-
-impl Association {}

@@ -102,9 +102,7 @@ impl Association {
         // Until then, or until all earlier data is acknowledged, nothing beyond the data sent before the
         // request is forwarded.
         let reset = self.reconfig.as_deref().and_then(Reconfig::outgoing_reset_end);
-        let end = reset.and_then(|last_tsn| {
-            self.transfer.tx.sequence_after(self.transfer.negotiated.initial_tsn(), last_tsn)
-        });
+        let end = reset.and_then(|last_tsn| self.transfer.sequence_after(last_tsn));
         let end = end.filter(|end| *end > self.transfer.tx.outstanding.first());
         self.transfer.tx.forward.follow(&self.transfer.tx.outstanding, end, now, round_trip);
     }

@@ -32,7 +32,7 @@ impl SackRoute {
     /// Handles DATA on `path`. `begins` is set if no SACK was due before, or if data uses one path at a time.
     #[inline]
     pub(super) fn on_data(&mut self, path: PathIndex, begins: bool, paths: &Paths) {
-        if begins || paths.get(path).slowness() < paths.get(self.data).slowness() {
+        if begins || paths.slowness(path) < paths.slowness(self.data) {
             self.data = path;
         }
     }

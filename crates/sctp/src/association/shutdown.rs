@@ -103,12 +103,7 @@ impl Association {
         }
         // Some peers put their own last TSN here. An impossible one is ignored: SACKs report what arrived.
         let possible = self.transfer.tx.outstanding.first()..=self.transfer.tx.outstanding.next();
-        if let Some(first) = self
-            .transfer
-            .tx
-            .sequence_after(self.transfer.negotiated.initial_tsn(), cumulative)
-            .filter(|f| possible.contains(f))
-        {
+        if let Some(first) = self.transfer.sequence_after(cumulative).filter(|f| possible.contains(f)) {
             // A SHUTDOWN reports neither gaps nor the window, so both are unchanged.
             //= rfc9260#3.3.8-2
             let gaps = self.transfer.tx.outstanding.gaps_from(first);

@@ -510,7 +510,7 @@ impl Endpoint {
 
     /// Bytes of messages that wait or are in flight; 0 if there is no such association.
     pub fn unacknowledged(&self, id: AssociationId) -> usize {
-        self.association(id).map_or(0, Association::unacknowledged)
+        self.association(id).map_or(0, |a| a.transfer().unacknowledged())
     }
 
     /// The next message received. Reading makes room, of which the peer is told.

@@ -6,6 +6,7 @@
 mod congestion;
 mod delays;
 mod ecn;
+mod index;
 mod losses;
 mod pacer;
 mod paths;
@@ -18,6 +19,7 @@ mod vouching;
 mod watch;
 
 pub(crate) use congestion::Coupling;
+pub(crate) use index::PathIndex;
 #[cfg(test)]
 pub(crate) use paths::tests::three_active;
 pub(crate) use paths::{Paths, Retired};
@@ -45,37 +47,6 @@ use watch::Watch;
 /// Lower bound of a NAT's lifetime of UDP mappings, with a margin: RFC 4787 section 4.3, REQ-5, requires two
 /// minutes, but half a minute is not rare.
 const NAT_MEMORY: Duration = Duration::from_secs(25);
-
-/// The index of a path in its association. Small, since each chunk in flight has one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct PathIndex(u16);
-
-impl PathIndex {
-    /// Indices of as many paths as there may be.
-    pub(crate) const MAX: usize = u16::MAX as usize;
-
-    /// `index` is less than [`MAX`](Self::MAX).
-    #[expect(clippy::cast_possible_truncation, reason = "the number of paths is limited")]
-    pub(crate) const fn new(index: usize) -> Self {
-        debug_assert!(index < Self::MAX);
-        PathIndex(index as u16)
-    }
-
-    /// The index as HEARTBEATs carry it.
-    pub(crate) fn to_wire(self) -> u32 {
-        self.0.into()
-    }
-
-    /// The reverse; the peer may have changed the number, so that no path has it.
-    pub(crate) fn from_wire(index: u32) -> Option<Self> {
-        u16::try_from(index).ok().map(PathIndex)
-    }
-
-    #[inline]
-    pub(crate) const fn get(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// A change of a path's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -273,12 +244,6 @@ impl Path {
     /// The path's weight in the distribution of new data.
     pub(crate) fn weight(&self) -> u16 {
         self.options.weight.map_or(1, NonZeroU16::get)
-    }
-
-    /// Sort key of paths: fast before slow before unmeasured.
-    #[inline]
-    pub(crate) fn slowness(&self) -> Duration {
-        self.srtt().unwrap_or(Duration::MAX)
     }
 
     pub(crate) fn srtt(&self) -> Option<Duration> {

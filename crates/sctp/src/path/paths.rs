@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use base::{Route, Time};
 use smallvec::SmallVec;
@@ -116,6 +117,12 @@ impl Paths {
     /// The indices of all paths, retired ones included.
     pub(crate) fn indices(&self) -> impl Iterator<Item = PathIndex> + use<> {
         (0..self.list.len()).map(PathIndex::new)
+    }
+
+    /// Sort key of paths: fast before slow before unmeasured.
+    #[inline]
+    pub(crate) fn slowness(&self, index: PathIndex) -> Duration {
+        self.get(index).srtt().unwrap_or(Duration::MAX)
     }
 
     /// The path of new data.

@@ -13,11 +13,6 @@ impl Transfer {
         self.tx.buffer.tune(confirmed.map(|(_, path)| path.sending.cwnd()).sum());
     }
 
-    /// Bytes that `send` would accept now.
-    pub(crate) fn send_capacity(&self) -> usize {
-        self.tx.capacity()
-    }
-
     /// Notifies a waiting driver of room in the send buffer, and of its emptiness.
     pub(crate) fn wake_writer(&mut self) {
         self.tell_if_dry();

@@ -1,5 +1,8 @@
 //! The sender's reaction to echoes of congestion marks; [`ecn`](crate::association::ecn) is the receiver's part.
 //!
+//! New data leaves as ECT(0). Retransmissions and probes of a closed window never do (RFC 3168 sections 6.1.5 and 6.1.6), and
+//! a path that drops all ECT packets is used without ECN.
+//!
 //! A sender reduces its window once per round trip and path, as for a loss. CWR needs no packet of its own: it precedes
 //! the next new DATA (RFC 3168 section 6.1.2: "the first new data packet sent after the window reduction"), and is
 //! repeated if the echo continues after that DATA was acknowledged. Start at [`Transfer::on_ecne`].

@@ -35,6 +35,7 @@ use std::net::IpAddr;
 
 use base::{Carrier, Route};
 use smallvec::SmallVec;
+use wire::Tsn;
 
 use super::integrity::Integrity;
 use super::negotiated::Negotiated;
@@ -47,6 +48,7 @@ use crate::extension::reconfig::ReconfigPolicy;
 use crate::info::PathState;
 use crate::path::{Path, PathIndex, Paths, Retired};
 use crate::trace::TraceEvent;
+use crate::tx::Seq;
 use advertising::Advertising;
 use credit::Credit;
 use hearsay::Hearsay;
@@ -156,6 +158,21 @@ impl Transfer {
             self.on_switch(old);
         }
         retired
+    }
+
+    /// Bytes queued or in flight.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        self.tx.unacknowledged()
+    }
+
+    /// Bytes that `send` would accept now.
+    pub(crate) fn send_capacity(&self) -> usize {
+        self.tx.capacity()
+    }
+
+    /// Returns the sequence after `cumulative`, if it can belong to this association.
+    pub(crate) fn sequence_after(&self, cumulative: Tsn) -> Option<Seq> {
+        self.tx.outstanding.first().nearest(self.negotiated.initial_tsn(), cumulative.next())
     }
 
     /// Requests an event when there is room to send.

@@ -1,5 +1,5 @@
-//! Retransmissions that ask a question: the tail-loss probe (RFC 8985 section 7), and the chunk of a silent path that
-//! another path repeats.
+//! Retransmissions that ask a question: the tail-loss probe (RFC 8985 section 7), and the probe by an alternate path, which
+//! repeats a chunk of a silent one.
 
 use crate::path::{PathIndex, Retired};
 

@@ -46,7 +46,7 @@ impl Transfer {
                     self.paths.indices().filter(|&i| self.next_new_length(i).is_some() && self.may_begin(i));
                 match scheduler {
                     PathScheduler::LowestRtt | PathScheduler::Redundant => {
-                        ready.min_by_key(|&i| self.paths.get(i).slowness())
+                        ready.min_by_key(|&i| self.paths.slowness(i))
                     }
                     PathScheduler::Weighted => ready.min_by_key(|&i| self.turn(i)),
                 }
@@ -101,7 +101,7 @@ impl Transfer {
 
     fn is_quickest(&self, path: PathIndex) -> bool {
         let quickest = self.paths.indices().filter(|&i| self.carries_new_data(i));
-        quickest.min_by_key(|&i| self.paths.get(i).slowness()) == Some(path)
+        quickest.min_by_key(|&i| self.paths.slowness(i)) == Some(path)
     }
 
     /// Returns whether new data on `path` would arrive so late that it should wait for faster paths, although
@@ -152,9 +152,9 @@ impl Transfer {
         let (_, _, last) = self.tx.next_lost()?;
         if self.is_concurrent() {
             let carrying = || self.paths.indices().filter(|&i| self.carries_new_data(i));
-            let least = carrying().map(|i| self.paths.get(i).slowness()).min()?;
-            let paths = carrying().filter(|&i| self.paths.get(i).slowness() <= least.saturating_mul(2));
-            return paths.min_by_key(|&i| (!self.window_allows(i), self.paths.get(i).slowness()));
+            let least = carrying().map(|i| self.paths.slowness(i)).min()?;
+            let paths = carrying().filter(|&i| self.paths.slowness(i) <= least.saturating_mul(2));
+            return paths.min_by_key(|&i| (!self.window_allows(i), self.paths.slowness(i)));
         }
         // RFC 9260 section 6.4: if the current path has changed, data lost on the old one MAY use the new
         // one. If it changed because the old one was silent, even without a timeout so far, everything else

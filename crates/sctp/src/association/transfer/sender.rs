@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use wire::{Mid, StreamId, Tsn};
+use wire::{Mid, StreamId};
 
 use super::ecn::Answer;
 use super::probes::Probes;
@@ -120,11 +120,6 @@ impl Sender {
     pub(crate) fn flight_beside_copies(&self, path: PathIndex) -> usize {
         let (own, copies) = (self.outstanding.flight(path), self.copies.flight(path));
         if copies == 0 || self.outstanding.total_flight() == 0 { own } else { own + copies }
-    }
-
-    /// Returns the sequence after `cumulative`, if it can belong to this association.
-    pub(crate) fn sequence_after(&self, initial_tsn: Tsn, cumulative: Tsn) -> Option<Seq> {
-        self.outstanding.first().nearest(initial_tsn, cumulative.next())
     }
 
     /// Returns the last abandoned message of each stream and kind, at most `max` of them, and the sequence up

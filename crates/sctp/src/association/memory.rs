@@ -1,8 +1,6 @@
-//! The send buffer's size and the memory of an association (RFC 9260 leaves both to the implementation).
+//! Memory of an association, as the allocator gives it ([`crate::memory`]).
 //!
-//! The send buffer is twice the sum of the congestion windows: a message is always at hand when a SACK makes
-//! room, and little queues needlessly. It stays below the configured maximum and shrinks when memory is
-//! short. Start at [`Transfer::tune_send_buffer`].
+//! Start at [`Association::memory`].
 
 use std::net::IpAddr;
 
@@ -91,10 +89,5 @@ impl Association {
         if self.transfer.tx.buffer.set_pressure(pressure) {
             self.inbound.set_pressure(pressure);
         }
-    }
-
-    /// Bytes queued or in flight.
-    pub(crate) fn unacknowledged(&self) -> usize {
-        self.transfer.tx.unacknowledged()
     }
 }
