@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use base::Time;
 
 use super::dialogs::Leg;
+use super::loops::is_loop;
 use super::memory_budget::{Charge, TRANSACTION, weight};
 use super::names::UNRESOLVED;
 use super::route::RELAYING_DENIED;
@@ -47,15 +48,15 @@ impl Proxy {
     /// Forwards an ACK according to its Routes and Request-URI, unless it is for a rejection of ours: "a stateless UAS MUST ignore ACK
     /// requests" (section 8.2.7).
     pub(super) fn forward_ack(&mut self, now: Time, from: Hop, mut request: Message, known: Essentials) {
-        if self.is_for_own_refusal(&known) {
+        if self.tags.is_for_own_refusal(&known) {
             return;
         }
         if self.config.mode == Mode::Redirect {
             self.counters.dropped += 1;
             return;
         }
-        let mark = self.loop_mark(&request, &known);
-        let may_go_on = known.max_forwards > 0 && !self.is_loop(&request, &mark);
+        let mark = self.loops.mark(&request, &known);
+        let may_go_on = known.max_forwards > 0 && !is_loop(&self.config, &request, &mark);
         match self.take_own_routes(&mut request, &known) {
             Ok(taken) if may_go_on => {
                 self.route_ack(now, Ack { from, request, known, leg: taken.leg, mark });
@@ -82,8 +83,8 @@ impl Proxy {
     fn ack_targets(&mut self, now: Time, ack: &Ack) -> Result<Vec<Target>, Fault> {
         let Ack { from, request, known, leg, .. } = ack;
         let uri = Uri::parse(request.request_uri())?;
-        if request.first(Name::Route).is_none() && self.is_ours(&uri) {
-            return Ok(self.registered_targets(&self.user_of(&uri), now));
+        if request.first(Name::Route).is_none() && self.config.is_ours(&uri) {
+            return Ok(self.registered_targets(&self.config.user_of(&uri), now));
         }
         // An ACK cannot be challenged, so outside of a dialog there is no way on.
         let leg = leg.as_ref().ok_or(RELAYING_DENIED)?;

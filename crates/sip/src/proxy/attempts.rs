@@ -105,7 +105,7 @@ impl Proxy {
         if transport != Transport::Udp || target.is_settled {
             return None;
         }
-        let listener = self.listener_for(Transport::Tcp, address.is_ipv4()).ok()?;
+        let listener = self.config.listener_for(Transport::Tcp, address.is_ipv4()).ok()?;
         Some(Hop { listener, transport: Transport::Tcp, address, connection: None })
     }
 

@@ -69,17 +69,19 @@ impl Proxy {
         let claimed = if is_register { Name::To } else { Name::From };
         let value = request.first(claimed).ok_or(Fault::bad("Address Is Missing"))?.clone();
         let uri = Uri::parse(Address::parse(&value)?.uri)?;
-        if !self.is_ours(&uri) {
+        if !self.config.is_ours(&uri) {
             return Ok(Verdict::Passed);
         }
         match self.check(now, request, known, asked_for)? {
-            Check::By(name, proof) if self.user_of(&uri).split('@').next() == Some(&name) => match proof {
-                Some(proof) => Ok(Verdict::Unless(proof)),
-                None => {
-                    self.forget_credentials(request, is_register);
-                    Ok(Verdict::Passed)
+            Check::By(name, proof) if self.config.user_of(&uri).split('@').next() == Some(&name) => {
+                match proof {
+                    Some(proof) => Ok(Verdict::Unless(proof)),
+                    None => {
+                        self.forget_credentials(request, is_register);
+                        Ok(Verdict::Passed)
+                    }
                 }
-            },
+            }
             Check::By(..) => Err(FORBIDDEN.into()),
             Check::Not { is_stale } => Err(self.challenge(now, is_register, is_stale)),
         }
@@ -104,7 +106,7 @@ impl Proxy {
             if credentials.realm != authentication.realm.as_bytes() || !is_asked_for {
                 continue;
             }
-            let is_for = |target| is_same_target(credentials.uri(), target, |uri| self.is_ours(uri));
+            let is_for = |target| is_same_target(credentials.uri(), target, |uri| self.config.is_ours(uri));
             let is_for_this = is_for(asked_for)? || is_for(request.request_uri())?;
             let nonce = self.nonces.judge(now, &credentials);
             let name = String::from_utf8_lossy(credentials.username).into_owned();

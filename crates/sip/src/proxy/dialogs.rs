@@ -220,7 +220,8 @@ impl Proxy {
     pub(super) fn learn_callee(&mut self, server: Id, from: Hop, response: &Message) {
         let recorded =
             response.elements(Name::RecordRoute).next().and_then(|route| Address::parse(route).ok());
-        let is_ours = recorded.is_none_or(|route| Uri::parse(route.uri).is_ok_and(|uri| self.is_ours(&uri)));
+        let is_ours =
+            recorded.is_none_or(|route| Uri::parse(route.uri).is_ok_and(|uri| self.config.is_ours(&uri)));
         let leg = self.servers.get(&server).and_then(|server| server.leg.as_ref());
         let Some(dialog) = leg.filter(|_| is_ours).and_then(|leg| self.dialogs.known.get_mut(leg)) else {
             return;

@@ -76,7 +76,7 @@ impl Proxy {
             Method::Register => true,
             _ => known.to_tag.is_none(),
         };
-        begins && self.drain.is_some() && !self.leads_by_flow(request)
+        begins && self.drain.is_some() && !self.flows.leads_by_flow(&self.config, request)
     }
 
     /// Makes the drain wait for a new transaction, too.

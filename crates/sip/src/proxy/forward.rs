@@ -109,7 +109,7 @@ impl Proxy {
         is_secure: bool,
         known: &Essentials,
     ) {
-        let mark = self.dialog_mark(known);
+        let mark = self.marks.mark(known);
         let side_from = self.side(from, named_by_via(known));
         let side_to = self.side(target.hop, named_by_contact(copy, target));
         if side_from != side_to {

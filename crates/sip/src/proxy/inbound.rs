@@ -7,6 +7,7 @@ use super::access::Admission;
 use super::auth::{Refusal, Verdict};
 use super::dialogs::Leg;
 use super::drain::ENDING;
+use super::loops::is_loop;
 use super::memory_budget::weight;
 use super::route::{Asked, Taken};
 use super::{Id, Mode, Proxy, Server, dialog_number};
@@ -71,7 +72,7 @@ impl Proxy {
         fault: Fault,
         fields: Vec<Header>,
     ) {
-        let mut response = self.own_response(request, fault.status, fault.reason);
+        let mut response = self.tags.response(request, fault.status, fault.reason);
         response.replace_first(Name::Via, via);
         response.headers.extend(fields);
         if fault.status == 503 {
@@ -235,8 +236,8 @@ impl Proxy {
         if known.max_forwards == 0 {
             return Err(Fault { status: 483, reason: "Too Many Hops" }.into());
         }
-        let mark = self.loop_mark(request, known);
-        if self.is_loop(request, &mark) {
+        let mark = self.loops.mark(request, known);
+        if is_loop(&self.config, request, &mark) {
             return Err(Fault { status: 482, reason: "Loop Detected" }.into());
         }
         if known.max_breadth == 0 {

@@ -17,10 +17,12 @@ mod drain;
 mod flows;
 mod forward;
 pub(crate) mod inbound;
+mod keys;
 mod loops;
 mod marks;
 mod memory_budget;
 mod names;
+mod ours;
 mod performance;
 mod redirect;
 mod registrar;
@@ -28,9 +30,13 @@ mod response;
 mod route;
 mod shared;
 mod stateless;
+mod stateless_via;
 mod tags;
 mod target;
+#[cfg(test)]
+mod testing;
 mod timers;
+mod tokens;
 
 pub use access::Access;
 pub(crate) use auth::Proof;
@@ -39,7 +45,7 @@ pub use config::{
     Authentication, Expiry, Listener, Mode, NextHop, ProxyConfig, ProxyLimits, RecordName, Shared,
 };
 pub use dialogs::Dialog;
-pub use flows::fingerprint;
+pub use keys::fingerprint;
 pub use names::{Lookup, ResolvedTarget};
 pub use performance::{Attempt, Attempts, Histogram, Performance, Times};
 pub use shared::{Finding, Query, Record, Wanted};
@@ -50,11 +56,15 @@ use std::sync::Arc;
 
 use base::Time;
 use bytes::Bytes;
-use hmac::Hmac;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use sha2::Sha256;
 
+use self::flows::Flows;
+use self::loops::Loops;
+use self::marks::DialogMarks;
+use self::stateless_via::StatelessVia;
+use self::tags::Tags;
+use self::tokens::HopTokens;
 use crate::address::Address;
 use crate::digest::Nonces;
 use crate::fault::Fault;
@@ -62,7 +72,7 @@ use crate::header::{Header, Name};
 use crate::location::{Change, Location};
 use crate::message::Message;
 use crate::transaction;
-use crate::transport::{Hop, Transport};
+use crate::transport::Hop;
 
 /// The number of a server or client transaction; never reused.
 type Id = u64;
@@ -228,15 +238,11 @@ enum Sleeper {
 pub struct Proxy {
     config: ProxyConfig,
     nonces: Nonces,
-    loop_secret: [u8; 32],
-    dialog_secret: [u8; 32],
-    flow_secret: [u8; 32],
-    /// Key for the source parameter in the stateless proxy's Via.
-    source_secret: [u8; 32],
-    /// Keyed in advance, since each request needs one.
-    tag_mac: Hmac<Sha256>,
-    /// The number of this run of the program.
-    run: u64,
+    loops: Loops,
+    marks: DialogMarks,
+    flows: Flows,
+    tags: Tags,
+    stateless_via: StatelessVia,
     shared: shared::Waiting,
     cluster: cluster::Cluster,
     rng: ChaCha12Rng,
@@ -274,20 +280,20 @@ impl Proxy {
         let nonces = match config.shared {
             None => Nonces::new(nonce_secret),
             Some(Shared { origin }) => {
-                Nonces::shared(flows::derived(&dialog_secret, "nonces"), origin, rng.next_u64())
+                Nonces::shared(keys::derived(&dialog_secret, "nonces"), origin, rng.next_u64())
             }
         };
         let location = Location::new(config.location);
         let dialogs = dialogs::Dialogs::new(config.limits.dialogs);
+        let run = rng.next_u64();
         Proxy {
             config,
             nonces,
-            loop_secret,
-            dialog_secret,
-            flow_secret: flows::derived(&dialog_secret, "flows"),
-            source_secret: flows::derived(&dialog_secret, "sources"),
-            tag_mac: flows::keyed(&flows::derived(&dialog_secret, "tags")),
-            run: rng.next_u64(),
+            loops: Loops::new(loop_secret),
+            marks: DialogMarks::new(dialog_secret),
+            flows: Flows::new(HopTokens::new(keys::derived(&dialog_secret, "flows"), run)),
+            tags: Tags::new(&keys::derived(&dialog_secret, "tags")),
+            stateless_via: StatelessVia::new(&dialog_secret, run),
             shared: shared::Waiting::default(),
             cluster: cluster::Cluster::default(),
             rng,
@@ -393,14 +399,6 @@ impl Proxy {
         self.outputs.push_back(Output::Send(message));
     }
 
-    /// Returns the listener for requests over a transport to an address of this family.
-    fn listener_for(&self, transport: Transport, is_ipv4: bool) -> Result<usize, Fault> {
-        let fits =
-            |listener: &Listener| listener.transport == transport && listener.address.is_ipv4() == is_ipv4;
-        let found = self.config.listeners.iter().position(fits);
-        found.ok_or(Fault { status: 500, reason: "No Listener For The Next Hop's Transport" })
-    }
-
     /// Sends a response of a server transaction, if it may still have one.
     fn respond(&mut self, now: Time, id: Id, response: &Message) {
         let Some(server) = self.servers.get_mut(&id) else { return };
@@ -459,7 +457,7 @@ impl Proxy {
     /// Answers a request; `add` adds fields.
     fn reply(&mut self, now: Time, id: Id, status: u16, reason: &str, add: impl FnOnce(&mut Message)) {
         let Some(request) = self.servers.get(&id).and_then(|server| server.request.as_ref()) else { return };
-        let mut response = self.own_response(request, status, reason);
+        let mut response = self.tags.response(request, status, reason);
         add(&mut response);
         self.respond(now, id, &response);
     }

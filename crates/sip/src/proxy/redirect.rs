@@ -19,7 +19,7 @@ impl Proxy {
     /// through the registrar, and are useless to anybody else.
     pub(super) fn redirect(&mut self, now: Time, id: Id, user: &str, uri: &Uri<'_>) -> Result<(), Fault> {
         if self.location.of(user, now).next().is_none() {
-            return Err(self.nobody_there(user));
+            return Err(self.config.nobody_there(user));
         }
         let open = self.location.of(user, now).filter(|binding| self.is_open(binding, uri));
         let open: Vec<Vec<u8>> = open.map(|binding| contact(now, binding)).collect();
@@ -40,7 +40,7 @@ impl Proxy {
     fn is_open(&self, binding: &Binding, asked: &Uri<'_>) -> bool {
         let Ok(contact) = Uri::parse(&binding.uri) else { return false };
         let is_secure_enough = asked.scheme != Scheme::Sips || contact.scheme == Scheme::Sips;
-        binding.path.is_empty() && !is_by_flow(binding) && !self.is_ours(&contact) && is_secure_enough
+        binding.path.is_empty() && !is_by_flow(binding) && !self.config.is_ours(&contact) && is_secure_enough
     }
 }
 

@@ -54,15 +54,15 @@ impl Proxy {
     ) -> Result<(), Fault> {
         let to = request.first(Name::To).ok_or(Fault::bad("To Is Missing"))?;
         let uri = Uri::parse(Address::parse(to)?.uri)?;
-        if uri.scheme == Scheme::Other || !self.is_ours(&uri) || uri.user.is_none() {
+        if uri.scheme == Scheme::Other || !self.config.is_ours(&uri) || uri.user.is_none() {
             // Step 5: "the address-of-record … is not valid for the domain in the Request-URI".
             return Err(Fault { status: 404, reason: "Nobody Of That Name" });
         }
-        let user = self.user_of(&uri);
+        let user = self.config.user_of(&uri);
         let forgotten = self.location.expire(&user, now);
         self.note_expired(forgotten);
         let asked = Registration { id, from, request: request.clone(), known: known.clone(), user };
-        if self.is_shared() {
+        if self.config.is_shared() {
             return self.register_shared(now, asked);
         }
         let bindings: Vec<&Binding> = self.location.of(&asked.user, now).collect();
@@ -82,7 +82,7 @@ impl Proxy {
 
     /// Tells the store of its own about expired bindings; a shared store expires them itself.
     pub(super) fn note_expired(&mut self, changes: Vec<Change>) {
-        if !self.is_shared() {
+        if !self.config.is_shared() {
             self.outputs.extend(changes.into_iter().map(Output::Store));
         }
     }
@@ -141,7 +141,7 @@ impl Proxy {
                     instance: instance_of(&contact),
                     q: preference_of(&contact)?,
                     flow: from,
-                    through: self.is_shared().then(|| self.flow_route(from)).flatten(),
+                    through: self.config.is_shared().then(|| self.flows.route(&self.config, from)).flatten(),
                 };
                 wishes.push(Wish { binding, lifetime });
             }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use base::Time;
 
 use super::cancel::hop_request;
-use super::flows::FLOW_FAILED;
 use super::memory_budget::weight;
+use super::tokens::FLOW_FAILED;
 use super::{Client, Id, Mode, Proxy, Server};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -48,7 +48,7 @@ impl Proxy {
 
     /// Returns the client transaction named by a response's first Via (section 17.1.3).
     fn branch_of(&self, known: &Essentials) -> Option<Id> {
-        let via = Via::parse(&known.via).ok().filter(|via| self.is_our_via(via))?;
+        let via = Via::parse(&known.via).ok().filter(|via| self.config.is_our_via(via))?;
         let (id, client) = self.client_with(via.branch()?)?;
         // CANCEL has the branch of the request that it cancels.
         if known.cseq.method == Method::Cancel { client.cancel } else { Some(id) }
@@ -151,7 +151,7 @@ impl Proxy {
         }
         let Some(server) = self.servers.get(&server_id) else { return };
         if let Some(request) = &server.request {
-            let mut response = self.own_response(request, status, reason);
+            let mut response = self.tags.response(request, status, reason);
             // Kept responses have our own Via, which is removed when they are forwarded.
             self.push_via(&mut response, client.hop, &String::from_utf8_lossy(&client.branch));
             self.keep_best(server_id, response);
@@ -208,7 +208,7 @@ impl Proxy {
         let Some(request) = self.servers.get(&server).and_then(|server| server.request.as_ref()) else {
             return response;
         };
-        let mut short = self.own_response(request, response.status(), "Refused");
+        let mut short = self.tags.response(request, response.status(), "Refused");
         if let Some(ours) = response.elements(Name::Via).next() {
             short.push_front(Header::of_bytes(Name::Via, ours));
         }

@@ -6,10 +6,11 @@ use base::Time;
 use bytes::Bytes;
 
 use super::dialogs::Leg;
-use super::flows::FLOW_FAILED;
+use super::flows::{is_flow_route, secure_route};
 use super::names::{self, UNRESOLVED};
 use super::target::{RoutedHop, Target, VerifiedHop};
-use super::{Id, Mode, Proxy, RecordName};
+use super::tokens::FLOW_FAILED;
+use super::{Id, Mode, Proxy};
 use crate::address::Address;
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -52,7 +53,7 @@ impl Proxy {
     /// If proxies share users, this includes another proxy's Routes in a request that came here instead: that proxy is gone, or the
     /// user agent has other reasons. The mark proves that such a Route belongs to one of our proxies.
     pub(super) fn take_own_routes(&self, request: &mut Message, known: &Essentials) -> Result<Taken, Fault> {
-        let marked = |uri: &Uri<'_>| known.to_tag.as_ref().and_then(|_| self.marked(uri, known));
+        let marked = |uri: &Uri<'_>| known.to_tag.as_ref().and_then(|_| self.marks.marked(uri, known));
         let mut leg = Uri::parse(request.request_uri()).ok().and_then(|uri| marked(&uri));
         self.undo_strict_routing(request)?;
         // The host of the removed Route.
@@ -63,14 +64,14 @@ impl Proxy {
             let address = Address::parse(first)?;
             let uri = Uri::parse(address.uri)?;
             let mark = marked(&uri);
-            let is_ours = self.is_ours(&uri);
-            if is_ours && self.is_flow_route(&uri) {
-                let flow = self.flow_of(&uri)?;
+            let is_ours = self.config.is_ours(&uri);
+            if is_ours && is_flow_route(&self.config, &uri) {
+                let flow = self.flows.flow_of(&self.config, &uri)?;
                 request.pop_first(Name::Route);
                 return Ok(Taken { leg, flow: Some(flow) });
             }
             let is_in_stead =
-                self.is_shared() && mark.is_some() && host.as_ref().is_none_or(|h| *h == uri.host);
+                self.config.is_shared() && mark.is_some() && host.as_ref().is_none_or(|h| *h == uri.host);
             if !is_ours && !is_in_stead {
                 break;
             }
@@ -84,7 +85,7 @@ impl Proxy {
     /// Undoes strict routing: a previous hop put our Record-Route into the Request-URI, and the real one after the Routes.
     fn undo_strict_routing(&self, request: &mut Message) -> Result<(), Fault> {
         let Ok(uri) = Uri::parse(request.request_uri()) else { return Ok(()) };
-        let is_our_record = uri.user.is_none() && uri.param("lr").is_some() && self.is_ours(&uri);
+        let is_our_record = uri.user.is_none() && uri.param("lr").is_some() && self.config.is_ours(&uri);
         let routes: Vec<Vec<u8>> = request.elements(Name::Route).map(<[u8]>::to_vec).collect();
         let Some((last, rest)) = routes.split_last().filter(|_| is_our_record) else { return Ok(()) };
         let target = Bytes::copy_from_slice(Address::parse(last)?.uri);
@@ -99,35 +100,17 @@ impl Proxy {
         Ok(())
     }
 
-    /// Reports whether a URI names this proxy: one of its domains, a listening address, or its name in Record-Route.
-    pub(super) fn is_ours(&self, uri: &Uri<'_>) -> bool {
-        if uri.scheme == Scheme::Other {
-            return false;
-        }
-        let port = uri.port.unwrap_or(if uri.scheme == Scheme::Sips { 5061 } else { 5060 });
-        let listens_at = |port| self.config.listeners.iter().any(|l| l.address.port() == port);
-        if self.config.domains.iter().any(|domain| uri.host.eq_ignore_ascii_case(domain.as_bytes())) {
-            return uri.port.is_none_or(listens_at);
-        }
-        let is_host = |name: &RecordName| uri.host.eq_ignore_ascii_case(name.host.as_bytes());
-        if self.config.record_names.values().any(|name| is_host(name) && name.port == uri.port) {
-            return true;
-        }
-        let ip = parse_ip(uri.host);
-        self.config.listeners.iter().any(|l| Some(l.address.ip()) == ip && l.address.port() == port)
-    }
-
     /// Finds the targets and forwards, or answers.
     pub(super) fn route(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
         let uri = Uri::parse(asked.request.request_uri())?;
         let has_route = asked.request.first(Name::Route).is_some();
-        if !has_route && self.is_ours(&uri) {
+        if !has_route && self.config.is_ours(&uri) {
             return self.serve(now, asked);
         }
         if self.config.mode == Mode::Redirect {
             return Err(RELAYING_DENIED);
         }
-        if asked.leg.is_none() && !self.may_relay(&asked.request, &uri) {
+        if asked.leg.is_none() && !self.config.may_relay(&asked.request, &uri) {
             return Err(RELAYING_DENIED);
         }
         let target = match &asked.leg {
@@ -151,9 +134,9 @@ impl Proxy {
         if uri.user.is_none() {
             return self.answer_for_ourselves(now, *server, known);
         }
-        let user = self.user_of(&uri);
+        let user = self.config.user_of(&uri);
         let targets = self.targets_for(&uri, self.registered_targets(&user, now));
-        if targets.is_empty() && self.is_shared() && self.location.of(&user, now).next().is_none() {
+        if targets.is_empty() && self.config.is_shared() && self.location.of(&user, now).next().is_none() {
             return self.wait_for_record(now, user, asked);
         }
         self.serve_at(now, asked, &user, targets)
@@ -172,8 +155,8 @@ impl Proxy {
             return self.redirect(now, asked.server, user, &uri);
         }
         if targets.is_empty() {
-            let is_cut_off = self.is_shared() && self.location.of(user, now).next().is_some();
-            return Err(if is_cut_off { CUT_OFF } else { self.nobody_there(user) });
+            let is_cut_off = self.config.is_shared() && self.location.of(user, now).next().is_some();
+            return Err(if is_cut_off { CUT_OFF } else { self.config.nobody_there(user) });
         }
         self.begin(now, asked, targets);
         Ok(())
@@ -213,7 +196,7 @@ impl Proxy {
         if is_secure(&hop.0) {
             return Some((hop, detour));
         }
-        let (detour, hop) = self.secure_route(&detour?)?;
+        let (detour, hop) = secure_route(&self.config, &detour?)?;
         // Proxies that share users serve the same domains, and must prove it.
         let domain = self.config.domains.first().map(|domain| domain.as_str().into());
         Some(((hop, domain), Some(detour)))
@@ -229,27 +212,6 @@ impl Proxy {
             response.push(Header::new(Name::Supported, "path, outbound"));
         });
         Ok(())
-    }
-
-    /// Returns the address-of-record; our addresses stand for the first domain, so `sip:user@ADDRESS` finds the user.
-    pub(super) fn user_of(&self, uri: &Uri<'_>) -> String {
-        let known = self.config.domains.iter().any(|d| uri.host.eq_ignore_ascii_case(d.as_bytes()));
-        let address = uri.address_of_record();
-        match (known, self.config.domains.first(), address.rsplit_once('@')) {
-            (false, Some(domain), Some((user, _))) => format!("{user}@{domain}"),
-            _ => address,
-        }
-    }
-
-    /// Returns 480 for known users without bindings, 404 for others, as far as users are known.
-    pub(super) fn nobody_there(&self, user: &str) -> Fault {
-        let name = user.split('@').next().unwrap_or_default();
-        let is_known = self.config.authentication.as_ref().is_some_and(|a| a.passwords.contains_key(name));
-        if is_known {
-            Fault { status: 480, reason: "Not Registered" }
-        } else {
-            Fault { status: 404, reason: "Not Found" }
-        }
     }
 
     pub(super) fn registered_targets(&self, user: &str, now: Time) -> Vec<Target> {
@@ -296,7 +258,7 @@ impl Proxy {
         let has_address = !is_by_flow(binding);
         let preference = binding.q;
         let at = |(hop, domain): VerifiedHop| Target { preference, ..Target::new(uri(), hop, domain) };
-        match self.own_flow(through) {
+        match self.flows.own_flow(&self.config, through) {
             Some(Ok(flow)) => return self.target_at(now, binding, flow),
             Some(Err(fault)) => return if has_address { contact().map(at) } else { Err(fault) },
             None => {}
@@ -331,13 +293,6 @@ impl Proxy {
         })
     }
 
-    /// Reports whether an out-of-dialog request may go to other domains: only if it is from one of our users.
-    pub(super) fn may_relay(&self, request: &Message, to: &Uri<'_>) -> bool {
-        let from = request.first(Name::From).and_then(|value| Address::parse(value).ok());
-        let is_from_us = from.and_then(|a| Uri::parse(a.uri).ok()).is_some_and(|uri| self.is_ours(&uri));
-        is_from_us && to.scheme != Scheme::Other
-    }
-
     /// Returns the target for the first Route, or for a Request-URI of another domain.
     pub(super) fn target_outside(
         &self,
@@ -367,7 +322,7 @@ impl Proxy {
             if uri.scheme == Scheme::Sips && next.transport != Transport::Tls {
                 return Err(NOT_SECURE);
             }
-            let listener = self.listener_for(next.transport, next.address.is_ipv4())?;
+            let listener = self.config.listener_for(next.transport, next.address.is_ipv4())?;
             let hop = Hop { listener, transport: next.transport, address: next.address, connection: None };
             let is_asked = next.transport == Transport::Tls;
             return Ok((hop, is_asked.then(|| next.domain.as_str().into())));
@@ -375,7 +330,7 @@ impl Proxy {
         let transport = transport_of(uri)?;
         let Some(ip) = parse_ip(host) else { return self.hop_of_name(now, uri) };
         let address = SocketAddr::new(ip, uri.port.unwrap_or(transport.default_port()));
-        let listener = self.listener_for(transport, address.is_ipv4())?;
+        let listener = self.config.listener_for(transport, address.is_ipv4())?;
         // A next hop in Record-Route by address must prove to be the domain that we know at that address.
         let mut secure = self.config.next_hops.iter().filter(|hop| hop.transport == Transport::Tls);
         let known = secure.find(|hop| transport == Transport::Tls && hop.address == address);
@@ -406,7 +361,7 @@ impl Proxy {
         let targets = lookup.and_then(|lookup| self.names.targets(now, &lookup)).unwrap_or_default();
         let hop = |target: &names::ResolvedTarget| {
             let names::ResolvedTarget { transport, address } = *target;
-            let listener = self.listener_for(transport, address.is_ipv4()).ok()?;
+            let listener = self.config.listener_for(transport, address.is_ipv4()).ok()?;
             Some(Hop { listener, transport, address, connection: None })
         };
         targets.iter().filter_map(hop).collect()

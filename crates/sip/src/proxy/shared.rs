@@ -109,11 +109,6 @@ pub(super) struct Waiting {
 }
 
 impl Proxy {
-    /// Reports whether other proxies have the same users.
-    pub(super) fn is_shared(&self) -> bool {
-        self.config.shared.is_some()
-    }
-
     /// Returns the number of requests that wait for the store.
     pub fn waiting_for_store(&self) -> usize {
         self.shared.waiters.len()

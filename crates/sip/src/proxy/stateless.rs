@@ -1,20 +1,16 @@
 //! A stateless proxy (RFC 3261 section 16.11): it forwards requests and responses one by one, without keeping state.
 //!
-//! Our Via carries the state that a stateful proxy keeps, and each response returns it: the source of the request, with a MAC
-//! ([`PARAM`]). The branch is computed from fields common to a request, its retransmissions, its CANCEL and the ACK for its rejection,
-//! so that the next hop recognizes them. A request goes to one target, which depends only on the request and the registered bindings;
-//! its sender retransmits it if it is lost. REGISTER and requests to the proxy itself are answered as usual. Begin at
-//! [`Proxy::pass_on`] and [`Proxy::pass_response`].
+//! Our Via carries the state that a stateful proxy keeps ([`super::stateless_via`]). A request goes to one target, which depends only on
+//! the request and the registered bindings; its sender retransmits it if it is lost. REGISTER and requests to the proxy itself are
+//! answered as usual. Begin at [`Proxy::pass_on`] and [`Proxy::pass_response`].
 
 use base::Time;
-use hmac::Mac;
 
-use super::flows::{derived, keyed};
-use super::inbound::{bad_extensions, response_hop, server_key};
+use super::inbound::{bad_extensions, response_hop};
+use super::loops::is_loop;
 use super::route::{RELAYING_DENIED, Taken};
 use super::target::Target;
-use super::{Proxy, dialog_number, marks};
-use crate::digest::hex;
+use super::{Proxy, dialog_number};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
@@ -22,13 +18,6 @@ use crate::message::{Message, Method};
 use crate::transport::Hop;
 use crate::uri::Uri;
 use crate::via::Via;
-
-/// Prefix of this proxy's stateless branches.
-const BRANCH: &str = "z9hG4bKs";
-/// The Via parameter with a request's source; not from an RFC.
-const PARAM: &str = "source";
-/// Bytes of the branch's hash.
-const HASH: usize = 16;
 
 /// The reason why a request is not forwarded.
 enum Stays {
@@ -55,18 +44,15 @@ impl Proxy {
         known: &Essentials,
     ) -> bool {
         let is_ack = known.cseq.method == Method::Ack;
-        if is_ack && self.is_for_own_refusal(known) {
+        if is_ack && self.tags.is_for_own_refusal(known) {
             return true;
         }
         let (back, value) = response_hop(from, via);
         match self.hop_on(now, from, request, known) {
             Ok((mut onward, mut target, mark)) => {
                 self.counters.requests += 1;
-                let branch = self.stateless_branch(via, request, known);
-                let source = hex(&self.token_of(back, &self.source_secret));
+                let branch = self.stateless_via.branch(via, request, known, &mark, back);
                 onward.replace_first(Name::Via, &value);
-                // The rest of our Via, after the branch.
-                let branch = format!("{branch}.{mark};{PARAM}={source}");
                 let copy = self.fitting_copy(&onward, known, from, &mut target, &branch);
                 let (hop, domain) = target.verified_hop();
                 self.send_to(hop, domain, copy.to_bytes(), None, dialog_number(&known.call_id));
@@ -96,7 +82,7 @@ impl Proxy {
         let mut onward = request.clone();
         let Taken { leg, .. } = self.take_own_routes(&mut onward, known)?;
         let uri = Uri::parse(onward.request_uri())?;
-        let is_for_user = onward.first(Name::Route).is_none() && self.is_ours(&uri);
+        let is_for_user = onward.first(Name::Route).is_none() && self.config.is_ours(&uri);
         if is_for_user && (known.cseq.method == Method::Register || uri.user.is_none()) {
             return Err(Stays::Ours);
         }
@@ -106,8 +92,8 @@ impl Proxy {
         if known.max_breadth == 0 {
             return Err(Fault { status: 440, reason: "Max-Breadth Exceeded" }.into());
         }
-        let mark = self.loop_mark_without_to_tag(request, known);
-        if self.is_loop(request, &mark) {
+        let mark = self.loops.mark_without_to_tag(request, known);
+        if is_loop(&self.config, request, &mark) {
             return Err(Fault { status: 482, reason: "Loop Detected" }.into());
         }
         if request.first(Name::ProxyRequire).is_some() {
@@ -117,7 +103,7 @@ impl Proxy {
         let mut target = match leg {
             _ if is_for_user => self.one_target(now, &uri)?,
             Some(leg) => self.target_within(now, &leg, from, &onward, known)?,
-            None if self.may_relay(&onward, &uri) => self.target_outside(now, &onward, &uri)?,
+            None if self.config.may_relay(&onward, &uri) => self.target_outside(now, &onward, &uri)?,
             None => return Err(RELAYING_DENIED.into()),
         };
         target.breadth = known.max_breadth;
@@ -127,26 +113,17 @@ impl Proxy {
     /// "MUST choose one and only one target from the target set", the same for each retransmission: the contact that the user prefers,
     /// among equal ones the first by URI.
     fn one_target(&self, now: Time, uri: &Uri<'_>) -> Result<Target, Fault> {
-        let user = self.user_of(uri);
+        let user = self.config.user_of(uri);
         let targets = self.targets_for(uri, self.registered_targets(&user, now));
         let key = |target: &Target| (std::cmp::Reverse(target.preference), target.uri.clone());
-        targets.into_iter().min_by_key(key).ok_or_else(|| self.nobody_there(&user))
-    }
-
-    /// Computes the same branch for all messages of a transaction: section 16.11 derives it from the received branch, if that is unique.
-    fn stateless_branch(&self, via: &Via<'_>, request: &Message, known: &Essentials) -> String {
-        let mut mac = keyed(&derived(&self.dialog_secret, "branches"));
-        mac.update(&server_key(request, known, via, &Method::Invite));
-        format!("{BRANCH}{}", hex(&mac.finalize().into_bytes()[..HASH]))
+        targets.into_iter().min_by_key(key).ok_or_else(|| self.config.nobody_there(&user))
     }
 
     /// Forwards a response to the source of its request, as recorded in the Via that is removed; returns false if it matches no request
     /// that was forwarded.
     pub(super) fn pass_response(&mut self, mut response: Message, known: &Essentials) -> bool {
         let Ok(via) = Via::parse(&known.via) else { return false };
-        let is_ours = self.is_our_via(&via) && via.branch().is_some_and(|b| b.starts_with(BRANCH.as_bytes()));
-        let token = via.param(PARAM).flatten().and_then(marks::bytes_of).filter(|_| is_ours);
-        let Some(Ok(hop)) = token.map(|token| self.hop_in(token, &self.source_secret)) else { return false };
+        let Some(hop) = self.stateless_via.source_of(&self.config, &via) else { return false };
         response.pop_first(Name::Via);
         if response.first(Name::Via).is_none() {
             return false;
