@@ -13,6 +13,7 @@ use super::dialogs::Leg;
 use super::loops::is_loop;
 use super::memory_budget::{Charge, TRANSACTION, weight};
 use super::names::UNRESOLVED;
+use super::outbox::Event;
 use super::route::RELAYING_DENIED;
 use super::target::{Target, share};
 use super::{Id, Mode, Proxy, Sleeper, dialog_number};
@@ -52,7 +53,7 @@ impl Proxy {
             return;
         }
         if self.config.mode == Mode::Redirect {
-            self.counters.dropped += 1;
+            self.outbox.count(Event::Dropped);
             return;
         }
         let mark = self.loops.mark(&request, &known);
@@ -61,7 +62,7 @@ impl Proxy {
             Ok(taken) if may_go_on => {
                 self.route_ack(now, Ack { from, request, known, leg: taken.leg, mark });
             }
-            _ => self.counters.dropped += 1,
+            _ => self.outbox.count(Event::Dropped),
         }
     }
 
@@ -77,7 +78,9 @@ impl Proxy {
             }
             Err(fault) => fault == UNRESOLVED && self.have_ack_wait(ack).is_ok(),
         };
-        self.counters.dropped += u64::from(!gone);
+        if !gone {
+            self.outbox.count(Event::Dropped);
+        }
     }
 
     fn ack_targets(&mut self, now: Time, ack: &Ack) -> Result<Vec<Target>, Fault> {
@@ -99,7 +102,7 @@ impl Proxy {
         let id = self.keep_ack(now, ack, target);
         let dialog = dialog_number(&ack.known.call_id);
         self.unacknowledged.remove(&(dialog, ack.known.cseq.number));
-        self.send_to(hop, domain, copy.to_bytes(), id, dialog);
+        self.outbox.send((hop, domain), copy.to_bytes(), id, dialog);
     }
 
     /// Keeps an ACK that has alternative hops, and returns its number.

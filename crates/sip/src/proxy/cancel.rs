@@ -2,6 +2,7 @@
 
 use base::Time;
 
+use super::outbox::Event;
 use super::{Id, Proxy};
 use crate::header::{Header, Name};
 use crate::message::{Message, Method, Start};
@@ -70,7 +71,7 @@ impl Proxy {
         if client.machine.is_proceeding() && client.cancel.is_none() {
             self.cancel_branch(now, id);
         } else {
-            self.counters.timeouts += 1;
+            self.outbox.count(Event::Timeout);
             self.end_branch_without_response(now, id, 408, "Request Timeout");
         }
     }

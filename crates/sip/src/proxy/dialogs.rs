@@ -278,7 +278,7 @@ impl Proxy {
 
     /// Handles the final response to BYE: the dialog has ended, unless credentials were demanded or the like (RFC 3261 section 15.1.1).
     pub(super) fn on_bye_answer(&mut self, now: Time, status: u16, known: &Essentials, server: Option<Id>) {
-        let came = server.and_then(|server| self.servers.get(&server)).map(|server| server.measured.began);
+        let came = server.and_then(|server| self.servers.get(&server)).map(|server| server.measured.began());
         let end = match status {
             200..=299 => came.map(SessionEnd::By),
             408 => Some(SessionEnd::Unheard),
@@ -308,7 +308,7 @@ impl Proxy {
                 let answered = dialog.answered.filter(|_| dialog.is_call);
                 self.dialogs.remove(&leg);
                 if let (Some(answered), Some(end)) = (answered, end) {
-                    self.performance.note_session(now, answered, end);
+                    self.outbox.performance_mut().note_session(now, answered, end);
                 }
             }
         }

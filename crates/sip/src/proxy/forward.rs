@@ -54,7 +54,7 @@ impl Proxy {
             server.open += 1;
         }
         let message = Outgoing { hop, domain, bytes, on_failure: Some(id), dialog, is_new };
-        self.outputs.push_back(Output::Send(message));
+        self.outbox.push(Output::Send(message));
         self.schedule_client(id);
     }
 

@@ -9,6 +9,7 @@ use super::dialogs::Leg;
 use super::drain::ENDING;
 use super::loops::is_loop;
 use super::memory_budget::weight;
+use super::outbox::Event;
 use super::route::{Asked, Taken};
 use super::{Id, Mode, Proxy, Server, dialog_number};
 use crate::essentials::Essentials;
@@ -23,20 +24,20 @@ impl Proxy {
     /// Handles a complete message that came from hop `from`.
     pub fn handle_message(&mut self, now: Time, from: Hop, bytes: Bytes) {
         let Ok(message) = Message::parse(bytes, &self.config.messages) else {
-            self.counters.dropped += 1;
+            self.outbox.count(Event::Dropped);
             return;
         };
         match (Essentials::of(&message), message.method().is_some()) {
             (Ok(known), true) => self.handle_request(now, from, message, known),
             (Ok(known), false) => self.handle_response(now, message, &known),
             (Err(fault), true) => self.refuse_malformed(from, &message, fault),
-            (Err(_), false) => self.counters.dropped += 1,
+            (Err(_), false) => self.outbox.count(Event::Dropped),
         }
     }
 
     /// Rejects a malformed request without keeping state (section 8.2.7), if its Via names a return address.
     fn refuse_malformed(&mut self, from: Hop, message: &Message, fault: Fault) {
-        self.counters.dropped += 1;
+        self.outbox.count(Event::Dropped);
         let via = message.elements(Name::Via).next().map(Via::parse);
         let Some(Ok(via)) = via else { return };
         if message.method() != Some(&Method::Ack) {
@@ -55,8 +56,8 @@ impl Proxy {
         known: &Essentials,
         Refusal { fault, fields }: Refusal,
     ) {
-        self.note_refused(now, known, fault);
-        self.counters.responses[usize::from(fault.status / 100).clamp(1, 6) - 1] += 1;
+        self.outbox.performance_mut().note_refused(now, known, fault.status);
+        self.outbox.count(Event::Response(fault.status));
         self.refuse_statelessly_with(hop, request, via, fault, fields);
     }
 
@@ -80,7 +81,7 @@ impl Proxy {
             response.push(Header::new(Name::RetryAfter, &seconds));
         }
         let dialog = request.first(Name::CallId).map_or(0, |call_id| dialog_number(call_id));
-        self.send(hop, response.to_bytes(), None, dialog);
+        self.outbox.send_back(hop, response.to_bytes(), dialog);
     }
 
     fn handle_request(&mut self, now: Time, from: Hop, mut request: Message, known: Essentials) {
@@ -107,22 +108,22 @@ impl Proxy {
             return;
         }
         if is_too_late {
-            self.counters.late += 1;
-            self.note_refused(now, &known, ENDING);
+            self.outbox.count(Event::Late);
+            self.outbox.performance_mut().note_refused(now, &known, ENDING.status);
             self.refuse_statelessly(hop, &request, &value, ENDING);
             return;
         }
         let is_full = self.servers.len() >= self.config.limits.transactions;
         if is_full || !self.may_keep(weight(&request)) {
-            self.counters.overloads += 1;
+            self.outbox.count(Event::Overload);
             let fault = Fault { status: 503, reason: "Overloaded" };
-            self.note_refused(now, &known, fault);
+            self.outbox.performance_mut().note_refused(now, &known, fault.status);
             self.refuse_statelessly(hop, &request, &value, fault);
             return;
         }
-        self.counters.requests += 1;
+        self.outbox.count(Event::Request);
         if known.cseq.method == Method::Invite && known.to_tag.is_none() {
-            self.counters.invites += 1;
+            self.outbox.count(Event::Invite);
         }
         let invite_key = server_key(&request, &known, &via, &Method::Invite);
         request.replace_first(Name::Via, &value);
@@ -154,16 +155,16 @@ impl Proxy {
         let fault = match self.access_control.judge(now, &self.config.access, address) {
             Admission::Granted => return true,
             Admission::Denied => {
-                self.counters.denied += 1;
+                self.outbox.count(Event::Denied);
                 Fault { status: 403, reason: "Forbidden" }
             }
             _ if self.config.next_hops.iter().any(|hop| hop.address.ip() == address) => return true,
             Admission::Limited => {
-                self.counters.limited += 1;
+                self.outbox.count(Event::Limited);
                 Fault { status: 503, reason: "Too Many Requests" }
             }
             Admission::Ignored => {
-                self.counters.limited += 1;
+                self.outbox.count(Event::Limited);
                 return false;
             }
         };
@@ -180,17 +181,10 @@ impl Proxy {
             self.schedule_server(id);
             return;
         }
-        self.counters.retransmissions += 1;
+        self.outbox.count(Event::Retransmission);
         if server.machine.on_request() {
             self.resend_response(id);
         }
-    }
-
-    /// Counts a request that was rejected without keeping state.
-    fn note_refused(&mut self, now: Time, known: &Essentials, fault: Fault) {
-        let dialog = dialog_number(&known.call_id);
-        let measured = self.performance.begin(now, known, dialog);
-        self.performance.note_final(now, measured, dialog, fault.status);
     }
 
     fn start_server(
@@ -211,7 +205,7 @@ impl Proxy {
             hop,
             dialog,
             cseq: known.cseq.number,
-            measured: self.performance.begin(now, known, dialog),
+            measured: self.outbox.performance_mut().begin(now, known, dialog),
             last: None,
             request: Some(request.clone()),
             branches: Vec::new(),

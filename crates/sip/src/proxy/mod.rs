@@ -23,6 +23,7 @@ mod marks;
 mod memory_budget;
 mod names;
 mod ours;
+mod outbox;
 mod performance;
 mod redirect;
 mod registrar;
@@ -47,11 +48,12 @@ pub use config::{
 pub use dialogs::Dialog;
 pub use keys::fingerprint;
 pub use names::{Lookup, ResolvedTarget};
+pub use outbox::{Counters, Outgoing, Output};
 pub use performance::{Attempt, Attempts, Histogram, Performance, Times};
 pub use shared::{Finding, Query, Record, Wanted};
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
 use base::Time;
@@ -62,6 +64,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use self::flows::Flows;
 use self::loops::Loops;
 use self::marks::DialogMarks;
+use self::outbox::{Event, Outbox};
 use self::stateless_via::StatelessVia;
 use self::tags::Tags;
 use self::tokens::HopTokens;
@@ -76,68 +79,6 @@ use crate::transport::Hop;
 
 /// The number of a server or client transaction; never reused.
 type Id = u64;
-
-/// A message to send.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outgoing {
-    /// The destination.
-    pub hop: Hop,
-    /// The domain that this is meant for, which a TLS peer must prove to serve (RFC 5922 section 4). `None`: its address.
-    pub domain: Option<Arc<str>>,
-    /// The message.
-    pub bytes: Bytes,
-    /// The number to pass to [`Proxy::handle_send_failure`] if it cannot be sent; `None`: failures are not reported.
-    pub on_failure: Option<u64>,
-    /// The same number for all messages of a dialog; selects the stream if the transport has several.
-    pub dialog: u32,
-    /// True if it begins new work, as an out-of-dialog request does. If too much waits for the next hop, such messages are rejected
-    /// first, with a call of [`Proxy::handle_congestion`], so that work in progress can finish.
-    pub is_new: bool,
-}
-
-/// An action for the driver; actions must be executed in order.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
-    /// Persist this before any later message is sent. Only without [`ProxyConfig::shared`].
-    Store(Change),
-    /// Query the shared store, and report to [`Proxy::handle_found`]. Only with [`ProxyConfig::shared`].
-    Ask(Query),
-    /// Send this.
-    Send(Outgoing),
-    /// Look this up, and report to [`Proxy::handle_resolved`]. Only with [`ProxyConfig::names`].
-    Resolve(Lookup),
-}
-
-/// Event counters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
-    /// Requests that were well-formed and new.
-    pub requests: u64,
-    /// Retransmitted requests and responses.
-    pub retransmissions: u64,
-    /// Messages that could not be parsed, and responses that match no transaction.
-    pub dropped: u64,
-    /// Requests rejected for lack of room.
-    pub overloads: u64,
-    /// REGISTERs answered with 200.
-    pub registrations: u64,
-    /// INVITEs answered with 2xx.
-    pub calls: u64,
-    /// Client transactions that got no response.
-    pub timeouts: u64,
-    /// Requests rejected because of their source address.
-    pub denied: u64,
-    /// Requests above their source's rate limit.
-    pub limited: u64,
-    /// New INVITEs outside of dialogs.
-    pub invites: u64,
-    /// Requests rejected because the shared store did not answer.
-    pub unanswered: u64,
-    /// Requests rejected because the proxy drains.
-    pub late: u64,
-    /// Responses of server transactions by class, 1xx first.
-    pub responses: [u64; 6],
-}
 
 /// A request that is being answered or forwarded.
 #[derive(Debug)]
@@ -261,9 +202,7 @@ pub struct Proxy {
     access_control: access::AccessControl,
     memory_budget: memory_budget::MemoryBudget,
     names: names::Names,
-    outputs: VecDeque<Output>,
-    counters: Counters,
-    performance: performance::Performance,
+    outbox: Outbox,
 }
 
 impl Proxy {
@@ -310,9 +249,7 @@ impl Proxy {
             access_control: access::AccessControl::default(),
             memory_budget: memory_budget::MemoryBudget::default(),
             names: names::Names::default(),
-            outputs: VecDeque::new(),
-            counters: Counters::default(),
-            performance: performance::Performance::default(),
+            outbox: Outbox::default(),
         }
     }
 
@@ -333,7 +270,7 @@ impl Proxy {
 
     /// Returns the next action.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.outbox.next()
     }
 
     /// Returns the registered bindings.
@@ -343,12 +280,12 @@ impl Proxy {
 
     /// Returns the event counters.
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.outbox.counters()
     }
 
     /// Returns the delays and outcomes of registrations and sessions so far.
     pub fn performance(&self) -> &Performance {
-        &self.performance
+        self.outbox.performance()
     }
 
     /// Returns the number of server and client transactions, including those that only wait to end.
@@ -383,22 +320,6 @@ impl Proxy {
         format!("{:016x}", self.rng.next_u64())
     }
 
-    fn send(&mut self, hop: Hop, bytes: Bytes, on_failure: Option<Id>, dialog: u32) {
-        self.send_to(hop, None, bytes, on_failure, dialog);
-    }
-
-    fn send_to(
-        &mut self,
-        hop: Hop,
-        domain: Option<Arc<str>>,
-        bytes: Bytes,
-        on_failure: Option<Id>,
-        dialog: u32,
-    ) {
-        let message = Outgoing { hop, domain, bytes, on_failure, dialog, is_new: false };
-        self.outputs.push_back(Output::Send(message));
-    }
-
     /// Sends a response of a server transaction, if it may still have one.
     fn respond(&mut self, now: Time, id: Id, response: &Message) {
         let Some(server) = self.servers.get_mut(&id) else { return };
@@ -406,7 +327,7 @@ impl Proxy {
         if !server.machine.on_response(now, status) {
             return;
         }
-        self.counters.responses[usize::from(status / 100).clamp(1, 6) - 1] += 1;
+        self.outbox.count(Event::Response(status));
         let bytes = response.to_bytes();
         let leg = server.leg.clone().filter(|_| status >= 200);
         let (hop, dialog) = (server.hop, server.dialog);
@@ -418,7 +339,7 @@ impl Proxy {
             server.plan = None;
             // Further 2xx are no new attempts.
             if server.request.take().is_some() {
-                self.performance.note_final(now, server.measured, dialog, status);
+                self.outbox.performance_mut().note_final(now, server.measured, dialog, status);
             }
         }
         server.last = Some(bytes.clone());
@@ -432,7 +353,7 @@ impl Proxy {
         if server.machine.is_accepted() {
             self.unacknowledged.insert(server.ack_key());
         }
-        self.send(hop, bytes, None, dialog);
+        self.outbox.send_back(hop, bytes, dialog);
         self.schedule_server(id);
         if let Some(leg) = leg {
             let to = response.first(Name::To).and_then(|to| Address::parse(to).ok()?.tag());

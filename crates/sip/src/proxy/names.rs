@@ -137,7 +137,7 @@ impl Proxy {
     fn put_in_queue(&mut self, lookup: Lookup, waiting: Waiting) {
         let queue = self.names.waiting.entry(lookup.clone()).or_default();
         if queue.is_empty() {
-            self.outputs.push_back(Output::Resolve(lookup));
+            self.outbox.push(Output::Resolve(lookup));
         }
         queue.push(waiting);
     }

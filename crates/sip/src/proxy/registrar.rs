@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base::Time;
 
+use super::outbox::Event;
 use super::{Id, Output, Proxy};
 use crate::address::Address;
 use crate::cursor::{number, split_list};
@@ -71,7 +72,7 @@ impl Proxy {
             Decision::Changes(changes) => {
                 for change in changes {
                     self.location.apply(&change);
-                    self.outputs.push_back(Output::Store(change));
+                    self.outbox.push(Output::Store(change));
                 }
                 let contacts = contacts(now, self.location.of(&asked.user, now));
                 self.answer_registration(now, &asked, contacts);
@@ -83,7 +84,7 @@ impl Proxy {
     /// Tells the store of its own about expired bindings; a shared store expires them itself.
     pub(super) fn note_expired(&mut self, changes: Vec<Change>) {
         if !self.config.is_shared() {
-            self.outputs.extend(changes.into_iter().map(Output::Store));
+            changes.into_iter().for_each(|change| self.outbox.push(Output::Store(change)));
         }
     }
 
@@ -197,7 +198,7 @@ impl Proxy {
     /// Sends 200 with all contacts (step 8), the accepted Path (RFC 3327 section 5.3), and `outbound` if the connection is kept for
     /// calls (RFC 5626 section 6).
     pub(super) fn answer_registration(&mut self, now: Time, asked: &Registration, contacts: Vec<Vec<u8>>) {
-        self.counters.registrations += 1;
+        self.outbox.count(Event::Registration);
         let path: Vec<Header> = asked.request.all(Name::Path).cloned().collect();
         let is_by_outbound = is_by_outbound(asked);
         self.reply(now, asked.id, 200, "OK", |response| {

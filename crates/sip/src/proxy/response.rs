@@ -6,6 +6,7 @@ use base::Time;
 
 use super::cancel::hop_request;
 use super::memory_budget::weight;
+use super::outbox::Event;
 use super::tokens::FLOW_FAILED;
 use super::{Client, Id, Mode, Proxy, Server};
 use crate::essentials::Essentials;
@@ -18,8 +19,9 @@ impl Proxy {
     /// Handles a response. One that matches no branch is dropped (RFC 6026 section 7.3 forbids proxies to forward it).
     pub(super) fn handle_response(&mut self, now: Time, response: Message, known: &Essentials) {
         let Some(id) = self.branch_of(known) else {
-            let is_passed_back = self.config.mode == Mode::Stateless && self.pass_response(response, known);
-            self.counters.dropped += u64::from(!is_passed_back);
+            if self.config.mode != Mode::Stateless || !self.pass_response(response, known) {
+                self.outbox.count(Event::Dropped);
+            }
             return;
         };
         let Some(client) = self.clients.get_mut(&id) else { return };
@@ -30,7 +32,7 @@ impl Proxy {
             self.acknowledge(id, &response);
         }
         if !verdict.pass {
-            self.counters.retransmissions += 1;
+            self.outbox.count(Event::Retransmission);
             return;
         }
         if known.cseq.method == Method::Bye {
@@ -71,7 +73,7 @@ impl Proxy {
         }
         let (hop, domain) = (client.hop, client.domain.clone());
         let (bytes, dialog) = (client.bytes.clone(), client.dialog);
-        self.send_to(hop, domain, bytes, None, dialog);
+        self.outbox.send((hop, domain), bytes, None, dialog);
     }
 
     fn on_provisional(&mut self, now: Time, id: Id, response: Message) {
@@ -107,7 +109,7 @@ impl Proxy {
         }
         if is_success {
             if response.first(Name::CSeq).is_some_and(|value| value.ends_with(b"INVITE")) && is_first {
-                self.counters.calls += 1;
+                self.outbox.count(Event::Call);
             }
             self.pass_back(now, server, response);
             self.cancel_branches(now, server);
@@ -173,7 +175,7 @@ impl Proxy {
     pub fn handle_congestion(&mut self, now: Time, on_failure: u64) {
         let client = self.clients.get(&on_failure).filter(|client| client.machine.is_pending());
         let Some(server) = client.map(|client| client.server) else { return };
-        self.counters.overloads += 1;
+        self.outbox.count(Event::Overload);
         if let Some(server) = server.and_then(|server| self.servers.get_mut(&server)) {
             server.is_congested = true;
         }
@@ -241,7 +243,7 @@ impl Proxy {
             // "MUST NOT send a 408 … to a non-INVITE" (RFC 4320 section 4.1): the client itself has given up by then.
             408 if !is_invite => {
                 if let Some(server) = self.servers.remove(&id) {
-                    self.performance.note_silence(now, server.measured);
+                    self.outbox.performance_mut().note_silence(now, server.measured);
                     self.server_keys.remove(&server.key);
                 }
             }

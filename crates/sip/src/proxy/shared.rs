@@ -15,6 +15,7 @@ use base::Time;
 
 use super::auth::{Proof, Refusal};
 use super::cluster::Presence;
+use super::outbox::Event;
 use super::registrar::{Decision, Registration, contacts};
 use super::route::Asked;
 use super::{Id, Output, Proxy};
@@ -116,13 +117,13 @@ impl Proxy {
 
     fn ask(&mut self, wanted: Wanted, waiter: Waiter) -> Result<(), Fault> {
         if self.shared.waiters.len() >= WAITING_MAX {
-            self.counters.overloads += 1;
+            self.outbox.count(Event::Overload);
             return Err(Fault { status: 503, reason: "Too Many Requests Wait For The Store" });
         }
         let ticket = self.shared.next_ticket;
         self.shared.next_ticket += 1;
         self.shared.waiters.insert(ticket, waiter);
-        self.outputs.push_back(Output::Ask(Query { ticket, wanted }));
+        self.outbox.push(Output::Ask(Query { ticket, wanted }));
         Ok(())
     }
 
@@ -185,7 +186,7 @@ impl Proxy {
     pub fn handle_found(&mut self, now: Time, ticket: u64, finding: Finding) {
         let Some(waiter) = self.shared.waiters.remove(&ticket) else { return };
         if finding == Finding::Failed {
-            self.counters.unanswered += 1;
+            self.outbox.count(Event::Unanswered);
         }
         let (id, done) = match waiter {
             Waiter::Registration { asked, tries, bindings } => {

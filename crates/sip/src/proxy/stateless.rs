@@ -8,6 +8,7 @@ use base::Time;
 
 use super::inbound::{bad_extensions, response_hop};
 use super::loops::is_loop;
+use super::outbox::Event;
 use super::route::{RELAYING_DENIED, Taken};
 use super::target::Target;
 use super::{Proxy, dialog_number};
@@ -50,21 +51,21 @@ impl Proxy {
         let (back, value) = response_hop(from, via);
         match self.hop_on(now, from, request, known) {
             Ok((mut onward, mut target, mark)) => {
-                self.counters.requests += 1;
+                self.outbox.count(Event::Request);
                 let branch = self.stateless_via.branch(via, request, known, &mark, back);
                 onward.replace_first(Name::Via, &value);
                 let copy = self.fitting_copy(&onward, known, from, &mut target, &branch);
                 let (hop, domain) = target.verified_hop();
-                self.send_to(hop, domain, copy.to_bytes(), None, dialog_number(&known.call_id));
+                self.outbox.send((hop, domain), copy.to_bytes(), None, dialog_number(&known.call_id));
                 true
             }
             Err(Stays::Ours) => is_ack,
             Err(Stays::Refused(..)) if is_ack => {
-                self.counters.dropped += 1;
+                self.outbox.count(Event::Dropped);
                 true
             }
             Err(Stays::Refused(fault, fields)) => {
-                self.counters.responses[usize::from(fault.status / 100).clamp(1, 6) - 1] += 1;
+                self.outbox.count(Event::Response(fault.status));
                 self.refuse_statelessly_with(back, request, &value, fault, fields);
                 true
             }
@@ -128,8 +129,8 @@ impl Proxy {
         if response.first(Name::Via).is_none() {
             return false;
         }
-        self.counters.responses[usize::from(response.status() / 100).clamp(1, 6) - 1] += 1;
-        self.send(hop, response.to_bytes(), None, dialog_number(&known.call_id));
+        self.outbox.count(Event::Response(response.status()));
+        self.outbox.send_back(hop, response.to_bytes(), dialog_number(&known.call_id));
         true
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base::Time;
 
+use super::outbox::Event;
 use super::{Id, Proxy, Sleeper};
 use crate::transaction::{ClientTimeout, ServerTimeout};
 
@@ -33,7 +34,7 @@ impl Proxy {
                 Sleeper::Ack(id) => _ = self.acks.remove(&id),
                 Sleeper::Location => {
                     self.dialogs.expire(now);
-                    self.performance.forget(now, self.config.timers.long());
+                    self.outbox.performance_mut().forget(now, self.config.timers.long());
                     let changes = self.location.expire_all(now);
                     self.note_expired(changes);
                     self.shrink();
@@ -89,7 +90,7 @@ impl Proxy {
         let Some(server) = self.servers.get(&id) else { return };
         let (hop, dialog) = (server.hop, server.dialog);
         if let Some(bytes) = server.last.clone() {
-            self.send(hop, bytes, None, dialog);
+            self.outbox.send_back(hop, bytes, dialog);
         }
     }
 
@@ -105,11 +106,11 @@ impl Proxy {
             ClientTimeout::Resend => {
                 let (hop, domain) = (client.hop, client.domain.clone());
                 let (bytes, dialog) = (client.bytes.clone(), client.dialog);
-                self.send_to(hop, domain, bytes, Some(id), dialog);
+                self.outbox.send((hop, domain), bytes, Some(id), dialog);
                 self.schedule_client(id);
             }
             ClientTimeout::TimedOut => {
-                self.counters.timeouts += 1;
+                self.outbox.count(Event::Timeout);
                 self.end_branch_without_response(now, id, 408, "Request Timeout");
             }
             ClientTimeout::Ended => {
