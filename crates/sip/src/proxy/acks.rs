@@ -9,11 +9,13 @@ use std::cmp::Reverse;
 
 use base::Time;
 
+use super::copies::Copier;
 use super::dialogs::Leg;
 use super::loops::is_loop;
 use super::memory_budget::{Charge, TRANSACTION, weight};
 use super::names::UNRESOLVED;
 use super::outbox::Event;
+use super::own_routes::take_own_routes;
 use super::route::RELAYING_DENIED;
 use super::target::{Target, share};
 use super::{Id, Mode, Proxy, Sleeper, dialog_number};
@@ -58,7 +60,7 @@ impl Proxy {
         }
         let mark = self.loops.mark(&request, &known);
         let may_go_on = known.max_forwards > 0 && !is_loop(&self.config, &request, &mark);
-        match self.take_own_routes(&mut request, &known) {
+        match take_own_routes(&self.config, &self.marks, &self.flows, &mut request, &known) {
             Ok(taken) if may_go_on => {
                 self.route_ack(now, Ack { from, request, known, leg: taken.leg, mark });
             }
@@ -87,7 +89,7 @@ impl Proxy {
         let Ack { from, request, known, leg, .. } = ack;
         let uri = Uri::parse(request.request_uri())?;
         if request.first(Name::Route).is_none() && self.config.is_ours(&uri) {
-            return Ok(self.registered_targets(&self.config.user_of(&uri), now));
+            return Ok(self.routing(now).registered_targets(&self.config.user_of(&uri)));
         }
         // An ACK cannot be challenged, so outside of a dialog there is no way on.
         let leg = leg.as_ref().ok_or(RELAYING_DENIED)?;
@@ -97,7 +99,8 @@ impl Proxy {
     fn send_ack(&mut self, now: Time, ack: &Ack, mut target: Target) {
         let branch = format!("z9hG4bK0.{}.{}", self.token(), ack.mark);
         // ACK creates no dialog: the source hop does not matter to its copies.
-        let copy = self.fitting_copy(&ack.request, &ack.known, target.hop, &mut target, &branch);
+        let copier = Copier::new(&self.config, &self.marks);
+        let copy = copier.fitting_copy(&ack.request, &ack.known, target.hop(), &mut target, &branch);
         let (hop, domain) = target.verified_hop();
         let id = self.keep_ack(now, ack, target);
         let dialog = dialog_number(&ack.known.call_id);

@@ -10,11 +10,9 @@
 //! [`super::ProxyConfig::relay_networks`].
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 use std::time::Duration;
 
 use base::Time;
-use bytes::Bytes;
 
 use super::performance::SessionEnd;
 use super::target::Target;
@@ -253,13 +251,12 @@ impl Proxy {
             let other = dialog.ends[other].as_ref().filter(|_| is_last_hop);
             flow = other.filter(|end| *end.contact == *request.request_uri()).and_then(End::hop);
         }
-        let uri = Bytes::copy_from_slice(request.request_uri());
         let mut target = match flow {
-            Some(hop) => Target { is_settled: true, ..Target::new(uri, hop, None) },
-            None => self.target_outside(now, request, &Uri::parse(request.request_uri())?)?,
+            Some(hop) => Target::by_flow(request.request_uri(), hop),
+            None => self.routing(now).target_outside(request)?,
         };
-        target.alternates.retain(|hop| self.may_send_within(leg, *hop));
-        if self.may_send_within(leg, target.hop) { Ok(target) } else { Err(NOT_OF_THIS_DIALOG) }
+        target.retain_alternates(|hop| self.may_send_within(leg, hop));
+        if self.may_send_within(leg, target.hop()) { Ok(target) } else { Err(NOT_OF_THIS_DIALOG) }
     }
 
     /// Handles the final response to the request that created `leg`; `to_tag` is the responder's.
@@ -321,13 +318,8 @@ impl Proxy {
             dialog.caller.address.ip() == address
                 || dialog.callees.iter().any(|callee| callee.address.ip() == address)
         };
-        self.dialogs.known.get(leg).is_some_and(has_part) || self.is_known_address(address)
-    }
-
-    fn is_known_address(&self, address: IpAddr) -> bool {
-        self.config.relay_networks.iter().any(|network| network.contains(address))
-            || self.config.next_hops.iter().any(|hop| hop.address.ip() == address)
-            || self.location.is_registered_from(address)
+        self.dialogs.known.get(leg).is_some_and(has_part)
+            || self.routing(Time::ZERO).is_known_address(address)
     }
 }
 

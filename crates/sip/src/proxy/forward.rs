@@ -1,20 +1,83 @@
-//! Forwards a request (RFC 3261 section 16.6): the copies, their fields, their client transactions.
+//! Serial attempts: contacts of lower preference once those before them have rejected the request (RFC 3261 section 16.6, serial
+//! forking), contacts beyond the Max-Breadth (RFC 5393 section 5.3.3), and the next hop if one cannot be
+//! reached (RFC 3263 section 4.3; section 18.1.1 for a message that is too large for UDP).
+//!
+//! A server transaction keeps its [`Plan`] while it may need it. Invariants: no new attempt begins once a branch has succeeded, 6xx has
+//! come or the request was cancelled; no hop is tried twice. Begin with [`Proxy::forward`].
+
+use std::collections::VecDeque;
 
 use base::Time;
-use bytes::Bytes;
 
-use super::target::{Target, VerifiedHop};
-use super::{Client, Id, Outgoing, Output, Proxy, RecordName, dialog_number, marks};
+use super::copies::{Copier, may_make_dialog};
+use super::outbox::{Outgoing, Output};
+use super::route::Asked;
+use super::target::{Target, VerifiedHop, groups, share};
+use super::{Client, Id, Proxy, dialog_number};
 use crate::address::Address;
-use crate::essentials::Essentials;
-use crate::header::{Header, Name};
-use crate::message::{Message, Method, Start};
+use crate::header::Name;
+use crate::message::{Message, Method};
 use crate::transaction::{self, Kind};
-use crate::transport::{Hop, Transport};
-use crate::uri::{Scheme, Uri};
-use crate::via::{Via, parse_ip};
+
+/// The request to copy, and the targets not yet tried.
+#[derive(Debug)]
+pub(super) struct Plan {
+    asked: Asked,
+    /// Groups of targets that are tried in parallel, the most preferred group first.
+    later: VecDeque<Vec<Target>>,
+}
 
 impl Proxy {
+    /// Forwards a request to its most preferred targets in parallel; to the others once all of those have rejected it.
+    pub(super) fn forward(&mut self, now: Time, asked: Asked, targets: Vec<Target>) {
+        let Asked { server, from, request, known, .. } = &asked;
+        if may_make_dialog(&known.cseq.method) {
+            let hops = targets.iter().flat_map(Target::hops);
+            self.note_dialog(now, *server, *from, request, known, hops);
+        }
+        let later = groups(targets, asked.known.max_breadth);
+        self.attempt(now, Plan { asked, later });
+    }
+
+    /// Tries the next group of a plan.
+    fn attempt(&mut self, now: Time, mut plan: Plan) {
+        let mut is_needed = plan.later.len() > 1;
+        let mut targets = plan.later.pop_front().unwrap_or_default();
+        share(&mut targets, plan.asked.known.max_breadth);
+        for target in targets {
+            is_needed |= self.start_branch(now, &plan.asked, target);
+        }
+        if let Some(server) = self.servers.get_mut(&plan.asked.server).filter(|_| is_needed) {
+            server.plan = Some(Box::new(plan));
+        }
+    }
+
+    /// Begins the next group once all attempts so far were rejected; returns true if there was one.
+    pub(super) fn attempt_next(&mut self, now: Time, id: Id) -> bool {
+        let Some(server) = self.servers.get_mut(&id) else { return false };
+        let Some(plan) = server.plan.take_if(|plan| !plan.later.is_empty()) else { return false };
+        self.attempt(now, *plan);
+        true
+    }
+
+    /// Sends one copy; returns true if the target has alternative hops.
+    fn start_branch(&mut self, now: Time, asked: &Asked, mut target: Target) -> bool {
+        let id = self.new_id();
+        let branch = format!("z9hG4bK{id:x}.{}.{}", self.token(), asked.mark);
+        let copier = Copier::new(&self.config, &self.marks);
+        let copy = copier.fitting_copy(&asked.request, &asked.known, asked.from, &mut target, &branch);
+        let kind = Kind {
+            is_invite: asked.known.cseq.method == Method::Invite,
+            is_reliable: target.hop().transport.is_reliable(),
+        };
+        self.start_client(now, id, kind, Some(asked.server), target.verified_hop(), copy, branch);
+        let has_more = target.has_more();
+        if let Some(client) = self.clients.get_mut(&id).filter(|_| has_more) {
+            client.target = Some(Box::new(target));
+        }
+        has_more
+    }
+
     #[allow(clippy::too_many_arguments, reason = "the parts of one client transaction")]
     pub(super) fn start_client(
         &mut self,
@@ -58,133 +121,26 @@ impl Proxy {
         self.schedule_client(id);
     }
 
-    /// Builds the copy for one target, steps 1 to 9.
-    pub(super) fn copy_for(
-        &self,
-        request: &Message,
-        known: &Essentials,
-        from: Hop,
-        target: &Target,
-        branch: &str,
-    ) -> Message {
-        let mut copy = request.clone();
-        if let Start::Request { uri, .. } = &mut copy.start {
-            *uri = target.uri.clone();
+    /// Restarts a branch that reached nobody at its next hop; returns true if there was one.
+    pub(super) fn try_next_hop(&mut self, now: Time, id: Id) -> bool {
+        let Some(client) = self.clients.get_mut(&id).filter(|client| !client.wants_cancel) else {
+            return false;
+        };
+        let (Some(server), Some(mut target)) = (client.server, client.target.take()) else { return false };
+        let plan = self.servers.get_mut(&server).and_then(|server| server.plan.take());
+        let Some(plan) = plan else { return false };
+        if !target.move_on() {
+            return false;
         }
-        let hops = known.max_forwards.saturating_sub(1).to_string();
-        copy.set(Header::new(Name::MaxForwards, &hops));
-        copy.set(Header::new(Name::MaxBreadth, &target.breadth.to_string()));
-        if may_make_dialog(&known.cseq.method) {
-            let is_secure = Uri::parse(request.request_uri()).is_ok_and(|uri| uri.scheme == Scheme::Sips);
-            self.record_route(&mut copy, from, target, is_secure, known);
+        self.start_branch(now, &plan.asked, *target);
+        if let Some(server) = self.servers.get_mut(&server) {
+            server.plan = Some(plan);
         }
-        for route in target.routes.iter().rev() {
-            copy.push_front(Header::of_bytes(Name::Route, route));
-        }
-        if let Some(detour) = &target.detour {
-            copy.push_front(Header::of_bytes(Name::Route, detour));
-        }
-        route_strictly_if_needed(&mut copy);
-        if target.hop.transport.is_reliable() && copy.first(Name::ContentLength).is_none() {
-            copy.push(Header::new(Name::ContentLength, &copy.body.len().to_string()));
-        }
-        self.push_via(&mut copy, target.hop, branch);
-        copy
+        true
     }
-
-    pub(super) fn push_via(&self, message: &mut Message, hop: Hop, branch: &str) {
-        let (transport, address) = (hop.transport.as_str(), self.config.listeners[hop.listener].address);
-        message.push_front(Header::new(
-            Name::Via,
-            &format!("SIP/2.0/{transport} {address};rport;branch={branch}"),
-        ));
-    }
-
-    /// Adds our address on the outgoing side, and on the incoming side if that differs (RFC 5658).
-    fn record_route(
-        &self,
-        copy: &mut Message,
-        from: Hop,
-        target: &Target,
-        is_secure: bool,
-        known: &Essentials,
-    ) {
-        let mark = self.marks.mark(known);
-        let side_from = self.side(from, named_by_via(known));
-        let side_to = self.side(target.hop, named_by_contact(copy, target));
-        if side_from != side_to {
-            copy.push_front(record_of(&side_from, is_secure, &mark));
-        }
-        copy.push_front(record_of(&side_to, is_secure, &mark));
-    }
-
-    /// Returns our address or name on a hop's side, and our transport as the peer there sees it. If a shim translates on the way
-    /// (TCP to SCTP), that is the transport that the peer's Via or Contact names: it can return by no other.
-    fn side(&self, hop: Hop, named: Option<Transport>) -> (String, Transport) {
-        let listener = self.config.listeners[hop.listener];
-        let name = self.config.record_names.get(&hop.listener);
-        let place = name.map_or_else(|| listener.address.to_string(), RecordName::to_string);
-        let is_translated = |other: &Transport| is_bare_stream(*other) && is_bare_stream(listener.transport);
-        (place, named.filter(is_translated).unwrap_or(listener.transport))
-    }
-}
-
-/// Builds the field, with a SIPS URI for a SIPS request (RFC 3261 section 16.6, step 4).
-fn record_of((place, transport): &(String, Transport), is_secure: bool, mark: &str) -> Header {
-    let uri = if is_secure && *transport == Transport::Tls {
-        format!("sips:{place}")
-    } else {
-        format!("sip:{place};transport={}", transport.as_lower_str())
-    };
-    Header::new(Name::RecordRoute, &format!("<{uri};lr;{}={mark}>", marks::PARAM))
-}
-
-/// Reports whether a transport is reliable and can be translated on the way.
-fn is_bare_stream(transport: Transport) -> bool {
-    matches!(transport, Transport::Tcp | Transport::Sctp)
-}
-
-fn named_by_via(known: &Essentials) -> Option<Transport> {
-    Transport::from_bytes(Via::parse(&known.via).ok()?.transport)
-}
-
-/// Returns the transport named by the Contact that is now the Request-URI, if the copy goes directly there.
-fn named_by_contact(copy: &Message, target: &Target) -> Option<Transport> {
-    let has_route = copy.first(Name::Route).is_some() || !target.routes.is_empty() || target.detour.is_some();
-    let uri = Uri::parse(copy.request_uri()).ok().filter(|_| !has_route)?;
-    parse_ip(uri.host)?;
-    Transport::from_bytes(uri.transport()?)
 }
 
 fn is_outside_of_dialogs(request: &Message) -> bool {
     let to = request.first(Name::To).and_then(|to| Address::parse(to).ok());
     to.is_some_and(|to| to.tag().is_none())
-}
-
-/// Reports whether requests may create a dialog or change its route set: only those need Record-Route.
-pub(super) fn may_make_dialog(method: &Method) -> bool {
-    match method {
-        Method::Invite => true,
-        Method::Other(token) => matches!(&token[..], b"SUBSCRIBE" | b"REFER" | b"NOTIFY"),
-        _ => false,
-    }
-}
-
-/// If the first Route is a strict router's, swaps it into the Request-URI, and that into the last Route (section 16.6, step 6).
-fn route_strictly_if_needed(copy: &mut Message) {
-    let Some(first) = copy.elements(Name::Route).next() else { return };
-    let Ok(address) = Address::parse(first) else { return };
-    let is_loose = Uri::parse(address.uri).is_ok_and(|uri| uri.param("lr").is_some());
-    if is_loose {
-        return;
-    }
-    let next = Bytes::copy_from_slice(address.uri);
-    copy.pop_first(Name::Route);
-    let last = [b"<", copy.request_uri(), b">"].concat();
-    let rest: Vec<Vec<u8>> = copy.elements(Name::Route).map(<[u8]>::to_vec).chain([last]).collect();
-    copy.remove(Name::Route);
-    copy.push(Header::of_bytes(Name::Route, &rest.join(&b", "[..])));
-    if let Start::Request { uri, .. } = &mut copy.start {
-        *uri = next;
-    }
 }

@@ -10,7 +10,8 @@ use super::drain::ENDING;
 use super::loops::is_loop;
 use super::memory_budget::weight;
 use super::outbox::Event;
-use super::route::{Asked, Taken};
+use super::own_routes::{Taken, take_own_routes};
+use super::route::Asked;
 use super::{Id, Mode, Proxy, Server, dialog_number};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -242,7 +243,8 @@ impl Proxy {
         }
         let asked_for = request.request_uri();
         let mut request = request.clone();
-        let Taken { leg, flow } = self.take_own_routes(&mut request, known)?;
+        let Taken { leg, flow } =
+            take_own_routes(&self.config, &self.marks, &self.flows, &mut request, known)?;
         let verdict = match flow {
             // The proxy that sent it here has authenticated the caller.
             Some(_) => Verdict::Passed,

@@ -7,11 +7,12 @@
 
 mod access;
 mod acks;
-mod attempts;
 mod auth;
 pub(crate) mod cancel;
 mod cluster;
 mod config;
+mod contacts;
+mod copies;
 mod dialogs;
 mod drain;
 mod flows;
@@ -24,11 +25,13 @@ mod memory_budget;
 mod names;
 mod ours;
 mod outbox;
+mod own_routes;
 mod performance;
 mod redirect;
 mod registrar;
 mod response;
 mod route;
+mod routing;
 mod shared;
 mod stateless;
 mod stateless_via;
@@ -65,6 +68,7 @@ use self::flows::Flows;
 use self::loops::Loops;
 use self::marks::DialogMarks;
 use self::outbox::{Event, Outbox};
+use self::routing::Routing;
 use self::stateless_via::StatelessVia;
 use self::tags::Tags;
 use self::tokens::HopTokens;
@@ -98,7 +102,7 @@ struct Server {
     /// Branches, including ended ones.
     branches: Vec<Id>,
     /// Targets that may have to be tried later.
-    plan: Option<Box<attempts::Plan>>,
+    plan: Option<Box<forward::Plan>>,
     /// CANCEL has come.
     is_cancelled: bool,
     /// A branch was not sent because too much waited for its next hop.
@@ -296,6 +300,18 @@ impl Proxy {
     /// Returns the bytes kept of messages.
     pub fn kept_bytes(&self) -> usize {
         self.memory_budget.used()
+    }
+
+    /// Returns the knowledge from which requests are routed.
+    fn routing(&self, now: Time) -> Routing<'_> {
+        Routing {
+            now,
+            config: &self.config,
+            flows: &self.flows,
+            names: &self.names,
+            cluster: &self.cluster,
+            location: &self.location,
+        }
     }
 
     /// Reports whether this many more bytes may be kept.

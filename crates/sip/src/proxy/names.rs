@@ -11,6 +11,7 @@ use std::time::Duration;
 use base::Time;
 
 use super::acks::Ack;
+use super::outbox::Outbox;
 use super::route::Asked;
 use super::{Output, Proxy};
 use crate::address::Address;
@@ -61,7 +62,7 @@ pub(super) struct Names {
 
 /// A request that waits for a name.
 #[derive(Debug)]
-enum Waiting {
+pub(super) enum Waiting {
     /// With a server transaction.
     Request(Asked),
     /// Without one.
@@ -83,14 +84,39 @@ impl Names {
         found.next().map(|(lookup, _)| lookup.name.as_str())
     }
 
-    fn keep(&mut self, now: Time, lookup: Lookup, until: Time, targets: Vec<ResolvedTarget>) {
+    /// Keeps the answer to a query, and returns the requests that waited for it.
+    pub(super) fn answer(
+        &mut self,
+        now: Time,
+        lookup: &Lookup,
+        targets: Vec<ResolvedTarget>,
+        good_for: Duration,
+    ) -> Vec<Waiting> {
         if self.known.len() >= NAMES_MAX {
             self.known.retain(|_, (until, _)| *until > now);
         }
         if self.known.len() >= NAMES_MAX {
             self.known.pop_first();
         }
-        self.known.insert(lookup, (until, targets));
+        self.known.insert(lookup.clone(), (now + good_for.max(GOOD_MIN), targets));
+        self.waiting.remove(lookup).unwrap_or_default()
+    }
+
+    /// Returns the query that a request must wait for, if it may wait.
+    pub(super) fn lookup_for(&self, request: &Message) -> Result<Lookup, Fault> {
+        if self.waiting.values().map(Vec::len).sum::<usize>() >= WAITING_MAX {
+            return Err(Fault { status: 503, reason: "Too Many Requests Wait For Names" });
+        }
+        next_uri(request).and_then(|uri| lookup_of(&uri)).ok_or(UNRESOLVED)
+    }
+
+    /// Queues a request until [`Names::answer`].
+    pub(super) fn wait(&mut self, lookup: Lookup, waiting: Waiting, outbox: &mut Outbox) {
+        let queue = self.waiting.entry(lookup.clone()).or_default();
+        if queue.is_empty() {
+            outbox.push(Output::Resolve(lookup));
+        }
+        queue.push(waiting);
     }
 }
 
@@ -111,35 +137,19 @@ pub(super) fn lookup_of(uri: &Uri<'_>) -> Option<Lookup> {
 impl Proxy {
     /// Queues a request whose next hop is an unresolved name, until [`Proxy::handle_resolved`].
     pub(super) fn wait_for_name(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
-        let lookup = self.lookup_for(&asked.request)?;
+        let lookup = self.names.lookup_for(&asked.request)?;
         if asked.known.cseq.method == Method::Invite {
             self.reply(now, asked.server, 100, "Trying", |_| {});
         }
-        self.put_in_queue(lookup, Waiting::Request(asked));
+        self.names.wait(lookup, Waiting::Request(asked), &mut self.outbox);
         Ok(())
     }
 
     /// Queues an ACK likewise.
     pub(super) fn have_ack_wait(&mut self, ack: Ack) -> Result<(), Fault> {
-        let lookup = self.lookup_for(&ack.request)?;
-        self.put_in_queue(lookup, Waiting::Ack(ack));
+        let lookup = self.names.lookup_for(&ack.request)?;
+        self.names.wait(lookup, Waiting::Ack(ack), &mut self.outbox);
         Ok(())
-    }
-
-    /// Returns the query that a request must wait for, if it may wait.
-    fn lookup_for(&self, request: &Message) -> Result<Lookup, Fault> {
-        if self.names.waiting.values().map(Vec::len).sum::<usize>() >= WAITING_MAX {
-            return Err(Fault { status: 503, reason: "Too Many Requests Wait For Names" });
-        }
-        next_uri(request).and_then(|uri| lookup_of(&uri)).ok_or(UNRESOLVED)
-    }
-
-    fn put_in_queue(&mut self, lookup: Lookup, waiting: Waiting) {
-        let queue = self.names.waiting.entry(lookup.clone()).or_default();
-        if queue.is_empty() {
-            self.outbox.push(Output::Resolve(lookup));
-        }
-        queue.push(waiting);
     }
 
     /// Handles the answer to a query: the addresses, the best first, or none; and its lifetime.
@@ -150,8 +160,7 @@ impl Proxy {
         targets: Vec<ResolvedTarget>,
         good_for: Duration,
     ) {
-        self.names.keep(now, lookup.clone(), now + good_for.max(GOOD_MIN), targets);
-        for waiting in self.names.waiting.remove(&lookup).unwrap_or_default() {
+        for waiting in self.names.answer(now, &lookup, targets, good_for) {
             match waiting {
                 Waiting::Request(asked) => self.go_on(now, asked),
                 Waiting::Ack(ack) => self.route_ack(now, ack),
@@ -173,5 +182,66 @@ fn next_uri(request: &Message) -> Option<Uri<'_>> {
     match request.elements(Name::Route).next() {
         Some(route) => Uri::parse(Address::parse(route).ok()?.uri).ok(),
         None => Uri::parse(request.request_uri()).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing::request;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn lookup(name: &str) -> Lookup {
+        Lookup { name: name.into(), port: None, transport: None, is_secure: false }
+    }
+
+    fn tls() -> ResolvedTarget {
+        ResolvedTarget { transport: Transport::Tls, address: "192.0.2.60:5061".parse().unwrap() }
+    }
+
+    #[test]
+    fn an_answer_is_kept_for_its_lifetime_but_at_least_until_its_first_use() {
+        let mut names = Names::default();
+        for (good_for, until) in [(HOUR, HOUR), (Duration::ZERO, GOOD_MIN)] {
+            names.answer(Time::ZERO, &lookup("example.com"), vec![tls()], good_for);
+            let before = Time::ZERO + (until - Duration::from_millis(1));
+            assert_eq!(names.targets(before, &lookup("example.com")), Some(&[tls()][..]));
+            assert_eq!(names.targets(Time::ZERO + until, &lookup("example.com")), None);
+        }
+        assert_eq!(names.name_of(tls().address), Some("example.com"));
+    }
+
+    #[test]
+    fn a_name_is_queried_once_for_all_that_wait_for_it() {
+        let (mut names, mut outbox) = (Names::default(), Outbox::default());
+        for server in 0..2 {
+            let request = request("OPTIONS sip:a@Example.com.");
+            let lookup = names.lookup_for(&request).unwrap();
+            let known = crate::Essentials::of(&request).unwrap();
+            let from = crate::proxy::testing::hop("192.0.2.7:5060");
+            let asked = Asked { server, from, request, known, leg: None, mark: String::new() };
+            names.wait(lookup, Waiting::Request(asked), &mut outbox);
+        }
+        assert_eq!(outbox.next(), Some(Output::Resolve(lookup("example.com"))));
+        assert_eq!(outbox.next(), None);
+        assert_eq!(names.answer(Time::ZERO, &lookup("example.com"), Vec::new(), HOUR).len(), 2);
+        assert!(names.answer(Time::ZERO, &lookup("example.com"), Vec::new(), HOUR).is_empty());
+    }
+
+    #[test]
+    fn answers_beyond_the_limit_replace_others() {
+        let mut names = Names::default();
+        for number in 0..=NAMES_MAX {
+            names.answer(Time::ZERO, &lookup(&format!("{number:05}.example")), Vec::new(), HOUR);
+        }
+        assert_eq!(names.targets(Time::ZERO, &lookup("00000.example")), None);
+        assert_eq!(names.known.len(), NAMES_MAX);
+    }
+
+    #[test]
+    fn an_address_is_not_looked_up() {
+        let lookup = Names::default().lookup_for(&request("OPTIONS sip:a@192.0.2.9"));
+        assert_eq!(lookup, Err(UNRESOLVED));
     }
 }

@@ -4,7 +4,8 @@
 
 use base::Time;
 
-use super::route::{CUT_OFF, is_by_flow};
+use super::contacts::is_by_flow;
+use super::route::CUT_OFF;
 use super::{Id, Proxy};
 use crate::fault::Fault;
 use crate::header::{Header, Name};

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use base::Time;
 
 use super::cancel::hop_request;
+use super::copies::push_via;
 use super::memory_budget::weight;
 use super::outbox::Event;
 use super::tokens::FLOW_FAILED;
@@ -155,7 +156,7 @@ impl Proxy {
         if let Some(request) = &server.request {
             let mut response = self.tags.response(request, status, reason);
             // Kept responses have our own Via, which is removed when they are forwarded.
-            self.push_via(&mut response, client.hop, &String::from_utf8_lossy(&client.branch));
+            push_via(&self.config, &mut response, client.hop, &String::from_utf8_lossy(&client.branch));
             self.keep_best(server_id, response);
         }
         self.answer_if_all_ended(now, server_id);

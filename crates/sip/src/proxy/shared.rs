@@ -237,9 +237,9 @@ impl Proxy {
         self.learn(user, record.version, &record.bindings);
         self.check_cancelled(asked.server)?;
         let good = record.bindings.iter().filter(|binding| binding.expires > now);
-        let targets = self.targets_of(now, good);
-        let uri = asked.request.clone();
-        let targets = self.targets_for(&Uri::parse(uri.request_uri())?, targets);
+        let routing = self.routing(now);
+        let targets = routing.targets_of(good);
+        let targets = routing.targets_for(&Uri::parse(asked.request.request_uri())?, targets);
         self.serve_at(now, asked, user, targets)
     }
 

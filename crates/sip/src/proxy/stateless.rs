@@ -6,11 +6,13 @@
 
 use base::Time;
 
+use super::copies::Copier;
 use super::inbound::{bad_extensions, response_hop};
 use super::loops::is_loop;
 use super::outbox::Event;
-use super::route::{RELAYING_DENIED, Taken};
-use super::target::Target;
+use super::own_routes::{Taken, take_own_routes};
+use super::route::RELAYING_DENIED;
+use super::target::{Target, share};
 use super::{Proxy, dialog_number};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -54,7 +56,8 @@ impl Proxy {
                 self.outbox.count(Event::Request);
                 let branch = self.stateless_via.branch(via, request, known, &mark, back);
                 onward.replace_first(Name::Via, &value);
-                let copy = self.fitting_copy(&onward, known, from, &mut target, &branch);
+                let copier = Copier::new(&self.config, &self.marks);
+                let copy = copier.fitting_copy(&onward, known, from, &mut target, &branch);
                 let (hop, domain) = target.verified_hop();
                 self.outbox.send((hop, domain), copy.to_bytes(), None, dialog_number(&known.call_id));
                 true
@@ -81,7 +84,7 @@ impl Proxy {
         known: &Essentials,
     ) -> Result<(Message, Target, String), Stays> {
         let mut onward = request.clone();
-        let Taken { leg, .. } = self.take_own_routes(&mut onward, known)?;
+        let Taken { leg, .. } = take_own_routes(&self.config, &self.marks, &self.flows, &mut onward, known)?;
         let uri = Uri::parse(onward.request_uri())?;
         let is_for_user = onward.first(Name::Route).is_none() && self.config.is_ours(&uri);
         if is_for_user && (known.cseq.method == Method::Register || uri.user.is_none()) {
@@ -104,10 +107,10 @@ impl Proxy {
         let mut target = match leg {
             _ if is_for_user => self.one_target(now, &uri)?,
             Some(leg) => self.target_within(now, &leg, from, &onward, known)?,
-            None if self.config.may_relay(&onward, &uri) => self.target_outside(now, &onward, &uri)?,
+            None if self.config.may_relay(&onward, &uri) => self.routing(now).target_outside(&onward)?,
             None => return Err(RELAYING_DENIED.into()),
         };
-        target.breadth = known.max_breadth;
+        share(std::slice::from_mut(&mut target), known.max_breadth);
         Ok((onward, target, mark))
     }
 
@@ -115,8 +118,9 @@ impl Proxy {
     /// among equal ones the first by URI.
     fn one_target(&self, now: Time, uri: &Uri<'_>) -> Result<Target, Fault> {
         let user = self.config.user_of(uri);
-        let targets = self.targets_for(uri, self.registered_targets(&user, now));
-        let key = |target: &Target| (std::cmp::Reverse(target.preference), target.uri.clone());
+        let routing = self.routing(now);
+        let targets = routing.targets_for(uri, routing.registered_targets(&user));
+        let key = |target: &Target| (std::cmp::Reverse(target.preference()), target.uri().clone());
         targets.into_iter().min_by_key(key).ok_or_else(|| self.config.nobody_there(&user))
     }
 

@@ -1,6 +1,14 @@
 //! Settings and messages for the unit tests of the proxy's parts.
 
+use base::Time;
+
+use super::cluster::Cluster;
+use super::flows::Flows;
+use super::names::Names;
+use super::routing::Routing;
+use super::tokens::HopTokens;
 use super::{Listener, ProxyConfig};
+use crate::location::{Location, LocationLimits};
 use crate::message::Message;
 use crate::transport::{Hop, Transport};
 
@@ -33,4 +41,32 @@ pub(super) fn request(text: &str) -> Message {
          CSeq: 1 {method}\r\n\r\n"
     );
     Message::parse(text.into(), &ProxyConfig::default().messages).unwrap()
+}
+
+/// Knowledge for routing, empty except for [`config`].
+pub(super) struct Knowledge {
+    pub(super) config: ProxyConfig,
+    pub(super) flows: Flows,
+    pub(super) names: Names,
+    pub(super) cluster: Cluster,
+    pub(super) location: Location,
+}
+
+impl Default for Knowledge {
+    fn default() -> Knowledge {
+        Knowledge {
+            config: config(),
+            flows: Flows::new(HopTokens::new([1; 32], 1)),
+            names: Names::default(),
+            cluster: Cluster::default(),
+            location: Location::new(LocationLimits::default()),
+        }
+    }
+}
+
+impl Knowledge {
+    pub(super) fn routing(&self, now: Time) -> Routing<'_> {
+        let Knowledge { config, flows, names, cluster, location } = self;
+        Routing { now, config, flows, names, cluster, location }
+    }
 }
