@@ -13,7 +13,7 @@ use super::copies::Copier;
 use super::dialogs::Leg;
 use super::loops::is_loop;
 use super::memory_budget::{Charge, TRANSACTION, weight};
-use super::names::UNRESOLVED;
+use super::names::{UNRESOLVED, Waiting};
 use super::outbox::Event;
 use super::own_routes::take_own_routes;
 use super::route::RELAYING_DENIED;
@@ -31,7 +31,7 @@ use crate::uri::Uri;
 pub(super) struct Ack {
     from: Hop,
     /// The request without the Routes that lead here.
-    pub(super) request: Message,
+    request: Message,
     known: Essentials,
     /// The dialog for which one of our own Routes was marked.
     leg: Option<Leg>,
@@ -78,11 +78,18 @@ impl Proxy {
                 targets.into_iter().for_each(|target| self.send_ack(now, &ack, target));
                 found
             }
-            Err(fault) => fault == UNRESOLVED && self.have_ack_wait(ack).is_ok(),
+            Err(fault) => fault == UNRESOLVED && self.wait_with_ack(ack).is_ok(),
         };
         if !gone {
             self.outbox.count(Event::Dropped);
         }
+    }
+
+    /// Queues an ACK whose next hop is an unresolved name.
+    fn wait_with_ack(&mut self, ack: Ack) -> Result<(), Fault> {
+        let lookup = self.names.lookup_for(&ack.request)?;
+        self.names.wait(lookup, Waiting::Ack(ack), &mut self.outbox);
+        Ok(())
     }
 
     fn ack_targets(&mut self, now: Time, ack: &Ack) -> Result<Vec<Target>, Fault> {

@@ -12,10 +12,10 @@ impl Proxy {
     /// Handles a CANCEL: the proxy answers it itself, and cancels all branches of the INVITE.
     pub(super) fn handle_cancel(&mut self, now: Time, id: Id, invite_key: &[u8]) {
         let Some(&invite) = self.server_keys.get(invite_key) else {
-            self.reply(now, id, 481, "No Such Transaction", |_| {});
+            self.reply(now, id, 481, "No Such Transaction", Vec::new());
             return;
         };
-        self.reply(now, id, 200, "OK", |_| {});
+        self.reply(now, id, 200, "OK", Vec::new());
         if let Some(server) = self.servers.get_mut(&invite) {
             server.is_cancelled = true;
         }

@@ -28,12 +28,21 @@ pub(super) struct Plan {
 }
 
 impl Proxy {
-    /// Forwards a request to its most preferred targets in parallel; to the others once all of those have rejected it.
+    /// Forwards a request to its most preferred targets in parallel; to the others once all of those have rejected it. The sender of an
+    /// INVITE gets 100 first.
     pub(super) fn forward(&mut self, now: Time, asked: Asked, targets: Vec<Target>) {
         let Asked { server, from, request, known, .. } = &asked;
+        // One that waited for a name has sent its 100 already.
+        let is_told = self.servers.get(server).is_some_and(|server| server.last.is_some());
+        if known.cseq.method == Method::Invite && !is_told {
+            self.reply(now, *server, 100, "Trying", Vec::new());
+        }
         if may_make_dialog(&known.cseq.method) {
             let hops = targets.iter().flat_map(Target::hops);
-            self.note_dialog(now, *server, *from, request, known, hops);
+            let callees_max = 2 * self.config.limits.branches;
+            if let Some(server) = self.servers.get_mut(server) {
+                server.leg = self.dialogs.note(now, *from, request, known, hops, callees_max);
+            }
         }
         let later = groups(targets, asked.known.max_breadth);
         self.attempt(now, Plan { asked, later });

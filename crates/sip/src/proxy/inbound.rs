@@ -248,7 +248,17 @@ impl Proxy {
         let verdict = match flow {
             // The proxy that sent it here has authenticated the caller.
             Some(_) => Verdict::Passed,
-            None => self.authenticate(now, &mut request, known, asked_for, leg.is_some())?,
+            None => {
+                let is_in_dialog = leg.is_some();
+                self.authenticator.authenticate(
+                    now,
+                    &self.config,
+                    &mut request,
+                    known,
+                    asked_for,
+                    is_in_dialog,
+                )?
+            }
         };
         Ok(Vetted { request, leg, flow, mark, verdict })
     }

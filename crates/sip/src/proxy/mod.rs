@@ -57,6 +57,7 @@ pub use shared::{Finding, Query, Record, Wanted};
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base::Time;
@@ -64,16 +65,21 @@ use bytes::Bytes;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
+use self::auth::Authenticator;
+use self::dialogs::Leg;
 use self::flows::Flows;
 use self::loops::Loops;
 use self::marks::DialogMarks;
 use self::outbox::{Event, Outbox};
+use self::registrar::Registrar;
 use self::routing::Routing;
 use self::stateless_via::StatelessVia;
 use self::tags::Tags;
+use self::target::Target;
 use self::tokens::HopTokens;
 use crate::address::Address;
 use crate::digest::Nonces;
+use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
 use crate::location::{Change, Location};
@@ -182,13 +188,13 @@ enum Sleeper {
 #[derive(Debug)]
 pub struct Proxy {
     config: ProxyConfig,
-    nonces: Nonces,
+    authenticator: Authenticator,
     loops: Loops,
     marks: DialogMarks,
     flows: Flows,
     tags: Tags,
     stateless_via: StatelessVia,
-    shared: shared::Waiting,
+    registrar: Registrar,
     cluster: cluster::Cluster,
     rng: ChaCha12Rng,
     next_id: Id,
@@ -201,7 +207,6 @@ pub struct Proxy {
     unacknowledged: HashSet<AckKey>,
     drain: Option<drain::Drain>,
     wakes: BinaryHeap<Reverse<(Time, Sleeper)>>,
-    location: Location,
     dialogs: dialogs::Dialogs,
     access_control: access::AccessControl,
     memory_budget: memory_budget::MemoryBudget,
@@ -226,18 +231,18 @@ impl Proxy {
                 Nonces::shared(keys::derived(&dialog_secret, "nonces"), origin, rng.next_u64())
             }
         };
-        let location = Location::new(config.location);
+        let registrar = Registrar::new(config.location);
         let dialogs = dialogs::Dialogs::new(config.limits.dialogs);
         let run = rng.next_u64();
         Proxy {
             config,
-            nonces,
+            authenticator: Authenticator::new(nonces),
             loops: Loops::new(loop_secret),
             marks: DialogMarks::new(dialog_secret),
             flows: Flows::new(HopTokens::new(keys::derived(&dialog_secret, "flows"), run)),
             tags: Tags::new(&keys::derived(&dialog_secret, "tags")),
             stateless_via: StatelessVia::new(&dialog_secret, run),
-            shared: shared::Waiting::default(),
+            registrar,
             cluster: cluster::Cluster::default(),
             rng,
             next_id: 0,
@@ -248,7 +253,6 @@ impl Proxy {
             unacknowledged: HashSet::new(),
             drain: None,
             wakes: BinaryHeap::from([Reverse((now + timers::SWEEP, Sleeper::Location))]),
-            location,
             dialogs,
             access_control: access::AccessControl::default(),
             memory_budget: memory_budget::MemoryBudget::default(),
@@ -259,14 +263,14 @@ impl Proxy {
 
     /// Applies a change read from a store.
     pub fn restore(&mut self, change: &Change) {
-        self.location.apply(change);
+        self.registrar.restore(change);
     }
 
     /// Changes the settings; work in progress continues with its old ones. Mode, listeners, key, limits on messages and whether users
     /// are shared cannot be changed.
     pub fn set_config(&mut self, config: ProxyConfig) {
         let old = std::mem::take(&mut self.config);
-        self.location.set_limits(config.location);
+        self.registrar.set_limits(config.location);
         self.dialogs.set_max(config.limits.dialogs);
         let ProxyConfig { mode, listeners, record_names, messages, shared, .. } = old;
         self.config = ProxyConfig { mode, listeners, record_names, messages, shared, ..config };
@@ -279,7 +283,7 @@ impl Proxy {
 
     /// Returns the registered bindings.
     pub fn location(&self) -> &Location {
-        &self.location
+        self.registrar.location()
     }
 
     /// Returns the event counters.
@@ -310,8 +314,64 @@ impl Proxy {
             flows: &self.flows,
             names: &self.names,
             cluster: &self.cluster,
-            location: &self.location,
+            location: self.registrar.location(),
         }
+    }
+
+    /// Returns the target of a request within a dialog.
+    fn target_within(
+        &mut self,
+        now: Time,
+        leg: &Leg,
+        from: Hop,
+        request: &Message,
+        known: &Essentials,
+    ) -> Result<Target, Fault> {
+        let routing = Routing {
+            now,
+            config: &self.config,
+            flows: &self.flows,
+            names: &self.names,
+            cluster: &self.cluster,
+            location: self.registrar.location(),
+        };
+        self.dialogs.target_within(&routing, leg, from, request, known)
+    }
+
+    /// Returns known dialogs, the most recently active first; those after the one of a given number ([`Dialog::number`]), if any.
+    pub fn dialogs(&self, after: Option<u64>) -> impl Iterator<Item = &Dialog> {
+        self.dialogs.list(after)
+    }
+
+    /// Returns the number of known dialogs.
+    pub fn dialog_count(&self) -> usize {
+        self.dialogs.len()
+    }
+
+    /// Returns the number of requests that wait for the store.
+    pub fn waiting_for_store(&self) -> usize {
+        self.registrar.waiting()
+    }
+
+    /// Handles a notification from the store: a user's record, which may be outdated already.
+    pub fn handle_record(&mut self, user: &str, record: Record) {
+        self.registrar.on_record(user, record);
+    }
+
+    /// Handles a heartbeat of a proxy, named by its first listener; returns true if its state is new.
+    pub fn handle_presence(&mut self, now: Time, address: SocketAddr, presence: Presence) -> bool {
+        self.cluster.note(now, address, presence)
+    }
+
+    /// Begins a full reload after reconnecting to the store: all records follow with [`Proxy::handle_record`], then
+    /// [`Proxy::end_records`].
+    pub fn begin_records(&mut self) {
+        self.registrar.begin_records();
+    }
+
+    /// Ends the reload: users not mentioned in it are removed.
+    pub fn end_records(&mut self) {
+        self.registrar.end_records();
     }
 
     /// Reports whether this many more bytes may be kept.
@@ -373,7 +433,14 @@ impl Proxy {
         self.schedule_server(id);
         if let Some(leg) = leg {
             let to = response.first(Name::To).and_then(|to| Address::parse(to).ok()?.tag());
-            self.on_dialog_answer(now, &leg, status, to);
+            self.dialogs.on_answer(now, &leg, status, to);
+        }
+    }
+
+    /// Records that a request reached nobody.
+    fn note_undelivered(&mut self, now: Time, id: Id) {
+        if let Some(request) = self.servers.get(&id).and_then(|server| server.request.as_ref()) {
+            self.dialogs.note_undelivered(now, request, self.outbox.performance_mut());
         }
     }
 
@@ -381,21 +448,18 @@ impl Proxy {
     fn refuse(&mut self, now: Time, id: Id, fault: Fault) {
         // The recipient cannot be reached.
         if matches!(fault.status, 404 | 416 | 430 | 480 | 500) {
-            self.note_undelivered_bye(now, id);
+            self.note_undelivered(now, id);
         }
         let seconds = self.config.limits.retry_after.to_string();
-        self.reply(now, id, fault.status, fault.reason, |response| {
-            if fault.status == 503 {
-                response.push(Header::new(Name::RetryAfter, &seconds));
-            }
-        });
+        let retry = (fault.status == 503).then(|| Header::new(Name::RetryAfter, &seconds));
+        self.reply(now, id, fault.status, fault.reason, retry.into_iter().collect());
     }
 
-    /// Answers a request; `add` adds fields.
-    fn reply(&mut self, now: Time, id: Id, status: u16, reason: &str, add: impl FnOnce(&mut Message)) {
+    /// Answers a request, with these fields in addition to the standard ones.
+    fn reply(&mut self, now: Time, id: Id, status: u16, reason: &str, fields: Vec<Header>) {
         let Some(request) = self.servers.get(&id).and_then(|server| server.request.as_ref()) else { return };
         let mut response = self.tags.response(request, status, reason);
-        add(&mut response);
+        response.headers.extend(fields);
         self.respond(now, id, &response);
     }
 }

@@ -2,7 +2,7 @@
 //! lifetimes, and the requests that wait for them.
 //!
 //! Invariants: each name in progress is queried once; no more than [`NAMES_MAX`] answers are kept, and no more than [`WAITING_MAX`]
-//! requests wait. Begin with [`Proxy::wait_for_name`] and [`Proxy::handle_resolved`].
+//! requests wait. Begin with [`Names::wait`] and [`Names::answer`].
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use base::Time;
 
+use super::Output;
 use super::acks::Ack;
 use super::outbox::Outbox;
 use super::route::Asked;
-use super::{Output, Proxy};
 use crate::address::Address;
 use crate::fault::Fault;
 use crate::header::Name;
-use crate::message::{Message, Method};
+use crate::message::Message;
 use crate::transport::Transport;
 use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
@@ -132,49 +132,6 @@ pub(super) fn lookup_of(uri: &Uri<'_>) -> Option<Lookup> {
         transport: uri.transport().and_then(Transport::from_bytes),
         is_secure: uri.scheme == Scheme::Sips,
     })
-}
-
-impl Proxy {
-    /// Queues a request whose next hop is an unresolved name, until [`Proxy::handle_resolved`].
-    pub(super) fn wait_for_name(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
-        let lookup = self.names.lookup_for(&asked.request)?;
-        if asked.known.cseq.method == Method::Invite {
-            self.reply(now, asked.server, 100, "Trying", |_| {});
-        }
-        self.names.wait(lookup, Waiting::Request(asked), &mut self.outbox);
-        Ok(())
-    }
-
-    /// Queues an ACK likewise.
-    pub(super) fn have_ack_wait(&mut self, ack: Ack) -> Result<(), Fault> {
-        let lookup = self.names.lookup_for(&ack.request)?;
-        self.names.wait(lookup, Waiting::Ack(ack), &mut self.outbox);
-        Ok(())
-    }
-
-    /// Handles the answer to a query: the addresses, the best first, or none; and its lifetime.
-    pub fn handle_resolved(
-        &mut self,
-        now: Time,
-        lookup: Lookup,
-        targets: Vec<ResolvedTarget>,
-        good_for: Duration,
-    ) {
-        for waiting in self.names.answer(now, &lookup, targets, good_for) {
-            match waiting {
-                Waiting::Request(asked) => self.go_on(now, asked),
-                Waiting::Ack(ack) => self.route_ack(now, ack),
-            }
-        }
-    }
-
-    /// Resumes a request whose name is resolved.
-    fn go_on(&mut self, now: Time, asked: Asked) {
-        let server = asked.server;
-        if let Err(fault) = self.check_cancelled(server).and_then(|()| self.route(now, asked)) {
-            self.refuse(now, server, fault);
-        }
-    }
 }
 
 /// Returns the URI that decides a request's next hop: the first Route's, or the Request-URI.

@@ -37,10 +37,13 @@ impl Proxy {
             return;
         }
         if known.cseq.method == Method::Bye {
-            self.on_bye_answer(now, status, known, asked_by);
+            let server = asked_by.and_then(|server| self.servers.get(&server));
+            let came = server.map(|server| server.measured.began());
+            self.dialogs.on_bye_answer(now, status, known, came, self.outbox.performance_mut());
         }
-        if let (101..=299, Some(server)) = (status, asked_by) {
-            self.learn_callee(server, hop, &response);
+        let leg = asked_by.and_then(|server| self.servers.get(&server)?.leg.as_ref());
+        if let (101..=299, Some(leg)) = (status, leg) {
+            self.dialogs.learn_callee(&self.config, leg, hop, &response);
         }
         match status {
             100..=199 => self.on_provisional(now, id, response),
@@ -222,7 +225,7 @@ impl Proxy {
     fn note_if_undelivered(&mut self, now: Time, id: Id) {
         let Some(server) = self.servers.get(&id).filter(|server| !server.is_congested) else { return };
         if server.best.as_ref().is_some_and(|best| matches!(best.status(), 408 | 430 | 503)) {
-            self.note_undelivered_bye(now, id);
+            self.note_undelivered(now, id);
         }
     }
 

@@ -1,11 +1,20 @@
-//! Request routing (RFC 3261 sections 16.4 to 16.6): Routes, registered contacts, other domains.
+//! Routing of requests in transactions (RFC 3261 sections 16.5 and 16.6): to the registrar, to a user's contacts, within a dialog, to
+//! other domains. A request may have to wait for a name, for the shared store, or for the use of its nonce. Begin with [`Proxy::route`].
+
+use std::time::Duration;
 
 use base::Time;
 
+use super::auth::{Proof, Refusal, forget_credentials};
 use super::dialogs::Leg;
-use super::names::UNRESOLVED;
+use super::names::{Lookup, ResolvedTarget, UNRESOLVED, Waiting};
+use super::outbox::Event;
+use super::redirect::open_contacts;
+use super::registrar::{Answer, NO_STORE, Registration};
+use super::shared::{Finding, Pending, Waiter, Wanted};
 use super::target::Target;
 use super::{Id, Mode, Proxy};
+use crate::digest::NONCE_LIFETIME;
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
@@ -15,6 +24,9 @@ use crate::uri::Uri;
 
 /// The rejection of a request that concerns neither our users nor our dialogs.
 pub(super) const RELAYING_DENIED: Fault = Fault { status: 403, reason: "Relaying Denied" };
+
+/// The user is registered, but all ways there are gone or unsuitable.
+pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "No Way To The User" };
 
 /// A request to forward, with the facts found about it so far.
 #[derive(Debug)]
@@ -51,7 +63,7 @@ impl Proxy {
         if target.as_ref().is_err_and(|fault| *fault == UNRESOLVED) {
             return self.wait_for_name(now, asked);
         }
-        self.begin(now, asked, vec![target?]);
+        self.forward(now, asked, vec![target?]);
         Ok(())
     }
 
@@ -60,7 +72,11 @@ impl Proxy {
         let Asked { server, from, request, known, .. } = &asked;
         let uri = Uri::parse(request.request_uri())?;
         if known.cseq.method == Method::Register {
-            return self.register(now, *server, *from, request, known);
+            let registration = Registration::of(&self.config, *server, *from, request, known)?;
+            let answer =
+                self.registrar.register(now, &self.config, &self.flows, registration, &mut self.outbox)?;
+            self.answer_registration(now, *server, answer);
+            return Ok(());
         }
         if uri.user.is_none() {
             return self.answer_for_ourselves(now, *server, known);
@@ -68,29 +84,35 @@ impl Proxy {
         let user = self.config.user_of(&uri);
         let routing = self.routing(now);
         let targets = routing.targets_for(&uri, routing.registered_targets(&user));
-        if targets.is_empty() && self.config.is_shared() && self.location.of(&user, now).next().is_none() {
+        if targets.is_empty() && self.config.is_shared() && !self.is_registered(now, &user) {
             return self.wait_for_record(now, user, asked);
         }
         self.serve_at(now, asked, &user, targets)
     }
 
+    fn is_registered(&self, now: Time, user: &str) -> bool {
+        self.registrar.location().of(user, now).next().is_some()
+    }
+
+    fn answer_registration(&mut self, now: Time, server: Id, answer: Option<Answer>) {
+        if let Some(Answer { status, reason, fields }) = answer {
+            self.reply(now, server, status, reason, fields);
+        }
+    }
+
     /// Serves a request for a user with these targets.
-    pub(super) fn serve_at(
-        &mut self,
-        now: Time,
-        asked: Asked,
-        user: &str,
-        targets: Vec<Target>,
-    ) -> Result<(), Fault> {
+    fn serve_at(&mut self, now: Time, asked: Asked, user: &str, targets: Vec<Target>) -> Result<(), Fault> {
         if self.config.mode == Mode::Redirect {
             let uri = Uri::parse(asked.request.request_uri())?;
-            return self.redirect(now, asked.server, user, &uri);
+            let contacts = open_contacts(now, &self.config, self.registrar.location(), user, &uri)?;
+            self.reply(now, asked.server, 302, "Moved Temporarily", contacts);
+            return Ok(());
         }
         if targets.is_empty() {
-            let is_cut_off = self.config.is_shared() && self.location.of(user, now).next().is_some();
+            let is_cut_off = self.config.is_shared() && self.is_registered(now, user);
             return Err(if is_cut_off { CUT_OFF } else { self.config.nobody_there(user) });
         }
-        self.begin(now, asked, targets);
+        self.forward(now, asked, targets);
         Ok(())
     }
 
@@ -100,7 +122,7 @@ impl Proxy {
             server.is_by_flow = true;
         }
         let target = Target::by_flow(asked.request.request_uri(), flow);
-        self.begin(now, asked, vec![target]);
+        self.forward(now, asked, vec![target]);
     }
 
     /// Answers requests to the proxy itself: only OPTIONS (section 11.2).
@@ -108,23 +130,136 @@ impl Proxy {
         if known.cseq.method != Method::Options {
             return Err(Fault { status: 404, reason: "Nobody Of That Name" });
         }
-        self.reply(now, id, 200, "OK", |response| {
-            response.push(Header::new(Name::Allow, "INVITE, ACK, CANCEL, BYE, OPTIONS, REGISTER"));
-            response.push(Header::new(Name::Supported, "path, outbound"));
-        });
+        let fields = vec![
+            Header::new(Name::Allow, "INVITE, ACK, CANCEL, BYE, OPTIONS, REGISTER"),
+            Header::new(Name::Supported, "path, outbound"),
+        ];
+        self.reply(now, id, 200, "OK", fields);
         Ok(())
     }
 
-    /// Forwards the request, after a 100 to INVITE.
-    fn begin(&mut self, now: Time, asked: Asked, targets: Vec<Target>) {
-        // One that waited for a name has sent its 100 already.
-        let is_told = self.servers.get(&asked.server).is_some_and(|server| server.last.is_some());
-        if asked.known.cseq.method == Method::Invite && !is_told {
-            self.reply(now, asked.server, 100, "Trying", |_| {});
+    /// Queues a request whose next hop is an unresolved name, until [`Proxy::handle_resolved`].
+    fn wait_for_name(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
+        let lookup = self.names.lookup_for(&asked.request)?;
+        if asked.known.cseq.method == Method::Invite {
+            self.reply(now, asked.server, 100, "Trying", Vec::new());
         }
-        self.forward(now, asked, targets);
+        self.names.wait(lookup, Waiting::Request(asked), &mut self.outbox);
+        Ok(())
+    }
+
+    /// Queues a request for a user unknown here until the store has answered.
+    fn wait_for_record(&mut self, now: Time, user: String, asked: Asked) -> Result<(), Fault> {
+        let (server, is_invite) = (asked.server, asked.known.cseq.method == Method::Invite);
+        let waiter = Waiter::Request { asked: Box::new(asked), user: user.clone() };
+        self.registrar.ask(Wanted::Read { user }, waiter, &mut self.outbox)?;
+        if is_invite {
+            self.reply(now, server, 100, "Trying", Vec::new());
+        }
+        Ok(())
+    }
+
+    /// Queues a request with the right password; it continues if no proxy has seen this proof before.
+    pub(super) fn wait_for_proof(&mut self, asked: Asked, proof: Proof) -> Result<(), Fault> {
+        let Proof { nonce, count, is_own } = proof;
+        let wanted = Wanted::Use { nonce, count, lifetime: NONCE_LIFETIME };
+        self.registrar.ask(wanted, Waiter::Proof { asked: Box::new(asked), is_own }, &mut self.outbox)
+    }
+
+    /// Handles the answer to a [`Lookup`]: the addresses, the best first, or none; and its lifetime.
+    pub fn handle_resolved(
+        &mut self,
+        now: Time,
+        lookup: Lookup,
+        targets: Vec<ResolvedTarget>,
+        good_for: Duration,
+    ) {
+        for waiting in self.names.answer(now, &lookup, targets, good_for) {
+            match waiting {
+                Waiting::Request(asked) => {
+                    let server = asked.server;
+                    let done = self.check_cancelled(server).and_then(|()| self.route(now, asked));
+                    self.refuse_if_failed(now, server, done);
+                }
+                Waiting::Ack(ack) => self.route_ack(now, ack),
+            }
+        }
+    }
+
+    /// Handles the store's answer to a [`Query`](super::Query), or its failure.
+    pub fn handle_found(&mut self, now: Time, ticket: u64, finding: Finding) {
+        let Some(waiter) = self.registrar.answered(ticket) else { return };
+        if finding == Finding::Failed {
+            self.outbox.count(Event::Unanswered);
+        }
+        let (server, done) = match waiter {
+            Waiter::Registration(pending) => {
+                (pending.asked.id(), self.finish_registration(now, pending, finding))
+            }
+            Waiter::Request { asked, user } => {
+                (asked.server, self.finish_request(now, *asked, &user, finding))
+            }
+            Waiter::Proof { asked, is_own } => {
+                (asked.server, self.finish_proof(now, *asked, is_own, &finding))
+            }
+        };
+        self.refuse_if_failed(now, server, done);
+    }
+
+    fn refuse_if_failed(&mut self, now: Time, server: Id, done: Result<(), Fault>) {
+        if let Err(fault) = done {
+            self.refuse(now, server, fault);
+        }
+    }
+
+    fn finish_registration(&mut self, now: Time, pending: Pending, finding: Finding) -> Result<(), Fault> {
+        let server = pending.asked.id();
+        let answer =
+            self.registrar.finish(now, &self.config, &self.flows, pending, finding, &mut self.outbox)?;
+        self.answer_registration(now, server, answer);
+        Ok(())
+    }
+
+    fn finish_request(&mut self, now: Time, asked: Asked, user: &str, finding: Finding) -> Result<(), Fault> {
+        let Finding::Is(record) = finding else { return Err(NO_STORE) };
+        self.registrar.learn(user, record.version, &record.bindings);
+        self.check_cancelled(asked.server)?;
+        let good = record.bindings.iter().filter(|binding| binding.expires > now);
+        let routing = self.routing(now);
+        let targets = routing.targets_of(good);
+        let targets = routing.targets_for(&Uri::parse(asked.request.request_uri())?, targets);
+        self.serve_at(now, asked, user, targets)
+    }
+
+    /// If the store fails, a nonce of our own is valid as judged locally; another proxy's may have been used there.
+    fn finish_proof(
+        &mut self,
+        now: Time,
+        mut asked: Asked,
+        is_own: bool,
+        finding: &Finding,
+    ) -> Result<(), Fault> {
+        let is_good = match finding {
+            Finding::IsFirst(is_first) => *is_first,
+            _ => is_own,
+        };
+        self.check_cancelled(asked.server)?;
+        let is_register = asked.known.cseq.method == Method::Register;
+        if !is_good {
+            let Refusal { fault, fields } =
+                self.authenticator.challenge(now, &self.config, is_register, true);
+            self.reply(now, asked.server, fault.status, fault.reason, fields);
+            return Ok(());
+        }
+        forget_credentials(&self.config, &mut asked.request, is_register);
+        self.route(now, asked)
+    }
+
+    /// Fails if a request that has waited was cancelled.
+    fn check_cancelled(&self, server: Id) -> Result<(), Fault> {
+        match self.servers.get(&server) {
+            Some(server) if server.is_cancelled => Err(Fault { status: 487, reason: "Request Terminated" }),
+            _ => Ok(()),
+        }
     }
 }
-
-/// The user is registered, but all ways there are gone or unsuitable.
-pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "No Way To The User" };

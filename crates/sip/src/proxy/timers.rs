@@ -35,8 +35,7 @@ impl Proxy {
                 Sleeper::Location => {
                     self.dialogs.expire(now);
                     self.outbox.performance_mut().forget(now, self.config.timers.long());
-                    let changes = self.location.expire_all(now);
-                    self.note_expired(changes);
+                    self.registrar.expire(now, &self.config, &mut self.outbox);
                     self.shrink();
                     self.wakes.push(Reverse((now + SWEEP, Sleeper::Location)));
                 }
@@ -69,7 +68,7 @@ impl Proxy {
         let is_accepted = server.machine.is_accepted();
         match server.machine.on_timeout(now) {
             ServerTimeout::Nothing => self.schedule_server(id),
-            ServerTimeout::SayTrying => self.reply(now, id, 100, "Trying", |_| {}),
+            ServerTimeout::SayTrying => self.reply(now, id, 100, "Trying", Vec::new()),
             ServerTimeout::Resend => {
                 self.resend_response(id);
                 self.schedule_server(id);
