@@ -8,6 +8,7 @@
 
 use base::Time;
 
+use super::refusal::Refusal;
 use super::{Authentication, ProxyConfig};
 use crate::address::Address;
 use crate::digest::{Credentials, FORBIDDEN, Nonce, Nonces, OTHER_URI};
@@ -26,20 +27,6 @@ pub(crate) struct Proof {
     pub(crate) count: u32,
     /// True if this proxy issued the challenge.
     pub(crate) is_own: bool,
-}
-
-/// The rejection of a request.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) fault: Fault,
-    /// Fields of its response in addition to the standard ones.
-    pub(super) fields: Vec<Header>,
-}
-
-impl From<Fault> for Refusal {
-    fn from(fault: Fault) -> Refusal {
-        Refusal { fault, fields: Vec::new() }
-    }
 }
 
 /// The result of authentication.

@@ -233,7 +233,7 @@ impl Dialogs {
         request: &Message,
         known: &Essentials,
     ) -> Result<Target, Fault> {
-        self.touch(leg, routing.now);
+        self.touch(leg, routing.now());
         let is_caller = *leg == Leg::new(&known.call_id, known.from_tag.as_deref().unwrap_or_default());
         let mut flow = None;
         if let Some(dialog) = self.known.get_mut(leg) {

@@ -11,9 +11,8 @@ use std::time::Duration;
 use base::Time;
 
 use super::Output;
-use super::acks::Ack;
+use super::asked::{Ack, Asked};
 use super::outbox::Outbox;
-use super::route::Asked;
 use crate::address::Address;
 use crate::fault::Fault;
 use crate::header::Name;
@@ -145,7 +144,7 @@ fn next_uri(request: &Message) -> Option<Uri<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::testing::request;
+    use crate::proxy::testing::{asked, request};
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -173,11 +172,8 @@ mod tests {
     fn a_name_is_queried_once_for_all_that_wait_for_it() {
         let (mut names, mut outbox) = (Names::default(), Outbox::default());
         for server in 0..2 {
-            let request = request("OPTIONS sip:a@Example.com.");
-            let lookup = names.lookup_for(&request).unwrap();
-            let known = crate::Essentials::of(&request).unwrap();
-            let from = crate::proxy::testing::hop("192.0.2.7:5060");
-            let asked = Asked { server, from, request, known, leg: None, mark: String::new() };
+            let asked = asked(server, "OPTIONS sip:a@Example.com.");
+            let lookup = names.lookup_for(&asked.request).unwrap();
             names.wait(lookup, Waiting::Request(asked), &mut outbox);
         }
         assert_eq!(outbox.next(), Some(Output::Resolve(lookup("example.com"))));

@@ -5,8 +5,8 @@
 use base::Time;
 
 use super::ProxyConfig;
-use super::contacts::is_by_flow;
 use super::route::CUT_OFF;
+use super::routing::is_by_flow;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
 use crate::location::{Binding, Location};

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use base::Time;
 
-use super::auth::{Proof, Refusal, forget_credentials};
-use super::dialogs::Leg;
+use super::asked::Asked;
+use super::auth::{Proof, forget_credentials};
 use super::names::{Lookup, ResolvedTarget, UNRESOLVED, Waiting};
 use super::outbox::Event;
 use super::redirect::open_contacts;
+use super::refusal::Refusal;
 use super::registrar::{Answer, NO_STORE, Registration};
 use super::shared::{Finding, Pending, Waiter, Wanted};
 use super::target::Target;
@@ -18,8 +19,7 @@ use crate::digest::NONCE_LIFETIME;
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
-use crate::message::{Message, Method};
-use crate::transport::Hop;
+use crate::message::Method;
 use crate::uri::Uri;
 
 /// The rejection of a request that concerns neither our users nor our dialogs.
@@ -27,20 +27,6 @@ pub(super) const RELAYING_DENIED: Fault = Fault { status: 403, reason: "Relaying
 
 /// The user is registered, but all ways there are gone or unsuitable.
 pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "No Way To The User" };
-
-/// A request to forward, with the facts found about it so far.
-#[derive(Debug)]
-pub(super) struct Asked {
-    /// Its server transaction.
-    pub(super) server: Id,
-    pub(super) from: Hop,
-    pub(super) request: Message,
-    pub(super) known: Essentials,
-    /// The dialog for which one of our own Routes was marked.
-    pub(super) leg: Option<Leg>,
-    /// The loop mark for the branches of its copies: seen again here, it reveals a loop.
-    pub(super) mark: String,
-}
 
 impl Proxy {
     /// Finds the targets and forwards, or answers.
@@ -63,7 +49,7 @@ impl Proxy {
         if target.as_ref().is_err_and(|fault| *fault == UNRESOLVED) {
             return self.wait_for_name(now, asked);
         }
-        self.forward(now, asked, vec![target?]);
+        self.stateful(now).forward(asked, vec![target?]);
         Ok(())
     }
 
@@ -96,7 +82,7 @@ impl Proxy {
 
     fn answer_registration(&mut self, now: Time, server: Id, answer: Option<Answer>) {
         if let Some(Answer { status, reason, fields }) = answer {
-            self.reply(now, server, status, reason, fields);
+            self.stateful(now).reply(server, status, reason, fields);
         }
     }
 
@@ -105,24 +91,15 @@ impl Proxy {
         if self.config.mode == Mode::Redirect {
             let uri = Uri::parse(asked.request.request_uri())?;
             let contacts = open_contacts(now, &self.config, self.registrar.location(), user, &uri)?;
-            self.reply(now, asked.server, 302, "Moved Temporarily", contacts);
+            self.stateful(now).reply(asked.server, 302, "Moved Temporarily", contacts);
             return Ok(());
         }
         if targets.is_empty() {
             let is_cut_off = self.config.is_shared() && self.is_registered(now, user);
             return Err(if is_cut_off { CUT_OFF } else { self.config.nobody_there(user) });
         }
-        self.forward(now, asked, targets);
+        self.stateful(now).forward(asked, targets);
         Ok(())
-    }
-
-    /// Forwards to a flow of ours that another proxy found; that proxy has authenticated the caller where required.
-    pub(super) fn follow_flow(&mut self, now: Time, asked: Asked, flow: Hop) {
-        if let Some(server) = self.servers.get_mut(&asked.server) {
-            server.is_by_flow = true;
-        }
-        let target = Target::by_flow(asked.request.request_uri(), flow);
-        self.forward(now, asked, vec![target]);
     }
 
     /// Answers requests to the proxy itself: only OPTIONS (section 11.2).
@@ -134,7 +111,7 @@ impl Proxy {
             Header::new(Name::Allow, "INVITE, ACK, CANCEL, BYE, OPTIONS, REGISTER"),
             Header::new(Name::Supported, "path, outbound"),
         ];
-        self.reply(now, id, 200, "OK", fields);
+        self.stateful(now).reply(id, 200, "OK", fields);
         Ok(())
     }
 
@@ -142,7 +119,7 @@ impl Proxy {
     fn wait_for_name(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
         let lookup = self.names.lookup_for(&asked.request)?;
         if asked.known.cseq.method == Method::Invite {
-            self.reply(now, asked.server, 100, "Trying", Vec::new());
+            self.stateful(now).reply(asked.server, 100, "Trying", Vec::new());
         }
         self.names.wait(lookup, Waiting::Request(asked), &mut self.outbox);
         Ok(())
@@ -154,7 +131,7 @@ impl Proxy {
         let waiter = Waiter::Request { asked: Box::new(asked), user: user.clone() };
         self.registrar.ask(Wanted::Read { user }, waiter, &mut self.outbox)?;
         if is_invite {
-            self.reply(now, server, 100, "Trying", Vec::new());
+            self.stateful(now).reply(server, 100, "Trying", Vec::new());
         }
         Ok(())
     }
@@ -178,7 +155,8 @@ impl Proxy {
             match waiting {
                 Waiting::Request(asked) => {
                     let server = asked.server;
-                    let done = self.check_cancelled(server).and_then(|()| self.route(now, asked));
+                    let done =
+                        self.stateful(now).check_cancelled(server).and_then(|()| self.route(now, asked));
                     self.refuse_if_failed(now, server, done);
                 }
                 Waiting::Ack(ack) => self.route_ack(now, ack),
@@ -208,7 +186,7 @@ impl Proxy {
 
     fn refuse_if_failed(&mut self, now: Time, server: Id, done: Result<(), Fault>) {
         if let Err(fault) = done {
-            self.refuse(now, server, fault);
+            self.stateful(now).refuse(server, fault);
         }
     }
 
@@ -223,7 +201,7 @@ impl Proxy {
     fn finish_request(&mut self, now: Time, asked: Asked, user: &str, finding: Finding) -> Result<(), Fault> {
         let Finding::Is(record) = finding else { return Err(NO_STORE) };
         self.registrar.learn(user, record.version, &record.bindings);
-        self.check_cancelled(asked.server)?;
+        self.stateful(now).check_cancelled(asked.server)?;
         let good = record.bindings.iter().filter(|binding| binding.expires > now);
         let routing = self.routing(now);
         let targets = routing.targets_of(good);
@@ -243,23 +221,15 @@ impl Proxy {
             Finding::IsFirst(is_first) => *is_first,
             _ => is_own,
         };
-        self.check_cancelled(asked.server)?;
+        self.stateful(now).check_cancelled(asked.server)?;
         let is_register = asked.known.cseq.method == Method::Register;
         if !is_good {
             let Refusal { fault, fields } =
                 self.authenticator.challenge(now, &self.config, is_register, true);
-            self.reply(now, asked.server, fault.status, fault.reason, fields);
+            self.stateful(now).reply(asked.server, fault.status, fault.reason, fields);
             return Ok(());
         }
         forget_credentials(&self.config, &mut asked.request, is_register);
         self.route(now, asked)
-    }
-
-    /// Fails if a request that has waited was cancelled.
-    fn check_cancelled(&self, server: Id) -> Result<(), Fault> {
-        match self.servers.get(&server) {
-            Some(server) if server.is_cancelled => Err(Fault { status: 487, reason: "Request Terminated" }),
-            _ => Ok(()),
-        }
     }
 }

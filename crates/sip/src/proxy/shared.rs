@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Output;
+use super::asked::Asked;
 use super::outbox::{Event, Outbox};
 use super::registrar::Registration;
-use super::route::Asked;
 use crate::fault::Fault;
 use crate::location::Binding;
 
@@ -139,24 +139,13 @@ impl StoreQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::essentials::Essentials;
-    use crate::proxy::testing::{hop, request};
+    use crate::proxy::testing::asked;
 
     #[test]
     fn no_more_requests_wait_than_the_limit_and_each_is_taken_once() {
-        let request = request("OPTIONS sip:a@example.org");
-        let known = Essentials::of(&request).unwrap();
         let waiter = |server| {
-            let from = hop("192.0.2.7:5060");
-            let asked = Asked {
-                server,
-                from,
-                request: request.clone(),
-                known: known.clone(),
-                leg: None,
-                mark: String::new(),
-            };
-            Waiter::Proof { asked: Box::new(asked), is_own: true }
+            let asked = Box::new(asked(server, "OPTIONS sip:a@example.org"));
+            Waiter::Proof { asked, is_own: true }
         };
         let wanted = || Wanted::Read { user: "a@example.org".into() };
         let (mut queue, mut outbox) = (StoreQueue::default(), Outbox::default());

@@ -6,8 +6,8 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::ProxyConfig;
-use super::inbound::server_key;
 use super::keys::{derived, keyed};
+use super::matching::server_key;
 use super::tokens::HopTokens;
 use crate::digest::hex;
 use crate::essentials::Essentials;

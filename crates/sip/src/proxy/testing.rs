@@ -2,12 +2,14 @@
 
 use base::Time;
 
+use super::asked::Asked;
 use super::cluster::Cluster;
 use super::flows::Flows;
 use super::names::Names;
 use super::routing::Routing;
 use super::tokens::HopTokens;
 use super::{Listener, ProxyConfig};
+use crate::essentials::Essentials;
 use crate::location::{Location, LocationLimits};
 use crate::message::Message;
 use crate::transport::{Hop, Transport};
@@ -67,6 +69,13 @@ impl Default for Knowledge {
 impl Knowledge {
     pub(super) fn routing(&self, now: Time) -> Routing<'_> {
         let Knowledge { config, flows, names, cluster, location } = self;
-        Routing { now, config, flows, names, cluster, location }
+        Routing::new(now, config, flows, names, cluster, location)
     }
+}
+
+/// Returns a request of a server transaction.
+pub(super) fn asked(server: u64, text: &str) -> Asked {
+    let request = request(text);
+    let known = Essentials::of(&request).unwrap();
+    Asked { server, from: hop("192.0.2.7:5060"), request, known, leg: None, mark: String::new() }
 }

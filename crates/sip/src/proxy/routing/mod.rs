@@ -1,6 +1,10 @@
 //! The next hop of a request: by address, by the configured routes to other domains, by DNS answers (RFC 3263), or by a user's
 //! registered contact (`contacts`). Everything here only reads. Begin with [`Routing::hop_of`].
 
+mod contacts;
+
+pub(super) use contacts::is_by_flow;
+
 use std::net::{IpAddr, SocketAddr};
 
 use base::Time;
@@ -25,15 +29,31 @@ const NOT_SECURE: Fault = Fault { status: 416, reason: "No Secure Way To The Nex
 /// The knowledge from which requests are routed, at one time.
 #[derive(Clone, Copy)]
 pub(super) struct Routing<'a> {
-    pub(super) now: Time,
-    pub(super) config: &'a ProxyConfig,
-    pub(super) flows: &'a Flows,
-    pub(super) names: &'a Names,
-    pub(super) cluster: &'a Cluster,
-    pub(super) location: &'a Location,
+    now: Time,
+    config: &'a ProxyConfig,
+    flows: &'a Flows,
+    names: &'a Names,
+    cluster: &'a Cluster,
+    location: &'a Location,
 }
 
-impl Routing<'_> {
+impl<'a> Routing<'a> {
+    pub(super) fn new(
+        now: Time,
+        config: &'a ProxyConfig,
+        flows: &'a Flows,
+        names: &'a Names,
+        cluster: &'a Cluster,
+        location: &'a Location,
+    ) -> Routing<'a> {
+        Routing { now, config, flows, names, cluster, location }
+    }
+
+    /// Returns the time for which requests are routed.
+    pub(super) fn now(&self) -> Time {
+        self.now
+    }
+
     /// Returns the target of a request for the first Route, or for a Request-URI of another domain.
     pub(super) fn target_outside(&self, request: &Message) -> Result<Target, Fault> {
         let uri = Uri::parse(request.request_uri())?;

@@ -2,23 +2,26 @@
 
 use std::net::IpAddr;
 
-use super::flows::secure_route;
-use super::routing::Routing;
-use super::target::{RoutedHop, Target, VerifiedHop, is_secure};
-use super::tokens::FLOW_FAILED;
+use super::Routing;
 use crate::address::Address;
 use crate::fault::Fault;
 use crate::location::Binding;
+use crate::proxy::flows::secure_route;
+use crate::proxy::target::{RoutedHop, Target, VerifiedHop, is_secure};
+use crate::proxy::tokens::FLOW_FAILED;
 use crate::transport::{Hop, Transport};
 use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
 
 impl Routing<'_> {
-    pub(super) fn registered_targets(&self, user: &str) -> Vec<Target> {
+    pub(in crate::proxy) fn registered_targets(&self, user: &str) -> Vec<Target> {
         self.targets_of(self.location.of(user, self.now))
     }
 
-    pub(super) fn targets_of<'b>(&self, bindings: impl Iterator<Item = &'b Binding>) -> Vec<Target> {
+    pub(in crate::proxy) fn targets_of<'b>(
+        &self,
+        bindings: impl Iterator<Item = &'b Binding>,
+    ) -> Vec<Target> {
         bindings
             .filter_map(|binding| self.target_of(binding).ok())
             .take(self.config.limits.branches)
@@ -27,7 +30,7 @@ impl Routing<'_> {
 
     /// Restricts a SIPS URI's targets: "each hop … MUST be secured with TLS" up to its domain (section 26.2.2), then RFC 5630 section
     /// 5.3.
-    pub(super) fn targets_for(&self, uri: &Uri<'_>, targets: Vec<Target>) -> Vec<Target> {
+    pub(in crate::proxy) fn targets_for(&self, uri: &Uri<'_>, targets: Vec<Target>) -> Vec<Target> {
         if uri.scheme != Scheme::Sips {
             return targets;
         }
@@ -106,7 +109,7 @@ impl Routing<'_> {
 
 /// Reports whether a user is reachable only by the flow of the REGISTER: the contact asks for that (RFC 5626), or over UDP it names a
 /// private address but came from a public one.
-pub(super) fn is_by_flow(binding: &Binding) -> bool {
+pub(in crate::proxy) fn is_by_flow(binding: &Binding) -> bool {
     let contact = Uri::parse(&binding.uri).ok().and_then(|uri| parse_ip(uri.host));
     let is_behind_nat = contact.is_some_and(is_private) && !is_private(binding.flow.address.ip());
     binding.instance.is_some() || (binding.flow.transport == Transport::Udp && is_behind_nat)
