@@ -1,7 +1,7 @@
 //! Requests on their way through the proxy, with the facts found about them so far.
 
 use super::Id;
-use super::dialogs::Leg;
+use super::leg::Leg;
 use crate::essentials::Essentials;
 use crate::message::Message;
 use crate::transport::Hop;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use base::Time;
 
 use super::ProxyConfig;
+use super::leg::Leg;
 use super::performance::{Performance, SessionEnd};
 use super::routing::Routing;
 use super::target::Target;
@@ -33,17 +34,6 @@ const IDLE_MAX: Duration = Duration::from_secs(86_400);
 const ANSWERS_MAX: usize = 16;
 /// The rejection of a request to an address unrelated to its dialog.
 const NOT_OF_THIS_DIALOG: Fault = Fault { status: 403, reason: "Address Has No Part In This Dialog" };
-
-/// The identity of a dialog: Call-ID and the caller's tag.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Leg(Box<[u8]>);
-
-impl Leg {
-    pub(super) fn new(call_id: &[u8], caller_tag: &[u8]) -> Leg {
-        // A Call-ID contains no zero byte.
-        Leg([call_id, &[0], caller_tag].concat().into())
-    }
-}
 
 /// A user agent that talks to us directly, with no other proxy between.
 #[derive(Clone, PartialEq, Eq, Debug)]

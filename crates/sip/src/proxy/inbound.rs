@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::access::Admission;
 use super::asked::Asked;
 use super::auth::Verdict;
-use super::dialogs::Leg;
+use super::leg::Leg;
 use super::loops::is_loop;
 use super::matching::{response_hop, server_key};
 use super::memory_budget::weight;
@@ -17,7 +17,7 @@ use super::own_routes::{Taken, take_own_routes};
 use super::refusal::{Refusal, bad_extensions};
 use super::stateful::ENDING;
 use super::transactions::Arrival;
-use super::{Id, Mode, Proxy, dialog_number};
+use super::{Id, Mode, Proxy};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::Name;
@@ -125,9 +125,10 @@ impl Proxy {
         }
         let invite_key = server_key(&request, &known, &via, &Method::Invite);
         request.replace_first(Name::Via, &value);
+        let arrival = Arrival { hop, key: &key, request: &request, known: &known };
+        let timers = self.config.timers;
         if known.cseq.method == Method::Cancel {
-            let arrival = Arrival { hop, key: &key, request: &request, known: &known };
-            let id = self.start_server(now, arrival);
+            let id = self.transactions.start_server(now, timers, arrival, &mut self.outbox);
             self.stateful(now).handle_cancel(id, &invite_key);
             self.transactions.schedule_server(id);
             return;
@@ -146,10 +147,9 @@ impl Proxy {
                 return self.refuse_statelessly(hop, &request, &value, refusal);
             }
         };
-        let id = self.start_server(now, Arrival { hop, key: &key, request: &request, known: &known });
-        if let Err(fault) = vetted.and_then(|vetted| self.serve_vetted(now, id, from, vetted, known)) {
-            self.stateful(now).refuse(id, fault);
-        }
+        let id = self.transactions.start_server(now, timers, arrival, &mut self.outbox);
+        let served = vetted.and_then(|vetted| self.serve_vetted(now, id, from, vetted, known));
+        self.stateful(now).refuse_if_failed(id, served);
         // A request that waits may later need a 100 to its sender.
         self.transactions.schedule_server(id);
     }
@@ -186,12 +186,6 @@ impl Proxy {
             _ => known.to_tag.is_none(),
         };
         begins && self.transactions.is_draining() && !self.flows.leads_by_flow(&self.config, request)
-    }
-
-    fn start_server(&mut self, now: Time, arrival: Arrival<'_>) -> Id {
-        let known = arrival.known;
-        let measured = self.outbox.performance_mut().begin(now, known, dialog_number(&known.call_id));
-        self.transactions.start_server(now, self.config.timers, arrival, measured)
     }
 
     /// Checks a request by section 16.3, in its order, and 16.4; an error rejects it. Nothing is kept of it yet.

@@ -7,8 +7,8 @@
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use super::dialogs::Leg;
 use super::keys::{bytes_of, keyed};
+use super::leg::Leg;
 use crate::digest::hex;
 use crate::essentials::Essentials;
 use crate::uri::Uri;

@@ -12,14 +12,14 @@ use base::Time;
 
 use super::Output;
 use super::asked::{Ack, Asked};
+use super::lookup::{Lookup, ResolvedTarget, UNRESOLVED};
 use super::outbox::Outbox;
 use crate::address::Address;
 use crate::fault::Fault;
 use crate::header::Name;
 use crate::message::Message;
 use crate::transport::Transport;
-use crate::uri::{Scheme, Uri};
-use crate::via::parse_ip;
+use crate::uri::Uri;
 
 /// Limit on cached answers.
 const NAMES_MAX: usize = 4096;
@@ -27,31 +27,6 @@ const NAMES_MAX: usize = 4096;
 const WAITING_MAX: usize = 10_000;
 /// Minimum lifetime of an answer: otherwise it could expire before its first use.
 const GOOD_MIN: Duration = Duration::from_secs(1);
-/// The name is not resolved yet: never sent as a response.
-pub(super) const UNRESOLVED: Fault = Fault { status: 500, reason: "Name Not Looked Up" };
-
-/// A query: a URI's host with the other inputs of RFC 3263 section 4.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Lookup {
-    /// The host, in lower case.
-    pub name: String,
-    /// The port, if given: then SRV is not used.
-    pub port: Option<u16>,
-    /// The transport, if given.
-    pub transport: Option<Transport>,
-    /// True if only TLS will do (SIPS).
-    pub is_secure: bool,
-}
-
-/// One address that a name resolves to, with its transport (RFC 3263 section 4).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ResolvedTarget {
-    /// The transport.
-    pub transport: Transport,
-    /// The address.
-    pub address: SocketAddr,
-}
-
 /// Cached answers and waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct Names {
@@ -106,7 +81,7 @@ impl Names {
         if self.waiting.values().map(Vec::len).sum::<usize>() >= WAITING_MAX {
             return Err(Fault { status: 503, reason: "Too Many Requests Wait For Names" });
         }
-        next_uri(request).and_then(|uri| lookup_of(&uri)).ok_or(UNRESOLVED)
+        next_uri(request).and_then(|uri| Lookup::of(&uri)).ok_or(UNRESOLVED)
     }
 
     /// Queues a request until [`Names::answer`].
@@ -117,20 +92,6 @@ impl Names {
         }
         queue.push(waiting);
     }
-}
-
-/// Returns the query for a URI; `None` if its host is an address.
-pub(super) fn lookup_of(uri: &Uri<'_>) -> Option<Lookup> {
-    let host = uri.param("maddr").flatten().unwrap_or(uri.host);
-    if parse_ip(host).is_some() {
-        return None;
-    }
-    Some(Lookup {
-        name: String::from_utf8_lossy(host).trim_end_matches('.').to_ascii_lowercase(),
-        port: uri.port,
-        transport: uri.transport().and_then(Transport::from_bytes),
-        is_secure: uri.scheme == Scheme::Sips,
-    })
 }
 
 /// Returns the URI that decides a request's next hop: the first Route's, or the Request-URI.

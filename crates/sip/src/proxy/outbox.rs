@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::names::Lookup;
+use super::lookup::Lookup;
 use super::performance::Performance;
 use super::shared::Query;
 use super::target::VerifiedHop;

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::ProxyConfig;
-use super::dialogs::Leg;
 use super::flows::{Flows, is_flow_route};
+use super::leg::Leg;
 use super::marks::DialogMarks;
 use crate::address::Address;
 use crate::essentials::Essentials;

@@ -5,7 +5,7 @@
 use base::Time;
 
 use super::ProxyConfig;
-use super::route::CUT_OFF;
+use super::refusal::CUT_OFF;
 use super::routing::is_by_flow;
 use crate::fault::Fault;
 use crate::header::{Header, Name};

@@ -1,8 +1,14 @@
-//! Rejections of requests that leave no state.
+//! Rejections of requests, for reasons that several parts of the proxy find.
 
 use crate::fault::Fault;
 use crate::header::{Header, Name};
 use crate::message::Message;
+
+/// The rejection of a request that concerns neither our users nor our dialogs.
+pub(super) const RELAYING_DENIED: Fault = Fault { status: 403, reason: "Relaying Denied" };
+
+/// The user is registered, but all ways there are gone or unsuitable.
+pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "No Way To The User" };
 
 /// The rejection of a request.
 #[derive(Debug)]

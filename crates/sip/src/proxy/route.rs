@@ -7,12 +7,13 @@ use base::Time;
 
 use super::asked::Asked;
 use super::auth::{Proof, forget_credentials};
-use super::names::{Lookup, ResolvedTarget, UNRESOLVED, Waiting};
+use super::lookup::{Lookup, ResolvedTarget, UNRESOLVED};
+use super::names::Waiting;
 use super::outbox::Event;
 use super::redirect::open_contacts;
-use super::refusal::Refusal;
-use super::registrar::{Answer, NO_STORE, Registration};
-use super::shared::{Finding, Pending, Waiter, Wanted};
+use super::refusal::{CUT_OFF, RELAYING_DENIED, Refusal};
+use super::registrar::{Answer, NO_STORE, Pending, Registration, Waiter};
+use super::shared::{Finding, Wanted};
 use super::target::Target;
 use super::{Id, Mode, Proxy};
 use crate::digest::NONCE_LIFETIME;
@@ -21,12 +22,6 @@ use crate::fault::Fault;
 use crate::header::{Header, Name};
 use crate::message::Method;
 use crate::uri::Uri;
-
-/// The rejection of a request that concerns neither our users nor our dialogs.
-pub(super) const RELAYING_DENIED: Fault = Fault { status: 403, reason: "Relaying Denied" };
-
-/// The user is registered, but all ways there are gone or unsuitable.
-pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "No Way To The User" };
 
 impl Proxy {
     /// Finds the targets and forwards, or answers.
@@ -157,7 +152,7 @@ impl Proxy {
                     let server = asked.server;
                     let done =
                         self.stateful(now).check_cancelled(server).and_then(|()| self.route(now, asked));
-                    self.refuse_if_failed(now, server, done);
+                    self.stateful(now).refuse_if_failed(server, done);
                 }
                 Waiting::Ack(ack) => self.route_ack(now, ack),
             }
@@ -181,13 +176,7 @@ impl Proxy {
                 (asked.server, self.finish_proof(now, *asked, is_own, &finding))
             }
         };
-        self.refuse_if_failed(now, server, done);
-    }
-
-    fn refuse_if_failed(&mut self, now: Time, server: Id, done: Result<(), Fault>) {
-        if let Err(fault) = done {
-            self.stateful(now).refuse(server, fault);
-        }
+        self.stateful(now).refuse_if_failed(server, done);
     }
 
     fn finish_registration(&mut self, now: Time, pending: Pending, finding: Finding) -> Result<(), Fault> {

@@ -12,13 +12,13 @@ use base::Time;
 
 use super::asked::Ack;
 use super::copies::Copier;
+use super::lookup::UNRESOLVED;
 use super::loops::is_loop;
 use super::matching::response_hop;
-use super::names::{UNRESOLVED, Waiting};
+use super::names::Waiting;
 use super::outbox::Event;
 use super::own_routes::{Taken, take_own_routes};
-use super::refusal::{Refusal, bad_extensions};
-use super::route::RELAYING_DENIED;
+use super::refusal::{RELAYING_DENIED, Refusal, bad_extensions};
 use super::target::{Target, share};
 use super::{Id, Mode, Proxy, ProxyConfig, dialog_number};
 use crate::essentials::Essentials;

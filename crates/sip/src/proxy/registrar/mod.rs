@@ -5,15 +5,18 @@
 //! newer record. Invariant: a user's local copy is never replaced by an older version. Begin with [`Registrar::register`].
 
 mod decision;
+mod waiting;
 
 pub(super) use decision::{Answer, Registration};
+pub(super) use waiting::{Pending, Waiter};
 
 use base::Time;
 
 use self::decision::{Decision, accept, decide};
+use self::waiting::StoreQueue;
 use super::flows::Flows;
 use super::outbox::{Event, Outbox};
-use super::shared::{Finding, Pending, Record, StoreQueue, Waiter, Wanted};
+use super::shared::{Finding, Record, Wanted};
 use super::{Output, ProxyConfig};
 use crate::fault::Fault;
 use crate::location::{Binding, Change, Location, LocationLimits};

@@ -12,7 +12,8 @@ use base::Time;
 use super::ProxyConfig;
 use super::cluster::Cluster;
 use super::flows::Flows;
-use super::names::{Names, ResolvedTarget, UNRESOLVED, lookup_of};
+use super::lookup::{Lookup, ResolvedTarget, UNRESOLVED};
+use super::names::Names;
 use super::target::{Target, VerifiedHop};
 use crate::address::Address;
 use crate::fault::Fault;
@@ -100,7 +101,7 @@ impl<'a> Routing<'a> {
         if !self.config.names {
             return Err(Fault { status: 500, reason: "No Next Hop Is Configured For This Domain" });
         }
-        let lookup = lookup_of(uri).ok_or(UNRESOLVED)?;
+        let lookup = Lookup::of(uri).ok_or(UNRESOLVED)?;
         self.names.targets(self.now, &lookup).ok_or(UNRESOLVED)?;
         let hop = self.hops_of_name(uri).first().copied();
         let hop = hop.ok_or(Fault { status: 500, reason: "No Address Of The Next Hop" })?;
@@ -110,7 +111,7 @@ impl<'a> Routing<'a> {
     /// Returns all DNS answers for a URI's name for which we have listeners; none for an address or a configured next hop.
     fn hops_of_name(&self, uri: &Uri<'_>) -> Vec<Hop> {
         let is_configured = |name: &str| self.config.next_hops.iter().any(|hop| hop.domain == name);
-        let lookup = lookup_of(uri).filter(|lookup| !is_configured(&lookup.name));
+        let lookup = Lookup::of(uri).filter(|lookup| !is_configured(&lookup.name));
         let targets = lookup.and_then(|lookup| self.names.targets(self.now, &lookup)).unwrap_or_default();
         let hop = |target: &ResolvedTarget| {
             let ResolvedTarget { transport, address } = *target;
@@ -187,7 +188,7 @@ mod tests {
         let mut known = knowledge();
         let uri = "sip:bob@example.edu";
         assert_eq!(hop_of(&known, uri), Err(UNRESOLVED));
-        let lookup = lookup_of(&Uri::parse(uri.as_bytes()).unwrap()).unwrap();
+        let lookup = Lookup::of(&Uri::parse(uri.as_bytes()).unwrap()).unwrap();
         let udp =
             |address: &str| ResolvedTarget { transport: Transport::Udp, address: address.parse().unwrap() };
         // There is no listener for the second.

@@ -53,7 +53,7 @@ impl Stateful<'_> {
     }
 
     /// Rejects a request.
-    pub(super) fn refuse(&mut self, id: Id, fault: Fault) {
+    fn refuse(&mut self, id: Id, fault: Fault) {
         // The recipient cannot be reached.
         if matches!(fault.status, 404 | 416 | 430 | 480 | 500) {
             self.note_undelivered(id);
@@ -61,6 +61,13 @@ impl Stateful<'_> {
         let seconds = self.config.limits.retry_after.to_string();
         let retry = (fault.status == 503).then(|| Header::new(Name::RetryAfter, &seconds));
         self.reply(id, fault.status, fault.reason, retry.into_iter().collect());
+    }
+
+    /// Rejects a request that could not be served.
+    pub(super) fn refuse_if_failed(&mut self, id: Id, served: Result<(), Fault>) {
+        if let Err(fault) = served {
+            self.refuse(id, fault);
+        }
     }
 
     /// Records that a request reached nobody.

@@ -25,12 +25,12 @@ use rand_chacha::rand_core::Rng;
 use self::drain::Drain;
 use self::wakes::{Sleeper, Wakes};
 use super::asked::Ack;
-use super::dialogs::Leg;
+use super::leg::Leg;
 use super::memory_budget::{Charge, LONG, MemoryBudget, TRANSACTION, weight};
 use super::outbox::{Event, Outbox};
 use super::performance::Measured;
 use super::target::Target;
-use super::{Id, Outgoing, Output, ProxyLimits};
+use super::{Id, Outgoing, Output, ProxyLimits, dialog_number};
 use crate::address::Address;
 use crate::header::Name;
 use crate::message::{Message, Method};
@@ -134,9 +134,11 @@ impl Transactions {
         now: Time,
         timers: Timers,
         arrival: Arrival<'_>,
-        measured: Measured,
+        outbox: &mut Outbox,
     ) -> Id {
         let id = self.new_id();
+        let Arrival { known, .. } = arrival;
+        let measured = outbox.performance_mut().begin(now, known, dialog_number(&known.call_id));
         let server = Server::start(now, timers, arrival, measured, self.memory_budget.charge(0));
         self.server_keys.insert(server.key().into(), id);
         self.servers.insert(id, Box::new(server));
@@ -313,7 +315,6 @@ mod tests {
 
     use super::*;
     use crate::essentials::Essentials;
-    use crate::proxy::dialog_number;
     use crate::proxy::testing::{asked, hop, request};
 
     pub(super) struct World {
@@ -330,9 +331,8 @@ mod tests {
 
         pub(super) fn server(&mut self, request: &Message) -> Id {
             let known = Essentials::of(request).unwrap();
-            let measured = self.outbox.performance_mut().begin(Time::ZERO, &known, 1);
             let arrival = Arrival { hop: hop("192.0.2.7:5060"), key: b"key", request, known: &known };
-            self.table.start_server(Time::ZERO, Timers::default(), arrival, measured)
+            self.table.start_server(Time::ZERO, Timers::default(), arrival, &mut self.outbox)
         }
 
         pub(super) fn client(&mut self, server: Option<Id>) -> Id {

@@ -8,7 +8,7 @@ use super::response_context::ResponseContext;
 use crate::essentials::Essentials;
 use crate::message::{Message, Method};
 use crate::proxy::dialog_number;
-use crate::proxy::dialogs::Leg;
+use crate::proxy::leg::Leg;
 use crate::proxy::memory_budget::{Charge, TRANSACTION, weight};
 use crate::proxy::performance::Measured;
 use crate::transaction::{self, Kind, ServerTimeout, Timers};
