@@ -2,8 +2,18 @@
 //!
 //! In: [`Proxy::handle_message`], [`Proxy::handle_timeout`], [`Proxy::handle_send_failure`]. Out: [`Proxy::poll_output`], until
 //! it returns `None`, and [`Proxy::next_timeout`]. Invariants: a server transaction gets one final response; a branch
-//! ends once; nothing is kept that is not counted in [`ProxyLimits`]. Begin with `inbound` for requests and `response` for
-//! responses; `redirect` and `stateless` implement the other modes.
+//! ends once; nothing is kept that is not counted in [`ProxyLimits`].
+//!
+//! [`Proxy`] mediates between parts that own their state:
+//!
+//! - `transactions`: requests under way, their timers, and the memory that they take;
+//! - `dialogs`, `names`, `cluster`, `registrar`: what is known of dialogs, names, other proxies and users;
+//! - `access`, `auth`: the admission of requests;
+//! - `loops`, `marks`, `flows`, `tags`, `stateless_via`: a key each, and what it signs;
+//! - `outbox`: actions for the driver, and figures.
+//!
+//! Two views borrow parts for one event: `routing` reads them to find the next hop, `stateful` forwards requests and responses in
+//! transactions. Begin with `inbound`, then `route`. `stateless` and `redirect` implement the other modes.
 
 mod access;
 mod asked;

@@ -12,7 +12,7 @@ use super::names::Waiting;
 use super::outbox::Event;
 use super::redirect::open_contacts;
 use super::refusal::{CUT_OFF, RELAYING_DENIED, Refusal};
-use super::registrar::{Answer, NO_STORE, Pending, Registration, Waiter};
+use super::registrar::{Answer, NO_STORE, Registration, Waiter};
 use super::shared::{Finding, Wanted};
 use super::target::Target;
 use super::{Id, Mode, Proxy};
@@ -167,7 +167,10 @@ impl Proxy {
         }
         let (server, done) = match waiter {
             Waiter::Registration(pending) => {
-                (pending.asked.id(), self.finish_registration(now, pending, finding))
+                let Proxy { config, flows, outbox, .. } = self;
+                let server = pending.asked.id();
+                let answer = self.registrar.finish(now, config, flows, pending, finding, outbox);
+                (server, answer.map(|answer| self.answer_registration(now, server, answer)))
             }
             Waiter::Request { asked, user } => {
                 (asked.server, self.finish_request(now, *asked, &user, finding))
@@ -177,14 +180,6 @@ impl Proxy {
             }
         };
         self.stateful(now).refuse_if_failed(server, done);
-    }
-
-    fn finish_registration(&mut self, now: Time, pending: Pending, finding: Finding) -> Result<(), Fault> {
-        let server = pending.asked.id();
-        let answer =
-            self.registrar.finish(now, &self.config, &self.flows, pending, finding, &mut self.outbox)?;
-        self.answer_registration(now, server, answer);
-        Ok(())
     }
 
     fn finish_request(&mut self, now: Time, asked: Asked, user: &str, finding: Finding) -> Result<(), Fault> {

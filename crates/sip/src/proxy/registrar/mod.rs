@@ -8,12 +8,12 @@ mod decision;
 mod waiting;
 
 pub(super) use decision::{Answer, Registration};
-pub(super) use waiting::{Pending, Waiter};
+pub(super) use waiting::Waiter;
 
 use base::Time;
 
 use self::decision::{Decision, accept, decide};
-use self::waiting::StoreQueue;
+use self::waiting::{Pending, StoreQueue};
 use super::flows::Flows;
 use super::outbox::{Event, Outbox};
 use super::shared::{Finding, Record, Wanted};
