@@ -197,7 +197,7 @@ impl Proxy {
     fn finish_proof(
         &mut self,
         now: Time,
-        mut asked: Asked,
+        asked: Asked,
         is_own: bool,
         finding: &Finding,
     ) -> Result<(), Fault> {
@@ -213,7 +213,8 @@ impl Proxy {
             self.stateful(now).reply(asked.server, fault.status, fault.reason, fields);
             return Ok(());
         }
-        forget_credentials(&self.config, &mut asked.request, is_register);
-        self.route(now, asked)
+        let mut request = asked.request;
+        forget_credentials(&self.config, &mut request, is_register);
+        self.route(now, Asked { request, ..asked })
     }
 }
