@@ -28,8 +28,7 @@ use crate::essentials::Essentials;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method, Start};
 use crate::parse::Limits;
-use crate::proxy::inbound::{response_hop, server_key};
-use crate::proxy::{Listener, Outgoing, dialog_number};
+use crate::proxy::{Listener, Outgoing, dialog_number, hop_request, response_hop, server_key};
 use crate::transaction::{self, Kind, Timers};
 use crate::transport::Hop;
 use crate::via::Via;
@@ -264,7 +263,7 @@ impl Agent {
         let verdict = client.machine.on_response(now, status);
         if verdict.ack {
             let to = response.all(Name::To).next().cloned();
-            let ack = crate::proxy::cancel::hop_request(&client.request, Method::Ack, to).to_bytes();
+            let ack = hop_request(&client.request, Method::Ack, to).to_bytes();
             let hop = client.hop;
             self.send(hop, ack, None, &known.call_id);
         }

@@ -8,9 +8,10 @@
 
 use base::Time;
 
-use super::{Authentication, Proxy};
+use super::refusal::Refusal;
+use super::{Authentication, ProxyConfig};
 use crate::address::Address;
-use crate::digest::{Credentials, FORBIDDEN, Nonce, OTHER_URI};
+use crate::digest::{Credentials, FORBIDDEN, Nonce, Nonces, OTHER_URI};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
@@ -28,20 +29,6 @@ pub(crate) struct Proof {
     pub(crate) is_own: bool,
 }
 
-/// The rejection of a request.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) fault: Fault,
-    /// Fields of its response in addition to the standard ones.
-    pub(super) fields: Vec<Header>,
-}
-
-impl From<Fault> for Refusal {
-    fn from(fault: Fault) -> Refusal {
-        Refusal { fault, fields: Vec::new() }
-    }
-}
-
 /// The result of authentication.
 #[derive(Debug)]
 pub(super) enum Verdict {
@@ -51,50 +38,62 @@ pub(super) enum Verdict {
     Unless(Proof),
 }
 
-impl Proxy {
+/// The judge of credentials.
+#[derive(Debug)]
+pub(super) struct Authenticator {
+    nonces: Nonces,
+}
+
+impl Authenticator {
+    pub(super) fn new(nonces: Nonces) -> Authenticator {
+        Authenticator { nonces }
+    }
+
     /// Reports whether the request may go on; a rejected one leaves no state. `asked_for` is the Request-URI as received, which
     /// differs from the current one behind a strict router.
     pub(super) fn authenticate(
         &mut self,
         now: Time,
+        config: &ProxyConfig,
         request: &mut Message,
         known: &Essentials,
         asked_for: &[u8],
         is_in_dialog: bool,
     ) -> Result<Verdict, Refusal> {
         let is_register = known.cseq.method == Method::Register;
-        if self.config.authentication.is_none() || is_in_dialog {
+        if config.authentication.is_none() || is_in_dialog {
             return Ok(Verdict::Passed);
         }
         let claimed = if is_register { Name::To } else { Name::From };
         let value = request.first(claimed).ok_or(Fault::bad("Address Is Missing"))?.clone();
         let uri = Uri::parse(Address::parse(&value)?.uri)?;
-        if !self.is_ours(&uri) {
+        if !config.is_ours(&uri) {
             return Ok(Verdict::Passed);
         }
-        match self.check(now, request, known, asked_for)? {
-            Check::By(name, proof) if self.user_of(&uri).split('@').next() == Some(&name) => match proof {
+        match self.check(now, config, request, known, asked_for)? {
+            Check::By(name, proof) if config.user_of(&uri).split('@').next() == Some(&name) => match proof {
                 Some(proof) => Ok(Verdict::Unless(proof)),
                 None => {
-                    self.forget_credentials(request, is_register);
+                    forget_credentials(config, request, is_register);
                     Ok(Verdict::Passed)
                 }
             },
             Check::By(..) => Err(FORBIDDEN.into()),
-            Check::Not { is_stale } => Err(self.challenge(now, is_register, is_stale)),
+            Check::Not { is_stale } => Err(self.challenge(now, config, is_register, is_stale)),
         }
     }
 
     fn check(
         &mut self,
         now: Time,
+        config: &ProxyConfig,
         request: &Message,
         known: &Essentials,
         asked_for: &[u8],
     ) -> Result<Check, Fault> {
         let is_register = known.cseq.method == Method::Register;
         let field = if is_register { Name::Authorization } else { Name::ProxyAuthorization };
-        let Some(authentication) = &self.config.authentication else {
+        let Some(authentication) = &config.authentication else {
             return Ok(Check::Not { is_stale: false });
         };
         let mut is_stale = false;
@@ -104,7 +103,7 @@ impl Proxy {
             if credentials.realm != authentication.realm.as_bytes() || !is_asked_for {
                 continue;
             }
-            let is_for = |target| is_same_target(credentials.uri(), target, |uri| self.is_ours(uri));
+            let is_for = |target| is_same_target(credentials.uri(), target, |uri| config.is_ours(uri));
             let is_for_this = is_for(asked_for)? || is_for(request.request_uri())?;
             let nonce = self.nonces.judge(now, &credentials);
             let name = String::from_utf8_lossy(credentials.username).into_owned();
@@ -119,7 +118,7 @@ impl Proxy {
                 if !is_for_this {
                     return Err(OTHER_URI);
                 }
-                let proof = self.config.shared.and_then(|_| self.nonces.proof(&credentials));
+                let proof = config.shared.and_then(|_| self.nonces.proof(&credentials));
                 return Ok(Check::By(name, proof));
             }
             is_stale = true;
@@ -128,7 +127,13 @@ impl Proxy {
     }
 
     /// Demands credentials.
-    pub(super) fn challenge(&mut self, now: Time, is_register: bool, is_stale: bool) -> Refusal {
+    pub(super) fn challenge(
+        &mut self,
+        now: Time,
+        config: &ProxyConfig,
+        is_register: bool,
+        is_stale: bool,
+    ) -> Refusal {
         let (name, status, reason) = match is_register {
             true => (Name::WwwAuthenticate, 401, "Unauthorized"),
             false => (Name::ProxyAuthenticate, 407, "Proxy Authentication Required"),
@@ -137,24 +142,24 @@ impl Proxy {
         let mut field = |authentication: &Authentication, algorithm| {
             Header::new(name, &nonces.challenge(now, &authentication.realm, algorithm, is_stale))
         };
-        let fields = self.config.authentication.iter().flat_map(|authentication| {
+        let fields = config.authentication.iter().flat_map(|authentication| {
             authentication.algorithms.iter().map(|&a| field(authentication, a)).collect::<Vec<_>>()
         });
         let fields = fields.collect();
         Refusal { fault: Fault { status, reason }, fields }
     }
+}
 
-    /// Removes the credentials meant for us before the next hop.
-    pub(super) fn forget_credentials(&self, request: &mut Message, is_register: bool) {
-        if is_register {
-            return;
-        }
-        let realm = self.config.authentication.as_ref().map(|a| a.realm.as_bytes()).unwrap_or_default();
-        request.headers.retain(|header| {
-            header.name != Name::ProxyAuthorization
-                || Credentials::parse(&header.value).is_none_or(|credentials| credentials.realm != realm)
-        });
+/// Removes the credentials meant for us before the next hop.
+pub(super) fn forget_credentials(config: &ProxyConfig, request: &mut Message, is_register: bool) {
+    if is_register {
+        return;
     }
+    let realm = config.authentication.as_ref().map(|a| a.realm.as_bytes()).unwrap_or_default();
+    request.headers.retain(|header| {
+        header.name != Name::ProxyAuthorization
+            || Credentials::parse(&header.value).is_none_or(|credentials| credentials.realm != realm)
+    });
 }
 
 /// The result of checking a request's credentials.
@@ -164,4 +169,61 @@ enum Check {
     Not {
         is_stale: bool,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing::{config, request};
+
+    const URI: &[u8] = b"sip:b@example.org";
+
+    fn with_users() -> ProxyConfig {
+        let authentication = Authentication {
+            realm: "example.org".into(),
+            passwords: [("caller".to_owned(), "secret".to_owned())].into(),
+            algorithms: vec![crate::digest::Algorithm::Md5, crate::digest::Algorithm::Sha256],
+        };
+        ProxyConfig { authentication: Some(authentication), ..config() }
+    }
+
+    fn judged(config: &ProxyConfig, text: &str, is_in_dialog: bool) -> Result<Verdict, Refusal> {
+        let mut request = request(text);
+        let known = Essentials::of(&request).unwrap();
+        let mut judge = Authenticator::new(Nonces::new([1; 32]));
+        judge.authenticate(Time::ZERO, config, &mut request, &known, URI, is_in_dialog)
+    }
+
+    fn challenges(judged: Result<Verdict, Refusal>) -> (u16, usize) {
+        let refusal = judged.unwrap_err();
+        (refusal.fault.status, refusal.fields.len())
+    }
+
+    #[test]
+    fn a_request_of_a_user_is_challenged_once_for_each_algorithm() {
+        let config = with_users();
+        assert_eq!(challenges(judged(&config, "OPTIONS sip:b@example.org", false)), (407, 2));
+        assert_eq!(challenges(judged(&config, "REGISTER sip:example.org", false)), (401, 2));
+    }
+
+    #[test]
+    fn requests_within_dialogs_and_without_passwords_pass() {
+        let text = "OPTIONS sip:b@example.org";
+        assert!(matches!(judged(&with_users(), text, true), Ok(Verdict::Passed)));
+        assert!(matches!(judged(&config(), text, false), Ok(Verdict::Passed)));
+    }
+
+    #[test]
+    fn only_credentials_for_our_realm_are_removed() {
+        let field = |realm| {
+            format!(
+                "Proxy-Authorization: Digest username=\"a\",realm=\"{realm}\",nonce=\"n\",uri=\"sip:b\",response=\"00\""
+            )
+        };
+        let text = format!("OPTIONS sip:b@example.org\n{}\n{}", field("example.org"), field("example.com"));
+        let mut request = request(&text);
+        forget_credentials(&with_users(), &mut request, false);
+        let left: Vec<_> = request.all(Name::ProxyAuthorization).collect();
+        assert!(left.len() == 1 && left[0].value.windows(11).any(|part| part == b"example.com"), "{left:?}");
+    }
 }

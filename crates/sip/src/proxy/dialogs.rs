@@ -10,15 +10,15 @@
 //! [`super::ProxyConfig::relay_networks`].
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 use std::time::Duration;
 
 use base::Time;
-use bytes::Bytes;
 
-use super::performance::SessionEnd;
+use super::ProxyConfig;
+use super::leg::Leg;
+use super::performance::{Performance, SessionEnd};
+use super::routing::Routing;
 use super::target::Target;
-use super::{Id, Proxy};
 use crate::address::Address;
 use crate::essentials::Essentials;
 use crate::fault::Fault;
@@ -34,17 +34,6 @@ const IDLE_MAX: Duration = Duration::from_secs(86_400);
 const ANSWERS_MAX: usize = 16;
 /// The rejection of a request to an address unrelated to its dialog.
 const NOT_OF_THIS_DIALOG: Fault = Fault { status: 403, reason: "Address Has No Part In This Dialog" };
-
-/// The identity of a dialog: Call-ID and the caller's tag.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Leg(Box<[u8]>);
-
-impl Leg {
-    pub(super) fn new(call_id: &[u8], caller_tag: &[u8]) -> Leg {
-        // A Call-ID contains no zero byte.
-        Leg([call_id, &[0], caller_tag].concat().into())
-    }
-}
 
 /// A user agent that talks to us directly, with no other proxy between.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -161,42 +150,38 @@ impl Dialogs {
             self.known.remove(&leg);
         }
     }
-}
 
-impl Proxy {
-    /// Returns known dialogs, the most recently active first; those after the one of a given number ([`Dialog::number`]), if any.
-    pub fn dialogs(&self, after: Option<u64>) -> impl Iterator<Item = &Dialog> {
-        let order = self.dialogs.order.range(..after.unwrap_or(u64::MAX)).rev();
-        order.filter_map(|(_, leg)| self.dialogs.known.get(leg))
+    /// Returns known dialogs, the most recently active first; those after the one of a given number, if any.
+    pub(super) fn list(&self, after: Option<u64>) -> impl Iterator<Item = &Dialog> {
+        let order = self.order.range(..after.unwrap_or(u64::MAX)).rev();
+        order.filter_map(|(_, leg)| self.known.get(leg))
     }
 
-    /// Returns the number of known dialogs.
-    pub fn dialog_count(&self) -> usize {
-        self.dialogs.known.len()
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
     }
 
-    /// Records the destinations of a request that may create a dialog; requests within a dialog add nothing.
-    pub(super) fn note_dialog(
+    /// Records the destinations of a request that may create a dialog, up to `callees_max`, and returns the dialog. Requests within a
+    /// dialog add nothing.
+    pub(super) fn note(
         &mut self,
         now: Time,
-        server: Id,
         from: Hop,
         request: &Message,
         known: &Essentials,
         to: impl Iterator<Item = Hop>,
-    ) {
+        callees_max: usize,
+    ) -> Option<Leg> {
         if known.to_tag.is_some() {
-            return;
+            return None;
         }
         let leg = Leg::new(&known.call_id, known.from_tag.as_deref().unwrap_or_default());
-        let Some(server) = self.servers.get_mut(&server) else { return };
-        server.leg = Some(leg.clone());
-        if let Some(dialog) = self.dialogs.known.get_mut(&leg) {
+        if let Some(dialog) = self.known.get_mut(&leg) {
             // The same request again, with credentials or to the next group of targets.
             dialog.callees.extend(to);
-            dialog.callees.truncate(2 * self.config.limits.branches);
-            self.dialogs.touch(&leg, now);
-            return;
+            dialog.callees.truncate(callees_max);
+            self.touch(&leg, now);
+            return Some(leg);
         }
         let value = |name| request.first(name).map(|value| value[..].into()).unwrap_or_default();
         let dialog = Dialog {
@@ -213,18 +198,17 @@ impl Proxy {
             heard: now,
             number: 0,
         };
-        self.dialogs.begin(&leg, dialog);
+        self.begin(&leg, dialog);
+        Some(leg)
     }
 
     /// Records the hop of a response that creates a dialog; if it comes from the callee itself, its Contact is recorded too.
-    pub(super) fn learn_callee(&mut self, server: Id, from: Hop, response: &Message) {
+    pub(super) fn learn_callee(&mut self, config: &ProxyConfig, leg: &Leg, from: Hop, response: &Message) {
         let recorded =
             response.elements(Name::RecordRoute).next().and_then(|route| Address::parse(route).ok());
-        let is_ours = recorded.is_none_or(|route| Uri::parse(route.uri).is_ok_and(|uri| self.is_ours(&uri)));
-        let leg = self.servers.get(&server).and_then(|server| server.leg.as_ref());
-        let Some(dialog) = leg.filter(|_| is_ours).and_then(|leg| self.dialogs.known.get_mut(leg)) else {
-            return;
-        };
+        let is_ours =
+            recorded.is_none_or(|route| Uri::parse(route.uri).is_ok_and(|uri| config.is_ours(&uri)));
+        let Some(dialog) = self.known.get_mut(leg).filter(|_| is_ours) else { return };
         if let Some(contact) = contact_of(response) {
             dialog.ends[1] = Some(End { contact, flow: from });
         }
@@ -233,16 +217,16 @@ impl Proxy {
     /// Returns the target of a request within a dialog: the flow of an end that talks to us directly, otherwise Route or Request-URI.
     pub(super) fn target_within(
         &mut self,
-        now: Time,
+        routing: &Routing<'_>,
         leg: &Leg,
         from: Hop,
         request: &Message,
         known: &Essentials,
     ) -> Result<Target, Fault> {
-        self.dialogs.touch(leg, now);
+        self.touch(leg, routing.now());
         let is_caller = *leg == Leg::new(&known.call_id, known.from_tag.as_deref().unwrap_or_default());
         let mut flow = None;
-        if let Some(dialog) = self.dialogs.known.get_mut(leg) {
+        if let Some(dialog) = self.known.get_mut(leg) {
             let [own, other] = if is_caller { [0, 1] } else { [1, 0] };
             // The Contact of a target refresh request such as re-INVITE (RFC 3261 section 12.2).
             if let Some(end) = end_of(from, request) {
@@ -252,18 +236,27 @@ impl Proxy {
             let other = dialog.ends[other].as_ref().filter(|_| is_last_hop);
             flow = other.filter(|end| *end.contact == *request.request_uri()).and_then(End::hop);
         }
-        let uri = Bytes::copy_from_slice(request.request_uri());
         let mut target = match flow {
-            Some(hop) => Target { is_settled: true, ..Target::new(uri, hop, None) },
-            None => self.target_outside(now, request, &Uri::parse(request.request_uri())?)?,
+            Some(hop) => Target::by_flow(request.request_uri(), hop),
+            None => routing.target_outside(request)?,
         };
-        target.alternates.retain(|hop| self.may_send_within(leg, *hop));
-        if self.may_send_within(leg, target.hop) { Ok(target) } else { Err(NOT_OF_THIS_DIALOG) }
+        target.retain_alternates(|hop| self.may_send_within(routing, leg, hop));
+        if self.may_send_within(routing, leg, target.hop()) { Ok(target) } else { Err(NOT_OF_THIS_DIALOG) }
+    }
+
+    /// Reports whether a request of this dialog may be sent there.
+    fn may_send_within(&self, routing: &Routing<'_>, leg: &Leg, to: Hop) -> bool {
+        let address = to.address.ip();
+        let has_part = |dialog: &Dialog| {
+            dialog.caller.address.ip() == address
+                || dialog.callees.iter().any(|callee| callee.address.ip() == address)
+        };
+        self.known.get(leg).is_some_and(has_part) || routing.is_known_address(address)
     }
 
     /// Handles the final response to the request that created `leg`; `to_tag` is the responder's.
-    pub(super) fn on_dialog_answer(&mut self, now: Time, leg: &Leg, status: u16, to_tag: Option<&[u8]>) {
-        let Some(dialog) = self.dialogs.known.get_mut(leg) else { return };
+    pub(super) fn on_answer(&mut self, now: Time, leg: &Leg, status: u16, to_tag: Option<&[u8]>) {
+        let Some(dialog) = self.known.get_mut(leg) else { return };
         if status < 300 {
             dialog.answered.get_or_insert(now);
             let tag: Box<[u8]> = to_tag.unwrap_or_default().into();
@@ -271,62 +264,58 @@ impl Proxy {
                 dialog.answers.push(tag);
             }
         } else if dialog.answered.is_none() {
-            self.dialogs.remove(leg);
+            self.remove(leg);
         }
     }
 
-    /// Handles the final response to BYE: the dialog has ended, unless credentials were demanded or the like (RFC 3261 section 15.1.1).
-    pub(super) fn on_bye_answer(&mut self, now: Time, status: u16, known: &Essentials, server: Option<Id>) {
-        let came = server.and_then(|server| self.servers.get(&server)).map(|server| server.measured.began);
+    /// Handles the final response to a BYE that came at `came`: the dialog has ended, unless credentials were demanded or the like
+    /// (RFC 3261 section 15.1.1).
+    pub(super) fn on_bye_answer(
+        &mut self,
+        now: Time,
+        status: u16,
+        known: &Essentials,
+        came: Option<Time>,
+        performance: &mut Performance,
+    ) {
         let end = match status {
             200..=299 => came.map(SessionEnd::By),
             408 => Some(SessionEnd::Unheard),
             481 => None,
             _ => return,
         };
-        self.end_by_bye(now, known, end);
+        self.end_by_bye(now, known, end, performance);
     }
 
-    /// Records that a BYE reached nobody: "no response at all" (section 15.1.1), or no route to the other end. Its sender regards the
-    /// session as ended since it sent the BYE, and will not repeat it.
-    pub(super) fn note_undelivered_bye(&mut self, now: Time, server: Id) {
-        let request = self.servers.get(&server).and_then(|server| server.request.as_ref());
-        let bye = request.filter(|request| request.method() == Some(&Method::Bye));
+    /// Records that a request, if it is a BYE, reached nobody: "no response at all" (section 15.1.1), or no route to the other end. Its
+    /// sender regards the session as ended since it sent the BYE, and will not repeat it.
+    pub(super) fn note_undelivered(&mut self, now: Time, request: &Message, performance: &mut Performance) {
+        let bye = Some(request).filter(|request| request.method() == Some(&Method::Bye));
         if let Some(Ok(known)) = bye.map(Essentials::of) {
-            self.end_by_bye(now, &known, Some(SessionEnd::Unheard));
+            self.end_by_bye(now, &known, Some(SessionEnd::Unheard), performance);
         }
     }
 
-    fn end_by_bye(&mut self, now: Time, known: &Essentials, end: Option<SessionEnd>) {
+    fn end_by_bye(
+        &mut self,
+        now: Time,
+        known: &Essentials,
+        end: Option<SessionEnd>,
+        performance: &mut Performance,
+    ) {
         let tags = [&known.from_tag, &known.to_tag].map(|tag| tag.as_deref().unwrap_or_default());
         for (caller, callee) in [(tags[0], tags[1]), (tags[1], tags[0])] {
             let leg = Leg::new(&known.call_id, caller);
-            let Some(dialog) = self.dialogs.known.get_mut(&leg) else { continue };
+            let Some(dialog) = self.known.get_mut(&leg) else { continue };
             dialog.answers.retain(|answer| **answer != *callee);
             if dialog.answers.is_empty() {
                 let answered = dialog.answered.filter(|_| dialog.is_call);
-                self.dialogs.remove(&leg);
+                self.remove(&leg);
                 if let (Some(answered), Some(end)) = (answered, end) {
-                    self.performance.note_session(now, answered, end);
+                    performance.note_session(now, answered, end);
                 }
             }
         }
-    }
-
-    /// Reports whether a request of this dialog may be sent there.
-    fn may_send_within(&self, leg: &Leg, to: Hop) -> bool {
-        let address = to.address.ip();
-        let has_part = |dialog: &Dialog| {
-            dialog.caller.address.ip() == address
-                || dialog.callees.iter().any(|callee| callee.address.ip() == address)
-        };
-        self.dialogs.known.get(leg).is_some_and(has_part) || self.is_known_address(address)
-    }
-
-    fn is_known_address(&self, address: IpAddr) -> bool {
-        self.config.relay_networks.iter().any(|network| network.contains(address))
-            || self.config.next_hops.iter().any(|hop| hop.address.ip() == address)
-            || self.location.is_registered_from(address)
     }
 }
 
@@ -339,4 +328,111 @@ fn end_of(from: Hop, request: &Message) -> Option<End> {
 fn contact_of(message: &Message) -> Option<Box<[u8]>> {
     let contact = message.elements(Name::Contact).next()?;
     Some(Address::parse(contact).ok()?.uri.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing::{Knowledge, config, hop, request};
+
+    const INVITE: &str = "INVITE sip:callee@example.org\nContact: <sip:caller@10.0.0.1>";
+
+    fn known(request: &Message, from: &str, to: Option<&str>) -> Essentials {
+        let tag = |tag: &str| tag.to_owned().into();
+        let known = Essentials::of(request).unwrap();
+        Essentials { from_tag: Some(tag(from)), to_tag: to.map(tag), ..known }
+    }
+
+    /// Returns dialogs with one, from 192.0.2.7 to 192.0.2.8.
+    fn dialogs() -> (Dialogs, Leg) {
+        let mut dialogs = Dialogs::new(10);
+        let leg = note(&mut dialogs, Time::ZERO, "caller");
+        (dialogs, leg)
+    }
+
+    fn note(dialogs: &mut Dialogs, now: Time, caller: &str) -> Leg {
+        let request = request(INVITE);
+        let known = known(&request, caller, None);
+        let to = [hop("192.0.2.8:5060")].into_iter();
+        dialogs.note(now, hop("192.0.2.7:5062"), &request, &known, to, 32).unwrap()
+    }
+
+    fn bye(dialogs: &mut Dialogs, callee: &str, status: u16) -> Performance {
+        let request = request("BYE sip:callee@192.0.2.8");
+        let known = known(&request, "caller", Some(callee));
+        let mut performance = Performance::default();
+        let now = Time::from_millis(5000);
+        dialogs.on_bye_answer(now, status, &known, Some(now), &mut performance);
+        performance
+    }
+
+    #[test]
+    fn a_rejected_dialog_is_forgotten_and_an_answered_one_is_not() {
+        let (mut dialogs, leg) = dialogs();
+        dialogs.on_answer(Time::ZERO, &leg, 200, Some(b"callee"));
+        dialogs.on_answer(Time::ZERO, &leg, 486, Some(b"other"));
+        assert_eq!(dialogs.len(), 1);
+        let (mut dialogs, leg) = self::dialogs();
+        dialogs.on_answer(Time::ZERO, &leg, 486, Some(b"callee"));
+        assert_eq!(dialogs.len(), 0);
+    }
+
+    #[test]
+    fn a_forked_dialog_ends_with_the_bye_of_its_last_callee() {
+        let (mut dialogs, leg) = dialogs();
+        dialogs.on_answer(Time::ZERO, &leg, 200, Some(b"one"));
+        dialogs.on_answer(Time::ZERO, &leg, 200, Some(b"two"));
+        let sessions =
+            |performance: Performance| performance.session_duration.successful.counts().iter().sum::<u64>();
+        assert_eq!((sessions(bye(&mut dialogs, "one", 200)), dialogs.len()), (0, 1));
+        assert_eq!((sessions(bye(&mut dialogs, "two", 401)), dialogs.len()), (0, 1));
+        assert_eq!((sessions(bye(&mut dialogs, "two", 200)), dialogs.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_dialog_beyond_the_limit_replaces_the_one_silent_longest() {
+        let mut dialogs = Dialogs::new(2);
+        let [first, second] = ["first", "second"].map(|caller| note(&mut dialogs, Time::ZERO, caller));
+        note(&mut dialogs, Time::ZERO, "first");
+        let third = note(&mut dialogs, Time::ZERO, "third");
+        let kept: Vec<_> = [first, second, third].iter().map(|leg| dialogs.known.contains_key(leg)).collect();
+        assert_eq!(kept, [true, false, true]);
+    }
+
+    #[test]
+    fn a_silent_dialog_expires() {
+        let (mut dialogs, _) = dialogs();
+        dialogs.expire(Time::ZERO + (IDLE_MAX - Duration::from_millis(1)));
+        assert_eq!(dialogs.len(), 1);
+        dialogs.expire(Time::ZERO + IDLE_MAX);
+        assert_eq!(dialogs.len(), 0);
+    }
+
+    #[test]
+    fn a_request_goes_to_the_other_ends_flow_and_to_no_stranger() {
+        let (mut dialogs, leg) = dialogs();
+        let knowledge = Knowledge::default();
+        let routing = knowledge.routing(Time::ZERO);
+        let mut target = |text: &str| {
+            let request = request(text);
+            let known = known(&request, "callee", Some("caller"));
+            let target = dialogs.target_within(&routing, &leg, hop("192.0.2.8:5060"), &request, &known);
+            target.map(|target| target.hop())
+        };
+        assert_eq!(target("BYE sip:caller@10.0.0.1"), Ok(hop("192.0.2.7:5062")), "behind a NAT");
+        assert_eq!(target("BYE sip:caller@192.0.2.7:5099"), Ok(hop("192.0.2.7:5099")));
+        assert_eq!(target("BYE sip:caller@192.0.2.99"), Err(NOT_OF_THIS_DIALOG));
+    }
+
+    #[test]
+    fn a_callee_behind_another_proxy_is_not_reached_directly() {
+        let learned = |record: &str| {
+            let (mut dialogs, leg) = dialogs();
+            let text = format!("INVITE sip:a\nContact: <sip:callee@192.0.2.8>\nRecord-Route: {record}");
+            dialogs.learn_callee(&config(), &leg, hop("192.0.2.8:5060"), &request(&text));
+            dialogs.known[&leg].ends[1].is_some()
+        };
+        assert!(learned("<sip:192.0.2.1;lr>"));
+        assert!(!learned("<sip:192.0.2.9;lr>, <sip:192.0.2.1;lr>"));
+    }
 }

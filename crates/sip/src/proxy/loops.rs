@@ -2,26 +2,36 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::Proxy;
+use super::ProxyConfig;
 use crate::essentials::Essentials;
 use crate::header::Name;
 use crate::message::Message;
-use crate::via::{Via, parse_ip};
+use crate::via::Via;
 
-impl Proxy {
+/// The loop marks in our branches.
+#[derive(Debug)]
+pub(super) struct Loops {
+    secret: [u8; 32],
+}
+
+impl Loops {
+    pub(super) fn new(secret: [u8; 32]) -> Loops {
+        Loops { secret }
+    }
+
     /// Hashes the parts of a request as received that decide its route: "the Request-URI, … Route header fields, … Proxy-Require" and the
     /// dialog (RFC 3261 section 16.6, step 8). A key keeps others from faking a loop.
-    pub(super) fn loop_mark(&self, request: &Message, known: &Essentials) -> String {
+    pub(super) fn mark(&self, request: &Message, known: &Essentials) -> String {
         self.mark_of(request, known, known.to_tag.as_deref().unwrap_or_default())
     }
 
     /// Computes the mark common to a request and the ACK for its rejection, which has another tag.
-    pub(super) fn loop_mark_without_to_tag(&self, request: &Message, known: &Essentials) -> String {
+    pub(super) fn mark_without_to_tag(&self, request: &Message, known: &Essentials) -> String {
         self.mark_of(request, known, &[])
     }
 
     fn mark_of(&self, request: &Message, known: &Essentials, to_tag: &[u8]) -> String {
-        let mut hash = Sha256::new().chain_update(self.loop_secret);
+        let mut hash = Sha256::new().chain_update(self.secret);
         let mut part = |bytes: &[u8]| {
             hash.update((bytes.len() as u64).to_be_bytes());
             hash.update(bytes);
@@ -36,21 +46,43 @@ impl Proxy {
         }
         hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
     }
+}
 
-    /// Reports whether a request with this mark has passed here before.
-    pub(super) fn is_loop(&self, request: &Message, mark: &str) -> bool {
-        request.elements(Name::Via).filter_map(|via| Via::parse(via).ok()).any(|via| {
-            let is_marked = via.branch().is_some_and(|branch| branch.ends_with(mark.as_bytes()));
-            is_marked && self.is_our_via(&via)
-        })
+/// Reports whether a request with this mark has passed here before.
+pub(super) fn is_loop(config: &ProxyConfig, request: &Message, mark: &str) -> bool {
+    request.elements(Name::Via).filter_map(|via| Via::parse(via).ok()).any(|via| {
+        let is_marked = via.branch().is_some_and(|branch| branch.ends_with(mark.as_bytes()));
+        is_marked && config.is_our_via(&via)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing::{config, request};
+
+    fn mark(secret: u8, text: &str) -> String {
+        let request = request(text);
+        Loops::new([secret; 32]).mark(&request, &Essentials::of(&request).unwrap())
     }
 
-    /// Reports whether we wrote this Via.
-    pub(super) fn is_our_via(&self, via: &Via<'_>) -> bool {
-        let host = parse_ip(via.host);
-        self.config
-            .listeners
-            .iter()
-            .any(|listener| Some(listener.address.ip()) == host && via.port == Some(listener.address.port()))
+    #[test]
+    fn a_request_is_marked_by_its_route_and_not_by_its_vias() {
+        let first = mark(1, "OPTIONS sip:a@example.org");
+        assert_eq!(first, mark(1, "OPTIONS sip:a@example.org\nVia: SIP/2.0/UDP 192.0.2.7;branch=z9hG4bKb"));
+        assert_ne!(first, mark(1, "OPTIONS sip:b@example.org"));
+        assert_ne!(first, mark(1, "OPTIONS sip:a@example.org\nRoute: <sip:192.0.2.9;lr>"));
+        assert_ne!(first, mark(2, "OPTIONS sip:a@example.org"));
+    }
+
+    #[test]
+    fn only_a_marked_via_of_ours_is_a_loop() {
+        let passed = |via: &str| {
+            let request = request(&format!("OPTIONS sip:a@example.org\nVia: SIP/2.0/UDP {via}"));
+            is_loop(&config(), &request, "0123456789abcdef")
+        };
+        assert!(passed("192.0.2.1:5060;branch=z9hG4bK1.2.0123456789abcdef"));
+        assert!(!passed("192.0.2.1:5060;branch=z9hG4bK1.2.ffff456789abcdef"));
+        assert!(!passed("192.0.2.9:5060;branch=z9hG4bK1.2.0123456789abcdef"));
     }
 }

@@ -7,9 +7,8 @@
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use super::Proxy;
-use super::dialogs::Leg;
-use super::flows::keyed;
+use super::keys::{bytes_of, keyed};
+use super::leg::Leg;
 use crate::digest::hex;
 use crate::essentials::Essentials;
 use crate::uri::Uri;
@@ -18,12 +17,22 @@ use crate::uri::Uri;
 pub(super) const PARAM: &str = "dialog";
 
 /// Bytes of the MAC: half of the hash, the minimum in RFC 2104 section 5.
-pub(super) const LENGTH: usize = 16;
+const LENGTH: usize = 16;
 
-impl Proxy {
+/// The marks of dialogs.
+#[derive(Debug)]
+pub(super) struct DialogMarks {
+    secret: [u8; 32],
+}
+
+impl DialogMarks {
+    pub(super) fn new(secret: [u8; 32]) -> DialogMarks {
+        DialogMarks { secret }
+    }
+
     /// Returns the mark of a request that may create a dialog.
-    pub(super) fn dialog_mark(&self, known: &Essentials) -> String {
-        let mac = self.dialog_mac(known, known.from_tag.as_deref().unwrap_or_default()).finalize();
+    pub(super) fn mark(&self, known: &Essentials) -> String {
+        let mac = self.mac(known, known.from_tag.as_deref().unwrap_or_default()).finalize();
         hex(&mac.into_bytes()[..LENGTH])
     }
 
@@ -33,12 +42,12 @@ impl Proxy {
         let mark = uri.param(PARAM).flatten().and_then(bytes_of::<LENGTH>)?;
         let tags = [&known.from_tag, &known.to_tag];
         let mut tags = tags.into_iter().map(|tag| tag.as_deref().unwrap_or_default());
-        let caller = tags.find(|tag| self.dialog_mac(known, tag).verify_truncated_left(&mark).is_ok())?;
+        let caller = tags.find(|tag| self.mac(known, tag).verify_truncated_left(&mark).is_ok())?;
         Some(Leg::new(&known.call_id, caller))
     }
 
-    fn dialog_mac(&self, known: &Essentials, caller: &[u8]) -> Hmac<Sha256> {
-        let mut mac = keyed(&self.dialog_secret);
+    fn mac(&self, known: &Essentials, caller: &[u8]) -> Hmac<Sha256> {
+        let mut mac = keyed(&self.secret);
         mac.update(&(known.call_id.len() as u64).to_be_bytes());
         mac.update(&known.call_id);
         mac.update(caller);
@@ -46,12 +55,27 @@ impl Proxy {
     }
 }
 
-/// Decodes N bytes from twice as many hexadecimal digits.
-pub(super) fn bytes_of<const N: usize>(hex: &[u8]) -> Option<[u8; N]> {
-    let hex = std::str::from_utf8(hex).ok().filter(|hex| hex.len() == 2 * N && hex.is_ascii())?;
-    let mut bytes = [0; N];
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).ok()?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing::request;
+
+    fn known(call_id: &str, from: &str, to: &str) -> Essentials {
+        let essentials = Essentials::of(&request("BYE sip:a@example.org")).unwrap();
+        let tag = |tag: &str| Some(tag.to_owned().into());
+        Essentials { call_id: call_id.to_owned().into(), from_tag: tag(from), to_tag: tag(to), ..essentials }
     }
-    Some(bytes)
+
+    #[test]
+    fn a_mark_is_good_for_both_ends_of_its_dialog_alone() {
+        let marks = DialogMarks::new([1; 32]);
+        let uri = format!("sip:192.0.2.1;lr;{PARAM}={}", marks.mark(&known("call", "caller", "")));
+        let uri = Uri::parse(uri.as_bytes()).unwrap();
+        let leg = Some(Leg::new(b"call", b"caller"));
+        assert_eq!(marks.marked(&uri, &known("call", "caller", "callee")), leg);
+        assert_eq!(marks.marked(&uri, &known("call", "callee", "caller")), leg);
+        assert_eq!(marks.marked(&uri, &known("call", "other", "callee")), None);
+        assert_eq!(marks.marked(&uri, &known("other", "caller", "callee")), None);
+        assert_eq!(DialogMarks::new([2; 32]).marked(&uri, &known("call", "caller", "callee")), None);
+    }
 }

@@ -30,6 +30,11 @@ impl MemoryBudget {
         Charge { bytes, used: self.used.clone() }
     }
 
+    /// Reports whether this many more bytes are within the limit.
+    pub(super) fn has_room(&self, max: usize, more: usize) -> bool {
+        self.used().saturating_add(more) <= max
+    }
+
     /// Returns the number of bytes in use.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
@@ -66,4 +71,23 @@ impl Drop for Charge {
 /// Returns the memory that a message takes: its bytes, and an entry for each of its fields.
 pub(super) fn weight(message: &Message) -> usize {
     message.length() + message.headers.len() * size_of::<Header>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_stay_charged_until_the_charge_is_dropped() {
+        let budget = MemoryBudget::default();
+        let mut charge = budget.charge(10);
+        assert!(budget.has_room(20, 10) && !budget.has_room(20, 11));
+        charge.set(4);
+        assert_eq!(budget.used(), 4);
+        let other = budget.charge(3);
+        drop(charge);
+        assert_eq!(budget.used(), 3);
+        drop(other);
+        assert!(budget.has_room(0, 0) && !budget.has_room(0, usize::MAX));
+    }
 }

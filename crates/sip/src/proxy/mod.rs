@@ -2,35 +2,57 @@
 //!
 //! In: [`Proxy::handle_message`], [`Proxy::handle_timeout`], [`Proxy::handle_send_failure`]. Out: [`Proxy::poll_output`], until
 //! it returns `None`, and [`Proxy::next_timeout`]. Invariants: a server transaction gets one final response; a branch
-//! ends once; nothing is kept that is not counted in [`ProxyLimits`]. Begin with `inbound` for requests and `response` for
-//! responses; `redirect` and `stateless` implement the other modes.
+//! ends once; nothing is kept that is not counted in [`ProxyLimits`].
+//!
+//! [`Proxy`] mediates between parts that own their state:
+//!
+//! - `transactions`: requests under way, their timers, and the memory that they take;
+//! - `dialogs`, `names`, `cluster`, `registrar`: what is known of dialogs, names, other proxies and users;
+//! - `access`, `auth`: the admission of requests;
+//! - `loops`, `marks`, `flows`, `tags`, `stateless_via`: a key each, and what it signs;
+//! - `outbox`: actions for the driver, and figures.
+//!
+//! Two views borrow parts for one event: `routing` reads them to find the next hop, `stateful` forwards requests and responses in
+//! transactions. Begin with `inbound`, then `route`. `stateless` and `redirect` implement the other modes.
 
 mod access;
-mod acks;
-mod attempts;
+mod asked;
 mod auth;
-pub(crate) mod cancel;
 mod cluster;
 mod config;
+mod copies;
 mod dialogs;
-mod drain;
 mod flows;
-mod forward;
-pub(crate) mod inbound;
+mod hop_by_hop;
+mod inbound;
+mod keys;
+mod leg;
+mod lookup;
 mod loops;
 mod marks;
+mod matching;
 mod memory_budget;
 mod names;
+mod ours;
+mod outbox;
+mod own_routes;
 mod performance;
+mod plan;
 mod redirect;
+mod refusal;
 mod registrar;
-mod response;
 mod route;
+mod routing;
 mod shared;
+mod stateful;
 mod stateless;
+mod stateless_via;
 mod tags;
 mod target;
-mod timers;
+#[cfg(test)]
+mod testing;
+mod tokens;
+mod transactions;
 
 pub use access::Access;
 pub(crate) use auth::Proof;
@@ -39,225 +61,66 @@ pub use config::{
     Authentication, Expiry, Listener, Mode, NextHop, ProxyConfig, ProxyLimits, RecordName, Shared,
 };
 pub use dialogs::Dialog;
-pub use flows::fingerprint;
-pub use names::{Lookup, ResolvedTarget};
+pub use keys::fingerprint;
+pub use lookup::{Lookup, ResolvedTarget};
+pub use outbox::{Counters, Outgoing, Output};
 pub use performance::{Attempt, Attempts, Histogram, Performance, Times};
 pub use shared::{Finding, Query, Record, Wanted};
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+pub(crate) use hop_by_hop::hop_request;
+pub(crate) use matching::{response_hop, server_key};
+
+use std::net::SocketAddr;
 
 use base::Time;
-use bytes::Bytes;
-use hmac::Hmac;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use sha2::Sha256;
 
-use crate::address::Address;
+use self::access::AccessControl;
+use self::auth::Authenticator;
+use self::cluster::Cluster;
+use self::dialogs::Dialogs;
+use self::flows::Flows;
+use self::leg::Leg;
+use self::loops::Loops;
+use self::marks::DialogMarks;
+use self::names::Names;
+use self::outbox::Outbox;
+use self::registrar::Registrar;
+use self::routing::Routing;
+use self::stateful::Stateful;
+use self::stateless_via::StatelessVia;
+use self::tags::Tags;
+use self::target::Target;
+use self::tokens::HopTokens;
+use self::transactions::{Due, Transactions};
 use crate::digest::Nonces;
+use crate::essentials::Essentials;
 use crate::fault::Fault;
-use crate::header::{Header, Name};
 use crate::location::{Change, Location};
 use crate::message::Message;
-use crate::transaction;
-use crate::transport::{Hop, Transport};
+use crate::transport::Hop;
 
 /// The number of a server or client transaction; never reused.
 type Id = u64;
-
-/// A message to send.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outgoing {
-    /// The destination.
-    pub hop: Hop,
-    /// The domain that this is meant for, which a TLS peer must prove to serve (RFC 5922 section 4). `None`: its address.
-    pub domain: Option<Arc<str>>,
-    /// The message.
-    pub bytes: Bytes,
-    /// The number to pass to [`Proxy::handle_send_failure`] if it cannot be sent; `None`: failures are not reported.
-    pub on_failure: Option<u64>,
-    /// The same number for all messages of a dialog; selects the stream if the transport has several.
-    pub dialog: u32,
-    /// True if it begins new work, as an out-of-dialog request does. If too much waits for the next hop, such messages are rejected
-    /// first, with a call of [`Proxy::handle_congestion`], so that work in progress can finish.
-    pub is_new: bool,
-}
-
-/// An action for the driver; actions must be executed in order.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
-    /// Persist this before any later message is sent. Only without [`ProxyConfig::shared`].
-    Store(Change),
-    /// Query the shared store, and report to [`Proxy::handle_found`]. Only with [`ProxyConfig::shared`].
-    Ask(Query),
-    /// Send this.
-    Send(Outgoing),
-    /// Look this up, and report to [`Proxy::handle_resolved`]. Only with [`ProxyConfig::names`].
-    Resolve(Lookup),
-}
-
-/// Event counters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
-    /// Requests that were well-formed and new.
-    pub requests: u64,
-    /// Retransmitted requests and responses.
-    pub retransmissions: u64,
-    /// Messages that could not be parsed, and responses that match no transaction.
-    pub dropped: u64,
-    /// Requests rejected for lack of room.
-    pub overloads: u64,
-    /// REGISTERs answered with 200.
-    pub registrations: u64,
-    /// INVITEs answered with 2xx.
-    pub calls: u64,
-    /// Client transactions that got no response.
-    pub timeouts: u64,
-    /// Requests rejected because of their source address.
-    pub denied: u64,
-    /// Requests above their source's rate limit.
-    pub limited: u64,
-    /// New INVITEs outside of dialogs.
-    pub invites: u64,
-    /// Requests rejected because the shared store did not answer.
-    pub unanswered: u64,
-    /// Requests rejected because the proxy drains.
-    pub late: u64,
-    /// Responses of server transactions by class, 1xx first.
-    pub responses: [u64; 6],
-}
-
-/// A request that is being answered or forwarded.
-#[derive(Debug)]
-struct Server {
-    machine: transaction::Server,
-    key: Box<[u8]>,
-    /// The hop for responses.
-    hop: Hop,
-    dialog: u32,
-    /// The sequence number of its CSeq.
-    cseq: u32,
-    measured: performance::Measured,
-    /// The last response.
-    last: Option<Bytes>,
-    /// The request, until it has its final response.
-    request: Option<Message>,
-    /// Branches, including ended ones.
-    branches: Vec<Id>,
-    /// Targets that may have to be tried later.
-    plan: Option<Box<attempts::Plan>>,
-    /// CANCEL has come.
-    is_cancelled: bool,
-    /// A branch was not sent because too much waited for its next hop.
-    is_congested: bool,
-    /// Another proxy sent this here for a flow of ours.
-    is_by_flow: bool,
-    /// The dialog that it may create.
-    leg: Option<dialogs::Leg>,
-    /// Branches without a final response.
-    open: usize,
-    /// The best final response not forwarded.
-    best: Option<Message>,
-    /// Time of its entry in the timer heap.
-    wake: Time,
-    charge: memory_budget::Charge,
-}
-
-/// The key common to an ACK for a 2xx and its INVITE: the dialog's number, and that of CSeq.
-type AckKey = (u32, u32);
-
-impl Server {
-    fn ack_key(&self) -> AckKey {
-        (self.dialog, self.cseq)
-    }
-
-    /// Returns the bytes that it keeps.
-    fn weight(&self) -> usize {
-        let messages = self.request.iter().chain(&self.best).map(memory_budget::weight).sum::<usize>();
-        memory_budget::TRANSACTION + 2 * self.key.len() + messages + self.last.as_ref().map_or(0, Bytes::len)
-    }
-}
-
-/// A request that was sent.
-#[derive(Debug)]
-struct Client {
-    machine: transaction::Client,
-    /// The recipient of responses; `None`: nobody, as for CANCEL.
-    server: Option<Id>,
-    hop: Hop,
-    domain: Option<Arc<str>>,
-    dialog: u32,
-    /// The branch parameter of our Via.
-    branch: Box<[u8]>,
-    /// The request as sent, until a final response.
-    request: Option<Message>,
-    /// The message to retransmit: the request, later the ACK.
-    bytes: Bytes,
-    /// Alternative targets.
-    target: Option<Box<target::Target>>,
-    /// The transaction of the CANCEL for this one.
-    cancel: Option<Id>,
-    /// CANCEL is sent as soon as a provisional response has arrived (RFC 3261 section 9.1).
-    wants_cancel: bool,
-    /// Timer C, for INVITEs.
-    timer_c: Time,
-    wake: Time,
-    charge: memory_budget::Charge,
-}
-
-impl Client {
-    /// Returns the bytes that it keeps.
-    fn weight(&self) -> usize {
-        memory_budget::TRANSACTION + self.request.as_ref().map_or(0, memory_budget::weight) + self.bytes.len()
-    }
-}
-
-/// Server before client, so that the order is total.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Sleeper {
-    Server(Id),
-    Client(Id),
-    Ack(Id),
-    Location,
-}
 
 /// A proxy with its registrar.
 #[derive(Debug)]
 pub struct Proxy {
     config: ProxyConfig,
-    nonces: Nonces,
-    loop_secret: [u8; 32],
-    dialog_secret: [u8; 32],
-    flow_secret: [u8; 32],
-    /// Key for the source parameter in the stateless proxy's Via.
-    source_secret: [u8; 32],
-    /// Keyed in advance, since each request needs one.
-    tag_mac: Hmac<Sha256>,
-    /// The number of this run of the program.
-    run: u64,
-    shared: shared::Waiting,
-    cluster: cluster::Cluster,
-    rng: ChaCha12Rng,
-    next_id: Id,
-    /// The boxes here and below keep the tables' spare capacity cheap.
-    servers: HashMap<Id, Box<Server>>,
-    server_keys: HashMap<Box<[u8]>, Id>,
-    clients: HashMap<Id, Box<Client>>,
-    acks: HashMap<Id, acks::SentAck>,
-    /// Accepted INVITEs whose ACK has not passed; each has a transaction.
-    unacknowledged: HashSet<AckKey>,
-    drain: Option<drain::Drain>,
-    wakes: BinaryHeap<Reverse<(Time, Sleeper)>>,
-    location: Location,
-    dialogs: dialogs::Dialogs,
-    access_control: access::AccessControl,
-    memory_budget: memory_budget::MemoryBudget,
-    names: names::Names,
-    outputs: VecDeque<Output>,
-    counters: Counters,
-    performance: performance::Performance,
+    authenticator: Authenticator,
+    loops: Loops,
+    marks: DialogMarks,
+    flows: Flows,
+    tags: Tags,
+    stateless_via: StatelessVia,
+    registrar: Registrar,
+    cluster: Cluster,
+    transactions: Transactions,
+    dialogs: Dialogs,
+    access_control: AccessControl,
+    names: Names,
+    outbox: Outbox,
 }
 
 impl Proxy {
@@ -274,52 +137,40 @@ impl Proxy {
         let nonces = match config.shared {
             None => Nonces::new(nonce_secret),
             Some(Shared { origin }) => {
-                Nonces::shared(flows::derived(&dialog_secret, "nonces"), origin, rng.next_u64())
+                Nonces::shared(keys::derived(&dialog_secret, "nonces"), origin, rng.next_u64())
             }
         };
-        let location = Location::new(config.location);
-        let dialogs = dialogs::Dialogs::new(config.limits.dialogs);
+        let registrar = Registrar::new(config.location);
+        let dialogs = Dialogs::new(config.limits.dialogs);
+        let run = rng.next_u64();
         Proxy {
             config,
-            nonces,
-            loop_secret,
-            dialog_secret,
-            flow_secret: flows::derived(&dialog_secret, "flows"),
-            source_secret: flows::derived(&dialog_secret, "sources"),
-            tag_mac: flows::keyed(&flows::derived(&dialog_secret, "tags")),
-            run: rng.next_u64(),
-            shared: shared::Waiting::default(),
-            cluster: cluster::Cluster::default(),
-            rng,
-            next_id: 0,
-            servers: HashMap::new(),
-            server_keys: HashMap::new(),
-            clients: HashMap::new(),
-            acks: HashMap::new(),
-            unacknowledged: HashSet::new(),
-            drain: None,
-            wakes: BinaryHeap::from([Reverse((now + timers::SWEEP, Sleeper::Location))]),
-            location,
+            authenticator: Authenticator::new(nonces),
+            loops: Loops::new(loop_secret),
+            marks: DialogMarks::new(dialog_secret),
+            flows: Flows::new(HopTokens::new(keys::derived(&dialog_secret, "flows"), run)),
+            tags: Tags::new(&keys::derived(&dialog_secret, "tags")),
+            stateless_via: StatelessVia::new(&dialog_secret, run),
+            registrar,
+            cluster: Cluster::default(),
+            transactions: Transactions::new(now, rng),
             dialogs,
-            access_control: access::AccessControl::default(),
-            memory_budget: memory_budget::MemoryBudget::default(),
-            names: names::Names::default(),
-            outputs: VecDeque::new(),
-            counters: Counters::default(),
-            performance: performance::Performance::default(),
+            access_control: AccessControl::default(),
+            names: Names::default(),
+            outbox: Outbox::default(),
         }
     }
 
     /// Applies a change read from a store.
     pub fn restore(&mut self, change: &Change) {
-        self.location.apply(change);
+        self.registrar.restore(change);
     }
 
     /// Changes the settings; work in progress continues with its old ones. Mode, listeners, key, limits on messages and whether users
     /// are shared cannot be changed.
     pub fn set_config(&mut self, config: ProxyConfig) {
         let old = std::mem::take(&mut self.config);
-        self.location.set_limits(config.location);
+        self.registrar.set_limits(config.location);
         self.dialogs.set_max(config.limits.dialogs);
         let ProxyConfig { mode, listeners, record_names, messages, shared, .. } = old;
         self.config = ProxyConfig { mode, listeners, record_names, messages, shared, ..config };
@@ -327,141 +178,150 @@ impl Proxy {
 
     /// Returns the next action.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.outbox.next()
     }
 
     /// Returns the registered bindings.
     pub fn location(&self) -> &Location {
-        &self.location
+        self.registrar.location()
     }
 
     /// Returns the event counters.
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.outbox.counters()
     }
 
     /// Returns the delays and outcomes of registrations and sessions so far.
     pub fn performance(&self) -> &Performance {
-        &self.performance
+        self.outbox.performance()
     }
 
     /// Returns the number of server and client transactions, including those that only wait to end.
     pub fn transactions(&self) -> (usize, usize) {
-        (self.servers.len(), self.clients.len())
+        self.transactions.counts()
     }
 
     /// Returns the bytes kept of messages.
     pub fn kept_bytes(&self) -> usize {
-        self.memory_budget.used()
+        self.transactions.kept_bytes()
     }
 
-    /// Reports whether this many more bytes may be kept.
-    fn has_room(&self, bytes: usize) -> bool {
-        self.memory_budget.used().saturating_add(bytes) <= self.config.limits.kept_bytes
+    /// Returns the knowledge from which requests are routed.
+    fn routing(&self, now: Time) -> Routing<'_> {
+        Routing::new(now, &self.config, &self.flows, &self.names, &self.cluster, self.registrar.location())
     }
 
-    /// Reports whether a new request of this many bytes may be kept. Long ones may fill half of the budget, so that a flood of them
-    /// leaves room for calls, which are short.
-    fn may_keep(&self, request: usize) -> bool {
-        let half = if request > memory_budget::LONG { self.config.limits.kept_bytes / 2 } else { 0 };
-        self.has_room(request.saturating_add(half))
+    /// Returns the stateful core.
+    fn stateful(&mut self, now: Time) -> Stateful<'_> {
+        Stateful {
+            now,
+            config: &self.config,
+            marks: &self.marks,
+            tags: &self.tags,
+            transactions: &mut self.transactions,
+            dialogs: &mut self.dialogs,
+            outbox: &mut self.outbox,
+        }
     }
 
-    fn new_id(&mut self) -> Id {
-        self.next_id += 1;
-        self.next_id
-    }
-
-    /// Returns part of a branch: 64 unpredictable bits.
-    fn token(&mut self) -> String {
-        format!("{:016x}", self.rng.next_u64())
-    }
-
-    fn send(&mut self, hop: Hop, bytes: Bytes, on_failure: Option<Id>, dialog: u32) {
-        self.send_to(hop, None, bytes, on_failure, dialog);
-    }
-
-    fn send_to(
+    /// Returns the target of a request within a dialog.
+    fn target_within(
         &mut self,
-        hop: Hop,
-        domain: Option<Arc<str>>,
-        bytes: Bytes,
-        on_failure: Option<Id>,
-        dialog: u32,
-    ) {
-        let message = Outgoing { hop, domain, bytes, on_failure, dialog, is_new: false };
-        self.outputs.push_back(Output::Send(message));
+        now: Time,
+        leg: &Leg,
+        from: Hop,
+        request: &Message,
+        known: &Essentials,
+    ) -> Result<Target, Fault> {
+        // Not by `routing`, which would borrow the dialogs, too.
+        let routing = Routing::new(
+            now,
+            &self.config,
+            &self.flows,
+            &self.names,
+            &self.cluster,
+            self.registrar.location(),
+        );
+        self.dialogs.target_within(&routing, leg, from, request, known)
     }
 
-    /// Returns the listener for requests over a transport to an address of this family.
-    fn listener_for(&self, transport: Transport, is_ipv4: bool) -> Result<usize, Fault> {
-        let fits =
-            |listener: &Listener| listener.transport == transport && listener.address.is_ipv4() == is_ipv4;
-        let found = self.config.listeners.iter().position(fits);
-        found.ok_or(Fault { status: 500, reason: "No Listener For The Next Hop's Transport" })
+    /// Returns known dialogs, the most recently active first; those after the one of a given number ([`Dialog::number`]), if any.
+    pub fn dialogs(&self, after: Option<u64>) -> impl Iterator<Item = &Dialog> {
+        self.dialogs.list(after)
     }
 
-    /// Sends a response of a server transaction, if it may still have one.
-    fn respond(&mut self, now: Time, id: Id, response: &Message) {
-        let Some(server) = self.servers.get_mut(&id) else { return };
-        let status = response.status();
-        if !server.machine.on_response(now, status) {
-            return;
-        }
-        self.counters.responses[usize::from(status / 100).clamp(1, 6) - 1] += 1;
-        let bytes = response.to_bytes();
-        let leg = server.leg.clone().filter(|_| status >= 200);
-        let (hop, dialog) = (server.hop, server.dialog);
-        if status > 100 {
-            server.measured.note_indication(now);
-        }
-        if status >= 200 {
-            server.best = None;
-            server.plan = None;
-            // Further 2xx are no new attempts.
-            if server.request.take().is_some() {
-                self.performance.note_final(now, server.measured, dialog, status);
+    /// Returns the number of known dialogs.
+    pub fn dialog_count(&self) -> usize {
+        self.dialogs.len()
+    }
+
+    /// Returns the number of requests that wait for the store.
+    pub fn waiting_for_store(&self) -> usize {
+        self.registrar.waiting()
+    }
+
+    /// Handles a notification from the store: a user's record, which may be outdated already.
+    pub fn handle_record(&mut self, user: &str, record: Record) {
+        self.registrar.on_record(user, record);
+    }
+
+    /// Handles a heartbeat of a proxy, named by its first listener; returns true if its state is new.
+    pub fn handle_presence(&mut self, now: Time, address: SocketAddr, presence: Presence) -> bool {
+        self.cluster.note(now, address, presence)
+    }
+
+    /// Begins a full reload after reconnecting to the store: all records follow with [`Proxy::handle_record`], then
+    /// [`Proxy::end_records`].
+    pub fn begin_records(&mut self) {
+        self.registrar.begin_records();
+    }
+
+    /// Ends the reload: users not mentioned in it are removed.
+    pub fn end_records(&mut self) {
+        self.registrar.end_records();
+    }
+
+    /// Returns the time of the next [`Proxy::handle_timeout`] call.
+    pub fn next_timeout(&self) -> Time {
+        self.transactions.next_timeout()
+    }
+
+    /// Handles all timers that are due; call it at [`Proxy::next_timeout`].
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(due) = self.transactions.next_due(now, &mut self.outbox) {
+            match due {
+                Due::SayTrying(id) => self.stateful(now).reply(id, 100, "Trying", Vec::new()),
+                Due::TimerC(id) => self.stateful(now).on_timer_c(id),
+                Due::TimedOut(id) => self.stateful(now).time_out(id),
+                Due::Sweep => {
+                    self.dialogs.expire(now);
+                    self.outbox.performance_mut().forget(now, self.config.timers.long());
+                    self.registrar.expire(now, &self.config, &mut self.outbox);
+                }
             }
         }
-        server.last = Some(bytes.clone());
-        let weight = server.weight();
-        let more = weight.saturating_sub(server.charge.bytes());
-        if more > 0 && self.memory_budget.used().saturating_add(more) > self.config.limits.kept_bytes {
-            // Retransmitted requests will get no response.
-            server.last = None;
-        }
-        server.charge.set(server.weight());
-        if server.machine.is_accepted() {
-            self.unacknowledged.insert(server.ack_key());
-        }
-        self.send(hop, bytes, None, dialog);
-        self.schedule_server(id);
-        if let Some(leg) = leg {
-            let to = response.first(Name::To).and_then(|to| Address::parse(to).ok()?.tag());
-            self.on_dialog_answer(now, &leg, status, to);
-        }
     }
 
-    /// Rejects a request.
-    fn refuse(&mut self, now: Time, id: Id, fault: Fault) {
-        // The recipient cannot be reached.
-        if matches!(fault.status, 404 | 416 | 430 | 480 | 500) {
-            self.note_undelivered_bye(now, id);
-        }
-        let seconds = self.config.limits.retry_after.to_string();
-        self.reply(now, id, fault.status, fault.reason, |response| {
-            if fault.status == 503 {
-                response.push(Header::new(Name::RetryAfter, &seconds));
-            }
-        });
+    /// Begins draining: no new work is accepted.
+    pub fn begin_drain(&mut self) {
+        self.transactions.begin_drain();
     }
 
-    /// Answers a request; `add` adds fields.
-    fn reply(&mut self, now: Time, id: Id, status: u16, reason: &str, add: impl FnOnce(&mut Message)) {
-        let Some(request) = self.servers.get(&id).and_then(|server| server.request.as_ref()) else { return };
-        let mut response = self.own_response(request, status, reason);
-        add(&mut response);
-        self.respond(now, id, &response);
+    /// Reports whether the proxy drains and no work is pending.
+    pub fn is_drained(&mut self) -> bool {
+        self.transactions.is_drained()
+    }
+
+    /// Returns the number of pending transactions; `None` unless it drains.
+    pub fn transactions_left(&self) -> Option<usize> {
+        self.transactions.left()
+    }
+
+    /// Ends all pending work at once: requests get 503, and ringing is cancelled (RFC 3261 section 16.10). Returns the number of those
+    /// requests.
+    pub fn cut_off(&mut self, now: Time) -> usize {
+        self.begin_drain();
+        self.stateful(now).cut_off()
     }
 }
 

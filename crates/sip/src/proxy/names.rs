@@ -2,7 +2,7 @@
 //! lifetimes, and the requests that wait for them.
 //!
 //! Invariants: each name in progress is queried once; no more than [`NAMES_MAX`] answers are kept, and no more than [`WAITING_MAX`]
-//! requests wait. Begin with [`Proxy::wait_for_name`] and [`Proxy::handle_resolved`].
+//! requests wait. Begin with [`Names::wait`] and [`Names::answer`].
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use base::Time;
 
-use super::acks::Ack;
-use super::route::Asked;
-use super::{Output, Proxy};
+use super::Output;
+use super::asked::{Ack, Asked};
+use super::lookup::{Lookup, ResolvedTarget, UNRESOLVED};
+use super::outbox::Outbox;
 use crate::address::Address;
 use crate::fault::Fault;
 use crate::header::Name;
-use crate::message::{Message, Method};
+use crate::message::Message;
 use crate::transport::Transport;
-use crate::uri::{Scheme, Uri};
-use crate::via::parse_ip;
+use crate::uri::Uri;
 
 /// Limit on cached answers.
 const NAMES_MAX: usize = 4096;
@@ -27,31 +27,6 @@ const NAMES_MAX: usize = 4096;
 const WAITING_MAX: usize = 10_000;
 /// Minimum lifetime of an answer: otherwise it could expire before its first use.
 const GOOD_MIN: Duration = Duration::from_secs(1);
-/// The name is not resolved yet: never sent as a response.
-pub(super) const UNRESOLVED: Fault = Fault { status: 500, reason: "Name Not Looked Up" };
-
-/// A query: a URI's host with the other inputs of RFC 3263 section 4.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Lookup {
-    /// The host, in lower case.
-    pub name: String,
-    /// The port, if given: then SRV is not used.
-    pub port: Option<u16>,
-    /// The transport, if given.
-    pub transport: Option<Transport>,
-    /// True if only TLS will do (SIPS).
-    pub is_secure: bool,
-}
-
-/// One address that a name resolves to, with its transport (RFC 3263 section 4).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ResolvedTarget {
-    /// The transport.
-    pub transport: Transport,
-    /// The address.
-    pub address: SocketAddr,
-}
-
 /// Cached answers and waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct Names {
@@ -61,7 +36,7 @@ pub(super) struct Names {
 
 /// A request that waits for a name.
 #[derive(Debug)]
-enum Waiting {
+pub(super) enum Waiting {
     /// With a server transaction.
     Request(Asked),
     /// Without one.
@@ -83,88 +58,39 @@ impl Names {
         found.next().map(|(lookup, _)| lookup.name.as_str())
     }
 
-    fn keep(&mut self, now: Time, lookup: Lookup, until: Time, targets: Vec<ResolvedTarget>) {
+    /// Keeps the answer to a query, and returns the requests that waited for it.
+    pub(super) fn answer(
+        &mut self,
+        now: Time,
+        lookup: &Lookup,
+        targets: Vec<ResolvedTarget>,
+        good_for: Duration,
+    ) -> Vec<Waiting> {
         if self.known.len() >= NAMES_MAX {
             self.known.retain(|_, (until, _)| *until > now);
         }
         if self.known.len() >= NAMES_MAX {
             self.known.pop_first();
         }
-        self.known.insert(lookup, (until, targets));
-    }
-}
-
-/// Returns the query for a URI; `None` if its host is an address.
-pub(super) fn lookup_of(uri: &Uri<'_>) -> Option<Lookup> {
-    let host = uri.param("maddr").flatten().unwrap_or(uri.host);
-    if parse_ip(host).is_some() {
-        return None;
-    }
-    Some(Lookup {
-        name: String::from_utf8_lossy(host).trim_end_matches('.').to_ascii_lowercase(),
-        port: uri.port,
-        transport: uri.transport().and_then(Transport::from_bytes),
-        is_secure: uri.scheme == Scheme::Sips,
-    })
-}
-
-impl Proxy {
-    /// Queues a request whose next hop is an unresolved name, until [`Proxy::handle_resolved`].
-    pub(super) fn wait_for_name(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
-        let lookup = self.lookup_for(&asked.request)?;
-        if asked.known.cseq.method == Method::Invite {
-            self.reply(now, asked.server, 100, "Trying", |_| {});
-        }
-        self.put_in_queue(lookup, Waiting::Request(asked));
-        Ok(())
-    }
-
-    /// Queues an ACK likewise.
-    pub(super) fn have_ack_wait(&mut self, ack: Ack) -> Result<(), Fault> {
-        let lookup = self.lookup_for(&ack.request)?;
-        self.put_in_queue(lookup, Waiting::Ack(ack));
-        Ok(())
+        self.known.insert(lookup.clone(), (now + good_for.max(GOOD_MIN), targets));
+        self.waiting.remove(lookup).unwrap_or_default()
     }
 
     /// Returns the query that a request must wait for, if it may wait.
-    fn lookup_for(&self, request: &Message) -> Result<Lookup, Fault> {
-        if self.names.waiting.values().map(Vec::len).sum::<usize>() >= WAITING_MAX {
+    pub(super) fn lookup_for(&self, request: &Message) -> Result<Lookup, Fault> {
+        if self.waiting.values().map(Vec::len).sum::<usize>() >= WAITING_MAX {
             return Err(Fault { status: 503, reason: "Too Many Requests Wait For Names" });
         }
-        next_uri(request).and_then(|uri| lookup_of(&uri)).ok_or(UNRESOLVED)
+        next_uri(request).and_then(|uri| Lookup::of(&uri)).ok_or(UNRESOLVED)
     }
 
-    fn put_in_queue(&mut self, lookup: Lookup, waiting: Waiting) {
-        let queue = self.names.waiting.entry(lookup.clone()).or_default();
+    /// Queues a request until [`Names::answer`].
+    pub(super) fn wait(&mut self, lookup: Lookup, waiting: Waiting, outbox: &mut Outbox) {
+        let queue = self.waiting.entry(lookup.clone()).or_default();
         if queue.is_empty() {
-            self.outputs.push_back(Output::Resolve(lookup));
+            outbox.push(Output::Resolve(lookup));
         }
         queue.push(waiting);
-    }
-
-    /// Handles the answer to a query: the addresses, the best first, or none; and its lifetime.
-    pub fn handle_resolved(
-        &mut self,
-        now: Time,
-        lookup: Lookup,
-        targets: Vec<ResolvedTarget>,
-        good_for: Duration,
-    ) {
-        self.names.keep(now, lookup.clone(), now + good_for.max(GOOD_MIN), targets);
-        for waiting in self.names.waiting.remove(&lookup).unwrap_or_default() {
-            match waiting {
-                Waiting::Request(asked) => self.go_on(now, asked),
-                Waiting::Ack(ack) => self.route_ack(now, ack),
-            }
-        }
-    }
-
-    /// Resumes a request whose name is resolved.
-    fn go_on(&mut self, now: Time, asked: Asked) {
-        let server = asked.server;
-        if let Err(fault) = self.check_cancelled(server).and_then(|()| self.route(now, asked)) {
-            self.refuse(now, server, fault);
-        }
     }
 }
 
@@ -173,5 +99,63 @@ fn next_uri(request: &Message) -> Option<Uri<'_>> {
     match request.elements(Name::Route).next() {
         Some(route) => Uri::parse(Address::parse(route).ok()?.uri).ok(),
         None => Uri::parse(request.request_uri()).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing::{asked, request};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn lookup(name: &str) -> Lookup {
+        Lookup { name: name.into(), port: None, transport: None, is_secure: false }
+    }
+
+    fn tls() -> ResolvedTarget {
+        ResolvedTarget { transport: Transport::Tls, address: "192.0.2.60:5061".parse().unwrap() }
+    }
+
+    #[test]
+    fn an_answer_is_kept_for_its_lifetime_but_at_least_until_its_first_use() {
+        let mut names = Names::default();
+        for (good_for, until) in [(HOUR, HOUR), (Duration::ZERO, GOOD_MIN)] {
+            names.answer(Time::ZERO, &lookup("example.com"), vec![tls()], good_for);
+            let before = Time::ZERO + (until - Duration::from_millis(1));
+            assert_eq!(names.targets(before, &lookup("example.com")), Some(&[tls()][..]));
+            assert_eq!(names.targets(Time::ZERO + until, &lookup("example.com")), None);
+        }
+        assert_eq!(names.name_of(tls().address), Some("example.com"));
+    }
+
+    #[test]
+    fn a_name_is_queried_once_for_all_that_wait_for_it() {
+        let (mut names, mut outbox) = (Names::default(), Outbox::default());
+        for server in 0..2 {
+            let asked = asked(server, "OPTIONS sip:a@Example.com.");
+            let lookup = names.lookup_for(&asked.request).unwrap();
+            names.wait(lookup, Waiting::Request(asked), &mut outbox);
+        }
+        assert_eq!(outbox.next(), Some(Output::Resolve(lookup("example.com"))));
+        assert_eq!(outbox.next(), None);
+        assert_eq!(names.answer(Time::ZERO, &lookup("example.com"), Vec::new(), HOUR).len(), 2);
+        assert!(names.answer(Time::ZERO, &lookup("example.com"), Vec::new(), HOUR).is_empty());
+    }
+
+    #[test]
+    fn answers_beyond_the_limit_replace_others() {
+        let mut names = Names::default();
+        for number in 0..=NAMES_MAX {
+            names.answer(Time::ZERO, &lookup(&format!("{number:05}.example")), Vec::new(), HOUR);
+        }
+        assert_eq!(names.targets(Time::ZERO, &lookup("00000.example")), None);
+        assert_eq!(names.known.len(), NAMES_MAX);
+    }
+
+    #[test]
+    fn an_address_is_not_looked_up() {
+        let lookup = Names::default().lookup_for(&request("OPTIONS sip:a@192.0.2.9"));
+        assert_eq!(lookup, Err(UNRESOLVED));
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use base::Time;
 
+use super::dialog_number;
 use crate::essentials::Essentials;
 use crate::message::Method;
 
@@ -176,7 +177,7 @@ impl Default for Performance {
 
 /// The purpose of a request, for the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Purpose {
+enum Purpose {
     Registration,
     /// INVITE outside of a dialog.
     Session,
@@ -186,7 +187,7 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    pub(super) fn of(known: &Essentials) -> Purpose {
+    fn of(known: &Essentials) -> Purpose {
         match known.cseq.method {
             Method::Register => Purpose::Registration,
             Method::Invite if known.to_tag.is_none() => Purpose::Session,
@@ -208,14 +209,19 @@ pub(super) enum SessionEnd {
 /// The state of a measured request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
-    pub(super) purpose: Purpose,
+    purpose: Purpose,
     /// Arrival time of the request, or of the challenged one before it.
-    pub(super) began: Time,
+    began: Time,
     /// Time of the first indication to the caller.
     indicated: Option<Time>,
 }
 
 impl Measured {
+    /// Returns the arrival time of the request, or of the challenged one before it.
+    pub(super) fn began(&self) -> Time {
+        self.began
+    }
+
     /// Records that a response other than 100 goes back.
     pub(super) fn note_indication(&mut self, now: Time) {
         self.indicated.get_or_insert(now);
@@ -261,6 +267,13 @@ impl Performance {
             Purpose::Session => self.sessions.note(attempt),
             Purpose::Disconnect | Purpose::Other => {}
         }
+    }
+
+    /// Records a request that is rejected without keeping state.
+    pub(super) fn note_refused(&mut self, now: Time, known: &Essentials, status: u16) {
+        let dialog = dialog_number(&known.call_id);
+        let measured = self.begin(now, known, dialog);
+        self.note_final(now, measured, dialog, status);
     }
 
     /// Records that a request timed out, which gets no response (RFC 4320).

@@ -1,52 +1,49 @@
 //! A redirect server (RFC 3261 section 8.3): it returns a user's contacts, and the client sends its request there itself.
 //!
-//! Nothing is forwarded, so requests for anybody but our users are rejected. Begin at [`Proxy::redirect`].
+//! Nothing is forwarded, so requests for anybody but our users are rejected. Begin at [`open_contacts`].
 
 use base::Time;
 
-use super::route::{CUT_OFF, is_by_flow};
-use super::{Id, Proxy};
+use super::ProxyConfig;
+use super::refusal::CUT_OFF;
+use super::routing::is_by_flow;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
-use crate::location::Binding;
+use crate::location::{Binding, Location};
 use crate::uri::{Scheme, Uri};
 
-impl Proxy {
-    /// Answers a request for a user with 302 and the contacts that others can reach.
-    ///
-    /// # Errors
-    /// 404 or 480 if the user is not registered, 480 if all contacts are reached only by their own connection or a Path: those lead
-    /// through the registrar, and are useless to anybody else.
-    pub(super) fn redirect(&mut self, now: Time, id: Id, user: &str, uri: &Uri<'_>) -> Result<(), Fault> {
-        if self.location.of(user, now).next().is_none() {
-            return Err(self.nobody_there(user));
-        }
-        let open = self.location.of(user, now).filter(|binding| self.is_open(binding, uri));
-        let open: Vec<Vec<u8>> = open.map(|binding| contact(now, binding)).collect();
-        if open.is_empty() {
-            return Err(CUT_OFF);
-        }
-        self.reply(now, id, 302, "Moved Temporarily", |response| {
-            for contact in &open {
-                response.push(Header::of_bytes(Name::Contact, contact));
-            }
-        });
-        Ok(())
+/// Returns the Contacts for a 302 to a request for `asked`: those that others can reach.
+///
+/// # Errors
+/// 404 or 480 if the user is not registered, 480 if all contacts are reached only by their own connection or a Path: those lead
+/// through the registrar, and are useless to anybody else.
+pub(super) fn open_contacts(
+    now: Time,
+    config: &ProxyConfig,
+    location: &Location,
+    user: &str,
+    asked: &Uri<'_>,
+) -> Result<Vec<Header>, Fault> {
+    if location.of(user, now).next().is_none() {
+        return Err(config.nobody_there(user));
     }
+    let open = location.of(user, now).filter(|binding| is_open(config, binding, asked));
+    let open: Vec<Header> = open.map(|binding| contact(now, binding)).collect();
+    if open.is_empty() { Err(CUT_OFF) } else { Ok(open) }
+}
 
-    /// Reports whether a client that asks for `asked` can reach a contact itself. It must not be ourselves ("a redirect server MUST
-    /// NOT redirect a request to a URI equal to the one in the Request-URI"), and for a SIPS URI it must be SIPS, too (RFC 5630
-    /// section 5.4).
-    fn is_open(&self, binding: &Binding, asked: &Uri<'_>) -> bool {
-        let Ok(contact) = Uri::parse(&binding.uri) else { return false };
-        let is_secure_enough = asked.scheme != Scheme::Sips || contact.scheme == Scheme::Sips;
-        binding.path.is_empty() && !is_by_flow(binding) && !self.is_ours(&contact) && is_secure_enough
-    }
+/// Reports whether a client that asks for `asked` can reach a contact itself. It must not be ourselves ("a redirect server MUST
+/// NOT redirect a request to a URI equal to the one in the Request-URI"), and for a SIPS URI it must be SIPS, too (RFC 5630
+/// section 5.4).
+fn is_open(config: &ProxyConfig, binding: &Binding, asked: &Uri<'_>) -> bool {
+    let Ok(contact) = Uri::parse(&binding.uri) else { return false };
+    let is_secure_enough = asked.scheme != Scheme::Sips || contact.scheme == Scheme::Sips;
+    binding.path.is_empty() && !is_by_flow(binding) && !config.is_ours(&contact) && is_secure_enough
 }
 
 /// Formats a Contact with its preference and remaining lifetime.
-fn contact(now: Time, binding: &Binding) -> Vec<u8> {
+fn contact(now: Time, binding: &Binding) -> Header {
     let (q, left) = (binding.q, binding.expires.since(now).as_secs());
     let rest = format!(">;q={}.{:03};expires={left}", q / 1000, q % 1000);
-    [b"<", &binding.uri[..], rest.as_bytes()].concat()
+    Header::of_bytes(Name::Contact, &[b"<", &binding.uri[..], rest.as_bytes()].concat())
 }

@@ -1,20 +1,26 @@
-//! A stateless proxy (RFC 3261 section 16.11): it forwards requests and responses one by one, without keeping state.
+//! Messages without a transaction (RFC 3261 section 16.11): all that a stateless proxy forwards, and in the other modes rejections that
+//! leave no state, and the ACK for a 2xx.
 //!
-//! Our Via carries the state that a stateful proxy keeps, and each response returns it: the source of the request, with a MAC
-//! ([`PARAM`]). The branch is computed from fields common to a request, its retransmissions, its CANCEL and the ACK for its rejection,
-//! so that the next hop recognizes them. A request goes to one target, which depends only on the request and the registered bindings;
-//! its sender retransmits it if it is lost. REGISTER and requests to the proxy itself are answered as usual. Begin at
-//! [`Proxy::pass_on`] and [`Proxy::pass_response`].
+//! A stateless proxy's Via carries the state that a stateful one keeps ([`super::stateless_via`]). A request goes to one target, which
+//! depends only on the request and the registered bindings; its sender retransmits it if it is lost. REGISTER and requests to the proxy
+//! itself are answered as usual. Begin at [`Proxy::pass_on`] and [`Proxy::pass_response`].
+//!
+//! The ACK for a 2xx (section 13.2.2.4) gets no response; the only possible feedback is that it could not be sent. Its alternative hops
+//! are kept while that may still happen. Begin at [`Proxy::forward_ack`].
 
 use base::Time;
-use hmac::Mac;
 
-use super::flows::{derived, keyed};
-use super::inbound::{bad_extensions, response_hop, server_key};
-use super::route::{RELAYING_DENIED, Taken};
-use super::target::Target;
-use super::{Proxy, dialog_number, marks};
-use crate::digest::hex;
+use super::asked::Ack;
+use super::copies::Copier;
+use super::lookup::UNRESOLVED;
+use super::loops::is_loop;
+use super::matching::response_hop;
+use super::names::Waiting;
+use super::outbox::Event;
+use super::own_routes::{Taken, take_own_routes};
+use super::refusal::{RELAYING_DENIED, Refusal, bad_extensions};
+use super::target::{Target, share};
+use super::{Id, Mode, Proxy, ProxyConfig, dialog_number};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::{Header, Name};
@@ -23,24 +29,17 @@ use crate::transport::Hop;
 use crate::uri::Uri;
 use crate::via::Via;
 
-/// Prefix of this proxy's stateless branches.
-const BRANCH: &str = "z9hG4bKs";
-/// The Via parameter with a request's source; not from an RFC.
-const PARAM: &str = "source";
-/// Bytes of the branch's hash.
-const HASH: usize = 16;
-
 /// The reason why a request is not forwarded.
 enum Stays {
     /// It is for the proxy itself: a REGISTER, or OPTIONS.
     Ours,
-    /// It is rejected, with these fields.
-    Refused(Fault, Vec<Header>),
+    /// It is rejected.
+    Refused(Refusal),
 }
 
 impl From<Fault> for Stays {
     fn from(fault: Fault) -> Stays {
-        Stays::Refused(fault, Vec::new())
+        Stays::Refused(fault.into())
     }
 }
 
@@ -55,34 +54,45 @@ impl Proxy {
         known: &Essentials,
     ) -> bool {
         let is_ack = known.cseq.method == Method::Ack;
-        if is_ack && self.is_for_own_refusal(known) {
+        if is_ack && self.tags.is_for_own_refusal(known) {
             return true;
         }
         let (back, value) = response_hop(from, via);
         match self.hop_on(now, from, request, known) {
             Ok((mut onward, mut target, mark)) => {
-                self.counters.requests += 1;
-                let branch = self.stateless_branch(via, request, known);
-                let source = hex(&self.token_of(back, &self.source_secret));
+                self.outbox.count(Event::Request);
+                let branch = self.stateless_via.branch(via, request, known, &mark, back);
                 onward.replace_first(Name::Via, &value);
-                // The rest of our Via, after the branch.
-                let branch = format!("{branch}.{mark};{PARAM}={source}");
-                let copy = self.fitting_copy(&onward, known, from, &mut target, &branch);
-                let (hop, domain) = target.verified_hop();
-                self.send_to(hop, domain, copy.to_bytes(), None, dialog_number(&known.call_id));
+                let copier = Copier::new(&self.config, &self.marks);
+                let copy = copier.fitting_copy(&onward, known, from, &mut target, &branch);
+                self.outbox.send(target.verified_hop(), copy.to_bytes(), None, dialog_number(&known.call_id));
                 true
             }
             Err(Stays::Ours) => is_ack,
             Err(Stays::Refused(..)) if is_ack => {
-                self.counters.dropped += 1;
+                self.outbox.count(Event::Dropped);
                 true
             }
-            Err(Stays::Refused(fault, fields)) => {
-                self.counters.responses[usize::from(fault.status / 100).clamp(1, 6) - 1] += 1;
-                self.refuse_statelessly_with(back, request, &value, fault, fields);
+            Err(Stays::Refused(refusal)) => {
+                self.outbox.count(Event::Response(refusal.fault.status));
+                self.refuse_statelessly(back, request, &value, refusal);
                 true
             }
         }
+    }
+
+    /// Rejects a request without keeping state. `via` has its source noted.
+    pub(super) fn refuse_statelessly(&mut self, hop: Hop, request: &Message, via: &[u8], refusal: Refusal) {
+        let Refusal { fault, fields } = refusal;
+        let mut response = self.tags.response(request, fault.status, fault.reason);
+        response.replace_first(Name::Via, via);
+        response.headers.extend(fields);
+        if fault.status == 503 {
+            let seconds = self.config.limits.retry_after.to_string();
+            response.push(Header::new(Name::RetryAfter, &seconds));
+        }
+        let dialog = request.first(Name::CallId).map_or(0, |call_id| dialog_number(call_id));
+        self.outbox.send_back(hop, response.to_bytes(), dialog);
     }
 
     /// Finds the single target: sections 16.3 and 16.5.
@@ -94,9 +104,9 @@ impl Proxy {
         known: &Essentials,
     ) -> Result<(Message, Target, String), Stays> {
         let mut onward = request.clone();
-        let Taken { leg, .. } = self.take_own_routes(&mut onward, known)?;
+        let Taken { leg, .. } = take_own_routes(&self.config, &self.marks, &self.flows, &mut onward, known)?;
         let uri = Uri::parse(onward.request_uri())?;
-        let is_for_user = onward.first(Name::Route).is_none() && self.is_ours(&uri);
+        let is_for_user = onward.first(Name::Route).is_none() && self.config.is_ours(&uri);
         if is_for_user && (known.cseq.method == Method::Register || uri.user.is_none()) {
             return Err(Stays::Ours);
         }
@@ -106,53 +116,120 @@ impl Proxy {
         if known.max_breadth == 0 {
             return Err(Fault { status: 440, reason: "Max-Breadth Exceeded" }.into());
         }
-        let mark = self.loop_mark_without_to_tag(request, known);
-        if self.is_loop(request, &mark) {
+        let mark = self.loops.mark_without_to_tag(request, known);
+        if is_loop(&self.config, request, &mark) {
             return Err(Fault { status: 482, reason: "Loop Detected" }.into());
         }
         if request.first(Name::ProxyRequire).is_some() {
-            let refusal = bad_extensions(request);
-            return Err(Stays::Refused(refusal.fault, refusal.fields));
+            return Err(Stays::Refused(bad_extensions(request)));
         }
         let mut target = match leg {
             _ if is_for_user => self.one_target(now, &uri)?,
             Some(leg) => self.target_within(now, &leg, from, &onward, known)?,
-            None if self.may_relay(&onward, &uri) => self.target_outside(now, &onward, &uri)?,
+            None if self.config.may_relay(&onward, &uri) => self.routing(now).target_outside(&onward)?,
             None => return Err(RELAYING_DENIED.into()),
         };
-        target.breadth = known.max_breadth;
+        share(std::slice::from_mut(&mut target), known.max_breadth);
         Ok((onward, target, mark))
     }
 
     /// "MUST choose one and only one target from the target set", the same for each retransmission: the contact that the user prefers,
     /// among equal ones the first by URI.
     fn one_target(&self, now: Time, uri: &Uri<'_>) -> Result<Target, Fault> {
-        let user = self.user_of(uri);
-        let targets = self.targets_for(uri, self.registered_targets(&user, now));
-        let key = |target: &Target| (std::cmp::Reverse(target.preference), target.uri.clone());
-        targets.into_iter().min_by_key(key).ok_or_else(|| self.nobody_there(&user))
-    }
-
-    /// Computes the same branch for all messages of a transaction: section 16.11 derives it from the received branch, if that is unique.
-    fn stateless_branch(&self, via: &Via<'_>, request: &Message, known: &Essentials) -> String {
-        let mut mac = keyed(&derived(&self.dialog_secret, "branches"));
-        mac.update(&server_key(request, known, via, &Method::Invite));
-        format!("{BRANCH}{}", hex(&mac.finalize().into_bytes()[..HASH]))
+        let user = self.config.user_of(uri);
+        let routing = self.routing(now);
+        let targets = routing.targets_for(uri, routing.registered_targets(&user));
+        let key = |target: &Target| (std::cmp::Reverse(target.preference()), target.uri().clone());
+        targets.into_iter().min_by_key(key).ok_or_else(|| self.config.nobody_there(&user))
     }
 
     /// Forwards a response to the source of its request, as recorded in the Via that is removed; returns false if it matches no request
     /// that was forwarded.
     pub(super) fn pass_response(&mut self, mut response: Message, known: &Essentials) -> bool {
         let Ok(via) = Via::parse(&known.via) else { return false };
-        let is_ours = self.is_our_via(&via) && via.branch().is_some_and(|b| b.starts_with(BRANCH.as_bytes()));
-        let token = via.param(PARAM).flatten().and_then(marks::bytes_of).filter(|_| is_ours);
-        let Some(Ok(hop)) = token.map(|token| self.hop_in(token, &self.source_secret)) else { return false };
+        let Some(hop) = self.stateless_via.source_of(&self.config, &via) else { return false };
         response.pop_first(Name::Via);
         if response.first(Name::Via).is_none() {
             return false;
         }
-        self.counters.responses[usize::from(response.status() / 100).clamp(1, 6) - 1] += 1;
-        self.send(hop, response.to_bytes(), None, dialog_number(&known.call_id));
+        self.outbox.count(Event::Response(response.status()));
+        self.outbox.send_back(hop, response.to_bytes(), dialog_number(&known.call_id));
         true
+    }
+
+    /// Forwards an ACK according to its Routes and Request-URI, unless it is for a rejection of ours: "a stateless UAS MUST ignore ACK
+    /// requests" (section 8.2.7).
+    pub(super) fn forward_ack(&mut self, now: Time, from: Hop, mut request: Message, known: Essentials) {
+        if self.tags.is_for_own_refusal(&known) {
+            return;
+        }
+        if self.config.mode == Mode::Redirect {
+            self.outbox.count(Event::Dropped);
+            return;
+        }
+        let mark = self.loops.mark(&request, &known);
+        let may_go_on = known.max_forwards > 0 && !is_loop(&self.config, &request, &mark);
+        match take_own_routes(&self.config, &self.marks, &self.flows, &mut request, &known) {
+            Ok(taken) if may_go_on => {
+                self.route_ack(now, Ack { from, request, known, leg: taken.leg, mark });
+            }
+            _ => self.outbox.count(Event::Dropped),
+        }
+    }
+
+    /// Finds its targets and sends it to them, or waits for a name lookup.
+    pub(super) fn route_ack(&mut self, now: Time, ack: Ack) {
+        let gone = match self.ack_targets(now, &ack) {
+            Ok(mut targets) => {
+                targets.truncate(ack.known.max_breadth.into());
+                share(&mut targets, ack.known.max_breadth);
+                let found = !targets.is_empty();
+                targets.into_iter().for_each(|target| self.send_ack(now, &ack, target));
+                found
+            }
+            Err(fault) => fault == UNRESOLVED && self.wait_with_ack(ack).is_ok(),
+        };
+        if !gone {
+            self.outbox.count(Event::Dropped);
+        }
+    }
+
+    /// Queues an ACK whose next hop is an unresolved name.
+    fn wait_with_ack(&mut self, ack: Ack) -> Result<(), Fault> {
+        let lookup = self.names.lookup_for(&ack.request)?;
+        self.names.wait(lookup, Waiting::Ack(ack), &mut self.outbox);
+        Ok(())
+    }
+
+    fn ack_targets(&mut self, now: Time, ack: &Ack) -> Result<Vec<Target>, Fault> {
+        let Ack { from, request, known, leg, .. } = ack;
+        let uri = Uri::parse(request.request_uri())?;
+        if request.first(Name::Route).is_none() && self.config.is_ours(&uri) {
+            return Ok(self.routing(now).registered_targets(&self.config.user_of(&uri)));
+        }
+        // An ACK cannot be challenged, so outside of a dialog there is no way on.
+        let leg = leg.as_ref().ok_or(RELAYING_DENIED)?;
+        Ok(vec![self.target_within(now, leg, *from, request, known)?])
+    }
+
+    fn send_ack(&mut self, now: Time, ack: &Ack, mut target: Target) {
+        let branch = self.transactions.branch_of_ack(&ack.mark);
+        // ACK creates no dialog: the source hop does not matter to its copies.
+        let copier = Copier::new(&self.config, &self.marks);
+        let copy = copier.fitting_copy(&ack.request, &ack.known, target.hop(), &mut target, &branch);
+        let hop = target.verified_hop();
+        let ProxyConfig { timers, limits, .. } = &self.config;
+        let id = self.transactions.keep_ack(now, *timers, limits, ack, target);
+        let dialog = dialog_number(&ack.known.call_id);
+        self.transactions.note_ack(dialog, ack.known.cseq.number);
+        self.outbox.send(hop, copy.to_bytes(), id, dialog);
+    }
+
+    /// Sends an ACK that could not be sent to its next hop; does nothing for other messages.
+    pub(super) fn send_ack_elsewhere(&mut self, now: Time, id: Id) {
+        let Some((ack, mut target)) = self.transactions.take_ack(id) else { return };
+        if target.move_on() {
+            self.send_ack(now, &ack, target);
+        }
     }
 }

@@ -3,11 +3,12 @@
 //! ACK for a rejection ends at the hop that rejected (section 17.1.1.3). If that hop keeps a transaction, the ACK belongs to it. If it
 //! keeps none (overload, access, drain, malformed requests), or no longer, the ACK would look like one for a 2xx, which goes on to the
 //! other end. So our tag is a MAC of fields common to the ACK and its request, and cannot be forged. A request within a dialog already
-//! has a tag: the ACK for its rejection is not recognized, and goes on to an end that ignores it. Begin with [`Proxy::own_response`].
+//! has a tag: the ACK for its rejection is not recognized, and goes on to an end that ignores it. Begin with [`Tags::response`].
 
-use hmac::Mac;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
 
-use super::Proxy;
+use super::keys::keyed;
 use crate::essentials::Essentials;
 use crate::header::Name;
 use crate::message::Message;
@@ -16,31 +17,42 @@ use crate::via::Via;
 /// Bytes of the MAC: more than the 32 bits of randomness required by section 19.3.
 const LENGTH: usize = 8;
 
-impl Proxy {
+/// The tags of our own responses.
+#[derive(Debug)]
+pub(super) struct Tags {
+    /// Keyed in advance, since each request needs one.
+    mac: Hmac<Sha256>,
+}
+
+impl Tags {
+    pub(super) fn new(secret: &[u8; 32]) -> Tags {
+        Tags { mac: keyed(secret) }
+    }
+
     /// Builds a response of ours to a request as received, or with its source noted in Via.
-    pub(super) fn own_response(&self, request: &Message, status: u16, reason: &str) -> Message {
+    pub(super) fn response(&self, request: &Message, status: u16, reason: &str) -> Message {
         // 100 gets none.
-        let tag = if status > 100 { self.own_tag_for(request) } else { String::new() };
+        let tag = if status > 100 { self.tag_for(request) } else { String::new() };
         request.response(status, reason, &tag)
     }
 
     /// Reports whether an ACK is for a rejection of ours.
     pub(super) fn is_for_own_refusal(&self, ack: &Essentials) -> bool {
         let tag = ack.to_tag.as_deref().filter(|tag| tag.len() == 2 * LENGTH);
-        tag.is_some_and(|tag| *tag == *self.own_tag(&ack.via, &ack.call_id).as_bytes())
+        tag.is_some_and(|tag| *tag == *self.tag(&ack.via, &ack.call_id).as_bytes())
     }
 
-    fn own_tag_for(&self, request: &Message) -> String {
+    fn tag_for(&self, request: &Message) -> String {
         let via = request.elements(Name::Via).next().unwrap_or_default();
         let call_id = request.first(Name::CallId).map(|value| &value[..]).unwrap_or_default();
-        self.own_tag(via, call_id)
+        self.tag(via, call_id)
     }
 
-    fn own_tag(&self, via: &[u8], call_id: &[u8]) -> String {
+    fn tag(&self, via: &[u8], call_id: &[u8]) -> String {
         let via = Via::parse(via).ok();
         let branch = via.as_ref().and_then(Via::branch).unwrap_or_default();
         let sent_by = via.as_ref().map(Via::sent_by).unwrap_or_default();
-        let mut mac = self.tag_mac.clone();
+        let mut mac = self.mac.clone();
         for part in [branch, sent_by, call_id] {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
@@ -48,5 +60,28 @@ impl Proxy {
         let mac = mac.finalize().into_bytes();
         let first = mac.first_chunk::<LENGTH>().copied().unwrap_or_default();
         format!("{:016x}", u64::from_be_bytes(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing::request;
+
+    #[test]
+    fn the_ack_for_a_rejection_of_ours_is_known_by_its_tag() {
+        let tags = Tags::new(&[1; 32]);
+        let invite = request("INVITE sip:a@example.org");
+        let refused = Essentials::of(&tags.response(&invite, 486, "Busy Here")).unwrap();
+        assert!(tags.is_for_own_refusal(&refused));
+        assert!(!Tags::new(&[2; 32]).is_for_own_refusal(&refused));
+        assert!(!tags.is_for_own_refusal(&Essentials { call_id: "other".into(), ..refused.clone() }));
+        assert!(!tags.is_for_own_refusal(&Essentials { to_tag: Some("0123456789abcdef".into()), ..refused }));
+    }
+
+    #[test]
+    fn a_100_has_no_tag() {
+        let trying = Tags::new(&[1; 32]).response(&request("INVITE sip:a@example.org"), 100, "Trying");
+        assert_eq!(Essentials::of(&trying).unwrap().to_tag, None);
     }
 }

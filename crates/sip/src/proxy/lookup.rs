@@ -1,0 +1,49 @@
+//! Queries for the names of next hops (RFC 3263), and their answers.
+
+use std::net::SocketAddr;
+
+use crate::fault::Fault;
+use crate::transport::Transport;
+use crate::uri::{Scheme, Uri};
+use crate::via::parse_ip;
+
+/// The name is not resolved yet: never sent as a response.
+pub(super) const UNRESOLVED: Fault = Fault { status: 500, reason: "Name Not Looked Up" };
+
+/// A query: a URI's host with the other inputs of RFC 3263 section 4.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Lookup {
+    /// The host, in lower case.
+    pub name: String,
+    /// The port, if given: then SRV is not used.
+    pub port: Option<u16>,
+    /// The transport, if given.
+    pub transport: Option<Transport>,
+    /// True if only TLS will do (SIPS).
+    pub is_secure: bool,
+}
+
+/// One address that a name resolves to, with its transport (RFC 3263 section 4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResolvedTarget {
+    /// The transport.
+    pub transport: Transport,
+    /// The address.
+    pub address: SocketAddr,
+}
+
+impl Lookup {
+    /// Returns the query for a URI; `None` if its host is an address.
+    pub(super) fn of(uri: &Uri<'_>) -> Option<Lookup> {
+        let host = uri.param("maddr").flatten().unwrap_or(uri.host);
+        if parse_ip(host).is_some() {
+            return None;
+        }
+        Some(Lookup {
+            name: String::from_utf8_lossy(host).trim_end_matches('.').to_ascii_lowercase(),
+            port: uri.port,
+            transport: uri.transport().and_then(Transport::from_bytes),
+            is_secure: uri.scheme == Scheme::Sips,
+        })
+    }
+}

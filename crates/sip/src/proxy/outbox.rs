@@ -1,0 +1,194 @@
+//! Output of the proxy core: actions for the driver, in their order, and the figures of its work.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::lookup::Lookup;
+use super::performance::Performance;
+use super::shared::Query;
+use super::target::VerifiedHop;
+use crate::location::Change;
+use crate::transport::Hop;
+
+/// A message to send.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// The destination.
+    pub hop: Hop,
+    /// The domain that this is meant for, which a TLS peer must prove to serve (RFC 5922 section 4). `None`: its address.
+    pub domain: Option<Arc<str>>,
+    /// The message.
+    pub bytes: Bytes,
+    /// The number to pass to [`Proxy::handle_send_failure`](super::Proxy::handle_send_failure) if it cannot be sent; `None`: failures
+    /// are not reported.
+    pub on_failure: Option<u64>,
+    /// The same number for all messages of a dialog; selects the stream if the transport has several.
+    pub dialog: u32,
+    /// True if it begins new work, as an out-of-dialog request does. If too much waits for the next hop, such messages are rejected
+    /// first, with a call of [`Proxy::handle_congestion`](super::Proxy::handle_congestion), so that work in progress can finish.
+    pub is_new: bool,
+}
+
+/// An action for the driver; actions must be executed in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Persist this before any later message is sent. Only without [`ProxyConfig::shared`](super::ProxyConfig::shared).
+    Store(Change),
+    /// Query the shared store, and report to [`Proxy::handle_found`](super::Proxy::handle_found). Only with
+    /// [`ProxyConfig::shared`](super::ProxyConfig::shared).
+    Ask(Query),
+    /// Send this.
+    Send(Outgoing),
+    /// Look this up, and report to [`Proxy::handle_resolved`](super::Proxy::handle_resolved). Only with
+    /// [`ProxyConfig::names`](super::ProxyConfig::names).
+    Resolve(Lookup),
+}
+
+/// Event counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Requests that were well-formed and new.
+    pub requests: u64,
+    /// Retransmitted requests and responses.
+    pub retransmissions: u64,
+    /// Messages that could not be parsed, and responses that match no transaction.
+    pub dropped: u64,
+    /// Requests rejected for lack of room.
+    pub overloads: u64,
+    /// REGISTERs answered with 200.
+    pub registrations: u64,
+    /// INVITEs answered with 2xx.
+    pub calls: u64,
+    /// Client transactions that got no response.
+    pub timeouts: u64,
+    /// Requests rejected because of their source address.
+    pub denied: u64,
+    /// Requests above their source's rate limit.
+    pub limited: u64,
+    /// New INVITEs outside of dialogs.
+    pub invites: u64,
+    /// Requests rejected because the shared store did not answer.
+    pub unanswered: u64,
+    /// Requests rejected because the proxy drains.
+    pub late: u64,
+    /// Responses of server transactions by class, 1xx first.
+    pub responses: [u64; 6],
+}
+
+/// An event that [`Counters`] count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Event {
+    Request,
+    Retransmission,
+    Dropped,
+    Overload,
+    Registration,
+    Call,
+    Timeout,
+    Denied,
+    Limited,
+    Invite,
+    Unanswered,
+    Late,
+    /// A response with this status.
+    Response(u16),
+}
+
+/// The actions to execute, and the figures so far.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    outputs: VecDeque<Output>,
+    counters: Counters,
+    performance: Performance,
+}
+
+impl Outbox {
+    /// Returns the next action.
+    pub(super) fn next(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    pub(super) fn push(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    /// Sends a message of work in progress to a next hop.
+    pub(super) fn send(
+        &mut self,
+        (hop, domain): VerifiedHop,
+        bytes: Bytes,
+        on_failure: Option<u64>,
+        dialog: u32,
+    ) {
+        self.push(Output::Send(Outgoing { hop, domain, bytes, on_failure, dialog, is_new: false }));
+    }
+
+    /// Sends a response: it goes where its request came from, and its failure concerns nobody.
+    pub(super) fn send_back(&mut self, hop: Hop, bytes: Bytes, dialog: u32) {
+        self.send((hop, None), bytes, None, dialog);
+    }
+
+    pub(super) fn count(&mut self, event: Event) {
+        let counters = &mut self.counters;
+        let counter = match event {
+            Event::Request => &mut counters.requests,
+            Event::Retransmission => &mut counters.retransmissions,
+            Event::Dropped => &mut counters.dropped,
+            Event::Overload => &mut counters.overloads,
+            Event::Registration => &mut counters.registrations,
+            Event::Call => &mut counters.calls,
+            Event::Timeout => &mut counters.timeouts,
+            Event::Denied => &mut counters.denied,
+            Event::Limited => &mut counters.limited,
+            Event::Invite => &mut counters.invites,
+            Event::Unanswered => &mut counters.unanswered,
+            Event::Late => &mut counters.late,
+            Event::Response(status) => &mut counters.responses[usize::from(status / 100).clamp(1, 6) - 1],
+        };
+        *counter += 1;
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub(super) fn performance(&self) -> &Performance {
+        &self.performance
+    }
+
+    pub(super) fn performance_mut(&mut self) -> &mut Performance {
+        &mut self.performance
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing::hop;
+
+    #[test]
+    fn each_event_is_counted_once_and_responses_by_class() {
+        let mut outbox = Outbox::default();
+        for event in [Event::Dropped, Event::Response(200), Event::Response(299), Event::Response(699)] {
+            outbox.count(event);
+        }
+        let expected = Counters { dropped: 1, responses: [0, 2, 0, 0, 0, 1], ..Counters::default() };
+        assert_eq!(outbox.counters(), expected);
+    }
+
+    #[test]
+    fn actions_leave_in_their_order() {
+        let mut outbox = Outbox::default();
+        outbox.send_back(hop("192.0.2.7:5060"), "first".into(), 1);
+        outbox.send((hop("192.0.2.8:5060"), Some("example.com".into())), "second".into(), Some(7), 1);
+        let mut next = || match outbox.next() {
+            Some(Output::Send(out)) => Some((out.bytes, out.domain.is_some(), out.on_failure, out.is_new)),
+            _ => None,
+        };
+        assert_eq!(next(), Some(("first".into(), false, None, false)));
+        assert_eq!(next(), Some(("second".into(), true, Some(7), false)));
+        assert_eq!(next(), None);
+    }
+}

@@ -1,0 +1,32 @@
+//! Rejections of requests, for reasons that several parts of the proxy find.
+
+use crate::fault::Fault;
+use crate::header::{Header, Name};
+use crate::message::Message;
+
+/// The rejection of a request that concerns neither our users nor our dialogs.
+pub(super) const RELAYING_DENIED: Fault = Fault { status: 403, reason: "Relaying Denied" };
+
+/// The user is registered, but all ways there are gone or unsuitable.
+pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "No Way To The User" };
+
+/// The rejection of a request.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) fault: Fault,
+    /// Fields of its response in addition to the standard ones.
+    pub(super) fields: Vec<Header>,
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Refusal {
+        Refusal { fault, fields: Vec::new() }
+    }
+}
+
+/// Rejects all Proxy-Require options: no such extension is supported (section 16.3, step 5).
+pub(super) fn bad_extensions(request: &Message) -> Refusal {
+    let wanted: Vec<_> = request.elements(Name::ProxyRequire).collect();
+    let unsupported = Header::of_bytes(Name::Unsupported, &wanted.join(&b","[..]));
+    Refusal { fault: Fault { status: 420, reason: "Bad Extension" }, fields: vec![unsupported] }
+}

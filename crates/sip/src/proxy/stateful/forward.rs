@@ -1,0 +1,101 @@
+//! Forwards a request (RFC 3261 section 16.6): to its most preferred targets, to others once those have rejected it, and to the next hop
+//! if one cannot be reached (RFC 3263 section 4.3; section 18.1.1 for a message that is too large for UDP).
+//!
+//! A server transaction keeps its [`Plan`] while it may need it. Invariants: no new attempt begins once a branch has succeeded, 6xx has
+//! come or the request was cancelled; no hop is tried twice. Begin with [`Stateful::forward`].
+
+use super::Stateful;
+use crate::message::Method;
+use crate::proxy::Id;
+use crate::proxy::asked::Asked;
+use crate::proxy::copies::{Copier, may_make_dialog};
+use crate::proxy::plan::Plan;
+use crate::proxy::target::Target;
+use crate::proxy::transactions::Departure;
+use crate::transport::Hop;
+
+impl Stateful<'_> {
+    /// Forwards a request to its most preferred targets in parallel; to the others once all of those have rejected it. The sender of an
+    /// INVITE gets 100 first.
+    pub(in crate::proxy) fn forward(&mut self, asked: Asked, targets: Vec<Target>) {
+        let Asked { server, from, request, known, .. } = &asked;
+        // One that waited for a name has sent its 100 already.
+        let is_told = self.transactions.server(*server).is_some_and(|server| server.last().is_some());
+        if known.cseq.method == Method::Invite && !is_told {
+            self.reply(*server, 100, "Trying", Vec::new());
+        }
+        if may_make_dialog(&known.cseq.method)
+            && let Some(server) = self.transactions.server_mut(*server)
+        {
+            let hops = targets.iter().flat_map(Target::hops);
+            let callees_max = 2 * self.config.limits.branches;
+            server.set_leg(self.dialogs.note(self.now, *from, request, known, hops, callees_max));
+        }
+        self.attempt(Plan::new(asked, targets));
+    }
+
+    /// Forwards to a flow of ours that another proxy found; that proxy has authenticated the caller where required.
+    pub(in crate::proxy) fn follow_flow(&mut self, asked: Asked, flow: Hop) {
+        if let Some(server) = self.transactions.server_mut(asked.server) {
+            server.context_mut().note_flow();
+        }
+        let target = Target::by_flow(asked.request.request_uri(), flow);
+        self.forward(asked, vec![target]);
+    }
+
+    /// Tries the next group of a plan.
+    fn attempt(&mut self, mut plan: Plan) {
+        let targets = plan.next_group();
+        let mut is_needed = plan.has_more();
+        for target in targets {
+            is_needed |= self.start_branch(plan.asked(), target);
+        }
+        if let Some(server) = self.transactions.server_mut(plan.asked().server).filter(|_| is_needed) {
+            server.context_mut().keep_plan(Box::new(plan));
+        }
+    }
+
+    /// Begins the next group once all attempts so far were rejected; returns true if there was one.
+    pub(super) fn attempt_next(&mut self, id: Id) -> bool {
+        let server = self.transactions.server_mut(id);
+        let Some(plan) = server.and_then(|server| server.context_mut().take_plan_with_more()) else {
+            return false;
+        };
+        self.attempt(*plan);
+        true
+    }
+
+    /// Sends one copy; returns true if the target has alternative hops.
+    fn start_branch(&mut self, asked: &Asked, mut target: Target) -> bool {
+        let (id, branch) = self.transactions.new_branch(&asked.mark);
+        let copier = Copier::new(self.config, self.marks);
+        let copy = copier.fitting_copy(&asked.request, &asked.known, asked.from, &mut target, &branch);
+        let has_more = target.has_more();
+        let departure = Departure {
+            server: Some(asked.server),
+            is_invite: asked.known.cseq.method == Method::Invite,
+            hop: target.verified_hop(),
+            request: copy,
+            branch,
+            target: has_more.then(|| Box::new(target)),
+        };
+        self.transactions.start_client(self.now, self.config.timers, id, departure, self.outbox);
+        has_more
+    }
+
+    /// Restarts a branch that reached nobody at its next hop; returns true if there was one.
+    pub(super) fn try_next_hop(&mut self, id: Id) -> bool {
+        let Some(client) = self.transactions.client_mut(id) else { return false };
+        let (Some(server), Some(mut target)) = (client.server(), client.take_target()) else { return false };
+        let plan = self.transactions.server_mut(server).and_then(|server| server.context_mut().take_plan());
+        let Some(plan) = plan else { return false };
+        if !target.move_on() {
+            return false;
+        }
+        self.start_branch(plan.asked(), *target);
+        if let Some(server) = self.transactions.server_mut(server) {
+            server.context_mut().keep_plan(plan);
+        }
+        true
+    }
+}

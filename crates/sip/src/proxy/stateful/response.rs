@@ -1,0 +1,239 @@
+//! Responses (RFC 3261 section 16.7): forwards them at once or waits for the other branches, and selects the best. A branch that ends
+//! without a response counts as one that answered 408 or 503.
+
+use std::net::SocketAddr;
+
+use super::Stateful;
+use crate::essentials::Essentials;
+use crate::header::{Header, Name};
+use crate::message::{Message, Method};
+use crate::proxy::Id;
+use crate::proxy::copies::push_via;
+use crate::proxy::memory_budget::weight;
+use crate::proxy::outbox::Event;
+use crate::proxy::transactions::Conclusion;
+use crate::via::Via;
+
+impl Stateful<'_> {
+    /// Returns the client transaction named by a response's first Via (section 17.1.3).
+    pub(in crate::proxy) fn branch_of(&self, known: &Essentials) -> Option<Id> {
+        let via = Via::parse(&known.via).ok().filter(|via| self.config.is_our_via(via))?;
+        let (id, client) = self.transactions.client_with(via.branch()?)?;
+        // CANCEL has the branch of the request that it cancels.
+        if known.cseq.method == Method::Cancel { client.cancel() } else { Some(id) }
+    }
+
+    /// Handles a response to a client transaction.
+    pub(in crate::proxy) fn handle_response(&mut self, id: Id, response: Message, known: &Essentials) {
+        let status = response.status();
+        let Some(verdict) = self.transactions.on_response(self.now, id, status) else { return };
+        if verdict.ack {
+            self.acknowledge(id, &response);
+        }
+        if !verdict.pass {
+            self.outbox.count(Event::Retransmission);
+            return;
+        }
+        self.note_in_dialog(id, &response, known);
+        match status {
+            100..=199 => self.on_provisional(id, response),
+            _ => self.on_final(id, response),
+        }
+        self.transactions.schedule_client(id);
+    }
+
+    /// Sends the hop-by-hop ACK for a rejection (section 17.1.1.3), again for each retransmission.
+    fn acknowledge(&mut self, id: Id, response: &Message) {
+        let Some(client) = self.transactions.client_mut(id) else { return };
+        client.acknowledge(response);
+        self.outbox.send(client.verified_hop(), client.bytes().clone(), None, client.dialog());
+    }
+
+    /// Records what a response means for its dialog: that it has ended, or where its callee is.
+    fn note_in_dialog(&mut self, id: Id, response: &Message, known: &Essentials) {
+        let Some(client) = self.transactions.client(id) else { return };
+        let server = client.server().and_then(|server| self.transactions.server(server));
+        let status = response.status();
+        if known.cseq.method == Method::Bye {
+            let came = server.map(|server| server.began());
+            self.dialogs.on_bye_answer(self.now, status, known, came, self.outbox.performance_mut());
+        }
+        if let (101..=299, Some(leg)) = (status, server.and_then(|server| server.leg())) {
+            self.dialogs.learn_callee(self.config, leg, client.hop(), response);
+        }
+    }
+
+    fn on_provisional(&mut self, id: Id, response: Message) {
+        let Some(client) = self.transactions.client_mut(id) else { return };
+        // Step 2: "for all provisional responses … except 100".
+        if response.status() != 100 {
+            client.restart_timer_c(self.now + self.config.timers.c);
+        }
+        // "MUST NOT send any provisional response … other than 100 to a non-INVITE" (RFC 4320 section 4.1).
+        let may_pass = response.status() != 100 && client.is_invite();
+        let server = client.server().filter(|_| may_pass);
+        self.send_due_cancel(id);
+        if let Some(server) = server {
+            self.pass_back(server, response);
+        }
+    }
+
+    fn on_final(&mut self, id: Id, response: Message) {
+        let status = response.status();
+        let Some(client) = self.transactions.client_mut(id) else { return };
+        let is_first = client.finish(status);
+        let Some(server) = client.server() else { return };
+        // "If the SIP request fails … 503 …, the client SHOULD try" the next hop (RFC 3263 section 4.3).
+        // The same for 430: a lost flow (RFC 5626 section 5.3.1) does not rule out the address in the Contact.
+        let is_begun_anew = matches!(status, 430 | 503) && self.try_next_hop(id);
+        if is_first {
+            self.close_branch(server);
+        }
+        if is_begun_anew {
+            return;
+        }
+        if status < 300 {
+            if response.first(Name::CSeq).is_some_and(|value| value.ends_with(b"INVITE")) && is_first {
+                self.outbox.count(Event::Call);
+            }
+            self.pass_back(server, response);
+            self.cancel_branches(server);
+            return;
+        }
+        self.keep_best(server, response);
+        if status >= 600 {
+            self.cancel_branches(server);
+        }
+        self.answer_if_all_ended(server);
+    }
+
+    fn close_branch(&mut self, server: Id) {
+        if let Some(server) = self.transactions.server_mut(server) {
+            server.context_mut().close_branch();
+        }
+    }
+
+    /// Forwards a response upstream, without our Via.
+    fn pass_back(&mut self, server: Id, mut response: Message) {
+        response.pop_first(Name::Via);
+        self.respond(server, &response);
+    }
+
+    /// Handles the time-out of a client transaction.
+    pub(in crate::proxy) fn time_out(&mut self, id: Id) {
+        self.outbox.count(Event::Timeout);
+        self.end_branch_without_response(id, 408, "Request Timeout");
+    }
+
+    /// Handles timer C (section 16.8): CANCEL after a provisional response, otherwise as if 408 had come.
+    pub(in crate::proxy) fn on_timer_c(&mut self, id: Id) {
+        match self.transactions.client(id) {
+            Some(client) if client.is_cancelled_by_timer_c() => self.cancel_branch(id),
+            Some(_) => self.time_out(id),
+            None => {}
+        }
+    }
+
+    /// Handles a failure to send the request of a branch: as if 503 had come (section 16.9).
+    pub(in crate::proxy) fn fail_branch(&mut self, id: Id) {
+        if self.transactions.client(id).is_some_and(|client| client.is_pending()) {
+            self.end_branch_without_response(id, 503, "Next Hop Cannot Be Reached");
+        }
+    }
+
+    /// Handles a request that was not sent because too much already waits for its next hop. If there is no alternative, the sender gets
+    /// 503 with Retry-After, and not 500 as for a broken next hop: "it knows that any subsequent requests it might proxy will also
+    /// generate a 503" (section 16.7, step 6).
+    pub(in crate::proxy) fn handle_congestion(&mut self, id: Id) {
+        let Some(client) = self.transactions.client(id).filter(|client| client.is_pending()) else { return };
+        let server = client.server();
+        self.outbox.count(Event::Overload);
+        if let Some(server) = server.and_then(|server| self.transactions.server_mut(server)) {
+            server.context_mut().note_congestion();
+        }
+        self.end_branch_without_response(id, 503, "Too Much Waits For The Next Hop");
+    }
+
+    /// Returns the branch of a request to `address` that begins as quoted. It must contain our unpredictable branch; shorter quotations
+    /// are ignored.
+    pub(in crate::proxy) fn branch_quoted(&self, address: SocketAddr, quoted: &[u8]) -> Option<Id> {
+        let (id, client) = self.transactions.client_with(branch_in(quoted)?)?;
+        (client.hop().address == address).then_some(id)
+    }
+
+    /// Ends a branch that had no final response, and will not have one.
+    fn end_branch_without_response(&mut self, id: Id, status: u16, reason: &str) {
+        let is_begun_anew = self.try_next_hop(id);
+        let Some(client) = self.transactions.end_client(id) else { return };
+        let Some(server_id) = client.server() else { return };
+        self.close_branch(server_id);
+        if is_begun_anew {
+            return;
+        }
+        let Some(server) = self.transactions.server(server_id) else { return };
+        if let Some(request) = server.request() {
+            let mut response = self.tags.response(request, status, reason);
+            // Kept responses have our own Via, which is removed when they are forwarded.
+            push_via(self.config, &mut response, client.hop(), &String::from_utf8_lossy(client.branch()));
+            self.keep_best(server_id, response);
+        }
+        self.answer_if_all_ended(server_id);
+    }
+
+    /// Step 6: keeps the best response so far.
+    fn keep_best(&mut self, server: Id, response: Message) {
+        let response = self.within_budget(server, response);
+        if let Some(server) = self.transactions.server_mut(server) {
+            server.keep_best(response);
+        }
+    }
+
+    /// Returns the response, or a short one of our own with the same status if there is no room to keep it.
+    fn within_budget(&self, server: Id, response: Message) -> Message {
+        if self.transactions.has_room(&self.config.limits, weight(&response)) {
+            return response;
+        }
+        let Some(request) = self.transactions.server(server).and_then(|server| server.request()) else {
+            return response;
+        };
+        let mut short = self.tags.response(request, response.status(), "Refused");
+        if let Some(ours) = response.elements(Name::Via).next() {
+            short.push_front(Header::of_bytes(Name::Via, ours));
+        }
+        short
+    }
+
+    /// Sends the best response once no branch is open.
+    fn answer_if_all_ended(&mut self, id: Id) {
+        let Some(server) = self.transactions.server(id) else { return };
+        if server.context().is_open() || !server.is_pending() {
+            return;
+        }
+        if self.attempt_next(id) {
+            return;
+        }
+        if self.transactions.server(id).is_some_and(|server| server.context().reached_nobody()) {
+            self.note_undelivered(id);
+        }
+        let Some(server) = self.transactions.server_mut(id) else { return };
+        let is_invite = server.is_open_invite();
+        match server.context_mut().conclude(is_invite, self.config.limits.retry_after) {
+            Some(Conclusion::Response(response)) => self.pass_back(id, response),
+            Some(Conclusion::Silence) => {
+                if let Some(measured) = self.transactions.end_server(id) {
+                    self.outbox.performance_mut().note_silence(self.now, measured);
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+/// Returns the first Via's branch at the beginning of a request that we sent, if it is complete.
+fn branch_in(quoted: &[u8]) -> Option<&[u8]> {
+    const NAME: &[u8] = b";branch=";
+    let start = quoted.windows(NAME.len()).position(|window| window == NAME)? + NAME.len();
+    let rest = quoted.get(start..)?;
+    let end = rest.iter().position(|b| b";,\r ".contains(b))?;
+    rest.get(..end)
+}

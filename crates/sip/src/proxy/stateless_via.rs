@@ -1,0 +1,95 @@
+//! The state that a stateless proxy's Via carries, which each response returns (RFC 3261 section 16.11): the source of the request, with
+//! a MAC ([`PARAM`]), and a branch computed from fields common to a request, its retransmissions, its CANCEL and the ACK for its
+//! rejection, so that the next hop recognizes them.
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use super::ProxyConfig;
+use super::keys::{derived, keyed};
+use super::matching::server_key;
+use super::tokens::HopTokens;
+use crate::digest::hex;
+use crate::essentials::Essentials;
+use crate::message::{Message, Method};
+use crate::transport::Hop;
+use crate::via::Via;
+
+/// Prefix of this proxy's stateless branches.
+const BRANCH: &str = "z9hG4bKs";
+/// The Via parameter with a request's source; not from an RFC.
+const PARAM: &str = "source";
+/// Bytes of the branch's hash.
+const HASH: usize = 16;
+
+/// The writer and reader of such Vias.
+#[derive(Debug)]
+pub(super) struct StatelessVia {
+    mac: Hmac<Sha256>,
+    sources: HopTokens,
+}
+
+impl StatelessVia {
+    pub(super) fn new(dialog_secret: &[u8; 32], run: u64) -> StatelessVia {
+        let sources = HopTokens::new(derived(dialog_secret, "sources"), run);
+        StatelessVia { mac: keyed(&derived(dialog_secret, "branches")), sources }
+    }
+
+    /// Returns our Via's branch, and the parameter after it: the same branch for all messages of a transaction. Section 16.11 derives it
+    /// from the received branch, if that is unique. `back` is the hop for responses.
+    pub(super) fn branch(
+        &self,
+        via: &Via<'_>,
+        request: &Message,
+        known: &Essentials,
+        mark: &str,
+        back: Hop,
+    ) -> String {
+        let mut mac = self.mac.clone();
+        mac.update(&server_key(request, known, via, &Method::Invite));
+        let hash = hex(&mac.finalize().into_bytes()[..HASH]);
+        format!("{BRANCH}{hash}.{mark};{PARAM}={}", self.sources.encode(back))
+    }
+
+    /// Returns the source of the request for which we wrote this Via; `None` if we did not.
+    pub(super) fn source_of(&self, config: &ProxyConfig, via: &Via<'_>) -> Option<Hop> {
+        let is_ours =
+            config.is_our_via(via) && via.branch().is_some_and(|b| b.starts_with(BRANCH.as_bytes()));
+        let token = via.param(PARAM).flatten().filter(|_| is_ours)?;
+        self.sources.decode(&config.listeners, token).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing::{config, hop, request};
+
+    fn written(by: &StatelessVia, text: &str) -> String {
+        let request = request(text);
+        let known = Essentials::of(&request).unwrap();
+        let branch =
+            by.branch(&Via::parse(&known.via).unwrap(), &request, &known, "mark", hop("192.0.2.7:5062"));
+        format!("SIP/2.0/UDP 192.0.2.1:5060;rport;branch={branch}")
+    }
+
+    #[test]
+    fn our_via_returns_the_source_and_no_other_via_does() {
+        let ours = StatelessVia::new(&[1; 32], 1);
+        let source = |via: &str| ours.source_of(&config(), &Via::parse(via.as_bytes()).unwrap());
+        let via = written(&ours, "OPTIONS sip:a@example.org");
+        assert_eq!(source(&via), Some(hop("192.0.2.7:5062")));
+        assert_eq!(source(&via.replace("192.0.2.1", "192.0.2.9")), None);
+        assert_eq!(source(&via.replace(BRANCH, "z9hG4bK7")), None);
+        assert_eq!(source(&written(&StatelessVia::new(&[2; 32], 1), "OPTIONS sip:a@example.org")), None);
+    }
+
+    #[test]
+    fn a_request_and_its_cancel_have_the_same_branch() {
+        let ours = StatelessVia::new(&[1; 32], 1);
+        let invite = written(&ours, "INVITE sip:a@example.org");
+        assert_eq!(invite, written(&ours, "CANCEL sip:a@example.org"));
+        let other = "INVITE sip:a@example.org\nVia: SIP/2.0/UDP 192.0.2.8;branch=z9hG4bKb";
+        assert_ne!(invite, written(&ours, other));
+    }
+}

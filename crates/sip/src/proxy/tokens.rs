@@ -1,0 +1,148 @@
+//! Tokens of hops: a hop and the run of the program that knows it, with a MAC, so that others can return but not forge them.
+//!
+//! Begin with [`HopTokens::encode`].
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use super::Listener;
+use super::keys::{bytes_of, keyed};
+use crate::digest::hex;
+use crate::fault::Fault;
+use crate::transport::{ConnectionId, Hop, Transport};
+
+/// Listener, transport, address, port, connection, run.
+const SAID: usize = 2 + 1 + 16 + 2 + 8 + 8;
+/// Bytes of the MAC: half of the hash, the minimum in RFC 2104 section 5.
+const MAC: usize = 16;
+/// The same with the MAC.
+const LENGTH: usize = SAID + MAC;
+/// No connection has this number.
+const NO_CONNECTION: u64 = u64::MAX;
+/// The flow is gone, or belonged to an earlier run of the proxy (RFC 5626 section 5.3.1).
+pub(super) const FLOW_FAILED: Fault = Fault { status: 430, reason: "Flow Failed" };
+/// "the flow token … has been tampered with" (the same).
+const NO_TOKEN: Fault = Fault { status: 403, reason: "No Flow Of This Proxy" };
+
+/// The tokens of one key.
+#[derive(Debug)]
+pub(super) struct HopTokens {
+    secret: [u8; 32],
+    /// The number of this run of the program.
+    run: u64,
+}
+
+impl HopTokens {
+    /// Hexadecimal digits of a token.
+    pub(super) const DIGITS: usize = 2 * LENGTH;
+
+    pub(super) fn new(secret: [u8; 32], run: u64) -> HopTokens {
+        HopTokens { secret, run }
+    }
+
+    /// Encodes a hop, with a MAC, in hexadecimal digits.
+    pub(super) fn encode(&self, hop: Hop) -> String {
+        let transport = Transport::ALL.iter().position(|t| *t == hop.transport);
+        let ip = match hop.address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let said = [
+            &u16::try_from(hop.listener).unwrap_or(u16::MAX).to_be_bytes()[..],
+            &[transport.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)],
+            &ip.octets(),
+            &hop.address.port().to_be_bytes(),
+            &hop.connection.map_or(NO_CONNECTION, |c| c.0).to_be_bytes(),
+            &self.run.to_be_bytes(),
+        ]
+        .concat();
+        let mac = self.mac(&said).finalize().into_bytes();
+        hex(&said) + &hex(&mac[..MAC])
+    }
+
+    /// Decodes the hop of a token: one of this run, or one that needs no connection.
+    ///
+    /// # Errors
+    /// 403 for a token that nobody here issued with this key, 430 if its connection is of an earlier run.
+    pub(super) fn decode(&self, listeners: &[Listener], token: &[u8]) -> Result<Hop, Fault> {
+        let token = bytes_of::<LENGTH>(token).ok_or(NO_TOKEN)?;
+        let (said, mac) = token.split_at(SAID);
+        self.mac(said).verify_truncated_left(mac).map_err(|_| NO_TOKEN)?;
+        let (hop, run) = parse(said).ok_or(NO_TOKEN)?;
+        let is_here = listeners.get(hop.listener).is_some_and(|l| l.transport == hop.transport);
+        if !is_here || (run != self.run && hop.connection.is_some()) {
+            return Err(FLOW_FAILED);
+        }
+        Ok(hop)
+    }
+
+    fn mac(&self, said: &[u8]) -> Hmac<Sha256> {
+        let mut mac = keyed(&self.secret);
+        mac.update(said);
+        mac
+    }
+}
+
+fn parse(said: &[u8]) -> Option<(Hop, u64)> {
+    let (listener, rest) = said.split_first_chunk::<2>()?;
+    let ([transport], rest) = rest.split_first_chunk::<1>()?;
+    let (ip, rest) = rest.split_first_chunk::<16>()?;
+    let (port, rest) = rest.split_first_chunk::<2>()?;
+    let (connection, rest) = rest.split_first_chunk::<8>()?;
+    let run = u64::from_be_bytes(rest.try_into().ok()?);
+    let connection = u64::from_be_bytes(*connection);
+    let hop = Hop {
+        listener: usize::from(u16::from_be_bytes(*listener)),
+        transport: *Transport::ALL.get(usize::from(*transport))?,
+        address: SocketAddr::new(Ipv6Addr::from(*ip).to_canonical(), u16::from_be_bytes(*port)),
+        connection: (connection != NO_CONNECTION).then_some(ConnectionId(connection)),
+    };
+    Some((hop, run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing::{config, hop};
+
+    fn decode(run: u64, token: &str) -> Result<Hop, Fault> {
+        HopTokens::new([1; 32], run).decode(&config().listeners, token.as_bytes())
+    }
+
+    fn tcp(connection: Option<u64>) -> Hop {
+        let connection = connection.map(ConnectionId);
+        Hop { listener: 1, transport: Transport::Tcp, connection, ..hop("[2001:db8::7]:4711") }
+    }
+
+    #[test]
+    fn a_token_returns_its_hop() {
+        for hop in [hop("192.0.2.7:5062"), tcp(None), tcp(Some(3))] {
+            let token = HopTokens::new([1; 32], 1).encode(hop);
+            assert_eq!((token.len(), decode(1, &token)), (HopTokens::DIGITS, Ok(hop)));
+        }
+    }
+
+    #[test]
+    fn a_connection_does_not_survive_the_program_but_an_address_does() {
+        let token = |hop| HopTokens::new([1; 32], 1).encode(hop);
+        assert_eq!(decode(2, &token(tcp(Some(3)))), Err(FLOW_FAILED));
+        assert_eq!(decode(2, &token(tcp(None))), Ok(tcp(None)));
+    }
+
+    #[test]
+    fn a_changed_or_foreign_token_is_refused() {
+        let token = HopTokens::new([1; 32], 1).encode(tcp(None));
+        let changed = token.replacen("0001", "0000", 1);
+        assert_eq!(decode(1, &changed), Err(NO_TOKEN));
+        assert_eq!(decode(1, &HopTokens::new([2; 32], 1).encode(tcp(None))), Err(NO_TOKEN));
+        assert_eq!(decode(1, &token[1..]), Err(NO_TOKEN));
+    }
+
+    #[test]
+    fn a_token_of_a_listener_that_has_another_transport_now_has_failed() {
+        let token = HopTokens::new([1; 32], 1).encode(Hop { listener: 0, ..tcp(None) });
+        assert_eq!(decode(1, &token), Err(FLOW_FAILED));
+    }
+}

@@ -1,0 +1,268 @@
+//! A request that was sent.
+
+use base::Time;
+use bytes::Bytes;
+
+use crate::header::Name;
+use crate::message::{Message, Method};
+use crate::proxy::hop_by_hop::hop_request;
+use crate::proxy::memory_budget::{Charge, TRANSACTION, weight};
+use crate::proxy::target::{Target, VerifiedHop};
+use crate::proxy::{Id, dialog_number};
+use crate::transaction::{self, ClientTimeout, ClientVerdict, Kind, Timers};
+use crate::transport::Hop;
+
+/// A request to send.
+#[derive(Debug)]
+pub(in crate::proxy) struct Departure {
+    /// The recipient of responses; `None`: nobody, as for CANCEL.
+    pub(in crate::proxy) server: Option<Id>,
+    pub(in crate::proxy) is_invite: bool,
+    pub(in crate::proxy) hop: VerifiedHop,
+    pub(in crate::proxy) request: Message,
+    /// The branch parameter of our Via.
+    pub(in crate::proxy) branch: String,
+    /// Alternative targets, if any.
+    pub(in crate::proxy) target: Option<Box<Target>>,
+}
+
+/// A client transaction.
+#[derive(Debug)]
+pub(in crate::proxy) struct Client {
+    machine: transaction::Client,
+    /// The recipient of responses; `None`: nobody, as for CANCEL.
+    server: Option<Id>,
+    hop: VerifiedHop,
+    dialog: u32,
+    /// The branch parameter of our Via.
+    branch: Box<[u8]>,
+    /// The request as sent, until a final response.
+    request: Option<Message>,
+    /// The message to retransmit: the request, later the ACK.
+    bytes: Bytes,
+    /// Alternative targets.
+    target: Option<Box<Target>>,
+    /// The transaction of the CANCEL for this one.
+    cancel: Option<Id>,
+    /// CANCEL is sent as soon as a provisional response has arrived (RFC 3261 section 9.1).
+    wants_cancel: bool,
+    /// Timer C, for INVITEs.
+    timer_c: Time,
+    /// Time of its entry in the timer heap.
+    wake: Time,
+    charge: Charge,
+}
+
+impl Client {
+    pub(super) fn start(now: Time, timers: Timers, departure: Departure, charge: Charge) -> Client {
+        let Departure { server, is_invite, hop, request, branch, target } = departure;
+        let kind = Kind { is_invite, is_reliable: hop.0.transport.is_reliable() };
+        let is_proxied_invite = is_invite && server.is_some();
+        let mut client = Client {
+            machine: transaction::Client::start(kind, timers, now),
+            server,
+            hop,
+            dialog: request.first(Name::CallId).map_or(0, |call_id| dialog_number(call_id)),
+            branch: branch.into_bytes().into(),
+            bytes: request.to_bytes(),
+            request: Some(request),
+            target,
+            cancel: None,
+            wants_cancel: false,
+            timer_c: if is_proxied_invite { now + timers.c } else { Time::NEVER },
+            wake: Time::NEVER,
+            charge,
+        };
+        client.charge.set(client.weight());
+        client
+    }
+
+    /// Returns the bytes that it keeps.
+    fn weight(&self) -> usize {
+        TRANSACTION + self.request.as_ref().map_or(0, weight) + self.bytes.len()
+    }
+
+    /// Returns the recipient of responses.
+    pub(in crate::proxy) fn server(&self) -> Option<Id> {
+        self.server
+    }
+
+    pub(in crate::proxy) fn hop(&self) -> Hop {
+        self.hop.0
+    }
+
+    pub(in crate::proxy) fn verified_hop(&self) -> VerifiedHop {
+        self.hop.clone()
+    }
+
+    pub(in crate::proxy) fn dialog(&self) -> u32 {
+        self.dialog
+    }
+
+    pub(in crate::proxy) fn branch(&self) -> &[u8] {
+        &self.branch
+    }
+
+    /// Returns the message to retransmit.
+    pub(in crate::proxy) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Returns the transaction of the CANCEL for this one.
+    pub(in crate::proxy) fn cancel(&self) -> Option<Id> {
+        self.cancel
+    }
+
+    pub(in crate::proxy) fn is_invite(&self) -> bool {
+        self.machine.is_invite()
+    }
+
+    /// Reports whether no final response has come.
+    pub(in crate::proxy) fn is_pending(&self) -> bool {
+        self.machine.is_pending()
+    }
+
+    /// Reports whether it must be cancelled when timer C fires, because there was a provisional response (section 16.8); otherwise it
+    /// ends as if 408 had come.
+    pub(in crate::proxy) fn is_cancelled_by_timer_c(&self) -> bool {
+        self.machine.is_proceeding() && self.cancel.is_none()
+    }
+
+    pub(super) fn on_response(&mut self, now: Time, status: u16) -> ClientVerdict {
+        self.machine.on_response(now, status)
+    }
+
+    /// Makes the hop-by-hop ACK for a rejection (section 17.1.1.3) the message to retransmit.
+    pub(in crate::proxy) fn acknowledge(&mut self, rejection: &Message) {
+        if let Some(request) = self.request.take() {
+            let to = rejection.all(Name::To).next().cloned();
+            self.bytes = hop_request(&request, Method::Ack, to).to_bytes();
+            self.charge.set(self.weight());
+        }
+    }
+
+    /// Notes a final response; returns true if it is the first one, or no 2xx.
+    pub(in crate::proxy) fn finish(&mut self, status: u16) -> bool {
+        let is_first = self.request.take().is_some() || status >= 300;
+        self.charge.set(self.weight());
+        is_first
+    }
+
+    /// Starts timer C again, after a provisional response (section 16.7, step 2).
+    pub(in crate::proxy) fn restart_timer_c(&mut self, timer_c: Time) {
+        if self.cancel.is_none() && self.timer_c != Time::NEVER {
+            self.timer_c = timer_c;
+        }
+    }
+
+    /// Asks for a CANCEL, which may have to wait: "the CANCEL … MUST NOT be sent" before a provisional response (section 9.1).
+    pub(in crate::proxy) fn want_cancel(&mut self) {
+        if self.machine.is_pending() && self.cancel.is_none() {
+            self.wants_cancel = true;
+        }
+    }
+
+    /// Returns the CANCEL if it is wanted and may be sent now.
+    pub(in crate::proxy) fn due_cancel(&self) -> Option<Message> {
+        let may_go = self.wants_cancel && self.cancel.is_none() && self.machine.is_proceeding();
+        let request = self.request.as_ref().filter(|_| may_go)?;
+        Some(hop_request(request, Method::Cancel, request.all(Name::To).next().cloned()))
+    }
+
+    /// Notes that CANCEL was sent. A branch that does not answer it either ends at `timer_c` (section 9.1, last paragraph).
+    pub(in crate::proxy) fn note_cancel(&mut self, cancel: Id, timer_c: Time) {
+        self.cancel = Some(cancel);
+        self.timer_c = timer_c;
+    }
+
+    /// Returns the alternative targets, unless it was cancelled.
+    pub(in crate::proxy) fn take_target(&mut self) -> Option<Box<Target>> {
+        if self.wants_cancel { None } else { self.target.take() }
+    }
+
+    /// Handles its timer; `None`: that is timer C.
+    pub(super) fn on_timeout(&mut self, now: Time) -> Option<ClientTimeout> {
+        self.wake = Time::NEVER;
+        let is_timer_c = self.timer_c <= now && self.machine.is_pending();
+        (!is_timer_c).then(|| self.machine.on_timeout(now))
+    }
+
+    /// Returns the time for an entry in the timer heap, if it needs an earlier one than it has.
+    pub(super) fn next_wake(&mut self) -> Option<Time> {
+        let mut next = self.machine.next_timeout();
+        if self.machine.is_pending() {
+            next = next.min(self.timer_c);
+        }
+        let is_earlier = next < self.wake;
+        self.wake = self.wake.min(next);
+        is_earlier.then_some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::memory_budget::MemoryBudget;
+    use crate::proxy::testing::{hop, request};
+
+    fn invite() -> Client {
+        let departure = Departure {
+            server: Some(1),
+            is_invite: true,
+            hop: (hop("192.0.2.8:5060"), None),
+            request: request("INVITE sip:a@192.0.2.8"),
+            branch: "z9hG4bK2.x.y".into(),
+            target: Some(Box::new(Target::new(b"sip:a", (hop("192.0.2.9:5060"), None)))),
+        };
+        Client::start(Time::ZERO, Timers::default(), departure, MemoryBudget::default().charge(0))
+    }
+
+    #[test]
+    fn cancel_waits_for_a_provisional_response_and_goes_once() {
+        let mut client = invite();
+        client.want_cancel();
+        assert!(client.due_cancel().is_none());
+        client.on_response(Time::ZERO, 180);
+        assert_eq!(client.due_cancel().unwrap().method(), Some(&Method::Cancel));
+        client.note_cancel(3, Time::from_millis(32_000));
+        assert!(client.due_cancel().is_none());
+        assert_eq!(client.cancel(), Some(3));
+    }
+
+    #[test]
+    fn a_cancelled_request_has_no_further_targets() {
+        let mut client = invite();
+        client.want_cancel();
+        assert!(client.take_target().is_none());
+        assert!(invite().take_target().is_some());
+    }
+
+    #[test]
+    fn an_answered_request_is_not_cancelled() {
+        let mut client = invite();
+        client.on_response(Time::ZERO, 486);
+        client.want_cancel();
+        assert!(client.take_target().is_some());
+    }
+
+    #[test]
+    fn timer_c_fires_for_an_invite_without_a_final_response_and_later_after_each_provisional_one() {
+        let mut client = invite();
+        client.on_response(Time::ZERO, 180);
+        assert_eq!(client.on_timeout(Time::from_millis(185_000)), None);
+        client.restart_timer_c(Time::from_millis(300_000));
+        assert_eq!(client.on_timeout(Time::from_millis(299_999)), Some(ClientTimeout::Nothing));
+        assert_eq!(client.next_wake(), Some(Time::from_millis(300_000)));
+        assert_eq!(client.next_wake(), None, "it has that entry");
+    }
+
+    #[test]
+    fn an_acknowledged_rejection_is_what_is_retransmitted() {
+        let mut client = invite();
+        client.acknowledge(&request("INVITE sip:a").response(486, "Busy Here", "callee"));
+        let ack = Message::parse(client.bytes().clone(), &crate::Limits::default()).unwrap();
+        assert_eq!(ack.method(), Some(&Method::Ack));
+        assert!(ack.first(Name::To).unwrap().ends_with(b";tag=callee"));
+        assert!(client.finish(486) && client.finish(486));
+    }
+}

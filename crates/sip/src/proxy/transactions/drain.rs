@@ -1,0 +1,95 @@
+//! Graceful shutdown of a proxy: it accepts no new work, and lets pending work finish.
+//!
+//! While it drains, out-of-dialog requests get 503 with Retry-After, and leave no state; requests that belong to existing work
+//! (within dialogs, ACK, CANCEL, retransmissions) are served as usual. So are requests that other proxies which share our users send
+//! for a flow of ours, because only we can reach its user agent. Work is pending while somebody waits for it: a request
+//! without its final response, here or at a next hop, a rejected INVITE whose ACK has not arrived, or an accepted one whose ACK has not
+//! passed. A transaction that only waits for retransmissions (timers D, I, J and K) is not. Invariant: `left` has all pending work. Begin
+//! with [`Transactions::begin_drain`].
+
+use super::Transactions;
+use crate::proxy::Id;
+
+/// The pending work.
+#[derive(Debug, Default)]
+pub(super) struct Drain {
+    /// Transactions, the newest last; some may have ended.
+    left: Vec<Id>,
+}
+
+impl Drain {
+    pub(super) fn new(mut left: Vec<Id>) -> Drain {
+        left.sort_unstable();
+        Drain { left }
+    }
+
+    /// Waits for a new transaction, too.
+    pub(super) fn note_begun(&mut self, id: Id) {
+        self.left.push(id);
+    }
+
+    /// Reports whether no work is pending; forgets what has ended.
+    fn is_done(&mut self, is_under_way: impl Fn(Id) -> bool) -> bool {
+        while self.left.pop_if(|id| !is_under_way(*id)).is_some() {}
+        self.left.is_empty()
+    }
+}
+
+impl Transactions {
+    /// Begins draining: what is under way now, or begins from now on, is pending.
+    pub(in crate::proxy) fn begin_drain(&mut self) {
+        if self.drain.is_none() {
+            self.drain = Some(Drain::new(self.servers.keys().chain(self.clients.keys()).copied().collect()));
+        }
+    }
+
+    pub(in crate::proxy) fn is_draining(&self) -> bool {
+        self.drain.is_some()
+    }
+
+    /// Reports whether the proxy drains and no work is pending.
+    pub(in crate::proxy) fn is_drained(&mut self) -> bool {
+        let Some(mut drain) = self.drain.take() else { return false };
+        let is_drained = drain.is_done(|id| self.is_under_way(id));
+        self.drain = Some(drain);
+        is_drained
+    }
+
+    /// Returns the number of pending transactions; `None` unless it drains.
+    pub(in crate::proxy) fn left(&self) -> Option<usize> {
+        let drain = self.drain.as_ref()?;
+        Some(drain.left.iter().filter(|id| self.is_under_way(**id)).count())
+    }
+
+    /// Returns the requests without a final response, and waits for nothing of today any more.
+    pub(in crate::proxy) fn cut_off(&mut self) -> Vec<Id> {
+        let mut left = self.drain.as_mut().map(|drain| std::mem::take(&mut drain.left)).unwrap_or_default();
+        left.retain(|id| self.servers.get(id).is_some_and(|server| server.is_pending()));
+        left
+    }
+
+    fn is_under_way(&self, id: Id) -> bool {
+        match (self.servers.get(&id), self.clients.get(&id)) {
+            (Some(server), _) if server.is_accepted() => self.unacknowledged.contains(&server.ack_key()),
+            (Some(server), _) => server.is_pending() || server.awaits_ack(),
+            (None, Some(client)) => client.is_pending(),
+            (None, None) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_done_when_its_newest_and_all_before_it_have_ended() {
+        let mut drain = Drain::new(vec![2, 1]);
+        drain.note_begun(3);
+        assert!(!drain.is_done(|id| id == 1));
+        assert_eq!(drain.left, [1]);
+        assert!(drain.is_done(|_| false));
+        drain.note_begun(4);
+        assert!(!drain.is_done(|_| true));
+    }
+}

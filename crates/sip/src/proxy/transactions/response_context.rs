@@ -1,0 +1,252 @@
+//! The response context of a request (RFC 3261 section 16.7): its branches, the targets that may have to be tried later, and the best
+//! response so far.
+
+use crate::fault::Fault;
+use crate::header::{Header, Name};
+use crate::message::{Message, Start};
+use crate::proxy::Id;
+use crate::proxy::memory_budget::weight;
+use crate::proxy::plan::Plan;
+use crate::proxy::tokens::FLOW_FAILED;
+use bytes::Bytes;
+
+/// The outcome of a request all of whose branches have ended.
+#[derive(Debug)]
+pub(in crate::proxy) enum Conclusion {
+    /// It gets no response: its client has given up by now.
+    Silence,
+    /// It gets this one, without its first Via.
+    Response(Message),
+}
+
+/// The state of a forwarded request.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct ResponseContext {
+    /// Branches, including ended ones.
+    branches: Vec<Id>,
+    /// Branches without a final response.
+    open: usize,
+    /// Targets that may have to be tried later.
+    plan: Option<Box<Plan>>,
+    /// The best final response not forwarded.
+    best: Option<Message>,
+    /// CANCEL has come.
+    is_cancelled: bool,
+    /// A branch was not sent because too much waited for its next hop.
+    is_congested: bool,
+    /// Another proxy sent this here for a flow of ours.
+    is_by_flow: bool,
+}
+
+impl ResponseContext {
+    pub(super) fn begin_branch(&mut self, id: Id) {
+        self.branches.push(id);
+        self.open += 1;
+    }
+
+    /// Notes the end of a branch.
+    pub(in crate::proxy) fn close_branch(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    /// Reports whether a branch has no final response.
+    pub(in crate::proxy) fn is_open(&self) -> bool {
+        self.open > 0
+    }
+
+    /// Returns all branches, including ended ones, and forgets the targets that would be tried later.
+    pub(in crate::proxy) fn give_up(&mut self) -> Vec<Id> {
+        self.plan = None;
+        self.branches.clone()
+    }
+
+    /// Keeps the targets that may have to be tried later.
+    pub(in crate::proxy) fn keep_plan(&mut self, plan: Box<Plan>) {
+        self.plan = Some(plan);
+    }
+
+    pub(in crate::proxy) fn take_plan(&mut self) -> Option<Box<Plan>> {
+        self.plan.take()
+    }
+
+    /// Returns the plan if it has further groups of targets.
+    pub(in crate::proxy) fn take_plan_with_more(&mut self) -> Option<Box<Plan>> {
+        self.plan.take_if(|plan| plan.has_more())
+    }
+
+    /// Notes that CANCEL has come.
+    pub(in crate::proxy) fn cancel(&mut self) {
+        self.is_cancelled = true;
+    }
+
+    pub(in crate::proxy) fn is_cancelled(&self) -> bool {
+        self.is_cancelled
+    }
+
+    /// Notes that a branch was not sent because too much waited for its next hop.
+    pub(in crate::proxy) fn note_congestion(&mut self) {
+        self.is_congested = true;
+    }
+
+    /// Notes that another proxy sent this here for a flow of ours.
+    pub(in crate::proxy) fn note_flow(&mut self) {
+        self.is_by_flow = true;
+    }
+
+    /// Forgets everything that is not needed after a final response.
+    pub(super) fn finish(&mut self) {
+        self.best = None;
+        self.plan = None;
+    }
+
+    /// Returns the bytes that it keeps.
+    pub(super) fn weight(&self) -> usize {
+        self.best.as_ref().map_or(0, weight)
+    }
+
+    /// Keeps the best response so far (step 6); challenges of all branches are combined (step 7).
+    pub(super) fn note_response(&mut self, mut response: Message) {
+        let Some(best) = self.best.take() else {
+            self.best = Some(response);
+            return;
+        };
+        let is_better = rank(response.status()) < rank(best.status());
+        let (mut kept, other) = if is_better {
+            (response, best)
+        } else {
+            (best, {
+                response.body.clear();
+                response
+            })
+        };
+        if matches!(kept.status(), 401 | 407) {
+            let names = [Name::WwwAuthenticate, Name::ProxyAuthenticate];
+            let challenges = other.headers.into_iter().filter(|header| names.contains(&header.name));
+            kept.headers.extend(challenges);
+        }
+        self.best = Some(kept);
+    }
+
+    /// Reports whether the best response means that nobody was reached; not in congestion, when the sender may retry.
+    pub(in crate::proxy) fn reached_nobody(&self) -> bool {
+        let best = self.best.as_ref().filter(|_| !self.is_congested);
+        best.is_some_and(|best| matches!(best.status(), 408 | 430 | 503))
+    }
+
+    /// Returns the response to send once no branch is open. `retry_after` is in seconds.
+    pub(in crate::proxy) fn conclude(&mut self, is_invite: bool, retry_after: u32) -> Option<Conclusion> {
+        let mut best = self.best.take()?;
+        let best = match best.status() {
+            // "MUST NOT send a 408 … to a non-INVITE" (RFC 4320 section 4.1): the client itself has given up by then.
+            408 if !is_invite => return Some(Conclusion::Silence),
+            503 if self.is_congested => {
+                best.set(Header::new(Name::RetryAfter, &retry_after.to_string()));
+                best
+            }
+            503 if self.is_by_flow => with_status(best, FLOW_FAILED),
+            // Step 6: 503 would mean that this proxy is overloaded.
+            503 => {
+                best.remove(Name::RetryAfter);
+                with_status(best, Fault { status: 500, reason: "Next Hop Unavailable" })
+            }
+            // 430 is for use between proxies; it "MUST NOT be sent to" the caller (RFC 5626 section 11.5 defines it for edge proxies
+            // and registrars).
+            430 => with_status(best, Fault { status: 480, reason: "Flow Is Gone" }),
+            _ => best,
+        };
+        Some(Conclusion::Response(best))
+    }
+}
+
+fn with_status(response: Message, Fault { status, reason }: Fault) -> Message {
+    let reason = Bytes::from_static(reason.as_bytes());
+    Message { start: Start::Response { status, reason }, ..response }
+}
+
+/// Ranks a status, the lower the better (step 6): first 6xx, then the lowest class; within 4xx first those that help the client try
+/// again; 503 last in its class.
+fn rank(status: u16) -> u16 {
+    match status {
+        600.. => 0,
+        401 | 407 | 415 | 420 | 484 => 400,
+        400..=499 => 401,
+        503 => 599,
+        _ => status / 100 * 100,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing::request;
+
+    fn response(status: u16) -> Message {
+        request("INVITE sip:a@example.org").response(status, "x", "tag")
+    }
+
+    fn context(statuses: &[u16]) -> ResponseContext {
+        let mut context = ResponseContext::default();
+        statuses.iter().for_each(|status| context.note_response(response(*status)));
+        context
+    }
+
+    fn concluded(mut context: ResponseContext, is_invite: bool) -> Option<u16> {
+        match context.conclude(is_invite, 5)? {
+            Conclusion::Silence => Some(0),
+            Conclusion::Response(response) => Some(response.status()),
+        }
+    }
+
+    #[test]
+    fn the_best_response_is_of_6xx_or_of_the_lowest_class_and_the_first_of_equals() {
+        let best = |statuses| concluded(context(statuses), true);
+        assert_eq!(best(&[486, 603, 302]), Some(603));
+        assert_eq!(best(&[500, 486, 302]), Some(302));
+        assert_eq!(best(&[404, 486]), Some(404));
+        assert_eq!(best(&[404, 484]), Some(484));
+        assert_eq!(best(&[503, 504]), Some(504));
+        assert_eq!(best(&[]), None);
+    }
+
+    #[test]
+    fn challenges_of_all_branches_are_combined() {
+        let challenge = |name| {
+            let mut response = response(407);
+            response.push(Header::new(name, "Digest realm=\"x\""));
+            response
+        };
+        let mut context = ResponseContext::default();
+        context.note_response(challenge(Name::ProxyAuthenticate));
+        context.note_response(challenge(Name::WwwAuthenticate));
+        let Some(Conclusion::Response(best)) = context.conclude(true, 5) else { panic!("no response") };
+        assert!(best.first(Name::ProxyAuthenticate).is_some() && best.first(Name::WwwAuthenticate).is_some());
+    }
+
+    #[test]
+    fn a_failure_of_the_next_hop_is_none_of_this_proxy() {
+        assert_eq!(concluded(context(&[503]), true), Some(500));
+        assert_eq!(concluded(context(&[430]), true), Some(480));
+        let mut by_flow = context(&[503]);
+        by_flow.note_flow();
+        assert_eq!(concluded(by_flow, true), Some(430));
+    }
+
+    #[test]
+    fn congestion_reaches_the_sender_with_a_time_to_retry() {
+        let mut context = context(&[503]);
+        assert!(context.reached_nobody());
+        context.note_congestion();
+        assert!(!context.reached_nobody());
+        let Some(Conclusion::Response(best)) = context.conclude(true, 5) else { panic!("no response") };
+        assert_eq!(
+            (best.status(), best.first(Name::RetryAfter).map(|value| &value[..])),
+            (503, Some(&b"5"[..]))
+        );
+    }
+
+    #[test]
+    fn a_time_out_is_no_response_except_to_invite() {
+        assert_eq!(concluded(context(&[408]), true), Some(408));
+        assert_eq!(concluded(context(&[408]), false), Some(0));
+    }
+}
