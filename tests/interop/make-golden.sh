@@ -1,12 +1,12 @@
 #!/bin/bash
-# Makes the captures of crates/wire/tests/golden anew: make-golden.sh [DIRECTORY [NAME...]]
+# Makes the captures of engine/wire/tests/golden anew: make-golden.sh [DIRECTORY [NAME...]]
 #
 # Boots two guests with the Linux kernel's SCTP (tests/kernel-sctp), lets them talk to each other, to libusrsctp and
 # to hand-made packets, and captures at the first guest's two taps. Each capture is judged by tshark (nothing malformed,
 # every checksum right) and must hold the chunk types it is made for. Two minutes, root, Debian.
 set -euo pipefail
 here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
-out=$(readlink -f "${1:-$here/../../crates/wire/tests/golden}"); shift || true
+out=$(readlink -f "${1:-$here/../../engine/wire/tests/golden}"); shift || true
 wanted=("$@")
 export KSCTP_PREFIX=gold$$
 boot=$here/../kernel-sctp/boot.sh

@@ -2,7 +2,7 @@
 //! time.
 //!
 //! New inputs go to a separate directory next to the builds; `./x fuzz keep` moves the best of them into
-//! `fuzz/corpus`, which the plain tests of `crates/fuzzing` replay. A failing input is written to
+//! `fuzz/corpus`, which the plain tests of `lab/fuzzing` replay. A failing input is written to
 //! `fuzz/artifacts`, and the exit status is bad. One job, at low priority. Begin with [`run`].
 
 use std::fs;

@@ -51,9 +51,9 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write("crates/testbed/tests/shim/states.rs", "#[test]\nfn a_mark_asks() {}\nfn helper() {}\n");
-        write("crates/lab/experiments/drt.toml", "id = \"drt\"\n[[expect]]\nid = \"gained\"\n");
-        write("crates/rules/src/settings.rs", "    Setting {\n        name: \"learn\",\n    },\n");
+        write("lab/testbed/tests/shim/states.rs", "#[test]\nfn a_mark_asks() {}\nfn helper() {}\n");
+        write("lab/lab/experiments/drt.toml", "id = \"drt\"\n[[expect]]\nid = \"gained\"\n");
+        write("daemon/rules/src/settings.rs", "    Setting {\n        name: \"learn\",\n    },\n");
         write("docs/papers.md", "");
         write("docs/sip.md", "# SIP: `sctpify-sip`\n\n## What it does not do yet\n");
         root
@@ -69,7 +69,7 @@ mod tests {
     fn names_that_lead_somewhere_are_no_faults() {
         let root = workspace();
         let text = "`shim/states.rs::a_mark_asks`, `testbed/tests/shim/states.rs::a_mark_asks`, `lab drt`, `lab drt#gained`, \
-                    `setting learn`, `docs/sip.md`, `crates/rules/`, [what is missing](sip.md#what-it-does-not-do-yet), \
+                    `setting learn`, `docs/sip.md`, `daemon/rules/`, [what is missing](sip.md#what-it-does-not-do-yet), \
                     [here](#here), [elsewhere](https://example.com/x), `-d 192.0.2.0/24`, `/etc/sctpify/rules`\n\n## Here\n";
         assert_eq!(faults(root.path(), text), Vec::<String>::new());
     }

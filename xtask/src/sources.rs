@@ -3,14 +3,14 @@
 //!
 //! Works on lines, not on syntax trees: a multi-line string with the word in it counts as code.
 
-use crate::tools::root;
+use crate::tools::{PRODUCTS, root};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates that make system calls, the only ones that may contain `unsafe`.
-const UNSAFE_CRATES: &[&str] = &["netio", "intercept"];
+const UNSAFE_CRATES: &[&str] = &["engine/netio", "daemon/intercept"];
 /// Maximum lines between an `unsafe` and the start of its `SAFETY:` comment above.
 const SAFETY_LINES_MAX: usize = 8;
 
@@ -30,7 +30,7 @@ pub(crate) fn module_docs() -> Result<Vec<String>> {
 /// forbids it.
 pub(crate) fn unsafe_code() -> Result<Vec<String>> {
     judge(|path, text| {
-        if UNSAFE_CRATES.iter().any(|name| path.starts_with(&format!("crates/{name}/"))) {
+        if UNSAFE_CRATES.iter().any(|name| path.starts_with(&format!("{name}/"))) {
             return without_reason(path, text);
         }
         let mut faults = misplaced(path, text);
@@ -123,7 +123,7 @@ fn judge(rule: impl Fn(&str, &str) -> Vec<String>) -> Result<Vec<String>> {
 pub(crate) fn each_file(mut take: impl FnMut(&str, &str) -> Result<()>) -> Result<()> {
     let root = root();
     let mut files = Vec::new();
-    for part in ["crates", "xtask", "tests"] {
+    for part in PRODUCTS.into_iter().chain(["xtask", "tests"]) {
         collect(&root.join(part), &mut files)?;
     }
     files.sort();

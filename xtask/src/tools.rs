@@ -4,6 +4,9 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// The folders of the workspace's crates, one for each product.
+pub(crate) const PRODUCTS: [&str; 6] = ["engine", "net", "daemon", "sip", "common", "lab"];
+
 /// Returns the workspace's root directory.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::thread::ScopedJoinHandle;
 
 /// The file of stored counts, relative to the root.
-const KEPT_IN: &str = "crates/sctp/benches/instructions.toml";
+const KEPT_IN: &str = "engine/sctp/benches/instructions.toml";
 /// Tolerated difference between a count and the stored one, in percent.
 const TOLERANCE: f64 = 3.0;
 /// Name of a row, number of counted units in it, and their description. Both ends are counted together.

@@ -95,21 +95,21 @@ mod tests {
         let text =
             "//= rfc9260#1-1\n/// Docs.\npub(crate) fn a() {\n    //= rfc9260#1-2 1.1-3\n    b();\n}\n";
         let expected = [found("1-1", "a", false), found("1-2", "a", false), found("1.1-3", "a", false)];
-        assert_eq!(read("crates/x/src/lib.rs", text), expected);
+        assert_eq!(read("engine/x/src/lib.rs", text), expected);
     }
 
     #[test]
     fn tests_are_told_by_their_place() {
         let text =
             "//= rfc9260#1-1\nfn a() {}\n#[cfg(test)]\nmod tests {\n//= rfc9260#1-1\n#[test]\nfn t() {}\n}";
-        assert_eq!(read("crates/x/src/lib.rs", text), [found("1-1", "a", false), found("1-1", "t", true)]);
-        assert_eq!(read("crates/x/tests/y.rs", "//= rfc9260#1-1\nfn t() {}"), [found("1-1", "t", true)]);
+        assert_eq!(read("engine/x/src/lib.rs", text), [found("1-1", "a", false), found("1-1", "t", true)]);
+        assert_eq!(read("engine/x/tests/y.rs", "//= rfc9260#1-1\nfn t() {}"), [found("1-1", "t", true)]);
     }
 
     #[test]
     fn a_function_for_tests_only_makes_no_test_of_what_follows() {
         let text = "#[cfg(test)]\nfn helper() {}\n//= rfc9260#1-1\nfn a() {}\n";
-        assert_eq!(read("crates/x/src/lib.rs", text), [found("1-1", "a", false)]);
+        assert_eq!(read("engine/x/src/lib.rs", text), [found("1-1", "a", false)]);
     }
 
     #[test]

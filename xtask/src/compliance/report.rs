@@ -3,6 +3,7 @@
 
 use super::citations::Citation;
 use super::data::{Document, Id, Requirement, Status};
+use crate::tools::PRODUCTS;
 use std::fmt::Write;
 
 /// Every status, in column order, with its label.
@@ -81,10 +82,16 @@ fn row(document: &Document, id: &Id, requirement: &Requirement, citations: &[Cit
     format!("| {id} | {level} | {text} | {status} | {code} | {} |", why.join("; "))
 }
 
+/// Returns the path without its product's folder.
+fn below_product(path: &str) -> &str {
+    let below = |product| path.strip_prefix(product)?.strip_prefix('/');
+    PRODUCTS.into_iter().find_map(below).unwrap_or(path)
+}
+
 /// Returns the places of citations: file and function for code, the function's name for tests.
 fn places(citations: &[&Citation], tests: bool) -> String {
     let name = |c: &&Citation| {
-        let path = c.path.trim_start_matches("crates/").replace("/src/", "/").replace(".rs", "");
+        let path = below_product(&c.path).replace("/src/", "/").replace(".rs", "");
         if tests { format!("`{}`", c.function) } else { format!("`{path}` {}", c.function) }
     };
     let mut names: Vec<String> =

@@ -3,17 +3,18 @@
 use super::page::Mention;
 use crate::links::anchor;
 use crate::sources::tests;
+use crate::tools::PRODUCTS;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Possible bases of a path, from the workspace's root.
-const BEGINNINGS: [&str; 3] = ["", "crates", "crates/testbed/tests"];
+/// The folder of the tests with real hosts, which the page names without their crate.
+const HOST_TESTS: &str = "lab/testbed/tests";
 
 /// The folder of experiments' manifests.
-const EXPERIMENTS: &str = "crates/lab/experiments";
+const EXPERIMENTS: &str = "lab/lab/experiments";
 
 /// The table of the daemon's settings.
-const SETTINGS: &str = "crates/rules/src/settings.rs";
+const SETTINGS: &str = "daemon/rules/src/settings.rs";
 
 /// Returns the fault of something mentioned by `page`, which has this text.
 pub(super) fn fault(root: &Path, page: &str, text: &str, mention: &Mention) -> Option<String> {
@@ -42,7 +43,8 @@ fn no_file(path: &str) -> String {
 }
 
 fn find(root: &Path, path: &str) -> Option<PathBuf> {
-    BEGINNINGS.iter().map(|beginning| root.join(beginning).join(path)).find(|path| path.exists())
+    let bases = ["", HOST_TESTS].into_iter().chain(PRODUCTS);
+    bases.map(|base| root.join(base).join(path)).find(|path| path.exists())
 }
 
 fn experiment(root: &Path, id: &str, expectation: Option<&str>) -> Option<String> {

@@ -15,10 +15,10 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::patch::Patch;
-use crate::tools::{cargo, root};
+use crate::tools::{PRODUCTS, cargo, root};
 
-/// Parts of the sources that cargo needs to build the engine's tests.
-const COPIED: &[&str] = &["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "crates", "xtask"];
+/// Parts of the sources that cargo needs to build the engine's tests, beside the products' folders.
+const COPIED: [&str; 4] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "xtask"];
 
 /// The result of a run of the engine's tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Tree {
         fs::create_dir_all(&sources).with_context(|| sources.display().to_string())?;
         let lock = File::create(scratch.join("lock"))?;
         lock.try_lock().context("another run of this command uses the copy")?;
-        for name in COPIED {
+        for name in COPIED.into_iter().chain(PRODUCTS) {
             mirror(&root().join(name), &sources.join(name)).with_context(|| (*name).to_owned())?;
         }
         Ok(Tree { sources, build: scratch.join("build"), _lock: lock })
@@ -97,7 +97,7 @@ impl Tree {
         let program = self.built()?;
         let mut child = Command::new(program)
             .args(filters)
-            .current_dir(self.sources.join("crates/sctp"))
+            .current_dir(self.sources.join("engine/sctp"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

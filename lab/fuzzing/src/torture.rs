@@ -11,7 +11,7 @@ const MEANINGFUL: &[u8] = b"\r\n \t\",;:<>@=?%/[]\\\0\xff09azZ*";
 /// # Panics
 /// When the repository's files with them cannot be read.
 pub fn corpus() -> Vec<Vec<u8>> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sip/tests/rfc4475");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sip/sip/tests/rfc4475");
     let entries = std::fs::read_dir(&dir).expect("the messages of RFC 4475");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();

@@ -1,4 +1,4 @@
-//! Against what the Linux kernel signed (captures of `crates/wire/tests/golden`), and against Python's `hmac`.
+//! Against what the Linux kernel signed (captures of `engine/wire/tests/golden`), and against Python's `hmac`.
 
 use wire::{ChecksumMode, Packet};
 

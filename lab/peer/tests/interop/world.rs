@@ -99,7 +99,8 @@ impl World {
 
     /// Plants a bad checksum and expects the judge to find it: a judge that passes everything proves nothing.
     fn prove_judge(&self) -> Result<()> {
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/golden/kernel-raw.pcap");
+        let golden =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../engine/wire/tests/golden/kernel-raw.pcap");
         let mut octets =
             std::fs::read(&golden).with_context(|| format!("cannot read {}", golden.display()))?;
         *octets.last_mut().context("the golden capture is empty")? ^= 1;
