@@ -1,18 +1,21 @@
-//! The layer of each crate, and the check that dependencies point only downwards.
+//! The layer of each crate, the check that dependencies point only downwards, and the table of both in `ARCHITECTURE.md`.
 //!
 //! Judges normal and build dependencies from `cargo metadata`; a dev-dependency may point upwards (an engine's
-//! tests may use the simulator). Begin with [`LAYERS`].
+//! tests may use the simulator). The table's descriptions are those of the crates' manifests. Begin with [`LAYERS`].
 
 use crate::Outcome;
-use crate::tools::{cargo, output};
-use anyhow::{Context, Result};
+use crate::tools::{cargo, output, root};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
 use std::path::Path;
 
-/// The folder of every crate of the workspace, and its layer.
-const LAYERS: &[(&str, u8)] = &[
+/// The folder of every crate of the workspace, and its layer: an index of [`LAYER_NAMES`].
+const LAYERS: &[(&str, usize)] = &[
     ("base", 0),
     ("version", 0),
+    ("ops", 0),
     ("wire", 0),
     ("sctp", 1),
     ("netem", 1),
@@ -22,8 +25,6 @@ const LAYERS: &[(&str, u8)] = &[
     ("control", 1),
     ("sip", 1),
     ("sim", 2),
-    ("fuzzing", 4),
-    ("differential", 4),
     ("netio", 3),
     ("stores", 3),
     ("bridge", 3),
@@ -32,35 +33,84 @@ const LAYERS: &[(&str, u8)] = &[
     ("cli", 4),
     ("linkemu", 4),
     ("router", 4),
-    ("lab", 5),
-    ("testbed", 4),
-    ("peer", 4),
     ("sipproxy", 4),
-    ("rivals", 4),
-    ("xtask", 5),
+    ("peer", 4),
+    ("fuzzing", 5),
+    ("differential", 5),
+    ("rivals", 5),
+    ("testbed", 5),
+    ("lab", 6),
+    ("xtask", 6),
 ];
 
-/// The only edges allowed within a layer. Reasons: wire's types use base's, the control socket transports
-/// rules, one program writes the manual pages of all, and a bridge handles frames.
-const SAME_LAYER: &[(&str, &str)] =
-    &[("wire", "base"), ("control", "rules"), ("cli", "linkemu"), ("cli", "router"), ("bridge", "netio")];
+/// The layers, from the lowest.
+const LAYER_NAMES: [&str; 7] =
+    ["foundations", "engines", "simulation", "input and output", "programs", "test tools", "experiments"];
 
-/// `./x layers`.
-pub(crate) fn run(_: &[String]) -> Result<Outcome> {
+/// The only edges allowed within a layer. Reasons: wire's types use base's, the control socket transports
+/// rules, and a bridge handles frames.
+const SAME_LAYER: &[(&str, &str)] = &[("wire", "base"), ("control", "rules"), ("bridge", "netio")];
+
+/// The page with the table, between these lines.
+const PAGE: &str = "ARCHITECTURE.md";
+const BEGIN: &str = "<!-- layers: written by `./x layers --write` -->\n";
+const END: &str = "<!-- end of layers -->\n";
+
+/// `./x layers [--write]`.
+pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     let text = output(&mut cargo(&["metadata", "--format-version=1", "--no-deps", "--offline"]))?;
-    let faults = faults(&edges(&serde_json::from_str(&text)?)?);
+    let metadata = serde_json::from_str(&text)?;
+    let mut faults = faults(&edges(&metadata)?);
+    let page = fs::read_to_string(root().join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;
+    let wanted = with_table(&page, &table(&metadata)?)?;
+    match args {
+        [] if page != wanted => {
+            faults.push(format!("the table in {PAGE} is out of date: ./x layers --write"))
+        }
+        [] => {}
+        [flag] if flag == "--write" => fs::write(root().join(PAGE), wanted)?,
+        _ => bail!("usage: ./x layers [--write]"),
+    }
     for fault in &faults {
         eprintln!("layers: {fault}");
     }
     Ok(if faults.is_empty() { Outcome::Good } else { Outcome::Bad })
 }
 
+/// Returns the page with `table` between the two lines.
+fn with_table(page: &str, table: &str) -> Result<String> {
+    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} lacks the line {BEGIN}"))?;
+    let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} lacks the line {END}"))?;
+    Ok(format!("{before}{BEGIN}{table}{END}{after}"))
+}
+
+/// Returns the table of all crates, from the highest layer.
+fn table(metadata: &Value) -> Result<String> {
+    let mut rows = Vec::new();
+    for package in packages(metadata)? {
+        let path = crate_path(package)?;
+        let name = folder(path).context("a package without folder")?;
+        let below_root = path.strip_prefix(root()).unwrap_or(path).display().to_string();
+        let description = package["description"].as_str().unwrap_or_default();
+        rows.push((layer(name).unwrap_or_default(), below_root, name, description));
+    }
+    rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let mut text = "| layer | crate | contents |\n|---|---|---|\n".to_owned();
+    let mut last = None;
+    for (layer, path, name, description) in rows {
+        let heading =
+            if last == Some(layer) { String::new() } else { format!("{layer} {}", LAYER_NAMES[layer]) };
+        last = Some(layer);
+        writeln!(text, "| {heading} | [`{name}`]({path}) | {description} |")?;
+    }
+    Ok(text)
+}
+
 /// Returns (crate, crate it depends on) for all crates of this workspace, plus each crate paired with itself.
 fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
     let mut edges = Vec::new();
-    for package in metadata["packages"].as_array().context("cargo metadata without packages")? {
-        let manifest = package["manifest_path"].as_str().context("a package without manifest")?;
-        let name = Path::new(manifest).parent().and_then(folder).context("a package without folder")?;
+    for package in packages(metadata)? {
+        let name = folder(crate_path(package)?).context("a package without folder")?;
         edges.push((name.to_owned(), name.to_owned()));
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let is_dev = dependency["kind"].as_str() == Some("dev");
@@ -74,6 +124,16 @@ fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
     Ok(edges)
 }
 
+fn packages(metadata: &Value) -> Result<&Vec<Value>> {
+    metadata["packages"].as_array().context("cargo metadata without packages")
+}
+
+/// Returns the crate's directory.
+fn crate_path(package: &Value) -> Result<&Path> {
+    let manifest = package["manifest_path"].as_str().context("a package without manifest")?;
+    Path::new(manifest).parent().context("a manifest without folder")
+}
+
 /// The folder's name, by which this project calls its crates; the published ones have others.
 fn folder(path: &Path) -> Option<&str> {
     path.file_name()?.to_str()
@@ -84,8 +144,11 @@ fn faults(edges: &[(String, String)]) -> Vec<String> {
     edges.iter().filter_map(|(from, to)| fault(from, to)).collect()
 }
 
+fn layer(name: &str) -> Option<usize> {
+    LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
+}
+
 fn fault(from: &str, to: &str) -> Option<String> {
-    let layer = |name: &str| LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer);
     let Some(above) = layer(from) else {
         return Some(format!("{from} has no layer: add it to LAYERS in xtask/src/layers.rs"));
     };
@@ -99,7 +162,7 @@ fn fault(from: &str, to: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{edges, fault};
+    use super::{BEGIN, END, edges, fault, table, with_table};
     use serde_json::json;
 
     #[test]
@@ -130,5 +193,24 @@ mod tests {
             {"name": "sctp-engine-wire", "path": "/p/wire", "kind": null}]}]});
         let edges = edges(&metadata).unwrap();
         assert_eq!(edges, [("sctp".into(), "sctp".into()), ("sctp".into(), "wire".into())]);
+    }
+
+    #[test]
+    fn the_table_has_the_highest_layer_first_and_names_each_layer_once() {
+        let metadata = json!({"packages": [
+            {"manifest_path": "/p/engine/wire/Cargo.toml", "description": "packets"},
+            {"manifest_path": "/p/daemon/sctpifyd/Cargo.toml", "description": "the daemon"},
+            {"manifest_path": "/p/engine/base/Cargo.toml", "description": "time"}]});
+        let expected = "| layer | crate | contents |\n|---|---|---|\n\
+                        | 4 programs | [`sctpifyd`](/p/daemon/sctpifyd) | the daemon |\n\
+                        | 0 foundations | [`base`](/p/engine/base) | time |\n|  | [`wire`](/p/engine/wire) | packets |\n";
+        assert_eq!(table(&metadata).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_table_takes_the_place_of_the_one_on_the_page() {
+        let page = |table: &str| format!("before\n{BEGIN}{table}{END}after\n");
+        assert_eq!(with_table(&page("old\n"), "new\n").unwrap(), page("new\n"));
+        assert!(with_table("before\n", "new\n").unwrap_err().to_string().contains(BEGIN));
     }
 }

@@ -60,7 +60,7 @@ const COMMANDS: &[(&str, &str, Command)] = &[
         "write the tables of what the RFCs demand; `--check`: only say what is wrong with them",
         compliance::run,
     ),
-    ("layers", "only the layer table against cargo metadata", layers::run),
+    ("layers", "only the layers of the crates; `--write` writes their table in ARCHITECTURE.md", layers::run),
     (
         "bench",
         "`bench shim`, `bench connect [--against DIR]`, `bench unnamed`, `bench streams`, `bench sctp [--quick]`: the shim, also with connections that share an association, \
@@ -121,9 +121,14 @@ fn main() -> ExitCode {
 
 /// `./x man`: the programs generate their own pages.
 fn man(_: &[String]) -> anyhow::Result<Outcome> {
-    let generators = [("cli", "sctpify", "man"), ("sipproxy", "sctpify-sip", "--man")];
-    for (package, program, question) in generators {
-        let words = ["run", "--quiet", "--package", package, "--bin", program, "--", question, "target/man"];
+    let generators = [
+        ("cli", "sctpify"),
+        ("linkemu", "linkemu"),
+        ("router", "sctpify-router"),
+        ("sipproxy", "sctpify-sip"),
+    ];
+    for (package, program) in generators {
+        let words = ["run", "--quiet", "--package", package, "--bin", program, "--", "man", "target/man"];
         if !tools::succeeds(&mut tools::cargo(&words))? {
             println!("the manual pages of {program} and the programs of its package were not written");
             return Ok(Outcome::Bad);

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use clap_complete::Shell;
 use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, Transport};
+use ops::Docs;
 
 /// SCTP for programs that have never heard of it
 ///
@@ -174,21 +174,9 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Write the manual pages of all programs to a directory
-    #[command(hide = true)]
-    Man {
-        /// The directory; made if it is missing
-        dir: PathBuf,
-    },
-    /// Print shell completions
-    #[command(hide = true)]
-    Completions {
-        /// The shell
-        shell: Shell,
-        /// The program: sctpify, shimrules, sctpifyd, linkemu or sctpify-router
-        #[arg(long = "for", value_name = "PROGRAM", default_value = "sctpify")]
-        program: String,
-    },
+    /// Manual pages and completions of sctpify, shimrules and sctpifyd
+    #[command(flatten)]
+    Docs(Docs),
 }
 
 /// Arguments of `sctpify up`.

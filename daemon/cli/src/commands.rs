@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -46,20 +45,13 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         Command::Forget { host } => forget(session, host),
         Command::Reload => ask_and_show(session, &Request::Reload),
         Command::Config { command } => settings::config(session, command),
-        Command::Man { dir } => man::write_man_pages(dir).map_err(|e| cannot_write(dir, &e)),
-        Command::Completions { shell, program } => {
-            man::completions(*shell, program, &mut io::stdout().lock())
-        }
+        Command::Docs(docs) => man::write(docs, &mut io::stdout().lock()),
     };
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
 fn rhythm(args: &WatchArgs) -> live::Rhythm {
     live::Rhythm { interval_ms: args.interval, count: args.count }
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> CliError {
-    CliError::Failed(format!("cannot write to {}: {error}", path.display()))
 }
 
 fn ask_and_show(session: Session<'_>, request: &Request) -> Result<(), CliError> {

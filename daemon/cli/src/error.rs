@@ -3,7 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-use control::{ClientError, ErrorCode, FileError, FrameError, Refusal, Response, write_response};
+use control::{ClientError, ErrorCode, FileError, Refusal, Response, write_response};
+
+use ops::LineError;
 
 /// The reason why a command failed. The text states a remedy.
 #[derive(Debug, thiserror::Error)]
@@ -54,10 +56,10 @@ impl From<io::Error> for CliError {
     }
 }
 
-impl From<FrameError> for CliError {
-    fn from(error: FrameError) -> CliError {
+impl From<LineError> for CliError {
+    fn from(error: LineError) -> CliError {
         match error {
-            FrameError::Io(e) => CliError::Output(e),
+            LineError::Io(e) => CliError::Output(e),
             e => CliError::Failed(e.to_string()),
         }
     }

@@ -34,7 +34,6 @@ use clap::Parser;
 
 pub use args::{BenchArgs, Command, ConfigCommand, Other, RunArgs, Sctpify, UpArgs, WatchArgs};
 pub use error::CliError;
-pub use man::{completions, write_man_pages};
 pub use shimrules::Shimrules;
 
 /// Runs `sctpify` with this process's arguments.

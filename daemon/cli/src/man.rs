@@ -1,46 +1,30 @@
 //! Manual pages and completions, from the same definitions as the command lines and the settings.
 
-use std::fs;
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::Write;
 
 use clap::{Command, CommandFactory};
-use clap_complete::Shell;
 use clap_mangen::roff::{Roff, bold, roman};
-use control::{DEFAULT_CONFIG, DaemonArgs, write_command_pages};
-use linkemu::Linkemu;
-use router::Router;
+use control::{DEFAULT_CONFIG, DaemonArgs};
+use ops::{Docs, DocsError};
 use rules::{SETTINGS, Setting};
 
 use crate::{CliError, Sctpify, Shimrules};
 
-/// Prints the completions of one of our programs for a shell.
+/// Writes sctpify(8) with a page for each of its commands, shimrules(8), sctpifyd(8) and sctpify.toml(5) to a directory, or the
+/// completions of one of the programs.
 ///
 /// # Errors
 /// When no program has that name, or the output cannot be written.
-pub fn completions(shell: Shell, program: &str, out: &mut dyn Write) -> Result<(), CliError> {
-    let text = control::completions(shell, &mut programs(), program).map_err(CliError::Usage)?;
-    Ok(out.write_all(&text)?)
+pub(crate) fn write(docs: &Docs, out: &mut dyn Write) -> Result<(), CliError> {
+    let pages = [("sctpify.toml.5", settings_page().to_roff().into_bytes())];
+    docs.run(programs(), &pages, out).map_err(|error| match error {
+        DocsError::NoProgram { .. } => CliError::Usage(error.to_string()),
+        DocsError::Io { .. } => CliError::Failed(error.to_string()),
+    })
 }
 
-fn programs() -> [Command; 5] {
-    [Sctpify::command(), Shimrules::command(), DaemonArgs::command(), Linkemu::command(), Router::command()]
-}
-
-/// Writes sctpify(8), linkemu(8), sctpify-router(8) and a page for each of their commands, shimrules(8), sctpifyd(8) and
-/// sctpify.toml(5) to a directory; creates a missing one.
-///
-/// # Errors
-/// When a file cannot be written.
-pub fn write_man_pages(dir: &Path) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
-    for mut program in programs() {
-        program.build();
-        write_command_pages(dir, &program)?;
-    }
-    let mut page = Vec::new();
-    settings_page().to_writer(&mut page)?;
-    fs::write(dir.join("sctpify.toml.5"), page)
+fn programs() -> Vec<Command> {
+    vec![Sctpify::command(), Shimrules::command(), DaemonArgs::command()]
 }
 
 /// Builds sctpify.toml(5) from the table of settings.

@@ -14,12 +14,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
-use control::{RESOLV_CONF, Request, STAND_IN_NAME_SERVER, loopback_name_server, with_name_server};
+use control::{Request, STAND_IN_NAME_SERVER};
+
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getgid, getuid};
+use ops::{RESOLV_CONF, loopback_name_server, with_name_server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 

@@ -5,7 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{FrameError, Request, Response, read_response, write_request};
+use ops::LineError;
+
+use crate::{Request, Response, read_response, write_request};
 
 /// A connection to the daemon's control socket.
 #[derive(Debug)]
@@ -51,7 +53,7 @@ pub enum ClientError {
         /// The control socket.
         path: PathBuf,
         /// The fault.
-        error: FrameError,
+        error: LineError,
     },
 }
 
@@ -68,7 +70,7 @@ impl Client {
     /// # Errors
     /// When nothing listens there or this user has no permission.
     pub fn connect(path: &Path, timeout: Duration) -> Result<Client, ClientError> {
-        let failed = |e: io::Error| failure(path, timeout, FrameError::Io(e));
+        let failed = |e: io::Error| failure(path, timeout, LineError::Io(e));
         let stream = UnixStream::connect(path).map_err(failed)?;
         stream.set_read_timeout(Some(timeout)).map_err(failed)?;
         stream.set_write_timeout(Some(timeout)).map_err(failed)?;
@@ -97,11 +99,11 @@ impl Client {
     }
 }
 
-fn failure(path: &Path, timeout: Duration, error: FrameError) -> ClientError {
+fn failure(path: &Path, timeout: Duration, error: LineError) -> ClientError {
     let path = path.to_path_buf();
-    let FrameError::Io(io_error) = &error else {
+    let LineError::Io(io_error) = &error else {
         return match error {
-            FrameError::CutShort => ClientError::Closed { path },
+            LineError::CutShort => ClientError::Closed { path },
             error => ClientError::Answer { path, error },
         };
     };

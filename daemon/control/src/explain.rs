@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Fallback, FallbackReason, LearnedRow, LimitedBy};
+use ops::LimitedBy;
+
+use crate::{Fallback, FallbackReason, LearnedRow};
 
 /// The daemon's decision on a connection to one address.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

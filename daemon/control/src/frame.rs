@@ -1,100 +1,17 @@
-//! Requests and responses as lines of JSON, with a limit on their length.
+//! Requests and responses as lines of JSON.
 
-use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use ops::{LineError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, read_body, write_line};
 
-use crate::{ErrorCode, Request, Response, SCHEMA};
-
-/// Length of the longest request, in bytes with its line end.
-pub const MAX_REQUEST_BYTES: u64 = 64 << 10;
-/// Length of the longest response, in bytes with its line end: a status with every connection the daemon may hold.
-pub const MAX_RESPONSE_BYTES: u64 = 64 << 20;
-
-/// Reasons why a line was not read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum FrameError {
-    /// The socket failed.
-    #[error("the control socket failed: {0}")]
-    Io(#[from] io::Error),
-    /// The line is too long.
-    #[error("a line of the control socket is longer than {max} bytes")]
-    TooLong {
-        /// The limit.
-        max: u64,
-    },
-    /// The stream ends before the line does.
-    #[error("the other side closed the control socket in the middle of a line")]
-    CutShort,
-    /// Not JSON, or not a request or response.
-    #[error("not understood: {0}")]
-    Json(#[from] serde_json::Error),
-    /// Another schema version.
-    #[error(
-        "the line speaks schema {found}, this program speaks schema {SCHEMA}: use sctpify and sctpifyd of the same version"
-    )]
-    Schema {
-        /// The schema of the line; `null` if it has none.
-        found: Value,
-    },
-}
-
-#[derive(Serialize)]
-struct Outgoing<'a, T> {
-    schema: u32,
-    #[serde(flatten)]
-    body: &'a T,
-}
-
-/// Writes any body as one line, also for other programs' control sockets.
-///
-/// # Errors
-/// When the socket fails.
-pub fn write_line<T: Serialize>(to: &mut impl Write, body: &T) -> Result<(), FrameError> {
-    let mut line = serde_json::to_vec(&Outgoing { schema: SCHEMA, body })?;
-    line.push(b'\n');
-    to.write_all(&line)?;
-    to.flush()?;
-    Ok(())
-}
-
-/// Reads the next line as a value without its schema; `None` at the end of the stream.
-fn read_line(from: &mut impl BufRead, max: u64) -> Result<Option<Value>, FrameError> {
-    let mut line = Vec::new();
-    from.take(max).read_until(b'\n', &mut line)?;
-    match line.last() {
-        None => return Ok(None),
-        Some(b'\n') => {}
-        Some(_) if line.len() as u64 == max => return Err(FrameError::TooLong { max }),
-        Some(_) => return Err(FrameError::CutShort),
-    }
-    let mut value: Value = serde_json::from_slice(&line)?;
-    let schema = value.as_object_mut().and_then(|o| o.remove("schema")).unwrap_or(Value::Null);
-    if schema != SCHEMA {
-        return Err(FrameError::Schema { found: schema });
-    }
-    Ok(Some(value))
-}
-
-/// Reads the next body, with a limit of `max` bytes on its line; `None` when the other side has closed.
-///
-/// # Errors
-/// When the line is too long, cut short, of another schema, or not such a body.
-pub fn read_body<T: for<'a> Deserialize<'a>>(
-    from: &mut impl BufRead,
-    max: u64,
-) -> Result<Option<T>, FrameError> {
-    let value = read_line(from, max)?;
-    value.map(|v| serde_json::from_value(v).map_err(FrameError::from)).transpose()
-}
+use crate::{ErrorCode, Request, Response};
 
 /// Writes one request as a line.
 ///
 /// # Errors
 /// When the socket fails.
-pub fn write_request(to: &mut impl Write, request: &Request) -> Result<(), FrameError> {
+pub fn write_request(to: &mut impl Write, request: &Request) -> Result<(), LineError> {
     write_line(to, request)
 }
 
@@ -102,7 +19,7 @@ pub fn write_request(to: &mut impl Write, request: &Request) -> Result<(), Frame
 ///
 /// # Errors
 /// When the socket fails.
-pub fn write_response(to: &mut impl Write, response: &Response) -> Result<(), FrameError> {
+pub fn write_response(to: &mut impl Write, response: &Response) -> Result<(), LineError> {
     write_line(to, response)
 }
 
@@ -110,7 +27,7 @@ pub fn write_response(to: &mut impl Write, response: &Response) -> Result<(), Fr
 ///
 /// # Errors
 /// When the line is too long, cut short, of another schema or no request.
-pub fn read_request(from: &mut impl BufRead) -> Result<Option<Request>, FrameError> {
+pub fn read_request(from: &mut impl BufRead) -> Result<Option<Request>, LineError> {
     read_body(from, MAX_REQUEST_BYTES)
 }
 
@@ -118,7 +35,7 @@ pub fn read_request(from: &mut impl BufRead) -> Result<Option<Request>, FrameErr
 ///
 /// # Errors
 /// When the line is too long, cut short, of another schema or no response.
-pub fn read_response(from: &mut impl BufRead) -> Result<Option<Response>, FrameError> {
+pub fn read_response(from: &mut impl BufRead) -> Result<Option<Response>, LineError> {
     read_body(from, MAX_RESPONSE_BYTES)
 }
 
@@ -129,7 +46,7 @@ pub fn read_response(from: &mut impl BufRead) -> Result<Option<Response>, FrameE
 ///
 /// # Errors
 /// When the socket fails.
-pub fn serve(stream: &UnixStream, mut answer: impl FnMut(Request) -> Response) -> Result<(), FrameError> {
+pub fn serve(stream: &UnixStream, mut answer: impl FnMut(Request) -> Response) -> Result<(), LineError> {
     let mut from = BufReader::new(stream);
     let mut to = BufWriter::new(stream);
     loop {
@@ -143,11 +60,11 @@ pub fn serve(stream: &UnixStream, mut answer: impl FnMut(Request) -> Response) -
                     return Ok(());
                 }
             }
-            Err(FrameError::Io(e)) => return Err(FrameError::Io(e)),
-            Err(e @ (FrameError::Json(_) | FrameError::Schema { .. })) => {
+            Err(LineError::Io(e)) => return Err(LineError::Io(e)),
+            Err(e @ (LineError::Json(_) | LineError::Schema { .. })) => {
                 write_response(&mut to, &Response::error(ErrorCode::BadRequest, e.to_string()))?;
             }
-            Err(e @ (FrameError::TooLong { .. } | FrameError::CutShort)) => {
+            Err(e @ (LineError::TooLong { .. } | LineError::CutShort)) => {
                 write_response(&mut to, &Response::error(ErrorCode::BadRequest, e.to_string()))?;
                 return Err(e);
             }
@@ -155,20 +72,11 @@ pub fn serve(stream: &UnixStream, mut answer: impl FnMut(Request) -> Response) -
     }
 }
 
-/// Reports whether the other end of a connection has gone away; waits up to the stream's read timeout. Discards bytes that arrive
-/// earlier.
-pub fn has_hung_up(mut stream: &UnixStream) -> bool {
-    match stream.read(&mut [0; 64]) {
-        Ok(length) => length == 0,
-        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Option<Request>, FrameError> {
+    fn read(text: &str) -> Result<Option<Request>, LineError> {
         read_request(&mut text.as_bytes())
     }
 
@@ -182,18 +90,10 @@ mod tests {
     }
 
     #[test]
-    fn another_schema_or_none_is_refused() {
-        let later = read("{\"schema\":2,\"request\":\"status\"}\n").unwrap_err();
-        assert!(matches!(later, FrameError::Schema { .. }), "{later}");
-        assert!(matches!(read("{\"request\":\"status\"}\n"), Err(FrameError::Schema { found: Value::Null })));
-        assert!(matches!(read("17\n"), Err(FrameError::Schema { .. })));
-    }
-
-    #[test]
     fn an_unknown_request_or_field_is_refused() {
-        assert!(matches!(read("{\"schema\":1,\"request\":\"dance\"}\n"), Err(FrameError::Json(_))));
+        assert!(matches!(read("{\"schema\":1,\"request\":\"dance\"}\n"), Err(LineError::Json(_))));
         let extra = "{\"schema\":1,\"request\":\"get\",\"name\":\"x\",\"colour\":1}\n";
-        assert!(matches!(read(extra), Err(FrameError::Json(_))));
+        assert!(matches!(read(extra), Err(LineError::Json(_))));
     }
 
     #[test]
@@ -203,13 +103,7 @@ mod tests {
             format!("{{\"schema\":1,\"request\":\"get\",\"name\":\"{}\"}}\n", "x".repeat(bytes - frame))
         };
         assert!(read(&line(MAX_REQUEST_BYTES as usize)).is_ok());
-        assert!(matches!(read(&line(MAX_REQUEST_BYTES as usize + 1)), Err(FrameError::TooLong { .. })));
-    }
-
-    #[test]
-    fn a_line_without_its_end_is_not_acted_upon() {
-        assert!(matches!(read("{\"schema\":1,\"request\":\"shutdown\"}"), Err(FrameError::CutShort)));
-        assert!(read("").unwrap().is_none());
+        assert!(matches!(read(&line(MAX_REQUEST_BYTES as usize + 1)), Err(LineError::TooLong { .. })));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! include their unit. A request with an unknown field or another schema is refused. A reader of responses ignores fields it does
 //! not know, so fields can be added within a schema.
 //!
-//! Refuses lines over [`MAX_REQUEST_BYTES`] or [`MAX_RESPONSE_BYTES`], and configuration keys that no setting has. Invariant: a
+//! Refuses lines over [`ops::MAX_REQUEST_BYTES`] or [`ops::MAX_RESPONSE_BYTES`], and configuration keys that no setting has. Invariant: a
 //! file is written wholly or not at all.
 //!
 //! Begin with [`Request`]; a client uses [`Client`], the daemon answers with [`serve`].
@@ -21,14 +21,9 @@ mod explain;
 mod files;
 mod frame;
 mod learned;
-mod limit;
-mod man;
-mod page;
-mod part;
 mod peer_keys;
 mod reason;
 mod request;
-mod resolver;
 mod response;
 mod setting;
 mod shim;
@@ -44,17 +39,11 @@ pub use confinement::{Confinement, Measure};
 pub use doctor::{Check, DoctorReport, Level};
 pub use explain::{Explanation, PastAttempt, Verdict};
 pub use files::{FileError, load_config, load_rules, save_rules, save_setting};
-pub use frame::{FrameError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, read_request, read_response, serve};
-pub use frame::{has_hung_up, read_body, write_line, write_request, write_response};
+pub use frame::{read_request, read_response, serve, write_request, write_response};
 pub use learned::{LearnedRow, LearnedState, load_learned, parse_learned, print_learned, save_learned};
-pub use limit::LimitedBy;
-pub use man::{completions, write_command_pages};
-pub use page::{MetricsText, Page, PageAnswer, PageRequest};
-pub use part::{LISTED_MAX, LOOKED_AT_MAX, Part, Taken};
 pub use peer_keys::{PeerKey, PeerKeyError, parse_peer_keys, read_peer_keys};
 pub use reason::{FallbackReason, KeyFault};
 pub use request::{Request, RuleSelector};
-pub use resolver::{RESOLV_CONF, STAND_IN_NAME_SERVER, loopback_name_server, name_servers, with_name_server};
 pub use response::{Added, DefaultPolicy, Done, ErrorCode, Refusal, Response, RuleRow, RulesReport};
 pub use setting::{PendingChange, SettingRow, SettingsReport};
 pub use shim::{ShimState, ShimStep};
@@ -66,5 +55,6 @@ pub use status::{
 pub use status::{Role, Status, Via};
 pub use trial::{bind_page, try_setting, udp_port_problem};
 
-/// Version of the protocol. It changes when a field changes its meaning or is removed, not when one is added.
-pub const SCHEMA: u32 = 1;
+/// Address at which a command in an enclosed namespace finds the host's name server if that is on the host's loopback: the
+/// daemon's end of the only link.
+pub const STAND_IN_NAME_SERVER: std::net::Ipv4Addr = std::net::Ipv4Addr::new(169, 254, 132, 2);

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::net::{Ipv6Addr, UdpSocket};
 
 use nix::unistd::User;
+use ops::Page;
 use rules::{Setting, Settings};
 
-use crate::{Page, parse_peer_keys, read_peer_keys};
+use crate::{parse_peer_keys, read_peer_keys};
 
 /// Listens on `port` of 127.0.0.1 for the daemon's page; none if it is 0.
 ///

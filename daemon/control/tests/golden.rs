@@ -225,7 +225,7 @@ fn responses() -> Vec<Response> {
         reason: None,
         learned: learned().pop(),
         connections: 1,
-        limited_by: [(LimitedBy::Network, 1)].into(),
+        limited_by: [(ops::LimitedBy::Network, 1)].into(),
         waiting_bytes: 120_000,
         past: vec![
             PastAttempt::Sctp { when_unix_ms: 1_700_000_000_000, setup_us: 900 },

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base::{Carrier, Ecn, Route, Time};
-use control::has_hung_up;
+use ops::has_hung_up;
 use wire::pcapng::{self, Captured, Direction};
 
 use crate::clock::{Clock, unix_ms};

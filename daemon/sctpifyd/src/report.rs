@@ -7,10 +7,11 @@ use std::time::Duration;
 use base::{Carrier, Time};
 use control::{
     Association, Check, Confinement, Connection, Direction, DoctorReport, Explanation, FallbackReason,
-    LearnedRow, Level, LimitedBy, Listener, OpenCarrier, Path, PathState, Role, ShimState, ShimStep, Status,
-    TurnTimes, Verdict, Via,
+    LearnedRow, Level, Listener, OpenCarrier, Path, PathState, Role, ShimState, ShimStep, Status, TurnTimes,
+    Verdict, Via,
 };
 use netio::LocalAddress;
+use ops::LimitedBy;
 use relay::Peer;
 use rules::{Because, Chain, Decision};
 use sctp::{AssociationId, AssociationInfo, Endpoint, PathInfo};

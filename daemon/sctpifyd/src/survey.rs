@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use control::{Association, Connection, LimitedBy, Listener, Response, Role};
+use control::{Association, Connection, Listener, Response, Role};
+
+use ops::LimitedBy;
 use relay::Peer;
 use sctp::AssociationId;
 

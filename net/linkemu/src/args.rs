@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command as Clap, FromArgMatches, Parser, Subcommand};
 use netem::{KEYS, Spec};
+use ops::Docs;
 
 use bridge::LinkEnd;
 
@@ -73,6 +74,9 @@ pub enum Command {
         /// The link, as JSON
         plan: String,
     },
+    /// Manual pages and completions
+    #[command(flatten)]
+    Docs(Docs),
 }
 
 /// What `linkemu run` runs.

@@ -38,6 +38,9 @@ pub fn run(args: Linkemu) -> Result<(), LinkemuError> {
             names.iter().try_for_each(|name| ask(&dir, name, &Request::Stop).map(drop))
         }
         Command::Serve { plan } => serve(&dir, &plan),
+        Command::Docs(docs) => {
+            Ok(docs.run(vec![<Linkemu as clap::CommandFactory>::command()], &[], &mut std::io::stdout())?)
+        }
     }
 }
 

@@ -67,6 +67,9 @@ pub enum LinkemuError {
         /// Its message.
         problem: String,
     },
+    /// Manual pages or completions cannot be written.
+    #[error(transparent)]
+    Docs(#[from] ops::DocsError),
     /// The kernel refused something else.
     #[error("{what}: {source}")]
     System {

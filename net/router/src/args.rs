@@ -2,6 +2,7 @@
 
 use bridge::LinkEnd;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ops::Docs;
 
 use crate::look::Look;
 use crate::policy::PolicyName;
@@ -45,6 +46,9 @@ pub enum Command {
     ///
     /// Example: sctpify-router flows eth1 eth2 --metrics-port 9896
     Flows(FlowsArgs),
+    /// Manual pages and completions
+    #[command(flatten)]
+    Docs(Docs),
 }
 
 /// What is done with the kernel's classes.

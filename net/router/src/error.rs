@@ -65,6 +65,9 @@ pub enum RouterError {
     /// The kernel does not tell of signals.
     #[error("cannot wait for signals: {0}")]
     Signals(#[source] io::Error),
+    /// Manual pages or completions cannot be written.
+    #[error(transparent)]
+    Docs(#[from] ops::DocsError),
     /// Standard output is closed.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),

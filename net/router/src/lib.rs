@@ -35,5 +35,6 @@ pub fn run(router: &Router, out: &mut dyn std::io::Write) -> Result<(), RouterEr
         Command::Tc(command) => tc::run(command, router.json, out),
         Command::Run(args) => run::run(args, router.json, out),
         Command::Flows(args) => flows::run(args, router.json, out),
+        Command::Docs(docs) => Ok(docs.run(vec![<Router as clap::CommandFactory>::command()], &[], out)?),
     }
 }

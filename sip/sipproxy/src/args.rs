@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use clap_complete::Shell;
+use ops::Docs;
 
 /// A SIP proxy and registrar over UDP, TCP, TLS and SCTP; with another mode a stateless proxy, or a redirect server
 ///
@@ -36,24 +36,6 @@ pub struct SipArgs {
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_SIP_LOG", default_value = "info")]
     pub log: String,
 
-    /// Write the manual pages of this program, its commands and sctpify-ua to a directory
-    #[arg(long, hide = true, value_name = "DIR")]
-    pub man: Option<PathBuf>,
-
-    /// Print the completions of this program, or of the one of --for, for a shell
-    #[arg(long, hide = true, value_name = "SHELL")]
-    pub completions: Option<Shell>,
-
-    /// Whose completions: sctpify-sip or sctpify-ua
-    #[arg(
-        long = "for",
-        hide = true,
-        value_name = "PROGRAM",
-        requires = "completions",
-        default_value = "sctpify-sip"
-    )]
-    pub program: String,
-
     /// Ask a running proxy instead
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -77,6 +59,9 @@ pub enum Command {
     /// Only root and the proxy's own user may. Text has no Authorization values; a pcapng file, for Wireshark, has
     /// all, and shows each message as a UDP datagram, whatever carried it.
     Trace(Trace),
+    /// Manual pages and completions of sctpify-sip and sctpify-ua
+    #[command(flatten)]
+    Docs(Docs),
 }
 
 /// Where to ask.

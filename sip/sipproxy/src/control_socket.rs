@@ -1,6 +1,6 @@
 //! The control socket, which `sctpify-sip status`, `contacts`, `dialogs` and `trace` query.
 //!
-//! It uses lines of JSON as on sctpifyd's (`control::write_line`), with [`crate::words`] of its own. The socket has mode 0660 from the
+//! It uses lines of JSON as on sctpifyd's (`ops::write_line`), with [`crate::words`] of its own. The socket has mode 0660 from the
 //! start (umask before bind), and its owner and group. Anyone who may open it sees numbers and lists; only root and the proxy's own
 //! user see messages, which contain what people write to each other, judged by the kernel's credentials of the caller (SO_PEERCRED). A
 //! thread serves each client, up to [`SERVED_MAX`] at once, each line within [`CLIENT_LIMIT`]; the loop answers between two turns.
@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use control::{FrameError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, Part, read_body, write_line};
 use mio::{Registry, Token, Waker};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Uid, geteuid};
+use ops::{LineError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, Part, read_body, write_line};
 
 use crate::error::SipError;
 use crate::trace::{Ear, Filter};
@@ -158,7 +158,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Answers one client until it disconnects.
-fn serve(stream: &UnixStream, desk: &Desk) -> Result<(), FrameError> {
+fn serve(stream: &UnixStream, desk: &Desk) -> Result<(), LineError> {
     stream.set_read_timeout(Some(CLIENT_LIMIT))?;
     stream.set_write_timeout(Some(CLIENT_LIMIT))?;
     let caller = getsockopt(stream, PeerCredentials).map_err(io::Error::from)?;
@@ -178,7 +178,7 @@ fn may_trace(caller: Uid, own: Uid) -> bool {
     caller.is_root() || caller == own
 }
 
-fn trace(stream: &UnixStream, desk: &Desk, caller: Uid, wanted: &Wanted) -> Result<(), FrameError> {
+fn trace(stream: &UnixStream, desk: &Desk, caller: Uid, wanted: &Wanted) -> Result<(), LineError> {
     let refuse = |reason: String| write_line(&mut &*stream, &Answer::Refused { reason });
     if !may_trace(caller, geteuid()) {
         return refuse(format!("user {caller} may not see messages: run this as root"));

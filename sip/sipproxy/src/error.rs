@@ -55,9 +55,9 @@ pub enum SipError {
         /// The option that names the address.
         flag: &'static str,
     },
-    /// A program without completions here.
-    #[error("{0}")]
-    Program(String),
+    /// Manual pages or completions that cannot be written.
+    #[error(transparent)]
+    Docs(#[from] ops::DocsError),
     /// TLS without a certificate and key.
     #[error("transport tls needs certificate and key in [tls]")]
     NoCertificate,

@@ -35,7 +35,7 @@ pub use ua::{UaArgs, run as run_ua};
 use std::io::IsTerminal;
 
 use clap::CommandFactory;
-use control::Part;
+use ops::Part;
 
 use words::{Question, Wanted};
 
@@ -44,13 +44,6 @@ use words::{Question, Wanted};
 /// # Errors
 /// If the configuration is wrong, or an address or the store cannot be opened.
 pub fn run(args: &SipArgs) -> Result<(), SipError> {
-    if let Some(dir) = &args.man {
-        return write_man_pages(dir).map_err(SipError::system("write the manual pages"));
-    }
-    if let Some(shell) = args.completions {
-        let text = control::completions(shell, &mut programs(), &args.program).map_err(SipError::Program)?;
-        return print(&text);
-    }
     if let Some(command) = &args.command {
         return show(command);
     }
@@ -72,24 +65,11 @@ fn begin_log(filter: &str) {
         .init();
 }
 
-fn programs() -> [clap::Command; 2] {
-    [SipArgs::command(), UaArgs::command()]
-}
-
 fn print(text: &[u8]) -> Result<(), SipError> {
     std::io::Write::write_all(&mut std::io::stdout(), text).map_err(SipError::system("print"))
 }
 
-fn write_man_pages(dir: &std::path::Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(dir)?;
-    for mut program in programs() {
-        program.build();
-        control::write_command_pages(dir, &program)?;
-    }
-    Ok(())
-}
-
-/// Asks a running proxy and prints its answer.
+/// Executes a command: most ask a running proxy and print its answer.
 fn show(command: &Command) -> Result<(), SipError> {
     let (question, how) = match command {
         Command::Status(how) => (Question::Status, how),
@@ -98,6 +78,10 @@ fn show(command: &Command) -> Result<(), SipError> {
         Command::Dialogs(how) => (Question::Dialogs(Part::default()), how),
         Command::Connections(how) => (Question::Connections(Part::default()), how),
         Command::Trace(how) => return follow(how),
+        Command::Docs(docs) => {
+            let programs = vec![SipArgs::command(), UaArgs::command()];
+            return Ok(docs.run(programs, &[], &mut std::io::stdout())?);
+        }
     };
     let (answer, _) = control_socket::ask(&how.socket.control, &question)?;
     let text = if how.json {

@@ -1,8 +1,8 @@
 //! Contacts, dialogs and connections for the control socket and the page: whole, or part by part.
 
 use base::{Carrier, Time};
-use control::{Part, Taken};
 use mio::Token;
+use ops::{ListPage, Part};
 use sctp::PathInfo;
 use sip::proxy::{self, Listener, Proxy};
 use sip::{Binding, Hop};
@@ -26,7 +26,7 @@ pub(crate) fn contacts(now: Time, proxy: &Proxy, part: &Part) -> Answer {
     });
     let texts =
         |row: &Contact| [&row.user, &row.uri, &row.transport, &row.source].map(String::clone).to_vec();
-    let Taken { rows: contacts, left_out, next } = part.take(all, texts);
+    let ListPage { rows: contacts, left_out, next } = part.take(all, texts);
     Answer::Contacts { contacts, left_out, next }
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn dialogs(now: Time, proxy: &Proxy, part: &Part) -> Result<Answer, S
         let own = [&row.from, &row.to, &row.call_id, &row.state, &row.caller];
         own.into_iter().chain(&row.callees).cloned().collect()
     };
-    let Taken { rows: dialogs, left_out, next } = part.take(all, texts);
+    let ListPage { rows: dialogs, left_out, next } = part.take(all, texts);
     Ok(Answer::Dialogs { dialogs, left_out, next })
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn connections(
         let own = [&row.transport, &row.local, &row.peer, &row.state].map(String::clone);
         own.into_iter().chain(paths).collect()
     };
-    let Taken { rows: connections, left_out, next } = part.take(all, texts);
+    let ListPage { rows: connections, left_out, next } = part.take(all, texts);
     Ok(Answer::Connections { connections, left_out, next })
 }
 

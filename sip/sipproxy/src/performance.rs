@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use control::MetricsText;
+use ops::MetricsText;
 use serde::{Deserialize, Serialize};
 use sip::proxy::{self, Attempt, Attempts};
 

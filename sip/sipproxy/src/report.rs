@@ -1,7 +1,7 @@
 //! The proxy's state, for the control socket and as metrics. Begin with [`answer`].
 
 use base::Time;
-use control::MetricsText;
+use ops::MetricsText;
 use sip::proxy::Proxy;
 
 use crate::config::Config;

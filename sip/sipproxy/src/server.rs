@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use base::Time;
 use bytes::Bytes;
-use control::Page;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
+use ops::Page;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sip::Hop;
 use sip::proxy::{Listener, Lookup, Output, Presence, Proxy, ProxyConfig, Query, Shared, fingerprint};

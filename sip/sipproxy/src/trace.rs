@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use base::Ecn;
 use bytes::Bytes;
-use control::has_hung_up;
+use ops::has_hung_up;
 use sip::{Address, Essentials, Limits, Message, Method, Name, Network, Transport, Uri};
 use wire::pcapng::{self, Captured};
 

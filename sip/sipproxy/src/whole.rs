@@ -5,7 +5,7 @@
 
 use std::io;
 
-use control::{LISTED_MAX, Part};
+use ops::{LISTED_MAX, Part};
 use serde::Serialize;
 
 use crate::words::Answer;

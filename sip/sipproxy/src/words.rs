@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use control::Part;
+use ops::Part;
 use serde::{Deserialize, Serialize};
 
 use crate::performance::Performance;
@@ -55,7 +55,7 @@ pub(crate) enum Answer {
     Contacts {
         /// Ordered by user.
         contacts: Vec<Contact>,
-        /// Contacts beyond [`control::LISTED_MAX`], which are not listed.
+        /// Contacts beyond [`ops::LISTED_MAX`], which are not listed.
         left_out: usize,
         /// Start of the next part, if this is a part and not the last.
         #[serde(default)]
@@ -65,7 +65,7 @@ pub(crate) enum Answer {
     Dialogs {
         /// The most recently active first.
         dialogs: Vec<Dialog>,
-        /// Dialogs beyond [`control::LISTED_MAX`], which are not listed.
+        /// Dialogs beyond [`ops::LISTED_MAX`], which are not listed.
         left_out: usize,
         /// Start of the next part, if this is a part and not the last.
         #[serde(default)]
@@ -75,7 +75,7 @@ pub(crate) enum Answer {
     Connections {
         /// Listener by listener, the oldest first.
         connections: Vec<Connection>,
-        /// Connections beyond [`control::LISTED_MAX`], which are not listed.
+        /// Connections beyond [`ops::LISTED_MAX`], which are not listed.
         left_out: usize,
         /// Start of the next part, if this is a part and not the last.
         #[serde(default)]

@@ -77,7 +77,7 @@ impl Talk {
     fn ask(&mut self, ask: Ask) -> Result<Outcome, ArchiveError> {
         self.number += 1;
         let number = self.number;
-        if let Err(error) = control::write_line(&mut self.stream, &Question { number, ask }) {
+        if let Err(error) = ops::write_line(&mut self.stream, &Question { number, ask }) {
             // Half a question may have been sent: nothing after it would be understood.
             let _ = self.stream.shutdown(Shutdown::Both);
             return Err(silent(error));
@@ -96,7 +96,7 @@ impl Talk {
 impl Listener {
     /// Receives answers until the supervisor exits or sends something invalid.
     pub(crate) fn run(mut self) {
-        while let Ok(Some(answer)) = control::read_body::<Answer>(&mut self.stream, ANSWER_MAX) {
+        while let Ok(Some(answer)) = ops::read_body::<Answer>(&mut self.stream, ANSWER_MAX) {
             if self.answers.send(answer).is_err() {
                 return;
             }

@@ -15,7 +15,7 @@ use super::words::{Answer, Ask, Outcome, QUESTION_MAX, Question};
 pub(crate) fn serve(stream: &UnixStream, args: &DaemonArgs) {
     let (files, mut from, mut to) = (Files::new(args), BufReader::new(stream), stream);
     loop {
-        let question: Question = match control::read_body(&mut from, QUESTION_MAX) {
+        let question: Question = match ops::read_body(&mut from, QUESTION_MAX) {
             Ok(Some(question)) => question,
             Ok(None) => return,
             Err(error) => {
@@ -27,7 +27,7 @@ pub(crate) fn serve(stream: &UnixStream, args: &DaemonArgs) {
             ArchiveError::Refused(text) => Outcome::Refused(text),
             ArchiveError::Failed(text) => Outcome::Failed(text),
         });
-        if control::write_line(&mut to, &Answer { number: question.number, outcome }).is_err() {
+        if ops::write_line(&mut to, &Answer { number: question.number, outcome }).is_err() {
             break;
         }
     }
@@ -160,7 +160,7 @@ mod tests {
         let args = args_in(pair.dir.path());
         std::thread::spawn(move || serve(&ours, &args));
         let ask = Ask::Set { name: "net.inet.sctp.shim.confine_files".into(), value: "0".into() };
-        control::write_line(&mut theirs, &Question { number: 1, ask }).expect("asked");
+        ops::write_line(&mut theirs, &Question { number: 1, ask }).expect("asked");
         let mut told = String::new();
         BufReader::new(&theirs).read_line(&mut told).expect("told");
         assert!(told.contains("refused"), "{told}");
@@ -175,7 +175,7 @@ mod tests {
         let args = args_in(pair.dir.path());
         std::thread::spawn(move || serve(&ours, &args));
         let ask = Ask::Rules { text: "-A -c local -p enable\nnonsense\n".into() };
-        control::write_line(&mut theirs, &Question { number: 7, ask }).expect("asked");
+        ops::write_line(&mut theirs, &Question { number: 7, ask }).expect("asked");
         let mut told = String::new();
         BufReader::new(&theirs).read_line(&mut told).expect("told");
         assert!(told.contains("refused") && told.contains("\"number\":7"), "{told}");

@@ -140,8 +140,8 @@ pub(crate) struct Names {
 impl Names {
     /// Reads the host's configuration while it is accessible.
     pub(crate) fn of_host() -> Names {
-        let text = std::fs::read_to_string(control::RESOLV_CONF).unwrap_or_default();
-        Names { server: control::loopback_name_server(&text) }
+        let text = std::fs::read_to_string(ops::RESOLV_CONF).unwrap_or_default();
+        Names { server: ops::loopback_name_server(&text) }
     }
 
     /// Returns the true destination of data sent to `to`.

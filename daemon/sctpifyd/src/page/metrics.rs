@@ -4,7 +4,9 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use control::{Association, MetricsText, Path, PathState, Status, TurnTimes};
+use control::{Association, Path, PathState, Status, TurnTimes};
+
+use ops::MetricsText;
 
 /// Limit on the path series: a busy host has more associations than a time series store likes.
 const PATHS_MAX: usize = 512;

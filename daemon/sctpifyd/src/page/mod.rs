@@ -1,10 +1,12 @@
 //! The web page and the metrics: the daemon's activity, for people and for Prometheus, on 127.0.0.1 only.
 //!
-//! [`control::Page`] serves it and checks access. Begin with [`run`]; [`metrics`] writes the numbers.
+//! [`ops::Page`] serves it and checks access. Begin with [`run`]; [`metrics`] writes the numbers.
 
 mod metrics;
 
-use control::{Page, PageAnswer, PageRequest, Request, Response};
+use control::{Request, Response};
+
+use ops::{Page, PageAnswer, PageRequest};
 
 use crate::control_server::Desk;
 

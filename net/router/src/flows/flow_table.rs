@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use base::Time;
-use control::LimitedBy;
+use ops::LimitedBy;
 use sched::{Flow, Said, View};
 use serde::Serialize;
 use wire::{ChecksumMode, ChunkType, Packet};

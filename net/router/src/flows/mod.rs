@@ -14,8 +14,8 @@ use std::time::Duration;
 use base::Time;
 use bridge::packet::Layout;
 use bridge::{PreciseSleep, clock, finish};
-use control::{PageAnswer, Part};
 use netio::{FRAMES_PER_CALL, FrameSocket};
+use ops::{PageAnswer, Part};
 
 use crate::args::FlowsArgs;
 use crate::error::RouterError;

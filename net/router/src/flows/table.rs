@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::IpAddr;
 
-use control::{LimitedBy, MetricsText, Part};
+use ops::{LimitedBy, MetricsText, Part};
 
 use super::flow_table::FlowRow;
 

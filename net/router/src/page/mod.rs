@@ -1,8 +1,8 @@
-//! Pages for people and Prometheus, on 127.0.0.1 alone, in a thread of their own ([`control::Page`] serves them).
+//! Pages for people and Prometheus, on 127.0.0.1 alone, in a thread of their own ([`ops::Page`] serves them).
 //!
 //! All commands have one page, which each fills by a script of its own.
 
-use control::{Page, PageAnswer, PageRequest};
+use ops::{Page, PageAnswer, PageRequest};
 
 use crate::error::RouterError;
 

@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use control::{MetricsText, PageAnswer};
+use ops::{MetricsText, PageAnswer};
 
 use super::Shared;
 use super::report::{DirectionReport, RunReport};

@@ -14,7 +14,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use control::PageAnswer;
+use ops::PageAnswer;
 
 use crate::args::{ShowArgs, TcCommand};
 use crate::error::RouterError;

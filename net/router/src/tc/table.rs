@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use control::MetricsText;
+use ops::MetricsText;
 use serde::Serialize;
 
 use crate::tc::counted::Counted;

@@ -110,8 +110,8 @@ impl NameServers {
         if !self.enabled || !self.servers.is_empty() {
             return if self.enabled { self.servers } else { Vec::new() };
         }
-        let text = std::fs::read_to_string(control::RESOLV_CONF).unwrap_or_default();
-        control::name_servers(&text).into_iter().take(3).map(|ip| (ip, 53).into()).collect()
+        let text = std::fs::read_to_string(ops::RESOLV_CONF).unwrap_or_default();
+        ops::name_servers(&text).into_iter().take(3).map(|ip| (ip, 53).into()).collect()
     }
 }
 

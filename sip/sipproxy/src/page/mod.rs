@@ -1,8 +1,8 @@
-//! The proxy's state for people, Prometheus and other programs, on 127.0.0.1 only: [`control::Page`] serves it and controls access.
+//! The proxy's state for people, Prometheus and other programs, on 127.0.0.1 only: [`ops::Page`] serves it and controls access.
 
 use std::io;
 
-use control::{Page, PageAnswer, PageRequest, Part};
+use ops::{Page, PageAnswer, PageRequest, Part};
 
 use crate::control_socket::Desk;
 use crate::report;
@@ -48,7 +48,7 @@ fn json(answer: io::Result<Answer>) -> PageAnswer {
         answer => answer,
     };
     let mut body = Vec::new();
-    match answer.map_err(control::FrameError::from).and_then(|a| control::write_line(&mut body, &a)) {
+    match answer.map_err(ops::LineError::from).and_then(|a| ops::write_line(&mut body, &a)) {
         Ok(()) => PageAnswer::file("application/json", body),
         Err(error) => PageAnswer::text("503 Service Unavailable", error),
     }

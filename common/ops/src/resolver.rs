@@ -1,13 +1,9 @@
 //! Parser of the resolver's configuration: the name servers, as far as a command in an enclosed namespace needs them.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 /// The resolver's configuration.
 pub const RESOLV_CONF: &str = "/etc/resolv.conf";
-
-/// Address at which a command in an enclosed namespace finds the host's name server if that is on the host's loopback: the
-/// daemon's end of the only link.
-pub const STAND_IN_NAME_SERVER: Ipv4Addr = Ipv4Addr::new(169, 254, 132, 2);
 
 /// Returns all name servers, in their order.
 pub fn name_servers(resolv_conf: &str) -> Vec<IpAddr> {

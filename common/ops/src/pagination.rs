@@ -1,4 +1,4 @@
-//! Lists that are returned part by part for pages: search terms, start and length of a part.
+//! Pagination: long lists are returned part by part, with search terms, a start and a length.
 //!
 //! A program does little else while it lists, so finding a part looks at no more than [`LOOKED_AT_MAX`] entries, and the part
 //! tells where the next one begins. Callers that want a whole list join such parts ([`Part::piece`]). Texts of a part are cut at
@@ -23,7 +23,7 @@ pub struct Part {
     /// Only rows that contain this text, regardless of case.
     #[serde(default)]
     pub search: Option<String>,
-    /// Only entries after this one: [`Taken::next`] of an earlier part.
+    /// Only entries after this one: [`ListPage::next`] of an earlier part.
     #[serde(default)]
     pub after: Option<String>,
     /// Approximate number of rows; no more than [`LOOKED_AT_MAX`] entries are looked at to find them.
@@ -36,7 +36,7 @@ pub struct Part {
 
 /// A page of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Taken<T> {
+pub struct ListPage<T> {
     /// The rows.
     pub rows: Vec<T>,
     /// Number of rows beyond [`LISTED_MAX`], for a whole list.
@@ -98,7 +98,7 @@ impl Part {
         &self,
         all: impl Iterator<Item = (String, Vec<T>)>,
         texts: impl Fn(&T) -> Vec<String>,
-    ) -> Taken<T> {
+    ) -> ListPage<T> {
         let search = self.search.as_ref().map(|search| search.to_ascii_lowercase());
         let is_wanted = |row: &T| {
             let Some(search) = &search else { return true };
@@ -106,7 +106,7 @@ impl Part {
         };
         let count = self.count.unwrap_or(LISTED_MAX).clamp(1, LISTED_MAX);
         let look_at = if self.count.is_some() { LOOKED_AT_MAX } else { usize::MAX };
-        let mut taken = Taken { rows: Vec::new(), left_out: 0, next: None };
+        let mut taken = ListPage { rows: Vec::new(), left_out: 0, next: None };
         let mut all = all.enumerate().peekable();
         while let Some((before, (place, rows))) = all.next() {
             taken.rows.extend(rows.into_iter().filter(is_wanted));

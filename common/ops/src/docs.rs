@@ -1,0 +1,148 @@
+//! Manual pages and completions of programs, from the definitions of their command lines.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Command, Subcommand};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+/// The commands for packagers; a program flattens them into its own.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Docs {
+    /// Write the manual pages to a directory
+    #[command(hide = true)]
+    Man {
+        /// The directory; made if it is missing
+        dir: PathBuf,
+    },
+    /// Print shell completions
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: Shell,
+        /// The program, if this one stands for several
+        #[arg(long = "for", value_name = "PROGRAM")]
+        program: Option<String>,
+    },
+}
+
+/// Reasons why pages or completions are not written.
+#[derive(Debug, thiserror::Error)]
+pub enum DocsError {
+    /// A file or the output cannot be written.
+    #[error("cannot write to {to}: {error}")]
+    Io {
+        /// Where to.
+        to: String,
+        /// The reason.
+        error: io::Error,
+    },
+    /// No program has the name.
+    #[error("there is no program `{name}`: say {known}")]
+    NoProgram {
+        /// The name.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+}
+
+impl Docs {
+    /// Executes the command for these programs, of which the first is the default, with `pages` more manual pages: file names and
+    /// contents.
+    ///
+    /// # Errors
+    /// When the output cannot be written, or no program has the name.
+    pub fn run(
+        &self,
+        mut programs: Vec<Command>,
+        pages: &[(&str, Vec<u8>)],
+        out: &mut dyn Write,
+    ) -> Result<(), DocsError> {
+        match self {
+            Docs::Man { dir } => {
+                let error = |error| DocsError::Io { to: dir.display().to_string(), error };
+                write_pages(dir, &mut programs, pages).map_err(error)
+            }
+            Docs::Completions { shell, program } => {
+                let text = completions(*shell, &mut programs, program.as_deref())?;
+                out.write_all(&text)
+                    .map_err(|error| DocsError::Io { to: "standard output".to_owned(), error })
+            }
+        }
+    }
+}
+
+fn write_pages(dir: &Path, programs: &mut [Command], pages: &[(&str, Vec<u8>)]) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    for program in programs {
+        program.build();
+        write_command_pages(dir, program)?;
+    }
+    pages.iter().try_for_each(|(name, page)| fs::write(dir.join(name), page))
+}
+
+/// Writes NAME.8 and a page for each visible command. The command must be built.
+fn write_command_pages(dir: &Path, command: &Command) -> io::Result<()> {
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let mut page = Vec::new();
+    Man::new(command.clone()).section("8").manual("sctpify").render(&mut page)?;
+    fs::write(dir.join(format!("{name}.8")), page)?;
+    let shown = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+    shown.into_iter().try_for_each(|c| write_command_pages(dir, c))
+}
+
+fn completions(shell: Shell, programs: &mut [Command], name: Option<&str>) -> Result<Vec<u8>, DocsError> {
+    let names: Vec<String> = programs.iter().map(|program| program.get_name().to_owned()).collect();
+    let found = name.map_or(Some(0), |name| names.iter().position(|known| known == name));
+    let Some(found) = found else {
+        let name = name.unwrap_or_default().to_owned();
+        return Err(DocsError::NoProgram { name, known: names.join(" or ") });
+    };
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut programs[found], &names[found], &mut text);
+    Ok(if shell == Shell::Bash { with_one_name(&text, &names[found]) } else { text })
+}
+
+/// Unifies command names: for bash, clap_complete (4.6.11) names the commands of a program with a dash in two ways, so their
+/// options would not be completed.
+fn with_one_name(text: &[u8], name: &str) -> Vec<u8> {
+    let named = |separator: &str| format!("{}__subcmd__", name.replace('-', separator));
+    String::from_utf8_lossy(text).replace(&named("__subcmd__"), &named("__")).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn programs() -> Vec<Command> {
+        vec![Command::new("one").subcommand(Command::new("go")), Command::new("two")]
+    }
+
+    #[test]
+    fn each_program_and_command_has_a_page_beside_the_extra_ones() {
+        let dir = std::env::temp_dir().join(format!("sctpify-docs-{}", std::process::id()));
+        let man = Docs::Man { dir: dir.clone() };
+        man.run(programs(), &[("one.conf.5", b"text".to_vec())], &mut io::sink()).unwrap();
+        let mut names: Vec<String> = fs::read_dir(&dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(names, ["one-go.8", "one.8", "one.conf.5", "two.8"]);
+    }
+
+    #[test]
+    fn completions_are_those_of_the_first_program_unless_another_is_named() {
+        let of = |program: Option<&str>| {
+            let mut out = Vec::new();
+            let docs = Docs::Completions { shell: Shell::Bash, program: program.map(str::to_owned) };
+            docs.run(programs(), &[], &mut out).map(|()| String::from_utf8(out).unwrap())
+        };
+        assert!(of(None).unwrap().contains("_one()") && of(Some("two")).unwrap().contains("_two()"));
+        assert_eq!(of(Some("x")).unwrap_err().to_string(), "there is no program `x`: say one or two");
+    }
+}
