@@ -10,6 +10,8 @@
 #   --ask-all                   with --demo: ask for all that will be installed later, too
 #   --transparency              what `./x test --transparency` uses as well (packages-transparency.txt)
 #
+# Exit status 3: the user said no. With SCTPIFY_INSTALL=no, --quiet installs nothing.
+#
 # Idempotent. Uses apt-get, and pip, cargo and go for a directory of its own. Servers that come with packages (nginx, sshd) are not started: a
 # policy-rc.d that forbids it stands for the time of the installation, unless the host has one already.
 set -eu
@@ -18,7 +20,7 @@ own=/usr/local/lib/sctpify-tests
 PATH=$PATH:/usr/sbin:/sbin
 every="$here/packages-demo.txt $here/packages.txt $here/packages-optional.txt $here/packages-pip.txt $here/packages-stacks.txt"
 mode=
-yes=${CI:-}
+case ${CI:-} in '' | 0 | false) yes= ;; *) yes=1 ;; esac
 ask_all=
 lists="$here/packages-demo.txt $here/packages.txt"
 optional=$here/packages-optional.txt
@@ -30,13 +32,15 @@ for word; do
     --yes) yes=1 ;;
     --ask-all) ask_all=1 ;;
     --demo) lists=$here/packages-demo.txt optional=/dev/null pip=/dev/null stacks=/dev/null ;;
-    --transparency) lists="$lists $here/packages-transparency.txt" ;;
+    --transparency) lists="$lists $here/packages-transparency.txt" every="$every $here/packages-transparency.txt" ;;
     *)
         echo "setup: unknown word: $word" >&2
         exit 2
         ;;
     esac
 done
+
+[ "$mode" != --quiet ] || [ "${SCTPIFY_INSTALL:-}" != no ] || exit 0
 
 # What these lists have and the host has not.
 missing_lines() {
@@ -58,7 +62,7 @@ missing_stacks=$(missing_lines $stacks)
 all_missing=$(printf '%s\n' "$missing" "$missing_optional" "$missing_pip" "$missing_stacks" | grep . || true)
 
 # Installing without having been told to needs the user's word, where there is a user.
-if [ "$mode" = --quiet ] && [ -z "$yes" ] && [ -t 0 ]; then
+if [ "$mode" = --quiet ] && [ -z "$yes" ] && [ -t 0 ] && [ -t 1 ]; then
     [ -z "$ask_all" ] || asked=$(missing_lines $every)
     asked=${asked-$all_missing}
     if [ -n "$asked" ]; then
@@ -69,8 +73,8 @@ if [ "$mode" = --quiet ] && [ -z "$yes" ] && [ -t 0 ]; then
         case $answer in
         "" | [yY]*) ;;
         *)
-            echo "setup: nothing was installed" >&2
-            exit 1
+            echo "setup: nothing is installed; what needs these is skipped or fails" >&2
+            exit 3
             ;;
         esac
     fi

@@ -14,14 +14,12 @@ mod field;
 mod results;
 mod suites;
 
-use crate::tools::{root, succeeds};
 use crate::totals::Totals;
 use crate::{Outcome, optimised};
 use anyhow::{Context, Result, anyhow, ensure};
 use exceptions::Exceptions;
 use field::Field;
 use results::{Results, Verdict};
-use std::process::Command;
 use std::sync::Mutex;
 use suites::{SUITES, Suite};
 use testbed::Programs;
@@ -34,8 +32,6 @@ const QUICK_AT_ONCE: usize = 2;
 /// `./x test --transparency [SUITE ...]`: all suites, or those whose names contain one of the words.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     ensure!(testbed::is_root(), "making network namespaces needs root");
-    let setup = root().join("scripts/setup.sh");
-    ensure!(succeeds(Command::new(setup).arg("--transparency"))?, "packages are missing");
     let programs = optimised::daemon_and_commands()?;
     let is_wanted = |suite: &&Suite| words.is_empty() || words.iter().any(|word| suite.name.contains(word));
     let chosen: Vec<&Suite> = SUITES.iter().filter(is_wanted).collect();

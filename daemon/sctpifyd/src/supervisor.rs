@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -47,6 +47,10 @@ const GRACE: Duration = Duration::from_millis(500);
 const WAITING_MAX: Duration = Duration::from_secs(30);
 /// Silence allowed until the first heartbeat, while the worker sets up.
 const START_LIMIT: Duration = Duration::from_secs(20);
+/// Time that a killed worker gets to end. One that waits in the kernel ends after that, or never.
+const DEATH_LIMIT: Duration = Duration::from_secs(30);
+/// Interval of looking for a worker's end.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Reports whether this process was started as a worker by a supervisor.
 pub(crate) fn is_worker() -> bool {
@@ -69,24 +73,44 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     forward_signals(signals, &worker)?;
     keep_files(ours, args)?;
     let mut socket = None;
-    let hung = watch(&mut worker, vitals.as_ref(), || socket = identity_of(&args.control))?;
-    if hung {
-        tracing::error!("the worker gave no sign of life for {} s: killing it", HUNG_AFTER.as_secs());
+    if let Some(silence) = watch(&mut worker, vitals.as_ref(), || socket = identity_of(&args.control))? {
+        tracing::error!("the worker gave no sign of life for {:.1} s: killing it", silence.as_secs_f64());
         kill(pid_of(&worker)?, Signal::SIGKILL).context("cannot kill the worker")?;
     }
-    let status = worker.wait().context("cannot wait for the worker")?;
+    let status = end_of(&mut worker)?;
     // Remove our socket's file, so that nobody waits for a daemon that is gone; another daemon's stays.
     if socket.is_some() && socket == identity_of(&args.control) {
         let _ = fs::remove_file(&args.control);
     }
-    if status.success() {
-        return Ok(ExitCode::SUCCESS);
+    match status {
+        Some(status) if status.success() => return Ok(ExitCode::SUCCESS),
+        Some(status) if status.code().is_some() => return Ok(ExitCode::FAILURE),
+        Some(status) => {
+            tracing::error!(%status, "the worker died; its connections are reset, new ones are plain TCP");
+        }
+        None => tracing::error!(
+            "the kernel has kept the worker from ending for {} s; new connections are plain TCP",
+            DEATH_LIMIT.as_secs()
+        ),
     }
-    if status.code().is_none() {
-        tracing::error!(%status, "the worker died; its connections are reset, new ones are plain TCP");
-        remove_leftovers(&Config::default(), &sysctls)?;
-    }
+    remove_leftovers(&Config::default(), &sysctls)?;
     Ok(ExitCode::FAILURE)
+}
+
+/// Waits for the worker's end. Returns `None` if it takes longer than [`DEATH_LIMIT`]: its leftovers must not wait for it.
+fn end_of(worker: &mut Child) -> Result<Option<ExitStatus>> {
+    let mut left = DEATH_LIMIT;
+    loop {
+        if let Some(status) = worker.try_wait().context("cannot wait for the worker")? {
+            return Ok(Some(status));
+        }
+        if left.is_zero() {
+            return Ok(None);
+        }
+        // Only to pass the time; a signal makes it shorter.
+        let _ = poll(&mut [], PollTimeout::try_from(LOOK_AGAIN)?);
+        left = left.saturating_sub(LOOK_AGAIN);
+    }
 }
 
 fn start_worker(socket: UnixStream) -> Result<Child> {
@@ -132,79 +156,88 @@ fn forward_signals(mut signals: Signals, worker: &Child) -> Result<()> {
 }
 
 /// The kernel's account of the worker's first thread.
-struct Vitals(File);
+struct Vitals {
+    stat: File,
+    /// Not on every kernel.
+    schedstat: Option<File>,
+}
 
 /// The condition of a thread, according to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Condition {
-    /// As in proc_pid_stat(5): `R` runs or waits for a processor, `D` waits in the kernel, whatever signals it has.
-    state: u8,
-    /// Processor time, in clock ticks.
-    ticks: u64,
+    /// It waits in the kernel, whatever signals it has (`D` in proc_pid_stat(5)).
+    is_in_kernel: bool,
+    /// Time that it has been runnable without a processor, since its start.
+    run_delay: Duration,
 }
 
 impl Condition {
-    fn parse(stat: &str) -> Option<Condition> {
+    /// Parses /proc/PID/task/TID/stat and schedstat.
+    fn parse(stat: &str, schedstat: &str) -> Option<Condition> {
         // The name in parentheses may contain anything.
         let (_, fields) = stat.rsplit_once(')')?;
-        let mut fields = fields.split_ascii_whitespace();
-        let state = *fields.next()?.as_bytes().first()?;
-        let mut times = fields.skip(10).map(str::parse::<u64>);
-        Some(Condition { state, ticks: times.next()?.ok()? + times.next()?.ok()? })
+        let is_in_kernel = fields.trim_start().starts_with('D');
+        let run_delay = schedstat.split_ascii_whitespace().nth(1).and_then(|text| text.parse().ok());
+        Some(Condition { is_in_kernel, run_delay: Duration::from_nanos(run_delay.unwrap_or(0)) })
     }
 
-    /// Reports whether the kernel has kept the thread waiting since it was in the condition `before`.
-    fn waits_since(self, before: Condition) -> bool {
-        match self.state {
-            b'D' => true,
-            b'R' => self.ticks <= before.ticks + 1,
-            _ => false,
-        }
+    /// Reports whether the kernel has kept the thread waiting in the time `passed` since it was in the condition `before`. One that
+    /// was released meanwhile has a backlog to work off before it beats.
+    fn waits_since(self, before: Condition, passed: Duration) -> bool {
+        let delayed = self.run_delay.saturating_sub(before.run_delay);
+        self.is_in_kernel || before.is_in_kernel || delayed >= passed / 2
     }
 }
 
 impl Vitals {
     fn open(worker: &Child) -> Option<Vitals> {
         let id = worker.id();
-        File::open(format!("/proc/{id}/task/{id}/stat")).ok().map(Vitals)
+        let open = |name| File::open(format!("/proc/{id}/task/{id}/{name}")).ok();
+        Some(Vitals { stat: open("stat")?, schedstat: open("schedstat") })
     }
 
     fn condition(&self) -> Option<Condition> {
-        let mut text = [0; 1024];
-        let length = self.0.read_at(&mut text, 0).ok()?;
-        Condition::parse(std::str::from_utf8(&text[..length]).ok()?)
+        let (mut stat, mut schedstat) = ([0; 1024], [0; 128]);
+        let delays = self.schedstat.as_ref().and_then(|file| text_of(file, &mut schedstat));
+        Condition::parse(text_of(&self.stat, &mut stat)?, delays.unwrap_or_default())
     }
 }
 
-/// Returns when the worker has closed its heartbeat (false) or stopped beating (true). Calls `on_first` at its first beat.
-fn watch(worker: &mut Child, vitals: Option<&Vitals>, on_first: impl FnOnce()) -> Result<bool> {
+fn text_of<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a str> {
+    let length = file.read_at(buffer, 0).ok()?;
+    std::str::from_utf8(&buffer[..length]).ok()
+}
+
+/// Returns when the worker has closed its heartbeat (`None`), or is hung; then with the duration of its silence. Calls `on_first` at
+/// its first beat.
+fn watch(
+    worker: &mut Child,
+    vitals: Option<&Vitals>,
+    on_first: impl FnOnce(),
+) -> Result<Option<Duration>> {
     let mut on_first = Some(on_first);
     let mut beats = worker.stdout.take().context("the worker has no heartbeat")?;
-    let mut limit = START_LIMIT;
+    let mut silence_allowed = START_LIMIT;
     let condition = || vitals.and_then(Vitals::condition);
     let mut before = None;
-    let mut waited = Duration::ZERO;
+    // Waits within a silence, in excess of `silence_allowed`.
+    let mut waited = None;
     let mut bytes = [0; 64];
     loop {
-        let timeout = PollTimeout::try_from(limit)?;
-        match poll(&mut [PollFd::new(beats.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(0) if limit == GRACE => {
-                let now = condition();
-                let is_kept = now.zip(before).is_some_and(|(now, before)| now.waits_since(before));
-                waited += GRACE;
-                if !is_kept || waited >= WAITING_MAX {
-                    return Ok(true);
-                }
-                before = now;
-            }
+        let limit = if waited.is_some() { GRACE } else { silence_allowed };
+        match poll(&mut [PollFd::new(beats.as_fd(), PollFlags::POLLIN)], PollTimeout::try_from(limit)?) {
             Ok(0) => {
-                limit = GRACE;
-                waited = Duration::ZERO;
-                before = condition();
+                let now = condition();
+                let kept = now.zip(before).is_some_and(|(now, before)| now.waits_since(before, GRACE));
+                let longer = waited.map(|waited| waited + GRACE);
+                if let Some(waited) = longer.filter(|waited| !kept || *waited >= WAITING_MAX) {
+                    return Ok(Some(silence_allowed + waited));
+                }
+                (before, waited) = (now, Some(longer.unwrap_or_default()));
             }
-            Ok(_) if beats.read(&mut bytes)? == 0 => return Ok(false),
+            Ok(_) if beats.read(&mut bytes)? == 0 => return Ok(None),
             Ok(_) => {
-                limit = HUNG_AFTER;
+                (silence_allowed, waited) = (HUNG_AFTER, None);
                 if let Some(on_first) = on_first.take() {
                     on_first();
                 }
@@ -217,32 +250,36 @@ fn watch(worker: &mut Child, vitals: Option<&Vitals>, on_first: impl FnOnce()) -
 
 #[cfg(test)]
 mod tests {
-    use super::Condition;
+    use super::{Condition, GRACE};
+    use std::time::Duration;
 
-    fn condition(state: u8, ticks: u64) -> Condition {
-        Condition { state, ticks }
+    fn condition(is_in_kernel: bool, run_delay_ms: u64) -> Condition {
+        Condition { is_in_kernel, run_delay: Duration::from_millis(run_delay_ms) }
     }
 
     #[test]
     fn the_account_of_this_very_thread_is_read() {
-        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        assert_eq!(Condition::parse(&stat).unwrap().state, b'R');
-        let strange = "12 (a) R 3) D 1 2 3 4 5 6 7 8 9 10 30 12 0 0";
-        assert_eq!(Condition::parse(strange), Some(condition(b'D', 42)));
-        assert_eq!(Condition::parse("12 (a) D 1"), None);
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/{name}")).unwrap();
+        let delay: u64 = read("schedstat").split(' ').nth(1).unwrap().parse().unwrap();
+        let of_this = Condition::parse(&read("stat"), &read("schedstat")).unwrap();
+        assert!(!of_this.is_in_kernel && of_this.run_delay >= Duration::from_nanos(delay));
+        let strange = Condition::parse("12 (a) R 3) D 1 2 3", "5000000 7000000 12");
+        assert_eq!(strange, Some(condition(true, 7)));
+        assert_eq!(Condition::parse("12 (a) R 1", ""), Some(condition(false, 0)));
+        assert_eq!(Condition::parse("", ""), None);
     }
 
     #[test]
     fn a_thread_that_gets_no_processor_or_no_lock_is_kept_waiting() {
-        assert!(condition(b'R', 10).waits_since(condition(b'S', 10)));
-        assert!(condition(b'D', 10).waits_since(condition(b'S', 10)));
+        let free = condition(false, 10);
+        assert!(condition(false, 260).waits_since(free, GRACE), "no processor for half of the time");
+        assert!(condition(true, 10).waits_since(free, GRACE), "waits for a lock");
+        assert!(free.waits_since(condition(true, 10), GRACE), "has just got it");
     }
 
     #[test]
     fn a_thread_that_sleeps_is_stopped_or_spins_is_hung() {
-        for state in *b"StTZ" {
-            assert!(!condition(state, 10).waits_since(condition(state, 10)));
-        }
-        assert!(!condition(b'R', 60).waits_since(condition(b'R', 10)));
+        assert!(!condition(false, 10).waits_since(condition(false, 10), GRACE));
+        assert!(!condition(false, 250).waits_since(condition(false, 10), GRACE));
     }
 }

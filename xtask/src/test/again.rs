@@ -45,7 +45,13 @@ pub(crate) fn judged(first: &Run, words: &[&str]) -> Result<Totals> {
 /// Adds names to a ledger; returns those that it did not have.
 fn noted<'a>(ledger: &Path, names: &[&'a str]) -> Result<BTreeSet<&'a str>> {
     let context = || ledger.display().to_string();
+    if names.is_empty() {
+        return Ok(BTreeSet::new());
+    }
     let mut text = fs::read_to_string(ledger).with_context(context)?;
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
     let known: BTreeSet<String> = text.lines().map(str::to_owned).collect();
     let new: BTreeSet<&str> = names.iter().copied().filter(|name| !known.contains(*name)).collect();
     new.iter().for_each(|name| text.extend([*name, "\n"]));
@@ -67,5 +73,9 @@ mod tests {
         assert_eq!(noted(&ledger, &["over_ip", "over_udp"]).unwrap(), BTreeSet::from(["over_udp"]));
         assert_eq!(fs::read_to_string(&ledger).unwrap(), "# Tests\nover_ip\nover_udp\n");
         assert!(noted(&ledger, &["over_ip", "over_udp"]).unwrap().is_empty());
+        fs::write(&ledger, "over_ip").unwrap();
+        noted(&ledger, &["over_udp"]).unwrap();
+        assert_eq!(fs::read_to_string(&ledger).unwrap(), "over_ip\nover_udp\n", "edited by hand");
+        assert!(noted(&dir.path().join("none"), &[]).unwrap().is_empty(), "nothing to note");
     }
 }
