@@ -210,11 +210,7 @@ fn text_of<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a str> {
 
 /// Returns when the worker has closed its heartbeat (`None`), or is hung; then with the duration of its silence. Calls `on_first` at
 /// its first beat.
-fn watch(
-    worker: &mut Child,
-    vitals: Option<&Vitals>,
-    on_first: impl FnOnce(),
-) -> Result<Option<Duration>> {
+fn watch(worker: &mut Child, vitals: Option<&Vitals>, on_first: impl FnOnce()) -> Result<Option<Duration>> {
     let mut on_first = Some(on_first);
     let mut beats = worker.stdout.take().context("the worker has no heartbeat")?;
     let mut silence_allowed = START_LIMIT;
