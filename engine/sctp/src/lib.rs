@@ -14,6 +14,26 @@
 //! does what in which state), `handshake_client`, `shutdown`, `recovery`, `packet_builder` (packets out). Beside it stand `tx` (sending
 //! data), `rx` (receiving data), `extension` (what is negotiated: AUTH, ASCONF and others), and `path` (one way to the
 //! peer: RTO, congestion window, heartbeats).
+//!
+//! # Releases
+//!
+//! A minor release may add to these, and breaks no program. Before 1.0, a minor release changes the last number, and a breaking one
+//! the second.
+//!
+//! * Settings ([`EndpointConfig`], [`AssociationConfig`], [`Timing`], [`Limits`], [`PathOptions`], [`SendOptions`], [`AuthConfig`],
+//!   [`ReconfigPolicy`], [`SendBufferConfig`]) have public fields. A literal must end in `..AssociationConfig::default()` or the like: a
+//!   hidden field ensures it.
+//! * Events, errors and all that a program only reads are `#[non_exhaustive]`.
+//!
+//! Patterns for variants of [`TraceEvent`] should end in `..`, because these may get more fields.
+//!
+//! Enums without that attribute are closed by the protocol, as each of them says.
+//!
+//! # Cargo features
+//!
+//! * `serde`: records of a trace can be serialized.
+//! * `exhaustive`: [`Event`], [`CloseReason`] and [`TraceRecord`] can be matched exhaustively. The compiler then names each place that
+//!   a new variant or field concerns. With this feature, a minor release may break a program.
 
 #![doc = include_str!("guide.md")]
 #![forbid(unsafe_code)]

@@ -64,7 +64,7 @@ pub struct Endpoint {
     trace: Trace,
 }
 
-/// Arguments of [`Endpoint::connect`].
+/// Arguments of [`Endpoint::connect`]. Each is required. Settings that have a default belong in `config`.
 #[derive(Clone, Debug)]
 pub struct Connect {
     /// Our SCTP port.
@@ -97,6 +97,7 @@ pub trait Listener {
 
 /// An INIT that asks for a new association.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IncomingInit {
     /// Its route.
     pub route: Route,
@@ -112,6 +113,7 @@ pub struct IncomingInit {
 
 /// The decision on an INIT.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum InitDecision {
     /// Answer it, announcing these addresses as ours.
     Accept {
@@ -137,6 +139,7 @@ pub enum InitDecision {
 
 /// One packet or a train of them, written into the caller's buffer. A train may hold packets of several associations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Transmit {
     /// The way to send it.
     pub route: Route,
