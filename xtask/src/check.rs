@@ -1,9 +1,9 @@
 //! `./x check`: formatting, lints, layers, module docs, comments, unsafe, compliance tables, names on the page of the
-//! papers, links of the documents, licences. Prints a line per part; every part runs even after a fault in an earlier one.
+//! papers, links of the documents, published crates, licences. Prints a line per part; every part runs even after a fault in an earlier one.
 
 use crate::tools::{cargo, has, root, succeeds};
 use crate::totals::Totals;
-use crate::{Outcome, compliance, layers, links, papers, planted, sources};
+use crate::{Outcome, compliance, layers, links, papers, planted, published, sources};
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
@@ -35,6 +35,9 @@ pub(crate) fn without_licences() -> Result<Totals> {
     totals += part("lints", || {
         succeeds(&mut cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
+    totals += part("documentation of published crates", published::documents)?;
+    totals += part("public API", || listed(published::api_faults()?))?;
+    totals += part("packages", published::packages_serve_a_user)?;
     Ok(totals)
 }
 

@@ -19,6 +19,7 @@ mod links;
 mod optimised;
 mod papers;
 mod planted;
+mod published;
 mod seeds;
 mod skipped;
 mod sources;
@@ -52,8 +53,13 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ),
     (
         "check",
-        "formatting, lints, layers, module docs, where unsafe stands, what docs/papers.md names, links, licences; `--fast`: what needs no compiler",
+        "formatting, lints, layers, module docs, where unsafe stands, what docs/papers.md names, links, licences, published crates; `--fast`: what needs no compiler",
         check::run,
+    ),
+    (
+        "api",
+        "compare the public API of the published crates with its listings; `--write` writes them",
+        published::run_api,
     ),
     (
         "compliance",

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// Encapsulation of SCTP packets: IP or UDP (RFC 6951).
+/// Encapsulation of SCTP packets: IP or UDP (RFC 6951). A `match` may be exhaustive: a driver must know how to send each, so a new
+/// variant is a breaking release.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Carrier {
     /// IP protocol 132, as native SCTP peers use it.
@@ -15,7 +16,8 @@ pub enum Carrier {
     },
 }
 
-/// One way between two hosts: our address, the peer's, and the carrier between them.
+/// One way between two hosts: our address, the peer's, and the carrier between them. It has no other parts, so a literal names all
+/// fields.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
     /// Our address; unspecified when the kernel is to choose it.

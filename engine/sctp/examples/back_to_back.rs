@@ -5,11 +5,9 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use base::{Carrier, Ecn, Route, Time};
-use bytes::Bytes;
 use sctp::{
-    AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, Event, IncomingInit, InitDecision,
-    Listener, Ppid, SendError, SendOptions, StreamId,
+    AssociationConfig, AssociationId, Bytes, Carrier, Connect, Ecn, Endpoint, EndpointConfig, Event,
+    IncomingInit, InitDecision, Listener, Ppid, Route, SendError, SendOptions, StreamId, Time,
 };
 
 struct AcceptAll;

@@ -7,8 +7,7 @@
 
 use std::time::Duration;
 
-use base::{Carrier, Time};
-use sctp::{AssociationConfig, CongestionAlgorithm, EndpointConfig, Multipath, PathScheduler};
+use sctp::{AssociationConfig, Carrier, CongestionAlgorithm, EndpointConfig, Multipath, PathScheduler, Time};
 use sim::{Conversation, HostId, LinkConfig, World};
 
 /// Mbit/s and ms of the bottleneck.

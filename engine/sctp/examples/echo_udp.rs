@@ -11,8 +11,7 @@ mod udp;
 use std::error::Error;
 use std::net::IpAddr;
 
-use bytes::Bytes;
-use sctp::{AssociationConfig, CloseReason, Event, Ppid, SendOptions, StreamId};
+use sctp::{AssociationConfig, Bytes, CloseReason, Event, Ppid, SendOptions, StreamId};
 use udp::Driver;
 
 const ECHO_PORT: u16 = 7;

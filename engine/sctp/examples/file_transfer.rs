@@ -15,8 +15,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::IpAddr;
 
-use bytes::Bytes;
-use sctp::{AssociationConfig, AssociationId, CloseReason, Event, Ppid, SendError, SendOptions, StreamId};
+use sctp::{
+    AssociationConfig, AssociationId, Bytes, CloseReason, Event, Ppid, SendError, SendOptions, StreamId, Time,
+};
 use udp::Driver;
 
 const PORT: u16 = 5001;
@@ -114,7 +115,7 @@ fn send(mut driver: Driver, remote: IpAddr, file: &mut File) -> Result<(), Box<d
             match event {
                 Event::Established { .. } | Event::Writable => outgoing.fill(&mut driver, id)?,
                 Event::Closed(CloseReason::Graceful) => {
-                    println!("sent in {:.2} s", driver.now().since(base::Time::ZERO).as_secs_f64());
+                    println!("sent in {:.2} s", driver.now().since(Time::ZERO).as_secs_f64());
                     return Ok(());
                 }
                 Event::Closed(reason) => return Err(format!("the association ended: {reason:?}").into()),

@@ -7,8 +7,7 @@
 
 use std::time::Duration;
 
-use base::{Carrier, Time};
-use sctp::{AssociationConfig, CongestionAlgorithm, EndpointConfig};
+use sctp::{AssociationConfig, Carrier, CongestionAlgorithm, EndpointConfig, Time};
 use sim::{Conversation, Fate, LinkConfig, Loss, World};
 
 struct Row {

@@ -12,8 +12,7 @@ mod udp;
 use std::error::Error;
 use std::time::Duration;
 
-use bytes::Bytes;
-use sctp::{AssociationConfig, AssociationId, Event, Ppid, SendOptions, StreamId, Timing};
+use sctp::{AssociationConfig, AssociationId, Bytes, Event, Ppid, SendOptions, StreamId, Timing};
 use udp::Driver;
 
 const PORT: u16 = 7;

@@ -7,8 +7,7 @@
 
 use std::time::Duration;
 
-use base::{Carrier, Time};
-use sctp::{AssociationConfig, EndpointConfig, Multipath, PathScheduler};
+use sctp::{AssociationConfig, Carrier, EndpointConfig, Multipath, PathScheduler, Time};
 use sim::{Conversation, LinkConfig, Loss, World};
 
 /// One path.

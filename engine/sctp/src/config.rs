@@ -26,6 +26,8 @@ pub struct EndpointConfig {
     pub association: AssociationConfig,
     /// Bounds on memory and work.
     pub limits: Limits,
+    #[doc(hidden)]
+    pub _non_exhaustive: (),
 }
 
 impl Default for EndpointConfig {
@@ -36,6 +38,7 @@ impl Default for EndpointConfig {
             shard: Shard::WHOLE,
             association: AssociationConfig::default(),
             limits: Limits::default(),
+            _non_exhaustive: (),
         }
     }
 }
@@ -96,6 +99,8 @@ pub struct AssociationConfig {
     /// Retransmissions of INIT, and of COOKIE ECHO, after which the timeout begins to double. RFC 9260 section 6.3.3 doubles it from the
     /// first one on (0): where a program waits a fraction of a second for an answer, one loss or two should not use it up.
     pub steady_init_retransmits: u8,
+    #[doc(hidden)]
+    pub _non_exhaustive: (),
 }
 
 /// The least a_rwnd of an INIT or INIT ACK, in bytes (RFC 9260 section 3.3.2).
@@ -104,6 +109,7 @@ pub(crate) const LEAST_WINDOW: u32 = 1500;
 /// Which stream sends next (RFC 8260 section 3). Unless [`Extension::Interleaving`](crate::Extension::Interleaving) was
 /// negotiated, a message that has begun ends before another begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Scheduler {
     /// Messages leave in the order in which they were handed over (SCTP_SS_FCFS).
     #[default]
@@ -145,6 +151,7 @@ impl Default for AssociationConfig {
             multipath: Multipath::default(),
             max_init_retransmits: 8,
             steady_init_retransmits: 0,
+            _non_exhaustive: (),
         }
     }
 }
@@ -172,6 +179,7 @@ impl AssociationConfig {
 ///
 /// [RFC 4895, section 8.1]: https://www.rfc-editor.org/rfc/rfc4895#section-8.1
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AddressProof {
     /// As RFC 5061 and RFC 9260 have it: the signature is enough whatever the key, from whatever address, and an address is
     /// confirmed once a HEARTBEAT to it was answered, wherever the answer came from.
@@ -189,6 +197,7 @@ pub enum AddressProof {
 
 /// Congestion control of a path: the data in flight, and the reaction to loss and delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CongestionAlgorithm {
     /// RFC 9260 section 7.2: halves the window on loss, and adds one packet each round trip.
     Rfc9260,
@@ -263,6 +272,8 @@ pub struct Timing {
     pub association_max_retrans: u8,
     /// Limit on the duration of a shutdown (T5-shutdown-guard).
     pub shutdown_guard: Duration,
+    #[doc(hidden)]
+    pub _non_exhaustive: (),
 }
 
 //= rfc9260#16-1
@@ -288,6 +299,7 @@ impl Default for Timing {
             association_max_retrans: 10,
             //= rfc9260#9.2-12
             shutdown_guard: Duration::from_secs(300),
+            _non_exhaustive: (),
         }
     }
 }
@@ -335,10 +347,13 @@ pub struct PathOptions {
     /// The path's part of new data under [`PathScheduler::Weighted`](crate::PathScheduler::Weighted), in proportion to the
     /// weights of the others; `None`: 1.
     pub weight: Option<NonZeroU16>,
+    #[doc(hidden)]
+    pub _non_exhaustive: (),
 }
 
 /// Heartbeats of one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Heartbeats {
     /// At [`Timing::heartbeat_interval`].
     #[default]
@@ -393,10 +408,12 @@ pub struct Limits {
     /// each. Beyond, the oldest are forgotten; where a key by direction is required no new association begins until one
     /// expires. Those with such a key and the others have as many each.
     pub spent_cookies: usize,
+    #[doc(hidden)]
+    pub _non_exhaustive: (),
 }
 
 /// Rate limit on answers to packets out of the blue: token buckets for all of them, and for each source neighbourhood. Beyond,
-/// they are dropped and counted.
+/// they are dropped and counted. The two buckets have no other parameters, so a literal names all fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerRate {
     /// Answers per second to all sources; at least 1.
@@ -438,6 +455,7 @@ impl Default for Limits {
             memory_of_host: 1 << 28,
             trace_records: 65_536,
             spent_cookies: 16_384,
+            _non_exhaustive: (),
         }
     }
 }

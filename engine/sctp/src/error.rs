@@ -6,6 +6,7 @@ use thiserror::Error;
 
 /// Why [`connect`](crate::Endpoint::connect) refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// No way to the peer was given.
     #[error("no route to the peer was given")]
@@ -51,6 +52,7 @@ pub enum ConnectError {
 
 /// Why a stream's setting was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum StreamError {
     /// The association does not exist, or is not beyond its INIT.
     #[error("the association is not up")]
@@ -67,6 +69,7 @@ pub enum StreamError {
 
 /// Why a wish to reset or add streams (RFC 6525) was refused; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ReconfigError {
     /// There is no such association, or it does without stream reconfiguration.
     #[error("stream reconfiguration was not negotiated; offer Extension::StreamReconfiguration at both ends")]
@@ -104,6 +107,7 @@ pub enum ReconfigError {
 
 /// Why [`send`](crate::Endpoint::send) refused a message; it was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SendError {
     /// The association does not exist, or sends no more.
     #[error("the association is closed for sending")]
@@ -134,6 +138,7 @@ pub enum SendError {
 
 /// Why a command about the keys of authentication (RFC 4895) was refused; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AuthKeyError {
     /// There is no such association, or it does without authentication.
     #[error("authentication was not negotiated; offer Extension::Auth at both ends")]
@@ -167,6 +172,7 @@ pub enum AuthKeyError {
 
 /// Why a change of our addresses (RFC 5061) was refused; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AddressError {
     /// There is no such association, or it does without address reconfiguration.
     #[error("address reconfiguration was not negotiated; offer it and Extension::Auth at both ends")]
@@ -209,6 +215,7 @@ pub enum AddressError {
 
 /// Why a command about a path was refused; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum PathOptionError {
     /// The association does not exist, or is not up.
     #[error("the association is not up")]

@@ -14,9 +14,11 @@ use crate::info::PathState;
 
 /// Something that happened to an association.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub enum Event {
     /// A peer's COOKIE ECHO was good: the association waits for [`accept`](crate::Endpoint::accept) or
     /// [`refuse`](crate::Endpoint::refuse). The COOKIE ACK is held back until then.
+    #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
     Incoming {
         /// Route of the COOKIE ECHO.
         route: Route,
@@ -28,6 +30,7 @@ pub enum Event {
         adaptation: Option<u32>,
     },
     /// The association is up: data flows both ways.
+    #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
     Established {
         /// The path that the handshake took.
         route: Route,
@@ -133,6 +136,7 @@ pub enum Event {
 
 /// Why an association ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub enum CloseReason {
     /// Orderly, by SHUTDOWN: all data of both sides was delivered.
     Graceful,
@@ -152,6 +156,7 @@ pub enum CloseReason {
 
 /// The error cause of an ABORT: its code (RFC 9260 section 3.3.10), and its text where it has one.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct AbortCause {
     /// Cause code; 0 when the ABORT had none.
     pub code: u16,
@@ -161,6 +166,7 @@ pub struct AbortCause {
 
 /// A message, in or out.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Message {
     /// The stream it travelled on.
     pub stream: StreamId,
@@ -211,10 +217,13 @@ pub struct SendOptions {
     /// Effort to make for the delivery. Without [`Extension::PartialReliability`](crate::Extension::PartialReliability)
     /// negotiated, every message is delivered whatever this says.
     pub reliability: Reliability,
+    #[doc(hidden)]
+    pub _non_exhaustive: (),
 }
 
 /// Effort to make for the delivery of a message before it is abandoned (RFC 3758, RFC 7496).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Reliability {
     /// As far as it takes.
     #[default]
@@ -229,6 +238,7 @@ pub enum Reliability {
 
 /// A report by ICMP, or by the kernel itself, about a packet of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PathError {
     /// The packet did not arrive.
     Unreachable(Unreachable),
@@ -248,7 +258,8 @@ pub enum PathError {
     },
 }
 
-/// The unreachable destination.
+/// The unreachable destination. ICMP and ICMPv6 distinguish no others that matter to SCTP (RFC 9260 section 10), so a `match` may
+/// be exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     /// The network or host.
@@ -262,6 +273,11 @@ pub enum Unreachable {
 }
 
 impl AbortCause {
+    /// A cause with this code (RFC 9260 section 3.3.10) and the bytes that follow it. Code 0 means an ABORT without a cause.
+    pub fn new(code: u16, reason: impl Into<Bytes>) -> AbortCause {
+        AbortCause { code, reason: reason.into() }
+    }
+
     /// User-Initiated Abort (RFC 9260 section 3.3.10.12) with `reason`.
     pub fn user(reason: impl Into<Bytes>) -> AbortCause {
         AbortCause { code: Cause::UserInitiatedAbort(&[]).code(), reason: reason.into() }

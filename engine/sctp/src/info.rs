@@ -8,7 +8,8 @@ use crate::config::PathOptions;
 use crate::extension::Extensions;
 use crate::extension::send_buffer::PeerSendBuffer;
 
-/// The state of an association (RFC 9260 section 4).
+/// The state of an association: those of RFC 9260 section 4, and one between COOKIE ECHO and the driver's decision. The RFC has no
+/// others, so a `match` may be exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum StateName {
@@ -32,7 +33,7 @@ pub enum StateName {
     Closed,
 }
 
-/// The state of a path.
+/// The state of a path. RFC 9260 and RFC 7829 have no other states, so a `match` may be exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum PathState {
@@ -77,6 +78,7 @@ impl PathState {
 
 /// One path of an association.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PathInfo {
     /// Addresses and carrier.
     pub route: Route,
@@ -124,7 +126,8 @@ pub struct PathInfo {
     pub timeouts: u64,
 }
 
-/// The limit on an association's sending.
+/// The limit on an association's sending. One of the two ends or the network between them is always the limit, so a `match` may be
+/// exhaustive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LimitedBy {
     /// Nothing waits: its driver has given no more.
@@ -137,6 +140,7 @@ pub enum LimitedBy {
 
 /// One association.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct AssociationInfo {
     /// Its state.
     pub state: StateName,
@@ -181,6 +185,7 @@ pub struct AssociationInfo {
 
 /// Counters of an association.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counters {
     /// User bytes acknowledged by the peer.
     pub bytes_acknowledged: u64,
@@ -253,6 +258,7 @@ pub struct Counters {
 
 /// Counters of an endpoint, besides those of its associations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EndpointCounters {
     /// Packets that could not be parsed, or whose checksum was wrong.
     pub malformed: u64,

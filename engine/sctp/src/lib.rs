@@ -6,14 +6,56 @@
 //!   such as [`Endpoint::connect`] and [`Endpoint::send`];
 //! * out: [`Endpoint::poll_transmit`], [`Endpoint::poll_event`], [`Endpoint::recv`] and [`Endpoint::next_timeout`].
 //!
-//! After each input the driver polls until nothing more comes out. Time is what the caller says it is
-//! ([`base::Time`]), randomness comes from one seed, and nothing depends on the order of a hash map: the same
-//! inputs give the same packets, bit for bit.
+//! After each input the driver polls until nothing more comes out. Time is what the caller says it is ([`Time`]), randomness comes
+//! from one seed, and nothing depends on the order of a hash map: the same inputs give the same packets, bit for bit.
 //!
-//! Begin reading at [`Endpoint`]; then `association/mod.rs`, whose parts are the protocol's own: `chunk_dispatch` (which chunk
-//! does what in which state), `handshake_client`, `shutdown`, `recovery`, `packet_builder` (packets out). Beside it stand `tx` (sending
-//! data), `rx` (receiving data), `extension` (what is negotiated: AUTH, ASCONF and others), and `path` (one way to the
-//! peer: RTO, congestion window, heartbeats).
+//! [`Endpoint`] has the order of calls, and all methods by group. Begin reading there; then `association/mod.rs`, whose parts are
+//! the protocol's own: `chunk_dispatch` (which chunk does what in which state), `handshake_client`, `shutdown`, `recovery`,
+//! `packet_builder` (packets out). Beside it stand `tx` (sending data), `rx` (receiving data), `extension` (what is
+//! negotiated: AUTH, ASCONF and others), and `path` (one way to the peer: RTO, congestion window, heartbeats).
+//!
+//! # RFCs
+//!
+//! | feature | RFC | where to begin |
+//! |---|---|---|
+//! | associations, streams, several paths with failover | 9260 | [`Endpoint::connect`], [`Listener`] |
+//! | encapsulation in UDP, and a peer whose port changes | 6951 | [`Carrier`], [`Event::PeerPort`] |
+//! | API names of the sockets extensions, where the engine has the same | 6458 | [`PathOptions`], [`SendOptions`] |
+//! | dynamic addresses (ASCONF) | 5061 | [`Endpoint::add_local_address`], [`Event::PeerAddressChange`] |
+//! | authenticated chunks | 4895 | [`AuthConfig`] |
+//! | partial reliability | 3758, 7496 | [`Reliability`] |
+//! | interleaved messages, stream schedulers | 8260 | [`Extension::Interleaving`], [`Scheduler`] |
+//! | stream reset, more streams | 6525 | [`Endpoint::reset_streams`], [`ReconfigPolicy`] |
+//! | potentially failed paths, switchover | 7829 | [`Timing`], [`PathState`] |
+//! | loss detection by time, tail-loss probes | 8985 | always on |
+//! | SACK without delay on request | 7053 | always on |
+//! | path MTU discovery by probes, also with PAD | 8899, 4820 | [`AssociationConfig::mtu`], [`Event::PathMtu`] |
+//! | ECN | 3168, 4960 appendix A | [`Extension::Ecn`], [`Transmit::ecn`] |
+//! | CUBIC and HyStart++ | 9438, 9406 | [`CongestionAlgorithm`] |
+//! | zero checksum over a lower layer with its own | 9653 | [`AssociationConfig::zero_checksum`] |
+//!
+//! Data on all paths at once ([`Multipath`]) and send-buffer advertisement ([`SendBufferConfig`]) have no RFC.
+//!
+//! # Releases
+//!
+//! A minor release may add to these, and breaks no program. Before 1.0, a minor release changes the last number, and a breaking one
+//! the second.
+//!
+//! * Settings ([`EndpointConfig`], [`AssociationConfig`], [`Timing`], [`Limits`], [`PathOptions`], [`SendOptions`], [`AuthConfig`],
+//!   [`ReconfigPolicy`], [`SendBufferConfig`]) have public fields. A literal must end in `..AssociationConfig::default()` or the like: a
+//!   hidden field ensures it.
+//! * Events, errors and all that a program only reads are `#[non_exhaustive]`.
+//!
+//! Patterns for variants of [`TraceEvent`] should end in `..`, because these may get more fields.
+//!
+//! Enums without that attribute are closed by the protocol, as each of them says. [`Bytes`] of `bytes` 1 and `SmallVec` of `smallvec` 1
+//! (in [`Message::pieces`]) are part of the API.
+//!
+//! # Cargo features
+//!
+//! * `serde`: records of a trace can be serialized.
+//! * `exhaustive`: [`Event`], [`CloseReason`] and [`TraceRecord`] can be matched exhaustively. The compiler then names each place that
+//!   a new variant or field concerns. With this feature, a minor release may break a program.
 
 #![doc = include_str!("guide.md")]
 #![forbid(unsafe_code)]
@@ -52,4 +94,8 @@ pub use extension::{Extension, Extensions};
 pub use info::{AssociationInfo, Counters, EndpointCounters, LimitedBy, PathInfo, PathState, StateName};
 pub use multipath::{Multipath, PathScheduler};
 pub use trace::{DropReason, TraceEvent, TraceRecord};
-pub use wire::{ChunkSet, ChunkType, Ppid, StreamId};
+// The API's types of other crates: a program needs no other dependency.
+pub use base::{Carrier, Ecn, Route, Shard, Time};
+#[doc(no_inline)]
+pub use bytes::Bytes;
+pub use wire::{ChunkSet, ChunkType, Ppid, Steer, StreamId, steer};

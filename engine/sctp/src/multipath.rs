@@ -5,6 +5,7 @@
 /// It is for the sender alone to choose: the peer takes data on any path, and may itself send otherwise. One that is not
 /// of this kind acknowledges by the path that data last came by, which is good enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Multipath {
     /// One path at a time carries new data: the primary one while it works (RFC 9260 section 6.4).
     #[default]
@@ -20,6 +21,7 @@ pub enum Multipath {
 
 /// Which of several paths takes the next packet of new data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PathScheduler {
     /// The one with the least round trip of those whose window has room. A slower one is passed over while a chunk
     /// sent there would arrive so late that the quicker ones would meanwhile fill the smaller of our send buffer and

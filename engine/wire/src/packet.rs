@@ -58,6 +58,7 @@ impl CommonHeader {
 
 /// Verdict on the checksum of a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ChecksumMode {
     /// It must be the packet's CRC32c.
     Verify,
@@ -69,6 +70,7 @@ pub enum ChecksumMode {
 
 /// Why a packet was refused as a whole. Such packets are dropped without an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PacketError {
     /// Too short for a common header and one chunk header.
     #[error("packet of {len} octets, where header and one chunk take at least 16")]
@@ -144,6 +146,7 @@ fn check(bytes: &[u8], found: u32, mode: ChecksumMode) -> Result<(), PacketError
 
 /// One chunk, cut but not read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct RawChunk<'a> {
     /// Its type.
     pub chunk_type: ChunkType,

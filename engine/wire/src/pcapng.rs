@@ -1,7 +1,7 @@
 //! SCTP packets as a pcapng file for Wireshark, with IP (and UDP) headers made up around them.
 //!
 //! For engines and simulations, which never see those headers. Allocates, unlike the rest of the crate. Refuses nothing: what
-//! is too long for a field has that field's greatest value. Begin with [`begin`], then [`write`] for each packet.
+//! is too long for a field has that field's greatest value. Begin with [`begin`], then [`write()`] for each packet.
 
 use std::io::{self, Write};
 use std::net::IpAddr;

@@ -15,6 +15,7 @@ pub const fn padded(len: usize) -> usize {
 
 /// One parameter or cause, as received and uninterpreted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Tlv<'a> {
     /// Parameter type or cause code.
     pub kind: u16,
@@ -26,6 +27,7 @@ pub struct Tlv<'a> {
 
 /// A length field that cannot be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TlvError {
     /// The length field is below four, or runs past the end of the chunk.
     #[error("type {kind:#06x} claims {length} octets where 4 to {available} are possible")]

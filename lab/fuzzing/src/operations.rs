@@ -163,7 +163,7 @@ impl Story {
             _ => Reliability::Full,
         };
         let stream = StreamId(u16::from(input.byte() & 0x9f));
-        let options = SendOptions { unordered: input.flag(), reliability };
+        let options = SendOptions { unordered: input.flag(), reliability, ..SendOptions::default() };
         // Every byte encodes the length of its message.
         let message = Bytes::from(vec![fill(length); length]);
         _ = self.sides[side].endpoint.send(self.now, id, stream, Ppid(0), message, options);

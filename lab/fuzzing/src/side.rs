@@ -56,6 +56,7 @@ pub(crate) const WILLING: ReconfigPolicy = ReconfigPolicy {
     add_streams: true,
     outbound_streams_max: 100,
     inbound_streams_max: 100,
+    ..ReconfigPolicy::NONE
 };
 
 /// Requests a reset or addition of streams, or a reset of the association.

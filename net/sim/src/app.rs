@@ -293,7 +293,11 @@ impl Conversation {
             return;
         }
         while let Some(next) = self.outgoing.front() {
-            let options = SendOptions { unordered: next.unordered, reliability: self.reliability };
+            let options = SendOptions {
+                unordered: next.unordered,
+                reliability: self.reliability,
+                ..SendOptions::default()
+            };
             match endpoint.send(now, id, StreamId(next.stream), Ppid(0), next.bytes.clone(), options) {
                 Ok(()) => self.outgoing.pop_front(),
                 Err(SendError::WouldBlock | SendError::Closed) => break,

@@ -9,11 +9,9 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use base::{Carrier, Ecn, Route, Time};
-use bytes::Bytes;
 use sctp::{
-    AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, Event, IncomingInit, InitDecision,
-    Limits, Listener, Ppid, SendError, SendOptions, StreamId,
+    AssociationConfig, AssociationId, Bytes, Carrier, Connect, Ecn, Endpoint, EndpointConfig, Event,
+    IncomingInit, InitDecision, Limits, Listener, Ppid, Route, SendError, SendOptions, StreamId, Time,
 };
 
 /// One-way delay of the link.

@@ -12,10 +12,9 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::{Carrier, Ecn, Route, Time};
 use sctp::{
-    AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, Event, IncomingInit, InitDecision,
-    Listener,
+    AssociationConfig, AssociationId, Carrier, Connect, Ecn, Endpoint, EndpointConfig, Event, IncomingInit,
+    InitDecision, Listener, Route, Time,
 };
 
 /// The UDP port of both ends: that of RFC 6951.

@@ -41,7 +41,46 @@ pub use slots::AssociationId;
 use slots::{Slot, Slots};
 use spent::SpentCookies;
 
-/// The engine: see the crate's documentation for how to drive it.
+/// The engine: the associations of one [shard](crate::Shard) of a host. Its caller is the driver.
+///
+/// # A turn
+///
+/// The driver repeats these steps. `examples/udp/mod.rs` is a whole driver:
+///
+/// 1. It passes each received packet to [`handle_datagram`](Self::handle_datagram), and each ICMP error and error of the kernel
+///    to [`handle_path_error`](Self::handle_path_error).
+/// 2. It calls [`handle_timeout`](Self::handle_timeout). Before the time of [`next_timeout`](Self::next_timeout) that does nothing.
+/// 3. It takes events from [`poll_event`](Self::poll_event) until `None`, and gives commands: [`accept`](Self::accept),
+///    [`recv`](Self::recv), [`send`](Self::send) and the others below.
+/// 4. It sends what [`poll_transmit`](Self::poll_transmit) writes, until `None`. Packets of all steps before leave here.
+/// 5. It waits for a packet or for [`next_timeout`](Self::next_timeout). The time is exact only after step 4.
+///
+/// Commands may come at any time; steps 3 and 4 follow them. A command about an association that does not exist, or no longer,
+/// does nothing or returns an error. A `now` before an earlier one counts as the earlier one. No call blocks.
+///
+/// # An association
+///
+/// It begins with [`connect`](Self::connect), or with [`Event::Incoming`] and [`accept`](Self::accept), if the [`Listener`]
+/// has accepted its INIT. From [`Event::Established`] on, both ends may [`send`](Self::send). After [`Event::Readable`],
+/// [`recv`](Self::recv) must be called until `None`. After a [`SendError::WouldBlock`], [`Event::Writable`] follows. It ends by
+/// [`shutdown`](Self::shutdown) or [`abort`](Self::abort), or from outside. In each case [`Event::Closed`] follows. It is
+/// kept until [`release`](Self::release), so every id must be released.
+///
+/// # Methods by group
+///
+/// | group | methods |
+/// |---|---|
+/// | input | [`handle_datagram`](Self::handle_datagram), [`handle_path_error`](Self::handle_path_error), [`handle_timeout`](Self::handle_timeout), [`note_lateness`](Self::note_lateness) |
+/// | output | [`poll_event`](Self::poll_event), [`poll_transmit`](Self::poll_transmit), [`is_waiting_to_transmit`](Self::is_waiting_to_transmit), [`next_timeout`](Self::next_timeout) |
+/// | begin and end | [`connect`](Self::connect), [`connect_and_send`](Self::connect_and_send), [`add_init_routes`](Self::add_init_routes), [`accept`](Self::accept), [`refuse`](Self::refuse), [`shutdown`](Self::shutdown), [`abort`](Self::abort), [`release`](Self::release) |
+/// | data | [`send`](Self::send), [`recv`](Self::recv), [`send_capacity`](Self::send_capacity), [`unacknowledged`](Self::unacknowledged), [`fragment_size`](Self::fragment_size), [`notify_when_writable`](Self::notify_when_writable), [`notify_when_dry`](Self::notify_when_dry), [`take_unsent`](Self::take_unsent) |
+/// | streams | [`set_scheduler`](Self::set_scheduler), [`set_stream_priority`](Self::set_stream_priority), [`set_stream_weight`](Self::set_stream_weight), [`reset_streams`](Self::reset_streams), [`add_streams`](Self::add_streams), [`reset_association`](Self::reset_association), [`set_reconfig_policy`](Self::set_reconfig_policy) |
+/// | paths | [`set_primary`](Self::set_primary), [`set_path_options`](Self::set_path_options), [`set_path_weight`](Self::set_path_weight), [`request_heartbeat`](Self::request_heartbeat), [`set_local_link`](Self::set_local_link) |
+/// | addresses | [`add_local_address`](Self::add_local_address), [`remove_local_address`](Self::remove_local_address), [`set_peer_primary`](Self::set_peer_primary), [`move_to_local_address`](Self::move_to_local_address) |
+/// | keys | [`set_auth_key`](Self::set_auth_key), [`activate_auth_key`](Self::activate_auth_key), [`deactivate_auth_key`](Self::deactivate_auth_key), [`delete_auth_key`](Self::delete_auth_key), [`is_keyed_by`](Self::is_keyed_by) |
+/// | settings | [`set_timing`](Self::set_timing), [`set_initial_packets`](Self::set_initial_packets), [`set_advertisement`](Self::set_advertisement) |
+/// | memory | [`set_user_memory`](Self::set_user_memory), [`is_memory_short`](Self::is_memory_short) |
+/// | observation | [`info`](Self::info), [`state`](Self::state), [`shortest_round_trip`](Self::shortest_round_trip), [`associations`](Self::associations), [`counters`](Self::counters), [`set_tracing`](Self::set_tracing), [`poll_trace`](Self::poll_trace), [`check_invariants`](Self::check_invariants) |
 pub struct Endpoint {
     config: EndpointConfig,
     /// The latest time that the driver told: time never goes back in here, whatever the driver's clock does.
@@ -64,7 +103,7 @@ pub struct Endpoint {
     trace: Trace,
 }
 
-/// Arguments of [`Endpoint::connect`].
+/// Arguments of [`Endpoint::connect`]. Each is required. Settings that have a default belong in `config`.
 #[derive(Clone, Debug)]
 pub struct Connect {
     /// Our SCTP port.
@@ -97,6 +136,7 @@ pub trait Listener {
 
 /// An INIT that asks for a new association.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IncomingInit {
     /// Its route.
     pub route: Route,
@@ -112,6 +152,7 @@ pub struct IncomingInit {
 
 /// The decision on an INIT.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum InitDecision {
     /// Answer it, announcing these addresses as ours.
     Accept {
@@ -137,6 +178,7 @@ pub enum InitDecision {
 
 /// One packet or a train of them, written into the caller's buffer. A train may hold packets of several associations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Transmit {
     /// The way to send it.
     pub route: Route,

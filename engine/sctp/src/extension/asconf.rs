@@ -21,7 +21,7 @@ pub(crate) const MAX_WAITING: usize = 16;
 //= rfc5061#5.1.1-6
 pub(crate) const MAX_CHANGES: usize = 32;
 
-/// A change of one end's addresses.
+/// A change of one end's addresses. RFC 5061 has no other changes, so a `match` may be exhaustive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddressChange {
     /// The address joins the association.

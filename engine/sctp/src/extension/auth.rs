@@ -39,6 +39,7 @@ pub(crate) type Nonce = [u8; RANDOM_LEN];
 
 /// An HMAC algorithm (RFC 4895 section 3.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum HmacAlgorithm {
     /// SHA-1: every implementation has it.
     Sha1,
@@ -69,6 +70,8 @@ pub struct AuthConfig {
     /// True if a peer without authentication is refused: its INIT or INIT ACK is answered with ABORT. If `chunks` also
     /// lists COOKIE ECHO and COOKIE ACK, and the key is not empty, nobody without the key gets an association.
     pub required: bool,
+    #[doc(hidden)]
+    pub _non_exhaustive: (),
 }
 
 impl HmacAlgorithm {

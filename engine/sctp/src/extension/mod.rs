@@ -16,6 +16,7 @@ use crate::config::AssociationConfig;
 /// One extension.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Extension {
     /// Partial reliability, by FORWARD TSN (RFC 3758).
     PartialReliability,

@@ -39,28 +39,34 @@ pub struct ReconfigPolicy {
     pub outbound_streams_max: u16,
     /// Most inbound streams that the peer can bring us to; 2,048 by default.
     pub inbound_streams_max: u16,
+    #[doc(hidden)]
+    pub _non_exhaustive: (),
 }
 
 impl Default for ReconfigPolicy {
     fn default() -> Self {
-        ReconfigPolicy {
-            reset_streams: false,
-            reset_association: false,
-            add_streams: false,
-            outbound_streams_max: 2048,
-            inbound_streams_max: 2048,
-        }
+        ReconfigPolicy::NONE
     }
 }
 
 impl ReconfigPolicy {
+    /// Fulfils no request: the default.
+    pub const NONE: ReconfigPolicy = ReconfigPolicy {
+        reset_streams: false,
+        reset_association: false,
+        add_streams: false,
+        outbound_streams_max: 2048,
+        inbound_streams_max: 2048,
+        _non_exhaustive: (),
+    };
+
     /// Fulfils every request, within the limits on streams.
     pub const fn everything(self) -> ReconfigPolicy {
         ReconfigPolicy { reset_streams: true, reset_association: true, add_streams: true, ..self }
     }
 }
 
-/// Which way streams go, seen from this end.
+/// Which way streams go, seen from this end. A `match` may be exhaustive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StreamDirection {
     /// From here to the peer.
@@ -71,6 +77,7 @@ pub enum StreamDirection {
 
 /// Outcome of our request to change streams. A request of the peer is reported only when it is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ReconfigOutcome {
     /// It is done.
     Done,

@@ -34,10 +34,13 @@ pub struct SendBufferConfig {
     /// The type of the chunk: 150, or another that routers and ends have agreed on. Types below 128 end the packet for
     /// peers that do not know them, and those from 192 on, as well as 64 to 127, are reported by them.
     pub chunk_type: ChunkType,
+    #[doc(hidden)]
+    pub _non_exhaustive: (),
 }
 
 /// The form in which a send buffer is advertised.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum SendBufferForm {
     /// Occupancy in percent of the send buffer: 4 octets.
     Percent,
@@ -49,6 +52,7 @@ pub enum SendBufferForm {
 
 /// The interval between advertisements of a send buffer: in packets with DATA only, except for [`Every`](SendBufferCadence::Every).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum SendBufferCadence {
     /// In every packet.
     EveryPacket,
@@ -60,40 +64,44 @@ pub enum SendBufferCadence {
     Every(Duration),
 }
 
+/// The settings of [`SendBufferConfig::default`].
+const DEFAULT: SendBufferConfig = SendBufferConfig {
+    form: SendBufferForm::Percent,
+    cadence: SendBufferCadence::Economical,
+    precision: 10,
+    chunk_type: SendBuffer::TYPE,
+    _non_exhaustive: (),
+};
+
 impl Default for SendBufferConfig {
     /// Percent, in tens, economically.
     fn default() -> Self {
-        SendBufferConfig {
-            form: SendBufferForm::Percent,
-            cadence: SendBufferCadence::Economical,
-            precision: 10,
-            chunk_type: SendBuffer::TYPE,
-        }
+        DEFAULT
     }
 }
 
 impl SendBufferConfig {
     /// The backlog, exactly, every 5 seconds: the pause of the 2016 project.
-    pub fn backlog() -> SendBufferConfig {
+    pub const fn backlog() -> SendBufferConfig {
         SendBufferConfig::backlog_every(Duration::from_secs(5))
     }
 
     /// The backlog, exactly, once in each such pause.
-    pub fn backlog_every(pause: Duration) -> SendBufferConfig {
+    pub const fn backlog_every(pause: Duration) -> SendBufferConfig {
         SendBufferConfig {
             form: SendBufferForm::Backlog,
             cadence: SendBufferCadence::Every(pause),
             precision: 1,
-            ..SendBufferConfig::default()
+            ..DEFAULT
         }
     }
 
     /// As the 2016 patch for Linux does it: tenths, in every packet.
-    pub fn seed() -> SendBufferConfig {
+    pub const fn seed() -> SendBufferConfig {
         SendBufferConfig {
             form: SendBufferForm::SeedTenths,
             cadence: SendBufferCadence::EveryPacket,
-            ..SendBufferConfig::default()
+            ..DEFAULT
         }
     }
 
@@ -105,6 +113,7 @@ impl SendBufferConfig {
 
 /// The peer's advertisement of its send buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct PeerSendBuffer {
     /// Occupancy, 0 to 100 percent; or 0 to 10 tenths, if the peer sends tenths.
     pub occupancy: u8,

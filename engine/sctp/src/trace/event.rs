@@ -7,8 +7,10 @@ use base::{Ecn, Route};
 use crate::info::{Counters, EndpointCounters, PathState, StateName};
 
 /// An event of the trace. TSNs are those on the wire. Lengths are in bytes; packet lengths exclude IP and UDP headers.
+/// A minor release may add fields to variants: end patterns in `..`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "event", rename_all = "snake_case"))]
+#[non_exhaustive]
 pub enum TraceEvent {
     /// The handshake has told both ends' tags.
     Begun {
@@ -306,6 +308,7 @@ pub enum TraceEvent {
 /// Why a packet, or what it asked for, was of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
 pub enum DropReason {
     /// It could not be parsed, or its checksum was wrong.
     Malformed,

@@ -19,6 +19,7 @@ pub use event::{DropReason, TraceEvent};
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub struct TraceRecord {
     /// When it happened.
     pub at: Time,

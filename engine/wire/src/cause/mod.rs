@@ -25,7 +25,7 @@ use crate::tlv::{Tlv, TlvError};
 use crate::writer::{NoRoom, Writer};
 use crate::{StreamId, Tsn};
 
-/// An error cause, received or to be sent.
+/// An error cause, received or to be sent. A `match` may be exhaustive, as with [`Chunk`](crate::Chunk).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 //= rfc4895#4.1-1
 pub enum Cause<'a> {
@@ -93,6 +93,7 @@ pub enum Cause<'a> {
 
 /// Why an error cause could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CauseError {
     /// Its length field cannot be.
     #[error("error cause: {0}")]

@@ -55,7 +55,8 @@ use crate::parameter::ParameterError;
 use crate::tlv::CHUNK_HEADER_LEN;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// A chunk, received or to be sent.
+/// A chunk, received or to be sent. A `match` may be exhaustive: a new variant takes a type out of [`Chunk::Unknown`], which is a
+/// breaking release in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunk<'a> {
     /// User data (RFC 9260 section 3.3.1).
@@ -110,6 +111,7 @@ pub enum Chunk<'a> {
 
 /// Why a chunk could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChunkError {
     /// One to three octets are left over behind the last chunk.
     #[error("{count} octets left over behind the last chunk")]

@@ -32,7 +32,7 @@ use crate::tlv::{Tlv, TlvError};
 use crate::writer::{NoRoom, Writer};
 use crate::{RequestSn, StreamId, Tsn};
 
-/// A parameter, received or to be sent.
+/// A parameter, received or to be sent. A `match` may be exhaustive, as with [`Chunk`](crate::Chunk).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 //= rfc9260#3.2.1-4
 //= rfc4820#4-1
@@ -169,6 +169,7 @@ pub enum Parameter<'a> {
 
 /// Why a parameter could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParameterError {
     /// Its length field cannot be.
     #[error("parameter: {0}")]

@@ -129,7 +129,7 @@ impl Stack for Ours {
             Effort::Retransmissions(n) => Reliability::Retransmissions(n.into()),
             Effort::Lifetime(lifetime) => Reliability::Lifetime(lifetime),
         };
-        let options = SendOptions { unordered: message.unordered, reliability };
+        let options = SendOptions { unordered: message.unordered, reliability, ..SendOptions::default() };
         let (stream, bytes) = (StreamId(message.stream), message.bytes.clone());
         self.endpoint.send(time(now), id, stream, Ppid(53), bytes, options).is_ok()
     }

@@ -26,12 +26,8 @@ use sim::dumbbell::{Dumbbell, FlowPlan};
 use std::time::Duration;
 
 /// The backlog in every packet.
-const BACKLOG: SendBufferConfig = SendBufferConfig {
-    form: SendBufferForm::Backlog,
-    cadence: SendBufferCadence::EveryPacket,
-    precision: 1,
-    chunk_type: sctp::ChunkType(150),
-};
+const BACKLOG: SendBufferConfig =
+    SendBufferConfig { cadence: SendBufferCadence::EveryPacket, ..SendBufferConfig::backlog() };
 
 /// The same in every eighth packet, in the first of a burst, and where it changed much: what is served in between, routers subtract.
 const SPARSE_BACKLOG: SendBufferConfig =

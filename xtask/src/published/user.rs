@@ -1,0 +1,64 @@
+//! The packages as they would be uploaded, and a program that uses them: the engine's examples, with `sctp-engine` and `rand` as their
+//! only dependencies.
+//!
+//! The program shows that each package has all of its files, that the engine re-exports what its API needs, and that code outside of
+//! this workspace compiles against the `#[non_exhaustive]` types. Begin with [`packages_serve_a_user`].
+
+use super::{CRATES, scratch};
+use crate::tools::{cargo, root, succeeds};
+use anyhow::{Context, Result, ensure};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The examples that the engine's package has, and their common module.
+const SOURCES: [&str; 4] = ["echo_udp.rs", "file_transfer.rs", "multihomed.rs", "udp/mod.rs"];
+
+/// Packs the crates and checks the program against the packages. Returns false if that fails.
+pub(crate) fn packages_serve_a_user() -> Result<bool> {
+    let scratch = scratch()?;
+    let target = scratch.to_string_lossy();
+    // Without Cargo.lock: to make one, cargo would ask the registry for crates that are not there yet.
+    let mut pack =
+        cargo(&["package", "--quiet", "--offline", "--no-verify", "--allow-dirty", "--exclude-lockfile"]);
+    pack.args(["--target-dir", &target]).args(CRATES.iter().flat_map(|one| ["--package", one.package]));
+    if !succeeds(&mut pack)? {
+        return Ok(false);
+    }
+    let dir = scratch.join("user");
+    if dir.exists() {
+        fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    }
+    write_user(&scratch, &dir)?;
+    let check = ["check", "--quiet", "--offline", "--target-dir", &target];
+    succeeds(cargo(&check).current_dir(&dir))
+}
+
+/// Unpacks the packages below `dir`, and writes the program beside them.
+fn write_user(scratch: &Path, dir: &Path) -> Result<()> {
+    let bin = dir.join("src/bin");
+    fs::create_dir_all(bin.join("udp"))?;
+    let version = env!("CARGO_PKG_VERSION");
+    let mut manifest = format!(
+        "[package]\nname = \"user\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nsctp-engine = \"{version}\"\n\
+         rand = \"*\"\n\n[patch.crates-io]\n"
+    );
+    for one in &CRATES {
+        let name = format!("{}-{version}", one.package);
+        let archive = scratch.join("package").join(format!("{name}.crate"));
+        let mut unpack = Command::new("tar");
+        unpack.arg("-xzf").arg(&archive).arg("-C").arg(dir);
+        ensure!(succeeds(&mut unpack)?, "cannot unpack {}", archive.display());
+        writeln!(manifest, "{} = {{ path = \"{name}\" }}", one.package)?;
+    }
+    fs::write(dir.join("Cargo.toml"), manifest)?;
+    // The versions that this workspace has, all of which are at hand.
+    fs::copy(root().join("Cargo.lock"), dir.join("Cargo.lock"))?;
+    let examples = dir.join(format!("sctp-engine-{version}")).join("examples");
+    for source in SOURCES {
+        fs::copy(examples.join(source), bin.join(source))
+            .with_context(|| format!("the package lacks {source}"))?;
+    }
+    Ok(())
+}
