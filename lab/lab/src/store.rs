@@ -44,7 +44,7 @@ impl Meta {
             form,
             parameters: manifest.parameters(form),
             commit: origin::commit(Path::new(env!("CARGO_MANIFEST_DIR"))),
-            command: origin::typed(std::env::args()),
+            command: origin::priority() + &origin::typed(std::env::args()),
             began: origin::date(),
             kernel: origin::kernel(),
             processors: origin::processors(),

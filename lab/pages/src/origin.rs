@@ -29,7 +29,7 @@ impl Origin {
     #[must_use]
     pub fn now(root: &Path, command: &str) -> Self {
         Self {
-            command: command.to_owned(),
+            command: priority() + command,
             commit: commit(root),
             date: date(),
             machine: machine(&kernel(), processors(), &hardware()),
@@ -79,6 +79,27 @@ pub fn typed(words: impl IntoIterator<Item = String>) -> String {
         if is_bare { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
     };
     words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the words in front of a command that gave this process its priority, such as `nice -n 10 `; empty for
+/// an ordinary one.
+#[must_use]
+pub fn priority() -> String {
+    std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| scheduler(&stat)).unwrap_or_default()
+}
+
+/// Reads the priority from a line of `/proc/PID/stat` (proc(5)).
+fn scheduler(stat: &str) -> Option<String> {
+    /// Places of nice, rt_priority and policy behind the program's name.
+    const FIELDS: [usize; 3] = [16, 37, 38];
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let [nice, real_time, policy] = FIELDS.map(|n| fields.get(n).copied().unwrap_or_default());
+    Some(match (policy, nice) {
+        ("1", _) => format!("chrt -f {real_time} "),
+        ("2", _) => format!("chrt -r {real_time} "),
+        (_, "0") => String::new(),
+        (_, nice) => format!("nice -n {nice} "),
+    })
 }
 
 /// Returns the present time in UTC, to the minute.
@@ -161,6 +182,20 @@ pub(crate) mod tests {
         assert_eq!(commit(dir.path()), clean);
         write("source", "2");
         assert_eq!(commit(&dir.path().join("docs")), clean + DIRTY);
+    }
+
+    #[test]
+    fn a_priority_other_than_the_ordinary_one_is_told() {
+        let line = |nice: &str, real_time: &str, policy: &str| {
+            let fields = |count: usize| "0 ".repeat(count);
+            format!("7 (a b) S {}{nice} {}{real_time} {policy} 0", fields(15), fields(20))
+        };
+        let told = |nice, real_time, policy| scheduler(&line(nice, real_time, policy)).unwrap();
+        assert_eq!((told("0", "0", "0"), told("10", "0", "0")), (String::new(), "nice -n 10 ".to_owned()));
+        assert_eq!(
+            (told("0", "10", "1"), told("-5", "0", "3")),
+            ("chrt -f 10 ".to_owned(), "nice -n -5 ".to_owned())
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::report::Report;
 use crate::optimised;
 use anyhow::{Context, Result};
 use pages::stats::percentile;
-use pages::{Limit, Table};
+use pages::{Limit, Table, grouped};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testbed::{Host, Lab, Process};
@@ -57,7 +57,7 @@ pub(crate) fn run(lab: &Lab, report: &mut Report) -> Result<()> {
         let share = setup.rate(rate, queue, &["-t", seconds, "-O", omitted])? / rate;
         let measured = [format!("{rate:.0}"), format!("{:.0}", share * rate), format!("{share:.4}")];
         table.row(measured);
-        let figure = format!("rate measured, of {rate:.0} bit/s");
+        let figure = format!("rate measured, of {} bit/s", grouped(&format!("{rate:.0}")));
         report.judge(figure, &[share], Limit::Within(1.0 - RATE_GOAL, 1.0 + RATE_GOAL));
     }
     report.show(table);

@@ -15,7 +15,7 @@ pub(crate) struct Report {
 impl Report {
     /// Prints a table and keeps it.
     pub(crate) fn show(&mut self, table: Table) {
-        println!("\n{table}");
+        print!("\n{table}");
         self.tables.push(table);
     }
 
@@ -45,7 +45,7 @@ impl Report {
     pub(crate) fn verdict(&self) -> bool {
         let table = self.goals.table();
         if !table.is_empty() {
-            println!("\n{table}");
+            print!("\n{table}");
         }
         if self.is_short {
             println!("A short form or a part: not for a page.");

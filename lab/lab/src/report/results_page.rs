@@ -45,9 +45,9 @@ pub(super) fn origin(section: &Section) -> Origin {
 
 /// Returns the command as a reader types it: the program's directory does not matter.
 fn command(command: &str) -> String {
-    let (program, rest) = command.split_once(' ').unwrap_or((command, ""));
-    let is_lab = program.rsplit('/').next() == Some("sctpify-lab");
-    if is_lab { format!("./x lab {rest}") } else { command.to_owned() }
+    let Some((before, rest)) = command.split_once("sctpify-lab ") else { return command.to_owned() };
+    let priority = before.rfind(' ').map_or("", |end| &before[..=end]);
+    format!("{priority}./x lab {rest}")
 }
 
 /// Returns the claims that were judged.
@@ -264,6 +264,7 @@ mod tests {
     fn the_origin_is_the_runs_own_and_its_command_can_be_typed() {
         let origin = origin(&section(&[], vec![]));
         assert_eq!((&*origin.command, &*origin.commit), ("./x lab run handshake --full", "1a2b3c4"));
+        assert_eq!(command("nice -n 10 /a/sctpify-lab run x"), "nice -n 10 ./x lab run x");
         assert_eq!(command("sctpify-lab run x"), "./x lab run x");
         assert_eq!(command("chrt -f 10 other"), "chrt -f 10 other");
     }
