@@ -1,4 +1,4 @@
-//! `./x bench shim` and [`./x bench sctp`](sctp).
+//! `./x bench NAME ... [--write]`. Begin with [`BENCHES`]: one row per benchmark.
 //!
 //! [`linkemu`]: accuracy of the link emulator. [`router`]: packets per second through our own router.
 //! [`streams`]: connections that share an association, compared with plain TCP and with separate associations.
@@ -7,12 +7,13 @@
 //! slow link; then connect latency through the shim compared with plain TCP. `connect`: that alone, [`unnamed`]
 //! (also by itself) and [`fallback`]; with `--against DIR`, [`against`]. [`race`]: SCTP first, compared with
 //! both at once. [`many`] (`connections`): a daemon with many connections. [`uplinks`]: processor time at the rates of uplinks, and
-//! keystrokes.
+//! keystrokes. [`sctp`]: the SCTP stack compared with others.
 //! [`sip`]: our SIP proxy compared with Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`]
 //! (`sip-page`): its page.
 //!
 //! Absolute figures from a shared machine mean little: compare the ratios, which come from one run. The exit
-//! status is 0 only when all printed goals are met.
+//! status is 0 only when all printed goals are met. With `--write`, a full run replaces the benchmark's part of its
+//! page in `docs/results`, whether or not the goals are met ([`Report::write`] names what is refused).
 
 mod against;
 mod bulk;
@@ -22,21 +23,21 @@ mod latency;
 mod linkemu;
 mod many;
 mod race;
+mod report;
 mod router;
 mod sctp;
 mod sip;
-mod stats;
 mod streams;
 mod unnamed;
 mod uplinks;
 
-use crate::tools::output;
+use crate::tools::root;
 use crate::{Outcome, optimised};
 use anyhow::{Result, bail, ensure};
-use std::path::Path;
-use std::process::Command;
+use pages::{Limit, Origin, Place};
+use report::Report;
+use std::path::{Path, PathBuf};
 use testbed::Lab;
-use testbed::pair::Tools;
 
 /// Limit on the extra time of a connect to a server learned to have no SCTP, compared with plain TCP, in
 /// microseconds.
@@ -45,111 +46,288 @@ const LEARNED_GOAL_US: f64 = 100.0;
 const SHIM_GOAL_US: f64 = 150.0;
 /// Limit on the time of a connect over SCTP, as a multiple of that by another build.
 const AGAINST_GOAL_RATIO: f64 = 1.03;
-/// Limit on the time of a connect without a matching rule, as a multiple of the time without a daemon.
-const UNNAMED_GOAL_RATIO: f64 = 1.25;
-/// Limit on the daemon's processor time for it, in microseconds.
-const UNNAMED_GOAL_CPU_US: f64 = 1.0;
-/// Limit on fallbacks of first contacts over a link that loses ten percent each way, in percent.
-const LOSSY_GOAL_PERCENT: f64 = 0.5;
-/// Limit on the time of the first connect to a host that drops SCTP, beyond the race timer, in milliseconds.
-const SILENT_GOAL_MS: f64 = 5.0;
+/// The option that writes the results to a page.
+const WRITE: &str = "--write";
+
+/// A benchmark in a lab.
+struct Bench {
+    name: &'static str,
+    /// Arguments after the name, for the usage; without any, none is accepted.
+    options: &'static str,
+    /// Name of its page in `docs/results`, without `.md`.
+    page: Option<&'static str>,
+    /// Measures and judges; the words are the arguments after the name.
+    measure: fn(&Lab, &[String], &mut Report) -> Result<()>,
+}
+
+const BENCHES: &[Bench] = &[
+    Bench { name: "shim", options: "", page: Some("throughput"), measure: shim },
+    Bench {
+        name: "connect",
+        options: "[--against DIRECTORY OF ANOTHER BUILD]",
+        page: Some("connects"),
+        measure: connect,
+    },
+    Bench {
+        name: "unnamed",
+        options: "",
+        page: None,
+        measure: |lab, _, report| unnamed::run(lab, &optimised::tools()?, report),
+    },
+    Bench {
+        name: "race",
+        options: "",
+        page: None,
+        measure: |lab, _, _| race::run(lab, &optimised::tools()?),
+    },
+    Bench {
+        name: "uplinks",
+        options: "[RATE]...",
+        page: Some("slow-uplinks"),
+        measure: |lab, words, report| uplinks::run(lab, words, &optimised::tools()?, report),
+    },
+    Bench {
+        name: "streams",
+        options: "",
+        page: Some("shared-associations"),
+        measure: |lab, _, report| streams::run(lab, &optimised::tools()?, report),
+    },
+    Bench {
+        name: "connections",
+        options: "",
+        page: Some("memory"),
+        measure: |lab, _, report| many::run(lab, &optimised::tools()?, report),
+    },
+    Bench {
+        name: "linkemu",
+        options: "",
+        page: Some("linkemu"),
+        measure: |lab, _, report| linkemu::run(lab, report),
+    },
+    Bench {
+        name: "router",
+        options: "",
+        page: Some("router"),
+        measure: |lab, _, report| router::run(lab, report),
+    },
+    Bench {
+        name: "sip",
+        options: "[--quick]",
+        page: Some("sip-proxy"),
+        measure: |lab, words, report| {
+            sip::run(lab, is_quick(words, report)?, &optimised::sip_tools()?, report)
+        },
+    },
+    Bench {
+        name: "sip-memory",
+        options: "[--quick]",
+        page: Some("sip-proxy"),
+        measure: |lab, words, report| {
+            sip::memory::run(lab, is_quick(words, report)?, &optimised::sip_tools()?, report)
+        },
+    },
+    Bench {
+        name: "sip-page",
+        options: "[--quick]",
+        page: Some("sip-proxy"),
+        measure: |lab, words, report| {
+            sip::page::run(lab, is_quick(words, report)?, &optimised::sip_tools()?, report)
+        },
+    },
+    Bench {
+        name: "sctp",
+        options: "[--quick] [PART OF A FIGURE'S NAME]...",
+        page: Some("stack"),
+        measure: sctp::run,
+    },
+];
 
 /// `./x bench`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     match words {
-        [word] if word == "shim" => in_lab(word, shim),
-        [word] if word == "connect" => in_lab(word, connect),
-        [word, option, other] if word == "connect" && option == "--against" => {
-            in_lab(word, |lab| connect_against(lab, Path::new(other)))
-        }
-        [word] if word == "unnamed" => in_lab(word, |lab| unnamed(lab, &optimised::tools()?)),
-        [word] if word == "streams" => in_lab(word, |lab| streams::run(lab, &optimised::tools()?)),
-        [word, rest @ ..] if word == "uplinks" => {
-            in_lab(word, |lab| uplinks::run(lab, rest, &optimised::tools()?))
-        }
-        [word] if word == "linkemu" => in_lab(word, linkemu::run),
-        [word] if word == "router" => in_lab(word, router::run),
-        [word] if word == "race" => in_lab(word, |lab| race::run(lab, &optimised::tools()?)),
-        [word] if word == "connections" => in_lab(word, |lab| many::run(lab, &optimised::tools()?)),
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
-        [word, rest @ ..] if word == "sctp" => in_lab(word, |lab| sctp::run(lab, rest)),
-        [word, rest @ ..] if word == "sip" => {
-            in_lab(word, |lab| sip::run(lab, is_quick(rest)?, &optimised::sip_tools()?))
-        }
-        [word, rest @ ..] if word == "sip-memory" => {
-            in_lab(word, |lab| sip::memory::run(lab, is_quick(rest)?, &optimised::sip_tools()?))
-        }
-        [word, rest @ ..] if word == "sip-page" => {
-            in_lab(word, |lab| sip::page::run(lab, is_quick(rest)?, &optimised::sip_tools()?))
-        }
-        _ => bail!(
-            "usage: ./x bench shim | connect [--against DIRECTORY OF ANOTHER BUILD] | unnamed | race | uplinks [RATE]... | streams | connections | linkemu | router | instructions [--update] | sip [--quick] | sip-memory [--quick] | sip-page [--quick] | sctp [--quick] [PART OF A FIGURE'S NAME]..."
-        ),
+        _ => Plan::of(words)?.run(),
     }
 }
 
+/// Returns the file of the page of each benchmark that has one, and the command that writes its part.
+pub(crate) fn writers() -> Vec<(String, String)> {
+    BENCHES.iter().filter_map(|bench| Some((format!("{}.md", bench.page?), bench.writer()))).collect()
+}
+
+/// The benchmarks to run, one after the other.
+struct Plan<'a> {
+    benches: Vec<&'static Bench>,
+    /// Arguments of the only benchmark.
+    words: Vec<&'a String>,
+    is_written: bool,
+}
+
+impl<'a> Plan<'a> {
+    fn of(words: &'a [String]) -> Result<Self> {
+        let is_written = words.iter().any(|word| word == WRITE);
+        let words: Vec<&String> = words.iter().filter(|word| *word != WRITE).collect();
+        let named = |word: &&String| BENCHES.iter().find(|bench| bench.name == **word);
+        let Some(first) = words.first().and_then(named) else { bail!("{}", usage()) };
+        let all: Option<Vec<&Bench>> = words.iter().map(named).collect();
+        let (benches, words) = match all {
+            Some(benches) => (benches, Vec::new()),
+            None if first.options.is_empty() => bail!("{}", usage()),
+            None => (vec![first], words[1..].to_vec()),
+        };
+        if is_written {
+            let parts: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
+            ensure!(
+                parts.is_empty(),
+                "only the full form is written to a page: leave out {} or {WRITE}",
+                parts.join(" ")
+            );
+            for bench in &benches {
+                ensure!(
+                    bench.page.is_some(),
+                    "{} has no page in docs/results: leave out {WRITE}",
+                    bench.name
+                );
+            }
+        }
+        Ok(Self { benches, words, is_written })
+    }
+
+    fn run(&self) -> Result<Outcome> {
+        let words: Vec<String> = self.words.iter().map(|&word| word.clone()).collect();
+        if self.is_written {
+            ensure!(
+                std::env::var_os("SCTPIFY_BIN_DIR").is_none(),
+                "the programs in SCTPIFY_BIN_DIR are not those of this commit: unset it"
+            );
+            // Before anything is measured.
+            self.benches.iter().try_for_each(|bench| bench.place().map(drop))?;
+        }
+        let mut outcome = Outcome::Good;
+        for bench in &self.benches {
+            let is_good = bench.run(&words, self.is_written)?;
+            outcome = if is_good { outcome } else { Outcome::Bad };
+        }
+        Ok(outcome)
+    }
+}
+
+impl Bench {
+    /// Returns the command that writes its part.
+    fn writer(&self) -> String {
+        format!("./x bench {} {WRITE}", self.name)
+    }
+
+    /// Returns its page, if it has one.
+    fn page(&self) -> Option<PathBuf> {
+        Some(root().join("docs/results").join(format!("{}.md", self.page?)))
+    }
+
+    /// Finds its part of its page.
+    fn place(&self) -> Result<Option<Place>> {
+        self.page().map(|page| Place::find(&page, &self.writer())).transpose()
+    }
+
+    /// Runs it in a lab, and cleans the lab up afterwards; returns whether all goals are met.
+    fn run(&self, words: &[String], is_written: bool) -> Result<bool> {
+        let name = self.name;
+        ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench {name}`");
+        let place = if is_written { self.place()? } else { None };
+        let origin = Origin::now(&root(), &self.writer());
+        if is_written {
+            origin.ensure_clean()?;
+        }
+        let (lab, mut report) = (Lab::new()?, Report::default());
+        println!("bench {name}: commit {}, {}", origin.commit, origin.machine);
+        (self.measure)(&lab, words, &mut report)?;
+        let left = lab.clear_up();
+        ensure!(left.is_empty(), "left behind: {}", left.join("; "));
+        let is_good = report.verdict();
+        if let Some(place) = place {
+            let is_same = pages::origin::commit(&root()) == origin.commit;
+            ensure!(is_same, "not written: the sources changed during the run");
+            report.write(&place, origin)?;
+            println!("written to {}", self.page().unwrap_or_default().display());
+        }
+        Ok(is_good)
+    }
+}
+
+fn usage() -> String {
+    let benches = BENCHES.iter().map(|bench| format!("  {} {}", bench.name, bench.options));
+    let lines: Vec<String> = benches.map(|line| line.trim_end().to_owned()).collect();
+    format!(
+        "usage: ./x bench NAME [OPTION]..., ./x bench NAME... [{WRITE}], or ./x bench instructions [--update]\n{}",
+        lines.join("\n")
+    )
+}
+
 /// Reports whether the arguments after a benchmark's name request its short form.
-fn is_quick(words: &[String]) -> Result<bool> {
+fn is_quick(words: &[String], report: &mut Report) -> Result<bool> {
     match words {
         [] => Ok(false),
-        [word] if word == "--quick" => Ok(true),
+        [word] if word == "--quick" => {
+            report.is_short();
+            Ok(true)
+        }
         _ => bail!("{:?} means nothing here: say --quick, or nothing", words.join(" ")),
     }
 }
 
-/// Runs a benchmark in a lab, and cleans the lab up afterwards; `work` returns whether all goals are met.
-fn in_lab(name: &str, work: impl FnOnce(&Lab) -> Result<bool>) -> Result<Outcome> {
-    ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench {name}`");
-    let lab = Lab::new()?;
-    println!("bench: {}", machine());
-    let is_good = work(&lab)?;
-    let left = lab.clear_up();
-    ensure!(left.is_empty(), "left behind: {}", left.join("; "));
-    Ok(if is_good { Outcome::Good } else { Outcome::Bad })
-}
-
-fn connect(lab: &Lab) -> Result<bool> {
+fn connect(lab: &Lab, words: &[String], report: &mut Report) -> Result<()> {
+    match words {
+        [] => {}
+        [option, other] if option == "--against" => return connect_against(lab, Path::new(other), report),
+        _ => bail!("{:?} means nothing here: say --against DIRECTORY, or nothing", words.join(" ")),
+    }
     let tools = optimised::tools()?;
-    let extra = latency::run(lab, &tools)?;
-    let is_unnamed_free = unnamed(lab, &tools)?;
-    let silent_ms = fallback::run(lab, &tools)?;
-    let lost_percent = fallback::lossy(lab, &tools)?;
-    println!("learned: {:.0} us more than plain TCP; the goal is {LEARNED_GOAL_US}", extra.learned_us);
-    println!("shim: {:.0} us more than plain TCP; the goal is {SHIM_GOAL_US}", extra.shim_us);
-    println!("silent: {silent_ms:.1} ms more than the race timer; the goal is {SILENT_GOAL_MS}");
-    println!("lossy: {lost_percent:.1} % fall back; the goal is {LOSSY_GOAL_PERCENT}");
-    let is_quick = extra.learned_us <= LEARNED_GOAL_US && extra.shim_us <= SHIM_GOAL_US;
-    Ok(is_quick && is_unnamed_free && silent_ms <= SILENT_GOAL_MS && lost_percent <= LOSSY_GOAL_PERCENT)
+    let extra = latency::run(lab, &tools, report)?;
+    let figure = "learned connect, more than plain TCP, us";
+    report.judge(figure, &[extra.learned_us], Limit::AtMost(LEARNED_GOAL_US));
+    let figure = "connect over SCTP, more than plain TCP, us";
+    report.judge(figure, &[extra.shim_us], Limit::AtMost(SHIM_GOAL_US));
+    unnamed::run(lab, &tools, report)?;
+    fallback::run(lab, &tools, report)?;
+    fallback::lossy(lab, &tools, report)
 }
 
-fn connect_against(lab: &Lab, other: &Path) -> Result<bool> {
+fn connect_against(lab: &Lab, other: &Path, report: &mut Report) -> Result<()> {
     let ratio = against::run(lab, &optimised::tools()?, other)?;
-    println!("connect: {ratio:.3} x the other build; the goal is {AGAINST_GOAL_RATIO}");
-    Ok(ratio <= AGAINST_GOAL_RATIO)
+    report.judge("connect over SCTP, by the other build's", &[ratio], Limit::AtMost(AGAINST_GOAL_RATIO));
+    report.is_short();
+    Ok(())
 }
 
-fn unnamed(lab: &Lab, tools: &Tools) -> Result<bool> {
-    let cost = unnamed::run(lab, tools)?;
-    println!(
-        "unnamed: {:.2} x no daemon, {:.1} us of its processor time; the goals are {UNNAMED_GOAL_RATIO} and {UNNAMED_GOAL_CPU_US}",
-        cost.ratio, cost.cpu_us
-    );
-    Ok(cost.ratio <= UNNAMED_GOAL_RATIO && cost.cpu_us <= UNNAMED_GOAL_CPU_US)
-}
-
-fn shim(lab: &Lab) -> Result<bool> {
+fn shim(lab: &Lab, _: &[String], report: &mut Report) -> Result<()> {
     let tools = optimised::tools()?;
-    let is_good = bulk::run(lab, &tools)?;
-    latency::run(lab, &tools)?;
-    Ok(is_good)
+    bulk::run(lab, &tools, report)?;
+    latency::run(lab, &tools, report).map(drop)
 }
 
-/// Returns the context of the figures: commit, kernel, processors.
-fn machine() -> String {
-    let said = |program: &str, args: &[&str]| {
-        let text = output(Command::new(program).args(args).current_dir(crate::tools::root()));
-        text.map_or("unknown".to_owned(), |text| text.trim().to_owned())
-    };
-    let commit = said("git", &["rev-parse", "--short", "HEAD"]);
-    format!("commit {commit}, Linux {}, {} processors", said("uname", &["-r"]), said("nproc", &[]))
+#[cfg(test)]
+mod tests {
+    use super::Plan;
+
+    /// Returns the names of the planned benchmarks, the arguments, and whether the results are written.
+    fn plan(line: &str) -> Result<(Vec<&'static str>, usize, bool), String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let plan = Plan::of(&words).map_err(|error| error.to_string())?;
+        Ok((plan.benches.iter().map(|bench| bench.name).collect(), plan.words.len(), plan.is_written))
+    }
+
+    #[test]
+    fn several_benchmarks_run_in_turn_and_one_may_have_arguments() {
+        assert_eq!(plan("connect linkemu --write"), Ok((vec!["connect", "linkemu"], 0, true)));
+        assert_eq!(plan("uplinks 5 10"), Ok((vec!["uplinks"], 2, false)));
+        assert_eq!(plan("sctp --quick"), Ok((vec!["sctp"], 1, false)));
+        assert!(plan("").is_err() && plan("other").is_err());
+    }
+
+    #[test]
+    fn a_short_form_a_part_and_a_benchmark_without_page_are_not_written() {
+        for line in ["sip --quick --write", "--write uplinks 5", "connect --against DIR --write"] {
+            assert!(plan(line).is_err_and(|error| error.starts_with("only the full form")), "{line}");
+        }
+        assert!(plan("race --write").is_err_and(|error| error.contains("has no page")));
+    }
 }

@@ -6,6 +6,7 @@
 use crate::Outcome;
 use crate::tools::{cargo, output, root};
 use anyhow::{Context, Result, bail};
+use pages::Markers;
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
@@ -37,6 +38,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("peer", 4),
     ("fuzzing", 5),
     ("differential", 5),
+    ("pages", 5),
     ("rivals", 5),
     ("testbed", 5),
     ("lab", 6),
@@ -51,10 +53,8 @@ const LAYER_NAMES: [&str; 7] =
 /// rules, and a bridge handles frames.
 const SAME_LAYER: &[(&str, &str)] = &[("wire", "base"), ("control", "rules"), ("bridge", "netio")];
 
-/// The page with the table, between these lines.
+/// The page with the table.
 const PAGE: &str = "ARCHITECTURE.md";
-const BEGIN: &str = "<!-- layers: written by `./x layers --write` -->\n";
-const END: &str = "<!-- end of layers -->\n";
 
 /// `./x layers [--write]`.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {
@@ -62,7 +62,8 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     let metadata = serde_json::from_str(&text)?;
     let mut faults = faults(&edges(&metadata)?);
     let page = fs::read_to_string(root().join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;
-    let wanted = with_table(&page, &table(&metadata)?)?;
+    let markers = Markers::new("layers", "./x layers --write");
+    let wanted = markers.replace(&page, &table(&metadata)?).context(PAGE)?;
     match args {
         [] if page != wanted => {
             faults.push(format!("the table in {PAGE} is out of date: ./x layers --write"))
@@ -75,13 +76,6 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
         eprintln!("layers: {fault}");
     }
     Ok(if faults.is_empty() { Outcome::Good } else { Outcome::Bad })
-}
-
-/// Returns the page with `table` between the two lines.
-fn with_table(page: &str, table: &str) -> Result<String> {
-    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} lacks the line {BEGIN}"))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} lacks the line {END}"))?;
-    Ok(format!("{before}{BEGIN}{table}{END}{after}"))
 }
 
 /// Returns the table of all crates, from the highest layer.
@@ -162,7 +156,7 @@ fn fault(from: &str, to: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BEGIN, END, edges, fault, table, with_table};
+    use super::{edges, fault, table};
     use serde_json::json;
 
     #[test]
@@ -205,12 +199,5 @@ mod tests {
                         | 4 programs | [`sctpifyd`](/p/daemon/sctpifyd) | the daemon |\n\
                         | 0 foundations | [`base`](/p/engine/base) | time |\n|  | [`wire`](/p/engine/wire) | packets |\n";
         assert_eq!(table(&metadata).unwrap(), expected);
-    }
-
-    #[test]
-    fn the_table_takes_the_place_of_the_one_on_the_page() {
-        let page = |table: &str| format!("before\n{BEGIN}{table}{END}after\n");
-        assert_eq!(with_table(&page("old\n"), "new\n").unwrap(), page("new\n"));
-        assert!(with_table("before\n", "new\n").unwrap_err().to_string().contains(BEGIN));
     }
 }

@@ -20,6 +20,7 @@ mod optimised;
 mod papers;
 mod planted;
 mod published;
+mod results;
 mod seeds;
 mod skipped;
 mod sources;
@@ -53,7 +54,8 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ),
     (
         "check",
-        "formatting, lints, layers, module docs, where unsafe stands, what docs/papers.md names, links, licences, published crates; `--fast`: what needs no compiler",
+        "formatting, lints, layers, module docs, where unsafe stands, what docs/papers.md names, links, parts of docs/results that commands write, \
+         licences, published crates; `--fast`: what needs no compiler",
         check::run,
     ),
     (
@@ -71,12 +73,14 @@ const COMMANDS: &[(&str, &str, Command)] = &[
         "bench",
         "`bench shim`, `bench connect [--against DIR]`, `bench unnamed`, `bench streams`, `bench sctp [--quick]`: the shim, also with connections that share an association, \
          and the SCTP stack against TCP and usrsctp; `bench race`: SCTP first against both at once; `bench connections`: a daemon's memory; `bench linkemu`: how exact the link \
-         emulator is; `bench router`: packets a second of our own router; `bench instructions`: what the engine costs, against the counts kept",
+         emulator is; `bench router`: packets a second of our own router; `bench instructions`: what the engine costs, against the counts kept; `bench NAME ... --write`: \
+         full runs, written into the pages of docs/results",
         bench::run,
     ),
     (
         "lab",
-        "`lab list | run ID [--quick | --full] | report`: the published experiments and ours beside them",
+        "`lab list | run ID [--quick | --full] | report [[ID ...] --write]`: the published experiments and ours beside them; `--write`: their full results, \
+         into the pages of docs/results",
         lab::run,
     ),
     (

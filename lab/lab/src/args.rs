@@ -36,12 +36,22 @@ pub(crate) enum Command {
     /// Run experiments, judge them, and write their report
     Run(Run),
     /// Write the report of all that has been measured: HTML, CSV, JSON
-    Report,
+    Report(Report),
     /// Measure what a transport moves between two hosts, as ttcp did
     ///
     /// On one host: sctpify-lab ttcp -r -s; then on the other: sctpify-lab ttcp -t -s HOST. SCTP is our own stack. Rates have 1024
     /// for k, m and g, as ttcp has them.
     Ttcp(Ttcp),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Report {
+    /// Ids of the experiments to write; all if absent
+    #[arg(requires = "write")]
+    pub(crate) ids: Vec<String>,
+    /// Write full results into the pages of docs/results, too, between the experiments' markers
+    #[arg(long)]
+    pub(crate) write: bool,
 }
 
 #[derive(Args, Debug)]

@@ -47,9 +47,10 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
         }
         Command::Run(run) => Ok(measure(&lab.out, &run)?.into()),
         Command::Ttcp(args) => ttcp::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Report => {
+        Command::Report(args) => {
             println!("{}", report::write(&lab.out)?.display());
-            Ok(ExitCode::SUCCESS)
+            let is_done = !args.write || report::write_pages(&lab.out, &args.ids)? > 0;
+            Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
     }
 }

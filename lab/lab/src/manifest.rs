@@ -15,6 +15,7 @@ use crate::settings::DaemonSettings;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 /// The extent of the measurements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -41,6 +42,8 @@ impl fmt::Display for Form {
 pub(crate) struct Manifest {
     pub(crate) id: String,
     pub(crate) title: String,
+    /// Name of its page in `docs/results`, without `.md`.
+    page: String,
     pub(crate) question: String,
     pub(crate) topology: String,
     pub(crate) source: Source,
@@ -271,6 +274,12 @@ impl Manifest {
         all
     }
 
+    /// Returns the page in `docs/results` that has its figures.
+    pub(crate) fn page(&self) -> PathBuf {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(""));
+        root.join("docs/results").join(format!("{}.md", self.page))
+    }
+
     /// Returns the daemons' settings in a form; `None` if no daemon runs.
     ///
     /// # Errors
@@ -316,6 +325,7 @@ mod tests {
     const GOOD: &str = r#"
         id = "x"
         title = "t"
+        page = "p"
         question = "q"
         topology = "w"
         source = { document = "d" }

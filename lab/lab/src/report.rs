@@ -1,19 +1,22 @@
 //! The report of all measurements: `report/index.html` with all claims, and for each experiment and form a page
-//! with plots, the cells as CSV, and the figures, verdicts and answers as JSON.
+//! with plots, the cells as CSV, and the figures, verdicts and answers as JSON. [`write_pages`] writes full results
+//! into the pages of `docs/results`.
 
 mod claims;
 mod front;
 mod page;
 mod plot;
+mod results_page;
 
 use crate::experiment::Only;
-use crate::experiments;
+use crate::experiments::{self, Entry};
 use crate::judge::{Judged, Verdict, judge};
 use crate::manifest::{Form, Manifest};
 use crate::results::{Results, Row};
 use crate::store::{Meta, kept, kept_drawings};
 use anyhow::{Context, Result, ensure};
 use claims::Answered;
+use pages::Place;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -50,16 +53,7 @@ pub(crate) fn write(out: &Path) -> Result<PathBuf> {
     let (mut sections, mut manifests) = (Vec::new(), Vec::new());
     for entry in experiments::all()? {
         for form in [Form::Quick, Form::Full] {
-            let Some((meta, results)) = kept(out, &entry.manifest.id, form)? else { continue };
-            let points = entry.runner(form)?.points();
-            let results = results.ordered_as(&points);
-            let run = Judged { manifest: &entry.manifest, form, points: &points, only: &Only::default() };
-            let verdicts = judge(&run, &results);
-            let drawings = kept_drawings(out, &entry.manifest.id, form)?;
-            let claims = entry.manifest.claims.iter();
-            let answers = claims.map(|claim| claims::answer(claim, &verdicts)).collect();
-            let manifest = entry.manifest.clone();
-            sections.push(Section { manifest, meta, results, drawings, verdicts, answers });
+            sections.extend(Section::stored(out, &entry, form)?);
         }
         manifests.push(entry.manifest);
     }
@@ -77,7 +71,75 @@ pub(crate) fn write(out: &Path) -> Result<PathBuf> {
     Ok(page)
 }
 
+/// Returns the command whose markers surround an experiment's part of its page.
+pub(crate) fn writer(id: &str) -> String {
+    format!("./x lab report {id} --write")
+}
+
+/// Writes the stored full results of these experiments, or of all, into their pages in `docs/results`, and prints a
+/// line for each. Pages without stored full results, or with results of a changed tree, are left alone. Returns the
+/// number of written parts.
+///
+/// # Errors
+/// When an experiment is unknown, or a file cannot be read or written, or a page lacks its markers.
+pub(crate) fn write_pages(out: &Path, ids: &[String]) -> Result<usize> {
+    let entries = match ids {
+        [] => experiments::all()?,
+        ids => ids.iter().map(|id| experiments::one(id)).collect::<Result<_>>()?,
+    };
+    let mut written = 0;
+    for entry in &entries {
+        let (id, page) = (&entry.manifest.id, entry.manifest.page());
+        match write_page(out, entry, &page)? {
+            None => {
+                written += 1;
+                println!("{id}: written to {}", page.display());
+            }
+            Some(reason) => println!("{id}: left as it is: {reason}"),
+        }
+    }
+    Ok(written)
+}
+
+/// Writes an experiment's part of a page, or returns the reason against it.
+fn write_page(out: &Path, entry: &Entry, page: &Path) -> Result<Option<String>> {
+    let id = &entry.manifest.id;
+    let Some(section) = Section::stored(out, entry, Form::Full)? else {
+        let quick = if kept(out, id, Form::Quick)?.is_some() { " (a quick form is not written)" } else { "" };
+        return Ok(Some(format!("no full results in {}{quick}", out.display())));
+    };
+    if section.results.0.is_empty() {
+        return Ok(Some(format!("nothing is measured yet in {}", out.display())));
+    }
+    let planned = entry.runner(Form::Full)?.points().iter().map(|it| it.repetitions as usize).sum();
+    let origin = results_page::origin(&section);
+    if let Err(error) = origin.ensure_clean() {
+        return Ok(Some(format!("{error:#}")));
+    }
+    Place::find(page, &writer(id))?.write(&results_page::block(&section, planned))?;
+    Ok(None)
+}
+
+/// Formats a number as in plots and tables.
+fn three_digits(value: f64) -> String {
+    pages::digits(value, 3)
+}
+
 impl Section {
+    /// Reads and judges the stored results of an experiment in a form; `None` if there are none.
+    fn stored(out: &Path, entry: &Entry, form: Form) -> Result<Option<Self>> {
+        let Some((meta, results)) = kept(out, &entry.manifest.id, form)? else { return Ok(None) };
+        let points = entry.runner(form)?.points();
+        let results = results.ordered_as(&points);
+        let run = Judged { manifest: &entry.manifest, form, points: &points, only: &Only::default() };
+        let verdicts = judge(&run, &results);
+        let drawings = kept_drawings(out, &entry.manifest.id, form)?;
+        let claims = entry.manifest.claims.iter();
+        let answers = claims.map(|claim| claims::answer(claim, &verdicts)).collect();
+        let manifest = entry.manifest.clone();
+        Ok(Some(Self { manifest, meta, results, drawings, verdicts, answers }))
+    }
+
     fn name(&self) -> String {
         format!("{}-{}", self.meta.id, self.meta.form)
     }
@@ -111,5 +173,53 @@ impl Section {
             )?;
         }
         Ok(csv.into_inner()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::done;
+    use crate::store::Store;
+
+    /// Stores one measurement of `handshake`.
+    fn store(out: &Path, form: Form, commit: &str) {
+        let manifest = experiments::one("handshake").unwrap().manifest;
+        let meta = Meta { commit: commit.to_owned(), ..Meta::now(&manifest, form) };
+        Store::open(out, meta, false).unwrap().keep(done("time", "tcp", 20.0, 0, 40.0)).unwrap();
+    }
+
+    /// Returns what becomes of a page with the experiment's markers.
+    fn written(out: &Path) -> (Option<String>, String) {
+        let page = out.join("page.md");
+        let command = writer("handshake");
+        std::fs::write(&page, format!("<!-- results: written by `{command}` -->\n<!-- end of results -->\n"))
+            .unwrap();
+        let reason = write_page(out, &experiments::one("handshake").unwrap(), &page).unwrap();
+        (reason, std::fs::read_to_string(page).unwrap())
+    }
+
+    #[test]
+    fn a_page_gets_full_results_of_a_commit_and_says_which_part_was_measured() {
+        let dir = tempfile::tempdir().unwrap();
+        store(dir.path(), Form::Full, "1a2b3c4");
+        let (reason, page) = written(dir.path());
+        assert_eq!(reason, None);
+        assert!(page.contains("- Commit: 1a2b3c4\n") && page.contains("**A part of the full form:** 1 of "));
+    }
+
+    #[test]
+    fn quick_results_and_those_of_a_changed_tree_and_none_leave_the_page_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let reason = |dir: &Path| {
+            let (reason, page) = written(dir);
+            assert_eq!(page.lines().count(), 2);
+            reason.unwrap_or_default()
+        };
+        assert!(reason(dir.path()).starts_with("no full results"));
+        store(dir.path(), Form::Quick, "1a2b3c4");
+        assert!(reason(dir.path()).ends_with("(a quick form is not written)"));
+        store(dir.path(), Form::Full, "1a2b3c4-dirty");
+        assert!(reason(dir.path()).contains("commit the changes first"));
     }
 }

@@ -155,6 +155,7 @@ pub(crate) mod tests {
         const MANIFEST: &str = r#"
             id = "x"
             title = "t"
+            page = "p"
             question = "q"
             topology = "w"
             source = { document = "d" }

@@ -8,11 +8,11 @@ use crate::experiment::{Cell, Drawing};
 use crate::manifest::{Form, Manifest};
 use crate::results::{Done, Results};
 use anyhow::{Context, Result};
+use pages::origin;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const RESULTS: &str = "results.jsonl";
 const META: &str = "meta.json";
@@ -24,7 +24,7 @@ pub(crate) struct Meta {
     pub(crate) id: String,
     pub(crate) form: Form,
     pub(crate) parameters: toml::Table,
-    /// Ends in `-dirty` if the tree had changes.
+    /// Ends in `-dirty` if the sources had changes.
     pub(crate) commit: String,
     pub(crate) command: String,
     /// Start of the run, in UTC.
@@ -43,15 +43,12 @@ impl Meta {
             id: manifest.id.clone(),
             form,
             parameters: manifest.parameters(form),
-            commit: said(
-                "git",
-                &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--exclude=*"],
-            ),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
-            began: said("date", &["-u", "+%F %T"]),
-            kernel: said("uname", &["-r"]),
-            processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            machine: machine(),
+            commit: origin::commit(Path::new(env!("CARGO_MANIFEST_DIR"))),
+            command: origin::priority() + &origin::typed(std::env::args()),
+            began: origin::date(),
+            kernel: origin::kernel(),
+            processors: origin::processors(),
+            machine: origin::hardware(),
         }
     }
 
@@ -59,26 +56,6 @@ impl Meta {
     fn goes_on(&self, before: &Self) -> bool {
         self.commit == before.commit && self.parameters == before.parameters && self.kernel == before.kernel
     }
-}
-
-/// Returns processor, memory and load average, as far as the kernel reports them.
-fn machine() -> String {
-    let line = |file: &str, name: &str| {
-        let text = std::fs::read_to_string(file).ok()?;
-        let line = text.lines().find(|line| line.starts_with(name))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
-    let memory = line("/proc/meminfo", "MemTotal").and_then(|kib| kib.split(' ').next()?.parse::<u64>().ok());
-    let load = std::fs::read_to_string("/proc/loadavg").ok();
-    let load = load.and_then(|load| load.split(' ').next().map(|load| format!("load average {load}")));
-    let memory = memory.map(|kib| format!("{} GiB", (kib + (1 << 19)) >> 20));
-    [line("/proc/cpuinfo", "model name"), memory, load].into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-/// Returns a program's output; "unknown" if it fails.
-fn said(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().ok().filter(|output| output.status.success());
-    output.map_or("unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// The results of one experiment in one form.

@@ -3,9 +3,9 @@
 //! Three pairs of hosts take turns: one with this build, two with the other. The second of these shows the
 //! noise. The programs and daemon of each host run on a processor of their own.
 
-use super::stats::{percentile, spread};
 use crate::tools::output;
 use anyhow::{Context, Result, ensure};
+use pages::stats::{percentile, spread};
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;

@@ -4,8 +4,10 @@
 //! its last byte. Processor time is the kernel's account for sender, receiver and both daemons; interrupt work
 //! charged to no process is in no column.
 
-use super::stats::{percentile, spread};
+use super::report::Report;
 use anyhow::{Context, Result, ensure};
+use pages::stats::{percentile, spread};
+use pages::{Limit, Table};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::Command;
@@ -96,35 +98,39 @@ struct Ratios {
     usrsctp: f64,
 }
 
-/// Runs everything and prints the tables; returns whether all goals are met.
-pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
+/// Measures and judges everything.
+pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let usrsctp = c_programs::build("usrsctp_bench", lab.dir(), &["usrsctp", "pthread"])?;
-    let mut judged = Vec::new();
     for (number, road) in (1..).zip(&ROADS) {
-        let Some(ratios) = road.measured(lab, tools, &usrsctp, number)? else { continue };
+        let Some(ratios) = road.measured(lab, tools, &usrsctp, number, report)? else { continue };
         let Some(goal) = road.tcp_goal else { continue };
-        judged.push((format!("x TCP, {}", road.kind), ratios.tcp, goal));
+        let figure = |other: &str| format!("shim by {other}, 65,536 bytes, {}", road.kind);
+        report.judge(figure("TCP"), &[ratios.tcp], Limit::AtLeast(goal));
         if road.kind == Kind::Open(Offloads::On) {
-            judged.push(("x usrsctp".to_owned(), ratios.usrsctp, USRSCTP_GOAL));
+            report.judge(figure("usrsctp"), &[ratios.usrsctp], Limit::AtLeast(USRSCTP_GOAL));
         }
     }
-    println!("CPU: processes only; the kernel's interrupt work for packets is in no column.");
-    for (figure, ratio, goal) in &judged {
-        println!("shim, 65,536 bytes: {ratio:.2} {figure}; the goal is {goal}");
-    }
-    Ok(judged.iter().all(|(_, ratio, goal)| ratio >= goal))
+    report.remark("CPU: processes only; the kernel's interrupt work for packets is in no column.");
+    Ok(())
 }
 
 impl Road {
     /// Measures both sizes, and returns the ratios at the last. None if the kernel lacks a control that is not
     /// judged.
-    fn measured(&self, lab: &Lab, tools: &Tools, usrsctp: &Path, number: u8) -> Result<Option<Ratios>> {
+    fn measured(
+        &self,
+        lab: &Lab,
+        tools: &Tools,
+        usrsctp: &Path,
+        number: u8,
+        report: &mut Report,
+    ) -> Result<Option<Ratios>> {
         let pair = Pair::new(lab, &format!("-{number}"))?;
         let link = self.kind.link(lab, &pair, number, tools)?;
-        println!("\n{}, {}", self.kind, self.control);
+        let title = format!("One bulk stream, {}, {}: median (least-greatest)", self.kind, self.control);
         match link.link().set_tcp_controls(self.control) {
             Err(error) if self.control != TCP_CONTROL => {
-                println!("left out: {error:#}");
+                println!("{title}: left out: {error:#}");
                 return Ok(None);
             }
             outcome => outcome?,
@@ -132,11 +138,13 @@ impl Road {
         let daemons = pair.start_daemons(tools)?;
         let bench = Bench { pair, link, daemons, tools, usrsctp };
         bench.ensure_shim_is_sctp()?;
-        println!("size    carrier   Gbit/s, median (range)   CPU s/GB, median (range)    x TCP  x usrsctp");
+        let head = ["size", "carrier", "Gbit/s", "CPU s/GB", "x TCP", "x usrsctp"];
+        let mut table = Table::new(title, head);
         let mut ratios = Ratios { tcp: 0.0, usrsctp: 0.0 };
         for size in SIZES {
-            ratios = bench.size(size)?;
+            ratios = bench.size(size, &mut table)?;
         }
+        report.show(table);
         bench.daemons.stop();
         Ok(Some(ratios))
     }
@@ -178,8 +186,8 @@ impl TestLink {
 }
 
 impl Bench<'_> {
-    /// Measures all carriers at one size, interleaved, and prints their rows.
-    fn size(&self, size: usize) -> Result<Ratios> {
+    /// Measures all carriers at one size, interleaved, and adds their rows.
+    fn size(&self, size: usize, table: &mut Table) -> Result<Ratios> {
         let mut all = [Samples::default(), Samples::default(), Samples::default()];
         for repetition in 1..=REPETITIONS {
             for (carrier, samples) in CARRIERS.into_iter().zip(&mut all) {
@@ -191,8 +199,9 @@ impl Bench<'_> {
         let medians = [0, 1, 2].map(|n: usize| percentile(&all[n].gbit_per_s, 50));
         for ((carrier, samples), median) in CARRIERS.iter().zip(&all).zip(medians) {
             let (speed, cpu) = (spread(&samples.gbit_per_s), spread(&samples.cpu_s_per_gb));
-            let ratios = format!("{:>6.2} {:>10.2}", median / medians[0], median / medians[2]);
-            println!("{size:<7} {:<9} {speed:<24} {cpu:<25} {ratios}", format!("{carrier:?}").to_lowercase());
+            let [tcp, usrsctp] = [0, 2].map(|n: usize| format!("{:.2}", median / medians[n]));
+            let carrier = format!("{carrier:?}").to_lowercase();
+            table.row([size.to_string(), carrier, speed, cpu, tcp, usrsctp]);
         }
         Ok(Ratios { tcp: medians[1] / medians[0], usrsctp: medians[1] / medians[2] })
     }

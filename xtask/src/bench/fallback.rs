@@ -5,8 +5,10 @@
 //! firewall drops it, so only the race timer ends the wait. (Because of its ICMP rate limit, the kernel sends
 //! about six of nine answers within a second.)
 
-use super::stats::percentile;
+use super::report::Report;
 use anyhow::{Context, Result, ensure};
+use pages::stats::percentile;
+use pages::{Limit, Table};
 use std::net::IpAddr;
 use std::time::Duration;
 use testbed::pair::{Pair, SHIM_PORT, Tools};
@@ -22,9 +24,14 @@ const HANDSHAKES: u32 = 1_000;
 /// Loss in each direction.
 const LOSS: &str = "10%";
 
-/// Returns the percentage of first contacts that fall back when each packet is lost with a probability of ten
+/// Limit on fallbacks of first contacts over the lossy link, in percent.
+const LOSSY_GOAL_PERCENT: f64 = 0.5;
+/// Limit on the time of the first connect to a host that drops SCTP, beyond the race timer, in milliseconds.
+const SILENT_GOAL_MS: f64 = 5.0;
+
+/// Judges the percentage of first contacts that fall back when each packet is lost with a probability of ten
 /// percent. Each connection has its own association, and nothing is learned, so each is a first contact.
-pub(crate) fn lossy(lab: &Lab, tools: &Tools) -> Result<f64> {
+pub(crate) fn lossy(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-loss")?;
     let one_way = Duration::from_millis(5);
     let link = DelayedLink::between(lab, &pair.alpha, &pair.beta, 1, one_way, &tools.linkemu)?;
@@ -39,41 +46,45 @@ pub(crate) fn lossy(lab: &Lab, tools: &Tools) -> Result<f64> {
     server.stop();
     daemons.stop();
     let fell_back = u64::from(HANDSHAKES).saturating_sub(over_sctp);
-    println!("\nfirst contacts over 10 ms that lose {LOSS} each way: {fell_back} of {HANDSHAKES} fall back");
-    Ok(fell_back as f64 * 100.0 / f64::from(HANDSHAKES))
+    let percent = fell_back as f64 * 100.0 / f64::from(HANDSHAKES);
+    let figure = format!("fallbacks of {HANDSHAKES} first contacts over 10 ms that lose {LOSS} each way, %");
+    report.judge(figure, &[percent], Limit::AtMost(LOSSY_GOAL_PERCENT));
+    Ok(())
 }
 
-/// Measures and prints both; returns the silent host's median beyond the race timer, in milliseconds.
-pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
+/// Measures both, and judges the silent host's median beyond the race timer.
+pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-fall")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
     let to = IpAddr::V4(link.right_v4());
     let daemon = pair.start_alphas(tools)?;
     let server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
-    println!("\nfirst connect  p50 ms     least      greatest   connections");
-    let mut p50 = 0.0;
+    let head = ["first connect", "p50 ms", "least", "greatest", "connections"];
+    let mut table = Table::new("First connect() to a host without SCTP", head);
+    let mut millis = Vec::new();
     for kind in ["refused", "silent"] {
         if kind == "silent" {
             pair.beta.drop_sctp()?;
         }
-        let mut millis = Vec::new();
+        millis.clear();
         for _ in 0..COUNT {
             // The very first one has nothing to forget.
             daemon.sctpify(&["forget", &to.to_string()])?;
             let micros = pair.connect(to, tools, SHIM_PORT, 1)?;
             millis.push(micros.first().context("no connect was timed")? / 1e3);
         }
-        p50 = percentile(&millis, 50);
-        println!(
-            "{kind:<14} {p50:<10.3} {:<10.3} {:<10.3} {COUNT}",
-            percentile(&millis, 0),
-            percentile(&millis, 100)
-        );
+        let [p50, least, greatest] =
+            [50, 0, 100].map(|percent| format!("{:.3}", percentile(&millis, percent)));
+        table.row([kind.to_owned(), p50, least, greatest, COUNT.to_string()]);
     }
     let output = daemon.sctpify(&["status", "--json"])?.good()?.stdout;
     let reasons = output.matches("\"no_sctp_answer\"").count();
     ensure!(reasons >= COUNT, "the silent host was given up for other reasons: {output}");
     server.stop();
     daemon.stop();
-    Ok(p50 - RACE_TIMER_MS)
+    report.show(table);
+    let beyond: Vec<f64> = millis.iter().map(|millis| millis - RACE_TIMER_MS).collect();
+    let figure = "first connect to a silent host, beyond the race timer, ms";
+    report.judge(figure, &beyond, Limit::AtMost(SILENT_GOAL_MS));
+    Ok(())
 }

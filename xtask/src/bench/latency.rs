@@ -1,8 +1,10 @@
 //! Duration of connect() through the shim, with plain TCP, and to a server learned to have no SCTP, at three
 //! round-trip times.
 
-use super::stats::percentile;
+use super::report::Report;
 use anyhow::{Result, bail, ensure};
+use pages::Table;
+use pages::stats::percentile;
 use std::net::IpAddr;
 use std::time::Duration;
 use testbed::pair::{LEARNED_PORT, Pair, SHIM_PORT, TCP_PORT, Tools};
@@ -27,28 +29,35 @@ pub(crate) struct Extra {
     pub(crate) shim_us: f64,
 }
 
-/// Measures and prints the table.
-pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<Extra> {
+/// Measures, and shows the table.
+pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<Extra> {
     let mut extra = Extra::default();
-    println!("\nRTT ms  connect   p50 ms     p99 ms     connections");
+    let mut table = Table::new("connect()", ["RTT ms", "connect", "p50 ms", "p99 ms", "connections"]);
     for (rtt_ms, count) in ROUNDS {
         let pair = Pair::new(lab, &format!("-{rtt_ms}ms"))?;
         if rtt_ms == 0 {
             let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
-            let row = measure(&pair, &link, tools, rtt_ms, count)?;
+            let row = measure(&pair, &link, tools, (rtt_ms, count), &mut table)?;
             extra = Extra { learned_us: row.learned_us - row.tcp_us, shim_us: row.shim_us - row.tcp_us };
         } else {
             let one_way = Duration::from_millis(rtt_ms) / 2;
             let number = u8::try_from(rtt_ms)?;
             let delayed =
                 DelayedLink::between(lab, &pair.alpha, &pair.beta, number, one_way, &tools.linkemu)?;
-            measure(&pair, &delayed.link, tools, rtt_ms, count)?;
+            measure(&pair, &delayed.link, tools, (rtt_ms, count), &mut table)?;
         }
     }
+    report.show(table);
     Ok(extra)
 }
 
-fn measure(pair: &Pair, link: &Link, tools: &Tools, rtt_ms: u64, count: u32) -> Result<Row> {
+fn measure(
+    pair: &Pair,
+    link: &Link,
+    tools: &Tools,
+    (rtt_ms, count): (u64, u32),
+    table: &mut Table,
+) -> Result<Row> {
     let daemons = pair.start_daemons(tools)?;
     let to = IpAddr::V4(link.right_v4());
     let mut row = Row { tcp_us: 0.0, learned_us: 0.0, shim_us: 0.0 };
@@ -74,7 +83,9 @@ fn measure(pair: &Pair, link: &Link, tools: &Tools, rtt_ms: u64, count: u32) -> 
             LEARNED_PORT => row.learned_us = p50,
             _ => row.shim_us = p50,
         }
-        println!("{rtt_ms:<7} {name:<9} {:<10.3} {:<10.3} {count}", p50 / 1e3, p99 / 1e3);
+        let millis = [p50, p99].map(|micros| format!("{:.3}", micros / 1e3));
+        let [p50, p99] = millis;
+        table.row([rtt_ms.to_string(), name.to_owned(), p50, p99, count.to_string()]);
     }
     let learned = daemons.learned_tcp()?;
     ensure!(learned == u64::from(count), "{learned} of {count} connections were kept on TCP as learned");

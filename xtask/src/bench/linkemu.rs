@@ -5,9 +5,11 @@
 //! stamps at the sender's and the receiver's interface (tcpdump). So it excludes the lateness of processes, but
 //! includes the two virtual interfaces.
 
-use super::stats::percentile;
+use super::report::Report;
 use crate::optimised;
 use anyhow::{Context, Result};
+use pages::stats::percentile;
+use pages::{Limit, Table, grouped};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testbed::{Host, Lab, Process};
@@ -36,27 +38,32 @@ const TO: &str = "10.9.0.2";
 /// Limit on any single step.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Measures and prints everything; returns whether all goals are met.
-pub(crate) fn run(lab: &Lab) -> Result<bool> {
+/// Measures and judges everything.
+pub(crate) fn run(lab: &Lab, report: &mut Report) -> Result<()> {
     let linkemu = optimised::linkemu()?;
     let setup = Setup::new(lab, &linkemu)?;
-    let mut is_good = true;
-    println!("\ndelay 20 ms, error in us   p50      p99      max      packets  goal, p99");
+    let mut table = Table::new("Error of a delay of 20 ms, us", ["load", "p50", "p99", "max", "packets"]);
     for (name, load, goal) in [("idle", false, IDLE_GOAL_US), ("300 Mbit/s of UDP", true, LOAD_GOAL_US)] {
         let errors = setup.delay_errors(lab, load)?;
-        let [p50, p99, max] = [50, 99, 100].map(|percent| percentile(&errors, percent));
-        is_good &= p99 <= goal;
-        println!("{name:<26} {p50:<8.1} {p99:<8.1} {max:<8.1} {:<8} {goal:.0}", errors.len());
+        let percentiles = [50, 99, 100].map(|percent| percentile(&errors, percent));
+        let [p50, p99, max] = percentiles.map(|micros| format!("{micros:.1}"));
+        table.row([name.to_owned(), p50, p99, max, errors.len().to_string()]);
+        let figure = format!("99th percentile of the delay's error, {name}, us");
+        report.judge(figure, &percentiles[1..2], Limit::AtMost(goal));
     }
-    println!("\nrate set, bit/s   measured        of it");
+    report.show(table);
+    let mut table = Table::new("Rates", ["rate set, bit/s", "measured", "of it"]);
     for (rate, queue, seconds, omitted) in RATES {
         let share = setup.rate(rate, queue, &["-t", seconds, "-O", omitted])? / rate;
-        is_good &= (share - 1.0).abs() <= RATE_GOAL;
-        println!("{rate:<17.0} {:<15.0} {share:.4}", share * rate);
+        let measured = [format!("{rate:.0}"), format!("{:.0}", share * rate), format!("{share:.4}")];
+        table.row(measured);
+        let figure = format!("rate measured, of {} bit/s", grouped(&format!("{rate:.0}")));
+        report.judge(figure, &[share], Limit::Within(1.0 - RATE_GOAL, 1.0 + RATE_GOAL));
     }
-    println!("\n{}", setup.linkemu_output(&["show"])?);
+    report.show(table);
+    println!("{}", setup.linkemu_output(&["show"])?);
     setup.link.stop();
-    Ok(is_good)
+    Ok(())
 }
 
 /// Two hosts, one between them with an interface to each, and the emulator on it.

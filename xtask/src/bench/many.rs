@@ -1,7 +1,9 @@
 //! A daemon with many connections: its memory with concurrent ones and after many sequential ones; and the
 //! packet delay that a query about them causes.
 
+use super::report::Report;
 use anyhow::{Result, ensure};
+use pages::{Limit, Table};
 use std::time::Duration;
 use testbed::pair::{Pair, SHIM_PORT, Tools};
 use testbed::{Lab, Link, Offloads, Process, cpu};
@@ -27,25 +29,28 @@ const QUESTIONS: usize = 20;
 /// Limit on the packet delay by a query.
 const TURN_GOAL: Duration = Duration::from_millis(1);
 
-/// Measures and prints everything; returns whether all goals are met.
-pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
-    let at_once_mib = at_once(lab, tools)?;
-    let growth = in_a_row(lab, tools)?;
+/// Measures and judges everything.
+pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
+    let mut table = Table::new("", ["a daemon's memory", "MiB"]);
+    let at_once_mib = at_once(lab, tools, &mut table)?;
+    let growth = in_a_row(lab, tools, &mut table)?;
+    report.show(table);
     let questions = questions(lab, tools)?;
-    println!("{AT_ONCE} connections at once: {at_once_mib:.0} MiB; the goal is {AT_ONCE_GOAL_MIB:.0}");
-    println!(
-        "the last {IN_A_ROW} of {} in a row: {growth:+.1} % memory; the goal is below {GROWTH_GOAL:.0}",
-        ROUNDS as u64 * IN_A_ROW
+    let figure = format!("memory with {AT_ONCE} connections at once, MiB");
+    report.judge(figure, &[at_once_mib], Limit::AtMost(AT_ONCE_GOAL_MIB));
+    let all = ROUNDS as u64 * IN_A_ROW;
+    let figure = format!("growth of memory by the last {IN_A_ROW} of {all} connections in a row, %");
+    report.judge(figure, &[growth], Limit::Below(GROWTH_GOAL));
+    // The machine itself makes some long turns.
+    let figure = format!(
+        "questions about {ASKED_ABOUT} connections with a turn longer than {TURN_GOAL:?}, of {QUESTIONS}"
     );
-    println!(
-        "questions about {ASKED_ABOUT} connections with a turn longer than {TURN_GOAL:?}: {questions} of {QUESTIONS}; the goal is \
-         less than half, for the machine itself makes some"
-    );
-    Ok(at_once_mib <= AT_ONCE_GOAL_MIB && growth < GROWTH_GOAL && questions < QUESTIONS / 2)
+    report.judge(figure, &[questions as f64], Limit::Below(QUESTIONS as f64 / 2.0));
+    Ok(())
 }
 
 /// Returns the memory of the client's daemon, in MiB.
-fn at_once(lab: &Lab, tools: &Tools) -> Result<f64> {
+fn at_once(lab: &Lab, tools: &Tools, table: &mut Table) -> Result<f64> {
     let (pair, link) = joined(lab, "-many")?;
     let daemons = pair.start_daemons(tools)?;
     let before = memory_mib(&pair)?;
@@ -58,7 +63,8 @@ fn at_once(lab: &Lab, tools: &Tools) -> Result<f64> {
         daemons.recent_fallbacks()?
     );
     let with = memory_mib(&pair)?;
-    println!("memory of a daemon: {before:.1} MiB idle, {with:.1} MiB with {AT_ONCE} connections");
+    table.row(["idle".to_owned(), format!("{before:.1}")]);
+    table.row([format!("with {AT_ONCE} connections at once"), format!("{with:.1}")]);
     client.stop();
     daemons.stop();
     Ok(with)
@@ -92,7 +98,7 @@ fn hold(pair: &Pair, tools: &Tools, link: &Link, count: u64) -> Result<Process> 
 }
 
 /// Returns the memory growth in the last round, in percent.
-fn in_a_row(lab: &Lab, tools: &Tools) -> Result<f64> {
+fn in_a_row(lab: &Lab, tools: &Tools, table: &mut Table) -> Result<f64> {
     let (pair, link) = joined(lab, "-row")?;
     let daemons = pair.start_daemons(tools)?;
     let _server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
@@ -108,7 +114,7 @@ fn in_a_row(lab: &Lab, tools: &Tools) -> Result<f64> {
             daemons.recent_fallbacks()?
         );
         *memory = memory_mib(&pair)?;
-        println!("memory of a daemon: {memory:.1} MiB after {expected} connections");
+        table.row([format!("after {expected} connections in a row"), format!("{memory:.1}")]);
     }
     daemons.stop();
     Ok(100.0 * (after[ROUNDS - 1] / after[ROUNDS - 2] - 1.0))

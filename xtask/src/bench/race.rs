@@ -9,8 +9,8 @@
 //! until its association is up, and keeps the first: no daemon can do better for a program whose kernel takes
 //! the first answer.
 
-use super::stats::percentile;
 use anyhow::{Context, Result, ensure};
+use pages::stats::percentile;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -50,7 +50,7 @@ struct Racer<'a> {
 }
 
 /// Measures and prints the table.
-pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
+pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<()> {
     println!("\nRTT ms  SCTP      tried                p50 ms     greatest   over SCTP");
     for rtt_ms in ROUND_TRIPS_MS {
         let pair = Pair::new(lab, &format!("-{rtt_ms}ms"))?;
@@ -63,7 +63,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
         World { pair: &pair, tools, rtt_ms, to: IpAddr::V4(link.link.right_v4()) }.measure()?;
         servers.into_iter().try_for_each(|server| server.map(Process::stop))?;
     }
-    Ok(true)
+    Ok(())
 }
 
 impl World<'_> {

@@ -6,8 +6,10 @@
 //! the maximum rate of one core. The kernel forwards in its sender's time, so its own cost is the sender's
 //! extra time compared with a middle host that discards.
 
+use super::report::Report;
 use crate::optimised;
 use anyhow::{Context, Result, ensure};
+use pages::{Limit, Table, grouped};
 use std::path::Path;
 use std::time::Duration;
 use testbed::{Host, Lab, Link, Offloads, cpu};
@@ -59,33 +61,29 @@ struct Passed {
     sender_us: f64,
 }
 
-/// Measures and prints everything; returns whether the goal is met.
-pub(crate) fn run(lab: &Lab) -> Result<bool> {
+/// Measures and judges everything.
+pub(crate) fn run(lab: &Lab, report: &mut Report) -> Result<()> {
     let router = optimised::router()?;
     let discarded = Setup::routed(lab, 1, false)?.send()?;
     let forwarded = Setup::routed(lab, 3, true)?.send()?;
     let extra_us = forwarded.sender_us / forwarded.sent - discarded.sender_us / discarded.sent;
-    println!("\nby what           sent/s    arrived/s   a core could pass/s");
-    let kernel = format!("{:.0} (by {extra_us:.2} us more of the sender's time)", 1e6 / extra_us.max(0.01));
-    println!(
-        "{:<14} {:>9.0} {:>12.0}   {kernel}",
-        "the kernel",
-        forwarded.rate(forwarded.sent),
-        forwarded.rate(forwarded.arrived)
-    );
+    let per_s = |rate: f64| grouped(&format!("{rate:.0}"));
+    let mut table = Table::new("", ["by what", "sent/s", "arrived/s", "a core could pass/s"]);
+    let mut row = |name: &str, passed: &Passed, most: String| {
+        let [sent, arrived] = [passed.sent, passed.arrived].map(|packets| per_s(passed.rate(packets)));
+        table.row([name.to_owned(), sent, arrived, most]);
+    };
+    let most = per_s(1e6 / extra_us.max(0.01));
+    row("the kernel", &forwarded, format!("{most} (by {extra_us:.2} us more of the sender's time)"));
     let setup = Setup::gap(lab, 5)?;
-    let mut is_good = true;
     for policy in POLICIES {
         let (passed, used) = setup.by(&router, policy)?;
         let most = passed.arrived / used.as_secs_f64();
-        is_good &= most >= GOAL;
-        println!(
-            "{policy:<14} {:>9.0} {:>12.0}   {most:.0}, goal {GOAL:.0}",
-            passed.rate(passed.sent),
-            passed.rate(passed.arrived)
-        );
+        row(policy, &passed, per_s(most));
+        report.judge(format!("packets a core could pass by {policy}, 1/s"), &[most], Limit::AtLeast(GOAL));
     }
-    Ok(is_good)
+    report.show(table);
+    Ok(())
 }
 
 impl Passed {

@@ -10,17 +10,19 @@ mod fairness;
 mod table;
 mod verdict;
 
-use super::stats::percentile;
+use super::report::Report;
 use crate::optimised;
 use anyhow::{Context, Result, ensure};
 use contender::{Contender, Programs};
+use pages::Table;
+use pages::stats::percentile;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 use table::{EXPERIMENTS, Experiment, Job};
 use testbed::pair::Pair;
 use testbed::{Lab, Link, Offloads, c_programs};
-use verdict::{Score, Verdict};
+use verdict::Verdict;
 
 /// Number of runs of each contender.
 const REPETITIONS: usize = 5;
@@ -57,9 +59,8 @@ struct Bench {
     effort: Effort,
 }
 
-/// Measures everything and prints it; returns whether all goals are met. `words` are the arguments after
-/// `sctp`.
-pub(crate) fn run(lab: &Lab, words: &[String]) -> Result<bool> {
+/// Measures and judges everything. `words` are the arguments after `sctp`.
+pub(crate) fn run(lab: &Lab, words: &[String], report: &mut Report) -> Result<()> {
     let (quick, wanted) = match words {
         [word, rest @ ..] if word == "--quick" => (true, rest),
         rest => (false, rest),
@@ -75,16 +76,18 @@ pub(crate) fn run(lab: &Lab, words: &[String]) -> Result<bool> {
     let setups = [Setup::new(lab, "on", Offloads::On)?, Setup::new(lab, "off", Offloads::Off)?];
     let effort = if quick { QUICK } else { FULL };
     let bench = Bench { setups, programs: Programs { ours, usrsctp, tcp, rivals }, effort };
-    println!("{}", Verdict::HEAD);
-    let mut score = Score::default();
+    if !words.is_empty() {
+        report.is_short();
+    }
+    let mut table = verdict::table();
     for experiment in experiments {
-        bench.experiment(experiment, &mut score)?;
+        bench.experiment(experiment, &mut table, report)?;
     }
     if is_fairness_wanted {
-        fairness::run(lab, &bench.programs, &mut score)?;
+        fairness::run(lab, &bench.programs, &mut table, report)?;
     }
-    println!("{}", score.summary());
-    Ok(score.is_good())
+    report.show(table);
+    Ok(())
 }
 
 impl Setup {
@@ -108,8 +111,8 @@ fn widen_ports(pair: &Pair) -> Result<()> {
 }
 
 impl Bench {
-    /// Measures all contenders in one experiment, interleaved, and prints their rows.
-    fn experiment(&self, experiment: &Experiment, score: &mut Score) -> Result<()> {
+    /// Measures and judges all contenders in one experiment, interleaved.
+    fn experiment(&self, experiment: &Experiment, table: &mut Table, report: &mut Report) -> Result<()> {
         let figures = experiment.figures.len();
         let mut samples = vec![vec![Vec::new(); experiment.contenders.len()]; figures];
         for repetition in 1..=REPETITIONS {
@@ -124,7 +127,7 @@ impl Bench {
         }
         progress("");
         for (figure, samples) in experiment.figures.iter().zip(&samples) {
-            Verdict::of(figure, experiment.contenders, samples).print(score);
+            Verdict::of(figure, experiment.contenders, samples).add(table, report);
         }
         Ok(())
     }

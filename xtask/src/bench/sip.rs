@@ -11,6 +11,7 @@ pub(super) mod memory;
 pub(super) mod page;
 mod verdict;
 
+use super::report::Report;
 use anyhow::{Context, Result, ensure};
 use contender::{Contender, Running};
 use serde_json::Value;
@@ -59,11 +60,11 @@ struct Row {
     theirs: Option<Figures>,
 }
 
-/// Measures and prints; returns whether all goals are met.
+/// Measures and judges.
 ///
 /// # Errors
 /// When a program is missing or does not start.
-pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
+pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools, report: &mut Report) -> Result<()> {
     let size = if is_quick { QUICK } else { FULL };
     let mut rows = Vec::new();
     for round in 0..size.rounds {
@@ -75,7 +76,8 @@ pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
             rows.push(row);
         }
     }
-    Ok(verdict::judge(&rows))
+    verdict::judge(&rows, report);
+    Ok(())
 }
 
 /// Measures all contenders over a transport. `lower` is the lowest rate so far, which all can sustain; it is

@@ -6,8 +6,10 @@
 //! its own association. The exit status is 0 only when connect() takes at most [`CONNECT_GOAL`] times TCP's
 //! time, and the thousand connections take less than TCP's.
 
-use super::stats::{percentile, spread};
+use super::report::Report;
 use anyhow::{Context, Result, bail, ensure};
+use pages::stats::{percentile, spread};
+use pages::{Limit, Table};
 use std::net::IpAddr;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
@@ -29,14 +31,10 @@ const BULK_SECONDS: &str = "2";
 /// Limit on any part.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Runs everything and prints the tables; returns whether the goals are met.
-pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
-    let (connect, short) = delayed(lab, tools)?;
-    bulk(lab, tools)?;
-    println!(
-        "connect(): {connect:.3} x TCP; the goal is {CONNECT_GOAL}. {SHORT} connections: {short:.2} x TCP; the goal is below 1"
-    );
-    Ok(connect <= CONNECT_GOAL && short < 1.0)
+/// Measures and judges everything.
+pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
+    delayed(lab, tools, report)?;
+    bulk(lab, tools, report)
 }
 
 /// Waits until alpha's daemon has a shareable association; its first connection makes it open one.
@@ -47,15 +45,15 @@ fn warm_up(pair: &Pair, to: IpAddr, tools: &Tools, daemons: &Daemons) -> Result<
     daemons.await_shared()
 }
 
-/// Measures on the link with delay; returns connect(), and the short connections of the last size, as multiples
-/// of TCP.
-fn delayed(lab: &Lab, tools: &Tools) -> Result<(f64, f64)> {
+/// Measures on the link with delay; judges connect(), and the short connections of the last size, as multiples of
+/// TCP.
+fn delayed(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-50ms")?;
     let delayed = DelayedLink::between(lab, &pair.alpha, &pair.beta, 50, ROUND_TRIP / 2, &tools.linkemu)?;
     let to = IpAddr::V4(delayed.link.right_v4());
     let daemons = pair.start_daemons(tools)?;
     warm_up(&pair, to, tools, &daemons)?;
-    println!("\nround trip 50 ms       TCP          shared       x TCP");
+    let mut table = Table::new("Round trip of 50 ms", ["", "TCP", "shared", "x TCP"]);
     let shared = daemons.connects_shared()?;
     let mut medians = [0.0; 2];
     for (median, port) in medians.iter_mut().zip([TCP_PORT, SHIM_PORT]) {
@@ -64,14 +62,18 @@ fn delayed(lab: &Lab, tools: &Tools) -> Result<(f64, f64)> {
         server.stop();
     }
     let connect = medians[1] / medians[0];
-    println!("connect() p50, ms      {:<12.2} {:<12.2} {connect:.3}", medians[0], medians[1]);
+    table.row(cells("connect() p50, ms".to_owned(), medians));
+    report.judge("connect() on a shared association, by TCP's", &[connect], Limit::AtMost(CONNECT_GOAL));
     let mut short = 0.0;
     for size in SIZES {
         let tcp = fetch(&pair, to, tools, TCP_PORT, size)?;
         let ours = fetch(&pair, to, tools, SHIM_PORT, size)?;
         short = ours / tcp;
-        println!("{SHORT} x {size:<6} bytes, s  {tcp:<12.2} {ours:<12.2} {short:.3}");
+        table.row(cells(format!("{SHORT} x {size} bytes, s"), [tcp, ours]));
     }
+    report.show(table);
+    let figure = format!("{SHORT} fetches of {} bytes on a shared association, by TCP's", SIZES[2]);
+    report.judge(figure, &[short], Limit::Below(1.0));
     let joined = daemons.connects_shared()? - shared;
     let expected = u64::from(CONNECTS) + u64::from(SHORT) * SIZES.len() as u64;
     if joined != expected {
@@ -81,7 +83,12 @@ fn delayed(lab: &Lab, tools: &Tools) -> Result<(f64, f64)> {
         );
     }
     daemons.stop();
-    Ok((connect, short))
+    Ok(())
+}
+
+/// Returns a row: TCP's figure, ours, and their ratio.
+fn cells(name: String, [tcp, ours]: [f64; 2]) -> [String; 4] {
+    [name, format!("{tcp:.2}"), format!("{ours:.2}"), format!("{:.3}", ours / tcp)]
 }
 
 /// Returns the seconds that the short connections took, ten at a time.
@@ -97,7 +104,7 @@ fn fetch(pair: &Pair, to: IpAddr, tools: &Tools, port: u16, size: u32) -> Result
 }
 
 /// Runs one bulk stream, in turn as plain TCP, on its own association and on the shared one.
-fn bulk(lab: &Lab, tools: &Tools) -> Result<()> {
+fn bulk(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-bulk")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
     let to = IpAddr::V4(link.right_v4());
@@ -117,11 +124,13 @@ fn bulk(lab: &Lab, tools: &Tools) -> Result<()> {
             );
         }
     }
-    println!("\nbulk, 64 KiB writes    Gbit/s, median (range)   x own association");
+    let head = ["association", "Gbit/s, median (least-greatest)", "x own association"];
+    let mut table = Table::new("One bulk stream, writes of 64 KiB, no delay", head);
     let own = percentile(&all[1], 50);
     for (samples, (name, ..)) in all.iter().zip(kinds) {
-        println!("{name:<22} {:<24} {:.2}", spread(samples), percentile(samples, 50) / own);
+        table.row([name.to_owned(), spread(samples), format!("{:.2}", percentile(samples, 50) / own)]);
     }
+    report.show(table);
     daemons.stop();
     Ok(())
 }

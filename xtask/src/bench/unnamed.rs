@@ -3,8 +3,10 @@
 //! Client and server run on one processor: a wakeup on another one takes half as long again, independent of the
 //! daemon.
 
-use super::stats::{middle_mean, percentile, spread};
+use super::report::Report;
 use anyhow::{Result, ensure};
+use pages::stats::{middle_mean, spread};
+use pages::{Limit, Table};
 use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;
@@ -20,14 +22,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Time until the kernel has the names of the rules.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Cost of a running daemon for a connection without a matching rule: the medians of all rounds.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Cost {
-    /// The time of a connect with the daemon, divided by the time without.
-    pub(crate) ratio: f64,
-    /// The daemon's processor time for each connect, in microseconds.
-    pub(crate) cpu_us: f64,
-}
+/// Limit on the time of a connect, as a multiple of the time without a daemon.
+const GOAL_RATIO: f64 = 1.25;
+/// Limit on the daemon's processor time for it, in microseconds.
+const GOAL_CPU_US: f64 = 1.0;
 
 /// Returns a `bulk` command with these arguments, on the first processor only.
 fn on_one_processor(host: &Host, tools: &Tools, words: &[&str]) -> Command {
@@ -36,8 +34,8 @@ fn on_one_processor(host: &Host, tools: &Tools, words: &[&str]) -> Command {
     command
 }
 
-/// Measures and prints the rows.
-pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<Cost> {
+/// Measures, and judges the cost of a running daemon.
+pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let (mut alone, mut beside, mut ratios, mut cpu_us) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let pair = Pair::new(lab, &format!("-unnamed{round}"))?;
@@ -76,12 +74,19 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<Cost> {
         ratios.push(with / without);
         cpu_us.push(spent.as_secs_f64() * 1e6 / f64::from(COUNT));
     }
-    println!(
-        "\nplain TCP to a port that no rule names, {ROUNDS} rounds of {COUNT} connections: median (least-greatest)"
-    );
-    println!("no daemon, us             {}", spread(&alone));
-    println!("daemon running, us        {}", spread(&beside));
-    println!("ratio in each round       {}", spread(&ratios));
-    println!("daemon's CPU us for each  {}", spread(&cpu_us));
-    Ok(Cost { ratio: percentile(&ratios, 50), cpu_us: percentile(&cpu_us, 50) })
+    let caption = format!("Plain TCP to a port that no rule names, {ROUNDS} rounds of {COUNT} connections");
+    let mut table = Table::new(caption, ["", "median (least-greatest)"]);
+    for (name, samples) in [
+        ("no daemon, us", &alone),
+        ("daemon running, us", &beside),
+        ("ratio in each round", &ratios),
+        ("daemon's processor time for each, us", &cpu_us),
+    ] {
+        table.row([name.to_owned(), spread(samples)]);
+    }
+    report.show(table);
+    let figure = "connect that no rule names beside a daemon, by that without one";
+    report.judge(figure, &ratios, Limit::AtMost(GOAL_RATIO));
+    report.judge("daemon's processor time for it, us", &cpu_us, Limit::AtMost(GOAL_CPU_US));
+    Ok(())
 }

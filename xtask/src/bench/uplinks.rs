@@ -4,8 +4,10 @@
 //! includes sender and receiver, once connected, and both daemons. Then 64 bytes there and back every 50 ms,
 //! alone and next to a stream that leaves spare capacity: there the queue does not hide the daemons' latency.
 
-use super::stats::{percentile, spread};
+use super::report::Report;
 use anyhow::{Context, Result, ensure};
+use pages::stats::{percentile, spread};
+use pages::{Limit, Table};
 use std::process::Command;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
@@ -42,26 +44,28 @@ const DAEMON: &str = "sctpifyd";
 /// Ports of plain TCP and of the daemons.
 const PORTS: [u16; 2] = [TCP_PORT, SHIM_PORT];
 
-/// Runs everything, or only some of the rates, and prints the tables; returns whether all goals are met.
-pub(crate) fn run(lab: &Lab, only: &[String], tools: &Tools) -> Result<bool> {
+/// Measures and judges everything, or only some of the rates.
+pub(crate) fn run(lab: &Lab, only: &[String], tools: &Tools, report: &mut Report) -> Result<()> {
     let is_meant = |rate: &u32| only.is_empty() || only.contains(&rate.to_string());
     let rates: Vec<(u32, f64)> = RATES.into_iter().filter(|(rate, _)| is_meant(rate)).collect();
     ensure!(!rates.is_empty(), "no such rate: say some of {:?}, or nothing", RATES.map(|(rate, _)| rate));
-    let mut is_good = true;
-    println!(
-        "\nMbit/s  TCP: Mbit/s          CPU s/GB                shim: Mbit/s         CPU s/GB                x TCP  goal"
-    );
+    let head = ["link, Mbit/s", "TCP: Mbit/s", "CPU s/GB", "shim: Mbit/s", "CPU s/GB", "CPU x TCP"];
+    let mut table = Table::new("One bulk stream: median (least-greatest)", head);
     for (number, (rate, goal)) in (1..).zip(rates) {
         let [tcp, shim] = at_rate(lab, tools, number, rate)?;
         let ratio = percentile(&shim.cpu_s_per_gb, 50) / percentile(&tcp.cpu_s_per_gb, 50);
-        println!("{rate:<7} {tcp} {shim} {ratio:>5.2}  {goal}");
-        is_good &= ratio <= goal;
+        let [[tcp_rate, tcp_cpu], [shim_rate, shim_cpu]] = [tcp.cells(), shim.cells()];
+        table.row([rate.to_string(), tcp_rate, tcp_cpu, shim_rate, shim_cpu, format!("{ratio:.2}")]);
+        report.judge(format!("CPU time by TCP's at {rate} Mbit/s"), &[ratio], Limit::AtMost(goal));
     }
-    println!("CPU: processes only; the kernel's interrupt work for packets is in no column.");
+    report.show(table);
+    report.remark("CPU: processes only; the kernel's interrupt work for packets is in no column.");
     if only.is_empty() {
-        typed(lab, tools)?;
+        typed(lab, tools, report)?;
+    } else {
+        report.is_short();
     }
-    Ok(is_good)
+    Ok(())
 }
 
 /// The results of one carrier at one rate.
@@ -71,9 +75,9 @@ struct Samples {
     cpu_s_per_gb: Vec<f64>,
 }
 
-impl std::fmt::Display for Samples {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:<20} {:<23}", spread(&self.mbit_per_s), spread(&self.cpu_s_per_gb))
+impl Samples {
+    fn cells(&self) -> [String; 2] {
+        [spread(&self.mbit_per_s), spread(&self.cpu_s_per_gb)]
     }
 }
 
@@ -176,14 +180,15 @@ fn at_rate(lab: &Lab, tools: &Tools, number: u8, rate: u32) -> Result<[Samples; 
     Ok(all)
 }
 
-/// Prints the latency of keystrokes.
-fn typed(lab: &Lab, tools: &Tools) -> Result<()> {
+/// Shows the latency of keystrokes.
+fn typed(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let uplink = Uplink::new(lab, tools, "-typed", 100, TYPED_RATE)?;
     for (daemon, chain) in [(&uplink.daemons.alphas, "remote"), (&uplink.daemons.betas, "local")] {
         let port = TYPED_PORTS[1].to_string();
         daemon.shimrules(&["-A", "-c", chain, "-p", "enable", "-P", &port])?.good()?;
     }
-    println!("\n64 bytes there and back, each 50 ms, 20 ms round trip      p50 ms     p99 ms");
+    let caption = "64 bytes there and back, each 50 ms, 20 ms round trip";
+    let mut table = Table::new(caption, ["", "p50 ms", "p99 ms"]);
     for (name, beside, typed) in [
         ("alone, TCP", None, TYPED_PORTS[0]),
         ("alone, shim", None, TYPED_PORTS[1]),
@@ -195,12 +200,10 @@ fn typed(lab: &Lab, tools: &Tools) -> Result<()> {
         for process in stream.into_iter().flatten() {
             process.finish(LIMIT)?.good()?;
         }
-        println!(
-            "{name:<58} {:<10.3} {:<10.3}",
-            percentile(&micros, 50) / 1e3,
-            percentile(&micros, 99) / 1e3
-        );
+        let [p50, p99] = [50, 99].map(|percent| format!("{:.3}", percentile(&micros, percent) / 1e3));
+        table.row([name.to_owned(), p50, p99]);
     }
+    report.show(table);
     uplink.daemons.stop();
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The answer to a claim: its verdict, and our answer with the figures filled in.
 
-use super::plot::axis::three_digits;
 use crate::judge::{Outcome, Verdict};
 use crate::manifest::{Claim, Piece};
+use crate::report::three_digits;
 use serde::Serialize;
 
 /// The verdict on a claim.
@@ -53,7 +53,7 @@ pub(super) fn answer(claim: &Claim, verdicts: &[Verdict]) -> Answered {
 }
 
 /// Returns the standing of one expectation over all its points.
-fn standing(verdicts: &[&Verdict]) -> Standing {
+pub(super) fn standing(verdicts: &[&Verdict]) -> Standing {
     let one = |it: &&Verdict| match it.outcome {
         Outcome::Met => Standing::Met,
         Outcome::Missed => Standing::Missed,
@@ -64,7 +64,7 @@ fn standing(verdicts: &[&Verdict]) -> Standing {
 
 /// The reason for a missing figure; an answer has either all its figures or this reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Gap {
+pub(super) enum Gap {
     OtherForm,
     Unmeasured,
 }
@@ -79,7 +79,7 @@ impl Gap {
 }
 
 /// Formats the single figure, or the range from smallest to greatest.
-fn figures(verdicts: &[&Verdict]) -> Result<String, Gap> {
+pub(super) fn figures(verdicts: &[&Verdict]) -> Result<String, Gap> {
     if verdicts.is_empty() {
         return Err(Gap::OtherForm);
     }

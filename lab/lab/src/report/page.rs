@@ -1,10 +1,10 @@
 //! The page of one experiment in one form: claims and answers, plots, expectations, and origin.
 
 use super::claims::Answered;
-use super::plot::axis::three_digits;
 use super::{Section, plot};
 use crate::judge::{Outcome, Verdict};
 use crate::manifest::{Manifest, Panel, Published};
+use crate::report::three_digits;
 use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

@@ -5,10 +5,11 @@
 //! TCP would hold back because of the others' packets.
 
 use super::contender::{PORT, Programs};
-use super::verdict::{Score, row};
+use super::verdict::row;
 use super::{LIMIT, REPETITIONS};
-use crate::bench::stats::percentile;
+use crate::bench::report::Report;
 use anyhow::{Context, Result};
+use pages::{Limit, Table};
 use std::process::Command;
 use std::time::Duration;
 use testbed::pair::Pair;
@@ -39,8 +40,8 @@ struct Flows<'a> {
     programs: &'a Programs,
 }
 
-/// Runs all flows a few times, judges, and prints the rows.
-pub(crate) fn run(lab: &Lab, programs: &Programs, score: &mut Score) -> Result<()> {
+/// Runs all flows a few times, judges, and adds the rows.
+pub(crate) fn run(lab: &Lab, programs: &Programs, table: &mut Table, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-fair")?;
     let one_way = Duration::from_millis(10);
     let linkemu = crate::optimised::linkemu()?;
@@ -59,18 +60,16 @@ pub(crate) fn run(lab: &Lab, programs: &Programs, score: &mut Score) -> Result<(
         jain.push(jain_index(&our_bytes));
     }
     super::progress("");
-    judge(score, "fairness, share of 10 flows", "ours", &ours, SHARE_MIN);
-    judge(score, "fairness, share of 10 flows", "tcp", &tcp, SHARE_MIN);
-    judge(score, "fairness, Jain's index", "ours", &jain, JAIN_MIN);
+    let share = "fairness, share of 10 flows";
+    for (name, of, samples, least) in [
+        (share, "ours", &ours, SHARE_MIN),
+        (share, "tcp", &tcp, SHARE_MIN),
+        ("fairness, Jain's index", "ours", &jain, JAIN_MIN),
+    ] {
+        row(table, [name, "", of], samples, None);
+        report.judge(format!("{name} of {of}"), samples, Limit::AtLeast(least));
+    }
     Ok(())
-}
-
-fn judge(score: &mut Score, name: &str, of: &str, samples: &[f64], least: f64) {
-    let median = percentile(samples, 50);
-    let is_met = median >= least;
-    score.count(is_met, || format!("{name} {median:.2} of {of} (>= {least})"));
-    let goal = format!(">= {least:<6} {}", if is_met { "met" } else { "MISSED" });
-    println!("{}", row(name, "", of, samples, "", &goal));
 }
 
 /// Computes (Σx)² / (n · Σx²): 1 for equal amounts, 1/n if one has everything.

@@ -2,39 +2,9 @@
 
 use super::contender::Contender;
 use super::table::{Figure, Goal};
-use crate::bench::stats::{percentile, spread};
-
-/// Number of goals, and the missed ones.
-#[derive(Debug, Default)]
-pub(crate) struct Score {
-    goals: usize,
-    missed: Vec<String>,
-}
-
-impl Score {
-    /// Reports whether every goal is met.
-    pub(crate) fn is_good(&self) -> bool {
-        self.missed.is_empty()
-    }
-
-    /// Returns the last line of output.
-    pub(crate) fn summary(&self) -> String {
-        let met = self.goals - self.missed.len();
-        let goals = self.goals;
-        if self.is_good() {
-            return format!("sctp: all {goals} goals met");
-        }
-        format!("sctp: {met} of {goals} goals met; missed: {}", self.missed.join("; "))
-    }
-
-    /// Counts a goal as met or missed.
-    pub(crate) fn count(&mut self, is_met: bool, what: impl FnOnce() -> String) {
-        self.goals += 1;
-        if !is_met {
-            self.missed.push(what());
-        }
-    }
-}
+use crate::bench::report::Report;
+use pages::stats::{percentile, spread};
+use pages::{Limit, Table};
 
 /// One contender's row.
 #[derive(Debug)]
@@ -53,11 +23,12 @@ pub(crate) struct Verdict<'a> {
     rows: Vec<Row>,
 }
 
-impl<'a> Verdict<'a> {
-    /// The table's first line.
-    pub(crate) const HEAD: &'static str =
-        "\nfigure                          unit    of       median (range)             ours/it   goal";
+/// Returns the table of all figures, without rows.
+pub(crate) fn table() -> Table {
+    Table::new("Ours and others", ["figure", "unit", "of", "median (least-greatest)", "ours/it"])
+}
 
+impl<'a> Verdict<'a> {
     /// Judges samples of contenders; the first contender is ours.
     pub(crate) fn of(figure: &'a Figure, contenders: &[Contender], samples: &[Vec<f64>]) -> Self {
         let ours = samples.first().map_or(0.0, |samples| percentile(samples, 50));
@@ -70,27 +41,26 @@ impl<'a> Verdict<'a> {
         Self { figure, rows: contenders.iter().zip(samples).map(row).collect() }
     }
 
-    /// Prints the rows and adds them to the score.
-    pub(crate) fn print(&self, score: &mut Score) {
-        for row in &self.rows {
-            let verdict = row.goal.map_or(String::new(), |goal| {
-                let is_met = goal.is_met(row.ratio);
-                let (name, rival, ratio) = (self.figure.name, row.contender, row.ratio);
-                score.count(is_met, || format!("{name} {ratio:.2} x {rival} ({})", goal.text()));
-                format!("{:<9} {}", goal.text(), if is_met { "met" } else { "MISSED" })
-            });
-            let ratio =
-                if row.contender == Contender::Ours { String::new() } else { format!("{:.2}", row.ratio) };
-            let (name, unit) = (self.figure.name, self.figure.unit);
-            println!("{}", self::row(name, unit, &row.contender.to_string(), &row.samples, &ratio, &verdict));
+    /// Adds the rows to the table, and the goals to the report.
+    pub(crate) fn add(&self, table: &mut Table, report: &mut Report) {
+        let Figure { name, unit, .. } = self.figure;
+        for it in &self.rows {
+            let ratio = (it.contender != Contender::Ours).then_some(it.ratio);
+            row(table, [name, unit, &it.contender.to_string()], &it.samples, ratio);
+            if let Some(goal) = it.goal {
+                report.judge(format!("{name}, by {}'s", it.contender), &[it.ratio], goal.limit());
+            }
         }
     }
 }
 
-/// Formats one line of the table.
-pub(crate) fn row(name: &str, unit: &str, of: &str, samples: &[f64], ratio: &str, verdict: &str) -> String {
-    let line = format!("{name:<31} {unit:<7} {of:<8} {:<26} {ratio:<9} {verdict}", spread(samples));
-    line.trim_end().to_owned()
+/// Adds a row to the table, and prints it: the whole table comes minutes later.
+pub(crate) fn row(table: &mut Table, names: [&str; 3], samples: &[f64], ratio: Option<f64>) {
+    let ratio = ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
+    let cells = names.map(str::to_owned).into_iter().chain([spread(samples), ratio]);
+    let cells: Vec<String> = cells.collect();
+    println!("{}", cells.join("  ").trim_end());
+    table.row(cells);
 }
 
 impl Goal {
@@ -100,50 +70,41 @@ impl Goal {
         }
     }
 
-    fn is_met(self, ratio: f64) -> bool {
+    fn limit(self) -> Limit {
         match self {
-            Goal::AtLeast(_, factor) => ratio >= factor,
-            Goal::AtMost(_, factor) => ratio <= factor,
-        }
-    }
-
-    fn text(self) -> String {
-        match self {
-            Goal::AtLeast(_, factor) => format!(">= {factor}"),
-            Goal::AtMost(_, factor) => format!("<= {factor}"),
+            Goal::AtLeast(_, factor) => Limit::AtLeast(factor),
+            Goal::AtMost(_, factor) => Limit::AtMost(factor),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Score, Verdict};
+    use super::{Verdict, table};
+    use crate::bench::report::Report;
     use crate::bench::sctp::contender::Contender;
     use crate::bench::sctp::table::{Figure, Goal};
 
     const ENDS: &[Contender] = &[Contender::Ours, Contender::Tcp];
 
-    fn judged(goals: &'static [Goal], ours: f64, tcp: f64) -> Score {
+    fn is_good(goals: &'static [Goal], ours: f64, tcp: f64) -> bool {
         let figure = Figure { name: "speed", unit: "1/s", goals };
-        let mut score = Score::default();
-        Verdict::of(&figure, ENDS, &[vec![ours], vec![tcp]]).print(&mut score);
-        score
+        let (mut report, mut table) = (Report::default(), table());
+        Verdict::of(&figure, ENDS, &[vec![ours], vec![tcp]]).add(&mut table, &mut report);
+        assert!(table.markdown().contains("| speed | 1/s | tcp |"));
+        report.verdict()
     }
 
     #[test]
-    fn a_ratio_that_falls_short_misses_its_goal_and_is_named() {
-        let score = judged(&[Goal::AtLeast(Contender::Tcp, 2.0)], 3.0, 2.0);
-        assert_eq!(score.summary(), "sctp: 0 of 1 goals met; missed: speed 1.50 x tcp (>= 2)");
-    }
-
-    #[test]
-    fn a_goal_may_be_a_limit() {
-        assert!(judged(&[Goal::AtMost(Contender::Tcp, 2.0)], 3.0, 2.0).is_good());
-        assert!(!judged(&[Goal::AtMost(Contender::Tcp, 1.0)], 3.0, 2.0).is_good());
+    fn a_goal_is_met_from_its_ratio_on_or_up_to_it() {
+        assert!(!is_good(&[Goal::AtLeast(Contender::Tcp, 2.0)], 3.0, 2.0));
+        assert!(is_good(&[Goal::AtLeast(Contender::Tcp, 2.0)], 4.0, 2.0));
+        assert!(is_good(&[Goal::AtMost(Contender::Tcp, 2.0)], 3.0, 2.0));
+        assert!(!is_good(&[Goal::AtMost(Contender::Tcp, 1.0)], 3.0, 2.0));
     }
 
     #[test]
     fn a_contender_that_measured_nothing_meets_no_goal() {
-        assert!(!judged(&[Goal::AtLeast(Contender::Tcp, 2.0)], 0.0, 0.0).is_good());
+        assert!(!is_good(&[Goal::AtLeast(Contender::Tcp, 2.0)], 0.0, 0.0));
     }
 }

@@ -5,14 +5,16 @@
 //! over UDP, TCP and SCTP (`examples/strangers`): it must answer throughout, keep its size, and carry calls at
 //! the end.
 
-use super::super::stats::percentile;
+use super::super::report::Report;
 use crate::optimised;
 use crate::tools::{cargo, succeeds};
 use anyhow::{Context, Result, ensure};
+use pages::stats::percentile;
+use pages::{Limit, Table};
 use serde_json::Value;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use testbed::pair::Tools;
 use testbed::{Host, Lab, Link, Offloads, Process, cpu};
@@ -37,19 +39,27 @@ const TRANSPORTS: [&str; 3] = ["udp", "tcp", "sctp"];
 const PROGRAM: &str = "sctpify-sip";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Measures and prints both; returns whether all goals are met.
+/// Measures and judges both.
 ///
 /// # Errors
 /// When a program does not build, or the proxy does not start.
-pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
+pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools, report: &mut Report) -> Result<()> {
     let [standing, strangers] = examples()?;
     let mut command = Command::new(standing);
     if is_quick {
         command.args(["--users", "5000", "--calls", "500"]);
     }
-    let stands = succeeds(&mut command)?;
+    let done = command.stderr(Stdio::inherit()).output().context("cannot start standing")?;
+    let mut table = Table::new("", ["the core and its store in an hour of virtual time"]);
+    let text = String::from_utf8_lossy(&done.stdout);
+    print!("{text}");
+    text.lines()
+        .filter(|line| line.starts_with("met") || line.starts_with("MISSED"))
+        .for_each(|line| table.row([line]));
+    report.show(table);
+    report.judge_fact("the core's memory stays in an hour of virtual time", done.status.success());
     let messages = if is_quick { "30000" } else { "1000000" };
-    Ok(attacked(lab, tools, strangers, messages)? && stands)
+    attacked(lab, tools, strangers, messages, report)
 }
 
 /// Builds both, and returns their paths.
@@ -63,7 +73,7 @@ fn examples() -> Result<[PathBuf; 2]> {
     Ok(names.map(|name| dir.join(name)))
 }
 
-fn attacked(lab: &Lab, tools: &Tools, strangers: PathBuf, messages: &str) -> Result<bool> {
+fn attacked(lab: &Lab, tools: &Tools, strangers: PathBuf, messages: &str, report: &mut Report) -> Result<()> {
     let (outside, host) = (lab.host("strangers")?, lab.host("attacked")?);
     let link = lab.join(&outside, &host, 1, Offloads::On)?;
     let path = host.dir()?.join("sip.toml");
@@ -79,31 +89,27 @@ fn attacked(lab: &Lab, tools: &Tools, strangers: PathBuf, messages: &str) -> Res
     command.args(["--messages", messages, "--watch", &process.to_string()]);
     let finished = outside.run("strangers", command, Duration::from_secs(3000))?.good()?;
     let output: Value = serde_json::from_str(&finished.stdout).context("strangers reported nothing")?;
-    println!("sent {}, asked again {}", output["sent"], output["asked_again"]);
-    let growth = growth(&output["resident_kib"])?;
-    let is_flat = growth <= GROWTH_GOAL;
-    println!(
-        "{} memory under {messages} changed messages: the last quarter has {growth:.3} of the second (<= {GROWTH_GOAL})",
-        if is_flat { "met   " } else { "MISSED" }
-    );
+    let [second, last] = quarters(&output["resident_kib"])?;
+    let head = ["messages sent", "asked again", "MiB resident in the second quarter", "in the last"];
+    let mut table = Table::new("The program under changed messages", head);
+    let [second_mib, last_mib] = [second, last].map(|kib| format!("{:.1}", kib / 1024.0));
+    table.row([output["sent"].to_string(), output["asked_again"].to_string(), second_mib, last_mib]);
+    report.show(table);
+    let figure = format!("memory under {messages} changed messages, last quarter by the second's");
+    report.judge(figure, &[last / second], Limit::AtMost(GROWTH_GOAL));
     let carried = TRANSPORTS.into_iter().map(|transport| calls(&outside, &link, tools, transport));
     let carried = carried.collect::<Result<Vec<bool>>>()?.into_iter().all(|good| good);
-    println!("{} calls by UDP, TCP and SCTP after it", if carried { "met   " } else { "MISSED" });
-    Ok(is_flat && carried && proxy.is_running())
+    report.judge_fact("calls by UDP, TCP and SCTP succeed after it", carried && proxy.is_running());
+    Ok(())
 }
 
-/// Returns the last quarter's median as a multiple of the second quarter's.
-fn growth(resident: &Value) -> Result<f64> {
+/// Returns the medians of the second and the last quarter, in KiB.
+fn quarters(resident: &Value) -> Result<[f64; 2]> {
     let looks: Vec<f64> = resident.as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
     let quarter = looks.len() / 4;
     ensure!(quarter > 1, "too few looks at the proxy's memory: {resident}");
     let (first, last) = (&looks[quarter..2 * quarter], &looks[looks.len() - quarter..]);
-    println!(
-        "resident: {:.1} MiB, then {:.1} MiB",
-        percentile(first, 50) / 1024.0,
-        percentile(last, 50) / 1024.0
-    );
-    Ok(percentile(last, 50) / percentile(first, 50))
+    Ok([percentile(first, 50), percentile(last, 50)])
 }
 
 /// Reports whether a hundred calls succeed.

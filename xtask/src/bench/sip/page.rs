@@ -6,17 +6,19 @@
 //! requests the whole list of contacts repeatedly. Ratios of their set-up times are within one round; their
 //! medians are judged.
 
-use super::super::stats::percentile;
+use super::super::report::Report;
 use super::contender::{CALLED, Contender, Running};
 use super::number;
 use anyhow::{Context, Result, ensure};
+use pages::stats::{percentile, spread};
+use pages::{Limit, Table};
 use std::time::Duration;
 use testbed::pair::Tools;
 use testbed::{Lab, Process};
 
 const PAGE: &str = "http://127.0.0.1:9898/";
-/// Maximum length of an answer to a request of the page, in bytes.
-const PART_GOAL: f64 = 64.0 * 1024.0;
+/// Maximum length of an answer to a request of the page, in KiB.
+const PART_GOAL_KIB: f64 = 64.0;
 /// Limit on the median set-up time of a call with viewers, as a multiple of the time without.
 const LOOKED_AT_GOAL: f64 = 1.5;
 const LIMIT: Duration = Duration::from_secs(900);
@@ -63,11 +65,11 @@ struct Size {
     calls: &'static str,
 }
 
-/// Measures and prints; returns whether all goals are met.
+/// Measures and judges.
 ///
 /// # Errors
 /// When a program is missing or does not start.
-pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
+pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools, report: &mut Report) -> Result<()> {
     let size = if is_quick {
         Size { users: "10000", standing: 100, rounds: 1, calls: "200" }
     } else {
@@ -81,10 +83,11 @@ pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools) -> Result<bool> {
     many.finish(LIMIT)?.good()?;
     let bob = super::callee(&proxy, tools, "udp")?;
     let standing = stand(&proxy, tools, size.standing)?;
-    let is_small = answers(&proxy)?;
+    answers(&proxy, report)?;
     let ratios = (0..size.rounds).map(|_| round(&proxy, tools, size.calls)).collect::<Result<Vec<_>>>()?;
     drop((standing, bob));
-    Ok(judge(&ratios) && is_small)
+    judge(&ratios, report);
+    Ok(())
 }
 
 /// Starts `calls` calls that are not hung up.
@@ -101,13 +104,13 @@ fn stand(proxy: &Running, tools: &Tools, calls: u32) -> Result<Process> {
     Ok(standing)
 }
 
-/// Prints the lengths and durations of the answers; returns whether those to the page are small.
-fn answers(proxy: &Running) -> Result<bool> {
-    let mut status_s = 0.0;
-    let mut is_small = true;
+/// Shows the lengths and durations of the answers, and judges the longest one to the page.
+fn answers(proxy: &Running, report: &mut Report) -> Result<()> {
+    let (mut status_s, mut longest_kib) = (0.0, 0.0_f64);
+    let mut table = Table::new("Answers", ["request", "KiB", "time, by status.json's"]);
     for request in REQUESTS {
         let mut looks = Vec::new();
-        let mut bytes = 0.0;
+        let mut bytes = 0.0_f64;
         for _ in 0..9 {
             let words = ["-s", "-o", "/dev/null", "-w", "%{size_download} %{time_total}"];
             let output = proxy.host().tool("curl", &[&words[..], &[&format!("{PAGE}{request}")]].concat())?;
@@ -119,11 +122,15 @@ fn answers(proxy: &Running) -> Result<bool> {
         if request == REQUESTS[0] {
             status_s = median_s;
         }
-        println!("{request:<38} {:>9.1} KiB, {:>6.1} times status.json", bytes / 1024.0, median_s / status_s);
-        is_small &= bytes <= PART_GOAL || !(request.contains("count") || request == REQUESTS[0]);
+        let kib = bytes / 1024.0;
+        table.row([request.to_owned(), format!("{kib:.1}"), format!("{:.1}", median_s / status_s)]);
+        if request.contains("count") || request == REQUESTS[0] {
+            longest_kib = longest_kib.max(kib);
+        }
     }
-    println!("{} what the page asks for is at most {} KiB", verdict(is_small), PART_GOAL / 1024.0);
-    Ok(is_small)
+    report.show(table);
+    report.judge("longest answer to the page, KiB", &[longest_kib], Limit::AtMost(PART_GOAL_KIB));
+    Ok(())
 }
 
 /// Returns the medians and the 99th percentiles of set-up times with viewers, as multiples of those without.
@@ -155,20 +162,14 @@ fn look(proxy: &Running, kind: &str) -> Result<Process> {
     Ok(looker)
 }
 
-fn judge(rounds: &[Vec<[f64; 2]>]) -> bool {
-    let median = |viewers: usize, which: usize| {
-        percentile(&rounds.iter().map(|ratios| ratios[viewers][which]).collect::<Vec<_>>(), 50)
-    };
-    let mut is_good = true;
+fn judge(rounds: &[Vec<[f64; 2]>], report: &mut Report) {
+    let caption = "Set-up times while somebody looks, by those while nobody does: median (least-greatest)";
+    let mut table = Table::new(caption, ["who looks", "p50", "p99"]);
     for (viewers, (name, _)) in VIEWERS[1..].iter().enumerate() {
-        let (p50, p99) = (median(viewers, 0), median(viewers, 1));
-        let is_met = p50 <= LOOKED_AT_GOAL;
-        println!("{} set-up with {name}: p50 {p50:.2} (<= {LOOKED_AT_GOAL}), p99 {p99:.2}", verdict(is_met));
-        is_good &= is_met;
+        let of = |which: usize| rounds.iter().map(|ratios| ratios[viewers][which]).collect::<Vec<f64>>();
+        let [p50, p99] = [0, 1].map(of);
+        table.row([(*name).to_owned(), spread(&p50), spread(&p99)]);
+        report.judge(format!("p50 of set-up with {name}"), &p50, Limit::AtMost(LOOKED_AT_GOAL));
     }
-    is_good
-}
-
-fn verdict(is_good: bool) -> &'static str {
-    if is_good { "met   " } else { "MISSED" }
+    report.show(table);
 }

@@ -1,7 +1,9 @@
-//! Prints figures, and compares their medians with the goals.
+//! Shows figures, and compares their medians with the goals.
 
 use super::{Figures, Row};
-use crate::bench::stats::{percentile, spread};
+use crate::bench::report::Report;
+use pages::stats::spread;
+use pages::{Limit, Table};
 
 /// A figure, its unit, and the better direction.
 struct Kind {
@@ -39,67 +41,49 @@ pub(super) fn line(row: &Row) -> String {
     format!("{}: ours {}{}", row.transport, text(&row.ours), theirs.unwrap_or_default())
 }
 
-/// Prints medians and verdicts; returns whether all goals are met.
-pub(super) fn judge(rows: &[Row]) -> bool {
-    let mut is_good = true;
+/// Shows medians and judges their ratios.
+pub(super) fn judge(rows: &[Row], report: &mut Report) {
+    let head = ["figure", "ours", "Kamailio", "ratio in a round"];
+    let mut table = Table::new("Medians (least-greatest)", head);
     for transport in ["udp", "tcp"] {
         for kind in KINDS.iter().filter(|kind| transport == "tcp" || kind.name != USER_BYTES) {
-            is_good &= beside(rows, transport, kind);
+            beside(rows, transport, kind, &mut table, report);
         }
     }
-    let of = |transport: &str, of: fn(&Figures) -> f64| -> Vec<f64> {
-        rows.iter().filter(|row| row.transport == transport).map(|row| of(&row.ours)).collect()
-    };
+    report.show(table);
+    let head = ["figure", "SCTP", "to our TCP in a round"];
+    let mut table = Table::new("Our SCTP and our TCP, medians (least-greatest)", head);
     for (name, figure) in [
         ("registrations/s", (|it| it.registrations_per_s) as fn(&Figures) -> f64),
         ("calls/s", |it| it.calls_per_s),
+        ("ms p99 of set-up at TCP's rate", |it| it.half_p99_ms),
     ] {
-        let (sctp, tcp) = (of("sctp", figure), of("tcp", figure));
+        let of = |transport: &str| -> Vec<f64> {
+            rows.iter().filter(|row| row.transport == transport).map(|row| figure(&row.ours)).collect()
+        };
+        let (sctp, tcp) = (of("sctp"), of("tcp"));
         let ratios: Vec<f64> = sctp.iter().zip(&tcp).map(|(sctp, tcp)| sctp / tcp).collect();
-        let goal = percentile(&ratios, 50) >= SCTP_GOAL;
-        println!(
-            "{} sctp, {name}: {}; to our TCP {} (>= {SCTP_GOAL})",
-            word(goal),
-            spread(&sctp),
-            spread(&ratios)
-        );
-        is_good &= goal;
+        table.row([name.to_owned(), spread(&sctp), spread(&ratios)]);
+        if name.ends_with("/s") {
+            report.judge(format!("sctp, {name}, by our TCP's"), &ratios, Limit::AtLeast(SCTP_GOAL));
+        }
     }
-    let (sctp, tcp) = (of("sctp", |it| it.half_p99_ms), of("tcp", |it| it.half_p99_ms));
-    let ratios: Vec<f64> = sctp.iter().zip(&tcp).map(|(sctp, tcp)| sctp / tcp).collect();
-    println!(
-        "       sctp, ms p99 of set-up at TCP's rate: {}; to our TCP {}",
-        spread(&sctp),
-        spread(&ratios)
-    );
+    report.show(table);
     let failed: f64 = rows.iter().map(|row| row.ours.failed).sum();
-    println!("{} operations of ours that failed: {failed} (0)", word(failed == 0.0));
-    is_good && failed == 0.0
+    report.judge("operations of ours that failed", &[failed], Limit::AtMost(0.0));
 }
 
 /// Compares one of our figures with Kamailio's.
-fn beside(rows: &[Row], transport: &str, kind: &Kind) -> bool {
+fn beside(rows: &[Row], transport: &str, kind: &Kind, table: &mut Table, report: &mut Report) {
     let rows = rows.iter().filter(|row| row.transport == transport);
     let pairs: Vec<(f64, f64)> =
         rows.filter_map(|row| Some(((kind.of)(&row.ours), (kind.of)(row.theirs.as_ref()?)))).collect();
     let (ours, theirs): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
     let ratios: Vec<f64> = pairs.iter().map(|(ours, theirs)| ours / theirs).collect();
-    let ratio = percentile(&ratios, 50);
-    let is_met = if kind.more_is_better { ratio >= 1.0 } else { ratio <= 1.0 };
-    let sign = if kind.more_is_better { ">=" } else { "<=" };
-    println!(
-        "{} {transport}, {}: ours {}, Kamailio {}, ratio {} ({sign} 1)",
-        word(is_met),
-        kind.name,
-        spread(&ours),
-        spread(&theirs),
-        spread(&ratios)
-    );
-    is_met
-}
-
-fn word(is_met: bool) -> &'static str {
-    if is_met { "met   " } else { "MISSED" }
+    let figure = format!("{transport}, {}", kind.name);
+    table.row([figure.clone(), spread(&ours), spread(&theirs), spread(&ratios)]);
+    let limit = if kind.more_is_better { Limit::AtLeast(1.0) } else { Limit::AtMost(1.0) };
+    report.judge(format!("{figure}, by Kamailio's"), &ratios, limit);
 }
 
 #[cfg(test)]
@@ -119,13 +103,19 @@ mod tests {
         Row { transport, ours: figures(ours), theirs: theirs.map(figures) }
     }
 
+    fn is_good(rows: &[Row]) -> bool {
+        let mut report = Report::default();
+        judge(rows, &mut report);
+        report.verdict()
+    }
+
     #[test]
     fn goals_are_met_only_where_ours_is_as_good_and_sctp_near_tcp() {
         let good = [row("udp", 2.0, Some(1.0)), row("tcp", 2.0, Some(2.0)), row("sctp", 1.7, None)];
-        assert!(judge(&good));
+        assert!(is_good(&good));
         let slower = [row("udp", 0.9, Some(1.0)), row("tcp", 2.0, Some(2.0)), row("sctp", 1.7, None)];
-        assert!(!judge(&slower));
+        assert!(!is_good(&slower));
         let slow_sctp = [row("udp", 2.0, Some(1.0)), row("tcp", 2.0, Some(2.0)), row("sctp", 1.5, None)];
-        assert!(!judge(&slow_sctp));
+        assert!(!is_good(&slow_sctp));
     }
 }

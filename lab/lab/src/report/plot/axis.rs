@@ -1,5 +1,7 @@
 //! An axis: maps values to coordinates, and places ticks.
 
+use pages::grouped;
+
 /// Approximate number of ticks on an axis.
 const TICKS: f64 = 5.0;
 /// Number of decades from which on a logarithmic axis shows only powers of ten.
@@ -70,34 +72,6 @@ impl Axis {
     }
 }
 
-/// Formats a number with three significant digits, or all digits before the point.
-pub(in crate::report) fn three_digits(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return if value == 0.0 { "0".to_owned() } else { "–".to_owned() };
-    }
-    let decimals = (2.0 - value.abs().log10().floor()).clamp(0.0, 6.0) as usize;
-    let text = format!("{value:.decimals$}");
-    let short = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-    grouped(short)
-}
-
-/// Inserts commas between thousands, from 10,000 on.
-fn grouped(text: &str) -> String {
-    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
-    if digits.len() < 5 {
-        return text.to_owned();
-    }
-    let mut groups: Vec<String> = Vec::new();
-    for (n, digit) in digits.chars().rev().enumerate() {
-        if n % 3 == 0 {
-            groups.insert(0, String::new());
-        }
-        groups[0].insert(0, digit);
-    }
-    format!("{sign}{}{rest}", groups.join(","))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,11 +98,5 @@ mod tests {
         assert_eq!((linear.at(5.0), linear.at(20.0), linear.at(-1.0)), (50.0, 100.0, 0.0));
         assert!((log.at(10.0) - 50.0).abs() < 1e-9 && log.at(0.0) == 0.0);
         assert_eq!(Axis::new(3.0, 3.0, false, 100.0).at(3.0), 50.0);
-    }
-
-    #[test]
-    fn numbers_are_printed_with_three_digits() {
-        let printed = [1.085, 0.0004567, 12.0, 3651.03, 131_072.0, 0.0, 99.96].map(three_digits);
-        assert_eq!(printed, ["1.08", "0.000457", "12", "3651", "131,072", "0", "100"]);
     }
 }

@@ -1,8 +1,8 @@
 //! Bars over categories, drawn horizontally, so that long names fit on a phone.
 
-use super::axis::three_digits;
 use super::{Curve, Kind, WIDTH, class, diamond, number, value_axis};
 use crate::manifest::Panel;
+use crate::report::three_digits;
 use crate::statistics::Figure;
 use maud::{Markup, html};
 

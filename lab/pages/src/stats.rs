@@ -1,7 +1,8 @@
 //! Medians and percentiles of a few samples.
 
 /// Returns the smallest sample that at least `percent` of all samples do not exceed; 0 for no samples.
-pub(crate) fn percentile(samples: &[f64], percent: usize) -> f64 {
+#[must_use]
+pub fn percentile(samples: &[f64], percent: usize) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
@@ -10,7 +11,8 @@ pub(crate) fn percentile(samples: &[f64], percent: usize) -> f64 {
 
 /// Returns the mean without the smallest and the greatest tenth of the samples; 0 for no samples. With samples
 /// in whole units it resolves fractions of one.
-pub(crate) fn middle_mean(samples: &[f64]) -> f64 {
+#[must_use]
+pub fn middle_mean(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let tenth = sorted.len() / 10;
@@ -19,7 +21,8 @@ pub(crate) fn middle_mean(samples: &[f64]) -> f64 {
 }
 
 /// Formats "median (lowest-highest)".
-pub(crate) fn spread(samples: &[f64]) -> String {
+#[must_use]
+pub fn spread(samples: &[f64]) -> String {
     format!("{:.2} ({:.2}-{:.2})", percentile(samples, 50), percentile(samples, 0), percentile(samples, 100))
 }
 
