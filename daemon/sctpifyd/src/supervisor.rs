@@ -59,7 +59,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let sysctls = SavedSysctls::read().context("cannot read this network namespace's sysctls")?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
     archive::prepare_directories(args)?;
-    let (ours, theirs) = UnixStream::pair().context("cannot make a socket for the worker")?;
+    let (ours, theirs) = UnixStream::pair().context("cannot create a socket for the worker")?;
     let mut worker = start_worker(theirs)?;
     // This process may open no more files once it is confined.
     let vitals = Vitals::open(&worker);
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let mut socket = None;
     let hung = watch(&mut worker, vitals.as_ref(), || socket = identity_of(&args.control))?;
     if hung {
-        tracing::error!("the worker gave no sign of life for {} s: killing it", HUNG_AFTER.as_secs());
+        tracing::error!("the worker sent no heartbeat for {} s: killing it", HUNG_AFTER.as_secs());
         kill(pid_of(&worker)?, Signal::SIGKILL).context("cannot kill the worker")?;
     }
     let status = worker.wait().context("cannot wait for the worker")?;
