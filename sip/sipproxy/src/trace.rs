@@ -234,7 +234,7 @@ impl Passed {
             // A message must not send control characters to a terminal.
             let shown = line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c });
             match is_secret {
-                true => writeln!(out, "{name}: (left out)")?,
+                true => writeln!(out, "{name}: (omitted)")?,
                 false => writeln!(out, "{}", shown.collect::<String>())?,
             }
         }
