@@ -93,13 +93,13 @@ fn is_quick(words: &[String]) -> Result<bool> {
     match words {
         [] => Ok(false),
         [word] if word == "--quick" => Ok(true),
-        _ => bail!("{:?} means nothing here: say --quick, or nothing", words.join(" ")),
+        _ => bail!("unknown argument {:?}: expected --quick or nothing", words.join(" ")),
     }
 }
 
 /// Runs a benchmark in a lab, and cleans the lab up afterwards; `work` returns whether all goals are met.
 fn in_lab(name: &str, work: impl FnOnce(&Lab) -> Result<bool>) -> Result<Outcome> {
-    ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench {name}`");
+    ensure!(testbed::is_root(), "creating hosts requires root: run `sudo ./x bench {name}`");
     let lab = Lab::new()?;
     println!("bench: {}", machine());
     let is_good = work(&lab)?;

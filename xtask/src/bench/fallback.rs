@@ -39,7 +39,9 @@ pub(crate) fn lossy(lab: &Lab, tools: &Tools) -> Result<f64> {
     server.stop();
     daemons.stop();
     let fell_back = u64::from(HANDSHAKES).saturating_sub(over_sctp);
-    println!("\nfirst contacts over 10 ms that lose {LOSS} each way: {fell_back} of {HANDSHAKES} fall back");
+    println!(
+        "\nfirst contacts over 10 ms with loss of {LOSS} in each direction: {fell_back} of {HANDSHAKES} fall back"
+    );
     Ok(fell_back as f64 * 100.0 / f64::from(HANDSHAKES))
 }
 
@@ -72,7 +74,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<f64> {
     }
     let output = daemon.sctpify(&["status", "--json"])?.good()?.stdout;
     let reasons = output.matches("\"no_sctp_answer\"").count();
-    ensure!(reasons >= COUNT, "the silent host was given up for other reasons: {output}");
+    ensure!(reasons >= COUNT, "the attempts to the silent host ended for other reasons: {output}");
     server.stop();
     daemon.stop();
     Ok(p50 - RACE_TIMER_MS)

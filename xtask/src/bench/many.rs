@@ -38,8 +38,8 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<bool> {
         ROUNDS as u64 * IN_A_ROW
     );
     println!(
-        "questions about {ASKED_ABOUT} connections with a turn longer than {TURN_GOAL:?}: {questions} of {QUESTIONS}; the goal is \
-         less than half, for the machine itself makes some"
+        "questions about {ASKED_ABOUT} connections with a turn longer than {TURN_GOAL:?}: {questions} of {QUESTIONS}; the \
+         goal is less than half, because the machine itself causes some"
     );
     Ok(at_once_mib <= AT_ONCE_GOAL_MIB && growth < GROWTH_GOAL && questions < QUESTIONS / 2)
 }

@@ -65,7 +65,7 @@ pub(crate) fn run(lab: &Lab) -> Result<bool> {
     let discarded = Setup::routed(lab, 1, false)?.send()?;
     let forwarded = Setup::routed(lab, 3, true)?.send()?;
     let extra_us = forwarded.sender_us / forwarded.sent - discarded.sender_us / discarded.sent;
-    println!("\nby what           sent/s    arrived/s   a core could pass/s");
+    println!("\nscheduler         sent/s    arrived/s   capacity of a core/s");
     let kernel = format!("{:.0} (by {extra_us:.2} us more of the sender's time)", 1e6 / extra_us.max(0.01));
     println!(
         "{:<14} {:>9.0} {:>12.0}   {kernel}",

@@ -46,7 +46,11 @@ const PORTS: [u16; 2] = [TCP_PORT, SHIM_PORT];
 pub(crate) fn run(lab: &Lab, only: &[String], tools: &Tools) -> Result<bool> {
     let is_meant = |rate: &u32| only.is_empty() || only.contains(&rate.to_string());
     let rates: Vec<(u32, f64)> = RATES.into_iter().filter(|(rate, _)| is_meant(rate)).collect();
-    ensure!(!rates.is_empty(), "no such rate: say some of {:?}, or nothing", RATES.map(|(rate, _)| rate));
+    ensure!(
+        !rates.is_empty(),
+        "no such rate: expected some of {:?}, or nothing",
+        RATES.map(|(rate, _)| rate)
+    );
     let mut is_good = true;
     println!(
         "\nMbit/s  TCP: Mbit/s          CPU s/GB                shim: Mbit/s         CPU s/GB                x TCP  goal"
@@ -187,8 +191,8 @@ fn typed(lab: &Lab, tools: &Tools) -> Result<()> {
     for (name, beside, typed) in [
         ("alone, TCP", None, TYPED_PORTS[0]),
         ("alone, shim", None, TYPED_PORTS[1]),
-        ("beside 10 Mbit/s, TCP", Some(TCP_PORT), TYPED_PORTS[0]),
-        ("beside 10 Mbit/s, shim", Some(SHIM_PORT), TYPED_PORTS[1]),
+        ("during 10 Mbit/s, TCP", Some(TCP_PORT), TYPED_PORTS[0]),
+        ("during 10 Mbit/s, shim", Some(SHIM_PORT), TYPED_PORTS[1]),
     ] {
         let stream = beside.map(|port| uplink.stream(port)).transpose()?;
         let micros = uplink.keystrokes(typed)?;

@@ -73,7 +73,7 @@ pub(super) fn judge(rows: &[Row]) -> bool {
         spread(&ratios)
     );
     let failed: f64 = rows.iter().map(|row| row.ours.failed).sum();
-    println!("{} operations of ours that failed: {failed} (0)", word(failed == 0.0));
+    println!("{} failed operations of sctpify-sip: {failed} (0)", word(failed == 0.0));
     is_good && failed == 0.0
 }
 
