@@ -268,7 +268,7 @@ mod tests {
         };
         let report = warnings(&direction);
         assert!(
-            report[0].starts_with("a to b: cannot keep up: in the last 12 s 2 of 100 packets"),
+            report[0].starts_with("a to b: cannot keep up: in the last 12 s, 2 of 100 packets"),
             "{report:?}"
         );
         direction.recent.late = 1;

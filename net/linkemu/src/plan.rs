@@ -155,7 +155,7 @@ mod tests {
         for (text, part) in [
             ("[[link]]\na = 'eth2'\n", "missing field `b`"),
             ("[[link]]\na = 'eth2'\nb = ':'\n", "expected INTERFACE or NAMESPACE:INTERFACE"),
-            ("[[link]]\na = 'x'\nb = 'y'\n[[link]]\na = 'x'\nb = 'y'\n", "two links x-y"),
+            ("[[link]]\na = 'x'\nb = 'y'\n[[link]]\na = 'x'\nb = 'y'\n", "two links are named x-y"),
             ("[[link]]\nname = '../x'\na = 'x'\nb = 'y'\n", "invalid link name"),
             ("[[link]]\na = 'x'\nb = 'x'\n", "both ends of the link are x"),
             ("links = 1\n", "unknown field `links`"),
