@@ -192,7 +192,7 @@ fn control_files(tree: &Path, version: &str, architecture: &str, is_static: bool
     let text = format!(
         "Package: sctpify\nVersion: {version}\nArchitecture: {architecture}\nSection: net\nPriority: optional\n\
          Maintainer: {}\n{depends}\
-         Description: SCTP for programs that have never heard of it\n Carries the TCP connections of unmodified programs \
+         Description: carries TCP connections over SCTP\n Carries the TCP connections of unmodified programs \
          over SCTP between hosts\n that both run it, so that they outlive the death of a path.\n",
         maintainer()
     );
@@ -211,7 +211,8 @@ fn libraries(tree: &Path) -> Result<String> {
     let mut ask = Command::new("dpkg-shlibdeps");
     ask.args(["--warnings=0", "-O"]).args(programs).current_dir(&work);
     let output = output(&mut ask).context("dpkg-shlibdeps is in the package dpkg-dev")?;
-    let list = output.trim().strip_prefix("shlibs:Depends=").context("dpkg-shlibdeps said something else")?;
+    let list =
+        output.trim().strip_prefix("shlibs:Depends=").context("dpkg-shlibdeps printed unexpected output")?;
     Ok(format!("Depends: {list}\n"))
 }
 

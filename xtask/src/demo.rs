@@ -34,7 +34,7 @@ const STEPS: &[(&str, &str, Step)] = &[
 
 /// Without root there are no hosts: shows the engines in virtual time, and lists the rest.
 fn without_root() -> Result<Outcome> {
-    println!("demo: making hosts needs root: run `sudo ./x demo` to see");
+    println!("demo: creating hosts requires root: run `sudo ./x demo` to see");
     STEPS.iter().for_each(|(number, what, _)| println!("  {number}. {what}"));
     println!("without root: two engines and two links in virtual time, path 1 goes silent during a transfer");
     let status = Command::new("cargo")
@@ -52,14 +52,14 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome> {
     }
     let programs = optimised::daemon_and_commands()?;
     let start = now();
-    println!("demo: making hosts alpha and beta, two links, and the servers");
+    println!("demo: creating hosts alpha and beta, two links, and the servers");
     let mut world = World::new(programs)?;
     let mut rows = rules::built(&mut world)?;
     for (number, what, step) in STEPS {
         println!("\n{number}. {what}");
         rows.extend(judged(number, what, step(&mut world)));
     }
-    println!("\ndemo: clearing up");
+    println!("\ndemo: cleaning up");
     rows.push(nothing_left(world));
     row::print_table(&rows);
     let wrong = rows.iter().filter(|row| !row.is_right()).count();
@@ -82,7 +82,7 @@ fn judged(number: &'static str, what: &str, rows: Result<Vec<Row>>) -> Vec<Row> 
 }
 
 fn nothing_left(world: World) -> Row {
-    let mut row = Row::new("", "clearing up");
+    let mut row = Row::new("", "cleaning up");
     let left = world.clear_up();
     row.require(left.is_empty(), || format!("left behind: {}", left.join("; ")));
     row

@@ -3,7 +3,7 @@
 //! Pages in `docs` link to pages outside of it, which mdBook cannot include. So this command copies all documents to
 //! `target/book-src` with the same paths, and the summary there names them from the root. Links then need no change,
 //! except those to README.md: mdBook makes `index.html` of it and keeps the links, so the copies are called `index.md`.
-//! Refuses to build while a link leads nowhere.
+//! Refuses to build while a link is broken.
 
 use crate::tools::{has, root, succeeds};
 use crate::{Outcome, links};
@@ -20,7 +20,7 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome> {
         eprintln!("{fault}");
     }
     if !faults.is_empty() {
-        println!("links: {} lead nowhere", faults.len());
+        println!("links: {} are broken", faults.len());
         return Ok(Outcome::Bad);
     }
     if !has("mdbook") {

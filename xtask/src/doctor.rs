@@ -45,7 +45,7 @@ fn findings() -> Vec<Finding> {
             what: "root",
             is_there: testbed::is_root(),
             is_needed: true,
-            remedy: "the demo, the bench and the namespace tests need it: run them with sudo",
+            remedy: "the demo, the bench and the namespace tests require it: run them with sudo",
         },
         Finding {
             what: "network namespaces",

@@ -39,7 +39,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let (times, names): (Vec<&str>, Vec<&str>) =
         words.iter().map(String::as_str).partition(|word| word.parse::<u32>().is_ok());
     for name in &names {
-        ensure!(TARGETS.contains(name), "no target `{name}`; there are {}, and `keep`", TARGETS.join(", "));
+        ensure!(TARGETS.contains(name), "no target `{name}`; available: {}, and `keep`", TARGETS.join(", "));
     }
     install()?;
     let mut outcome = Outcome::Good;
@@ -65,8 +65,8 @@ fn kept(target: &str) -> PathBuf {
 
 /// Returns the directory of builds, tools and new inputs, next to the builds of the sources.
 fn scratch() -> Result<PathBuf> {
-    let exe = std::env::current_exe().context("cannot tell where this program lies")?;
-    let target = exe.parent().and_then(Path::parent).context("this program lies nowhere")?;
+    let exe = std::env::current_exe().context("cannot determine this program's path")?;
+    let target = exe.parent().and_then(Path::parent).context("this program's path has no directory")?;
     Ok(target.join("fuzz"))
 }
 

@@ -24,8 +24,8 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
 
 /// Runs the quick form of each experiment.
 pub(crate) fn quick() -> Result<Totals> {
-    let exe = std::env::current_exe().context("cannot tell where this program lies")?;
-    let out = tempfile::tempdir().context("cannot make a directory for results")?;
+    let exe = std::env::current_exe().context("cannot determine this program's path")?;
+    let out = tempfile::tempdir().context("cannot create a directory for results")?;
     let mut command = Command::new(exe.with_file_name(PROGRAM));
     command.args(["run", "--all", "--quick", "--out"]).arg(out.path());
     let skipped = Skipped::of(&mut command)?;

@@ -66,7 +66,7 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     let wanted = markers.replace(&page, &table(&metadata)?).context(PAGE)?;
     match args {
         [] if page != wanted => {
-            faults.push(format!("the table in {PAGE} is out of date: ./x layers --write"))
+            faults.push(format!("the table in {PAGE} is out of date: run `./x layers --write`"))
         }
         [] => {}
         [flag] if flag == "--write" => fs::write(root().join(PAGE), wanted)?,

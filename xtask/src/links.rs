@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 /// Directories without documents of ours, at any depth. Names with a dot in front are skipped too, except `.github`.
 const SKIPPED: &[&str] = &["target", "node_modules"];
 
-/// Returns the links that lead nowhere, with their lines; also files of `docs` that the book's summary leaves out.
+/// Returns the broken links, with their lines; also files of `docs` that the book's summary leaves out.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let root = root();
     let pages = pages(&root)?;
@@ -43,7 +43,7 @@ pub(crate) fn pages(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     Ok(pages)
 }
 
-/// Returns one sentence for each relative link of these pages that leads nowhere.
+/// Returns one sentence for each broken relative link of these pages.
 fn broken(root: &Path, pages: &BTreeMap<PathBuf, String>) -> Vec<String> {
     let headings: BTreeMap<&Path, BTreeSet<String>> =
         pages.iter().map(|(page, text)| (page.as_path(), anchors(text))).collect();
@@ -59,7 +59,7 @@ fn broken(root: &Path, pages: &BTreeMap<PathBuf, String>) -> Vec<String> {
                 }
                 Some(_) => continue,
                 None if root.join(&to).exists() => continue,
-                None => format!("the link to {target} leads nowhere"),
+                None => format!("the link to {target} is broken"),
             };
             faults.push(format!("{}:{line}: {fault}", page.display()));
         }

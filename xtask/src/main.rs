@@ -45,11 +45,15 @@ enum Outcome {
 
 /// Name, help line, function.
 const COMMANDS: &[(&str, &str, Command)] = &[
-    ("demo", "two hosts, two links, unmodified programs over SCTP, with a verdict for each", demo::run),
+    (
+        "demo",
+        "run unmodified programs over SCTP between two hosts with two links, with a verdict for each",
+        demo::run,
+    ),
     (
         "test",
-        "check, then every test; namespace tests too when root; one closing line of counts; `test --transparency [SUITE ...]`: others' \
-         test suites with all their connections over SCTP",
+        "run check, then every test, with the namespace tests if root; `test --transparency [SUITE ...]`: run other projects' test \
+         suites with all their connections over SCTP",
         test::run,
     ),
     (
@@ -65,10 +69,14 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ),
     (
         "compliance",
-        "write the tables of what the RFCs demand; `--check`: only say what is wrong with them",
+        "write the tables of the RFCs' requirements; `--check`: only report errors in them",
         compliance::run,
     ),
-    ("layers", "only the layers of the crates; `--write` writes their table in ARCHITECTURE.md", layers::run),
+    (
+        "layers",
+        "check the layers of the crates; `--write`: write their table in ARCHITECTURE.md",
+        layers::run,
+    ),
     (
         "bench",
         "`bench shim`, `bench connect [--against DIR]`, `bench unnamed`, `bench streams`, `bench sctp [--quick]`: the shim, also with connections that share an association, \
@@ -85,7 +93,7 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ),
     (
         "planted",
-        "plant bugs into a copy of the sources, one at a time: the engine's tests must catch each",
+        "apply known bugs to a copy of the sources, one at a time: the engine's tests must catch each",
         planted::run,
     ),
     (
@@ -95,17 +103,13 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ),
     (
         "seeds",
-        "`seeds N [FIRST]`: play N further seeds of each random world of the engine, from FIRST on or from a random one",
+        "`seeds N [FIRST]`: run N more seeds of each random world of the engine, from FIRST or from a random one",
         seeds::run,
     ),
-    (
-        "docs",
-        "a book of all documents in target/book (mdbook); fails on a link that leads nowhere",
-        docs::run,
-    ),
-    ("deb", "`deb [--static | --bins DIR]`: a Debian package in target/deb", deb::run),
+    ("docs", "build a book of all documents in target/book (mdbook); fails on a broken link", docs::run),
+    ("deb", "`deb [--static | --bins DIR]`: build a Debian package in target/deb", deb::run),
     ("man", "write the manual pages of all programs to target/man", man),
-    ("doctor", "what this host lacks, and how to get it", doctor::run),
+    ("doctor", "report missing tools of this host, and how to get them", doctor::run),
 ];
 
 fn main() -> ExitCode {
@@ -113,7 +117,7 @@ fn main() -> ExitCode {
     let Some((name, rest)) = words.split_first() else { return help() };
     let Some((_, _, command)) = COMMANDS.iter().find(|(known, _, _)| known == name) else {
         if !matches!(name.as_str(), "help" | "-h" | "--help") {
-            eprintln!("x: there is no command `{name}`");
+            eprintln!("x: unknown command `{name}`");
             help();
             return ExitCode::from(2);
         }
@@ -150,7 +154,7 @@ fn man(_: &[String]) -> anyhow::Result<Outcome> {
 
 fn help() -> ExitCode {
     println!(
-        "usage: ./x COMMAND\n\n  setup      install the Debian or Ubuntu packages the commands use (root)"
+        "usage: ./x COMMAND\n\n  setup      install the Debian or Ubuntu packages that the commands use (root)"
     );
     for (name, help, _) in COMMANDS {
         println!("  {name:<10} {help}");

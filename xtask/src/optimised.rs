@@ -81,7 +81,7 @@ fn built(packages: &[&str]) -> Result<PathBuf> {
 
 /// Returns the directory of optimised programs.
 pub(crate) fn directory() -> Result<PathBuf> {
-    let exe = std::env::current_exe().context("cannot tell where this program lies")?;
-    let target = exe.parent().and_then(|dir| dir.parent()).context("this program lies nowhere")?;
+    let exe = std::env::current_exe().context("cannot determine this program's path")?;
+    let target = exe.parent().and_then(|dir| dir.parent()).context("this program's path has no directory")?;
     Ok(target.join("release"))
 }

@@ -80,16 +80,16 @@ mod tests {
         let wrong = [
             ("`shim/states.rs::a_mark_ask`", "shim/states.rs has no test `a_mark_ask`"),
             ("`shim/states.rs::helper`", "shim/states.rs has no test `helper`"),
-            ("`shim/state.rs::a_mark_asks`", "there is no file `shim/state.rs`"),
+            ("`shim/state.rs::a_mark_asks`", "no file `shim/state.rs`"),
             (
                 "`shim::states::a_mark_asks`",
-                "`shim::states::a_mark_asks` is no test: it should be FILE.rs::function",
+                "`shim::states::a_mark_asks` is not a test: expected FILE.rs::function",
             ),
-            ("`lab dtr`", "there is no experiment `dtr`"),
+            ("`lab dtr`", "no experiment `dtr`"),
             ("`lab drt#lost`", "experiment `drt` has no expectation `lost`"),
-            ("`setting lern`", "there is no setting `lern`"),
-            ("`sctpifyd/src/client.rs`", "there is no file `sctpifyd/src/client.rs`"),
-            ("[a](sipp.md)", "there is no file `sipp.md`"),
+            ("`setting lern`", "unknown setting `lern`"),
+            ("`sctpifyd/src/client.rs`", "no file `sctpifyd/src/client.rs`"),
+            ("[a](sipp.md)", "no file `sipp.md`"),
             ("[a](sip.md#what-it-does)", "sip.md has no heading `#what-it-does`"),
             ("[a](#there)", "docs/papers.md has no heading `#there`"),
             ("`lab drt", "a code span that does not end on its line"),
@@ -118,7 +118,7 @@ mod tests {
         let bad = "| a | b | `lab drt` | same |\n| a | b | - | **same** |\n| a | b | **same** |\n| | b | `lab drt` | **same** |\n";
         let expected = [
             "docs/papers.md:3: the last cell begins with none of **same**, **more**, **differs**, **part**, **missing**, **background**",
-            "docs/papers.md:4: nothing shows this: name a test, an experiment or a document, or say `no test` and why",
+            "docs/papers.md:4: no evidence: name a test, an experiment or a document, or write `no test` and the reason",
             "docs/papers.md:5: a row of 3 cells in a table of 4",
             "docs/papers.md:6: a row without an item",
         ];

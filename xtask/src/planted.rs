@@ -27,12 +27,12 @@ const BUGS_MIN: usize = 10;
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let is_wanted = |p: &Patch| words.is_empty() || words.iter().any(|w| p.name.contains(w));
     let patches: Vec<Patch> = patches()?.into_iter().filter(is_wanted).collect();
-    ensure!(!patches.is_empty(), "no bug in tests/planted has such a name");
+    ensure!(!patches.is_empty(), "no bug in tests/planted has this name");
     println!("planted: building the engine's tests without a bug");
     let tree = Tree::new(&scratch()?)?;
     let filters: Vec<&str> = patches.iter().flat_map(|p| &p.filters).map(String::as_str).collect();
     let sound = tree.judge(&filters, RUN_MAX)?;
-    ensure!(sound == Verdict::AllPassed, "without a bug: {sound}; mend that first");
+    ensure!(sound == Verdict::AllPassed, "without a bug: {sound}; fix that first");
     let mut survivors = 0;
     println!("{:<38} first failing test", "bug");
     for patch in &patches {
@@ -51,7 +51,7 @@ fn judge(tree: &Tree, patch: &Patch) -> Result<Verdict> {
     let verdict = tree.judge(&filters, RUN_MAX)?;
     let verdict = if verdict == Verdict::AllPassed { tree.judge(&[], RUN_MAX)? } else { verdict };
     planted.remove()?;
-    ensure!(verdict != Verdict::Endless, "{verdict}: not known whether it is caught");
+    ensure!(verdict != Verdict::Endless, "{verdict}: unknown whether the tests catch it");
     Ok(verdict)
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn faults() -> Result<Vec<String>> {
     }
     for patch in &patches {
         if let Err(error) = patch.applied(&root()) {
-            faults.push(format!("tests/planted/{}.patch: {error:#}: plant the bug anew", patch.name));
+            faults.push(format!("tests/planted/{}.patch: {error:#}: rewrite the patch", patch.name));
         }
     }
     Ok(faults)
@@ -81,7 +81,7 @@ fn patches() -> Result<Vec<Patch>> {
 
 /// Returns the directory of the sources' copy and its builds, next to the builds of the sources themselves.
 fn scratch() -> Result<PathBuf> {
-    let exe = std::env::current_exe().context("cannot tell where this program lies")?;
-    let target = exe.parent().and_then(Path::parent).context("this program lies nowhere")?;
+    let exe = std::env::current_exe().context("cannot determine this program's path")?;
+    let target = exe.parent().and_then(Path::parent).context("this program's path has no directory")?;
     Ok(target.join("planted"))
 }

@@ -16,7 +16,7 @@ const WORLDS: [&str; 4] = [
 
 /// Runs them, one world after the other. Prints each failure with the command that reproduces it.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
-    let number = |word: &String| word.parse::<u64>().with_context(|| format!("{word:?} is no number"));
+    let number = |word: &String| word.parse::<u64>().with_context(|| format!("invalid number {word:?}"));
     let (count, first) = match words {
         [count] => (number(count)?, fresh()?),
         [count, first] => (number(count)?, number(first)?),
@@ -28,7 +28,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
         let mut command = cargo(&["test", "--quiet", "--package", "sctp-engine", "--test", "engine", world]);
         command.env("SIM_SEED", first.to_string()).env("SIM_SEEDS", count.to_string());
         if !succeeds(&mut command)? {
-            println!("seeds: {world} failed; SIM_SEED={first} SIM_SEEDS={count} plays it again");
+            println!("seeds: {world} failed; SIM_SEED={first} SIM_SEEDS={count} reproduces it");
             outcome = Outcome::Bad;
         }
     }

@@ -11,7 +11,7 @@ pub(crate) struct Skipped(NamedTempFile);
 impl Skipped {
     /// Prepares a command, which has not started yet.
     pub(crate) fn of(command: &mut Command) -> Result<Self> {
-        let file = NamedTempFile::new().context("cannot make the file of skipped tests")?;
+        let file = NamedTempFile::new().context("cannot create the file of skipped tests")?;
         command.env(SKIPPED_VARIABLE, file.path());
         Ok(Self(file))
     }

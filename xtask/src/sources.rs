@@ -46,7 +46,7 @@ pub(crate) fn unsafe_code() -> Result<Vec<String>> {
 fn misplaced(path: &str, text: &str) -> Vec<String> {
     let lines = text.lines().enumerate().filter(|(_, line)| has_unsafe(line));
     lines
-        .map(|(n, _)| format!("{path}:{}: unsafe belongs into {}", n + 1, UNSAFE_CRATES.join(" or ")))
+        .map(|(n, _)| format!("{path}:{}: unsafe is allowed only in {}", n + 1, UNSAFE_CRATES.join(" or ")))
         .collect()
 }
 

@@ -40,11 +40,11 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let mut plain = Run::of(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))?.totals;
     if testbed::is_root() {
         plain.skipped = 0;
-        part("tests that need root and make network namespaces");
+        part("tests that require root and create network namespaces");
         let words =
             ["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", "--", "--ignored"];
         totals += again::judged(&Run::of(cargo(&words).arg("--test-threads=2"))?, &words)?;
-        part("others' tests, with all their connections over SCTP (some of them; --transparency: all)");
+        part("other projects' tests, with all their connections over SCTP (a part; --transparency: all)");
         totals += transparency::quick()?;
         part("the lab's experiments, in their quick form");
         totals += lab::quick()?;

@@ -72,7 +72,7 @@ fn judged(chosen: &[&Suite], programs: &Programs, at_once: usize) -> Result<Tota
 /// Judges a suite, and prints everything about it at its end.
 fn judge_and_print(suite: &Suite, programs: &Programs, exceptions: &Exceptions) -> Totals {
     if let Some(missing) = suite.missing() {
-        println!("skipped {}: there is no {missing} here (scripts/setup.sh)", suite.name);
+        println!("skipped {}: {missing} is missing (scripts/setup.sh)", suite.name);
         return Totals { skipped: 1, ..Totals::default() };
     }
     let start = now();
@@ -123,22 +123,24 @@ fn differences(
 ) -> Vec<String> {
     let mut faults = Vec::new();
     if passed(control) < suite.passed_min {
-        faults
-            .push(format!("only {} tests passed over plain TCP: does it run here at all?", passed(control)));
+        faults.push(format!(
+            "only {} tests passed over plain TCP: the suite may not work on this host",
+            passed(control)
+        ));
     }
     for (test, before) in control {
         let after = trial.get(test).copied().unwrap_or(Verdict::Missing);
         match (*before == after, exceptions.reason(suite.name, test)) {
             (false, None) => faults.push(format!("{test}: {before} over TCP, {after} over SCTP")),
             (true, Some((_, false))) if *before == Verdict::Passed => {
-                faults.push(format!("{test}: an exception, but it passes: strike it from the list"));
+                faults.push(format!("{test}: an exception, but it passes: remove it from the list"));
             }
             (false, Some((reason, _))) => messages.push(format!("  excepted: {test}: {reason}")),
             (true, _) => {}
         }
     }
     faults.extend(
-        exceptions.unknown(suite.name, control).map(|test| format!("{test}: an exception for no test")),
+        exceptions.unknown(suite.name, control).map(|test| format!("{test}: an exception without a test")),
     );
     faults
 }

@@ -34,17 +34,17 @@ pub enum DocsError {
     /// A file or the output cannot be written.
     #[error("cannot write to {to}: {error}")]
     Io {
-        /// Where to.
+        /// The destination.
         to: String,
         /// The reason.
         error: io::Error,
     },
     /// No program has the name.
-    #[error("there is no program `{name}`: say {known}")]
+    #[error("unknown program `{name}`: expected {known}")]
     NoProgram {
         /// The name.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
 }
@@ -143,6 +143,6 @@ mod tests {
             docs.run(programs(), &[], &mut out).map(|()| String::from_utf8(out).unwrap())
         };
         assert!(of(None).unwrap().contains("_one()") && of(Some("two")).unwrap().contains("_two()"));
-        assert_eq!(of(Some("x")).unwrap_err().to_string(), "there is no program `x`: say one or two");
+        assert_eq!(of(Some("x")).unwrap_err().to_string(), "unknown program `x`: expected one or two");
     }
 }

@@ -33,7 +33,7 @@ pub enum LineError {
     Json(#[from] serde_json::Error),
     /// Another schema version.
     #[error(
-        "the line speaks schema {found}, this program speaks schema {SCHEMA}: use programs of the same version"
+        "the line has schema {found}, this program uses schema {SCHEMA}: use the same version of both programs"
     )]
     Schema {
         /// The schema of the line; `null` if it has none.

@@ -1,8 +1,8 @@
-//! Pagination: long lists are returned part by part, with search terms, a start and a length.
+//! Returns long lists part by part, with search terms, a start and a length.
 //!
-//! A program does little else while it lists, so finding a part looks at no more than [`LOOKED_AT_MAX`] entries, and the part
-//! tells where the next one begins. Callers that want a whole list join such parts ([`Part::piece`]). Texts of a part are cut at
-//! [`TEXT_MAX`] bytes: strangers may have written them. Begin with [`Part::take`].
+//! A program does little else while it lists, so a part examines no more than [`LOOKED_AT_MAX`] entries, and contains the start of
+//! the next one. A whole list is joined from such parts ([`Part::piece`]). Texts of a part are cut at [`TEXT_MAX`] bytes, because
+//! they may come from the network. Begin with [`Part::take`].
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::page::PageRequest;
 
 /// Limit on the rows in one answer.
 pub const LISTED_MAX: usize = 100_000;
-/// Limit on the entries looked at for a part of a list.
+/// Limit on the entries examined for a part of a list.
 pub const LOOKED_AT_MAX: usize = 5000;
 /// Rows of a piece of a whole list: other work waits while they are gathered.
 const PIECE_ROWS: usize = 250;
@@ -26,7 +26,7 @@ pub struct Part {
     /// Only entries after this one: [`ListPage::next`] of an earlier part.
     #[serde(default)]
     pub after: Option<String>,
-    /// Approximate number of rows; no more than [`LOOKED_AT_MAX`] entries are looked at to find them.
+    /// Approximate number of rows; the search examines up to [`LOOKED_AT_MAX`] entries.
     #[serde(default)]
     pub count: Option<usize>,
     /// Texts are not cut: it is a piece of a whole list.
@@ -49,10 +49,10 @@ impl Part {
     /// Parses a query: `?search=TEXT&count=NUMBER&after=NEXT`.
     ///
     /// # Errors
-    /// When the count is no number; the text states the right form.
+    /// When the count is not a number; the text states the right form.
     pub fn of(request: &PageRequest<'_>) -> Result<Part, String> {
         let number =
-            |text: String| text.parse().map_err(|_| "count: say a number, such as count=50".to_owned());
+            |text: String| text.parse().map_err(|_| "count: expected a number, such as count=50".to_owned());
         let count = request.value("count").map(number).transpose()?;
         Ok(Part { search: request.value("search"), after: request.value("after"), count, is_piece: false })
     }
@@ -67,15 +67,15 @@ impl Part {
         Part { search: self.search.clone(), after, count: Some(PIECE_ROWS), is_piece: true }
     }
 
-    /// Returns the number after which it begins, in lists whose places are numbers.
+    /// Returns the number after which it begins, in lists with numeric positions.
     ///
     /// # Errors
-    /// When `after` is no number; the text states the right form.
+    /// When `after` is not a number; the text states the right form.
     pub fn number_after(&self) -> Result<Option<u64>, String> {
         let Some(after) = &self.after else { return Ok(None) };
         let problem = || {
             format!(
-                "after: `{}` is no place in this list: say what `next` was in an answer",
+                "after: `{}` is not a position in this list: use the `next` of an answer",
                 after.escape_debug()
             )
         };
@@ -178,6 +178,6 @@ mod tests {
     #[test]
     fn a_place_that_no_answer_told_is_refused() {
         let part = Part { after: Some("<b>".to_owned()), ..Part::default() };
-        assert!(part.number_after().unwrap_err().starts_with("after: `<b>` is no place"));
+        assert!(part.number_after().unwrap_err().starts_with("after: `<b>` is not a position"));
     }
 }

@@ -19,7 +19,7 @@ use crate::roots::Roots;
 /// Before the URL of a server that has TLS.
 const TLS: &str = "rediss://";
 
-/// Where a server is, and how to log in.
+/// Address of a server, and its login.
 pub struct RedisServer {
     address: ServerAddress,
     login: RedisConnectionInfo,
@@ -44,12 +44,14 @@ impl RedisServer {
     pub fn new(url: &str, roots: &Path) -> Result<RedisServer, String> {
         let of_tls = url.strip_prefix(TLS);
         if of_tls.is_some_and(|rest| rest.contains('#')) {
-            return Err("has `#`, after which there is nothing to say: TLS always has certificates checked"
-                .to_owned());
+            return Err(
+                "has a `#` fragment, which has no meaning here: TLS always verifies certificates".to_owned()
+            );
         }
         // The library's message might contain a part of it.
-        let wrong =
-            |_| "is no URL of Redis: say redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS".to_owned();
+        let wrong = |_| {
+            "is not a Redis URL: expected redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS".to_owned()
+        };
         let plain = of_tls.map_or_else(|| url.to_owned(), |rest| format!("redis://{rest}"));
         let client = Client::open(plain).map_err(wrong)?;
         let info = client.get_connection_info();
@@ -59,7 +61,7 @@ impl RedisServer {
                 ServerAddress::Tcp { host: host.clone(), port: *port, tls }
             }
             ConnectionAddr::Unix(path) => ServerAddress::Unix(path.clone()),
-            _ => return Err(format!("is no address of Redis: say redis://, {TLS} or redis+unix://")),
+            _ => return Err(format!("is not a Redis URL: expected redis://, {TLS} or redis+unix://")),
         };
         Ok(RedisServer { address, login: info.redis_settings().clone() })
     }

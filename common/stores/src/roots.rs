@@ -28,7 +28,7 @@ impl Roots {
         let mut store = RootCertStore::empty();
         let (added, _) = store.add_parsable_certificates(certificates(path)?);
         if added == 0 {
-            return Err(format!("{}: there is no root certificate in it", path.display()));
+            return Err(format!("{}: it contains no root certificate", path.display()));
         }
         Ok(Roots { path: path.to_owned(), store: Arc::new(store) })
     }
@@ -57,21 +57,21 @@ impl Roots {
             Some(Error::InvalidCertificate(
                 CertificateError::UnknownIssuer | CertificateError::BadSignature,
             )) => {
-                format!("its certificate comes from none of the roots in {}", self.path.display())
+                format!("its certificate is signed by none of the roots in {}", self.path.display())
             }
             Some(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => "its certificate is for other names than the one that we connect to".to_owned(),
+            )) => "its certificate does not match the host name".to_owned(),
             Some(Error::InvalidCertificate(
                 CertificateError::Expired | CertificateError::ExpiredContext { .. },
             )) => "its certificate has expired".to_owned(),
-            Some(Error::InvalidMessage(_)) => "it does not speak TLS at this port".to_owned(),
+            Some(Error::InvalidMessage(_)) => "it does not use TLS on this port".to_owned(),
             _ => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    "it says nothing to TLS at this port".to_owned()
+                    "it does not answer TLS on this port".to_owned()
                 }
                 io::ErrorKind::UnexpectedEof => {
-                    "it wants no TLS at this port: it has closed the connection".to_owned()
+                    "it does not accept TLS on this port: it closed the connection".to_owned()
                 }
                 _ => format!("no TLS: {error}"),
             },
@@ -87,7 +87,7 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String>
     let wrong = |error| format!("{}: no certificates: {error}", path.display());
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(wrong)?.collect();
     match found.map_err(wrong)? {
-        none if none.is_empty() => Err(format!("{}: there is no certificate in it", path.display())),
+        none if none.is_empty() => Err(format!("{}: it contains no certificate", path.display())),
         some => Ok(some),
     }
 }

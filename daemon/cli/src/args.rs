@@ -6,12 +6,12 @@ use clap::{Args, Parser, Subcommand};
 use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, Transport};
 use ops::Docs;
 
-/// SCTP for programs that have never heard of it
+/// Carry TCP connections over SCTP
 ///
-/// Starts, stops and asks sctpifyd, the daemon that carries this host's TCP connections over SCTP where its rules
-/// say so and the peer has it. Rules are made with shimrules(8).
+/// Starts, stops and queries sctpifyd. The daemon carries this host's TCP connections over SCTP if a rule selects them and
+/// the peer supports SCTP. shimrules(8) changes the rules.
 ///
-/// Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon.
+/// Exit status: 0 success, 1 refused or failed, 2 usage error, 3 no daemon.
 #[derive(Parser, Debug)]
 #[command(name = "sctpify", version = version::FULL, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Sctpify {
@@ -19,68 +19,67 @@ pub struct Sctpify {
     #[arg(long, global = true, value_name = "PATH", env = "SCTPIFY_CONTROL", default_value = DEFAULT_CONTROL)]
     pub control: PathBuf,
 
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// What to do
+    /// Command to run
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What `sctpify` does.
+/// Commands of `sctpify`.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Start the daemon and wait until it works
+    /// Start the daemon and wait until it is ready
     Up(UpArgs),
-    /// Run a command whose connections are carried over SCTP, without root
+    /// Run a command with its connections over SCTP, without root
     ///
-    /// Needs neither root nor a daemon, only the right to make user namespaces. The command gets a network namespace of its
-    /// own; its connections go to hosts that run sctpifyd over SCTP in UDP, and to all others over plain TCP, as ever.
-    /// Refusals and unreachable hosts are told to it as they are. Its exit status is that of this command. Within it,
-    /// `sctpify status` shows what carries its connections.
+    /// Requires neither root nor a daemon, only permission to create user namespaces. The command gets its own network
+    /// namespace. Its connections to hosts that run sctpifyd use SCTP in UDP; all others use plain TCP. Refused connections
+    /// and unreachable hosts are reported to it unchanged. `run` exits with the command's status. Inside, `sctpify status`
+    /// shows the transport of each connection.
     ///
-    /// What it cannot do: be connected to from outside, reach services on this host's loopback (this host's other addresses
-    /// work), ping, receive UDP from whom it did not write to, gain privileges (sudo and other set-user-ID programs). Its
-    /// sockets show 169.254.132.1 as their own address; on the wire, connections have this host's address, those over SCTP
-    /// with the same port, and others with any port.
+    /// The command cannot accept connections from outside, reach services on this host's loopback (the host's other
+    /// addresses work), ping, receive UDP from hosts that it has not sent to, or gain privileges (sudo and other set-user-ID
+    /// programs). Its sockets show 169.254.132.1 as their local address. On the wire, connections have this host's address;
+    /// those over SCTP keep their port, others may not.
     Run(RunArgs),
-    /// Become a command in the namespaces that `run` has made
+    /// Execute a command in the namespaces that `run` created
     #[command(hide = true)]
     Enter {
-        /// The caller's user id
+        /// User ID of the caller
         uid: u32,
-        /// The caller's group id
+        /// Group ID of the caller
         gid: u32,
-        /// The command and its arguments
+        /// Command and its arguments
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
-    /// Stop the daemon and wait until it is gone
+    /// Stop the daemon and wait until it has ended
     ///
-    /// Connections over SCTP get an error; new ones are plain TCP. Without a daemon there is nothing to do,
-    /// and that is no error.
+    /// Connections over SCTP get an error, and new ones use plain TCP. Succeeds if no daemon runs.
     Down {
-        /// First leave new connections to TCP, and wait for the live ones to end
+        /// Leave new connections to TCP, and wait for live ones to end
         #[arg(long)]
         drain: bool,
-        /// Maximum time to wait for them, in seconds
+        /// Limit on the wait for live connections, in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "drain")]
         wait: u64,
     },
-    /// Show connections, associations, listeners and the latest fallbacks
+    /// Show connections, associations, listeners and recent fallbacks
     Status {
-        /// Print Markdown, to be pasted into a report
+        /// Print Markdown, for a report
         #[arg(long, conflicts_with = "json")]
         markdown: bool,
     },
-    /// Show paths, rates and events on the terminal, live; q or Ctrl-C ends
+    /// Show live paths, rates and events on the terminal; q or Ctrl-C quits
     Top(WatchArgs),
-    /// Print the status as JSON again and again, one object a line
+    /// Print the status as JSON at an interval, one object per line
     Watch(WatchArgs),
     /// Show the paths of all associations
     Paths,
-    /// Say what would happen to a connection to HOST:PORT, and why
+    /// Explain how a new connection to HOST:PORT would be carried
     Explain {
         /// Destination
         #[arg(
@@ -89,72 +88,72 @@ pub enum Command {
         )]
         destination: String,
     },
-    /// Say what this host lacks and how to get it; with HOST look at the way there too
+    /// Report missing requirements of this host and their remedies; with HOST, also test the paths to it
     ///
     /// Exit status 1 if something is missing.
     Doctor {
-        /// A peer to look at, with packets: does SCTP in UDP answer there, unharmed and at full size? Needs the daemon
+        /// Peer to probe: SCTP in UDP must pass there unaltered and at full size. Requires the daemon
         host: Option<String>,
     },
-    /// Measure connects and throughput to a host, over SCTP and what there was before
+    /// Measure connection setup and throughput to a host, over SCTP and other transports
     ///
-    /// The host's operator starts `sctpify bench --serve` there, which listens on three ports in a row for as long as it is told.
-    /// A rule of each host must enable the first (`shimrules -A -c remote -p enable -P 9890` here, `-c local` there); the
-    /// second is for plain TCP, the third for MPTCP. The report shows which transport each connection actually used.
+    /// The host's operator first starts `sctpify bench --serve` there, which listens on three consecutive ports for a limited
+    /// time. A rule on each host must enable the first port (`shimrules -A -c remote -p enable -P 9890` here, `-c local`
+    /// there). The second is for plain TCP, the third for MPTCP. The report shows the transport that each connection used.
     Bench(BenchArgs),
-    /// Write the packets of the daemon's carriers to a file for Wireshark; Ctrl-C ends
+    /// Capture the daemon's SCTP packets to a file for Wireshark; Ctrl-C stops
     ///
-    /// The file has SCTP packets as the daemon sent and received them, each alone, with IP and UDP headers made up around them,
-    /// and the payload of connections. The first packet by a path that data was switched to has a comment that says so
-    /// (display filter: frame.comment). Needs to be asked for by root, or the daemon's own user.
+    /// Each record is one SCTP packet as sent or received by the daemon, with synthesized IP and UDP headers and with its
+    /// payload. After a path switch, the first packet on the new path has a comment (display filter: frame.comment). Requires
+    /// root or the daemon's user.
     Capture {
-        /// The file, pcapng; one that exists is overwritten
+        /// Output file, pcapng; an existing file is overwritten
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// Duration of the capture
+        /// Duration of the capture, in seconds
         #[arg(long, value_name = "N", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=86_400))]
         seconds: u32,
     },
-    /// Let SCTP clients reach a listener of your own that no rule names; Ctrl-C ends
+    /// Let SCTP clients reach one of your listeners without a rule; Ctrl-C ends
     ///
-    /// It holds for the sockets that listen there now, for as long as this runs. Users need the setting manual_listen, and access to
-    /// the control socket (group sctpify); root may name any listener. Programs can ask by themselves: a line on the control
-    /// socket, {"schema":1,"request":"expose","address":null,"port":8000}, and the connection kept open. A local-disable rule
-    /// goes before it.
+    /// Applies to the sockets that listen there now, while this command runs. Users need the setting manual_listen and access
+    /// to the control socket (group sctpify); root may expose any listener. A program can send the request itself: it writes
+    /// {"schema":1,"request":"expose","address":null,"port":8000} as a line to the control socket, and keeps the connection
+    /// open. A local-disable rule takes precedence.
     Expose {
-        /// The listener
+        /// Listener
         #[arg(
             value_name = "LISTENER",
-            help = "Its port, or the address that it listens on and its port: 8000, 0.0.0.0:8000, [::]:8000"
+            help = "Port of the listener, or its bound address and port: 8000, 0.0.0.0:8000, [::]:8000"
         )]
         listener: String,
     },
     /// Change settings, now and in the configuration file
     ///
-    /// Without a daemon they are written to the file alone, and are in force from its next start. A value that it could not use,
-    /// such as a port that is taken, is refused.
+    /// Without a daemon, only the file changes, and the daemon reads it at its next start. A value that the daemon cannot use,
+    /// such as a port in use, is refused.
     Set {
         /// Settings and their new values, such as default_remote_enable=1
         #[arg(value_name = "NAME=VALUE", required = true)]
         assignments: Vec<String>,
-        /// The daemon's configuration file: for settings that only root changes, and for all if no daemon runs
+        /// Configuration file of the daemon: for settings that only root may change, and for all if no daemon runs
         #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
         config: PathBuf,
     },
     /// Show one setting, or all
     ///
-    /// Changes that wait for a restart are shown beside the values in force. Without a daemon those of the configuration file are
-    /// shown.
+    /// Changes that wait for a restart are shown next to the values in force. Without a daemon, the values come from the
+    /// configuration file.
     Get {
-        /// The setting
+        /// Name of the setting
         name: Option<String>,
-        /// The configuration file that is read if no daemon runs
+        /// Configuration file to read if no daemon runs
         #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
         config: PathBuf,
     },
-    /// Forget what was learned about a host: its next connection tries SCTP again
+    /// Delete a host's learned entries; its next connection tries SCTP again
     ///
-    /// `shimrules -L` shows what was learned. Connections go on.
+    /// `shimrules -L` lists learned entries. Live connections continue.
     Forget {
         /// Host
         #[arg(
@@ -163,14 +162,14 @@ pub enum Command {
         )]
         host: String,
     },
-    /// Read the configuration and the rules again; connections go on
+    /// Read the configuration and the rules again; connections continue
     ///
-    /// Names the changes that wait for a restart.
+    /// Lists the changes that wait for a restart.
     Reload,
     /// Show or check the configuration file
     #[command(disable_help_subcommand = true)]
     Config {
-        /// What to do with it
+        /// Command to run
         #[command(subcommand)]
         command: ConfigCommand,
     },
@@ -194,48 +193,48 @@ pub struct UpArgs {
     #[arg(long, value_name = "DIR", env = "SCTPIFY_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
 
-    /// What to log: error, warn, info, debug, trace, or a filter such as info,engine=trace (all that the
-    /// SCTP engine does, and why: very much)
+    /// Log filter: error, warn, info, debug or trace, or levels by target such as info,engine=trace (all events of
+    /// the SCTP engine: very verbose)
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_LOG", default_value = "info")]
     pub log: String,
 }
 
-/// What `sctpify bench` measures, or that it serves.
+/// Arguments of `sctpify bench`.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "sctpify bench [OPTIONS] <HOST>\n       sctpify bench --serve [--port <PORT>] [--for <SECONDS>]"
 )]
 pub struct BenchArgs {
-    /// The host to measure with; it serves
+    /// Host to measure with; it must run `sctpify bench --serve`
     #[arg(conflicts_with = "serve")]
     pub host: Option<String>,
 
-    /// Serve measurements of others, on all addresses
+    /// Serve measurements by other hosts, on all addresses
     #[arg(long)]
     pub serve: bool,
 
-    /// The first of the three ports
+    /// First of the three ports
     #[arg(long, default_value_t = 9890, value_parser = clap::value_parser!(u16).range(1..=65_533))]
     pub port: u16,
 
-    /// With --serve: for how many seconds
+    /// With --serve: duration in seconds
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 600, requires = "serve", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub duration: u32,
 
-    /// What to compare with
+    /// Transports to compare with
     #[arg(long, value_delimiter = ',', conflicts_with = "serve")]
     pub against: Vec<Other>,
 
-    /// Duration of each transfer
+    /// Duration of each transfer, in seconds
     #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "serve", value_parser = clap::value_parser!(u32).range(1..=30))]
     pub seconds: u32,
 
-    /// Number of connects of each kind, after the first
+    /// Number of connections per transport, after the first
     #[arg(long, value_name = "N", default_value_t = 20, conflicts_with = "serve", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub connects: u32,
 }
 
-/// What SCTP is compared with.
+/// A transport to compare with SCTP.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Other {
     /// Plain TCP.
@@ -256,19 +255,19 @@ impl From<Other> for Transport {
 /// Arguments of `sctpify run`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Configuration file [default: sctpify/sctpify.toml below $XDG_CONFIG_HOME or ~/.config]
+    /// Configuration file [default: sctpify/sctpify.toml in $XDG_CONFIG_HOME or ~/.config]
     #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG")]
     pub config: Option<PathBuf>,
 
-    /// Directory for what is learned of destinations [default: sctpify below $XDG_STATE_HOME or ~/.local/state]
+    /// Directory for the learned table [default: sctpify in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "DIR", env = "SCTPIFY_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
 
-    /// Log to standard error: error, warn, info, debug, trace, or a filter
+    /// Log to standard error with this filter: error, warn, info, debug or trace, or levels by target
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_LOG")]
     pub log: Option<String>,
 
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -276,28 +275,28 @@ pub struct RunArgs {
 /// Interval and number of refreshes of `sctpify top` and `sctpify watch`.
 #[derive(Args, Debug)]
 pub struct WatchArgs {
-    /// Between two looks, in milliseconds
+    /// Interval between refreshes, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
     pub interval: u64,
 
-    /// Number of refreshes; without it, until stopped
+    /// Number of refreshes; unlimited by default
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
 }
 
-/// What `sctpify config` does.
+/// Commands of `sctpify config`.
 #[derive(Subcommand, Debug)]
 pub enum ConfigCommand {
-    /// Print the configuration, each key with its documentation
+    /// Print the configuration with the documentation of each key
     Show {
-        /// Print the defaults, commented out: a file to begin with
+        /// Print the defaults, commented out, as a template
         #[arg(long)]
         default: bool,
         /// Configuration file
         #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", help = named_config())]
         config: Option<PathBuf>,
     },
-    /// Check the configuration file: say that it is sound, or which line is wrong
+    /// Check the configuration file and report a wrong line
     Check {
         /// Configuration file
         #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", help = named_config())]
@@ -305,7 +304,7 @@ pub enum ConfigCommand {
     },
 }
 
-/// The help of a file that must be there if it is named.
+/// Returns the help of a file that must exist if it is named.
 fn named_config() -> String {
-    format!("Configuration file, which must exist if it is named [default: {DEFAULT_CONFIG}]")
+    format!("Configuration file; must exist if named [default: {DEFAULT_CONFIG}]")
 }

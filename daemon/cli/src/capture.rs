@@ -39,7 +39,7 @@ pub(crate) fn run(session: Session<'_>, file: &Path, seconds: u32) -> Result<(),
     let cannot_read = |e: io::Error| CliError::Failed(format!("the daemon's packets cannot be read: {e}"));
     let mut from = client.into_stream(LOOK_EVERY).map_err(cannot_read)?;
     let out = File::create(file);
-    let out = out.map_err(|e| CliError::Failed(format!("cannot make {}: {e}", file.display())))?;
+    let out = out.map_err(|e| CliError::Failed(format!("cannot create {}: {e}", file.display())))?;
     let packets = copy(&mut from, &mut BufWriter::new(out), &stop)
         .map_err(|e| CliError::Failed(format!("cannot capture to {}: {e}", file.display())))?;
     let message = format!("{packets} packets in {}", file.display());

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         Command::Bench(args) => match &args.host {
             Some(host) => bench::run(session, host, args),
             None if args.serve => bench::serve(session, args.port, args.duration),
-            None => Err(CliError::Usage("give a HOST to measure with, or --serve to be measured".to_owned())),
+            None => Err(CliError::Usage("give a HOST to measure with, or --serve".to_owned())),
         },
         Command::Capture { output, seconds } => capture::run(session, output, *seconds),
         Command::Expose { listener } => expose::run(session, listener),
@@ -78,7 +78,7 @@ fn explain(session: Session<'_>, destination: &str) -> Result<(), CliError> {
 fn resolve(destination: &str) -> Result<BTreeSet<SocketAddr>, CliError> {
     let form = || {
         let text = "give HOST:PORT, such as 10.1.2.3:22, [2001:db8::1]:22 or host.example:22";
-        CliError::Usage(format!("`{destination}` is no destination: {text}"))
+        CliError::Usage(format!("invalid destination `{destination}`: {text}"))
     };
     let (host, port) = destination.rsplit_once(':').ok_or_else(form)?;
     port.parse::<u16>().map_err(|_| form())?;

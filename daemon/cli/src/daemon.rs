@@ -1,4 +1,4 @@
-//! Starting and stopping the daemon.
+//! Starts and stops the daemon.
 
 use std::env;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use control::{ClientError, Done, Request, Response};
 use crate::session::{Session, unexpected};
 use crate::{CliError, UpArgs, show};
 
-/// Interval of the check whether the daemon is up, or gone.
+/// Interval of the checks for the daemon's start or end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Limit on a daemon's start.
 const START_LIMIT: Duration = Duration::from_secs(15);
@@ -25,10 +25,10 @@ const LOG_LINES: usize = 20;
 
 const DAEMON: &str = "sctpifyd";
 
-/// Starts the daemon; returns when it answers, or with its log when it does not.
+/// Starts the daemon; returns when it answers, or with its log if it does not.
 pub(crate) fn up(session: Session<'_>, args: &UpArgs) -> Result<(), CliError> {
     match running_pid(session) {
-        Ok(pid) => return done(session, format!("sctpifyd is running already (pid {pid})")),
+        Ok(pid) => return done(session, format!("sctpifyd is already running (pid {pid})")),
         Err(CliError::NoDaemon(_)) => {}
         Err(other) => return Err(other),
     }
@@ -51,7 +51,7 @@ fn done(session: Session<'_>, message: String) -> Result<(), CliError> {
     session.print(&Response::Done(Done::new(message)), show::answer)
 }
 
-/// Repeats `look` until it returns something, or the time is over.
+/// Repeats `look` until it returns a value, or the time has passed.
 #[allow(clippy::disallowed_methods, reason = "a program that waits for another")]
 pub(crate) fn look_until<T>(
     limit: Duration,
@@ -80,7 +80,9 @@ pub(crate) fn find_daemon() -> Result<PathBuf, CliError> {
     let path = env::var_os("PATH").unwrap_or_default();
     let places = beside.into_iter().chain(env::split_paths(&path));
     places.map(|p| p.join(DAEMON)).find(|p| p.is_file()).ok_or_else(|| {
-        CliError::Failed(format!("{DAEMON} is neither beside this program nor in PATH: install it there"))
+        CliError::Failed(format!(
+            "{DAEMON} is neither in this program's directory nor in PATH: install it there"
+        ))
     })
 }
 
@@ -110,7 +112,7 @@ fn wait_until_up(session: Session<'_>, child: &mut Child, log: &Path) -> Result<
             return Some(Ok(pid));
         }
         let status = child.try_wait().ok()??;
-        let text = format!("sctpifyd did not start ({status}). It said:\n{}", end_of(log));
+        let text = format!("sctpifyd did not start ({status}). Its output:\n{}", end_of(log));
         Some(Err(CliError::Failed(text)))
     });
     if let Some(outcome) = outcome {
@@ -136,7 +138,7 @@ pub(crate) fn end_of(log: &Path) -> String {
     last.iter().map(|l| format!("  {l}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Leaves new connections to TCP and waits up to `limit` for the live ones to end.
+/// Leaves new connections to TCP, and waits up to `limit` for live ones to end.
 fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
     session.ask(&Request::Drain)?;
     let mut left = 0;
@@ -145,7 +147,7 @@ fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
             left = status.connections.len();
             (left == 0).then_some(())
         }
-        // It was stopped meanwhile.
+        // Another caller stopped it meanwhile.
         _ => Some(()),
     });
     if is_dry.is_none() {
@@ -155,7 +157,7 @@ fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Stops the daemon; returns when its process and its socket are gone. With `patience`, live connections may end first.
+/// Stops the daemon; returns when its process and its socket have gone. With `patience`, live connections may end first.
 pub(crate) fn down(session: Session<'_>, patience: Option<Duration>) -> Result<(), CliError> {
     let pid = match running_pid(session) {
         Ok(pid) => pid,
@@ -180,8 +182,7 @@ pub(crate) fn down(session: Session<'_>, patience: Option<Duration>) -> Result<(
         return done(session, format!("sctpifyd is down (pid {pid})"));
     }
     Err(CliError::Failed(format!(
-        "sctpifyd (pid {pid}) was asked to stop and is still there after {} s: end it with `kill -9 {pid}`, which \
-         leaves new connections plain TCP",
+        "sctpifyd (pid {pid}) has not stopped after {} s: end it with `kill -9 {pid}`; new connections then use plain TCP",
         STOP_LIMIT.as_secs()
     )))
 }

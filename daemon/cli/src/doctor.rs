@@ -43,7 +43,7 @@ pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliErr
             "daemon",
             Level::Warning,
             other.to_string(),
-            "ask again as root, or look at its log",
+            "retry as root, or see its log",
         )),
     }
     let missing = report.missing().join(", ");
@@ -75,8 +75,8 @@ fn nat_between(ours: IpAddr, peer: IpAddr) -> Check {
     if !is_private(ours) || is_private(peer) {
         return Check::ok(NAT, format!("no sign of one between {ours} and {peer}"));
     }
-    let found = format!("{ours} of this host is private and {peer} is not: a NAT is on the way");
-    let remedy = "nothing for connections from here: they go by UDP; to be connected to, forward UDP 9899 (docs/networks.md)";
+    let found = format!("{ours} of this host is private and {peer} is not: a NAT is on the path");
+    let remedy = "nothing for outgoing connections, which use UDP; for incoming ones, forward UDP 9899 (docs/networks.md)";
     Check::bad(NAT, Level::Warning, found, remedy)
 }
 
@@ -121,9 +121,9 @@ fn namespaces() -> Check {
 
 fn kernel_sctp() -> Check {
     if !Path::new("/proc/net/sctp").exists() && !Path::new("/sys/module/sctp").exists() {
-        return Check::ok("kernel SCTP", "not loaded, so protocol 132 is ours");
+        return Check::ok("kernel SCTP", "not loaded, so protocol 132 is free");
     }
-    let found = "loaded: it answers packets of IP protocol 132 with ABORTs";
+    let found = "loaded: it answers packets of IP protocol 132 with ABORT";
     let remedy = "`modprobe -r sctp`, or use UDP only: `sctpify set carriers=udp`";
     Check::bad("kernel SCTP", Level::Warning, found, remedy)
 }
@@ -131,7 +131,7 @@ fn kernel_sctp() -> Check {
 fn program() -> Check {
     match find_daemon() {
         Ok(path) => Check::ok("sctpifyd", path.display().to_string()),
-        Err(e) => Check::bad("sctpifyd", Level::Missing, e.to_string(), "install it beside sctpify"),
+        Err(e) => Check::bad("sctpifyd", Level::Missing, e.to_string(), "install it in sctpify's directory"),
     }
 }
 

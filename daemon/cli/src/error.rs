@@ -26,7 +26,7 @@ pub enum CliError {
     #[error("{0}")]
     Failed(String),
     /// According to the doctor's report, already printed, this is missing.
-    #[error("missing: {0}; the report says what to do")]
+    #[error("missing: {0}; see the remedies in the report")]
     SomethingMissing(String),
     /// The command of `sctpify run` could not be started.
     #[error("cannot run {program}: {error}")]

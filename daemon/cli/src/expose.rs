@@ -28,7 +28,7 @@ pub(crate) fn run(session: Session<'_>, listener: &str) -> Result<(), CliError> 
         Response::Error(refusal) => return Err(CliError::Refused(refusal)),
         other => return Err(unexpected(&other)),
     }
-    let cannot_wait = |e: io::Error| CliError::Failed(format!("the daemon cannot be waited for: {e}"));
+    let cannot_wait = |e: io::Error| CliError::Failed(format!("cannot wait for the daemon: {e}"));
     let mut daemon = client.into_stream(LOOK_EVERY).map_err(cannot_wait)?;
     while !stop.load(Ordering::Relaxed) {
         match daemon.read(&mut [0; 64]) {
@@ -38,7 +38,7 @@ pub(crate) fn run(session: Session<'_>, listener: &str) -> Result<(), CliError> 
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
                 ) => {}
             Ok(_) | Err(_) => {
-                let ended = format!("nothing listens on {listener} any more, or the daemon has ended");
+                let ended = format!("no program listens on {listener} any more, or the daemon has ended");
                 return Err(CliError::Failed(ended));
             }
         }
@@ -51,8 +51,8 @@ fn parse(listener: &str) -> Result<(Option<IpAddr>, u16), CliError> {
     let with_address = || listener.parse().map(|at: SocketAddr| (Some(at.ip()), at.port()));
     let found = listener.parse().map(|port: u16| (None, port)).or_else(|_| with_address()).ok();
     found.filter(|(_, port)| *port != 0).ok_or_else(|| {
-        let takes = "say a port, or an address and a port: 8000, 0.0.0.0:8000, [::]:8000";
-        CliError::Usage(format!("`{listener}` is no listener: {takes}"))
+        let takes = "expected a port, or an address and a port: 8000, 0.0.0.0:8000, [::]:8000";
+        CliError::Usage(format!("invalid listener `{listener}`: {takes}"))
     })
 }
 

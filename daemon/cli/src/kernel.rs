@@ -38,7 +38,7 @@ const FEATURES: &[Feature] = &[
     },
     Feature {
         name: "NFQUEUE",
-        why: "holds SYNs while SCTP is tried",
+        why: "holds SYNs during the SCTP attempt",
         alternatives: &[&[part("CONFIG_NETFILTER_NETLINK_QUEUE", "nfnetlink_queue")]],
     },
     Feature {
@@ -54,12 +54,12 @@ const FEATURES: &[Feature] = &[
     },
     Feature {
         name: "TPROXY",
-        why: "takes diverted connections under their own addresses",
+        why: "accepts diverted connections with their original addresses",
         alternatives: &[&[part("CONFIG_NFT_TPROXY", "nft_tproxy")]],
     },
     Feature {
         name: "veth",
-        why: "leads to the private namespace",
+        why: "connects to the private namespace",
         alternatives: &[&[part("CONFIG_VETH", "veth")]],
     },
     Feature {
@@ -69,7 +69,7 @@ const FEATURES: &[Feature] = &[
     },
     Feature {
         name: "policy routing",
-        why: "leads marked packets to the private namespace",
+        why: "routes marked packets to the private namespace",
         alternatives: &[&[Part { option: "CONFIG_IP_MULTIPLE_TABLES", module: None }]],
     },
 ];
@@ -77,7 +77,7 @@ const FEATURES: &[Feature] = &[
 /// Without it, connections of peers are refused, and everything else works.
 const DELIVERY: Feature = Feature {
     name: "delivery",
-    why: "has connections of peers arrive by the interface that the peer's packets come by",
+    why: "delivers peers' connections through the interface of the peer's packets",
     alternatives: &[&[
         Part { option: "CONFIG_BPF_SYSCALL", module: None },
         part("CONFIG_NET_SCH_INGRESS", "sch_ingress"),
@@ -115,7 +115,7 @@ pub(crate) fn checks() -> Vec<Check> {
     let mut delivery = kernel.check(&DELIVERY);
     if delivery.level == Level::Missing {
         delivery.level = Level::Warning;
-        delivery.found += ": connections of peers are refused, and are plain TCP";
+        delivery.found += ": peers' connections over SCTP are refused, and use plain TCP";
     }
     checks.push(delivery);
     checks
@@ -163,7 +163,8 @@ impl Kernel {
             Presence::Present => Check::ok(feature.name, format!("present ({parts})")),
             Presence::Loadable => Check::ok(feature.name, format!("{parts}, loaded when needed")),
             Presence::Unknown => {
-                let found = format!("cannot tell whether this kernel has {parts}, which {}", feature.why);
+                let found =
+                    format!("cannot determine whether this kernel has {parts}, which {}", feature.why);
                 let modules: Vec<&str> = needed.iter().filter_map(|p| p.module).collect();
                 let remedy = match modules.is_empty() {
                     true => format!("look for {parts}=y in the kernel's configuration"),

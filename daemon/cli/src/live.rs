@@ -226,7 +226,7 @@ fn lines(before: &Status, now: &Status, rhythm: Rhythm) -> Vec<String> {
             c.path_switches
         ),
         format!(
-            "connects: {} by SCTP, {} fell back to TCP, {} TCP by rule, {} as learned",
+            "connects: {} over SCTP, {} fell back to TCP, {} TCP by rule, {} as learned",
             c.connects_sctp, c.connects_fallback, c.connects_by_rule_tcp, c.connects_learned_tcp
         ),
         format!(

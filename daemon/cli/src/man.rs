@@ -34,10 +34,9 @@ fn settings_page() -> Roff {
     page.control("SH", ["NAME"]).text([roman("sctpify.toml - settings of sctpifyd")]);
     page.control("SH", ["DESCRIPTION"]);
     page.text([roman(format!(
-        "A TOML file, {DEFAULT_CONFIG} unless the daemon is told otherwise. A missing file or key means the default; \
-         an unknown key is an error. `sctpify set` changes it and keeps its comments, `sctpify reload` reads it \
-         again, `sctpify config check` finds mistakes, and `sctpify config show --default` prints a file to begin \
-         with."
+        "A TOML file, {DEFAULT_CONFIG} by default. If the file or a key is missing, the default applies; an unknown key is \
+         an error. `sctpify set` changes it and keeps its comments, `sctpify reload` reads it again, `sctpify config check` \
+         finds errors, and `sctpify config show --default` prints a template."
     ))]);
     page.control("SH", ["KEYS"]);
     for setting in SETTINGS {

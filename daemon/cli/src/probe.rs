@@ -90,19 +90,19 @@ fn bare(peer: IpAddr, answer: &Answer) -> Check {
     let less = |found: String, remedy: &str| Check::bad("IP protocol 132", Level::Warning, found, remedy);
     match answer {
         Answer::Sctp(_) => Check::ok("IP protocol 132", format!("{peer} answers")),
-        Answer::NotAllowed => less("not tried: that needs CAP_NET_RAW".to_owned(), "ask again as root"),
+        Answer::NotAllowed => less("not tried: requires CAP_NET_RAW".to_owned(), "retry as root"),
         Answer::Closed => less(
-            format!("{peer} has no SCTP over IP"),
-            "nothing, where SCTP in UDP works; else see its setting carriers",
+            format!("{peer} does not support SCTP over IP"),
+            "nothing if SCTP in UDP works; otherwise see its setting carriers",
         ),
         Answer::BadChecksum => less(
             format!("{peer} answers, but with a wrong checksum"),
-            "a NAT that meddles with SCTP: `sctpify set carriers=udp`",
+            "a NAT rewrites SCTP packets: `sctpify set carriers=udp`",
         ),
-        Answer::NoRoute(why) => less(format!("cannot be sent: {why}"), "look at firewalls of this host"),
+        Answer::NoRoute(why) => less(format!("cannot be sent: {why}"), "check the firewall of this host"),
         Answer::Silence => less(
-            format!("no answer from {peer}: a NAT or a firewall on the way lets UDP pass at most"),
-            "nothing, where SCTP in UDP works",
+            format!("no answer from {peer}: a NAT or a firewall on the path may pass only UDP"),
+            "nothing if SCTP in UDP works",
         ),
     }
 }
@@ -113,18 +113,20 @@ fn reachability(to: SocketAddr, answer: &Answer) -> Check {
         Answer::Sctp(_) => Check::ok("SCTP in UDP there", format!("{to} answers")),
         Answer::BadChecksum => bad(
             format!("{to} answers, but with a wrong checksum"),
-            "something on the way rewrites packets: a firewall or NAT that meddles with SCTP; leave UDP alone there",
+            "a firewall or NAT on the path rewrites packets: exempt this UDP port there",
         ),
         Answer::Closed => bad(
-            format!("nobody listens on UDP port {} of {}", to.port(), to.ip()),
+            format!("no program listens on UDP port {} of {}", to.port(), to.ip()),
             "start sctpifyd there with `sctpify up`, or see its setting udp_port",
         ),
-        Answer::NoRoute(why) => bad(format!("no way to {}: {why}", to.ip()), "look at `ip route get` for it"),
+        Answer::NoRoute(why) => bad(format!("no route to {}: {why}", to.ip()), "check `ip route get` for it"),
         Answer::Silence => bad(
             format!("no answer from {to}"),
-            "let UDP pass to that port in firewalls on the way, both directions; or sctpifyd does not run there",
+            "allow UDP to that port in firewalls on the path, in both directions; or start sctpifyd there",
         ),
-        Answer::NotAllowed => bad(format!("nothing may be sent to {to}"), "look at firewalls of this host"),
+        Answer::NotAllowed => {
+            bad(format!("sending to {to} is not permitted"), "check the firewall of this host")
+        }
     }
 }
 
@@ -134,8 +136,8 @@ fn size(answer: &Answer) -> Check {
         _ => Check::bad(
             "packet size",
             Level::Warning,
-            "small packets are answered and those of 1,400 bytes are not",
-            "the MTU is smaller somewhere and nobody says so; sctpify finds what passes, other programs may hang there",
+            "small packets are answered, packets of 1,400 bytes are not",
+            "the path MTU is smaller and no ICMP reports it; sctpify discovers it, other programs may hang",
         ),
     }
 }
@@ -323,6 +325,6 @@ mod tests {
     fn a_closed_port_says_to_start_the_daemon_there() {
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let check = &checks(free.ip(), free.port(), 22)[0];
-        assert!(check.found.starts_with("nobody listens"), "{check:?}");
+        assert!(check.found.starts_with("no program listens"), "{check:?}");
     }
 }

@@ -65,7 +65,9 @@ impl RunDirectory {
         let dir = base.join(format!("sctpify-run-{uid}-{}", std::process::id()));
         let mut builder = fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&dir).map_err(|e| CliError::Failed(format!("cannot make {}: {e}", dir.display())))?;
+        builder
+            .create(&dir)
+            .map_err(|e| CliError::Failed(format!("cannot create {}: {e}", dir.display())))?;
         Ok(RunDirectory { dir })
     }
 
@@ -103,13 +105,13 @@ fn no_user_namespaces(errno: Errno) -> CliError {
         Errno::ENOSPC => "raise the limit: sysctl user.max_user_namespaces=10000",
         Errno::EPERM => {
             "allow them: sysctl kernel.unprivileged_userns_clone=1 (Debian), or an AppArmor profile with `userns,` for \
-             this program (Ubuntu); in a container they may be forbidden from outside"
+             this program (Ubuntu); a container's host may forbid them"
         }
         _ => "use a kernel with CONFIG_USER_NS",
     };
     CliError::Failed(format!(
-        "this system lets no ordinary user make user namespaces ({errno}), which `sctpify run` needs: {remedy}; or have \
-         root start the daemon for the whole host with `sctpify up`"
+        "this system does not let unprivileged users create user namespaces ({errno}), which `sctpify run` requires: \
+         {remedy}; or start the daemon for the whole host as root, with `sctpify up`"
     ))
 }
 
@@ -117,7 +119,7 @@ fn no_user_namespaces(errno: Errno) -> CliError {
 fn enter_network_namespace(directory: &RunDirectory) -> Result<(), CliError> {
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).map_err(|errno| {
         CliError::Failed(format!(
-            "this system lets no ordinary user make network namespaces ({errno}): Ubuntu 24.04 needs an AppArmor profile \
+            "this system does not let unprivileged users create network namespaces ({errno}): Ubuntu 24.04 needs an AppArmor profile \
              with `userns,` for this program, or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
         ))
     })?;
@@ -126,7 +128,7 @@ fn enter_network_namespace(directory: &RunDirectory) -> Result<(), CliError> {
         return Ok(());
     }
     let ours = directory.dir.join("resolv.conf");
-    let failed = |e: io::Error| CliError::Failed(format!("cannot give the command a {RESOLV_CONF}: {e}"));
+    let failed = |e: io::Error| CliError::Failed(format!("cannot provide {RESOLV_CONF} to the command: {e}"));
     fs::write(&ours, with_name_server(&text, STAND_IN_NAME_SERVER.into())).map_err(failed)?;
     let target = fs::canonicalize(RESOLV_CONF).map_err(failed)?;
     let none = None::<&str>;
@@ -177,7 +179,7 @@ impl Daemon {
         match up {
             Some(true) => Ok(()),
             _ => Err(CliError::Failed(format!(
-                "the daemon did not start. It said:\n{}",
+                "the daemon did not start. Its output:\n{}",
                 end_of(&directory.log())
             ))),
         }

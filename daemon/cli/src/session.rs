@@ -46,6 +46,6 @@ impl Session<'_> {
 
 /// Returns the error for an answer of an unexpected kind.
 pub(crate) fn unexpected(answer: &Response) -> CliError {
-    let message = format!("the daemon answered something else than was asked: {answer:?}");
+    let message = format!("the daemon sent an unexpected answer: {answer:?}");
     CliError::Refused(Refusal { code: ErrorCode::Failed, message })
 }

@@ -55,7 +55,7 @@ pub(crate) fn set(session: Session<'_>, assignments: &[String], config: &Path) -
     for assignment in assignments {
         let (name, value) = assignment
             .split_once('=')
-            .ok_or_else(|| CliError::Usage(format!("`{assignment}` has no `=`: write NAME=VALUE")))?;
+            .ok_or_else(|| CliError::Usage(format!("`{assignment}` has no `=`: expected NAME=VALUE")))?;
         let setting = Settings::default().set(name.trim(), value).map_err(failed)?;
         changes.push((setting, value.trim()));
     }
@@ -122,20 +122,20 @@ fn set_in_file(
         // A confined daemon may be unable to read now what it reads at its start.
         Err(CliError::Refused(refusal)) if setting.needs_restart => {
             eprintln!(
-                "{written} and is in force from the daemon's next start; now it says: {}",
+                "{written} and takes effect at the daemon's next start; the daemon answers now: {}",
                 refusal.message
             );
             return Ok(Response::Settings(SettingsReport::one(setting, &wanted)));
         }
         Err(error) => {
-            let text = format!("{written}, but the daemon does not take it over: {error}");
+            let text = format!("{written}, but the daemon does not apply it: {error}");
             return Err(CliError::Failed(text));
         }
     }
     let answer = session.ask(&Request::Get { name: setting.name.into() })?;
     let Response::Settings(report) = &answer else { return Err(unexpected(&answer)) };
     if report.settings.iter().any(|told| told.value != setting.value(&wanted)) {
-        let text = format!("{written}, but the daemon reads another file: name that with --config");
+        let text = format!("{written}, but the daemon reads another file: name it with --config");
         return Err(CliError::Failed(text));
     }
     Ok(answer)
@@ -155,7 +155,7 @@ pub(crate) fn config(session: Session<'_>, command: &ConfigCommand) -> Result<()
         }
         ConfigCommand::Check { config } => {
             let (path, _) = load_named(config.as_deref())?;
-            let found = if path.exists() { "is sound" } else { "does not exist: the defaults hold" };
+            let found = if path.exists() { "is valid" } else { "does not exist: the defaults apply" };
             session.print(&Response::Done(Done::new(format!("{} {found}", path.display()))), show::answer)
         }
     }
@@ -166,7 +166,7 @@ fn load_named(named: Option<&Path>) -> Result<(PathBuf, Settings), CliError> {
     let path = named.unwrap_or(Path::new(DEFAULT_CONFIG));
     if named.is_some() && !path.exists() {
         let text = format!(
-            "{} does not exist: make it (`sctpify config show --default`), or name another",
+            "{} does not exist: create it (`sctpify config show --default`), or name another file",
             path.display()
         );
         return Err(CliError::Failed(text));

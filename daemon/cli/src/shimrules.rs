@@ -1,4 +1,4 @@
-//! `shimrules`: the rules table, with the commands of the papers' tables.
+//! `shimrules`: lists and changes the rules, with the commands of the papers.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -11,21 +11,20 @@ use crate::session::{Session, unexpected};
 use crate::table::{Align, Table, millis};
 use crate::{CliError, show};
 
-/// Which connections are carried over SCTP: list and change the rules of sctpifyd
+/// List and change the rules that select connections for SCTP
 ///
-/// A chain says whom a rule is for: `local` for programs that listen on this host (address and port are the
-/// listener's), `remote` for programs that connect to others (address and port are the peer's). Each chain has a
-/// default policy; the rules are exceptions to it. The first rule that matches decides, even if a later one is more
-/// specific: put the specific ones first. A rule without address or ports matches any.
+/// Chain `local` is for programs that listen on this host; its rules match the listener's address and port. Chain `remote`
+/// is for programs that connect to other hosts; its rules match the peer's address and port. Each chain has a default
+/// policy, and the rules are exceptions to it. The first matching rule decides, so put specific rules first. A rule
+/// without address or ports matches any.
 ///
-/// Changes hold at once for new connections, and stay across restarts.
+/// Changes apply to new connections at once, and persist across restarts.
 ///
-/// With automatic configuration (-C, the default) the daemon learns which destinations have no SCTP: connections to them
-/// are plain TCP at once, for a time that grows, until a probe in the background is answered. -L shows what was learned
-/// apart from the rules. A rule that names a single host beats what was learned of it; a rule for a network, or for any
-/// address, leaves room for learning.
+/// With automatic configuration (-C, the default) the daemon learns which destinations do not support SCTP. Connections to
+/// them use plain TCP at once, for a time that grows, until a background probe is answered. -L lists learned destinations
+/// apart from the rules. A rule for a single host overrides its learned entry; a rule for a network or any address does not.
 ///
-/// Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon.
+/// Exit status: 0 success, 1 refused or failed, 2 usage error, 3 no daemon.
 #[derive(Parser, Debug)]
 #[command(
     name = "shimrules",
@@ -37,19 +36,19 @@ use crate::{CliError, show};
     group = ArgGroup::new("action").required(true)
 )]
 pub struct Shimrules {
-    /// Add a rule, last in its chain
+    /// Append a rule to its chain
     #[arg(short = 'A', group = "action")]
     pub add: bool,
 
-    /// Delete a rule, by what it matches or by its number
+    /// Delete a rule, by its specification or its number
     #[arg(short = 'D', group = "action")]
     pub delete: bool,
 
-    /// List rules, with the hits of each, and what was learned
+    /// List rules with their hits, and learned destinations
     #[arg(short = 'L', group = "action")]
     pub list: bool,
 
-    /// Flush: delete all rules, and forget what was learned
+    /// Flush: delete all rules and all learned destinations
     #[arg(short = 'F', group = "action")]
     pub flush: bool,
 
@@ -61,11 +60,11 @@ pub struct Shimrules {
     #[arg(short = 'S', group = "action")]
     pub set_default: bool,
 
-    /// Automatic configuration on: learn which destinations have no SCTP
+    /// Automatic configuration on: learn which destinations do not support SCTP
     #[arg(short = 'C', group = "action")]
     pub auto_enable: bool,
 
-    /// Automatic configuration off: stop learning, and ignore what was learned
+    /// Automatic configuration off: stop learning, and ignore learned destinations
     #[arg(short = 'B', group = "action")]
     pub auto_disable: bool,
 
@@ -89,45 +88,44 @@ pub struct Shimrules {
     #[arg(short = 'P', value_name = "PORTS")]
     pub ports: Option<PortRange>,
 
-    /// A short name, shown where the rule decides
+    /// Short name, shown where the rule decides
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// A note, shown by -L -v
+    /// Comment, shown by -L -v
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
 
-    /// With -A of a remote-enable rule: its connections are carried over SCTP or fail; they never fall back to TCP
+    /// With -A -c remote -p enable: connections use SCTP or fail; they never fall back to TCP
     #[arg(long)]
     pub require: bool,
 
-    /// With -A -c remote -p enable: each connection has an association of its own, and shares none
+    /// With -A -c remote -p enable: each connection has its own association
     #[arg(long)]
     pub own: bool,
 
-    /// With -A -p enable: what its connections tell routers of how much waits to be sent, instead of what the setting
-    /// `advertise` says; each has an association of its own
+    /// With -A -p enable: form of the send-buffer advertisement, instead of the setting `advertise`; each connection has its
+    /// own association
     #[arg(long, value_name = "FORM")]
     pub advertise: Option<Advertise>,
 
-    /// With --advertise timer: how often, in milliseconds, instead of what the setting `advertise_interval_ms` says
+    /// With --advertise timer: interval in milliseconds, instead of the setting `advertise_interval_ms`
     #[arg(long, value_name = "MS")]
     pub advertise_interval: Option<AdvertiseInterval>,
 
-    /// With -A of an enable rule: a native SCTP peer gets each message of this protocol as one message of SCTP. The only one is
-    /// sip (RFC 4168)
+    /// With -A -p enable: send each message of this protocol to a native peer as one SCTP message; only sip (RFC 4168)
     #[arg(long, value_name = "PROTOCOL")]
     pub framing: Option<Framing>,
 
-    /// The number of the rule to delete, as -L shows it
+    /// Number of the rule to delete, from -L
     #[arg(value_name = "NUMBER")]
     pub number: Option<usize>,
 
-    /// List comments, and what became of the connections of each rule, too
+    /// With -L: also list comments and the usage of each rule
     #[arg(short = 'v')]
     pub verbose: bool,
 
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub json: bool,
 
@@ -144,9 +142,9 @@ const USAGE: &str = "shimrules -[AD] -c<chain> -p<policy> <rule specification>\n
                      shimrules -S -c<chain> -p<policy>";
 
 const EXAMPLES: &str = "Examples:\n  \
-    shimrules -A -c remote -p enable -d 10.1.2.0/24 -P 22    ssh to that network may be carried over SCTP\n  \
-    shimrules -A -c local -p enable -P 22 --name ssh         our own sshd may be reached over SCTP\n  \
-    shimrules -S -c remote -p enable                         every destination, but for remote-disable rules\n  \
+    shimrules -A -c remote -p enable -d 10.1.2.0/24 -P 22    ssh to that network may use SCTP\n  \
+    shimrules -A -c local -p enable -P 22 --name ssh         this host's sshd accepts SCTP\n  \
+    shimrules -S -c remote -p enable                         every destination, except those of remote-disable rules\n  \
     shimrules -D -c remote -p enable 1                       delete the first remote-enable rule";
 
 /// Performs the requested action.
@@ -257,7 +255,7 @@ fn need<T>(value: Option<T>, action: &str, option: &str) -> Result<T, CliError> 
 }
 
 fn usage(problem: &str) -> CliError {
-    CliError::Usage(format!("{problem}\nUsage: {USAGE}\n`shimrules -H` tells more"))
+    CliError::Usage(format!("{problem}\nUsage: {USAGE}\n`shimrules -H` has details"))
 }
 
 /// Prints the rules, the default policies they are exceptions to, and learned destinations.

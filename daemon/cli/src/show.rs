@@ -197,7 +197,7 @@ fn fallbacks(out: &mut dyn Write, all: &[Fallback]) -> io::Result<()> {
             f.reason.to_string(),
         ]);
     }
-    section(out, "Latest fallbacks to TCP", &table)
+    section(out, "Recent fallbacks to TCP", &table)
 }
 
 fn paths(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
@@ -266,7 +266,7 @@ fn path_role(p: &Path) -> &'static str {
 
 fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
     let verdict = match e.verdict {
-        Verdict::SctpOnly => "SCTP or nothing: a rule requires it",
+        Verdict::SctpOnly => "SCTP only: a rule requires it",
         Verdict::SctpThenTcp => "SCTP is tried first, then TCP",
         Verdict::Tcp => "plain TCP",
     };
@@ -274,7 +274,7 @@ fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
     match &e.reason {
         None => writeln!(out, "  because {}", e.because)?,
         Some(reason) if reason.is_of_rules() => writeln!(out, "  because {reason}")?,
-        Some(reason) => writeln!(out, "  because {reason}; the rules alone would say: {}", e.because)?,
+        Some(reason) => writeln!(out, "  because {reason}; with the rules alone: {}", e.because)?,
     }
     if let Some(row) = &e.learned {
         learned(out, row)?;
@@ -336,7 +336,7 @@ pub(crate) fn expiry(row: &LearnedRow) -> String {
         LearnedState::Disabled => {
             format!("probed in {}", seconds(until.saturating_sub(unix_ms_now()).div_ceil(1000)))
         }
-        LearnedState::Expired => "probed at its next call".into(),
+        LearnedState::Expired => "probed at its next connection".into(),
         LearnedState::Probing => "being probed".into(),
     }
 }

@@ -1,4 +1,4 @@
-//! Results of `sctpify bench`.
+//! Defines the results of `sctpify bench`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// One row for each transport that was measured.
+/// Results of all measured transports.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BenchReport {
     /// The host.
@@ -50,10 +50,10 @@ pub struct BenchRow {
     pub carried_over: String,
     /// Duration of the first connect, in microseconds.
     pub first_connect_us: u64,
-    /// The median of the later ones, in microseconds.
+    /// Median of the later connects, in microseconds.
     pub connect_us: u64,
-    /// Bytes that were sent in one connection and counted at the other end.
+    /// Bytes sent in one connection and counted at the other end.
     pub bytes: u64,
-    /// Those in each second, until the other end had counted the last.
+    /// Bytes per second, until the other end had counted the last one.
     pub bytes_per_s: u64,
 }

@@ -33,7 +33,7 @@ pub enum ClientError {
         path: PathBuf,
     },
     /// The daemon is there but does not answer in time.
-    #[error("the daemon on {} gave no answer within {} s: it is overloaded or hung; ask again, or send sctpifyd a SIGTERM",
+    #[error("the daemon on {} did not answer within {} s: it is overloaded or hung; retry, or send sctpifyd a SIGTERM",
             .path.display(), .timeout.as_secs())]
     TimedOut {
         /// The control socket.
@@ -42,7 +42,7 @@ pub enum ClientError {
         timeout: Duration,
     },
     /// The daemon closed the connection.
-    #[error("the daemon on {} closed the connection without an answer: its log says why", .path.display())]
+    #[error("the daemon on {} closed the connection without an answer: see its log", .path.display())]
     Closed {
         /// The control socket.
         path: PathBuf,

@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_value_out_of_range_names_its_line_and_the_range() {
         let error = parse_config("enable = true\nudp_port = 0\n").unwrap_err();
-        assert_eq!(error.to_string(), "line 2: `0` is no value for udp_port: it takes 1 to 65535");
+        assert_eq!(error.to_string(), "line 2: invalid value `0` for udp_port: it takes 1 to 65535");
         assert_eq!(parse_config("[enable]\nx = 1\n").unwrap_err().line, Some(1));
     }
 

@@ -53,7 +53,7 @@ impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Measure::InForce { left } => f.write_str(left),
-            Measure::Off => f.write_str("not confined, by setting"),
+            Measure::Off => f.write_str("not confined (setting)"),
             Measure::Unavailable { why } => write!(f, "not confined: {why}"),
         }
     }

@@ -35,7 +35,7 @@ pub struct Explanation {
     pub waiting_bytes: u64,
     /// Outcomes of the last connections to it, latest first.
     pub past: Vec<PastAttempt>,
-    /// Further notes for people: "half-close is not possible with this peer".
+    /// Further notes for people: "this peer does not support half-close".
     pub notes: Vec<String>,
 }
 

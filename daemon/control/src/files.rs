@@ -129,10 +129,9 @@ fn plain_file(path: &Path) -> io::Result<Option<Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(status) if status.is_file() => Ok(Some(status)),
         Ok(status) if status.is_symlink() => Err(io::Error::other(
-            "is a symbolic link, which is not written through: change the file that it leads to and `sctpify reload`, \
-             or put a plain file in its place",
+            "is a symbolic link, which is not followed: change its target and `sctpify reload`, or replace it with a regular file",
         )),
-        Ok(_) => Err(io::Error::other("is no plain file: put one in its place")),
+        Ok(_) => Err(io::Error::other("is not a regular file: replace it with one")),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -165,8 +164,7 @@ fn fill(file: &mut File, text: &str, old: Option<&Metadata>) -> io::Result<()> {
         if owner.is_some() || group.is_some() {
             fchown(&*file, owner, group).map_err(|error| {
                 let (uid, gid) = (old.uid(), old.gid());
-                let text =
-                    format!("cannot stay the file of user {uid} and group {gid} ({error}): run this as root");
+                let text = format!("cannot keep owner {uid} and group {gid} ({error}): run this as root");
                 io::Error::new(error.kind(), text)
             })?;
         }

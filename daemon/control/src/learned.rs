@@ -77,7 +77,7 @@ fn read(path: &Path) -> std::io::Result<Option<String>> {
     let mut bytes = Vec::new();
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(std::io::Error::new(ErrorKind::FileTooLarge, "longer than it can be"));
+        return Err(std::io::Error::new(ErrorKind::FileTooLarge, "too long"));
     }
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
@@ -87,7 +87,7 @@ pub fn parse_learned(text: &str) -> (LearnedTable, Option<String>) {
     let mut table = LearnedTable::default();
     let mut lines = text.lines();
     if lines.next() != Some(HEAD) {
-        return (table, Some(format!("its first line is not `{HEAD}`: nothing of it is used")));
+        return (table, Some(format!("its first line is not `{HEAD}`: the file is ignored")));
     }
     let mut first_bad = None;
     let mut bad = 0;
@@ -98,8 +98,7 @@ pub fn parse_learned(text: &str) -> (LearnedTable, Option<String>) {
         bad += 1;
         first_bad.get_or_insert(index + 2);
     }
-    let problem =
-        first_bad.map(|line| format!("{bad} lines make no sense and are left out, the first is {line}"));
+    let problem = first_bad.map(|line| format!("{bad} invalid lines are ignored, the first is {line}"));
     // The table as read equals the file.
     table.take_changed();
     (table, problem)
@@ -175,7 +174,7 @@ mod tests {
         std::fs::write(&path, lines.join("\n")).unwrap();
         let (read, complaint) = load_learned(&path);
         assert_eq!(read, table());
-        assert!(complaint.unwrap().ends_with("2 lines make no sense and are left out, the first is 3"));
+        assert!(complaint.unwrap().ends_with("2 invalid lines are ignored, the first is 3"));
     }
 
     #[test]
@@ -184,7 +183,7 @@ mod tests {
         for other in [text.replace("version 1", "version 2"), "\u{1}".to_owned()] {
             std::fs::write(&path, other).unwrap();
             let (read, complaint) = load_learned(&path);
-            assert!(read.is_empty() && complaint.unwrap().contains("nothing of it is used"));
+            assert!(read.is_empty() && complaint.unwrap().contains("the file is ignored"));
         }
     }
 
@@ -193,7 +192,7 @@ mod tests {
         let (_dir, path, _) = text_of(&table());
         File::options().write(true).open(&path).unwrap().set_len(MAX_FILE_BYTES + 1).unwrap();
         let (read, complaint) = load_learned(&path);
-        assert!(read.is_empty() && complaint.unwrap().contains("longer than it can be"));
+        assert!(read.is_empty() && complaint.unwrap().contains("too long"));
     }
 
     #[test]

@@ -128,7 +128,8 @@ fn parse(text: &str) -> Result<Vec<PeerKey>, (usize, String)> {
 }
 
 fn parse_line(line: &str) -> Result<PeerKey, String> {
-    let (net, key) = line.split_once(char::is_whitespace).ok_or("an address, a prefix or *, then a key")?;
+    let (net, key) =
+        line.split_once(char::is_whitespace).ok_or("expected an address, a prefix or *, then a key")?;
     let net = match net {
         "*" => None,
         net => Some(net.parse::<IpNet>().map_err(|error| error.to_string())?),
@@ -140,7 +141,7 @@ fn parse_line(line: &str) -> Result<PeerKey, String> {
     };
     match secret.len() {
         KEY_MIN..=KEY_MAX => Ok(PeerKey { net, secret }),
-        length => Err(format!("a key of {length} bytes: it must have {KEY_MIN} to {KEY_MAX}")),
+        length => Err(format!("a key of {length} bytes: {KEY_MIN} to {KEY_MAX} are allowed")),
     }
 }
 

@@ -114,7 +114,7 @@ impl fmt::Display for KeyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             KeyFault::Unanswered => {
-                "the peer did not answer what our key signed, so it has another key or none"
+                "the peer did not answer packets signed with this host's key, so it has another key or none"
             }
             KeyFault::PeerHasNone => "the peer offers no authentication",
         })
@@ -125,7 +125,7 @@ impl FallbackReason {
     /// The cause of an ABORT that states none.
     pub const NO_CAUSE: &str = "no cause given";
     /// The cause that sctpify gives if no program listens, or no rule allows it: strangers must not learn which.
-    pub const NOT_SERVED: &str = "nothing is served there";
+    pub const NOT_SERVED: &str = "no program listens there";
 
     /// Returns the reason why a decision keeps a connection on TCP; `None` if the decision allows SCTP.
     pub fn from_decision(decision: &Decision) -> Option<FallbackReason> {
@@ -153,10 +153,10 @@ impl fmt::Display for FallbackReason {
         use FallbackReason as R;
         match self {
             R::NoSctpAnswer { waited_ms } => {
-                write!(f, "the peer did not answer by SCTP within {waited_ms} ms")
+                write!(f, "the peer did not answer over SCTP within {waited_ms} ms")
             }
             R::InitUnanswered { inits } => write!(f, "the peer answered none of {inits} INITs"),
-            R::IcmpUnreachable { message } => write!(f, "the peer cannot be reached by SCTP: {message}"),
+            R::IcmpUnreachable { message } => write!(f, "the peer is unreachable over SCTP: {message}"),
             R::PeerAborted { cause } => {
                 write!(f, "the peer refused SCTP with an ABORT ({cause})")?;
                 match cause.as_str() {
@@ -168,7 +168,7 @@ impl fmt::Display for FallbackReason {
             }
             R::RefusedByPeerRule => f.write_str("the rules of the peer's sctpify keep this port on TCP"),
             R::LocalRule { chain, number, rule } if rule.is_empty() => {
-                write!(f, "rule {number} of {chain}-disable keeps everything on TCP")
+                write!(f, "rule {number} of {chain}-disable keeps all connections on TCP")
             }
             R::LocalRule { chain, number, rule } => {
                 write!(f, "rule {number} of {chain}-disable keeps it on TCP: {rule}")
@@ -176,8 +176,10 @@ impl fmt::Display for FallbackReason {
             R::DefaultPolicy { chain } => {
                 write!(f, "no rule of {chain}-enable matches, and the default of {chain} is disable")
             }
-            R::DisabledGlobally => f.write_str("sctpify is switched off (setting enable=0)"),
-            R::Learned { failure } => write!(f, "the destination was learned to have no SCTP ({failure})"),
+            R::DisabledGlobally => f.write_str("sctpify is disabled (setting enable=0)"),
+            R::Learned { failure } => {
+                write!(f, "the destination is cached as not supporting SCTP ({failure})")
+            }
             R::LoopbackOrOwnAddress => f.write_str("the destination is this host itself"),
             R::DeviceBoundSocket => f.write_str("the program bound its socket to a network device"),
             R::ForeignSource => {
@@ -185,10 +187,10 @@ impl fmt::Display for FallbackReason {
             }
             R::PrivilegedPort { port } => write!(
                 f,
-                "the client's port {port} is below 1024, which a peer believes over IP protocol 132 or with a key alone"
+                "the client's port {port} is below 1024, which a peer accepts only over IP protocol 132 or with a key"
             ),
             R::InterfaceLeftOut { address } => {
-                write!(f, "the setting interfaces leaves {address} of this host out")
+                write!(f, "the setting interfaces excludes {address} of this host")
             }
             R::AssociationFailed { cause } => {
                 write!(f, "the association failed while it was set up: {cause}")
@@ -196,10 +198,10 @@ impl fmt::Display for FallbackReason {
             R::KeyNotProved { key_for, found } => {
                 write!(f, "{found} (setting peer_keys, the key for {key_for})")
             }
-            R::Required { cause } => write!(f, "refused, for a rule requires SCTP: {cause}"),
+            R::Required { cause } => write!(f, "refused, because a rule requires SCTP: {cause}"),
             R::LimitReached { limit } => write!(f, "the daemon is at its limit of {limit}"),
             R::DaemonStopping => f.write_str("sctpifyd is stopping"),
-            R::LocalError { error } => write!(f, "something failed on this host: {error}"),
+            R::LocalError { error } => write!(f, "internal failure on this host: {error}"),
         }
     }
 }

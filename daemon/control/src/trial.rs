@@ -51,10 +51,10 @@ fn try_user(wanted: &str) -> Result<(), String> {
     }
     match User::from_name(wanted) {
         Ok(Some(_)) => Ok(()),
-        Ok(None) => {
-            Err(format!("there is no user `{wanted}`: make one (useradd --system), or leave it empty"))
-        }
-        Err(error) => Err(format!("cannot look user {wanted} up: {error}")),
+        Ok(None) => Err(format!(
+            "user `{wanted}` does not exist: create it (useradd --system), or leave the setting empty"
+        )),
+        Err(error) => Err(format!("cannot look up user {wanted}: {error}")),
     }
 }
 
@@ -62,7 +62,7 @@ fn try_user(wanted: &str) -> Result<(), String> {
 /// few seconds.
 pub fn udp_port_problem(port: u16) -> Option<String> {
     let error = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)).err()?;
-    Some(format!("UDP port {port} cannot be opened now ({error}): without it there is no SCTP in UDP"))
+    Some(format!("UDP port {port} cannot be opened now ({error}): SCTP in UDP is unavailable without it"))
 }
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ mod tests {
             ("page_port", port.as_str(), "set page_port to another"),
             ("peer_keys", "/nonexistent/keys", "/nonexistent/keys: No such file"),
             ("learned_store_roots", "/nonexistent/roots", "/nonexistent/roots: No such file"),
-            ("worker_user", "nobody-of-this-name", "there is no user `nobody-of-this-name`"),
+            ("worker_user", "nobody-of-this-name", "user `nobody-of-this-name` does not exist"),
         ] {
             assert!(tried(name, value).unwrap_err().contains(told), "{name}: {:?}", tried(name, value));
         }

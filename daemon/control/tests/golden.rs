@@ -163,7 +163,7 @@ fn reasons() -> Vec<FallbackReason> {
         R::InitUnanswered { inits: 3 },
         R::IcmpUnreachable { message: "port unreachable".into() },
         R::PeerAborted { cause: "no cause given".into() },
-        R::PeerAborted { cause: "the program there did not take the connection".into() },
+        R::PeerAborted { cause: "the program there did not accept the connection".into() },
         R::RefusedByPeerRule,
         R::LocalRule { chain: Chain::Remote, number: 2, rule: "-P 22".into() },
         R::DefaultPolicy { chain: Chain::Remote },
@@ -231,7 +231,7 @@ fn responses() -> Vec<Response> {
             PastAttempt::Sctp { when_unix_ms: 1_700_000_000_000, setup_us: 900 },
             PastAttempt::Tcp(fallback(FallbackReason::DaemonStopping)),
         ],
-        notes: vec!["half-close is not possible with this peer".into()],
+        notes: vec!["this peer does not support half-close".into()],
     };
     let checks = vec![
         Check::ok("kernel", "Linux 6.1"),

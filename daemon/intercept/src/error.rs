@@ -21,12 +21,10 @@ pub enum SetUpError {
         owner_port: Option<u32>,
     },
     /// A table of our name exists without an owner.
-    #[error(
-        "a foreign nftables table `inet shim` is in the way: remove it with `nft delete table inet shim`"
-    )]
+    #[error("a foreign nftables table `inet shim` conflicts: remove it with `nft delete table inet shim`")]
     ForeignTable,
     /// Another program listens on the queue.
-    #[error("NFQUEUE number {number} is taken by another program: set another queue number")]
+    #[error("NFQUEUE number {number} is used by another program: set another queue number")]
     QueueNumberTaken {
         /// The number.
         number: u16,

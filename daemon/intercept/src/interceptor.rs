@@ -53,7 +53,7 @@ impl Interceptor {
     pub fn set_up(config: &Config) -> Result<Interceptor, SetUpError> {
         check(config)?;
         let namespace = Namespace::create()
-            .map_err(|error| SetUpError::from_io("make a private network namespace", error))?;
+            .map_err(|error| SetUpError::from_io("create a private network namespace", error))?;
         let ipv6 = sysctl::has_ipv6();
         let mut owner = claim_table(config)?;
         let host = HostChanges::make(config, &namespace, ipv6)?;
@@ -66,7 +66,7 @@ impl Interceptor {
         let queue = bind_queue(config)?;
         let datagrams = if config.encloses { bind_datagrams(config, &namespace, ipv6)? } else { Vec::new() };
         let holding = Holding::start(&mut owner, config).map_err(|refusal| {
-            SetUpError::needing(refusal.part, "make the nftables rule that queues", refusal.error)
+            SetUpError::needing(refusal.part, "create the nftables rule that queues", refusal.error)
         })?;
         let config = config.clone();
         Ok(Interceptor {
@@ -115,7 +115,7 @@ impl Interceptor {
         // Before the veth goes, so that the reset of an unaccepted connection still reaches its application.
         self.listeners.clear();
         let host = self.host.undo();
-        let guard = guard.map_err(TearDownError::step("let plain TCP pass again"));
+        let guard = guard.map_err(TearDownError::step("release plain TCP"));
         queue.map_err(TearDownError::step("release all held SYNs")).and(guard).and(host)
     }
 
@@ -399,11 +399,12 @@ impl HostChanges {
         let home = namespace::current()
             .map_err(|error| SetUpError::from_io("find this network namespace", error))?;
         let mut host = HostChanges { netlink, index: 0, home, config: config.clone(), sysctls, ipv6 };
-        host.remove_stale().map_err(|error| SetUpError::from_io("remove what a dead sctpify left", error))?;
+        host.remove_stale()
+            .map_err(|error| SetUpError::from_io("remove the remains of a dead sctpify", error))?;
         links::create_veth(&mut host.netlink, config, namespace).map_err(|error| {
             match error.raw_os_error() {
                 Some(libc::EEXIST) => SetUpError::InterfaceExists { name: config.host_interface.clone() },
-                _ => SetUpError::needing("veth links (CONFIG_VETH)", "make a veth pair", error),
+                _ => SetUpError::needing("veth links (CONFIG_VETH)", "create a veth pair", error),
             }
         })?;
         Ok(host)
@@ -428,7 +429,7 @@ impl HostChanges {
                 true => enclosure::lead_all(&mut self.netlink, self.index, ends),
                 false => Ok(()),
             })
-            .map_err(|error| SetUpError::from_io("give the veth addresses and routes", error))?;
+            .map_err(|error| SetUpError::from_io("add addresses and routes to the veth", error))?;
         links::add_mark_rules(&mut self.netlink, &self.config, ends)
             .map_err(|error| SetUpError::from_io("add routing policy rules", error))?;
         Ok(self)
@@ -447,7 +448,7 @@ impl HostChanges {
             true => Ok(()),
             false => namespace::run_in(&self.home, || self.sysctls.restore()),
         };
-        let sysctls = sysctls.map_err(step("put the sysctls back"));
+        let sysctls = sysctls.map_err(step("restore the sysctls"));
         rules.and(veth).and(sysctls)
     }
 }
@@ -513,14 +514,14 @@ fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
     owner
         .enlarge_send_buffer(BATCH_BUFFER)
         .and_then(|()| owner.enlarge_receive_buffer(ANSWERS_BUFFER))
-        .map_err(|error| SetUpError::from_io("give a netfilter socket its buffers", error))?;
+        .map_err(|error| SetUpError::from_io("set the buffers of a netfilter socket", error))?;
     match nft::create_host_table(&mut owner, config) {
         Ok(()) => Ok(owner),
         Err(refusal) if refusal.is(nft::TABLE_PART, libc::EPERM) => {
             Err(SetUpError::AlreadyRunning { owner_port: nft::owner_port(&mut owner) })
         }
         Err(refusal) if refusal.is(nft::TABLE_PART, libc::EEXIST) => Err(SetUpError::ForeignTable),
-        Err(refusal) => Err(SetUpError::needing(refusal.part, "make the nftables table", refusal.error)),
+        Err(refusal) => Err(SetUpError::needing(refusal.part, "create the nftables table", refusal.error)),
     }
 }
 
@@ -549,7 +550,7 @@ fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<
     let (index, mut route, mut netfilter) = entered.and_then(|inner| inner).map_err(fail)?;
     links::configure_shim(&mut route, index, config, links::families(ipv6)).map_err(fail)?;
     nft::create_shim_table(&mut netfilter, config, ipv6).map_err(|refusal| {
-        SetUpError::needing(refusal.part, "make the private namespace's nftables table", refusal.error)
+        SetUpError::needing(refusal.part, "create the private namespace's nftables table", refusal.error)
     })?;
     let port = config.tproxy_port;
     let families: &[bool] = if ipv6 { &[false, true] } else { &[false] };
@@ -602,7 +603,7 @@ fn bind_queue(config: &Config) -> Result<SynQueue, SetUpError> {
                 feature: "packet queues (CONFIG_NETFILTER_NETLINK_QUEUE)",
                 source: error,
             },
-            _ => SetUpError::from_io("take the NFQUEUE", error),
+            _ => SetUpError::from_io("bind the NFQUEUE", error),
         }
     })
 }

@@ -39,7 +39,7 @@ pub struct Arrival {
 impl Arrival {
     fn new(stream: TcpStream, application: SocketAddr) -> io::Result<Arrival> {
         let flow = FourTuple::new(application, stream.local_addr()?)
-            .ok_or_else(|| io::Error::other("a connection between two address families"))?;
+            .ok_or_else(|| io::Error::other("a connection between different address families"))?;
         Ok(Arrival { stream, flow })
     }
 }

@@ -36,7 +36,7 @@ pub struct AdvertiseInterval(u32);
 
 /// Not an interval of advertisements.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` is no interval of advertisements: it takes {min} to {max} ms", min = AdvertiseInterval::MIN_MS, max = AdvertiseInterval::MAX_MS)]
+#[error("invalid advertisement interval `{0}`: it takes {min} to {max} ms", min = AdvertiseInterval::MIN_MS, max = AdvertiseInterval::MAX_MS)]
 pub struct AdvertiseIntervalError(String);
 
 impl AdvertiseInterval {
@@ -97,7 +97,7 @@ pub struct Advertisement {
 
 /// A word that names no form.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{word}` is no form of advertisement: say one of {}{}", Advertise::WORDS.join(", "), hint(.word))]
+#[error("invalid advertisement form `{word}`: expected one of {}{}", Advertise::WORDS.join(", "), hint(.word))]
 pub struct AdvertiseError {
     /// The word.
     pub word: String,
@@ -157,10 +157,7 @@ mod tests {
         }
         for wrong in ["99", "3600001", "-1", "5s", ""] {
             let told = wrong.parse::<AdvertiseInterval>().unwrap_err().to_string();
-            assert_eq!(
-                told,
-                format!("`{wrong}` is no interval of advertisements: it takes 100 to 3600000 ms")
-            );
+            assert_eq!(told, format!("invalid advertisement interval `{wrong}`: it takes 100 to 3600000 ms"));
         }
         assert!(AdvertiseInterval::try_from(99).is_err());
     }

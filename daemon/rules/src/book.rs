@@ -248,11 +248,11 @@ impl From<RuleMatch<'_>> for Because {
 impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Because::DisabledGlobally => f.write_str("sctpify is switched off (setting enable=0)"),
+            Because::DisabledGlobally => f.write_str("sctpify is disabled (setting enable=0)"),
             Because::Default(chain) => {
                 write!(
                     f,
-                    "no {chain} rule matches, so the default policy holds (setting {})",
+                    "no {chain} rule matches, so the default policy applies (setting {})",
                     Rulebook::default_setting(*chain)
                 )
             }

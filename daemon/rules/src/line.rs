@@ -80,12 +80,10 @@ pub enum LineError {
     #[error(transparent)]
     Table(#[from] TableError),
     /// The chain has a rule with the same match already.
-    #[error(
-        "the same address and ports stand in this chain already, as rule {0}: this one could never decide"
-    )]
+    #[error("rule {0} of this chain already has this address and ports: the new one would never match")]
     Doubled(usize),
     /// A rules file contains only rules.
-    #[error("only `-A` lines may stand in a rules file")]
+    #[error("a rules file may contain only `-A` lines")]
     NotAdd,
 }
 

@@ -21,7 +21,7 @@ pub struct IpNet {
 pub enum NetError {
     /// The part before the slash is not an address.
     #[error(
-        "`{0}` is not an IPv4 or IPv6 address (names are not looked up: give 10.1.2.3, 10.1.2.0/24 or 2001:db8::/32)"
+        "`{0}` is not an IPv4 or IPv6 address (names are not resolved: give 10.1.2.3, 10.1.2.0/24 or 2001:db8::/32)"
     )]
     Address(String),
     /// The part after the slash is neither a length nor a netmask.

@@ -22,7 +22,7 @@ pub enum PortsError {
     #[error("`{0}` is not a port: give a number from 0 to 65535, or a range such as 1:1024")]
     NotAPort(String),
     /// The range runs backwards.
-    #[error("the range {0}:{1} runs backwards: write {1}:{0}")]
+    #[error("the range {0}:{1} is reversed: write {1}:{0}")]
     Backwards(u16, u16),
 }
 

@@ -35,7 +35,7 @@ pub enum Policy {
 
 /// A word that is neither of the two allowed ones.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{word}` is not a {what}: say {choices}{}", did_you_mean(.word, &[.choices.0, .choices.1]))]
+#[error("`{word}` is not a {what}: expected {choices}{}", did_you_mean(.word, &[.choices.0, .choices.1]))]
 pub struct WordError {
     /// The expected kind of word: chain or policy.
     pub what: &'static str,
@@ -142,7 +142,7 @@ pub enum Framing {
 
 /// A protocol whose messages sctpify cannot separate.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` is not a protocol whose messages can be found in a stream: say `sip`")]
+#[error("`{0}` is not a supported framing: expected `sip`")]
 pub struct FramingWordError(String);
 
 impl FromStr for Framing {
@@ -197,7 +197,7 @@ pub struct Rule {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RuleError {
     /// Too many bytes.
-    #[error("the {what} has {bytes} bytes: at most {max} are allowed")]
+    #[error("the {what} has {bytes} bytes: up to {max} are allowed")]
     TooLong {
         /// Name or comment.
         what: &'static str,
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn a_wrong_word_names_the_choices_and_the_nearest() {
         let text = "remot".parse::<Chain>().unwrap_err().to_string();
-        assert_eq!(text, "`remot` is not a chain: say `local` or `remote`; did you mean `remote`?");
+        assert_eq!(text, "`remot` is not a chain: expected `local` or `remote`; did you mean `remote`?");
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl fmt::Display for Kind {
                 f.write_str("nothing, or networks with weights from 1 to 65535: 10.1.0.0/16=3 10.2.0.0/16=1")
             }
             Kind::Interfaces => f.write_str(
-                "nothing, or up to 32 interfaces, addresses and networks, * and ? stand for others, ! leaves out: \
+                "nothing, or up to 32 interfaces, addresses and networks, with wildcards * and ?, ! excludes: \
                  eth0 wwan* !eth1 192.0.2.0/24",
             ),
             Kind::User => f.write_str("nothing, or the name or number of a user"),
@@ -204,8 +204,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "enable",
         kind: Kind::Bool,
-        doc: "The global switch. With 0 no new connection is touched, whatever the rules say; connections that \
-              are carried over SCTP already go on.",
+        doc: "The global switch. With 0, all new connections stay plain TCP, whatever the rules; live connections \
+              over SCTP continue.",
         needs_restart: false,
         read: |s| number(s.enable),
         write: |s, v| put(&mut s.enable, parse_bool(v)),
@@ -213,9 +213,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "default_local_enable",
         kind: Kind::Bool,
-        doc: "The default policy for programs that listen on this host. With 0 only listeners that a local-enable \
-              rule allows can be reached over SCTP; with 1 every listener that TCP reaches can, except those of \
-              local-disable rules. What a firewall closes to TCP is closed to SCTP either way.",
+        doc: "Default policy for programs that listen on this host. With 0, SCTP reaches only listeners that a \
+              local-enable rule allows. With 1, SCTP reaches every listener that TCP reaches, except those of \
+              local-disable rules. A firewall that closes a port to TCP closes it to SCTP too.",
         needs_restart: false,
         read: |s| number(s.default_local_enable),
         write: |s, v| put(&mut s.default_local_enable, parse_bool(v)),
@@ -223,8 +223,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "default_remote_enable",
         kind: Kind::Bool,
-        doc: "The default policy for programs that connect to other hosts. With 0 only destinations of remote-enable \
-              rules are tried over SCTP; with 1 all are, except those of remote-disable rules.",
+        doc: "Default policy for programs that connect to other hosts. With 0, only destinations of remote-enable \
+              rules are tried over SCTP. With 1, all are, except those of remote-disable rules.",
         needs_restart: false,
         read: |s| number(s.default_remote_enable),
         write: |s, v| put(&mut s.default_remote_enable, parse_bool(v)),
@@ -232,10 +232,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "init_rtx_max",
         kind: Kind::Number { min: 0, max: 12, unit: "times" },
-        doc: "How often an INIT that gets no answer is sent again before the connection falls back to TCP: each 40 ms, from the \
-              seventh time on after twice as long each time. So 0 waits 40 ms, 1 waits 80 ms, 5 waits 240 ms, 6 to 11 wait 280, 360, \
-              520, 840, 1480 and 2760 ms. The race timer (race_timer_ms) ends the wait too, whichever comes first: with its 250 ms all \
-              from 6 on are alike. 12 leaves the end to the race timer, however long that is.",
+        doc: "Number of retransmissions of an unanswered INIT before the connection falls back to TCP. They follow every 40 ms; \
+              from the seventh on, the interval doubles each time. So 0 waits 40 ms, 1 waits 80 ms, 5 waits 240 ms, and 6 to 11 \
+              wait 280, 360, 520, 840, 1480 and 2760 ms. The race timer (race_timer_ms) also ends the wait: with its 250 ms, all \
+              values from 6 on have the same effect. With 12, only the race timer ends the wait.",
         needs_restart: false,
         read: |s| s.init_rtx_max.to_string(),
         write: |s, v| put(&mut s.init_rtx_max, v.parse().ok()),
@@ -243,8 +243,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "force_bindall",
         kind: Kind::Bool,
-        doc: "With 1 a listener that is bound to one address is offered to SCTP peers on all addresses of the host, \
-              so that it has all paths; with 0 on the bound address alone.",
+        doc: "With 1, a listener bound to one address is offered to SCTP peers on all addresses of the host, so its \
+              connections have all paths. With 0, it is offered on the bound address only.",
         needs_restart: false,
         read: |s| number(s.force_bindall),
         write: |s, v| put(&mut s.force_bindall, parse_bool(v)),
@@ -252,9 +252,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "race_timer_ms",
         kind: Kind::Number { min: 10, max: 3000, unit: "ms" },
-        doc: "The longest a new connection waits for SCTP before it falls back to TCP. The wait is also the \
-              connection's first round-trip sample after a fallback, so values above 300 make its first \
-              retransmissions slow.",
+        doc: "Limit on the time that a new connection waits for SCTP before it falls back to TCP. After a fallback, \
+              the wait counts as the connection's first round-trip sample, so values above 300 slow its first \
+              retransmissions.",
         needs_restart: false,
         read: |s| s.race_timer_ms.to_string(),
         write: |s, v| put(&mut s.race_timer_ms, v.parse().ok()),
@@ -262,9 +262,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "udp_port",
         kind: Kind::Number { min: 1, max: 65535, unit: "" },
-        doc: "The UDP port for SCTP in UDP (RFC 6951), on this host and, until a packet shows another, at peers. Below 1024 it \
-              is opened at the start alone: busy peers get no sockets of their own, and a port that is taken then is not tried \
-              again.",
+        doc: "UDP port of SCTP in UDP (RFC 6951) on this host and, until a packet shows another, at peers. A port below 1024 \
+              is opened only at the start: busy peers get no separate sockets, and the daemon does not retry if it is in use.",
         needs_restart: true,
         read: |s| s.udp_port.to_string(),
         write: |s, v| put(&mut s.udp_port, v.parse().ok()),
@@ -272,8 +271,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "carriers",
         kind: Kind::Word(Carriers::WORDS),
-        doc: "What carries SCTP packets: udp (SCTP in UDP, passes NATs and clouds), ip132 (IP protocol 132, as \
-              native SCTP peers use it), or both, where a peer gets the one that answers first.",
+        doc: "Encapsulation of SCTP packets: udp (SCTP in UDP, passes NATs and clouds), ip132 (IP protocol 132, as \
+              native SCTP peers use it), or both (for each peer, the one that answers first).",
         needs_restart: true,
         read: |s| s.carriers.to_string(),
         write: |s, v| put(&mut s.carriers, v.parse().ok()),
@@ -281,13 +280,13 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "interfaces",
         kind: Kind::Interfaces,
-        doc: "Which interfaces and addresses of this host SCTP uses, and tells peers of: eth0 wwan* 192.0.2.0/24, with ! before \
-              what is left out. Where some are named, only these are used, and all peers are told of them. With nothing, or only \
-              words with !, a connection begins with the address that TCP would have, and the peer is told of further ones on links \
-              with a default route or a route to it. A neighbour that this host connects to is told of those on other networks, \
-              too. Never told by itself: private addresses to a peer with a public one, container bridges, tunnels and VPNs, \
-              bridges without a default route; and what begins in a tunnel or VPN stays in it. `sctpify doctor` lists what is left \
-              out and why.",
+        doc: "Interfaces and addresses of this host that SCTP uses and announces to peers: eth0 wwan* 192.0.2.0/24; ! excludes \
+              one. If any is named without !, only the named ones are used, and all peers learn them. Otherwise, a connection \
+              begins with the address that TCP would use, and the peer learns further addresses on links with a default route or \
+              a route to it. A neighbour that this host connects to also learns those on other networks. These are announced only \
+              if named: private addresses to a peer with a public one, container bridges, tunnels and VPNs, and bridges without \
+              a default route. A connection that begins in a tunnel or VPN stays in it. `sctpify doctor` lists excluded ones with \
+              the reason.",
         needs_restart: true,
         read: |s| s.interfaces.to_string(),
         write: |s, v| put(&mut s.interfaces, v.parse().ok()),
@@ -295,10 +294,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "memory_mib",
         kind: Kind::Number { min: 16, max: 1_048_576, unit: "MiB" },
-        doc: "The memory that all SCTP associations together may hold for data on its way, with what it takes to keep it. \
-              Each begins with 64 KiB in each direction and grows with its path up to 16 MiB. From three quarters of the \
-              budget on none grows; from seven eighths on new connections stay with TCP, and buffers shrink as they empty. \
-              The associations with one host get a quarter of it, by the same steps.",
+        doc: "Limit on the memory of all SCTP associations together, for data in transit and its bookkeeping. Each \
+              association begins with 64 KiB in each direction, and grows with its path up to 16 MiB. At three quarters of \
+              the limit, none grows. At seven eighths, new connections stay plain TCP, and buffers shrink as they empty. The \
+              associations with one host share a quarter of the limit, with the same steps.",
         needs_restart: true,
         read: |s| s.memory_mib.to_string(),
         write: |s, v| put(&mut s.memory_mib, v.parse().ok()),
@@ -306,9 +305,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "page_port",
         kind: Kind::Number { min: 0, max: 65_535, unit: "" },
-        doc: "The TCP port of 127.0.0.1 at which a web page shows what goes on (/) and Prometheus finds it as numbers \
-              (/metrics); 0 for none. It can only be read, by every user of this host; requests that name another host than \
-              localhost or 127.0.0.1 are refused.",
+        doc: "TCP port on 127.0.0.1 of the status page (/) and of metrics for Prometheus (/metrics); 0 for none. All users \
+              of this host can read them, and nothing can be changed there. Requests for a host other than localhost or \
+              127.0.0.1 are refused.",
         needs_restart: true,
         read: |s| s.page_port.to_string(),
         write: |s, v| put(&mut s.page_port, v.parse().ok()),
@@ -316,9 +315,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "learn",
         kind: Kind::Bool,
-        doc: "Automatic configuration: with 1 a destination that has no SCTP is learned, and connections to it are plain \
-              TCP at once until a probe in the background is answered. With 0 nothing is learned, and what was learned is \
-              ignored. Rules that name a single host go before what was learned. `shimrules -C` and -B set this.",
+        doc: "Automatic configuration. With 1, the daemon learns destinations without SCTP, and connections to them use \
+              plain TCP at once until a background probe is answered. With 0, it learns nothing and ignores learned \
+              destinations. Rules for a single host override learned entries. `shimrules -C` and -B set this.",
         needs_restart: false,
         read: |s| number(s.learn),
         write: |s, v| put(&mut s.learn, parse_bool(v)),
@@ -326,9 +325,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "learned_failures",
         kind: Kind::Number { min: 1, max: 100, unit: "times" },
-        doc: "How many connections in a row must fail before a destination that has worked within the last day is kept \
-              on TCP; failures within one second count once. A destination that has not worked is kept on TCP after \
-              the first.",
+        doc: "Number of consecutive failures after which a destination that has worked within the last day is kept on \
+              TCP; failures within one second count once. Any other destination is kept on TCP after its first failure.",
         needs_restart: false,
         read: |s| s.learned_failures.to_string(),
         write: |s, v| put(&mut s.learned_failures, v.parse().ok()),
@@ -336,8 +334,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "learned_hold_s",
         kind: Kind::Number { min: 1, max: 86_400, unit: "s" },
-        doc: "For how long a failing destination is kept on TCP before it is probed, the first time. The time doubles with \
-              each probe that fails.",
+        doc: "Time that a failing destination is kept on TCP before its first probe. The time doubles with each failed probe.",
         needs_restart: false,
         read: |s| s.learned_hold_s.to_string(),
         write: |s, v| put(&mut s.learned_hold_s, v.parse().ok()),
@@ -345,7 +342,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "learned_hold_max_s",
         kind: Kind::Number { min: 1, max: 604_800, unit: "s" },
-        doc: "The longest time between two probes of a destination that is kept on TCP and in use.",
+        doc: "Limit on the time between two probes of a destination that is kept on TCP and in use.",
         needs_restart: false,
         read: |s| s.learned_hold_max_s.to_string(),
         write: |s, v| put(&mut s.learned_hold_max_s, v.parse().ok()),
@@ -353,11 +350,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "learned_store",
         kind: Kind::Url(STORES),
-        doc: "Where the hosts of a group share what they learned of destinations: a Redis server, such as \
-              redis://192.0.2.9/0, rediss://redis.example/0 with TLS or redis+unix:///run/redis.sock; nothing means that each \
-              host learns alone. Whoever may write \
-              there decides which destinations the hosts keep on TCP, and a password in the URL is shown to all who may ask \
-              for settings. Without an answer from there each host goes on alone.",
+        doc: "Redis server through which a group of hosts shares learned destinations, such as redis://192.0.2.9/0, \
+              rediss://redis.example/0 with TLS or redis+unix:///run/redis.sock. If empty, each host learns alone, as it does \
+              while the server does not answer. Clients with write access to the server decide which destinations the hosts \
+              keep on TCP. A password in the URL is visible to all users who may read settings.",
         needs_restart: true,
         read: |s| s.learned_store.clone(),
         write: |s, v| put(&mut s.learned_store, is_store(v).then(|| v.to_owned())),
@@ -365,8 +361,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "learned_store_roots",
         kind: Kind::Path,
-        doc: "The PEM file with the roots, such as a private CA's, that the certificate of a learned_store with TLS must come \
-              from; nothing means /etc/ssl/certs/ca-certificates.crt. It is read at the start.",
+        doc: "PEM file of trusted root certificates for a learned_store with TLS, such as a private CA's. If empty: \
+              /etc/ssl/certs/ca-certificates.crt. The daemon reads it at the start.",
         needs_restart: true,
         read: |s| s.learned_store_roots.clone(),
         write: |s, v| put(&mut s.learned_store_roots, is_path(v).then(|| v.to_owned())),
@@ -374,12 +370,12 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "multipath",
         kind: Kind::Word(Multipath::WORDS),
-        doc: "Whether one connection uses several paths at once. off: one path at a time carries the data that this host \
-              sends, and the others take over when it fails. lowest-rtt: all of them carry it, the quickest first, so \
-              that a transfer gets the sum of its links; over a bottleneck that they share they take together what one \
-              would. weighted: all of them carry it, each in proportion to its weight in \
-              multipath_weights while it has room. redundant: all of them carry all data and the first to arrive counts, so that the loss of a packet \
-              or a path has no effect, at twice the bandwidth and more. Each host decides for what it sends.",
+        doc: "Concurrent use of several paths by one connection, for data that this host sends. off: one path at a time \
+              carries data, and another takes over when it fails. lowest-rtt: all paths carry data, the fastest first, so a \
+              transfer gets the sum of its links; over a shared bottleneck, they together take one flow's share. weighted: \
+              all paths carry data, in proportion to their weights in multipath_weights, while they have room. redundant: all \
+              paths carry all data, and the first copy counts, so the loss of a packet or a path has no effect; this takes \
+              twice the bandwidth or more.",
         needs_restart: true,
         read: |s| s.multipath.to_string(),
         write: |s, v| put(&mut s.multipath, v.parse().ok()),
@@ -387,9 +383,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "multipath_weights",
         kind: Kind::Weights,
-        doc: "The parts of the paths when multipath is weighted: a path has the weight of the first network in this list that \
-              this host's address on it, or the peer's, lies in, and 1 without one. 192.0.2.0/24=3 198.51.100.7=1 sends three \
-              times as much by the first network's uplink as by the other. A change applies to paths that come up from then on.",
+        doc: "Weights of the paths if multipath is weighted. A path has the weight of the first network in this list that \
+              contains its local or remote address, or else 1. 192.0.2.0/24=3 198.51.100.7=1 sends three times as much over \
+              the first network's uplink as over the other. A change applies to paths that come up later.",
         needs_restart: false,
         read: |s| s.multipath_weights.to_string(),
         write: |s, v| put(&mut s.multipath_weights, v.parse().ok()),
@@ -397,11 +393,11 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "congestion",
         kind: Kind::Word(Congestion::WORDS),
-        doc: "How much this host sends before it is acknowledged, and what lost packets mean. cubic: as most TCPs do (RFC \
-              9438), each loss is taken for a full queue. rfc9260: the same, by the rules of SCTP's own RFC, which are those \
-              of TCP Reno. loss-tolerant: for links that lose packets without being full, such as radio; it sends at the rate \
-              that arrives and slows down where delay grows, too. Beside others' connections on a full link it takes more \
-              than its part: not for networks that are shared with strangers.",
+        doc: "Congestion control of data that this host sends. cubic (RFC 9438), as most TCP stacks have it: each loss \
+              signals congestion. rfc9260: the same, with the rules of SCTP's RFC, which equal TCP Reno's. loss-tolerant: for \
+              links that lose packets without congestion, such as radio; it sends at the delivery rate, and slows down when \
+              delay grows. On a congested link it takes more than a fair share, so do not use it on networks shared with \
+              strangers.",
         needs_restart: true,
         read: |s| s.congestion.to_string(),
         write: |s, v| put(&mut s.congestion, v.parse().ok()),
@@ -409,10 +405,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "loopback",
         kind: Kind::Bool,
-        doc: "Whether the rules apply to connections of this host to itself, too: with 1 those to 127.0.0.0/8 and to its own \
-              addresses go through this one daemon twice, once for either end, which is slower than TCP and good for trying \
-              programs out. Connections to ::1 are plain TCP always: the kernel takes that address from its loopback \
-              interface alone.",
+        doc: "With 1, the rules also apply to connections of this host to itself. Those to 127.0.0.0/8 and to its own \
+              addresses then pass this daemon twice, once for each end; this is slower than TCP, and useful to test programs. \
+              Connections to ::1 are always plain TCP, because the kernel accepts that address from its loopback interface \
+              only.",
         needs_restart: true,
         read: |s| number(s.loopback),
         write: |s, v| put(&mut s.loopback, parse_bool(v)),
@@ -420,10 +416,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "manual_mark",
         kind: Kind::Number { min: 0, max: u32::MAX, unit: "" },
-        doc: "Connections whose packets carry this mark are tried over SCTP whatever the rules and the learned table say \
-              (the papers' ENABLE_MANUAL); 0 means that no mark asks for that. A program sets it by the socket option \
-              SO_MARK; an nftables chain at the output hook with a priority below -155 sets it by user or cgroup: \
-              `meta skuid alice meta mark set 7`.",
+        doc: "Packet mark of connections that are tried over SCTP whatever the rules and the learned table (the papers' \
+              ENABLE_MANUAL); 0 for none. A program sets it with the socket option SO_MARK. An nftables chain at the output \
+              hook with a priority below -155 sets it by user or cgroup: `meta skuid alice meta mark set 7`.",
         needs_restart: false,
         read: |s| s.manual_mark.to_string(),
         write: |s, v| put(&mut s.manual_mark, v.parse().ok()),
@@ -431,10 +426,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "manual_listen",
         kind: Kind::Bool,
-        doc: "Whether users who may look at the daemon (root, and the group sctpify) may ask for SCTP for listeners of their own, by \
-              `sctpify expose` or from within a program: the papers' socket option of servers. It holds for that very socket, while \
-              who asked stays connected to the control socket. It overrules the default policy only: local-disable rules go \
-              before it. Root may ask for any listener, whatever this says.",
+        doc: "With 1, users with access to the control socket (root, and the group sctpify) may expose their own listeners to \
+              SCTP, with `sctpify expose` or from a program: the papers' socket option of servers. This applies to that socket \
+              only, while the requester stays connected to the control socket. It overrides the default policy only: \
+              local-disable rules take precedence. Root may always expose any listener.",
         needs_restart: false,
         read: |s| number(s.manual_listen),
         write: |s, v| put(&mut s.manual_listen, parse_bool(v)),
@@ -442,12 +437,12 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "peer_keys",
         kind: Kind::Path,
-        doc: "The file with the keys that this host shares with other sctpify hosts. Each line has an address, a prefix or * \
-              for all hosts, and behind blanks a key of at least 16 bytes, as it stands or as hex:00ff.... Nobody but root may \
-              read the file. With a host that a line names an association begins only if both ends prove that they have the \
-              same key, and what is sent on it is signed, not encrypted. The signatures are those of RFC 4895 with a key for each \
-              direction, which other implementations of SCTP do not have. All hosts that a line names can pass for each other: \
-              give each pair a key of its own. `sctpify reload` reads the file again; associations that are up keep their key.",
+        doc: "File of the keys that this host shares with other sctpify hosts. Each line has an address, a prefix or * for all \
+              hosts, then blanks and a key of at least 16 bytes, literal or as hex:00ff.... Only root may have read access to the \
+              file. An association with a host of a line begins only if both ends prove that they have the same key; its packets \
+              are signed, not encrypted. Signatures follow RFC 4895, but with a key for each direction, which other SCTP \
+              implementations do not support. All hosts of a line can impersonate each other, so give each pair its own key. \
+              `sctpify reload` reads the file again; existing associations keep their key.",
         needs_restart: true,
         read: |s| s.peer_keys.clone(),
         write: |s, v| put(&mut s.peer_keys, is_path(v).then(|| v.to_owned())),
@@ -455,9 +450,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "peer_key_required",
         kind: Kind::Bool,
-        doc: "With 1 hosts that peer_keys names get no association without their key. With 0, meant for the time until all \
-              hosts of a group have theirs, those without any key are still let in, and a network that strips the proof away \
-              goes unnoticed.",
+        doc: "With 1, hosts that peer_keys names get no association without their key. With 0, hosts without a key are still \
+              accepted, and a network that strips the proof is not noticed. Use 0 only until all hosts of a group have their \
+              keys.",
         needs_restart: false,
         read: |s| number(s.peer_key_required),
         write: |s, v| put(&mut s.peer_key_required, parse_bool(v)),
@@ -465,8 +460,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "confine_capabilities",
         kind: Kind::Bool,
-        doc: "With 1 the daemon gives up all capabilities but CAP_NET_ADMIN and CAP_NET_RAW once it has been set up, and can \
-              never get new ones. 0 is for debugging. `sctpify status` tells what is in force.",
+        doc: "With 1, the daemon drops all capabilities except CAP_NET_ADMIN and CAP_NET_RAW after setup, and cannot gain new \
+              ones. 0 is for debugging. `sctpify status` shows the state in force.",
         needs_restart: true,
         read: |s| number(s.confine_capabilities),
         write: |s, v| put(&mut s.confine_capabilities, parse_bool(v)),
@@ -474,8 +469,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "confine_system_calls",
         kind: Kind::Bool,
-        doc: "With 1 the kernel takes from the daemon only the system calls that it needs (seccomp): starting a program, \
-              entering a namespace or loading a module kills it, other calls fail. 0 is for debugging.",
+        doc: "With 1, the kernel accepts only the system calls that the daemon needs (seccomp). Starting a program, entering a \
+              namespace or loading a module kills it; other calls fail. 0 is for debugging.",
         needs_restart: true,
         read: |s| number(s.confine_system_calls),
         write: |s, v| put(&mut s.confine_system_calls, parse_bool(v)),
@@ -483,9 +478,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "confine_files",
         kind: Kind::Bool,
-        doc: "With 1 the daemon's worker reaches no file but the kernel's lists of sockets, and the files that names are \
-              resolved by if learned_store names a host; its supervisor reaches the daemon's own files alone (Landlock, from \
-              Linux 5.13 on). 0 is for debugging.",
+        doc: "With 1, the daemon's worker can access only the kernel's socket lists and, if learned_store names a host, the \
+              files for name resolution. Its supervisor can access only the daemon's own files (Landlock, Linux 5.13 or \
+              later). 0 is for debugging.",
         needs_restart: true,
         read: |s| number(s.confine_files),
         write: |s, v| put(&mut s.confine_files, parse_bool(v)),
@@ -493,11 +488,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "worker_user",
         kind: Kind::User,
-        doc: "The user that the daemon's worker becomes once it has been set up, so that it can do nothing as root; its \
-              supervisor stays root's, and writes the daemon's files. Nothing means the user sctpify, which the package makes, \
-              or else the first user id from 60899 on that nobody has. Name a user that has no other processes and no files. \
-              With a learned_store of redis+unix it keeps the groups that the system gives it, none otherwise. root is for \
-              debugging.",
+        doc: "User that the daemon's worker changes to after setup, so it does not run as root. Its supervisor stays root, and \
+              writes the daemon's files. If empty: the user sctpify, which the package creates, or else the first unassigned \
+              user ID from 60899 on. Name a user without other processes and files. With a learned_store of redis+unix, the \
+              worker keeps the user's groups; otherwise it has none. root is for debugging.",
         needs_restart: true,
         read: |s| s.worker_user.clone(),
         write: |s, v| put(&mut s.worker_user, is_user(v).then(|| v.to_owned())),
@@ -506,8 +500,8 @@ pub const SETTINGS: &[Setting] = &[
         name: "ip_shortcuts",
         kind: Kind::Bool,
         doc: "With 1, long trains of SCTP packets over IP (protocol 132) go to the interface through a packet socket, which \
-              takes two thirds of the time, wherever the host would only pass them on: no chain in nftables for IP but \
-              sctpify's own, no iptables, no IPsec policy. Where there is any they go through it; tc sees all. With 0 they always do.",
+              takes two thirds of the time, if the host would not filter them: no nftables chain for IP except sctpify's, no \
+              iptables, no IPsec policy. If any exists, or with 0, they pass the kernel's IP layer. tc sees all packets.",
         needs_restart: true,
         read: |s| number(s.ip_shortcuts),
         write: |s, v| put(&mut s.ip_shortcuts, parse_bool(v)),
@@ -515,10 +509,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "deliver_by_shim",
         kind: Kind::Bool,
-        doc: "What becomes of peers' connections where this kernel cannot have them arrive by the interface that the peer's packets \
-              came by (`sctpify doctor` tells whether it can, and what it lacks). With 0 they are refused, and are plain TCP. With 1 \
-              local programs get them by the interface shim0: firewall rules that go by the interface do not hold for them then, \
-              neither those that drop nor those that accept; rules that go by addresses and ports do.",
+        doc: "Treatment of peers' connections if this kernel cannot deliver them through the interface on which the peer's \
+              packets arrived (`sctpify doctor` reports this, and the missing feature). With 0, they are refused over SCTP, and \
+              use plain TCP. With 1, local programs get them through the interface shim0: firewall rules that match the \
+              interface, to drop or to accept, do not apply to them; rules that match addresses and ports do.",
         needs_restart: false,
         read: |s| number(s.deliver_by_shim),
         write: |s, v| put(&mut s.deliver_by_shim, parse_bool(v)),
@@ -526,10 +520,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "streams",
         kind: Kind::Word(Streams::WORDS),
-        doc: "Whether connections to a host that runs sctpify, too, share an association. shared: the first connection has an \
-              association of its own, and later ones share one that is opened beside it, a pair of streams each: they begin \
-              after one round trip and at its speed, and none waits for another's lost packets or slow program. own: each \
-              connection has an association of its own. Both hosts must say shared.",
+        doc: "Sharing of an association by connections to another sctpify host. shared: the first connection has its own \
+              association. Later ones share a second association, with a pair of streams each: they begin after one round trip \
+              and at its speed, and none waits for another's lost packets or slow program. own: each connection has its own \
+              association. Sharing requires shared on both hosts.",
         needs_restart: false,
         read: |s| s.streams.to_string(),
         write: |s, v| put(&mut s.streams, v.parse().ok()),
@@ -537,7 +531,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "shared_idle_s",
         kind: Kind::Number { min: 1, max: 86_400, unit: "s" },
-        doc: "After how long without any connection a shared association ends. The host that began it decides.",
+        doc: "Time without connections after which a shared association ends. The setting of its initiator applies.",
         needs_restart: false,
         read: |s| s.shared_idle_s.to_string(),
         write: |s, v| put(&mut s.shared_idle_s, v.parse().ok()),
@@ -545,12 +539,13 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "advertise",
         kind: Kind::Word(Advertise::WORDS),
-        doc: "What new connections tell the routers on their way of how much waits to be sent, in a chunk of its own \
-              (advertise_type) that receivers skip. off: nothing. timer: bytes and percent every five seconds \
-              (advertise_interval_ms), in a packet of its own where no data leaves by then. backlog: bytes and percent in every packet with data. percent: percent in every packet with data. quantised: the same in tens. \
-              economical: tens in the first packet of a burst, in every eighth and where they change. seed-compat: tenths of what is \
-              used, as the experiments of 2016 have it. All on the way can read it: it shows how much a program has to say and \
-              when it pauses. A rule's --advertise says it for some connections only. Each host decides for what it sends.",
+        doc: "Form of the send-buffer advertisement of new connections, for data that this host sends. It tells routers how much \
+              data waits, in a separate chunk (advertise_type) that receivers skip. off: none. timer: bytes and percent every \
+              five seconds (advertise_interval_ms), in a separate packet if no data leaves in time. backlog: bytes and percent in \
+              every packet with data. percent: percent in every packet with data. quantised: the same, in tens. economical: tens, \
+              in the first packet of a burst, in every eighth, and after a change. seed-compat: tenths of the used buffer, as in \
+              the experiments of 2016. Every observer on the path can read how much a program sends and when it pauses. A rule's \
+              --advertise sets the form for some connections.",
         needs_restart: false,
         read: |s| s.advertise.to_string(),
         write: |s, v| put(&mut s.advertise, v.parse().ok()),
@@ -558,8 +553,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "advertise_interval_ms",
         kind: Kind::Number { min: AdvertiseInterval::MIN_MS, max: AdvertiseInterval::MAX_MS, unit: "ms" },
-        doc: "How often new connections tell of their send buffer in the form timer (advertise). A rule's \
-              --advertise-interval says it for some connections only.",
+        doc: "Interval of new connections' advertisements in the form timer (advertise). A rule's \
+              --advertise-interval sets it for some connections.",
         needs_restart: false,
         read: |s| s.advertise_interval.to_string(),
         write: |s, v| put(&mut s.advertise_interval, v.parse().ok()),
@@ -567,8 +562,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "advertise_type",
         kind: Kind::Number { min: 133, max: 190, unit: "" },
-        doc: "The type of the chunk by which new connections tell of their send buffer: what the routers on the way look for \
-              (sctpify-router --chunk-type). 150, as the project of 2016 has it, is assigned to nobody.",
+        doc: "Chunk type of new connections' advertisements, which routers look for (sctpify-router --chunk-type). 150, from \
+              the project of 2016, is unassigned.",
         needs_restart: false,
         read: |s| s.advertise_type.to_string(),
         write: |s, v| put(&mut s.advertise_type, v.parse().ok()),
@@ -579,7 +574,7 @@ pub const SETTINGS: &[Setting] = &[
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SettingError {
     /// No setting has this name.
-    #[error("there is no setting `{name}`{}", hint(.nearest))]
+    #[error("unknown setting `{name}`{}", hint(.nearest))]
     Unknown {
         /// The requested name.
         name: String,
@@ -587,7 +582,7 @@ pub enum SettingError {
         nearest: Option<&'static str>,
     },
     /// The value is of the wrong type or out of range.
-    #[error("`{value}` is no value for {name}: it takes {takes}")]
+    #[error("invalid value `{value}` for {name}: it takes {takes}")]
     Value {
         /// The setting.
         name: &'static str,

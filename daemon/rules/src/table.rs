@@ -58,7 +58,7 @@ pub enum TableError {
     #[error(transparent)]
     Rule(#[from] RuleError),
     /// [`MAX_RULES`] reached.
-    #[error("the table is full: it holds at most {MAX_RULES} rules; delete one, or write a wider prefix")]
+    #[error("the table is full ({MAX_RULES} rules): delete one, or use a wider prefix")]
     Full,
     /// Only outgoing connections that may be carried over SCTP can require it.
     #[error("--require goes with remote-enable rules only")]
@@ -73,7 +73,7 @@ pub enum TableError {
     #[error("--framing goes with enable rules only")]
     FramingElsewhere,
     /// No rule with this match.
-    #[error("no such rule in {0}-{1}: `shimrules -L -c {0} -p {1}` lists what is there")]
+    #[error("no such rule in {0}-{1}: `shimrules -L -c {0} -p {1}` lists its rules")]
     NoSuchRule(Chain, Policy),
     /// No rule with this number.
     #[error("{chain}-{policy} has no rule {number}: it has {len}")]

@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for Weights {
         let text = String::deserialize(deserializer)?;
         let wrong = || {
             format!(
-                "`{text}` is no list of weights: write 192.0.2.0/24=3 198.51.100.7=1, with weights from 1 to 65535"
+                "invalid weights `{text}`: expected 192.0.2.0/24=3 198.51.100.7=1, with weights from 1 to 65535"
             )
         };
         text.parse().map_err(|()| D::Error::custom(wrong()))

@@ -87,10 +87,10 @@ impl LeftOut {
     /// Describes the reason for users.
     pub(crate) const fn why(self) -> &'static str {
         match self {
-            LeftOut::BySetting => "the setting interfaces leaves it out",
+            LeftOut::BySetting => "excluded by the setting interfaces",
             LeftOut::OfContainers => "an interface to containers or virtual machines",
             LeftOut::Tunnel => "a tunnel or VPN",
-            LeftOut::OutsideOfTunnel => "not in the tunnel that the connection takes",
+            LeftOut::OutsideOfTunnel => "outside the connection's tunnel",
             LeftOut::BridgeWithoutDefault => "a bridge without a default route",
             LeftOut::NoRoute => "no default route, and no route to the peer",
             LeftOut::PrivateToPublic => "private, and the peer's address is public",
@@ -129,7 +129,7 @@ impl AddressBook {
     /// host.
     pub(crate) fn open(wanted: Interfaces, loopback: bool) -> Result<AddressBook> {
         let monitor = Monitor::open(&OURS).context("cannot watch this host's addresses")?;
-        let routes = KnownRoutes::open().context("cannot ask for this host's routes")?;
+        let routes = KnownRoutes::open().context("cannot query this host's routes")?;
         let mut book = AddressBook {
             monitor,
             routes: RefCell::new(routes),
@@ -345,7 +345,7 @@ impl KnownRoutes {
         }
         let (local, ifindex, remote) = key;
         let found = self.routes.find(local, ifindex, remote).unwrap_or_else(|error| {
-            tracing::warn!(%local, %remote, %error, "cannot ask for a route: the address is not offered");
+            tracing::warn!(%local, %remote, %error, "cannot query a route: the address is not offered");
             None
         });
         self.known.insert(key, found);

@@ -87,7 +87,7 @@ impl Tap {
     pub(crate) fn note_switch(&mut self, from: &Route, to: &Route) {
         if self.switches.len() < SWITCHES_MAX {
             let text = format!(
-                "sctpify: data goes {} → {} from here on; before: {} → {}",
+                "sctpify: data now uses {} → {}; before: {} → {}",
                 to.local, to.remote, from.local, from.remote
             );
             self.switches.push((*to, text));
@@ -199,7 +199,7 @@ mod tests {
         }
         let told = comments(&ear);
         assert_eq!(told.iter().map(String::is_empty).collect::<Vec<_>>(), [true, true, false, true]);
-        assert!(told[2].contains("192.0.2.3 from here on"), "{told:?}");
+        assert!(told[2].contains("192.0.2.3; before: "), "{told:?}");
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
         (0..2).for_each(|_| note());
         let told = comments(&ear);
         assert!(
-            told[0].starts_with("sctpify: 7 packets before this one are missing\nsctpify: data goes"),
+            told[0].starts_with("sctpify: 7 packets before this one are missing\nsctpify: data now uses"),
             "{told:?}"
         );
         assert_eq!(told[1], "");

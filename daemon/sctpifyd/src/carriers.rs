@@ -242,7 +242,7 @@ impl<T> Wanted<T> {
         let problem = outcome.err().map(|error| format!("{error:#}"));
         match &problem {
             Some(problem) if self.problem.as_ref() != Some(problem) => tracing::error!("{problem}"),
-            None if self.problem.is_some() => tracing::info!("a carrier that was closed is open now"),
+            None if self.problem.is_some() => tracing::info!("a closed carrier is open again"),
             _ => {}
         }
         self.problem = problem;
@@ -265,7 +265,7 @@ fn open_raw(shortcuts: bool) -> Result<RawCarrier> {
     let opened = RawCarrier::open();
     let mut raw = opened.context("cannot open IP protocol 132 (needs CAP_NET_RAW): see setting carriers")?;
     if shortcuts && let Err(error) = raw.take_shortcuts(Some(intercept::TABLE)) {
-        tracing::info!(%error, "SCTP over IP always goes the kernel's own way");
+        tracing::info!(%error, "SCTP over IP always uses the kernel's IP layer");
     }
     Ok(raw)
 }

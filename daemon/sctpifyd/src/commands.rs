@@ -70,8 +70,7 @@ impl Handle {
     pub(crate) fn put_in_force(&self, draft: Draft) -> Result<(), ArchiveError> {
         let outcome = self.ask(|reply| Command::Change(Box::new(draft), reply));
         let none = || {
-            Err("written, but the daemon is stopping or overloaded and has not said whether it is in force"
-                .into())
+            Err("written, but the daemon is stopping or overloaded, and has not confirmed the change".into())
         };
         outcome.unwrap_or_else(none).map_err(ArchiveError::Failed)
     }

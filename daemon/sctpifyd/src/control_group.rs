@@ -18,11 +18,11 @@ pub(crate) fn hand_over(socket: &Path) {
     match Group::from_name(GROUP) {
         Ok(Some(group)) => {
             if let Err(error) = give(socket, group.gid) {
-                tracing::warn!(%error, group = GROUP, "the control socket stays root's: its group cannot look");
+                tracing::warn!(%error, group = GROUP, "the control socket stays owned by root: its group has no access");
             }
         }
         Ok(None) => {}
-        Err(error) => tracing::warn!(%error, group = GROUP, "the group cannot be looked up"),
+        Err(error) => tracing::warn!(%error, group = GROUP, "cannot look up the group"),
     }
 }
 

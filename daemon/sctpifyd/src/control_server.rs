@@ -44,7 +44,7 @@ const SERVED_MAX: usize = 16;
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
 /// Interval between checks that an exposed listener still exists.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-const NO_ANSWER: &str = "the daemon is stopping or overloaded: no answer came from it";
+const NO_ANSWER: &str = "the daemon is stopping or overloaded: it did not answer";
 
 /// The control socket, which waits until the server answers.
 pub(crate) struct ControlSocket {
@@ -88,7 +88,7 @@ impl ControlSocket {
         let listener = UnixListener::bind(path);
         umask(before);
         let listener =
-            listener.with_context(|| format!("cannot make the control socket {}", path.display()))?;
+            listener.with_context(|| format!("cannot create the control socket {}", path.display()))?;
         control_group::hand_over(path);
         Ok(ControlSocket { listener, owner: geteuid() })
     }
@@ -126,7 +126,7 @@ impl ControlServer {
             let desk = self.desk.clone();
             if desk.served.fetch_add(1, Ordering::Relaxed) >= SERVED_MAX {
                 desk.served.fetch_sub(1, Ordering::Relaxed);
-                tracing::warn!("too many control connections: one is turned away");
+                tracing::warn!("too many control connections: one is refused");
                 continue;
             }
             let serve = move || {
@@ -151,7 +151,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<()> {
         return Ok(());
     }
     let made = fs::DirBuilder::new().mode(0o750).recursive(true).create(&directory);
-    made.with_context(|| format!("cannot make {}", directory.display()))
+    made.with_context(|| format!("cannot create {}", directory.display()))
 }
 
 impl Desk {
@@ -201,7 +201,7 @@ impl Desk {
             (book.forbids_asking(address, port), book.settings.manual_listen)
         };
         if !of_users && !caller.may_change {
-            let text = "users may not ask for SCTP for their listeners here (setting manual_listen)";
+            let text = "users may not expose listeners on this host (setting manual_listen)";
             return (Response::error(ErrorCode::NotPermitted, text), None);
         }
         if let Some(because) = forbidden {
@@ -216,8 +216,7 @@ impl Desk {
         if let Some(left_out) = self.exposed_lines.lock().unwrap_or_else(PoisonError::into_inner).admit(now) {
             tracing::info!(listener = at, asked_by = caller.uid, left_out, "exposed to SCTP clients");
         }
-        let text =
-            format!("SCTP clients reach {at} as long as this connection lasts and the program listens");
+        let text = format!("SCTP clients reach {at} while this connection lasts and the program listens");
         (Response::Done(Done::new(text)), Some(grant))
     }
 
@@ -242,7 +241,7 @@ impl Desk {
     pub(crate) fn look(&self, request: Request) -> Response {
         match request.is_read_only() {
             true => self.answer_any(request),
-            false => Response::error(ErrorCode::NotPermitted, "this way one may look but not change"),
+            false => Response::error(ErrorCode::NotPermitted, "only read requests are permitted here"),
         }
     }
 
@@ -251,7 +250,7 @@ impl Desk {
         // Expose depends on the owner of the listener.
         let is_for_users = request.is_read_only() || matches!(request, Request::Expose { .. });
         (!is_for_users && !self.may_change(caller)).then(|| {
-            let text = format!("user {caller} may look but not change: run this as root");
+            let text = format!("user {caller} has read access only: run this as root");
             Response::error(ErrorCode::NotPermitted, text)
         })
     }
@@ -264,7 +263,7 @@ impl Desk {
         match self.shard.ask(Command::Capture) {
             Some(Some(ear)) => (Response::Done(Done::new("a pcapng file follows")), Some(ear)),
             Some(None) => {
-                (Response::error(ErrorCode::Refused, "another capture is running: end that first"), None)
+                (Response::error(ErrorCode::Refused, "another capture is running: stop it first"), None)
             }
             None => (Response::error(ErrorCode::Failed, NO_ANSWER), None),
         }
@@ -300,7 +299,7 @@ impl Desk {
             Request::Drain | Request::Doctor { .. } => self.ask_shard(|reply| Command::Ask(request, reply)),
             // Answered where the connection is available.
             Request::Capture { .. } | Request::Expose { .. } => {
-                Response::error(ErrorCode::BadRequest, "this is answered on the control socket alone")
+                Response::error(ErrorCode::BadRequest, "this request is answered only on the control socket")
             }
         }
     }
@@ -326,7 +325,7 @@ impl Desk {
             1 => format!("; 1 change waits for a restart: {}", names[0]),
             count => format!("; {count} changes wait for a restart: {}", names.join(", ")),
         };
-        Done { pending, ..Done::new(format!("configuration and rules are read again{waiting}")) }
+        Done { pending, ..Done::new(format!("configuration and rules reloaded{waiting}")) }
     }
 
     /// Returns the settings in force next to those configured.
@@ -374,7 +373,7 @@ impl Desk {
             let added = Added::from(added);
             let message = match added {
                 Added::New(number) => format!("rule {number} of {chain}-{policy} added"),
-                Added::Same(number) => format!("rule {number} of {chain}-{policy} is there already"),
+                Added::Same(number) => format!("rule {number} of {chain}-{policy} already exists"),
                 Added::Renamed(number) => {
                     format!("rule {number} of {chain}-{policy} has its new name and comment")
                 }
@@ -411,7 +410,7 @@ impl Desk {
         let flushed = self.rules.change_table(&self.shard, |table| Ok::<_, String>(table.flush(None, None)));
         done(flushed.map(|removed| {
             let forgotten = self.learned.lock().clear();
-            let message = format!("{removed} rules deleted, {forgotten} learned entries forgotten");
+            let message = format!("{removed} rules and {forgotten} learned entries deleted");
             Done { removed: Some(removed), ..Done::new(message) }
         }))
     }
@@ -420,15 +419,15 @@ impl Desk {
         let (value, message) = if on {
             ("1", "automatic configuration is on: destinations without SCTP are learned")
         } else {
-            ("0", "automatic configuration is off: nothing is learned, and what was learned is ignored")
+            ("0", "automatic configuration is off: nothing is learned, and learned entries are ignored")
         };
         done(self.rules.set(&self.shard, "learn", value).map(|_| Done::new(message)))
     }
 
     fn forget(&self, address: IpAddr) -> Response {
         let message = match self.learned.lock().forget(address) {
-            0 => format!("nothing was learned about {address}"),
-            _ => format!("what was learned about {address} is forgotten: its next connection tries SCTP"),
+            0 => format!("{address} has no learned entry"),
+            _ => format!("learned entry of {address} deleted: its next connection tries SCTP"),
         };
         Response::Done(Done::new(message))
     }

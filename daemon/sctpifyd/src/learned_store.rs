@@ -31,7 +31,7 @@ impl LearnedStore {
     pub(crate) fn load(args: &DaemonArgs, archive: Archive) -> LearnedStore {
         let (table, complaint) = load_learned(&args.learned_file());
         if let Some(complaint) = complaint {
-            tracing::warn!("learned table: {complaint}; what is missing is learned again");
+            tracing::warn!("learned table: {complaint}; missing entries are learned again");
         }
         LearnedStore { table: Arc::new(Mutex::new(table)), archive, failing: Arc::default() }
     }
@@ -73,7 +73,7 @@ impl LearnedStore {
             Ok(()) => *failing = false,
             Err(error) => {
                 if !*failing {
-                    tracing::warn!(%error, "the learned table cannot be written; it is tried again");
+                    tracing::warn!(%error, "cannot write the learned table; retrying");
                 }
                 *failing = true;
             }

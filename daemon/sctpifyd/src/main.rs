@@ -90,7 +90,7 @@ fn raise_priority() {
     });
     if let Err(error) = raised {
         eprintln!(
-            "sctpifyd: no higher priority ({error}): on a busy machine connections may fall back to TCP"
+            "sctpifyd: cannot raise the priority ({error}): connections may fall back to TCP on a busy machine"
         );
     }
 }

@@ -48,19 +48,19 @@ pub(crate) struct Socket {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum AskError {
     /// Too often.
-    #[error("more than {max} requests of one user in a second: try again", max = ASKED_MAX)]
+    #[error("more than {max} requests of one user in a second: retry", max = ASKED_MAX)]
     TooOften,
     /// Nobody listens.
-    #[error("no program listens there: ask after listen()")]
+    #[error("no program listens there: send the request after listen()")]
     NobodyListens,
     /// Others' listeners alone.
-    #[error("the program that listens there is another user's: only its owner or root may ask for it")]
+    #[error("the program that listens there is another user's: only its owner or root may expose it")]
     NotOwn,
     /// Too many sockets.
     #[error("more than {max} sockets listen there: name one address", max = SOCKETS_MAX)]
     ManySockets,
     /// No room.
-    #[error("there is room for {own} exposed listeners of one user and for {all} in all", own = HELD_OF_USER_MAX, all = HELD_MAX)]
+    #[error("limits: {own} exposed listeners per user, {all} in total", own = HELD_OF_USER_MAX, all = HELD_MAX)]
     Full,
 }
 

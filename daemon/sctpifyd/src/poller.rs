@@ -24,7 +24,7 @@ pub(crate) struct Poller {
 
 impl Poller {
     pub(crate) fn new(clock: Clock) -> Result<Poller> {
-        let poll = Poll::new().context("cannot make an event loop")?;
+        let poll = Poll::new().context("cannot create an event loop")?;
         Ok(Poller { poll, clock, awake_until: Time::ZERO })
     }
 

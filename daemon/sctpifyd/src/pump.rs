@@ -110,7 +110,7 @@ impl Pump {
         if let Some(error) = framing_error
             && let Some(left_out) = history.admit(Line::Framing, now)
         {
-            tracing::warn!(flow = %connection.flow(), %error, left_out, "no message where a rule with --framing expects them");
+            tracing::warn!(flow = %connection.flow(), %error, left_out, "no valid message, although the rule has --framing");
         }
         history.count_bytes(outcome.sent, outcome.received);
         served.moved = outcome.sent + outcome.received;

@@ -177,7 +177,7 @@ impl Report<'_> {
         let because = match obstacle.filter(|_| enabled.is_some()) {
             Some(obstacle) => obstacle,
             None if enabled == Some(ShimStep::AskedFor) => {
-                "its program asked for it (sctpify expose)".to_owned()
+                "its program requested it (sctpify expose)".to_owned()
             }
             None => decision.because.to_string(),
         };
@@ -213,12 +213,12 @@ impl Report<'_> {
         };
         let mut notes = Vec::new();
         if reason.is_none() && learned.as_ref().is_some_and(|row| row.entry.disabled.is_some()) {
-            let beats = "a rule that names the host goes before what was learned";
-            let off = "automatic configuration is off, so what was learned is ignored";
+            let beats = "a rule that names the host overrides its learned entry";
+            let off = "automatic configuration is off, so learned entries are ignored";
             notes.push(if decision.is_order() { beats } else { off }.to_owned());
         }
         if live.is_native {
-            notes.push("the peer is a native SCTP program: half-close is not possible with it".to_owned());
+            notes.push("the peer is a native SCTP program: it does not support half-close".to_owned());
         }
         if reason.is_none() {
             notes.extend(self.shared_note(address));
@@ -266,7 +266,7 @@ impl Report<'_> {
     fn shared_note(&self, address: IpAddr) -> Option<String> {
         let mut shared = self.shared.iter().filter(|(_, state)| state.speaks_for(address));
         let users = shared.next()?.1.owners().len();
-        Some(format!("new connections to this host share an association, which carries {users} now"))
+        Some(format!("new connections to this host share an association, which now carries {users}"))
     }
 
     /// Returns the entry that keeps the destination on TCP, or else its host's entry.
@@ -293,7 +293,7 @@ impl Report<'_> {
         if is_enclosed {
             checks.push(Check::ok(
                 "privileges",
-                "none needed: this daemon serves one command in namespaces of its own",
+                "none needed: this daemon serves one command in its own namespaces",
             ));
         }
         checks.extend(self.packet_io.report().iter().map(carrier_check));
@@ -341,7 +341,7 @@ impl Report<'_> {
             }
             (0, _) => {
                 let found = "no link has a default route: connections begin with the address of their route";
-                let remedy = "`sctpify doctor HOST` tells which addresses HOST is told of";
+                let remedy = "`sctpify doctor HOST` lists the addresses announced to HOST";
                 Check::bad("addresses", Level::Warning, found, remedy)
             }
             (1, _) => {
@@ -367,8 +367,8 @@ impl Report<'_> {
     fn nat_check(&self, peer: IpAddr) -> Option<Check> {
         let shared = self.shared.iter().map(|(_, state)| state).filter(|state| state.speaks_for(peer));
         let address = shared.flat_map(|state| state.barred()).next()?;
-        let found = format!("the peer knows {address} of this host by another address: a NAT is on the way");
-        let remedy = "nothing: connections from here work, each on an association of its own";
+        let found = format!("the peer sees {address} of this host as another address: a NAT is on the path");
+        let remedy = "nothing: outgoing connections work, each on its own association";
         Some(Check::bad("NAT", Level::Warning, found, remedy))
     }
 }
@@ -380,12 +380,12 @@ fn carrier_check(carrier: &OpenCarrier) -> Check {
     };
     match (&carrier.problem, carrier.udp_port) {
         (Some(problem), _) => {
-            let remedy = "stop what is in the way, or change the setting named; it is tried again by itself";
+            let remedy = "remove the obstacle, or change the named setting; the daemon retries by itself";
             Check::bad(name, Level::Missing, problem.clone(), remedy)
         }
         (None, Some(port)) => Check::ok(
             name,
-            format!("listening on UDP port {port}; `sctpify doctor HOST` tells whether packets pass"),
+            format!("listening on UDP port {port}; `sctpify doctor HOST` tests whether packets pass"),
         ),
         (None, None) if carrier.carrier == Via::SctpUdp => {
             Check::ok(name, "listening on a UDP port of the kernel's choice")

@@ -150,8 +150,8 @@ impl Roaming<'_> {
 
 fn note(what: &str, ip: IpAddr, outcome: Result<(), AddressError>) {
     match outcome {
-        Ok(()) => tracing::info!(%ip, what, "the peer is told of our addresses"),
+        Ok(()) => tracing::info!(%ip, what, "announcing our addresses to the peer"),
         // The peer does without it, or an earlier change is under way and its answer brings us here again.
-        Err(error) => tracing::debug!(%ip, what, %error, "the peer is not told of our addresses"),
+        Err(error) => tracing::debug!(%ip, what, %error, "cannot announce our addresses to the peer"),
     }
 }

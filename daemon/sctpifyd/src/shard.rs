@@ -153,9 +153,9 @@ impl Shard {
             Request::Doctor { peer } => Response::Doctor(self.doctor(*peer)),
             Request::Drain => {
                 self.driver.policy().drain();
-                Response::Done(Done::new("new connections are plain TCP; live ones go on"))
+                Response::Done(Done::new("new connections are plain TCP; live ones continue"))
             }
-            _ => Response::error(ErrorCode::BadRequest, "this is not asked of the packet loop"),
+            _ => Response::error(ErrorCode::BadRequest, "not a request to the packet loop"),
         }
     }
 

@@ -56,7 +56,7 @@ impl SharedStore {
             Ok(()) => self.is_failing = false,
             Err(error) => {
                 if !self.is_failing {
-                    tracing::warn!("learned_store: {error:#}; this host goes on alone and tries again");
+                    tracing::warn!("learned_store: {error:#}; this host continues alone and retries");
                 }
                 (self.is_failing, self.connection) = (true, None);
             }

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let sysctls = SavedSysctls::read().context("cannot read this network namespace's sysctls")?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
     archive::prepare_directories(args)?;
-    let (ours, theirs) = UnixStream::pair().context("cannot make a socket for the worker")?;
+    let (ours, theirs) = UnixStream::pair().context("cannot create a socket for the worker")?;
     let mut worker = start_worker(theirs)?;
     // This process may open no more files once it is confined.
     let vitals = Vitals::open(&worker);
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     keep_files(ours, args)?;
     let mut socket = None;
     if let Some(silence) = watch(&mut worker, vitals.as_ref(), || socket = identity_of(&args.control))? {
-        tracing::error!("the worker gave no sign of life for {:.1} s: killing it", silence.as_secs_f64());
+        tracing::error!("the worker sent no heartbeat for {:.1} s: killing it", silence.as_secs_f64());
         kill(pid_of(&worker)?, Signal::SIGKILL).context("cannot kill the worker")?;
     }
     let status = end_of(&mut worker)?;

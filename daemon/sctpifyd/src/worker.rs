@@ -109,7 +109,7 @@ fn assume(interceptor: &Interceptor, identity: &Identity) -> Result<Measure> {
     let inside = identity.clone();
     let inside = interceptor.run_inside(move || inside.assume()).context("cannot reach a thread")?;
     let outside = identity.assume();
-    ensure!(inside == outside, "two threads of one process are not one user's: {inside}; {outside}");
+    ensure!(inside == outside, "two threads of one process run as different users: {inside}; {outside}");
     confinement::log_user(&outside);
     Ok(outside)
 }
@@ -132,7 +132,7 @@ fn set_up(args: &DaemonArgs, settings: &Settings) -> Result<Interceptor> {
         return Ok(Interceptor::set_up(&config)?);
     };
     // `sctpify run` signals when it has made the namespace.
-    std::io::stdin().read_exact(&mut [0]).context("nobody has made the namespace")?;
+    std::io::stdin().read_exact(&mut [0]).context("the namespace was not created")?;
     let namespace = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     Ok(Interceptor::enclose(&namespace, &Config::default())?)
 }
@@ -142,7 +142,7 @@ fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
     if let Err(error) = raised {
-        tracing::warn!(%error, "the limit of open files stays low: many connections will be plain TCP");
+        tracing::warn!(%error, "cannot raise the limit of open files: many connections will be plain TCP");
     }
 }
 
@@ -171,7 +171,7 @@ fn obey_signals(mut signals: Signals, rules: &RulesStore, shard: &Handle) {
 /// Stops when the process that started this one has gone; `wait` waits for that.
 fn stop_after(wait: impl FnOnce(), shard: &Handle) {
     wait();
-    tracing::info!("whoever started this process has gone: stopping");
+    tracing::info!("the parent process has gone: stopping");
     shard.send(Command::Stop);
 }
 

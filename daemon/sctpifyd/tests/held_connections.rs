@@ -72,7 +72,7 @@ fn a_peer_that_swallows_sctp_costs_the_race_timer_and_no_more() {
     let elapsed = world.get().elapsed;
     assert!((Duration::from_millis(250)..RACE_LIMIT).contains(&elapsed), "{elapsed:?}");
     let explanation = world.explanation();
-    assert!(explanation.contains("the peer did not answer by SCTP within"), "{explanation}");
+    assert!(explanation.contains("the peer did not answer over SCTP within"), "{explanation}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Where a packet comes from and goes to, below SCTP's own ports.
+//! Source and destination of a packet, below SCTP's own ports.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Which of several engines an association belongs to.
+//! The assignment of associations to engines on several threads.
 //!
 //! Engines on several threads share nothing, so every packet must reach the right one by what it says itself. Packets of an
 //! association carry our verification tag, and the tag tells the shard. An INIT carries none; it goes by ports and source

@@ -1,4 +1,4 @@
-//! Points in time, told to the engines by whoever drives them.
+//! Points in time, passed to the engines by their driver.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};

@@ -35,7 +35,7 @@ const OFFLOAD_LEN: usize = 10;
 /// `ETH_P_ALL`: frames of all kinds.
 const ALL_KINDS: u16 = 3;
 
-/// Where the destination and source addresses of a frame end, and its VLAN tag or type begins.
+/// Offset after the destination and source addresses of a frame, at its VLAN tag or type.
 const ADDRESSES_LEN: usize = 12;
 
 /// Packet sockets of one interface: one to receive, one to send.

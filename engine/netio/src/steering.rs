@@ -6,11 +6,11 @@ use std::num::NonZeroU8;
 
 use libc::sock_filter;
 
-/// Where the verification tag stands in the common header.
+/// Offset of the verification tag in the common header.
 const TAG: u32 = 4;
 /// Of an address beyond this, offsets are from the network header (SKF_NET_OFF).
 const NETWORK_HEADER: u32 = libc::SKF_NET_OFF as u32;
-/// Where an IPv4 source address stands, and the last four octets of an IPv6 one.
+/// Offset of an IPv4 source address, and of the last four octets of an IPv6 one.
 const SOURCE_V4: u32 = 12;
 const SOURCE_V6_TAIL: u32 = 20;
 

@@ -1,4 +1,4 @@
-//! Two paths through one bottleneck beside an association with one path, in virtual time: who gets how much.
+//! Measures the shares of a two-path and a one-path association at one bottleneck, in virtual time.
 //!
 //! `cargo run --release -p sctp-engine --example bottleneck -- [SECONDS] [SEEDS]`
 //!

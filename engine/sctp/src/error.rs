@@ -9,10 +9,10 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ConnectError {
     /// No way to the peer was given.
-    #[error("no route to the peer was given")]
+    #[error("no route to the peer is configured")]
     NoRoute,
     /// Port 0 names no program (RFC 9260 section 3.1).
-    #[error("port 0 cannot be used, at neither end")]
+    #[error("port 0 is invalid at both ends")]
     NoPort,
     /// An association with these ports and addresses exists.
     #[error("an association with this peer and these ports exists already")]
@@ -21,7 +21,7 @@ pub enum ConnectError {
     #[error("the limit of {0} associations is reached")]
     TooMany(usize),
     /// The message to begin with is empty or longer than the send buffer.
-    #[error("a first message of {length} bytes cannot be sent: 1 to {max} can")]
+    #[error("a first message of {length} bytes is invalid: 1 to {max} bytes are allowed")]
     Message {
         /// Its length in bytes.
         length: usize,
@@ -78,7 +78,7 @@ pub enum ReconfigError {
     #[error("the association is closed for sending")]
     Closed,
     /// A stream was not negotiated.
-    #[error("stream {stream} does not exist; there are {streams} streams that way")]
+    #[error("stream {stream} does not exist; that direction has {streams} streams")]
     NoSuchStream {
         /// The stream asked for.
         stream: u16,
@@ -86,19 +86,19 @@ pub enum ReconfigError {
         streams: u16,
     },
     /// The streams cannot be named in one packet.
-    #[error("at most {max} streams can be named at once; name fewer, or none for all")]
+    #[error("a request can name up to {max} streams; name fewer, or none for all")]
     ListTooLong {
         /// Most streams.
         max: usize,
     },
     /// No streams were to be added.
-    #[error("no streams were to be added; give a number greater than 0")]
+    #[error("no streams to add; give a number greater than 0")]
     NoStreams,
     /// There would be more than 65,535 streams.
-    #[error("an association has at most 65535 streams each way")]
+    #[error("an association has up to 65535 streams in each direction")]
     TooManyStreams,
     /// Too many wishes wait for the peer's answer.
-    #[error("too many wishes wait for the peer's answer; wait for their events")]
+    #[error("too many requests wait for the peer's answer; wait for their events")]
     TooMany,
     /// The association was to be reset less than 30 seconds ago.
     #[error("the association was reset less than 30 seconds ago; wait")]
@@ -144,7 +144,7 @@ pub enum AuthKeyError {
     #[error("authentication was not negotiated; offer Extension::Auth at both ends")]
     NotNegotiated,
     /// No key has this number, or it was deactivated.
-    #[error("there is no usable key {0}; set it first")]
+    #[error("key {0} is not usable; set it first")]
     NoSuchKey(u16),
     /// The key is the one that signs.
     #[error("key {0} is in use; activate another one first")]
@@ -161,7 +161,7 @@ pub enum AuthKeyError {
         budget: usize,
     },
     /// The key is too long.
-    #[error("a key of {length} bytes exceeds the {max} that are taken")]
+    #[error("a key of {length} bytes exceeds the limit of {max}")]
     TooLong {
         /// Bytes of the key.
         length: usize,
@@ -181,10 +181,10 @@ pub enum AddressError {
     #[error("the association is closed for sending")]
     Closed,
     /// The peer has said that it does not understand such a change.
-    #[error("the peer does not understand such a change of addresses")]
+    #[error("the peer does not support this change of addresses")]
     NotUnderstood,
     /// The address cannot be a host's own.
-    #[error("{0} is no unicast address")]
+    #[error("{0} is not a unicast address")]
     NotUnicast(IpAddr),
     /// The address belongs to the association.
     #[error("{0} belongs to the association already")]
@@ -193,9 +193,7 @@ pub enum AddressError {
     #[error("{0} does not belong to the association; add it first")]
     Unknown(IpAddr),
     /// The last address by which the peer can be reached must stay.
-    #[error(
-        "{0} is the last address by which the peer can be reached; add another and wait until it is confirmed"
-    )]
+    #[error("{0} is the last address with a path to the peer; add another and wait until it is confirmed")]
     Last(IpAddr),
     /// The peer has no address that could be reached from this one.
     #[error("the peer has no address of the family of {0}")]
@@ -206,7 +204,7 @@ pub enum AddressError {
     )]
     NoKey(IpAddr),
     /// The peer has yet to answer an earlier change of the address.
-    #[error("an earlier change of {0} is under way; wait for Event::AddressChange")]
+    #[error("an earlier change of {0} is pending; wait for Event::AddressChange")]
     Changing(IpAddr),
     /// Too many changes wait for the peer's answer.
     #[error("too many changes wait for the peer's answer; wait for Event::AddressChange")]
@@ -224,7 +222,7 @@ pub enum PathOptionError {
     #[error("no path of the association leads to {0}")]
     Unknown(IpAddr),
     /// RFC 7829 section 5 wants the primary path to be left no sooner than it is potentially failed.
-    #[error("a primary path may be left after {least} timeouts or more; raise switchover_max_retrans")]
+    #[error("a switchover needs at least {least} timeouts; raise switchover_max_retrans")]
     SwitchoverTooSoon {
         /// The least value.
         least: u8,

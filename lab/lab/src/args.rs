@@ -5,13 +5,13 @@ use crate::ttcp::Ttcp;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
-/// The published experiments, run again, and beside them ours
+/// Reproduce the papers' experiments, and run the project's own
 ///
-/// Each experiment makes hosts of its own as network namespaces (so it takes root), measures, and keeps what it has measured:
-/// a run that was interrupted goes on where it stopped.
+/// Each experiment creates its hosts as network namespaces, measures, and stores each result: an interrupted run continues
+/// where it stopped. Requires root.
 ///
-/// Exit status: 0 all expectations are met, 1 something could not be measured or a negative control failed, 2 wrong usage,
-/// 3 an expectation is missed.
+/// Exit status: 0 all expectations met, 1 a measurement or a negative control failed, 2 usage error, 3 an expectation
+/// missed.
 #[derive(Parser, Debug)]
 #[command(name = "sctpify-lab", version = version::FULL, max_term_width = 100, disable_help_subcommand = true)]
 pub(crate) struct Lab {
@@ -19,7 +19,7 @@ pub(crate) struct Lab {
     #[arg(long, global = true, value_name = "DIR", env = "SCTPIFY_LAB_DIR", default_value = "target/lab")]
     pub(crate) out: PathBuf,
 
-    /// What to do
+    /// Command to run
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -30,17 +30,17 @@ pub(crate) enum Command {
     List,
     /// Show an experiment's manifest
     Show {
-        /// Its id
+        /// ID of the experiment
         id: String,
     },
-    /// Run experiments, judge them, and write their report
+    /// Run experiments, check their expectations, and write the report
     Run(Run),
     /// Write the report of all that has been measured: HTML, CSV, JSON
     Report(Report),
     /// Measure what a transport moves between two hosts, as ttcp did
     ///
-    /// On one host: sctpify-lab ttcp -r -s; then on the other: sctpify-lab ttcp -t -s HOST. SCTP is our own stack. Rates have 1024
-    /// for k, m and g, as ttcp has them.
+    /// On one host: sctpify-lab ttcp -r -s; then on the other: sctpify-lab ttcp -t -s HOST. SCTP is this project's stack. In
+    /// rates, k, m and g are powers of 1024, as in ttcp.
     Ttcp(Ttcp),
 }
 
@@ -56,25 +56,25 @@ pub(crate) struct Report {
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// Ids of experiments
+    /// IDs of experiments
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     pub(crate) ids: Vec<String>,
     /// All experiments
     #[arg(long)]
     pub(crate) all: bool,
-    /// Few cells, in well under a minute each; the default
+    /// Quick form: a few cells, each well under a minute; the default
     #[arg(long)]
     pub(crate) quick: bool,
-    /// All cells, as often as the paper measured them
+    /// Full form: all cells, with the paper's number of repetitions
     #[arg(long, conflicts_with = "quick")]
     pub(crate) full: bool,
-    /// Cells measured at once, where an experiment allows it
+    /// Number of cells to measure concurrently, if the experiment allows it
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) jobs: u16,
-    /// Only cells whose "panel/series/x" has this in it, or what another --only names
+    /// Run only cells whose "panel/series/x" contains TEXT; repeatable
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
-    /// Put aside what was measured before, and begin anew
+    /// Set earlier measurements aside, and start again
     #[arg(long)]
     pub(crate) fresh: bool,
 }

@@ -63,7 +63,7 @@ fn list() -> Result<ExitCode> {
 }
 
 fn measure(out: &Path, run: &Run) -> Result<Ended> {
-    ensure!(testbed::is_root(), "making hosts needs root: run it with sudo");
+    ensure!(testbed::is_root(), "creating hosts requires root: run it with sudo");
     let entries = match &*run.ids {
         [] => experiments::all()?,
         ids => ids.iter().map(|id| experiments::one(id)).collect::<Result<_>>()?,
@@ -80,7 +80,7 @@ fn measure(out: &Path, run: &Run) -> Result<Ended> {
 fn one(out: &Path, run: &Run, entry: &Entry, environment: &Environment) -> Result<Ended> {
     let (manifest, form) = (&entry.manifest, run.form());
     if let Some(missing) = manifest.missing() {
-        let problem = format!("{}: there is no {missing} here (scripts/setup.sh)", manifest.id);
+        let problem = format!("{}: {missing} is missing (scripts/setup.sh)", manifest.id);
         ensure!(run.all, problem);
         testbed::skip(&problem);
         return Ok(Ended::Good);

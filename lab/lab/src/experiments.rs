@@ -94,7 +94,7 @@ pub(crate) fn one(id: &str) -> Result<Entry> {
     let ids: Vec<String> = all.iter().map(|entry| entry.manifest.id.clone()).collect();
     match all.into_iter().find(|entry| entry.manifest.id == id) {
         Some(entry) => Ok(entry),
-        None => bail!("there is no experiment {id:?}; there are {}", ids.join(", ")),
+        None => bail!("unknown experiment {id:?}; available: {}", ids.join(", ")),
     }
 }
 

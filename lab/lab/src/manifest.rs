@@ -244,7 +244,7 @@ impl Manifest {
                 expectation.against.as_ref().and_then(|against| against.panel.as_deref()),
             ];
             for panel in panels.into_iter().flatten() {
-                ensure!(is_panel(panel), "{name}: there is no panel {panel:?}");
+                ensure!(is_panel(panel), "{name}: unknown panel {panel:?}");
             }
             ensure!(expectation.at_most.is_some() || expectation.at_least.is_some(), "{name} has no bound");
         }

@@ -59,7 +59,7 @@ pub(crate) fn write(out: &Path) -> Result<PathBuf> {
     }
     ensure!(!sections.is_empty(), "nothing has been measured in {}: run an experiment first", out.display());
     let dir = out.join("report");
-    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     for section in &sections {
         let name = section.name();
         std::fs::write(dir.join(format!("{name}.csv")), section.csv()?)?;

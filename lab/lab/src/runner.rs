@@ -113,7 +113,7 @@ const AGAIN_MAX: u32 = 3;
 /// Rejects measures that were not planned: judging and plots look them up by name.
 fn as_planned(planned: &Planned, measures: Measures) -> Result<Measures> {
     let stray = measures.keys().find(|name| !planned.measures.contains(&name.as_str()));
-    ensure!(stray.is_none(), "the runner gave a measure that it did not plan: {stray:?}");
+    ensure!(stray.is_none(), "the runner returned an unplanned measure: {stray:?}");
     Ok(measures)
 }
 

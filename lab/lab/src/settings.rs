@@ -83,7 +83,8 @@ impl DaemonSettings {
         let shipped = rules::find_setting(name)?.default_value();
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         ensure!(value != shipped, "{name} = {value} is the shipped setting");
-        let why = self.why.get(name).with_context(|| format!("nothing says why {name} is {value}"))?.clone();
+        let why =
+            self.why.get(name).with_context(|| format!("no reason is given for {name} = {value}"))?.clone();
         Ok(Changed { series, name: name.to_owned(), value, shipped, why })
     }
 }

@@ -86,7 +86,7 @@ impl Store {
             }
             None => (Results::default(), meta),
         };
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         std::fs::write(dir.join(META), serde_json::to_vec_pretty(&meta)?)?;
         let path = dir.join(RESULTS);
         let mut file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -132,7 +132,7 @@ impl Store {
 fn write_line(file: &mut File, done: &Done) -> Result<()> {
     let mut line = serde_json::to_vec(done)?;
     line.push(b'\n');
-    file.write_all(&line).context("cannot keep a result")
+    file.write_all(&line).context("cannot store a result")
 }
 
 /// Renames the directory to the first free name: results that took hours are never overwritten.
@@ -148,8 +148,8 @@ fn put_aside(dir: &Path) -> Result<()> {
         aside = named(format!(".before-{number}"));
         number += 1;
     }
-    std::fs::rename(dir, &aside).with_context(|| format!("cannot put {} aside", dir.display()))?;
-    println!("earlier results are put aside as {}", aside.display());
+    std::fs::rename(dir, &aside).with_context(|| format!("cannot move {} aside", dir.display()))?;
+    println!("earlier results moved to {}", aside.display());
     Ok(())
 }
 

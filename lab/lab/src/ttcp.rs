@@ -34,51 +34,51 @@ pub(crate) struct Ttcp {
     /// Transmit to HOST
     #[arg(short, requires = "host")]
     transmit: bool,
-    /// Receive, from the first who comes
+    /// Receive, from the first sender
     #[arg(short, conflicts_with = "host")]
     receive: bool,
     /// Host to transmit to
     host: Option<String>,
-    /// Length of the buffers given to and taken from the network; over UDP and SCTP, of messages
+    /// Length of buffers; over UDP and SCTP, of messages
     #[arg(short, value_name = "BYTES", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(5..=4 << 20))]
     length: u32,
-    /// Buffers to transmit
+    /// Number of buffers to transmit
     #[arg(short, value_name = "COUNT", default_value_t = 2048)]
     n: u64,
-    /// Port to transmit to or to receive at
+    /// Port to transmit to or to receive on
     #[arg(short, default_value_t = 5001)]
     port: u16,
-    /// Transmit a pattern instead of standard input; throw away what is received instead of writing it to standard output
+    /// Transmit a pattern instead of standard input; discard received data instead of writing it to standard output
     #[arg(short)]
     sink: bool,
-    /// UDP, as --over udp
+    /// Use UDP, as --over udp
     #[arg(short, conflicts_with = "over")]
     udp: bool,
-    /// TCP_NODELAY; SCTP is sent so always
+    /// Set TCP_NODELAY; always on with SCTP
     #[arg(short = 'D')]
     no_delay: bool,
-    /// Size of the socket's buffers
+    /// Size of socket buffers
     #[arg(short, value_name = "BYTES")]
     buffer: Option<u32>,
-    /// Unit of rates: k, m, g bits, or K, M, G bytes, a second
+    /// Unit of rates: k, m, g bits or K, M, G bytes per second
     #[arg(short, value_name = "UNIT", default_value = "K")]
     format: Unit,
-    /// Say more
+    /// Print more figures
     #[arg(short)]
     verbose: bool,
-    /// Touch: look at each byte that is received
+    /// Touch: read each received byte
     #[arg(short = 'T')]
     touch: bool,
-    /// The transport
+    /// Transport
     #[arg(long, value_enum, default_value = "tcp")]
     over: Over,
-    /// Stop after so long instead of after -n buffers; receiving, leave after so long
+    /// Transmit for this time instead of -n buffers; with -r, exit after this time
     #[arg(long = "for", value_name = "SECONDS")]
     seconds: Option<f64>,
-    /// Receiving, do not count what comes in the first seconds
+    /// With -r: exclude data of the first seconds from the count
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, conflicts_with = "transmit")]
     after: f64,
-    /// Addresses of this host that SCTP may use; repeatable. All unless set; transmitting, the one that leads to HOST
+    /// Local address for SCTP; repeatable [default: all; with -t, the source address towards HOST]
     #[arg(long, value_name = "ADDRESS")]
     bind: Vec<IpAddr>,
     /// UDP port of this end, for SCTP over UDP (RFC 6951)
@@ -97,13 +97,13 @@ pub(crate) struct Ttcp {
 pub(crate) enum Over {
     /// The kernel's TCP.
     Tcp,
-    /// The kernel's UDP: what is lost is lost.
+    /// The kernel's UDP, without retransmission.
     Udp,
     /// The kernel's Multipath TCP.
     Mptcp,
-    /// Our SCTP over IP, protocol 132; takes root.
+    /// This project's SCTP over IP, protocol 132; requires root.
     Sctp,
-    /// Our SCTP over UDP.
+    /// This project's SCTP over UDP.
     SctpUdp,
 }
 
@@ -138,7 +138,7 @@ impl Ttcp {
 pub(crate) fn run(args: &Ttcp) -> Result<()> {
     ensure!(
         args.over() != Over::Udp || args.length <= DATAGRAM_MAX,
-        "-l {}: a datagram holds {} bytes at most",
+        "-l {}: a datagram holds up to {} bytes",
         args.length,
         DATAGRAM_MAX
     );
@@ -163,7 +163,7 @@ pub(crate) fn run(args: &Ttcp) -> Result<()> {
 /// # Errors
 /// When this program's path is unknown.
 pub(crate) fn command(host: &Host, words: &[&str]) -> Result<Command> {
-    let mut command = host.command(std::env::current_exe().context("cannot tell where this program lies")?);
+    let mut command = host.command(std::env::current_exe().context("cannot determine this program's path")?);
     command.arg("ttcp").args(words);
     Ok(command)
 }
@@ -188,7 +188,7 @@ fn heading(args: &Ttcp) -> String {
 }
 
 fn resolve(host: &str, port: u16) -> Result<SocketAddr> {
-    let mut found = (host, port).to_socket_addrs().with_context(|| format!("there is no host {host}"))?;
+    let mut found = (host, port).to_socket_addrs().with_context(|| format!("unknown host {host}"))?;
     found.next().with_context(|| format!("host {host} has no address"))
 }
 
@@ -205,7 +205,7 @@ fn transmit(args: &Ttcp, to: SocketAddr) -> Result<Report> {
             break;
         }
         if !channel.send(&buffer)? {
-            args.say("the receiver has left");
+            args.say("the receiver has closed the connection");
             return count.finish();
         }
         count.note(buffer.len());
@@ -309,7 +309,7 @@ impl Meter {
     }
 
     fn finish(self) -> Result<Report> {
-        ensure!(self.not_before.is_none(), "all was over before --after");
+        ensure!(self.not_before.is_none(), "the transfer ended before --after");
         self.count.finish()
     }
 }

@@ -15,10 +15,10 @@ use thiserror::Error;
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum Mismatch {
     /// Sent ordered, returned unordered, or the reverse.
-    #[error("a message of stream {0} came back ordered otherwise than it was sent")]
+    #[error("a message of stream {0} returned with another order flag than it was sent")]
     Ordering(u16),
     /// Not the next message of its stream, or modified.
-    #[error("a message of stream {0} came back changed or out of order")]
+    #[error("a message of stream {0} returned changed or out of order")]
     Content(u16),
 }
 

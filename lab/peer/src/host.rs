@@ -92,7 +92,7 @@ impl Host {
             if let Some(found) = netio::kernel_sctp() {
                 bail!("{found}");
             }
-            let mut opened = RawCarrier::open().context("IP protocol 132 (needs root)")?;
+            let mut opened = RawCarrier::open().context("IP protocol 132 (requires root)")?;
             if !options.no_shortcuts {
                 // A failure only makes it slower.
                 let _ = opened.take_shortcuts(None);

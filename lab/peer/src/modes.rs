@@ -291,7 +291,7 @@ fn await_done(host: &mut Host, outcome: impl Fn(&Event) -> Option<ReconfigOutcom
     })?;
     match seen.get() {
         Some(ReconfigOutcome::Done) => Ok(()),
-        other => bail!("the peer did not do it: {other:?}"),
+        other => bail!("the peer did not do that: {other:?}"),
     }
 }
 

@@ -8,67 +8,67 @@ use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Octets that an association may hold in each direction, unless the command line says otherwise.
+/// Default limit on the octets that an association holds in each direction.
 const BUFFER: usize = 4 << 20;
-/// UDP port of both ends, unless the command line says otherwise (RFC 6951 section 5.1).
+/// Default UDP port of both ends (RFC 6951 section 5.1).
 const UDP_PORT: u16 = 9899;
-/// Milliseconds between two advertisements on a timer, unless the command line says otherwise.
+/// Default interval of the timer form of advertisement, in milliseconds.
 const SBA_INTERVAL_MS: u32 = 5000;
 
-/// An SCTP peer for tests, on sctpify's own stack. Needs root for --carrier ip and both, and a kernel without SCTP of its own.
+/// SCTP peer for tests, on sctpify's own stack. --carrier ip and both require root, and a kernel without SCTP.
 #[derive(Debug, Parser)]
 #[command(name = "peer")]
 pub struct Options {
     /// Encapsulations of SCTP packets.
     #[arg(long, value_enum, default_value = "udp")]
     pub carrier: CarrierKind,
-    /// Our UDP port (RFC 6951).
+    /// Local UDP port (RFC 6951).
     #[arg(long, default_value_t = UDP_PORT)]
     pub udp_port: u16,
-    /// The peer's UDP port.
+    /// UDP port of the peer.
     #[arg(long, default_value_t = UDP_PORT)]
     pub peer_udp_port: u16,
-    /// An address of ours to offer; repeatable, the first is where a client connects from.
+    /// Local address to offer; repeatable. A client connects from the first.
     #[arg(long, required = true)]
     pub local: Vec<IpAddr>,
-    /// Send IP packets by the kernel's own way only, even where nobody filters them.
+    /// Send IP packets through the kernel's IP layer only, even if nothing filters them.
     #[arg(long)]
     pub no_shortcuts: bool,
-    /// Use of several paths at once, and the choice of the path for the next packet.
+    /// Concurrent use of several paths, and the scheduler.
     #[arg(long, value_enum, default_value = "off")]
     pub multipath: MultipathKind,
-    /// RTO of 50 ms to 2 s, a path fails at the second timeout: for tests that cut one.
+    /// Use an RTO of 50 ms to 2 s, and fail a path at its second timeout, for tests that cut a path.
     #[arg(long)]
     pub short_timers: bool,
-    /// Authenticate DATA by HMAC 1 (SHA-1) or 3 (SHA-256), under the key of the kernel's peer, and offer ASCONF.
+    /// Authenticate DATA with HMAC 1 (SHA-1) or 3 (SHA-256), with the key of the kernel's peer, and offer ASCONF.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub auth: Option<u8>,
-    /// Offer RE-CONFIG, and fulfil every request of the peer about streams.
+    /// Offer RE-CONFIG, and accept every stream request of the peer.
     #[arg(long)]
     pub reconf: bool,
     /// Offer I-DATA.
     #[arg(long)]
     pub idata: bool,
-    /// Take packets with a checksum of zero, and send them to a peer that does (RFC 9653), as if DTLS were beneath.
+    /// Accept packets with a zero checksum, and send them to a peer that accepts them (RFC 9653), as if over DTLS.
     #[arg(long)]
     pub zero_checksum: bool,
-    /// Tell routers how full our send buffer is (chunk type 150), and take notice of what the peer tells.
+    /// Advertise the send buffer's occupancy to routers (chunk type 150), and read the peer's advertisements.
     #[arg(long, value_enum, value_name = "FORM")]
     pub sba: Option<SbaKind>,
-    /// With --sba timer: how often, in milliseconds, in a packet of its own where no DATA leaves by then.
+    /// With --sba timer: interval in milliseconds. If no DATA leaves in time, the advertisement gets its own packet.
     #[arg(long, value_name = "MS", default_value_t = SBA_INTERVAL_MS, requires = "sba",
           value_parser = clap::value_parser!(u32).range(10..=3_600_000))]
     pub sba_interval: u32,
-    /// Write what the engine does, and why, into this file, as JSON lines. Not with shards.
+    /// Write a trace of the engine to this file, as JSON lines. Not with shards.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Offer FORWARD TSN: messages may be given up.
+    /// Offer FORWARD TSN, so messages may be abandoned (RFC 3758).
     #[arg(long)]
     pub partial: bool,
-    /// Octets that an association may hold in each direction; the longest message.
+    /// Limit on the octets that an association holds in each direction, and on the length of a message.
     #[arg(long, default_value_t = BUFFER)]
     pub buffer: usize,
-    /// What to do.
+    /// Mode of operation.
     #[command(subcommand)]
     pub mode: Mode,
 }
@@ -101,13 +101,13 @@ impl Options {
 /// Distribution of data over the paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MultipathKind {
-    /// One at a time.
+    /// One path at a time.
     Off,
-    /// All at once, the quickest first.
+    /// All paths concurrently, the lowest round trip first.
     LowestRtt,
-    /// All at once, in equal parts.
+    /// All paths concurrently, in equal parts.
     Weighted,
-    /// Every one of them carries everything.
+    /// Each path carries all data.
     Redundant,
 }
 
@@ -132,9 +132,9 @@ pub enum SbaKind {
     Economical,
     /// Percent and bytes, in every packet with DATA.
     Backlog,
-    /// Percent and bytes, once in each --sba-interval.
+    /// Percent and bytes, every --sba-interval.
     Timer,
-    /// Tenths of what is used, in every packet with DATA: as the patch of 2016 has it.
+    /// Tenths of the used buffer, in every packet with DATA, as in the patch of 2016.
     Seed,
 }
 
@@ -167,8 +167,8 @@ pub enum CarrierKind {
     Udp,
     /// IP, protocol 132.
     Ip,
-    /// Both at once: a server answers each association by what its INIT came in, a client's INIT goes by both, and the
-    /// first answer decides.
+    /// Both: a server answers with the encapsulation of the INIT. A client sends its INIT with both, and the first answer
+    /// decides.
     Both,
 }
 
@@ -182,122 +182,122 @@ impl CarrierKind {
     }
 }
 
-/// What to do.
+/// Modes of operation.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Mode {
-    /// Accept one association and send every message back on the stream it came by.
+    /// Accept one association, and return every message on its stream.
     Echo {
-        /// The SCTP port.
+        /// SCTP port.
         port: u16,
     },
-    /// Connect, send messages, and compare every octet that comes back.
+    /// Connect, send messages, and compare every returned octet.
     Client {
-        /// The peer's address.
+        /// Address of the peer.
         host: IpAddr,
-        /// Its SCTP port.
+        /// SCTP port of the peer.
         port: u16,
-        /// What to send.
+        /// Messages to send.
         #[command(flatten)]
         load: Load,
     },
-    /// Accept one association, print which messages came whole: "numbers N N ...", modulo 256.
+    /// Accept one association, and print the numbers of the complete messages: "numbers N N ...", modulo 256.
     Sink {
-        /// The SCTP port.
+        /// SCTP port.
         port: u16,
     },
-    /// Connect, and post messages that may be given up; nothing comes back.
+    /// Connect, and send messages that may be abandoned; nothing is returned.
     Post {
-        /// The peer's address.
+        /// Address of the peer.
         host: IpAddr,
-        /// Its SCTP port.
+        /// SCTP port of the peer.
         port: u16,
         /// Number of messages.
         count: usize,
-        /// Octets of each, 1 to 4 Mi.
+        /// Octets per message, 1 to 4 Mi.
         #[arg(value_parser = size_parser())]
         size: usize,
         /// Pause before each message, in seconds.
         #[arg(long, default_value_t = 0.0)]
         gap: f64,
-        /// When a message is given up.
+        /// Condition for abandoning a message.
         #[command(flatten)]
         limit: Limit,
     },
-    /// Accept one association, count what comes, print "BYTES MICROSECONDS".
+    /// Accept one association, count the received bytes, and print "BYTES MICROSECONDS".
     Receive {
-        /// The SCTP port.
+        /// SCTP port.
         port: u16,
-        /// Count for so many seconds from the first message on, then leave.
+        /// Count for this time from the first message, then exit.
         #[arg(long = "for", value_name = "SECONDS")]
         seconds: Option<f64>,
     },
-    /// Connect, and send messages as fast as they are taken.
+    /// Connect, and send messages as fast as the association accepts them.
     Send {
-        /// The peer's address.
+        /// Address of the peer.
         host: IpAddr,
-        /// Its SCTP port.
+        /// SCTP port of the peer.
         port: u16,
-        /// For so many seconds.
+        /// Duration in seconds.
         seconds: f64,
-        /// Octets of each message, 1 to 4 Mi.
+        /// Octets per message, 1 to 4 Mi.
         #[arg(value_parser = size_parser())]
         size: usize,
     },
-    /// Accept any number of associations and send every message back, until stopped.
+    /// Accept any number of associations, and return every message, until stopped.
     Serve {
-        /// The SCTP port.
+        /// SCTP port.
         port: u16,
-        /// Divide the associations among so many threads, each with a socket of its own. Needs --carrier udp.
+        /// Number of threads that share the associations, each with its own socket. Requires --carrier udp.
         #[arg(long, default_value = "1")]
         shards: NonZeroU8,
     },
-    /// Connect, send a message and wait until it is back, again and again; print each round trip in microseconds.
+    /// Connect, send messages, each after the return of the previous one, and print each round trip in microseconds.
     Ping {
-        /// The peer's address.
+        /// Address of the peer.
         host: IpAddr,
-        /// Its SCTP port.
+        /// SCTP port of the peer.
         port: u16,
         /// Number of round trips.
         count: usize,
-        /// Octets of each message, 1 to 4 Mi.
+        /// Octets per message, 1 to 4 Mi.
         #[arg(value_parser = size_parser())]
         size: usize,
     },
-    /// Connect, send one message and wait until it is back; print how long that took from the start, in microseconds.
+    /// Connect, send one message, wait for its return, and print the time since the start, in microseconds.
     First {
-        /// The peer's address.
+        /// Address of the peer.
         host: IpAddr,
-        /// Its SCTP port.
+        /// SCTP port of the peer.
         port: u16,
         /// Octets of the message, 1 to 4 Mi.
         #[arg(value_parser = size_parser())]
         size: usize,
-        /// Send it with the COOKIE ECHO, not when the association is up.
+        /// Send it with the COOKIE ECHO, not after the association is up.
         #[arg(long)]
         with_cookie_echo: bool,
     },
-    /// Set associations up and shut them, one after the other; print "COUNT MICROSECONDS".
+    /// Set up and shut down associations in sequence, and print "COUNT MICROSECONDS".
     Connects {
-        /// The peer's address.
+        /// Address of the peer.
         host: IpAddr,
-        /// Its SCTP port.
+        /// SCTP port of the peer.
         port: u16,
-        /// Number of them.
+        /// Number of associations.
         count: usize,
     },
 }
 
-/// When a message is given up: by one of these.
+/// Condition for abandoning a message: one of these.
 #[derive(Clone, Copy, Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Limit {
-    /// After so many seconds.
+    /// Abandon a message after this time, in seconds.
     #[arg(long)]
     pub lifetime: Option<f64>,
-    /// Instead of being sent again more than so many times.
+    /// Limit on the retransmissions of a message.
     #[arg(long)]
     pub retransmissions: Option<u32>,
-    /// When the send buffer, 64 KiB, has no room: every other message for the others.
+    /// When the send buffer of 64 KiB is full, abandon messages for others; every other message has priority.
     #[arg(long)]
     pub priority: bool,
 }
@@ -312,27 +312,27 @@ fn size_parser() -> impl TypedValueParser<Value = usize> {
 pub struct Load {
     /// Number of messages.
     pub count: usize,
-    /// Octets of each, 1 to 4 Mi.
+    /// Octets per message, 1 to 4 Mi.
     #[arg(value_parser = size_parser())]
     pub size: usize,
-    /// Use so many streams in turn.
+    /// Number of streams, used in turn.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub streams: u16,
-    /// So many messages at once under way.
+    /// Number of messages in flight.
     #[arg(long, default_value_t = 1)]
     pub window: usize,
     /// Pause before each message, in seconds.
     #[arg(long, default_value_t = 0.0)]
     pub gap: f64,
-    /// Send without order.
+    /// Send unordered messages.
     #[arg(long)]
     pub unordered: bool,
-    /// After half of the messages: reset streams 0 and 1 of both directions, add streams, reset the association. Needs
-    /// --reconf.
+    /// After half of the messages, reset streams 0 and 1 of both directions, add streams, and reset the association.
+    /// Requires --reconf.
     #[arg(long)]
     pub reset: bool,
-    /// Add this address of ours and ask the peer to prefer it before the first message; remove it behind the last one.
-    /// Needs --auth.
+    /// Add this local address and ask the peer to prefer it before the first message; remove it after the last one.
+    /// Requires --auth.
     #[arg(long)]
     pub add: Option<IpAddr>,
 }

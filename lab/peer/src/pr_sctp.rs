@@ -69,7 +69,7 @@ pub(crate) fn post(options: &Options, to: (IpAddr, u16), load: &Load, limit: Lim
         }
     }
     linger(&mut host)?;
-    println!("posted {} messages of {} octets, gave {given_up} up", load.count, load.size);
+    println!("sent {} messages of {} octets, abandoned {given_up}", load.count, load.size);
     Ok(())
 }
 
@@ -135,7 +135,10 @@ pub(crate) fn sink(options: &Options, port: u16) -> Result<()> {
         over |= guest.take_events(&mut host, |_| {})?;
         while let Some(message) = guest.id.and_then(|id| inbox.next(&mut host, id)) {
             let number = message.bytes.first().map_or(0, |first| first.wrapping_mul(INVERSE));
-            ensure!(content(number.into(), message.bytes.len()) == message.bytes, "a message came changed");
+            ensure!(
+                content(number.into(), message.bytes.len()) == message.bytes,
+                "a message arrived changed"
+            );
             numbers.push(number.to_string());
         }
     }

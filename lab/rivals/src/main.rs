@@ -46,7 +46,7 @@ fn main() -> Result<()> {
         "ours" => measure::<ours::End>(time, size)?,
         "rtc-sctp" => measure::<rtc::End>(time, size)?,
         "dcsctp" => measure::<dcsctp_end::End>(time, size)?,
-        other => bail!("there is no engine {other:?}"),
+        other => bail!("unknown engine {other:?}"),
     };
     println!("{bytes} {}", time.as_micros());
     Ok(())

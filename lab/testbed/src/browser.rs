@@ -31,7 +31,7 @@ impl<'a> Browser<'a> {
     /// When the directory cannot be made.
     pub fn find(host: &'a Host) -> Result<Option<Browser<'a>>> {
         if !Path::new(CHROMIUM).exists() {
-            crate::skip("there is no Chromium (scripts/setup.sh)");
+            crate::skip("Chromium is missing (scripts/setup.sh)");
             return Ok(None);
         }
         Ok(Some(Browser { host, profile: host.dir()?.join("chromium") }))

@@ -78,7 +78,7 @@ fn kib_in(rollup: &str, line: &str) -> Option<u64> {
 /// When the host is gone.
 pub fn processes(host: &Host, name: &str) -> Result<Vec<u32>> {
     let inode = |path: &Path| std::fs::metadata(path).map(|meta| meta.ino());
-    let namespace = inode(&Path::new("/run/netns").join(host.namespace())).context("the host is gone")?;
+    let namespace = inode(&Path::new("/run/netns").join(host.namespace())).context("the host has gone")?;
     let entries = std::fs::read_dir("/proc")?.flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_here =

@@ -27,7 +27,7 @@ impl Programs {
     pub fn in_dir(dir: &Path) -> Result<Self> {
         for name in ["sctpifyd", "sctpify", "shimrules"] {
             if !dir.join(name).is_file() {
-                bail!("there is no {name} in {}: cargo build --workspace --bins", dir.display());
+                bail!("{name} is missing in {}: cargo build --workspace --bins", dir.display());
             }
         }
         Ok(Self { dir: dir.to_owned() })
@@ -42,8 +42,8 @@ impl Programs {
         if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {
             return Self::in_dir(Path::new(&dir));
         }
-        let exe = std::env::current_exe().context("cannot tell where this program lies")?;
-        let dir = exe.parent().context("this program lies nowhere")?;
+        let exe = std::env::current_exe().context("cannot determine this program's path")?;
+        let dir = exe.parent().context("this program's path has no directory")?;
         Self::in_dir(if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir })
     }
 
@@ -69,7 +69,7 @@ impl Daemon {
     /// When it ends, or does not answer within 10 s, with its output.
     pub fn start(host: &Host, programs: &Programs, configuration: &str) -> Result<Self> {
         let dir = host.dir()?.join("sctpifyd");
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         std::fs::write(dir.join("sctpify.toml"), configuration)?;
         Self::restart(host, programs)
     }

@@ -50,7 +50,7 @@ impl Emulator {
         settings: &[&str],
         linkemu: &Path,
     ) -> Result<Self> {
-        ensure!(linkemu.is_file(), "there is no {}: cargo build --package linkemu", linkemu.display());
+        ensure!(linkemu.is_file(), "{} is missing: cargo build --package linkemu", linkemu.display());
         let mut command = middle.command(linkemu);
         command.arg("--dir").arg(middle.dir()?).args(["run", left, right, "--name", name]).args(settings);
         let mut program = middle.spawn("linkemu", command)?;

@@ -20,7 +20,7 @@ const GROWTH_POLL: Duration = Duration::from_millis(5);
 /// When it cannot be written.
 pub fn make_random(path: &Path, bytes: u64) -> Result<()> {
     let mut from = File::open("/dev/urandom")?.take(bytes);
-    let mut to = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
+    let mut to = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
     std::io::copy(&mut from, &mut to).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(())
 }

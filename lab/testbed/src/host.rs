@@ -41,7 +41,7 @@ impl Host {
     /// When it cannot be made.
     pub fn dir(&self) -> Result<PathBuf> {
         let dir = self.shared.dir.join(&self.name);
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         Ok(dir)
     }
 
@@ -116,7 +116,7 @@ pub(crate) fn run_tool(program: &str, args: &[&str]) -> Result<String> {
 /// Runs a command, and returns its standard output, or an error with its standard error.
 pub(crate) fn output_of(mut command: Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| {
-        format!("cannot start {:?}: `./x doctor` tells which package has it", command.get_program())
+        format!("cannot start {:?}: `./x doctor` names its package", command.get_program())
     })?;
     if !output.status.success() {
         bail!(

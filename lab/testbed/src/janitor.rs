@@ -64,7 +64,7 @@ impl Janitor {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
-            .context("cannot start sh, which clears up after a lab")?;
+            .context("cannot start sh, which cleans up after a lab")?;
         let janitor = Arc::new(Self { child: Mutex::new(Some(child)) });
         on_signals(&janitor)?;
         Ok(janitor)
@@ -78,8 +78,8 @@ impl Janitor {
     pub fn note(&self, line: &str) -> Result<()> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let stdin =
-            child.as_mut().and_then(|child| child.stdin.as_mut()).context("the lab is being cleared up")?;
-        writeln!(stdin, "{line}").context("the process that clears up after a lab has died")
+            child.as_mut().and_then(|child| child.stdin.as_mut()).context("the lab is being cleaned up")?;
+        writeln!(stdin, "{line}").context("the process that cleans up after a lab has died")
     }
 
     /// Cleans everything up, and waits until that is done. Concurrent callers of this and of [`Janitor::note`]
@@ -116,7 +116,7 @@ fn on_signals(janitor: &Arc<Janitor>) -> Result<()> {
         signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot catch signals")?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            eprintln!("\nstopped by a signal: clearing up");
+            eprintln!("\nstopped by a signal: cleaning up");
             let hired = std::mem::take(&mut *HIRED.lock().unwrap_or_else(PoisonError::into_inner));
             hired.iter().filter_map(Weak::upgrade).for_each(|janitor| janitor.dismiss());
             std::process::exit(128 + signal);

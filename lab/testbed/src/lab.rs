@@ -36,12 +36,12 @@ impl Lab {
     /// # Errors
     /// Without root, or when the directory or the janitor cannot be made.
     pub fn new() -> Result<Self> {
-        ensure!(crate::is_root(), "making network namespaces needs root");
+        ensure!(crate::is_root(), "creating network namespaces requires root");
         let janitor = Janitor::hire()?;
         let dir = tempfile::Builder::new()
             .prefix("sctpify-lab-")
             .tempdir()
-            .context("cannot make a directory")?
+            .context("cannot create a directory")?
             .keep();
         janitor.note(&format!("directory {}", dir.display()))?;
         std::fs::create_dir(dir.join("logs"))?;

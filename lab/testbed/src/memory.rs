@@ -39,7 +39,7 @@ impl MemoryGroup {
             // Version 2 needs this; systemd has already done it where it runs.
             let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
             let dir = root.join(format!("sctpify-{name}-{}", std::process::id()));
-            fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
             let group = Self { root: root.to_owned(), kills: dir.join(kills), dir };
             if group.kills.exists() {
                 group.write(limit, bytes)?;
@@ -67,7 +67,7 @@ impl MemoryGroup {
     pub fn kills(&self) -> Result<u64> {
         let output = fs::read_to_string(&self.kills)?;
         let line = output.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        line.context("no oom_kill")?.trim().parse().context("oom_kill is no number")
+        line.context("no oom_kill")?.trim().parse().context("oom_kill is not a number")
     }
 
     fn write(&self, file: &str, value: u64) -> Result<()> {

@@ -7,17 +7,17 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
     /// Not the name of an interface.
-    #[error("`{text}` is no interface: say INTERFACE or NAMESPACE:INTERFACE")]
+    #[error("invalid interface `{text}`: expected INTERFACE or NAMESPACE:INTERFACE")]
     LinkEnd {
         /// The text.
         text: String,
     },
     /// A network namespace that cannot be entered.
     #[error(
-        "cannot enter network namespace {path}: {source}; `ip netns list` tells which there are, and it takes root"
+        "cannot enter network namespace {path}: {source}; `ip netns list` lists them, and entering one requires root"
     )]
     Namespace {
-        /// Where it was looked for.
+        /// Path of the namespace.
         path: PathBuf,
         /// The kernel's error.
         source: io::Error,
@@ -39,9 +39,7 @@ pub enum BridgeError {
         end: String,
     },
     /// An interface that another program passes packets of.
-    #[error(
-        "interface {end} is an end of another link: `linkemu show` and `ps -C sctpify-router` tell of which"
-    )]
+    #[error("interface {end} is an end of another link: see `linkemu show` and `ps -C sctpify-router`")]
     Taken {
         /// Which.
         end: String,

@@ -83,7 +83,7 @@ struct Cut<'a> {
     size: usize,
     /// The first byte of the TCP or UDP header.
     start: usize,
-    /// Where in that the checksum is.
+    /// Offset of the checksum in it.
     offset: usize,
     /// The first byte of the payload.
     payload: usize,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::BridgeError;
 
-/// Where `ip netns add` puts namespaces.
+/// Directory of the namespaces of `ip netns add`.
 const NAMESPACES: &str = "/run/netns";
 
 /// An end of a link: an interface that frames come by, written `INTERFACE` or `NAMESPACE:INTERFACE`; a namespace with a `/` in it is a path.
@@ -125,11 +125,11 @@ impl LinkEnd {
     }
 
     fn socket(&self, index: u32) -> Result<FrameSocket, BridgeError> {
-        let socket = FrameSocket::open(index).map_err(self.fail("it takes root (CAP_NET_RAW)"))?;
+        let socket = FrameSocket::open(index).map_err(self.fail("it requires root (CAP_NET_RAW)"))?;
         match socket.is_up() {
             Ok(true) => Ok(socket),
             Ok(false) => Err(BridgeError::Down { end: self.to_string() }),
-            Err(source) => Err(self.fail("it went away")(source)),
+            Err(source) => Err(self.fail("it was removed")(source)),
         }
     }
 
@@ -139,7 +139,7 @@ impl LinkEnd {
             .and_then(|address| UnixDatagram::bind_addr(&address));
         claim.map(|socket| Claim { _socket: socket }).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => BridgeError::Taken { end: self.to_string() },
-            _ => BridgeError::System { what: "take an interface for this program alone", source: error },
+            _ => BridgeError::System { what: "lock an interface for this program", source: error },
         })
     }
 }

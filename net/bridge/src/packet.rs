@@ -26,7 +26,7 @@ pub enum Kind {
     Other,
 }
 
-/// Where in a frame its packet is.
+/// Range of the packet in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// The first byte behind Ethernet's header.

@@ -1,4 +1,4 @@
-//! The command line of `linkemu`. The settings' flags come from the table that files are read by ([`netem::KEYS`]).
+//! The command line of `linkemu`. The settings' flags come from the table that also defines the keys of files ([`netem::KEYS`]).
 
 use std::path::PathBuf;
 
@@ -8,20 +8,20 @@ use ops::Docs;
 
 use bridge::LinkEnd;
 
-/// Where control sockets are.
+/// Default directory of control sockets.
 pub const DEFAULT_DIR: &str = "/run/linkemu";
 
-/// A link between two interfaces with rate, delay, queue, loss and other faults
+/// Emulate a link between two interfaces with rate, delay, queue, loss and other faults
 ///
-/// Joins two interfaces as a cable would, and treats what passes as the settings say, each direction by itself. Takes root
-/// (CAP_NET_RAW; CAP_SYS_ADMIN for other namespaces). The interfaces need no addresses. Nothing of them is changed but that they
-/// listen to all addresses for as long as the link lives; the kernel takes that back, however the link ends.
+/// Joins two interfaces as a cable would, and applies the settings to each direction separately. Requires root (CAP_NET_RAW;
+/// CAP_SYS_ADMIN for other namespaces). The interfaces need no addresses. While the link runs, they are in promiscuous mode,
+/// which the kernel reverts however the link ends; nothing else of them changes.
 ///
-/// Exit status: 0 done, 1 refused or failed, 2 wrong usage.
+/// Exit status: 0 success, 1 refused or failed, 2 usage error.
 #[derive(Parser, Debug)]
 #[command(name = "linkemu", version = version::FULL, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Linkemu {
-    /// Directory of the links' control sockets
+    /// Directory of control sockets
     #[arg(long, global = true, value_name = "DIR", env = "LINKEMU_DIR", default_value = DEFAULT_DIR)]
     pub dir: PathBuf,
 
@@ -29,12 +29,12 @@ pub struct Linkemu {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// What to do
+    /// Command to run
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What `linkemu` does.
+/// Commands of `linkemu`.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Start a link in the background
@@ -43,32 +43,33 @@ pub enum Command {
     Add(Ends),
     /// Run links in the foreground until stopped
     ///
-    /// The links of a file, or one by its ends and settings. A file has a table [[link]] for each, with keys a and b, name
-    /// and seed if wanted, the settings of both directions, and tables [link.ab] and [link.ba] for those of one.
+    /// Runs the links of a file, or one link given by its ends and settings. A file has a table [[link]] for each link, with
+    /// keys a and b, optionally name and seed, the settings of both directions, and tables [link.ab] and [link.ba] for those of
+    /// one direction.
     Run(RunArgs),
     /// Change settings of a running link, from the next packet on
     Set {
-        /// Its name
+        /// Name of the link
         name: String,
         /// Settings
         #[command(flatten)]
         settings: Settings,
     },
-    /// Show links, their settings, and what became of packets
+    /// Show links with their settings and packet counters
     Show {
-        /// Its name; all links without
+        /// Name of the link; all links by default
         name: Option<String>,
     },
-    /// End links
+    /// Stop links
     Del {
-        /// Their names
+        /// Names of the links
         #[arg(required_unless_present = "all")]
         names: Vec<String>,
         /// All links
         #[arg(long, conflicts_with = "names")]
         all: bool,
     },
-    /// Be the process of a link
+    /// Run the process of a link
     #[command(hide = true)]
     Serve {
         /// The link, as JSON
@@ -79,41 +80,41 @@ pub enum Command {
     Docs(Docs),
 }
 
-/// What `linkemu run` runs.
+/// Arguments of `linkemu run`.
 #[derive(clap::Args, Debug)]
 pub struct RunArgs {
-    /// TOML file of links; settings beside it hold for all of them
+    /// TOML file of links; settings on the command line apply to all of them
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["ends", "name"])]
     pub file: Option<PathBuf>,
-    /// The ends of one link
+    /// Ends of one link
     #[arg(value_names = ["A", "B"], num_args = 2, required_unless_present = "file")]
     pub ends: Vec<LinkEnd>,
-    /// What else it is
+    /// Name, seed and settings
     #[command(flatten)]
     pub wishes: Wishes,
 }
 
-/// A link by its ends and settings.
+/// A link, given by its ends and settings.
 #[derive(clap::Args, Debug)]
 pub struct Ends {
     /// One end: INTERFACE, or NAMESPACE:INTERFACE
     #[arg(value_name = "A")]
     pub a: LinkEnd,
-    /// The other end
+    /// Other end
     #[arg(value_name = "B")]
     pub b: LinkEnd,
-    /// What else it is
+    /// Name, seed and settings
     #[command(flatten)]
     pub wishes: Wishes,
 }
 
-/// What may be said of a link besides its ends.
+/// Optional properties of a link.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Wishes {
-    /// Its name; made of the ends unless set
+    /// Name of the link [default: formed from the ends]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Where the random numbers begin: the same seed and packets have the same fates
+    /// Seed of the random numbers; the same seed and the same packets give the same result
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
     /// Settings

@@ -83,7 +83,7 @@ fn ask(dir: &Path, name: &str, request: &Request) -> Result<Report, LinkemuError
 fn living(dir: &Path) -> Result<Vec<String>, LinkemuError> {
     let (living, dead) = control::names(dir)?;
     for name in dead {
-        eprintln!("linkemu: link {name}: its process was killed; nothing of it is left at its interfaces");
+        eprintln!("linkemu: link {name}: its process was killed; its interfaces are unchanged");
     }
     Ok(living)
 }
@@ -110,7 +110,7 @@ fn print(reports: &[Report], json: bool) -> Result<(), LinkemuError> {
 
 /// Starts the link's process and waits until it works, or says why not.
 fn add(dir: &Path, json: bool, plan: Plan) -> Result<(), LinkemuError> {
-    let program = std::env::current_exe().map_err(LinkemuError::system("find this program's file"))?;
+    let program = std::env::current_exe().map_err(LinkemuError::system("find this program's executable"))?;
     let words = serde_json::to_string(&plan).unwrap_or_default();
     let mut child = Program::new(program)
         .arg("--dir")
@@ -144,12 +144,12 @@ fn serve(dir: &Path, plan: &str) -> Result<(), LinkemuError> {
         .map_err(|error| LinkemuError::Refused { name: "?".to_owned(), problem: error.to_string() })?;
     let stop = stop_on_signals()?;
     let (mut emulator, served) = open(dir, plan)?;
-    nix::unistd::setsid().map_err(LinkemuError::system("leave the session"))?;
+    nix::unistd::setsid().map_err(LinkemuError::system("detach from the session"))?;
     println!("{READY}");
     let null = std::fs::File::options().write(true).open("/dev/null");
     let null = null.map_err(LinkemuError::system("open /dev/null"))?;
-    nix::unistd::dup2_stdout(&null).map_err(LinkemuError::system("leave standard output"))?;
-    nix::unistd::dup2_stderr(&null).map_err(LinkemuError::system("leave standard error"))?;
+    nix::unistd::dup2_stdout(&null).map_err(LinkemuError::system("detach from standard output"))?;
+    nix::unistd::dup2_stderr(&null).map_err(LinkemuError::system("detach from standard error"))?;
     emulator.run(&stop, served)
 }
 

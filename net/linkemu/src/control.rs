@@ -85,7 +85,7 @@ pub(crate) fn serve(dir: &Path, name: &str) -> Result<Served, LinkemuError> {
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).map_err(LinkemuError::file(&path))?;
     let (to_link, asked) = sync_channel(WAITING_MAX);
-    let (news, waker) = UnixStream::pair().map_err(LinkemuError::system("make a pair of sockets"))?;
+    let (news, waker) = UnixStream::pair().map_err(LinkemuError::system("create a pair of sockets"))?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             // A client that goes away, or does not speak, harms nobody else.
@@ -107,7 +107,7 @@ fn take(mut stream: &UnixStream, to_link: &SyncSender<Asked>, mut waker: &UnixSt
             let _ = waker.write_all(&[1]);
             match sent.map(|()| answers.recv_timeout(PATIENCE)) {
                 Ok(Ok(answer)) => answer,
-                _ => Err("it is too busy to answer, or ending".to_owned()),
+                _ => Err("it is overloaded or ending".to_owned()),
             }
         }
     };
@@ -142,7 +142,7 @@ pub(crate) fn ask(dir: &Path, name: &str, request: &Request) -> Result<Report, L
     let line = read_line(&stream).map_err(LinkemuError::file(&path))?;
     let refused = |problem| LinkemuError::Refused { name: name.to_owned(), problem };
     let answer: Answer = serde_json::from_str(&line).map_err(|error| {
-        refused(format!("it does not answer as a link does ({error}): is it of another version?"))
+        refused(format!("it sent an invalid answer ({error}): it may be of another version"))
     })?;
     answer.map(|report| *report).map_err(refused)
 }

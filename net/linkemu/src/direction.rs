@@ -181,12 +181,12 @@ pub(crate) fn warnings(direction: &DirectionReport) -> Vec<String> {
         (
             behind * LATE_SHARE > left,
             format!(
-                "cannot keep up: in the last {seconds} s {behind} of {left} packets left more than {} ms late (the latest \
+                "cannot keep up: in the last {seconds} s, {behind} of {left} packets were sent more than {} ms late (up to \
                  {max_us} us): this host is too busy or too slow",
                 LATE.as_millis()
             ),
         ),
-        (missed > 0, format!("cannot keep up: {missed} frames came too fast lately and were lost")),
+        (missed > 0, format!("cannot keep up: {missed} frames arrived too fast recently and were lost")),
         (
             frames.refused > 0,
             format!(
@@ -197,13 +197,13 @@ pub(crate) fn warnings(direction: &DirectionReport) -> Vec<String> {
         (
             frames.unfinishable > 0,
             format!(
-                "{} segments of an unknown kind were lost: turn offloads off at {from}",
+                "{} segments of an unknown kind were lost: disable offloads of {from}",
                 frames.unfinishable
             ),
         ),
         (
             packets.lost_for_room > 0,
-            format!("{} packets were lost because more could not be held", packets.lost_for_room),
+            format!("{} packets were lost because the buffer was full", packets.lost_for_room),
         ),
     ];
     let said = cases.into_iter().filter(|(is_so, _)| *is_so);
@@ -268,7 +268,7 @@ mod tests {
         };
         let report = warnings(&direction);
         assert!(
-            report[0].starts_with("a to b: cannot keep up: in the last 12 s 2 of 100 packets"),
+            report[0].starts_with("a to b: cannot keep up: in the last 12 s, 2 of 100 packets"),
             "{report:?}"
         );
         direction.recent.late = 1;

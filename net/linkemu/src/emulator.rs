@@ -128,7 +128,7 @@ impl Emulator {
         if is_down && self.sockets[n].is_up().is_ok() {
             return Ok(());
         }
-        let hint = "it went away: the link has ended";
+        let hint = "it was removed: the link has ended";
         Err(BridgeError::Interface { end: self.names[n].clone(), source: error, hint }.into())
     }
 

@@ -18,29 +18,29 @@ pub enum LinkemuError {
     #[error(transparent)]
     Bridge(#[from] bridge::BridgeError),
     /// A link from an interface to itself.
-    #[error("both ends of the link are {end}: say two interfaces")]
+    #[error("both ends of the link are {end}: give two interfaces")]
     Same {
         /// The interface.
         end: String,
     },
     /// A name that cannot be that of a file.
-    #[error("`{name}` is no name of a link: use letters, digits, `-`, `_` and `.`, 64 at most (--name)")]
+    #[error("invalid link name `{name}`: use up to 64 letters, digits, `-`, `_` and `.` (--name)")]
     Name {
         /// The name.
         name: String,
     },
     /// A link of this name runs.
-    #[error("there is a link {name} already: say another --name, or `linkemu set {name} ...`")]
+    #[error("link {name} already exists: use another --name, or `linkemu set {name} ...`")]
     Exists {
         /// The name.
         name: String,
     },
     /// No link of this name runs.
-    #[error("there is no link {name} in {dir}: `linkemu show` lists them")]
+    #[error("no link {name} in {dir}: `linkemu show` lists the links")]
     Missing {
         /// The name.
         name: String,
-        /// Where it was looked for.
+        /// Directory that was searched.
         dir: PathBuf,
     },
     /// A file or directory.
@@ -56,7 +56,7 @@ pub enum LinkemuError {
     Toml {
         /// Which.
         path: PathBuf,
-        /// Where in it, and what would be right.
+        /// Location in it, and the accepted form.
         problem: String,
     },
     /// The link's process said so.

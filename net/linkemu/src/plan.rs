@@ -21,7 +21,7 @@ pub struct Plan {
     pub a: LinkEnd,
     /// The other end.
     pub b: LinkEnd,
-    /// Where the random numbers begin; a random one unless set.
+    /// Seed of the random numbers; random by default.
     #[serde(default)]
     pub seed: Option<u64>,
     /// Settings of the direction from a to b only.
@@ -117,7 +117,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<Plan>, LinkemuError> {
         let plan = plan.named()?;
         plan.configs().map_err(|error| fail(error.to_string()))?;
         if plans.iter().any(|other| other.name == plan.name) {
-            return Err(fail(format!("there are two links {}: give one another name", plan.name)));
+            return Err(fail(format!("two links are named {}: rename one", plan.name)));
         }
         plans.push(plan);
     }
@@ -149,14 +149,14 @@ mod tests {
     #[test]
     fn an_error_in_a_file_names_file_link_direction_and_key() {
         let error = read("[[link]]\nname = 'x'\na = 'eth2'\nb = 'eth3'\n[link.ba]\nspeed = 1\n").unwrap_err();
-        for part in ["/", "link x, b to a", "no setting `speed`"] {
+        for part in ["/", "link x, b to a", "unknown setting `speed`"] {
             assert!(error.contains(part), "{error}");
         }
         for (text, part) in [
             ("[[link]]\na = 'eth2'\n", "missing field `b`"),
-            ("[[link]]\na = 'eth2'\nb = ':'\n", "say INTERFACE or NAMESPACE:INTERFACE"),
-            ("[[link]]\na = 'x'\nb = 'y'\n[[link]]\na = 'x'\nb = 'y'\n", "two links x-y"),
-            ("[[link]]\nname = '../x'\na = 'x'\nb = 'y'\n", "no name of a link"),
+            ("[[link]]\na = 'eth2'\nb = ':'\n", "expected INTERFACE or NAMESPACE:INTERFACE"),
+            ("[[link]]\na = 'x'\nb = 'y'\n[[link]]\na = 'x'\nb = 'y'\n", "two links are named x-y"),
+            ("[[link]]\nname = '../x'\na = 'x'\nb = 'y'\n", "invalid link name"),
             ("[[link]]\na = 'x'\nb = 'x'\n", "both ends of the link are x"),
             ("links = 1\n", "unknown field `links`"),
         ] {

@@ -41,7 +41,7 @@ pub struct Report {
     pub b: String,
     /// Its process.
     pub pid: u32,
-    /// Where its random numbers began.
+    /// Seed of its random numbers.
     pub seed: u64,
     /// True if it is scheduled before ordinary processes.
     pub realtime: bool,
@@ -56,9 +56,9 @@ pub struct Report {
 /// Report of a direction.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DirectionReport {
-    /// Where packets come from.
+    /// Source of packets.
     pub from: String,
-    /// Where they go to.
+    /// Destination of packets.
     pub to: String,
     /// Settings that differ from a link that changes nothing.
     pub settings: BTreeMap<String, String>,

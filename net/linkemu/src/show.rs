@@ -7,7 +7,7 @@ use crate::report::{DirectionReport, Report};
 /// A link in lines.
 pub(crate) fn text(report: &Report) -> String {
     let scheduling =
-        if report.realtime { "real-time" } else { "ordinary (no right to real-time scheduling)" };
+        if report.realtime { "real-time" } else { "ordinary (no permission for real-time scheduling)" };
     let mut out = format!(
         "link {}: {} - {}, process {}, {scheduling}, seed {}, up {:.0} s\n",
         report.name, report.a, report.b, report.pid, report.seed, report.uptime_s
@@ -36,7 +36,7 @@ fn add_direction(out: &mut String, direction: &DirectionReport) {
     );
     let _ = writeln!(
         out,
-        "    waiting {} packets ({} bytes), {} on the way, sent {}; corrupted {}, copied {}, reordered {}, marked {}",
+        "    waiting {} packets ({} bytes), {} in transit, sent {}; corrupted {}, duplicated {}, reordered {}, marked {}",
         direction.queue_packets,
         direction.queue_bytes,
         direction.held.saturating_sub(direction.queue_packets),
@@ -48,7 +48,7 @@ fn add_direction(out: &mut String, direction: &DirectionReport) {
     );
     let _ = writeln!(
         out,
-        "    left late by: half of them up to {} us, 99 % up to {} us, the latest {} us",
+        "    sent late by: p50 up to {} us, p99 up to {} us, maximum {} us",
         late.p50_us, late.p99_us, late.max_us
     );
 }

@@ -27,7 +27,7 @@ pub struct DirectionConfig {
     pub queue_packets: usize,
     /// Random loss.
     pub loss: Loss,
-    /// Where random loss happens.
+    /// Place of random loss.
     pub loss_place: LossPlace,
     /// Probability that a packet is late by up to [`reorder_by`](Self::reorder_by).
     pub reorder: f64,
@@ -121,7 +121,7 @@ pub enum Loss {
     },
 }
 
-/// Where random loss happens.
+/// Places of random loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossPlace {
     /// Before the queue: a lost packet takes no time of the link, as with the Linux kernel's netem and Dummynet.

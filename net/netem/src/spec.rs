@@ -31,101 +31,101 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "rate",
         value: "RATE",
-        doc: "Bits of IP packets a second, such as 1.5mbit; unlimited unless set",
+        doc: "Rate of IP packets, such as 1.5mbit [default: unlimited]",
         set: |c, v| rate(v).map(|it| c.rate = it),
         get: |c| rate_text(c.rate),
     },
     Key {
         name: "burst",
         value: "BYTES",
-        doc: "Bytes that may pass at once after a pause; 0 unless set",
+        doc: "Burst in bytes after a pause [default: 0]",
         set: |c, v| bytes(v).map(|it| c.burst = it),
         get: |c| c.burst.to_string(),
     },
     Key {
         name: "overhead",
         value: "BYTES",
-        doc: "Bytes that each packet takes on the wire besides its own, such as 38 for Ethernet; 0 unless set",
+        doc: "Overhead of each packet on the wire in bytes, such as 38 for Ethernet [default: 0]",
         set: |c, v| bytes(v).map(|it| c.overhead = it),
         get: |c| c.overhead.to_string(),
     },
     Key {
         name: "delay",
         value: "TIME",
-        doc: "One-way delay, such as 35ms, on top of the time that the rate takes",
+        doc: "One-way delay, such as 35ms, added to the transmission time",
         set: |c, v| time(v).map(|it| c.delay = it),
         get: |c| time_text(c.delay),
     },
     Key {
         name: "jitter",
         value: "TIME",
-        doc: "By how much the delay varies: either way if uniform, else the standard deviation",
+        doc: "Jitter: the maximum deviation of the delay if uniform, else the standard deviation",
         set: |c, v| time(v).map(|it| c.jitter = it),
         get: |c| time_text(c.jitter),
     },
     Key {
         name: "distribution",
         value: "SHAPE",
-        doc: "How the delay varies: uniform (unless set), normal or pareto",
+        doc: "Distribution of the delay: uniform (default), normal or pareto",
         set: |c, v| one_of(v, DISTRIBUTIONS).map(|it| c.distribution = it),
         get: |c| name_of(&c.distribution, DISTRIBUTIONS),
     },
     Key {
         name: "correlation",
         value: "SHARE",
-        doc: "How alike the delays of two packets in a row are, such as 25%",
+        doc: "Correlation of the delays of consecutive packets, such as 25%",
         set: |c, v| share(v).map(|it| c.correlation = it),
         get: |c| share_text(c.correlation),
     },
     Key {
         name: "order",
         value: "yes|no",
-        doc: "Whether packets keep their order although the delay varies; no unless set: they overtake each other",
+        doc: "Keep packets in order although the delay varies [default: no, packets overtake each other]",
         set: |c, v| one_of(v, YES_NO).map(|it| c.keep_order = it),
         get: |c| name_of(&c.keep_order, YES_NO),
     },
     Key {
         name: "queue",
         value: "LENGTH",
-        doc: "What may wait for the wire: packets (50), bytes (64kb) or both (50/64kb); 1000 packets unless set. \
-              Needs a rate",
+        doc: "Limit of the queue: packets (50), bytes (64kb) or both (50/64kb) [default: 1000 packets]. Requires a \
+              rate",
         set: set_queue,
         get: queue_text,
     },
     Key {
         name: "loss",
         value: "LOSS",
-        doc: "Random loss: 3%, bursts:BEGIN:END, or ge:BEGIN:END:BAD:GOOD (Gilbert and Elliott: the probabilities per \
-              packet that a bad time begins and ends, and of loss in bad and in good times)",
+        doc: "Random loss: 3%, bursts:BEGIN:END, or ge:BEGIN:END:BAD:GOOD (Gilbert-Elliott: the probabilities per \
+              packet that a bad state begins and ends, and of loss in the bad and the good state)",
         set: |c, v| loss(v).map(|it| c.loss = it),
         get: |c| loss_text(c.loss),
     },
     Key {
         name: "loss-place",
         value: "PLACE",
-        doc: "Where random loss happens: queue (unless set: before the queue, lost packets take no time of the link) or \
-              wire (they do)",
+        doc: "Place of random loss: queue (default: before the queue, lost packets use no link time) or wire (they \
+              do)",
         set: |c, v| one_of(v, PLACES).map(|it| c.loss_place = it),
         get: |c| name_of(&c.loss_place, PLACES),
     },
     Key {
         name: "reorder",
         value: "SHARE",
-        doc: "Probability that a packet is late by up to reorder-by",
+        doc: "Probability that a packet is delayed further, by up to reorder-by",
         set: |c, v| share(v).map(|it| c.reorder = it),
         get: |c| share_text(c.reorder),
     },
     Key {
         name: "reorder-by",
         value: "TIME",
-        doc: "How late a reordered packet may be",
+        doc: "Limit on the extra delay of a reordered packet",
         set: |c, v| time(v).map(|it| c.reorder_by = it),
         get: |c| time_text(c.reorder_by),
     },
     Key {
         name: "duplicate",
         value: "SHARE",
-        doc: "Probability that a packet comes twice",
+        doc: "Probability that a packet is duplicated",
         set: |c, v| share(v).map(|it| c.duplicate = it),
         get: |c| share_text(c.duplicate),
     },
@@ -139,35 +139,35 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "mtu",
         value: "BYTES",
-        doc: "Longest IP packet; unlimited unless set",
+        doc: "MTU: length of the longest IP packet [default: unlimited]",
         set: set_mtu,
         get: |c| if c.mtu == usize::MAX { "unlimited".to_owned() } else { c.mtu.to_string() },
     },
     Key {
         name: "mtu-report",
         value: "yes|no",
-        doc: "Whether a packet too long is answered by ICMP (unless set) or vanishes: a black hole",
+        doc: "Answer a packet above the MTU with ICMP [default: yes]; no drops it silently: a black hole",
         set: |c, v| one_of(v, YES_NO).map(|it| c.reports_mtu = it),
         get: |c| name_of(&c.reports_mtu, YES_NO),
     },
     Key {
         name: "mark-above",
         value: "BYTES",
-        doc: "Bytes in the queue from which on ECN-capable packets are marked; never unless set",
+        doc: "Queue length in bytes above which ECN-capable packets are marked [default: never]",
         set: set_mark,
         get: |c| c.mark_above.map_or("never".to_owned(), |bytes| bytes.to_string()),
     },
     Key {
         name: "ecn",
         value: "keep|clear|drop",
-        doc: "What is done to ECN bits: nothing (unless set), all taken off, or ECN-capable packets dropped",
+        doc: "Treatment of ECN: keep the bits (default), clear them, or drop ECN-capable packets",
         set: set_ecn,
         get: |c| ecn_text(c).to_owned(),
     },
     Key {
         name: "cut",
         value: "yes|no",
-        doc: "Whether the link is cut: nothing passes and nobody is told; no unless set",
+        doc: "Cut the link: all packets are dropped silently [default: no]",
         set: |c, v| one_of(v, YES_NO).map(|it| c.cut = it),
         get: |c| name_of(&c.cut, YES_NO),
     },
@@ -212,7 +212,7 @@ impl fmt::Display for Value {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SpecError {
     /// There is no such key.
-    #[error("there is no setting `{key}`: there are {}", KEYS.iter().map(|k| k.name).collect::<Vec<_>>().join(", "))]
+    #[error("unknown setting `{key}`: expected one of {}", KEYS.iter().map(|k| k.name).collect::<Vec<_>>().join(", "))]
     Unknown {
         /// The key as it was written.
         key: String,
@@ -236,7 +236,7 @@ pub enum SpecError {
         problem: String,
     },
     /// Words that are no settings.
-    #[error("`{word}` is no setting: say KEY=VALUE, such as delay=35ms")]
+    #[error("invalid setting `{word}`: expected KEY=VALUE, such as delay=35ms")]
     NoSetting {
         /// The word.
         word: String,
@@ -314,30 +314,30 @@ pub fn settings(config: &DirectionConfig) -> Vec<(&'static str, String)> {
 
 fn check(c: &DirectionConfig) -> Result<(), SpecError> {
     let faults = [
-        (c.burst > 0 && c.rate == 0, "burst", "means nothing without a rate: set rate, too"),
+        (c.burst > 0 && c.rate == 0, "burst", "requires a rate: also set rate"),
         (
             c.mark_above.is_some() && c.rate == 0,
             "mark-above",
-            "without a rate nothing ever waits: set rate, too",
+            "requires a rate, because a link without one has no queue: also set rate",
         ),
-        (c.correlation >= 1.0, "correlation", "the delay would never change: say less than 100%"),
+        (c.correlation >= 1.0, "correlation", "the delay would never change: must be below 100%"),
         (
             c.correlation > 0.0 && c.jitter.is_zero(),
             "correlation",
-            "means nothing where the delay does not vary: set jitter, too",
+            "requires a varying delay: also set jitter",
         ),
         (
             c.distribution == Distribution::Uniform && c.jitter > c.delay,
             "jitter",
-            "is more than the delay, and no packet arrives before it was sent: set a longer delay",
+            "exceeds the delay, so packets would arrive before they were sent: set a longer delay",
         ),
         (
             c.reorder > 0.0 && c.reorder_by.is_zero(),
             "reorder",
             "changes nothing unless packets are late: set reorder-by, too",
         ),
-        (c.queue_packets == 0 || c.queue_bytes == 0, "queue", "nothing would ever pass: say 1 at least"),
-        (c.mtu < MTU_MIN, "mtu", "is less than the 68 bytes that every link takes (RFC 791)"),
+        (c.queue_packets == 0 || c.queue_bytes == 0, "queue", "no packet would pass: must be at least 1"),
+        (c.mtu < MTU_MIN, "mtu", "is below 68 bytes, the minimum of every link (RFC 791)"),
     ];
     match faults.into_iter().find(|(is_fault, ..)| *is_fault) {
         Some((_, key, problem)) => Err(SpecError::Senseless { key, problem: problem.to_owned() }),
@@ -348,7 +348,7 @@ fn check(c: &DirectionConfig) -> Result<(), SpecError> {
 fn one_of<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
     let found = names.iter().find(|(name, _)| *name == text);
     let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-    found.map(|(_, value)| *value).ok_or_else(|| format!("there are {}", names.join(", ")))
+    found.map(|(_, value)| *value).ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
 
 fn name_of<T: PartialEq>(value: &T, names: &[(&str, T)]) -> String {
@@ -361,7 +361,7 @@ fn set_queue(config: &mut DirectionConfig, text: &str) -> Result<(), String> {
         match part.trim().parse::<usize>() {
             Ok(number) => packets = Some(number),
             Err(_) => {
-                most = Some(bytes(part).map_err(|_| "say packets, bytes or both: 50, 64kb or 50/64kb")?)
+                most = Some(bytes(part).map_err(|_| "expected packets, bytes or both: 50, 64kb or 50/64kb")?)
             }
         }
     }
@@ -410,9 +410,9 @@ fn loss(text: &str) -> Result<Loss, String> {
         ("none", []) => Ok(Loss::None),
         ("bursts", &[begin, end]) => Ok(Loss::Bursts { begin, end }),
         ("ge", &[begin, end, bad, good]) => Ok(Loss::GilbertElliott { begin, end, bad, good }),
-        ("bursts" | "ge", _) => Err("say bursts:BEGIN:END or ge:BEGIN:END:BAD:GOOD".to_owned()),
+        ("bursts" | "ge", _) => Err("expected bursts:BEGIN:END or ge:BEGIN:END:BAD:GOOD".to_owned()),
         (_, []) => share(kind).map(|p| if p > 0.0 { Loss::Uniform(p) } else { Loss::None }),
-        _ => Err("say 3%, bursts:BEGIN:END or ge:BEGIN:END:BAD:GOOD".to_owned()),
+        _ => Err("expected 3%, bursts:BEGIN:END or ge:BEGIN:END:BAD:GOOD".to_owned()),
     }
 }
 
@@ -466,19 +466,19 @@ mod tests {
     #[test]
     fn an_error_names_the_key_and_what_would_be_right() {
         for (text, part) in [
-            ("speed=1mbit", "no setting `speed`: there are rate, burst"),
-            ("delay=35", "delay = 35: not a time: say a number and its unit"),
-            ("loss=3", "loss = 3: more than 1: say 3% if"),
-            ("loss=bursts:1%", "say bursts:BEGIN:END"),
-            ("queue=many", "queue = many: say packets, bytes or both"),
-            ("order=perhaps", "order = perhaps: there are yes, no"),
-            ("burst=3000", "burst: means nothing without a rate"),
-            ("delay=1ms jitter=2ms", "jitter: is more than the delay"),
+            ("speed=1mbit", "unknown setting `speed`: expected one of rate, burst"),
+            ("delay=35", "delay = 35: not a time: expected a number and its unit"),
+            ("loss=3", "loss = 3: more than 1: write 3% for"),
+            ("loss=bursts:1%", "expected bursts:BEGIN:END"),
+            ("queue=many", "queue = many: expected packets, bytes or both"),
+            ("order=perhaps", "order = perhaps: expected one of yes, no"),
+            ("burst=3000", "burst: requires a rate"),
+            ("delay=1ms jitter=2ms", "jitter: exceeds the delay"),
             ("correlation=10%", "set jitter"),
             ("reorder=1%", "reorder-by"),
-            ("rate=1mbit queue=0", "queue: nothing would ever pass"),
-            ("mtu=20", "mtu: is less than the 68 bytes"),
-            ("delay", "say KEY=VALUE"),
+            ("rate=1mbit queue=0", "queue: no packet would pass"),
+            ("mtu=20", "mtu: is below 68 bytes"),
+            ("delay", "expected KEY=VALUE"),
         ] {
             let error = config(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -1,4 +1,4 @@
-//! Quantities in words: rates, times, shares, sizes. Each refusal tells what would be right.
+//! Quantities in words: rates, times, shares, sizes. Each error states the accepted form.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ pub fn rate(text: &str) -> Result<u64, String> {
     }
     let text = text.strip_suffix("/s").unwrap_or(text);
     let units = [("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
-    let bits = number(text, &units, "a rate: say a number and its unit, such as 1.5mbit, 64kbit or 1gbit")?;
+    let bits =
+        number(text, &units, "a rate: expected a number and its unit, such as 1.5mbit, 64kbit or 1gbit")?;
     let whole = bits.round() as u64;
     if bits > 0.0 && whole == 0 {
         return Err("less than one bit a second".to_owned());
@@ -37,8 +38,11 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
         return Ok(Duration::ZERO);
     }
     let units = [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)];
-    let seconds =
-        number(text, &units, "a time: say a number and its unit (ns, us, ms or s), such as 35ms or 0.2s")?;
+    let seconds = number(
+        text,
+        &units,
+        "a time: expected a number and its unit (ns, us, ms or s), such as 35ms or 0.2s",
+    )?;
     if seconds > 3600.0 {
         return Err("more than an hour".to_owned());
     }
@@ -58,11 +62,11 @@ pub(crate) fn time_text(time: Duration) -> String {
 /// `3%` or `0.03`.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     let share =
-        number(text, &[("", 1.0), ("%", 0.01)], "a probability: say a percentage such as 3%, or 0.03")?;
+        number(text, &[("", 1.0), ("%", 0.01)], "a probability: expected a percentage such as 3%, or 0.03")?;
     if share > 1.0 {
         return Err(match text.contains('%') {
             true => "more than 100%".to_owned(),
-            false => format!("more than 1: say {text}% if you mean a percentage"),
+            false => format!("more than 1: write {text}% for a percentage"),
         });
     }
     Ok(share)
@@ -120,7 +124,7 @@ mod tests {
         for text in ["-1%", "%"] {
             assert!(share(text).is_err(), "{text}");
         }
-        assert_eq!(share("3"), Err("more than 1: say 3% if you mean a percentage".to_owned()));
+        assert_eq!(share("3"), Err("more than 1: write 3% for a percentage".to_owned()));
         assert_eq!(share("150%"), Err("more than 100%".to_owned()));
     }
 

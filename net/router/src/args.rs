@@ -7,13 +7,13 @@ use ops::Docs;
 use crate::look::Look;
 use crate::policy::PolicyName;
 
-/// Queues of a router that go by what senders advertise of their send buffers
+/// Schedule SCTP packets by the send-buffer occupancy that their senders advertise
 ///
-/// Senders that advertise (`sctpify set advertise=percent`) say in each packet how much waits to be sent. This program has the
-/// Linux kernel sort packets into classes by that (tc), passes packets itself between two interfaces with queues of its own (run), and
-/// tells which flows could send more (flows). What each way is good for, and what it costs, is in docs/sba.md.
+/// Senders that advertise (`sctpify set advertise=percent`) report in each packet how full their send buffer is. `tc`
+/// configures the Linux kernel to sort packets into classes by it. `run` forwards packets between two interfaces through its
+/// own queues. `flows` shows the flows that could send more. docs/sba.md compares these modes and their costs.
 ///
-/// Exit status: 0 done, 1 refused, failed or different, 2 wrong usage.
+/// Exit status: 0 success, 1 refused, failed or different, 2 usage error.
 #[derive(Parser, Debug)]
 #[command(name = "sctpify-router", version = version::FULL, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Router {
@@ -21,28 +21,30 @@ pub struct Router {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// What to do
+    /// Command to run
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What `sctpify-router` does.
+/// Commands of `sctpify-router`.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Classes by occupancy in the kernel: HTB, a classifier, and a fair queue in each class
+    /// Manage the kernel's classes by occupancy: HTB, a classifier, and a fair queue in each class
     #[command(subcommand)]
     Tc(TcCommand),
-    /// Pass packets between two interfaces, each direction through a queue of our own
+    /// Forward packets between two interfaces, with a queue for each direction
     ///
-    /// Joins the interfaces as a cable would, at a rate, until stopped; then tells what became of packets. Takes root (CAP_NET_RAW; CAP_SYS_ADMIN
-    /// for other namespaces). The interfaces need no addresses, and the kernel must not bridge or route between them.
+    /// Joins the interfaces as a cable would, at a limited rate, until stopped; then prints packet counters. Requires root
+    /// (CAP_NET_RAW; CAP_SYS_ADMIN for other namespaces). The interfaces need no addresses, and the kernel must not bridge or
+    /// route between them.
     ///
     /// Example: sctpify-router run eth1 eth2 --rate 75mbit --policy finish
     Run(RunArgs),
-    /// Show SCTP flows with their rate, what their senders advertise, and what keeps them from sending more
+    /// Show SCTP flows with their rate, their advertised occupancy, and the limit on their rate
     ///
-    /// Only listens to what comes by the interfaces: name both that a flow goes between, so that acknowledgements are seen, too. LIMITED BY is
-    /// application (nothing waits at the sender), receiver (it takes no more), network (neither), or unknown (the sender says nothing).
+    /// Captures incoming packets only: name the interfaces on both sides of a flow, because acknowledgements arrive on the other
+    /// one. LIMITED BY is application (the send buffer is empty), receiver (its window is closed), network (neither), or
+    /// unknown (no advertisement).
     ///
     /// Example: sctpify-router flows eth1 eth2 --metrics-port 9896
     Flows(FlowsArgs),
@@ -51,85 +53,85 @@ pub enum Command {
     Docs(Docs),
 }
 
-/// What is done with the kernel's classes.
+/// Commands for the kernel's classes.
 #[derive(Subcommand, Debug)]
 pub enum TcCommand {
-    /// Make the classes at an interface
+    /// Create the classes on an interface
     ///
-    /// Class 5ba:1 has what says nothing, 5ba:10 to 5ba:100 (numbers in hexadecimal) what is 0-9 % full, 10-19 % and so on; the fuller, the larger
-    /// the guaranteed part of the rate, and each may borrow the whole. A flow whose packets change classes is reordered.
-    /// What cannot be made whole is taken away again.
+    /// Class 5ba:1 holds packets without an advertisement. Classes 5ba:10 to 5ba:100 (hexadecimal) hold occupancies of 0-9 %,
+    /// 10-19 % and so on. Fuller classes have a larger guaranteed rate, and each class may borrow the whole rate. A flow whose
+    /// packets change classes is reordered. If a step fails, all steps are undone.
     ///
     /// Example: sctpify-router tc up eth1 --rate 75mbit
     Up {
-        /// The classes
+        /// Parameters of the classes
         #[command(flatten)]
         shape: Shape,
-        /// Only print the commands
+        /// Print the commands without running them
         #[arg(long)]
         dry_run: bool,
     },
-    /// Show the classes and what passed through each
+    /// Show the classes and their packet counters
     Show(ShowArgs),
-    /// Tell whether an interface has exactly the classes and filters that `up` with the same options makes
+    /// Check that an interface has exactly the classes and filters that `up` creates with the same options
     Check {
-        /// The classes
+        /// Parameters of the classes
         #[command(flatten)]
         shape: Shape,
     },
-    /// Take the classes of an interface away; another queueing discipline than ours is left alone
+    /// Delete the classes of an interface; other queueing disciplines are left alone
     Down {
-        /// The interface
+        /// Interface
         #[arg(value_name = "INTERFACE")]
         interface: String,
-        /// Only print the command
+        /// Print the command without running it
         #[arg(long)]
         dry_run: bool,
     },
 }
 
-/// The classes as they are asked for.
+/// Parameters of the classes.
 #[derive(Args, Clone, Debug)]
 pub struct Shape {
-    /// The interface that packets leave by
+    /// Outgoing interface
     #[arg(value_name = "INTERFACE")]
     pub interface: String,
-    /// What the link carries, such as 75mbit; a little less than it does, so that packets wait here
+    /// Rate, such as 75mbit; slightly below the link's rate, because packets must queue here
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub rate: u64,
-    /// The most that class 5ba:1 may have, which goes before the others; the whole rate unless set
+    /// Limit on the rate of class 5ba:1, which has priority over the others [default: the whole rate]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub default_ceil: Option<u64>,
     /// Packet classifier
     #[arg(long = "match", value_enum, default_value_t = Matcher::Bpf)]
     pub matcher: Matcher,
-    /// The queue in each class
+    /// Queueing discipline in each class
     #[arg(long, value_enum, default_value_t = Leaves::Auto)]
     pub leaves: Leaves,
-    /// What the chunk's flags count
+    /// Unit of the chunk's flags
     #[arg(long, value_enum, default_value_t = Flags::Percent)]
     pub flags: Flags,
-    /// The UDP port of SCTP in UDP
+    /// UDP port of SCTP in UDP
     #[arg(long, value_name = "PORT", default_value_t = 9899)]
     pub udp_port: u16,
-    /// The chunk's type
+    /// Chunk type of advertisements
     #[arg(long, value_name = "TYPE", default_value_t = 150)]
     pub chunk_type: u8,
 }
 
-/// What is shown, and how often.
+/// Arguments of `sctpify-router tc show`.
 #[derive(Args, Clone, Debug)]
 pub struct ShowArgs {
-    /// The interface
+    /// Interface
     #[arg(value_name = "INTERFACE")]
     pub interface: String,
-    /// Show it again after so many seconds, with the rates since
+    /// Interval between tables in seconds; adds rates
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub every: Option<u32>,
-    /// Number of tables with --every; without it, until stopped
+    /// With --every: number of tables; unlimited by default
     #[arg(long, value_name = "COUNT", requires = "every", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
-    /// With --every: a page with them, and numbers for Prometheus at /metrics, at this port of 127.0.0.1
+    /// With --every: TCP port on 127.0.0.1 of the web page, and of Prometheus metrics at /metrics
     #[arg(long, value_name = "PORT", requires = "every")]
     pub metrics_port: Option<u16>,
 }
@@ -137,52 +139,52 @@ pub struct ShowArgs {
 /// Packet classifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Matcher {
-    /// A program of classic BPF
+    /// Classic BPF program
     Bpf,
-    /// Filters of u32 with a table of 256 places
+    /// u32 filters with a hash table of 256 buckets
     U32,
 }
 
-/// The queue in each class.
+/// Queueing disciplines in a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Leaves {
-    /// SFQ where the kernel has it, else hashed
+    /// SFQ if the kernel supports it, else hashed
     Auto,
     /// SFQ, perturbed every 10 s
     Sfq,
-    /// 256 classes below each, by a hash of addresses and ports
+    /// 256 classes within each, by a hash of addresses and ports
     Hashed,
     /// One queue of 127 packets
     Pfifo,
 }
 
-/// What the chunk's flags count.
+/// Units of the chunk's flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Flags {
     /// Percent, 0 to 100
     Percent,
-    /// Tenths as the patch of 2016 sends them: 1 to 9 have a class each, all else is in 5ba:1
+    /// Tenths, as the patch of 2016 sends them: 1 to 9 have a class each, all other values are in 5ba:1
     Tenths,
 }
 
-/// A rate in bit/s, more than none.
+/// Parses a rate in bit/s, above zero.
 ///
 /// # Errors
-/// When it is no rate, with what would be right.
+/// When it is not such a rate, with the accepted form.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     match netem::parse_rate(text)? {
-        0 => Err("a link without a limit has no queue: say a rate such as 75mbit".to_owned()),
+        0 => Err("a link without a limit has no queue: give a rate such as 75mbit".to_owned()),
         rate => Ok(rate),
     }
 }
 
-/// What is to be found in packets.
+/// Identification of advertisements in packets.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct LookArgs {
-    /// The UDP port of SCTP in UDP
+    /// UDP port of SCTP in UDP
     #[arg(long, value_name = "PORT", default_value_t = 9899)]
     pub udp_port: u16,
-    /// The chunk's type
+    /// Chunk type of advertisements
     #[arg(long, value_name = "TYPE", default_value_t = 150)]
     pub chunk_type: u8,
 }
@@ -193,37 +195,37 @@ impl LookArgs {
     }
 }
 
-/// Our own router.
+/// Arguments of `sctpify-router run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// One interface, as INTERFACE or NAMESPACE:INTERFACE
+    /// First interface: INTERFACE or NAMESPACE:INTERFACE
     #[arg(value_name = "A")]
     pub a: LinkEnd,
-    /// The other one
+    /// Second interface
     #[arg(value_name = "B")]
     pub b: LinkEnd,
-    /// What the link carries from A to B, such as 75mbit, or unlimited
+    /// Rate from A to B, such as 75mbit, or unlimited
     #[arg(long, value_name = "RATE", value_parser = netem::parse_rate)]
     pub rate: u64,
-    /// What it carries from B to A; the same unless set
+    /// Rate from B to A [default: the rate from A to B]
     #[arg(long, value_name = "RATE", value_parser = netem::parse_rate)]
     pub rate_back: Option<u64>,
-    /// Which packet goes next, and which is dropped
+    /// Queueing discipline: selects the next packet, and the packet to drop
     #[arg(long, value_enum, default_value_t = PolicyName::Ltf)]
     pub policy: PolicyName,
-    /// Packets that may wait in each direction; the policy's own number unless set
+    /// Limit on queued packets in each direction [default: set by the policy]
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub limit: Option<u32>,
     /// With fq-codel: mark ECN-capable packets instead of dropping them
     #[arg(long)]
     pub ecn: bool,
-    /// Where the hashes begin; a random number unless set
+    /// Seed of the hashes [default: random]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// A page, and numbers for Prometheus at /metrics, at this port of 127.0.0.1
+    /// TCP port on 127.0.0.1 of the web page, and of Prometheus metrics at /metrics
     #[arg(long, value_name = "PORT")]
     pub metrics_port: Option<u16>,
-    /// What is to be found in packets
+    /// Identification of advertisements in packets
     #[command(flatten)]
     pub look: LookArgs,
 }
@@ -238,28 +240,28 @@ impl RunArgs {
     }
 }
 
-/// Which flows are shown.
+/// Arguments of `sctpify-router flows`.
 #[derive(Args, Clone, Debug)]
 pub struct FlowsArgs {
-    /// An interface, as INTERFACE or NAMESPACE:INTERFACE
+    /// Interface: INTERFACE or NAMESPACE:INTERFACE
     #[arg(value_name = "INTERFACE")]
     pub first: LinkEnd,
-    /// More of them
+    /// More interfaces
     #[arg(value_name = "INTERFACE")]
     pub others: Vec<LinkEnd>,
-    /// Show a table each so many seconds
+    /// Interval between tables, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub every: u32,
-    /// Number of tables; without it, until stopped
+    /// Number of tables; unlimited by default
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
-    /// Flows in a table at most, the fastest first
+    /// Limit on flows per table, fastest first
     #[arg(long, value_name = "FLOWS", default_value_t = 20)]
     pub top: usize,
-    /// A page, and numbers for Prometheus at /metrics, at this port of 127.0.0.1
+    /// TCP port on 127.0.0.1 of the web page, and of Prometheus metrics at /metrics
     #[arg(long, value_name = "PORT")]
     pub metrics_port: Option<u16>,
-    /// What is to be found in packets
+    /// Identification of advertisements in packets
     #[command(flatten)]
     pub look: LookArgs,
 }

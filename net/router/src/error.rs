@@ -21,7 +21,7 @@ pub enum RouterError {
     },
     /// The interface has a queueing discipline that is not ours.
     #[error(
-        "{interface} has another queueing discipline ({kind} {handle}): `tc qdisc del dev {interface} root` takes it away, if nobody needs it"
+        "{interface} has another queueing discipline ({kind} {handle}): `tc qdisc del dev {interface} root` deletes it, if it is not needed"
     )]
     Occupied {
         /// Where.
@@ -32,19 +32,23 @@ pub enum RouterError {
         handle: String,
     },
     /// The interface has none of ours.
-    #[error("{interface} has no classes of ours: `sctpify-router tc up {interface} --rate RATE` makes them")]
+    #[error(
+        "{interface} has no classes of sctpify-router: `sctpify-router tc up {interface} --rate RATE` creates them"
+    )]
     Absent {
         /// Where.
         interface: String,
     },
     /// The interface has classes of ours already.
-    #[error("{interface} has classes of ours already: `sctpify-router tc down {interface}` first")]
+    #[error(
+        "{interface} already has classes of sctpify-router: run `sctpify-router tc down {interface}` first"
+    )]
     Present {
         /// Where.
         interface: String,
     },
     /// The interface's classes differ from those asked for.
-    #[error("{interface} differs from what was asked for:\n  {}\n`sctpify-router tc down {interface}`, then `tc up`, makes it so", .differences.join("\n  "))]
+    #[error("{interface} differs from the requested configuration:\n  {}\n`sctpify-router tc down {interface}`, then `tc up`, corrects it", .differences.join("\n  "))]
     Differs {
         /// Where.
         interface: String,
@@ -55,7 +59,7 @@ pub enum RouterError {
     #[error(transparent)]
     Bridge(#[from] bridge::BridgeError),
     /// The page's port is taken.
-    #[error("cannot open port {port} of 127.0.0.1: {source}; say another --metrics-port")]
+    #[error("cannot open port {port} of 127.0.0.1: {source}; use another --metrics-port")]
     Port {
         /// The port.
         port: u16,

@@ -1,4 +1,4 @@
-//! Records as a pcapng file.
+//! Writes recorded packets as a pcapng file.
 
 use std::io::Write;
 

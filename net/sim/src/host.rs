@@ -16,7 +16,7 @@ pub struct Host {
     pub endpoint: Endpoint,
     /// Its program.
     pub app: App,
-    /// Whether it is there; one that is not answers every packet with ICMP port unreachable.
+    /// True if the endpoint runs; otherwise the host answers every packet with ICMP port unreachable.
     pub is_up: bool,
     /// Lead of its clock over the world's.
     pub(crate) ahead: Duration,

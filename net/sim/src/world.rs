@@ -162,7 +162,7 @@ pub struct World {
     filter: Option<Filter>,
     trace: u64,
     packets: u64,
-    /// Where engines write their trains.
+    /// Buffer for the engines' trains.
     buf: Vec<u8>,
     /// True if every engine checks its invariants after each input. On by default; costs time with large windows.
     pub checks: bool,

@@ -53,13 +53,13 @@ impl Essentials {
             return Err(fault);
         }
         let via = first_via(message)?;
-        let from = Address::parse(single(message, Name::From, "From Is Missing Or Twice")?)?.tag();
-        let to = Address::parse(single(message, Name::To, "To Is Missing Or Twice")?)?.tag();
-        let call_id = single(message, Name::CallId, "Call-ID Is Missing Or Twice")?;
+        let from = Address::parse(single(message, Name::From, "Missing Or Repeated From")?)?.tag();
+        let to = Address::parse(single(message, Name::To, "Missing Or Repeated To")?)?.tag();
+        let call_id = single(message, Name::CallId, "Missing Or Repeated Call-ID")?;
         if call_id.is_empty() || call_id.iter().any(|&b| is_space(b)) {
             return Err(Fault::bad("Call-ID Is Malformed"));
         }
-        let cseq = CSeq::parse(single(message, Name::CSeq, "CSeq Is Missing Or Twice")?)?;
+        let cseq = CSeq::parse(single(message, Name::CSeq, "Missing Or Repeated CSeq")?)?;
         // RFC 4475 sections 3.1.2.17 and 3.1.2.18.
         if message.method().is_some_and(|method| *method != cseq.method) {
             return Err(Fault::bad("CSeq Names Another Method"));
@@ -101,17 +101,17 @@ fn max_forwards(message: &Message) -> Result<u8, Fault> {
     let mut all = message.all(Name::MaxForwards);
     match (all.next(), all.next()) {
         (None, _) => Ok(MAX_FORWARDS),
-        (Some(one), None) => number(&one.value)
-            .and_then(|n| u8::try_from(n).ok())
-            .ok_or(Fault::bad("Max-Forwards Is No Number Up To 255")),
-        _ => Err(Fault::bad("Max-Forwards Is There Twice")),
+        (Some(one), None) => {
+            number(&one.value).and_then(|n| u8::try_from(n).ok()).ok_or(Fault::bad("Invalid Max-Forwards"))
+        }
+        _ => Err(Fault::bad("Repeated Max-Forwards")),
     }
 }
 
 fn max_breadth(message: &Message) -> Result<u8, Fault> {
     let Some(value) = message.first(Name::MaxBreadth) else { return Ok(MAX_BREADTH) };
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return Err(Fault::bad("Max-Breadth Is No Number"));
+        return Err(Fault::bad("Invalid Max-Breadth"));
     }
     let breadth = number(value).and_then(|n| u8::try_from(n).ok());
     Ok(breadth.unwrap_or(MAX_BREADTH).min(MAX_BREADTH))

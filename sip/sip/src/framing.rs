@@ -8,10 +8,10 @@ use crate::parse::{Limits, ParseError, stream_length};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// A message longer than [`Limits::message`].
-    #[error("a message of more than {0} bytes")]
+    #[error("a message exceeds {0} bytes")]
     TooLong(usize),
     /// No valid Content-Length: the start of the next message is unknown.
-    #[error("a message without a length")]
+    #[error("a message has no Content-Length")]
     NoLength,
     /// An invalid header.
     #[error("{0}")]

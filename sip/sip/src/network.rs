@@ -14,7 +14,7 @@ pub struct Network {
 
 /// Text that is not a network.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` is no network: say an address, or ADDRESS/BITS")]
+#[error("invalid network `{0}`: expected an address, or ADDRESS/BITS")]
 pub struct NetworkError(String);
 
 impl Network {

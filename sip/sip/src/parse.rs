@@ -30,16 +30,16 @@ impl Default for Limits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseError {
     /// Only line ends: a keep-alive (RFC 5626 section 4.4.1).
-    #[error("no message, only line ends")]
+    #[error("no message, only line endings")]
     Empty,
     /// Longer than [`Limits::message`].
-    #[error("a message of more than {0} bytes")]
+    #[error("a message exceeds {0} bytes")]
     TooLong(usize),
     /// More fields than [`Limits::headers`].
     #[error("more than {0} header fields")]
     TooManyHeaders(usize),
     /// The first line belongs neither to a request nor to a response.
-    #[error("the first line is of no SIP message")]
+    #[error("the first line is not a SIP start line")]
     StartLine,
     /// No empty line ends the header.
     #[error("the header does not end")]
@@ -170,13 +170,13 @@ fn field_end(bytes: &[u8], start: usize) -> Option<usize> {
 fn field(raw: Bytes) -> Result<Header, Fault> {
     let line = &raw[..raw.len() - 2];
     if line.iter().enumerate().any(|(at, &b)| is_bare_line_end(line, at, b)) {
-        return Err(Fault::bad("Line End Without Its Other Half"));
+        return Err(Fault::bad("CR Or LF Alone"));
     }
     let colon = line.iter().position(|&b| b == b':').ok_or(Fault::bad("Header Field Without Colon"))?;
     let name = &line[..colon];
     let name = &name[..name.iter().rposition(|&b| !is_space(b)).map_or(0, |last| last + 1)];
     if name.is_empty() || !name.iter().all(|&b| is_token(b)) {
-        return Err(Fault::bad("Header Field Name Is No Token"));
+        return Err(Fault::bad("Invalid Header Field Name"));
     }
     let value = raw.slice_ref(trim(&line[colon + 1..]));
     Ok(Header { name: Name::from_bytes(name), value, raw })
@@ -206,7 +206,7 @@ fn content_length(headers: &[Header]) -> Result<End, Fault> {
     let mut found = None;
     for header in headers.iter().filter(|header| header.name == Name::ContentLength) {
         let length = number(&header.value).and_then(|n| usize::try_from(n).ok());
-        let length = length.ok_or(Fault::bad("Content-Length Is No Number"))?;
+        let length = length.ok_or(Fault::bad("Invalid Content-Length"))?;
         // RFC 4475 section 3.3.9: if two differ, the body's end is unknown.
         if found.is_some_and(|other| other != length) {
             return Err(Fault::bad("Several Content-Lengths"));

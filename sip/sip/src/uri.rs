@@ -38,7 +38,7 @@ impl<'a> Uri<'a> {
     pub fn parse(uri: &'a [u8]) -> Result<Uri<'a>, Fault> {
         // No URI contains "<", ">", quotes, white space or controls (RFC 3261 section 25.1).
         if uri.iter().any(|&b| b <= b' ' || b == 0x7f || b"<>\"".contains(&b)) {
-            return Err(Fault::bad("Character That Is In No URI"));
+            return Err(Fault::bad("Invalid Character In URI"));
         }
         let colon = uri.iter().position(|&b| b == b':').ok_or(Fault::bad("URI Without Scheme"))?;
         let (scheme, rest) = (&uri[..colon], &uri[colon + 1..]);
@@ -180,14 +180,14 @@ pub(crate) fn host_port(text: &[u8]) -> Result<(&[u8], Option<u16>), Fault> {
     let (host, port) = text.split_at(host_end);
     let is_host = |b: &u8| b.is_ascii_alphanumeric() || b"-.[]:_".contains(b);
     if host.is_empty() || !host.iter().all(is_host) {
-        return Err(Fault::bad("Host Is No Name"));
+        return Err(Fault::bad("Invalid Host"));
     }
     let port = match port.strip_prefix(b":") {
         None if port.is_empty() => None,
-        None => return Err(Fault::bad("Port Is No Number")),
+        None => return Err(Fault::bad("Invalid Port")),
         Some(digits) => {
             let port = number(digits).and_then(|n| u16::try_from(n).ok()).filter(|&n| n > 0);
-            Some(port.ok_or(Fault::bad("Port Is No Number"))?)
+            Some(port.ok_or(Fault::bad("Invalid Port"))?)
         }
     };
     Ok((host, port))

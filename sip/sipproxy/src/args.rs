@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use ops::Docs;
 
-/// A SIP proxy and registrar over UDP, TCP, TLS and SCTP; with another mode a stateless proxy, or a redirect server
+/// SIP proxy and registrar over UDP, TCP, TLS and SCTP; also a stateless proxy or a redirect server
 ///
-/// Registers users of its domains, and forwards requests to them and among proxies. Over SCTP (RFC 4168) it uses the
-/// project's own stack; over IP protocol 132 that takes root (CAP_NET_RAW), in UDP it does not. Runs in the foreground.
+/// Registers the users of its domains, and forwards requests to them and to other proxies. SCTP (RFC 4168) uses the project's
+/// own stack; over IP protocol 132 it requires root (CAP_NET_RAW), in UDP it does not. Runs in the foreground.
 ///
-/// SIGTERM has it drain: what would begin gets 503, and it ends when what is under way has ended, or drain_s (32) seconds
-/// later. A second SIGTERM, or SIGINT, ends it at once: what is under way gets 503, and whoever rings is told to stop. SIGHUP has it
-/// read the configuration again.
+/// On SIGTERM it drains: new requests get 503, and it exits when the pending transactions have ended, or after drain_s (32)
+/// seconds. On a second SIGTERM, or on SIGINT, it exits at once: pending requests get 503, and ringing phones get CANCEL. On
+/// SIGHUP it reads the configuration again.
 ///
-/// Exit status: 0 stopped, 1 refused or failed, 2 wrong usage.
+/// Exit status: 0 stopped, 1 refused or failed, 2 usage error.
 #[derive(Parser, Debug)]
 #[command(name = "sctpify-sip", version = version::FULL, max_term_width = 100)]
 pub struct SipArgs {
-    /// Configuration file; docs/sip.md has all keys
+    /// Configuration file; docs/sip.md lists all keys
     #[arg(
         short,
         long,
@@ -28,46 +28,46 @@ pub struct SipArgs {
     )]
     pub config: PathBuf,
 
-    /// Only check the configuration file
+    /// Check the configuration file, and exit
     #[arg(long)]
     pub check: bool,
 
-    /// What to log: a level, or targets with levels
+    /// Log filter: a level, or levels by target
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_SIP_LOG", default_value = "info")]
     pub log: String,
 
-    /// Ask a running proxy instead
+    /// Query a running proxy instead
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// What to ask a running proxy.
+/// Queries to a running proxy.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Show numbers: users, transactions, requests, calls
+    /// Show counts of users, transactions, requests and calls
     Status(Ask),
-    /// Show how registrations and calls do, by SIP's performance metrics (RFC 6076)
+    /// Show the performance metrics of registrations and calls (RFC 6076)
     Performance(Ask),
-    /// Show who is registered where
+    /// Show registered users and their contacts
     Contacts(Ask),
     /// Show calls and subscriptions
     Dialogs(Ask),
     /// Show connections, and associations with their paths
     Connections(Ask),
-    /// Show messages as they pass, until interrupted
+    /// Show messages live, until interrupted
     ///
-    /// Only root and the proxy's own user may. Text has no Authorization values; a pcapng file, for Wireshark, has
-    /// all, and shows each message as a UDP datagram, whatever carried it.
+    /// Requires root or the proxy's user. Text output omits Authorization values. A pcapng file, for Wireshark, contains them,
+    /// and shows each message as a UDP datagram, whatever its transport.
     Trace(Trace),
     /// Manual pages and completions of sctpify-sip and sctpify-ua
     #[command(flatten)]
     Docs(Docs),
 }
 
-/// Where to ask.
+/// Address of the running proxy.
 #[derive(Args, Clone, Debug)]
 pub struct ControlSocket {
-    /// Control socket; `control` in the configuration says where the proxy makes it
+    /// Control socket; the key `control` of the configuration sets its path
     #[arg(
         long,
         value_name = "FILE",
@@ -77,30 +77,30 @@ pub struct ControlSocket {
     pub control: PathBuf,
 }
 
-/// Which messages to show, and how.
+/// Selection and output of traced messages.
 #[derive(Args, Clone, Debug)]
 pub struct Trace {
-    /// Where to ask
+    /// Address of the running proxy
     #[command(flatten)]
     pub socket: ControlSocket,
 
-    /// Only requests of this method, and their responses
+    /// Show only requests of this method, and their responses
     #[arg(long, value_name = "METHOD")]
     pub method: Option<String>,
 
-    /// Only what is from or to this user
+    /// Show only messages from or to this user
     #[arg(long, value_name = "USER[@DOMAIN]")]
     pub user: Option<String>,
 
-    /// Only what has this Call-ID
+    /// Show only messages with this Call-ID
     #[arg(long, value_name = "ID")]
     pub call_id: Option<String>,
 
-    /// Only what comes from or goes to this network
+    /// Show only messages from or to this network
     #[arg(long, value_name = "ADDRESS[/BITS]")]
     pub peer: Option<String>,
 
-    /// Write a pcapng file; - is standard output
+    /// Write a pcapng file; - means standard output
     #[arg(long, value_name = "FILE")]
     pub pcapng: Option<PathBuf>,
 }
@@ -108,11 +108,11 @@ pub struct Trace {
 /// Options of the request.
 #[derive(Args, Clone, Debug)]
 pub struct Ask {
-    /// Where to ask
+    /// Address of the running proxy
     #[command(flatten)]
     pub socket: ControlSocket,
 
-    /// Show it as one line of JSON
+    /// Print one line of JSON
     #[arg(long)]
     pub json: bool,
 }

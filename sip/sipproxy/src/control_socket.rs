@@ -119,7 +119,7 @@ impl ControlSocket {
         for stream in self.listener.incoming().flatten() {
             let (slot, desk) = (Slot(served.clone()), self.desk.clone());
             if slot.0.fetch_add(1, Ordering::Relaxed) >= SERVED_MAX {
-                tracing::warn!("too many control connections: one is turned away");
+                tracing::warn!("too many control connections: one is refused");
                 continue;
             }
             let serve = move || {
@@ -145,7 +145,7 @@ impl Drop for Slot {
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
     if UnixStream::connect(path).is_ok() {
-        return Err(io::Error::new(ErrorKind::AddrInUse, "another proxy answers there"));
+        return Err(io::Error::new(ErrorKind::AddrInUse, "another proxy uses it"));
     }
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -181,14 +181,14 @@ fn may_trace(caller: Uid, own: Uid) -> bool {
 fn trace(stream: &UnixStream, desk: &Desk, caller: Uid, wanted: &Wanted) -> Result<(), LineError> {
     let refuse = |reason: String| write_line(&mut &*stream, &Answer::Refused { reason });
     if !may_trace(caller, geteuid()) {
-        return refuse(format!("user {caller} may not see messages: run this as root"));
+        return refuse(format!("user {caller} may not trace messages: run this as root"));
     }
     let filter = match Filter::new(wanted) {
         Ok(filter) => filter,
         Err(reason) => return refuse(reason),
     };
     let Some(ear) = desk.ask(Asked::Listen)? else {
-        return refuse("too many traces are running: end one first".to_owned());
+        return refuse("too many traces are running: stop one first".to_owned());
     };
     write_line(&mut &*stream, &Answer::Tracing)?;
     Ok(ear.write_to(stream, &filter)?)
@@ -209,7 +209,7 @@ pub(crate) fn ask(path: &Path, question: &Question) -> Result<(Answer, BufReader
             Err(failed(io::Error::new(ErrorKind::PermissionDenied, reason)))
         }
         Ok(Some(answer)) => Ok((answer, from)),
-        Ok(None) => Err(failed(io::Error::new(ErrorKind::UnexpectedEof, "it was closed without an answer"))),
+        Ok(None) => Err(failed(io::Error::new(ErrorKind::UnexpectedEof, "it was closed before an answer"))),
         Err(error) => Err(failed(io::Error::other(error))),
     }
 }

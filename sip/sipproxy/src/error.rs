@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum SipError {
     /// A file that cannot be read.
-    #[error("{path}: {source}; say another with --config")]
+    #[error("{path}: {source}; name another file with --config")]
     Read {
         /// The file.
         path: PathBuf,
@@ -34,7 +34,7 @@ pub enum SipError {
         problem: String,
     },
     /// An address that cannot be bound.
-    #[error("cannot listen at {transport} {address}: {source}; `listen` in the configuration says where")]
+    #[error("cannot listen at {transport} {address}: {source}; see `listen` in the configuration")]
     Listen {
         /// The transport.
         transport: &'static str,
@@ -44,7 +44,7 @@ pub enum SipError {
         source: io::Error,
     },
     /// An address of the user agent's command line that cannot be bound.
-    #[error("cannot listen at {transport} {address}: {source}; {flag} says where")]
+    #[error("cannot listen at {transport} {address}: {source}; see {flag}")]
     Flag {
         /// The transport.
         transport: &'static str,
@@ -62,10 +62,10 @@ pub enum SipError {
     #[error("transport tls needs certificate and key in [tls]")]
     NoCertificate,
     /// The kernel's own SCTP would answer instead of us.
-    #[error("{0}; or say carrier = \"udp\" in [sctp]")]
+    #[error("{0}; or set carrier = \"udp\" in [sctp]")]
     KernelSctp(String),
     /// The store of bindings.
-    #[error("store {address}: {problem}; `store` in the configuration says where it is")]
+    #[error("store {address}: {problem}; see `store` in the configuration")]
     Store {
         /// Its file, or its URL without secrets.
         address: String,
@@ -73,9 +73,7 @@ pub enum SipError {
         problem: String,
     },
     /// The control socket.
-    #[error(
-        "control socket {path}: {source}; `control` in the configuration says where it is, and --control where to ask"
-    )]
+    #[error("control socket {path}: {source}; see `control` in the configuration, and --control")]
     Control {
         /// Its path.
         path: PathBuf,
@@ -83,7 +81,7 @@ pub enum SipError {
         source: io::Error,
     },
     /// The port of the metrics.
-    #[error("port {port} of 127.0.0.1: {source}; `page_port` in the configuration says which")]
+    #[error("port {port} of 127.0.0.1: {source}; see `page_port` in the configuration")]
     Page {
         /// The port.
         port: u16,

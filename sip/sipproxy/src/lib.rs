@@ -49,7 +49,7 @@ pub fn run(args: &SipArgs) -> Result<(), SipError> {
     }
     let config = config::Config::read(&args.config)?;
     if args.check {
-        println!("{} is sound", args.config.display());
+        println!("{} is valid", args.config.display());
         return Ok(());
     }
     begin_log(&args.log);
@@ -102,7 +102,7 @@ fn follow(how: &Trace) -> Result<(), SipError> {
     from.get_ref().set_read_timeout(None).map_err(SipError::system("wait for messages"))?;
     let mut to: Box<dyn std::io::Write> = match pcapng.filter(|path| path.as_os_str() != "-") {
         Some(path) => {
-            Box::new(std::fs::File::create(path).map_err(SipError::system("make the pcapng file"))?)
+            Box::new(std::fs::File::create(path).map_err(SipError::system("create the pcapng file"))?)
         }
         None => Box::new(std::io::stdout()),
     };

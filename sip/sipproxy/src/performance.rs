@@ -150,12 +150,8 @@ impl Performance {
     /// Adds the counts and times for Prometheus.
     pub(crate) fn add_to(&self, out: &mut MetricsText) {
         for (name, help, attempts) in [
-            ("registration", "REGISTERs by how they have ended (RFC 6076 section 4.2).", &self.registrations),
-            (
-                "session",
-                "INVITEs outside of dialogs by how they have ended (RFC 6076 sections 4.6 to 4.9).",
-                &self.sessions,
-            ),
+            ("registration", "REGISTERs by outcome (RFC 6076 section 4.2).", &self.registrations),
+            ("session", "INVITEs outside dialogs by outcome (RFC 6076 sections 4.6 to 4.9).", &self.sessions),
         ] {
             let name = format!("sctpify_sip_{name}_attempts_total");
             out.head(&name, "counter", help);
@@ -164,22 +160,22 @@ impl Performance {
             }
         }
         let name = "sctpify_sip_registration_request_delay_seconds";
-        out.head(name, "histogram", "From REGISTER to its 2xx (RFC 6076 section 4.1).");
+        out.head(name, "histogram", "Time from REGISTER to its 2xx (RFC 6076 section 4.1).");
         self.registration_request_delay.add_to(out, name, &[]);
         for (name, help, times) in [
             (
                 "session_request_delay",
-                "From INVITE to the first response but 100 (RFC 6076 section 4.3).",
+                "Time from INVITE to the first response except 100 (RFC 6076 section 4.3).",
                 &self.session_request_delay,
             ),
             (
                 "session_disconnect_delay",
-                "From BYE to its 2xx, or until nobody has answered it (RFC 6076 section 4.4).",
+                "Time from BYE to its 2xx or timeout (RFC 6076 section 4.4).",
                 &self.session_disconnect_delay,
             ),
             (
                 "session_duration",
-                "From the 2xx of INVITE to BYE, or until nobody has answered that (RFC 6076 section 4.5).",
+                "Time from the 2xx of INVITE to BYE, or to the timeout of BYE (RFC 6076 section 4.5).",
                 &self.session_duration,
             ),
         ] {

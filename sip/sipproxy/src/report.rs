@@ -49,7 +49,7 @@ pub(crate) fn answer(
         Question::Contacts(part) => lists::contacts(now, proxy, part),
         Question::Dialogs(part) => lists::dialogs(now, proxy, part).unwrap_or_else(refused),
         Question::Connections(part) => lists::connections(plugins, config, part).unwrap_or_else(refused),
-        Question::Trace(_) => refused("a trace is no list".to_owned()),
+        Question::Trace(_) => refused("a trace is not a list".to_owned()),
     }
 }
 
@@ -107,20 +107,20 @@ pub(crate) fn metrics(status: &Status) -> MetricsText {
     out.one("sctpify_sip_up_seconds", "gauge", "Time since the proxy started.", status.uptime_s);
     out.one("sctpify_sip_users", "gauge", "Users with contacts.", status.users);
     out.one("sctpify_sip_contacts", "gauge", "Contacts of users.", status.contacts);
-    out.one("sctpify_sip_dialogs", "gauge", "Calls and subscriptions that are known.", status.dialogs);
+    out.one("sctpify_sip_dialogs", "gauge", "Known calls and subscriptions.", status.dialogs);
     let (name, is_draining) = ("sctpify_sip_draining", u8::from(status.transactions_left.is_some()));
-    out.one(name, "gauge", "Whether the proxy is to end and takes nothing new.", is_draining);
+    out.one(name, "gauge", "1 while the proxy drains and refuses new work.", is_draining);
     if let Some(left) = status.transactions_left {
         let name = "sctpify_sip_transactions_left";
-        out.one(name, "gauge", "Transactions that the end waits for.", left);
+        out.one(name, "gauge", "Transactions that the drain waits for.", left);
     }
     if let Some(is_up) = status.store_up {
         let name = "sctpify_sip_store_up";
-        out.one(name, "gauge", "Whether the shared store answers and tells what changes.", u8::from(is_up));
+        out.one(name, "gauge", "1 if the shared store answers and reports changes.", u8::from(is_up));
         let name = "sctpify_sip_store_waiting";
-        out.one(name, "gauge", "Requests that wait for the shared store.", status.store_waiting);
+        out.one(name, "gauge", "Requests waiting for the shared store.", status.store_waiting);
     }
-    out.head("sctpify_sip_transactions", "gauge", "Transactions, those that only wait to be over included.");
+    out.head("sctpify_sip_transactions", "gauge", "Transactions, including completed ones.");
     for (side, value) in [("server", status.server_transactions), ("client", status.client_transactions)] {
         out.series("sctpify_sip_transactions", &[("side", &side)], value);
     }
@@ -134,18 +134,18 @@ pub(crate) fn metrics(status: &Status) -> MetricsText {
         out.series("sctpify_sip_responses_total", &[("class", &class)], count);
     }
     for (name, help, value) in [
-        ("requests", "Requests that were well-formed and new.", status.requests),
-        ("invites", "INVITEs that were new and in no dialog.", status.invites),
+        ("requests", "Well-formed new requests.", status.requests),
+        ("invites", "New INVITEs outside dialogs.", status.invites),
         ("calls", "INVITEs answered with 2xx.", status.calls),
         ("registrations", "REGISTERs answered with 200.", status.registrations),
-        ("retransmissions", "Messages that came again.", status.retransmissions),
-        ("dropped", "What was no message, or belonged to nothing.", status.dropped),
-        ("overloads", "Requests refused for want of room.", status.overloads),
-        ("denied", "Requests refused because of where they came from.", status.denied),
-        ("limited", "Requests beyond their source's rate.", status.limited),
+        ("retransmissions", "Retransmitted messages received.", status.retransmissions),
+        ("dropped", "Discarded input: invalid messages, and responses without transaction.", status.dropped),
+        ("overloads", "Requests refused because of overload.", status.overloads),
+        ("denied", "Requests refused because of their source.", status.denied),
+        ("limited", "Requests above their source's rate limit.", status.limited),
         ("timeouts", "Client transactions without an answer.", status.timeouts),
-        ("store_failures", "Times that the shared store could not be reached.", status.store_failures),
-        ("unanswered", "Requests that the shared store did not answer for.", status.unanswered),
+        ("store_failures", "Failures to reach the shared store.", status.store_failures),
+        ("unanswered", "Requests without an answer from the shared store.", status.unanswered),
         ("late", "Requests refused because the proxy drains.", status.late),
     ] {
         out.one(&format!("sctpify_sip_{name}_total"), "counter", help, value);

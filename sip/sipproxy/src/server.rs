@@ -72,13 +72,13 @@ impl Server {
     /// If an address or the store cannot be opened.
     pub(crate) fn open(config: Config, path: &Path) -> Result<Server, SipError> {
         let clock = Clock::start();
-        let poll = Poll::new().map_err(SipError::system("make a poll"))?;
+        let poll = Poll::new().map_err(SipError::system("create a poll"))?;
         let pipe = |signal: i32, token: Token| {
             signal_pipe(&poll, &[signal], token).map_err(SipError::system("wait for signals"))
         };
         let (interrupts, terminations) = (pipe(SIGINT, SIGNALS)?, pipe(SIGTERM, TERMINATIONS)?);
         let hangups = pipe(SIGHUP, HANGUPS)?;
-        let (desk, questions) = Desk::open(poll.registry()).map_err(SipError::system("make a waker"))?;
+        let (desk, questions) = Desk::open(poll.registry()).map_err(SipError::system("create a waker"))?;
         let control =
             config.control.as_deref().map(|path| ControlSocket::open(path, desk.clone())).transpose()?;
         let page = bind_page(config.page_port)?;
@@ -193,7 +193,7 @@ impl Server {
                 tracing::info!(
                     transactions,
                     seconds,
-                    "draining: waits for what is under way, at most so long"
+                    "draining: waiting for pending transactions, up to a limit"
                 );
                 Ok(())
             }
@@ -206,7 +206,7 @@ impl Server {
     fn take_leave(&mut self, now: Time) -> Result<(), SipError> {
         let requests = self.proxy.cut_off(now);
         if requests > 0 {
-            tracing::warn!(requests, "refused what had not ended yet");
+            tracing::warn!(requests, "refused the remaining requests");
         }
         self.say(Presence::Gone);
         self.deliver(now)?;

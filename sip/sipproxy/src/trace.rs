@@ -234,7 +234,7 @@ impl Passed {
             // A message must not send control characters to a terminal.
             let shown = line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c });
             match is_secret {
-                true => writeln!(out, "{name}: (left out)")?,
+                true => writeln!(out, "{name}: (omitted)")?,
                 false => writeln!(out, "{}", shown.collect::<String>())?,
             }
         }
@@ -291,7 +291,7 @@ mod tests {
         let head = "# 2 messages are missing here\n\
                     # 01:01:01.000005 UTC sctp 192.0.2.9:5060 <- 192.0.2.1:5060\nOPTIONS sip:bob@b.example SIP/2.0\n";
         assert!(text.starts_with(head), "{text}");
-        assert!(text.contains("Authorization: (left out)\n") && !text.contains("0123"), "{text}");
+        assert!(text.contains("Authorization: (omitted)\n") && !text.contains("0123"), "{text}");
         assert!(text.ends_with("Content-Length: 0\n\n\n"), "{text:?}");
     }
 

@@ -239,7 +239,7 @@ pub(crate) struct Path {
     pub(crate) data_sent_bytes: u64,
     /// DATA chunks retransmitted.
     pub(crate) retransmissions: u64,
-    /// Retransmission time-outs.
+    /// Retransmission timeouts.
     pub(crate) timeouts: u64,
 }
 
@@ -252,7 +252,7 @@ impl Path {
         let marks = [(self.primary, ", primary"), (self.in_use, ", in use")];
         let marks: String = marks.iter().filter(|(is, _)| *is).map(|(_, text)| *text).collect();
         format!(
-            "  {local} to {remote} ({carrier}): {}{marks}, {rtt}, {} bytes, {retransmissions} sent again, {timeouts} time-outs\n",
+            "  {local} to {remote} ({carrier}): {}{marks}, {rtt}, {} bytes, {retransmissions} retransmitted, {timeouts} timeouts\n",
             self.state.replace('_', " "),
             self.data_sent_bytes
         )
@@ -263,7 +263,7 @@ impl Connection {
     fn to_text(&self) -> String {
         let Connection { transport, local, peer, state, waiting_bytes, paths } = self;
         let paths: String = paths.iter().map(Path::to_text).collect();
-        format!("{transport} {local} {peer} {state}, {waiting_bytes} bytes wait\n{paths}")
+        format!("{transport} {local} {peer} {state}, {waiting_bytes} bytes queued\n{paths}")
     }
 }
 
@@ -393,8 +393,8 @@ mod tests {
         };
         assert_eq!(
             Answer::Connections { connections: vec![connection], left_out: 0, next: None }.to_text(),
-            "sctp 192.0.2.1:5060 192.0.2.2:5060 ESTABLISHED, 0 bytes wait\n  any to 192.0.2.2 (sctp): potentially failed, primary, \
-             20.3 ms, 9 bytes, 2 sent again, 1 time-outs\n"
+            "sctp 192.0.2.1:5060 192.0.2.2:5060 ESTABLISHED, 0 bytes queued\n  any to 192.0.2.2 (sctp): potentially failed, primary, \
+             20.3 ms, 9 bytes, 2 retransmitted, 1 timeouts\n"
         );
         let empty = Answer::Contacts { contacts: Vec::new(), left_out: 0, next: None }.to_text();
         assert_eq!(empty, "no contacts\n");

@@ -270,7 +270,7 @@ impl Bench<'_> {
         let seen = capture.judge()?;
         ensure!(
             seen.tcp == 0 && seen.sctp > 0,
-            "the shim's stream went by {}, {} TCP packets",
+            "the shim's stream used {}, {} TCP packets",
             seen.carrier(),
             seen.tcp
         );

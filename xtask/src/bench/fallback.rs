@@ -79,7 +79,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     }
     let output = daemon.sctpify(&["status", "--json"])?.good()?.stdout;
     let reasons = output.matches("\"no_sctp_answer\"").count();
-    ensure!(reasons >= COUNT, "the silent host was given up for other reasons: {output}");
+    ensure!(reasons >= COUNT, "the attempts to the silent host ended for other reasons: {output}");
     server.stop();
     daemon.stop();
     report.show(table);

@@ -192,8 +192,8 @@ fn typed(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     for (name, beside, typed) in [
         ("alone, TCP", None, TYPED_PORTS[0]),
         ("alone, shim", None, TYPED_PORTS[1]),
-        ("beside 10 Mbit/s, TCP", Some(TCP_PORT), TYPED_PORTS[0]),
-        ("beside 10 Mbit/s, shim", Some(SHIM_PORT), TYPED_PORTS[1]),
+        ("during 10 Mbit/s, TCP", Some(TCP_PORT), TYPED_PORTS[0]),
+        ("during 10 Mbit/s, shim", Some(SHIM_PORT), TYPED_PORTS[1]),
     ] {
         let stream = beside.map(|port| uplink.stream(port)).transpose()?;
         let micros = uplink.keystrokes(typed)?;

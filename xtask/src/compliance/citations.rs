@@ -64,8 +64,8 @@ impl Sources {
 
 /// Parses the numbers after `//= rfc`.
 fn parse(text: &str) -> Result<Vec<(u32, Id)>> {
-    let (rfc, ids) = text.split_once('#').context("no `#` behind the RFC's number")?;
-    let rfc = rfc.parse().context("no number of an RFC")?;
+    let (rfc, ids) = text.split_once('#').context("no `#` after the RFC's number")?;
+    let rfc = rfc.parse().context("not an RFC number")?;
     let ids = ids.split_whitespace().filter(|id| !id.starts_with("section-"));
     ids.map(|id| Ok((rfc, id.parse()?))).collect()
 }

@@ -34,7 +34,7 @@ impl FromStr for Id {
     fn from_str(text: &str) -> Result<Id> {
         let (section, ordinal) = text.split_once('-').with_context(|| format!("`{text}` has no `-`"))?;
         let section = section.split('.').map(str::parse).collect::<Result<_, _>>();
-        let bad = || format!("`{text}` is no section with an ordinal");
+        let bad = || format!("`{text}` is not a section with an ordinal");
         Ok(Id { section: section.with_context(bad)?, ordinal: ordinal.parse().with_context(bad)? })
     }
 }
@@ -169,7 +169,7 @@ impl Document {
                 faults.push(format!("rfc{}#{id}: more than one of not, gap, na and same", self.rfc));
             }
             if r.same.is_some() && self.resolve(id).is_none() {
-                faults.push(format!("rfc{}#{id}: `same` names no requirement of its own", self.rfc));
+                faults.push(format!("rfc{}#{id}: `same` names no independent requirement", self.rfc));
             }
         }
         faults

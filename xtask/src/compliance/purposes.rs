@@ -40,7 +40,7 @@ impl Purposes {
                 faults.push(format!("{id}: neither a test nor a reason"));
             }
             for test in purpose.tests.iter().filter(|t| !functions.contains(*t)) {
-                faults.push(format!("{id}: there is no test `{test}`"));
+                faults.push(format!("{id}: no test `{test}`"));
             }
         }
         faults

@@ -38,7 +38,7 @@ fn refused(world: &mut World, program: &str) -> Result<Row> {
     let mut row = Row::new("5", program);
     row.measured(0, finished.elapsed);
     let said = finished.stdout.trim();
-    row.require(said == "ECONNREFUSED", || format!("connect() said {said} instead of ECONNREFUSED"));
+    row.require(said == "ECONNREFUSED", || format!("connect() returned {said} instead of ECONNREFUSED"));
     row.note(format!("connect() to port {CLOSED_PORT}: {said}"));
     row.print();
     Ok(row)

@@ -60,7 +60,7 @@ impl Row {
         let carried = seen.sctp_ip_bytes + seen.sctp_udp_bytes;
         let least = self.bytes.unwrap_or(1);
         self.require(seen.tcp == 0, || format!("{} TCP packets between the hosts", seen.tcp));
-        self.require(seen.missed > 0 || carried >= least, || format!("only {carried} bytes went by SCTP"));
+        self.require(seen.missed > 0 || carried >= least, || format!("only {carried} bytes used SCTP"));
         self.no_faulty(seen);
     }
 
@@ -69,7 +69,7 @@ impl Row {
         self.carrier = seen.carrier().to_owned();
         let least = self.bytes.unwrap_or(1);
         self.require(seen.missed > 0 || seen.tcp_bytes >= least, || {
-            format!("only {} bytes went by TCP", seen.tcp_bytes)
+            format!("only {} bytes used TCP", seen.tcp_bytes)
         });
         self.no_faulty(seen);
     }

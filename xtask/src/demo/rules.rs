@@ -47,7 +47,7 @@ pub(crate) fn listed(world: &mut World) -> Result<Vec<Row>> {
     });
     let used = hits.iter().filter(|hits| **hits > 0).count();
     row.require(used == RULES_USED, || {
-        format!("{used} rules were hit, and {RULES_USED} were used: {hits:?}")
+        format!("{used} rules were hit, but {RULES_USED} were used: {hits:?}")
     });
     row.print();
     Ok(vec![row])

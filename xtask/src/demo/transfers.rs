@@ -57,7 +57,7 @@ fn ssh_command(world: &mut World) -> Result<Row> {
     row.require_sctp(&seen);
     let client = client_address(world, to);
     let peer = finished.stdout.trim();
-    row.require(peer.starts_with(&format!("{client} ")), || format!("getpeername on beta said {peer}"));
+    row.require(peer.starts_with(&format!("{client} ")), || format!("getpeername on beta returned {peer}"));
     let accepted = format!("Accepted publickey for root from {client} ");
     row.require(world.sshd.log().contains(&accepted), || format!("sshd did not log the client {client}"));
     row.note(format!("getpeername and sshd's log on beta: {peer}"));

@@ -25,13 +25,13 @@ pub(super) fn fault(root: &Path, page: &str, text: &str, mention: &Mention) -> O
             let has = tests(&source).contains(function.as_str());
             (!has).then(|| format!("{file} has no test `{function}`"))
         }
-        Mention::NoTest(code) => Some(format!("`{code}` is no test: it should be FILE.rs::function")),
+        Mention::NoTest(code) => Some(format!("`{code}` is not a test: expected FILE.rs::function")),
         Mention::Experiment { id, expectation } => experiment(root, id, expectation.as_deref()),
         Mention::Setting(name) => {
             let table = fs::read_to_string(root.join(SETTINGS)).unwrap_or_default();
             let row = format!("name: \"{name}\",");
             let has = table.lines().any(|line| line.trim() == row);
-            (!has).then(|| format!("there is no setting `{name}`"))
+            (!has).then(|| format!("unknown setting `{name}`"))
         }
         Mention::Path(path) => find(root, path).is_none().then(|| no_file(path)),
         Mention::Link { document, heading } => link(root, page, text, document, heading.as_deref()),
@@ -39,7 +39,7 @@ pub(super) fn fault(root: &Path, page: &str, text: &str, mention: &Mention) -> O
 }
 
 fn no_file(path: &str) -> String {
-    format!("there is no file `{path}`")
+    format!("no file `{path}`")
 }
 
 fn find(root: &Path, path: &str) -> Option<PathBuf> {
@@ -49,7 +49,7 @@ fn find(root: &Path, path: &str) -> Option<PathBuf> {
 
 fn experiment(root: &Path, id: &str, expectation: Option<&str>) -> Option<String> {
     let Ok(manifest) = fs::read_to_string(root.join(EXPERIMENTS).join(format!("{id}.toml"))) else {
-        return Some(format!("there is no experiment `{id}`"));
+        return Some(format!("no experiment `{id}`"));
     };
     let expectation = expectation?;
     let manifest: toml::Table = match toml::from_str(&manifest) {

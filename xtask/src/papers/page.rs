@@ -100,7 +100,7 @@ impl Page {
             || pieces(shown_by).is_some_and(|pieces| !mentions(&pieces).is_empty());
         if !is_shown && !NOTHING_TO_SHOW.contains(&VERDICTS[found]) {
             let fault =
-                "nothing shows this: name a test, an experiment or a document, or say `no test` and why";
+                "no evidence: name a test, an experiment or a document, or write `no test` and the reason";
             self.faults.push((n, fault.to_owned()));
         }
     }

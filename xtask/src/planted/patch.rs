@@ -88,7 +88,7 @@ impl Hunk {
             " " => [Some(&mut self.before), Some(&mut self.after)],
             "-" => [Some(&mut self.before), None],
             "+" => [Some(&mut self.after), None],
-            _ => bail!("a line of a change begins with ` `, `-` or `+`, and not with {mark:?}"),
+            _ => bail!("a line of a change must begin with ` `, `-` or `+`, not with {mark:?}"),
         };
         for side in sides.into_iter().flatten() {
             side.push_str(rest);
@@ -100,7 +100,7 @@ impl Hunk {
     fn applied(&self, text: &str) -> Result<String> {
         let places = text.matches(&self.before).count();
         let first = self.before.lines().next().unwrap_or_default().trim();
-        ensure!(places == 1, "{}: what begins with `{first}` stands there {places} times", self.file);
+        ensure!(places == 1, "{}: the text that begins with `{first}` occurs {places} times", self.file);
         Ok(text.replacen(&self.before, &self.after, 1))
     }
 }

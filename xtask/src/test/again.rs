@@ -25,13 +25,13 @@ pub(crate) fn judged(first: &Run, words: &[&str]) -> Result<Totals> {
     if first.failed.is_empty() || first.failed.len() > MOST || !is_all_named {
         return Ok(totals);
     }
-    println!("test: what failed once more, alone");
+    println!("test: second attempt of failed tests, one at a time");
     let second = Run::of(cargo(words).args(["--exact", "--test-threads=1"]).args(&first.failed))?;
     let flaky: Vec<_> = first.failed.intersection(&second.passed).map(String::as_str).collect();
     let new = noted(&root().join(LEDGER), &flaky)?;
     for name in flaky {
         if !new.contains(name) {
-            println!("test: {name} passed at its second attempt, but {LEDGER} has it already: mend it");
+            println!("test: {name} passed at its second attempt, but is already in {LEDGER}: fix it");
             continue;
         }
         println!("test: {name} failed, and passed at its second attempt, alone; noted in {LEDGER}");

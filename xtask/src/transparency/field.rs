@@ -64,7 +64,7 @@ impl Field {
         let mut counts = ConnectionCounts::default();
         for daemon in &self.daemons {
             let output = daemon.sctpify(&["status", "--json"])?.good()?;
-            let status: Value = serde_json::from_str(&output.stdout).context("status is no JSON")?;
+            let status: Value = serde_json::from_str(&output.stdout).context("status is not JSON")?;
             counts.add(&status);
         }
         Ok(counts)

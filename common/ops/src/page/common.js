@@ -1,9 +1,9 @@
 "use strict";
-// What all pages share: asking, drawing each second, sums, tables, paths of associations, lists part by part.
-// What strangers can write is only ever set as text.
+// Shared by all pages: requests, a refresh each second, sums, tables, paths of associations, paged lists.
+// Data from the network is only ever set as text.
 
 const PAUSE_MS = 1000;
-// Rows of a list that are shown at once, and answers without enough of them after which a search waits to be told to go on.
+// Rows per page of a list, and limit on the requests of a search that finds fewer rows.
 const ROWS = 50, LOOKS = 20;
 
 const place = (id) => document.getElementById(id);
@@ -56,7 +56,7 @@ function pathBox(path, most) {
   const rtt = path.srtt_us === null ? "–" : (path.srtt_us / 1000).toFixed(1) + " ms";
   const names = "path " + path.state + (path.in_use ? " in_use" : "");
   const words = [path.state.replace("_", " "), ...(path.primary ? ["primary"] : []), ...(path.in_use ? ["in use"] : [])];
-  const lost = path.retransmissions === undefined ? [] : [make("span", {}, path.retransmissions + " sent again, " + path.timeouts + " time-outs")];
+  const lost = path.retransmissions === undefined ? [] : [make("span", {}, path.retransmissions + " retransmitted, " + path.timeouts + " timeouts")];
   return make("div", { class: names },
     make("span", {}, (path.local ?? "any") + " → " + path.remote + " (" + path.carrier + ")"),
     make("span", {}, words.join(", ")),
@@ -70,7 +70,7 @@ function pathBoxes(paths) {
   return paths.map((path) => pathBox(path, most));
 }
 
-// How fast counters grow, from one answer to the next; null before the second.
+// Rates of counters between two answers; null before the second answer.
 class Rates {
   of(counters) {
     const now = performance.now(), last = this.last;
@@ -89,14 +89,14 @@ async function ask(name, values = {}) {
   return answer.json();
 }
 
-// A list of which one part is shown: `name` is asked for it, `rows` names the rows in the answer, and `draw` makes an element of them.
+// A paged list: `name` is the request, `rows` names the rows in the answer, and `draw` makes an element of them.
 class List {
   constructor(id, name, rows, draw) {
     [this.name, this.rows, this.draw] = [name, rows, draw];
     [this.begins, this.search, this.next] = [[null], "", null];
     const button = (text, turn) => {
       const element = make("button", { type: "button" }, text);
-      // What fails now fails the next time the page is drawn, and is said then.
+      // A failure repeats at the next refresh, which reports it.
       element.addEventListener("click", () => { turn(); this.show(this.search).catch(() => {}); });
       return element;
     };
@@ -123,7 +123,7 @@ class List {
   }
 }
 
-// What is searched for by the field `search`; it is kept behind # of the address, to come back to.
+// The text of the field `search`; also kept after # in the address, for bookmarks.
 function sought() {
   const field = place("search");
   if (!field.dataset.begun) {
@@ -135,12 +135,12 @@ function sought() {
   return search;
 }
 
-// Whether somebody is about to copy something.
+// Reports whether the user selects text, to copy it.
 function isSelecting() {
   return document.activeElement?.tagName !== "INPUT" && String(getSelection()) !== "";
 }
 
-// Draws each second, as long as somebody looks; `draw` says what is to stand beside the heading.
+// Refreshes each second while the page is visible; `draw` returns the text next to the heading.
 async function live(whom, draw) {
   try {
     if (!document.hidden && !isSelecting()) {

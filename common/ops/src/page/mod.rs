@@ -139,7 +139,7 @@ fn serve(
     let answer = match PageRequest::read(&head, port) {
         Ok(request) => common(request.path())
             .or_else(|| answer(&request))
-            .unwrap_or_else(|| PageAnswer::text("404 Not Found", format_args!("there are {names}"))),
+            .unwrap_or_else(|| PageAnswer::text("404 Not Found", format_args!("available: {names}"))),
         Err(refused) => PageAnswer::text(Refused::status(refused), refused),
     };
     let PageAnswer { status, kind, body } = answer;

@@ -27,9 +27,9 @@ impl Refused {
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Refused::NotHttp => "this is no request of HTTP/1.1 of reasonable length",
-            Refused::NotGet => "only GET is answered",
-            Refused::OtherHost => "ask for localhost or 127.0.0.1 by name, with the port",
+            Refused::NotHttp => "not an HTTP/1.1 request of acceptable length",
+            Refused::NotGet => "only GET is allowed",
+            Refused::OtherHost => "the Host header must be localhost or 127.0.0.1, with the port",
         })
     }
 }

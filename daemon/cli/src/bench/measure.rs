@@ -47,9 +47,11 @@ fn row(
 fn failed(transport: Transport, to: SocketAddr, port: u16, error: &io::Error) -> CliError {
     let remedy = match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            format!("; have its operator start `sctpify bench --serve --port {port}` there")
+            format!("; its operator must start `sctpify bench --serve --port {port}` there")
         }
-        _ if transport == Transport::Mptcp => "; leave mptcp out if a host or a firewall has none".to_owned(),
+        _ if transport == Transport::Mptcp => {
+            "; omit mptcp if a host or a firewall does not support it".to_owned()
+        }
         _ => String::new(),
     };
     CliError::Failed(format!("cannot measure with {to}: {error}{remedy}"))

@@ -1,4 +1,4 @@
-//! The commands against a peer that speaks the control socket's own protocol: output, error texts, exit status.
+//! Tests the commands against a fake daemon on the control socket: output, error texts, exit status.
 
 mod fake;
 mod settings;
@@ -90,7 +90,7 @@ fn shimrules_lists_what_was_learned_apart_with_reason_age_and_expiry() {
         learned.lines().map(|line| line.split("  ").map(str::trim).collect()).collect();
     let cells: Vec<&str> = lines[1].iter().copied().filter(|cell| !cell.is_empty()).collect();
     assert_eq!(cells[..3], ["192.0.2.1", "disable", "no answer"], "{learned}");
-    assert!(cells[3].contains(" d ") && cells[4] == "probed at its next call", "{learned}");
+    assert!(cells[3].contains(" d ") && cells[4] == "probed at its next connection", "{learned}");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn wrong_usage_has_exit_status_2() {
         assert_eq!(run(SCTPIFY, &nowhere(), args).code, 2, "{args}");
     }
     let bench = run(SCTPIFY, &nowhere(), "bench").err;
-    assert!(bench.contains("give a HOST to measure with, or --serve to be measured"), "{bench}");
+    assert!(bench.contains("give a HOST to measure with, or --serve"), "{bench}");
     let doctor = run(SCTPIFY, &nowhere(), "doctor 10.0.0.1:22").err;
     assert!(doctor.contains("`10.0.0.1:22` has a port: give the host alone"), "{doctor}");
 }
@@ -193,7 +193,7 @@ fn status_shows_connections_associations_and_fallback_reasons() {
         "   5  client  10.0.1.1:40000  10.0.1.2:22  ACTIVE  sctp-udp  64.0 MiB     100 B  12 s      1",
         "1 of 2 active",
         "\nwaiting for a restart: multipath=redundant (now off)\n",
-        "the peer did not answer by SCTP within 250 ms",
+        "the peer did not answer over SCTP within 250 ms",
         "Listening services (those in LISTEN are reachable over SCTP): none",
     ] {
         assert!(status.contains(part), "{part} is not in:\n{status}");
@@ -245,7 +245,7 @@ fn doctor_ends_with_the_names_of_what_is_missing() {
     assert!(told.err.starts_with("error: missing: "), "{}", told.err);
     // Follows any features that this host lacks.
     assert!(
-        told.err.contains("the way there") && told.err.ends_with("; the report says what to do\n"),
+        told.err.contains("the way there") && told.err.ends_with("; see the remedies in the report\n"),
         "{}",
         told.err
     );
@@ -258,7 +258,7 @@ fn up_finds_a_running_daemon_and_starts_no_second() {
     let up = daemon.run(SCTPIFY, "up --state-dir /nonexistent");
     assert_eq!(
         (up.out.as_str(), up.code),
-        ("sctpifyd is running already (pid 4294967295)\n", 0),
+        ("sctpifyd is already running (pid 4294967295)\n", 0),
         "{}",
         up.err
     );
@@ -354,7 +354,7 @@ fn manual_pages_and_completions_come_for_the_programs_of_the_daemon() {
         assert!(completions.out.contains(&format!("_{program}()")), "{program}");
     }
     let refused = run(SCTPIFY, &nowhere(), "completions bash --for other");
-    let expected = "there is no program `other`: say sctpify or shimrules or sctpifyd";
+    let expected = "unknown program `other`: expected sctpify or shimrules or sctpifyd";
     assert!(refused.err.contains(expected) && refused.code == 2, "{}", refused.err);
 }
 

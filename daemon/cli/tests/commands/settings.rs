@@ -49,7 +49,7 @@ fn set_changes_settings_and_says_what_waits_for_a_restart() {
 fn a_slip_in_one_of_several_settings_changes_none() {
     let daemon = FakeDaemon::start();
     let set = daemon.run(SCTPIFY, "set enable=0 race_timer=100");
-    let expected = "error: there is no setting `race_timer`; did you mean `race_timer_ms`?\n";
+    let expected = "error: unknown setting `race_timer`; did you mean `race_timer_ms`?\n";
     assert_eq!((set.err.as_str(), set.code), (expected, 1));
     assert!(daemon.book.lock().unwrap().settings.enable);
 }
@@ -86,7 +86,7 @@ fn without_a_daemon_set_refuses_what_the_next_start_would_not_have() {
     for (words, told) in [
         (format!("udp_port=9900 page_port={port}"), "for the page"),
         ("peer_keys=/nonexistent/keys".to_owned(), "/nonexistent/keys: No such file"),
-        ("worker_user=nobody-of-this-name".to_owned(), "there is no user `nobody-of-this-name`"),
+        ("worker_user=nobody-of-this-name".to_owned(), "user `nobody-of-this-name` does not exist"),
         ("enable=0 race_timer=100".to_owned(), "did you mean `race_timer_ms`?"),
     ] {
         let set = file.run(&format!("set {words}"));
@@ -146,7 +146,7 @@ fn a_configuration_file_that_is_named_must_be_there() {
         assert!(missing.err.contains("/nonexistent does not exist") && missing.code == 1, "{}", missing.err);
     }
     let file = File::with("enable = true\n");
-    assert!(file.run("config check").out.ends_with("sctpify.toml is sound\n"));
+    assert!(file.run("config check").out.ends_with("sctpify.toml is valid\n"));
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn top_cuts_no_word_at_80_columns_and_ends_with_q() {
     });
     let text = || shown.lock().unwrap().clone();
     let keys = || tcgetattr(&pty.slave).unwrap().local_flags;
-    assert!(wait_for(|| text().contains("did not answer by SCTP") && !keys().contains(LocalFlags::ECHO)));
+    assert!(wait_for(|| text().contains("did not answer over SCTP") && !keys().contains(LocalFlags::ECHO)));
     let picture = text();
     let lines: Vec<&str> = picture.split_once(ENTER).unwrap().1.split("\x1b[K").collect();
     let plain = |line: &str| line.replace("\x1b[?25l", "").replace("\x1b[H", "").replace(['\r', '\n'], "");

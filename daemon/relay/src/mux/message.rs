@@ -99,7 +99,7 @@ pub enum Message {
         window: u32,
         /// The program's address, as TCP shows it.
         client: SocketAddr,
-        /// Where it connects to.
+        /// Destination of the connection.
         server: SocketAddr,
     },
     /// The server's kernel has taken the connection.
@@ -154,13 +154,13 @@ pub enum Malformed {
         length: usize,
     },
     /// More bytes than any has.
-    #[error("a message of {length} bytes that carries no data; the longest has {CONTROL_MAX}")]
+    #[error("a control message of {length} bytes; the limit is {CONTROL_MAX}")]
     TooLong {
         /// Its bytes.
         length: usize,
     },
     /// No connection has such addresses.
-    #[error("addresses that no connection has")]
+    #[error("invalid addresses of a connection")]
     Addresses,
 }
 

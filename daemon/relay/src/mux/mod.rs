@@ -63,7 +63,7 @@ pub enum ChannelEvent {
     Offered {
         /// Its address.
         client: SocketAddr,
-        /// Where it connects to.
+        /// Destination of the connection.
         server: SocketAddr,
     },
     /// The peer has accepted.
@@ -93,15 +93,15 @@ pub enum MuxFault {
     /// A message that cannot be read.
     #[error("stream {stream}: {what}")]
     Malformed {
-        /// Where it came.
+        /// The channel on which it arrived.
         stream: u16,
         /// The fault.
         what: Malformed,
     },
     /// A message that has no place there and then.
-    #[error("stream {stream}: {kind} where none may come")]
+    #[error("stream {stream}: unexpected {kind}")]
     Unexpected {
-        /// Where it came.
+        /// The channel on which it arrived.
         stream: u16,
         /// Its kind.
         kind: &'static str,
@@ -109,16 +109,16 @@ pub enum MuxFault {
     /// More bytes than were granted.
     #[error("stream {stream}: more than the {granted} bytes that were granted")]
     Overrun {
-        /// Where they came.
+        /// The channel on which they arrived.
         stream: u16,
         /// Bytes granted from the beginning of the connection.
         granted: u64,
     },
     /// A version of the messages that this end does not speak.
-    #[error("the peer speaks version {0} of the messages of shared associations, this end version {VERSION}")]
+    #[error("the peer uses version {0} of the shared-association protocol, this end uses version {VERSION}")]
     Version(u8),
     /// The peer makes us say more than it listens to.
-    #[error("{OUTBOX_MAX} messages wait for the peer to take them")]
+    #[error("{OUTBOX_MAX} messages wait for the peer")]
     Deaf,
 }
 
@@ -129,10 +129,10 @@ pub enum OpenError {
     #[error("the peer has not greeted yet")]
     NotReady,
     /// As many as the peer allows are open.
-    #[error("all {0} connections that one association may carry are open")]
+    #[error("the association carries {0} connections, its limit")]
     TooMany(u16),
     /// Addresses of two families.
-    #[error("client and server are of two address families")]
+    #[error("client and server have different address families")]
     Families,
 }
 

@@ -71,7 +71,7 @@ fn the_papers_full_names_are_understood() {
 #[test]
 fn an_unknown_name_is_refused_with_the_nearest() {
     let text = Settings::default().get("default_remote_enabled").unwrap_err().to_string();
-    assert_eq!(text, "there is no setting `default_remote_enabled`; did you mean `default_remote_enable`?");
+    assert_eq!(text, "unknown setting `default_remote_enabled`; did you mean `default_remote_enable`?");
 }
 
 #[test]

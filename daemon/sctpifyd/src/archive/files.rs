@@ -1,4 +1,4 @@
-//! The files themselves, for the process that has access to them.
+//! Reads and writes the daemon's files, in the process that has access to them.
 
 use std::io;
 use std::path::Path;
@@ -73,7 +73,7 @@ fn refused(error: impl ToString) -> ArchiveError {
 pub(crate) fn prepare_directories(args: &DaemonArgs) -> anyhow::Result<()> {
     for directory in [Some(args.state_dir.as_path()), args.config.parent()].into_iter().flatten() {
         if let Err(error) = make(directory) {
-            tracing::warn!(directory = %directory.display(), %error, "nothing can be kept there");
+            tracing::warn!(directory = %directory.display(), %error, "nothing can be stored there");
         }
     }
     make_directory(&args.control)

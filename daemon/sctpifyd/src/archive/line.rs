@@ -49,13 +49,13 @@ impl Line {
     pub(super) fn tell(&self, ask: Ask) -> Result<(), ArchiveError> {
         match self.ask(ask)? {
             Outcome::Done => Ok(()),
-            _ => Err(nonsense("another answer than was asked for")),
+            _ => Err(nonsense("an answer to another request")),
         }
     }
 
     pub(super) fn load(&self) -> Result<Loaded, ArchiveError> {
         let Outcome::Loaded { config, rules, keys } = self.ask(Ask::Load)? else {
-            return Err(nonsense("another answer than was asked for"));
+            return Err(nonsense("an answer to another request"));
         };
         let settings = control::parse_config(&config).map_err(nonsense)?;
         let table = rules::parse_table(&rules).map_err(|(_, error)| nonsense(error))?;
@@ -106,10 +106,10 @@ impl Listener {
 
 fn silent(error: impl std::fmt::Display) -> ArchiveError {
     ArchiveError::Failed(format!(
-        "the supervisor, which writes the files, does not answer ({error}): start the daemon anew"
+        "the supervisor, which writes the files, does not answer ({error}): restart the daemon"
     ))
 }
 
 fn nonsense(what: impl std::fmt::Display) -> ArchiveError {
-    ArchiveError::Failed(format!("the supervisor's answer makes no sense: {what}"))
+    ArchiveError::Failed(format!("the supervisor's answer is invalid: {what}"))
 }

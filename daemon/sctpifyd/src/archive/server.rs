@@ -19,7 +19,7 @@ pub(crate) fn serve(stream: &UnixStream, args: &DaemonArgs) {
             Ok(Some(question)) => question,
             Ok(None) => return,
             Err(error) => {
-                tracing::error!(%error, "the worker asks for what it cannot: it is to stop");
+                tracing::error!(%error, "the worker sent an invalid request, and must stop");
                 break;
             }
         };
@@ -41,8 +41,8 @@ fn answer(files: &Files, ask: Ask) -> Result<Outcome, ArchiveError> {
             let setting = find_setting(&name).map_err(|error| refused(error.to_string()))?;
             if setting.is_roots() {
                 return Err(refused(format!(
-                    "{} is root's alone, and the running daemon does not write it: `sctpify set` of this version writes it to \
-                     the configuration file itself, or edit that file and `sctpify reload`",
+                    "{} may be changed only by root, and the running daemon does not write it: use `sctpify set` of this \
+                     version, which writes the configuration file itself, or edit that file and `sctpify reload`",
                     setting.name
                 )));
             }
@@ -151,7 +151,7 @@ mod tests {
         ] {
             let refusal = pair.set(name, value).expect_err(name);
             assert!(
-                matches!(&refusal, ArchiveError::Refused(text) if text.contains("root's alone")),
+                matches!(&refusal, ArchiveError::Refused(text) if text.contains("changed only by root")),
                 "{refusal}"
             );
         }

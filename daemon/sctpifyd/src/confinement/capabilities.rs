@@ -9,7 +9,7 @@ use rustix::thread::{
 /// fewer.
 pub(super) fn keep(kept: CapabilitySet) -> Result<String, String> {
     let failed = |what: &'static str| move |error: rustix::io::Errno| format!("{what}: {error}");
-    set_no_new_privs(true).map_err(failed("cannot give up new privileges"))?;
+    set_no_new_privs(true).map_err(failed("cannot set no_new_privs"))?;
     let now = capabilities(None).map_err(failed("cannot read capabilities"))?;
     if now.effective.contains(CapabilitySet::SETPCAP) {
         for other in CapabilitySet::all() - kept {

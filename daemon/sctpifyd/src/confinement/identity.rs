@@ -82,7 +82,7 @@ impl Identity {
             Identity::Stays => Measure::Off,
             Identity::Callers => Measure::InForce { left: "whoever ran the command".to_owned() },
             Identity::Alone => {
-                let why = format!("it has no supervisor to write its files, and stays uid {}", geteuid());
+                let why = format!("no supervisor writes its files, so it stays uid {}", geteuid());
                 Measure::Unavailable { why }
             }
             Identity::Becomes(account) => match account.assume() {
@@ -139,14 +139,14 @@ impl std::fmt::Display for Account {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.name {
             Some(name) => write!(f, "{name} (uid {})", self.uid),
-            None => write!(f, "uid {}, which nobody else has", self.uid),
+            None => write!(f, "uid {}, otherwise unassigned", self.uid),
         }
     }
 }
 
 /// Finds the user with this name or number; the usual one if it is empty.
 fn find(wanted: &str) -> Result<Account> {
-    let named = |name: &str| User::from_name(name).with_context(|| format!("cannot look user {name} up"));
+    let named = |name: &str| User::from_name(name).with_context(|| format!("cannot look up user {name}"));
     if wanted.is_empty() {
         // A root user under this name is unsuitable.
         return match named(USUAL)?.filter(|user| !user.uid.is_root()) {
@@ -164,7 +164,7 @@ fn find(wanted: &str) -> Result<Account> {
         Ok(id) => Ok(User::from_uid(Uid::from_raw(id))?
             .map_or_else(|| Account::nameless(id), |user| Account::of(&user))),
         Err(_) => bail!(
-            "setting {SETTING}: there is no user `{wanted}`: make one (useradd --system), or leave it empty"
+            "setting {SETTING}: user `{wanted}` does not exist: create it (useradd --system), or leave the setting empty"
         ),
     }
 }
@@ -178,7 +178,7 @@ fn unused(is_free: impl Fn(u32) -> Result<bool>) -> Result<Account> {
     }
     let (first, last) = (UNUSED.start(), UNUSED.end());
     bail!(
-        "all user ids from {first} to {last} are in use: make a user {USUAL}, or name one (setting {SETTING})"
+        "all user IDs from {first} to {last} are in use: create a user {USUAL}, or name one (setting {SETTING})"
     )
 }
 
@@ -214,7 +214,7 @@ mod tests {
         let by_number = identity(&account.uid.to_string(), true).expect("a user");
         assert_eq!(by_number, Identity::Becomes(account));
         let error = identity("no-such-user", true).expect_err("nobody").to_string();
-        assert!(error.contains("there is no user `no-such-user`"), "{error}");
+        assert!(error.contains("user `no-such-user` does not exist"), "{error}");
     }
 
     #[test]

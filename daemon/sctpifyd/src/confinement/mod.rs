@@ -113,7 +113,7 @@ pub(crate) fn log_user(measure: &Measure) {
 fn log_measure(who: &str, setting: &str, measure: &Measure) {
     match measure {
         Measure::InForce { left } => tracing::debug!(who, setting, left, "confined"),
-        Measure::Off => tracing::warn!(who, setting, "not confined: a setting says so"),
+        Measure::Off => tracing::warn!(who, setting, "not confined (setting)"),
         Measure::Unavailable { why } => tracing::warn!(who, setting, why, "not confined"),
     }
 }
@@ -124,7 +124,7 @@ pub(crate) fn checks(confinement: &control::Confinement) -> Vec<Check> {
         Measure::InForce { left } => Check::ok(setting, left),
         Measure::Off => {
             let value = if setting == identity::SETTING { "" } else { "1" };
-            let remedy = format!("sctpify set {setting}={value}, then start the daemon anew");
+            let remedy = format!("sctpify set {setting}={value}, then restart the daemon");
             Check::bad(setting, Level::Warning, measure.to_string(), remedy)
         }
         Measure::Unavailable { .. } if setting == identity::SETTING => {

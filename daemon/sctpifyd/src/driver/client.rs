@@ -36,7 +36,7 @@ const COOKIE_LIMIT: Duration = Duration::from_secs(3);
 /// The same limit with a shared key: a peer with a different key does not answer.
 const KEYED_COOKIE_LIMIT: Duration = Duration::from_secs(1);
 /// A peer that requires a key gives no other sign.
-const NO_COOKIE_ACK: &str = "no COOKIE ACK came; the peer may require a key (its setting peer_keys)";
+const NO_COOKIE_ACK: &str = "no COOKIE ACK arrived; the peer may require a key (its setting peer_keys)";
 /// Time after the check during which a program is assumed to still wait.
 const AT_ONCE: Duration = Duration::from_millis(2);
 /// A peer is near if it answers within this time. The loop does not sleep through it.
@@ -200,7 +200,7 @@ impl Driver {
             self.policy.init_routes(self.now, SocketAddr::new(l, wire.port()), r, &settings, &self.packet_io)
         };
         let routes: Vec<_> = pairs.into_iter().flat_map(routes_between).collect();
-        tracing::debug!(?routes, "no answer yet: other paths are tried too");
+        tracing::debug!(?routes, "no answer yet: trying other paths too");
         self.engine.add_init_routes(self.now, association, &routes);
     }
 
@@ -260,7 +260,7 @@ impl Driver {
     /// Handles an application that went away between its SYN and the handshake.
     pub(super) fn on_unclaimed(&mut self, id: ConnectionId) {
         if self.connections.get(id).is_some_and(|connection| matches!(connection.stage(), Stage::Diverted)) {
-            tracing::debug!("nobody claimed an association: aborting it");
+            tracing::debug!("aborting an unclaimed association");
             self.drop_connection(id);
         }
     }
@@ -344,7 +344,7 @@ impl Driver {
             return self.leave_shared(id);
         }
         let cause = match reason {
-            Refusal::NotTaken => "the program there did not take the connection",
+            Refusal::NotTaken => "the program there did not accept the connection",
             _ => FallbackReason::NOT_SERVED,
         };
         let failure = if reason == Refusal::NotServed { Failure::Refused } else { Failure::HandshakeFailed };

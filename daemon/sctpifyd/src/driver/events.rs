@@ -277,7 +277,7 @@ impl Driver {
             }
             // A new path of the data is reported where it is taken.
             (Event::PeerAddressChange(change @ AddressChange::SetPrimary(_)), _) => {
-                tracing::debug!(?change, "the peer's wish");
+                tracing::debug!(?change, "the peer's request");
             }
             (Event::PeerAddressChange(change), _) => {
                 if let Some(left_out) = self.history.admit(Line::Address, self.now) {
@@ -419,7 +419,7 @@ impl Driver {
     fn give_shared_up(&mut self, association: AssociationId, fault: &MuxFault) {
         let Some(peer) = self.shared.on_fault(self.now, association) else { return };
         if let Some(left_out) = self.history.admit(Line::Fault, self.now) {
-            tracing::warn!(%peer, %fault, left_out, "an association to be shared is given up");
+            tracing::warn!(%peer, %fault, left_out, "a shared association was abandoned during setup");
         }
         self.take_channel_events(association);
         self.engine.abort(self.now, association, AbortCause::user(fault.to_string()));
@@ -461,7 +461,7 @@ impl Driver {
         let owners: Vec<ConnectionId> = state.owners().collect();
         if let Some(left_out) = self.history.admit(Line::Shared, self.now) {
             let connections = owners.len();
-            tracing::info!(connections, left_out, "an association that was shared is over");
+            tracing::info!(connections, left_out, "a shared association has ended");
         }
         for id in owners {
             self.on_association_closed(id, Closed::Lost);

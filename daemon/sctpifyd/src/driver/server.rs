@@ -153,7 +153,7 @@ impl Driver {
         let (flow, began, uplink) = (connection.flow(), connection.began(), connection.uplink().0);
         let is_full = self.interception.is_backlog_full(&flow);
         let (limit, why) = if is_full {
-            (began + LISTENER_LIMIT, "the local program takes no connections: its backlog is full")
+            (began + LISTENER_LIMIT, "the local program accepts no connections: its backlog is full")
         } else {
             (began + ANSWER_LIMIT, "the server's firewall does not answer the delivered connection")
         };

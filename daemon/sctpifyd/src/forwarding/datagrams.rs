@@ -67,7 +67,7 @@ impl Datagrams {
                     }
                 }
                 Some(Err(error)) => {
-                    tracing::debug!(%error, "a datagram could not be taken");
+                    tracing::debug!(%error, "cannot receive a datagram");
                     return;
                 }
                 Some(Ok(None)) | None => return,
@@ -112,7 +112,7 @@ impl Datagrams {
         }
         // The rest is reported anew, after the others' datagrams.
         if let Err(error) = registry.reregister(from, token_of(number, side), Interest::READABLE) {
-            tracing::warn!(%error, "a conversation by UDP stalls");
+            tracing::warn!(%error, "a UDP flow stalls");
         }
     }
 

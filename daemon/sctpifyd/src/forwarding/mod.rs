@@ -70,7 +70,7 @@ impl Forwarder {
     /// Starts the thread, in the calling thread's network namespace. It serves `listeners`, and reports the outcome of
     /// connections to `shard`.
     pub(crate) fn start(names: Names, listeners: Vec<DatagramListener>, shard: Handle) -> Result<Forwarder> {
-        let poll = Poll::new().context("cannot make an event loop")?;
+        let poll = Poll::new().context("cannot create an event loop")?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (orders, inbox) = channel();
         let datagrams = Datagrams::new(listeners, poll.registry(), names.clone())?;
@@ -171,7 +171,7 @@ impl Desk {
             let pause = if self.streams.has_more() { Duration::ZERO } else { SWEEP };
             match self.poll.poll(&mut events, Some(pause)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                    tracing::error!(%error, "plain connections are over: polling failed");
+                    tracing::error!(%error, "plain connections have ended: polling failed");
                     self.shard.send(Command::Stop);
                     return;
                 }

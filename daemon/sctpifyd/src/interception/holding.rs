@@ -74,10 +74,9 @@ impl Interception {
         let held = self.interceptor.hold_all();
         self.count_passed(rules, history);
         held.map_err(|error| {
-            tracing::error!(%error, "the kernel holds SYNs as the rules were before");
+            tracing::error!(%error, "the kernel holds SYNs according to the previous rules");
             format!(
-                "written and in force, but the kernel still decides by the rules before which connections are looked at \
-                 ({error}): it is asked again"
+                "written and in force, but the kernel still selects connections by the previous rules ({error}): the update is retried"
             )
         })
     }
@@ -96,8 +95,8 @@ impl Interception {
         self.name_at(now + NAMING_PAUSE, timers);
         self.follow_required(rules).map_err(|error| {
             format!(
-                "written and in force, but the kernel does not refuse plain TCP as the rules with --require say ({error}): it is \
-                 asked again"
+                "written and in force, but the kernel does not refuse plain TCP for the rules with --require ({error}): the \
+                 update is retried"
             )
         })
     }
@@ -121,7 +120,7 @@ impl Interception {
         self.holding.due = Time::NEVER;
         if let Err(error) = self.name_some(now, rules, timers) {
             self.holding.naming = None;
-            tracing::warn!(%error, "the kernel cannot tell which SYNs to hold: all are");
+            tracing::warn!(%error, "the kernel cannot select SYNs: all are held");
             if self.interceptor.hold_all().is_err() {
                 self.name_at(now + RETRY_PAUSE, timers);
             }
@@ -143,7 +142,7 @@ impl Interception {
         };
         let some = naming.rest.split_off(naming.rest.len().saturating_sub(NAMES_AT_ONCE));
         if some.is_empty() {
-            tracing::debug!(named = ?naming.named, mark = naming.mark, "SYNs are held by name");
+            tracing::debug!(named = ?naming.named, mark = naming.mark, "SYNs to named destinations are held");
             return self.interceptor.hold_by_name(naming.named, naming.mark);
         }
         self.interceptor.name(&some, naming.named)?;
@@ -156,7 +155,9 @@ impl Interception {
     pub(crate) fn count_passed(&mut self, rules: &RulesStore, history: &mut History) {
         let passed = match self.interceptor.passed() {
             Ok(passed) => passed,
-            Err(error) => return tracing::warn!(%error, "what passed as plain TCP is not counted"),
+            Err(error) => {
+                return tracing::warn!(%error, "connections that passed as plain TCP are not counted");
+            }
         };
         let mut book = rules.lock();
         book.count_unnamed(passed.unnamed);

@@ -130,13 +130,13 @@ impl Interception {
     }
 
     pub(crate) fn tear_down(self) -> Result<()> {
-        self.interceptor.tear_down().context("not everything could be taken down")
+        self.interceptor.tear_down().context("cleanup is incomplete")
     }
 
     /// Shows the kernel that SYNs are served.
     pub(crate) fn show_life(&mut self) {
         if let Err(error) = self.interceptor.show_life() {
-            tracing::warn!(%error, "the kernel does not learn that SYNs are served: new connections are plain TCP");
+            tracing::warn!(%error, "cannot signal to the kernel that SYNs are served: new connections are plain TCP");
         }
     }
 
@@ -181,7 +181,7 @@ impl Interception {
         let listener = self.interceptor.listeners().get(place);
         let arrival = listener.and_then(|listener| {
             listener.accept().unwrap_or_else(|error| {
-                tracing::warn!(%error, "a diverted connection could not be taken");
+                tracing::warn!(%error, "cannot accept a diverted connection");
                 None
             })
         });
@@ -204,7 +204,7 @@ impl Interception {
 
     fn give_verdict(&mut self, syn: &HeldSyn, verdict: Verdict) {
         if let Err(error) = self.interceptor.queue().verdict(syn.id, verdict) {
-            tracing::warn!(flow = %syn.flow, %error, "a verdict was not taken");
+            tracing::warn!(flow = %syn.flow, %error, "the kernel refused a verdict");
         }
     }
 
@@ -236,7 +236,7 @@ impl Interception {
     pub(crate) fn claim(&mut self, arrival: Arrival) {
         match &mut self.forwarder {
             Some(forwarder) => forwarder.claim(arrival),
-            None => tracing::debug!(flow = %arrival.flow, "a connection that nobody awaits"),
+            None => tracing::debug!(flow = %arrival.flow, "an unexpected connection"),
         }
     }
 
@@ -298,7 +298,7 @@ impl Interception {
     ) -> io::Result<(SpoofedConnection, FourTuple)> {
         let spoofed = self.interceptor.connect_as(client, server, uplink)?;
         let flow = FourTuple::new(server, spoofed.client)
-            .ok_or_else(|| io::Error::other("client and server are of two address families"))?;
+            .ok_or_else(|| io::Error::other("client and server have different address families"))?;
         Ok((spoofed, flow))
     }
 
@@ -362,7 +362,7 @@ impl Interception {
     pub(crate) fn forget_all_served(&mut self) {
         let over: Vec<FourTuple> = std::mem::take(&mut self.over).into_iter().collect();
         if let Err(error) = self.interceptor.forget_served(&over) {
-            tracing::warn!(flows = ?over, %error, "what local programs send there is still led to the shim");
+            tracing::warn!(flows = ?over, %error, "packets of local programs to it are still diverted to the shim");
         }
     }
 
@@ -395,7 +395,7 @@ impl Interception {
         }
         for ip in self.kept.difference(&wanted) {
             if let Err(error) = self.interceptor.release_address(*ip) {
-                tracing::warn!(%ip, %error, "an address that nothing uses stays on our interface");
+                tracing::warn!(%ip, %error, "an unused address stays on our interface");
             }
         }
         self.kept = wanted;

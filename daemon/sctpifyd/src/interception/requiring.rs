@@ -18,7 +18,7 @@ impl Interception {
         if rules.lock().guarded().is_empty()
             && let Err(error) = self.interceptor.guard(&[])
         {
-            tracing::warn!(%error, "what an earlier daemon refused may still be refused");
+            tracing::warn!(%error, "connections that an earlier daemon refused may still be refused");
         }
     }
 
@@ -39,9 +39,9 @@ impl Interception {
         };
         match &outcome {
             Ok(false) => {}
-            Ok(true) => tracing::warn!(
-                "somebody removed the firewall rules of rules with --require: they are there again"
-            ),
+            Ok(true) => {
+                tracing::warn!("the firewall rules of rules with --require were removed; they are restored")
+            }
             Err(error) => {
                 tracing::error!(%error, "rules with --require: plain TCP is not refused by the kernel");
             }

@@ -69,11 +69,10 @@ impl Interception {
             return if may {
                 Ok(None)
             } else {
-                Err("it cannot arrive by the client's interface (sctpify doctor)")
+                Err("it cannot arrive through the client's interface (sctpify doctor)")
             };
         }
-        let came_by =
-            packet_io.came_by(route).ok_or("it is not known by which interface the client's packets come")?;
+        let came_by = packet_io.came_by(route).ok_or("the interface of the client's packets is unknown")?;
         Ok(Some(came_by))
     }
 
@@ -125,16 +124,16 @@ impl Interception {
         let Some(connection) = connections.get_mut(id) else { return };
         let Some(stream) = connection.stream() else { return };
         if let Err(error) = self.interceptor.set_uplink(stream, uplink) {
-            tracing::warn!(flow = %connection.flow(), %error, "a connection whose interface is gone finds no other");
+            tracing::warn!(flow = %connection.flow(), %error, "no other interface for a connection whose interface has gone");
             return;
         }
-        tracing::debug!(flow = %connection.flow(), ?uplink, "arrives by another interface from now on");
+        tracing::debug!(flow = %connection.flow(), ?uplink, "arrives through another interface now");
         connection.set_uplink(uplink);
     }
 
     pub(crate) fn forget_gone_uplinks(&mut self) {
         if let Err(error) = self.interceptor.forget_gone_uplinks() {
-            tracing::warn!(%error, "filters for interfaces that are gone stay");
+            tracing::warn!(%error, "cannot remove filters of removed interfaces");
         }
     }
 
@@ -148,7 +147,7 @@ impl Interception {
     ) {
         let by = self.name_of(uplink);
         if let Some(left_out) = history.admit(Line::Unanswered, now) {
-            tracing::info!(%flow, %by, left_out, "no answer to a connection that arrived by this interface: firewall rules may drop it");
+            tracing::info!(%flow, %by, left_out, "no answer to a connection that arrived through this interface: firewall rules may drop it");
         }
         self.unanswered.note(flow.local(), uplink, now);
     }
@@ -159,7 +158,7 @@ impl Interception {
             Some(index) => self
                 .interceptor
                 .uplink_name(index)
-                .unwrap_or_else(|| format!("interface {index}, which is gone")),
+                .unwrap_or_else(|| format!("interface {index}, which has gone")),
         }
     }
 
@@ -173,23 +172,23 @@ impl Interception {
             match (self.interceptor.lacks_for_uplinks(), rules.settings().deliver_by_shim) {
                 (None, _) => Check::ok(
                     NAME,
-                    "connections of peers reach local programs by the interface that the peer's packets come by",
+                    "peers' connections reach local programs through the interface of the peer's packets",
                 ),
                 (Some(lack), true) => Check::bad(
                     NAME,
                     Level::Warning,
                     format!(
-                        "the kernel lacks or forbids {lack}. Connections of peers come by shim0 (deliver_by_shim=1)"
+                        "the kernel lacks or forbids {lack}. Peers' connections arrive through shim0 (deliver_by_shim=1)"
                     ),
-                    "check that no firewall rule for a served port goes by the interface: such rules do not hold for SCTP",
+                    "check that no firewall rule for a served port matches the interface: such rules do not apply to SCTP",
                 ),
                 (Some(lack), false) => Check::bad(
                     NAME,
                     Level::Warning,
                     format!(
-                        "the kernel lacks or forbids {lack}. Connections of peers are refused, and are plain TCP"
+                        "the kernel lacks or forbids {lack}. Peers' connections over SCTP are refused, and use plain TCP"
                     ),
-                    "load the part, or give the daemon the capability; deliver_by_shim=1 does without (docs/networks.md)",
+                    "load the module, or grant the daemon the capability; deliver_by_shim=1 needs neither (docs/networks.md)",
                 ),
             },
         ];
@@ -199,8 +198,9 @@ impl Interception {
             checks.push(Check::bad(
                 NAME,
                 Level::Warning,
-                format!("{server} by {by}: no answer to {count} connections of peers, the last {ago} s ago"),
-                format!("nothing if the firewall is to close it: those were refused; else let it accept this port by {by}"),
+                format!("{server} through {by}: no answer to {count} connections of peers, the last {ago} s ago"),
+                format!("nothing if the firewall should close this port: those connections were refused; otherwise let it \
+                         accept the port on {by}"),
             ));
         }
         checks

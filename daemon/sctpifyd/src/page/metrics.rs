@@ -16,8 +16,8 @@ pub(super) fn write(status: &Status) -> MetricsText {
     let mut out = MetricsText::default();
     let c = &status.counters;
     out.one("sctpify_up_seconds", "gauge", "Time since the daemon started.", status.uptime_s);
-    out.one("sctpify_enabled", "gauge", "Whether connections are touched at all.", u8::from(status.enabled));
-    out.head("sctpify_connects_total", "counter", "Connections of local programs, by what became of them.");
+    out.one("sctpify_enabled", "gauge", "1 if the setting enable is on.", u8::from(status.enabled));
+    out.head("sctpify_connects_total", "counter", "Connections of local programs, by outcome.");
     let outcomes = [
         ("sctp", c.connects_sctp),
         ("fallback", c.connects_fallback),
@@ -27,15 +27,15 @@ pub(super) fn write(status: &Status) -> MetricsText {
     for (outcome, value) in outcomes {
         out.series("sctpify_connects_total", &[("outcome", &outcome)], value);
     }
-    out.head("sctpify_accepts_total", "counter", "Connections of peers, by what became of them.");
+    out.head("sctpify_accepts_total", "counter", "Connections of peers, by outcome.");
     out.series("sctpify_accepts_total", &[("outcome", &"sctp")], c.accepts);
     out.series("sctpify_accepts_total", &[("outcome", &"refused")], c.accepts_refused);
-    out.head("sctpify_bytes_total", "counter", "Bytes of local programs that SCTP carried.");
+    out.head("sctpify_bytes_total", "counter", "Bytes of local programs carried over SCTP.");
     out.series("sctpify_bytes_total", &[("direction", &"sent")], c.bytes_sent);
     out.series("sctpify_bytes_total", &[("direction", &"received")], c.bytes_received);
-    out.one("sctpify_path_switches_total", "counter", "Times that data took another path.", c.path_switches);
-    out.one("sctpify_connections", "gauge", "Connections over SCTP now.", status.connections.len());
-    out.one("sctpify_associations", "gauge", "Associations now.", status.associations.len());
+    out.one("sctpify_path_switches_total", "counter", "Path switches of data.", c.path_switches);
+    out.one("sctpify_connections", "gauge", "Current connections over SCTP.", status.connections.len());
+    out.one("sctpify_associations", "gauge", "Current associations.", status.associations.len());
     turns(&mut out, &status.turns);
     paths(&mut out, &status.associations);
     out
@@ -43,7 +43,7 @@ pub(super) fn write(status: &Status) -> MetricsText {
 
 fn turns(out: &mut MetricsText, turns: &TurnTimes) {
     const NAME: &str = "sctpify_loop_turn_seconds";
-    out.head(NAME, "histogram", "Time of a turn of the packet loop, in which packets wait.");
+    out.head(NAME, "histogram", "Duration of a turn of the packet loop, during which packets wait.");
     let bounds: Vec<_> = turns.bounds_us.iter().copied().map(Duration::from_micros).collect();
     out.histogram(NAME, &[], &bounds, &turns.counts, Duration::from_micros(turns.sum_us));
 }
@@ -63,16 +63,16 @@ fn paths(out: &mut MetricsText, associations: &[Association]) {
         }
     };
     let seconds = |us: u64| us as f64 / 1e6;
-    family("sctpify_path_active", "gauge", "Whether the path can carry data.", &|p| {
+    family("sctpify_path_active", "gauge", "1 if the path can carry data.", &|p| {
         Some(f64::from(u8::from(p.state == PathState::Active)))
     });
-    family("sctpify_path_in_use", "gauge", "Whether new data goes by the path.", &|p| {
+    family("sctpify_path_in_use", "gauge", "1 if new data uses the path.", &|p| {
         Some(f64::from(u8::from(p.in_use)))
     });
     family("sctpify_path_srtt_seconds", "gauge", "Smoothed round-trip time of the path.", &|p| {
         p.srtt_us.map(seconds)
     });
-    family("sctpify_path_data_bytes_total", "counter", "Bytes of data that left by the path.", &|p| {
+    family("sctpify_path_data_bytes_total", "counter", "Bytes of data sent on the path.", &|p| {
         Some(p.data_sent_bytes as f64)
     });
 }

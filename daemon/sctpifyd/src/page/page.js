@@ -1,5 +1,5 @@
 "use strict";
-// What the daemon says, each second: drawn with the pieces of common.js.
+// The daemon's status, refreshed each second with the functions of common.js.
 
 function sums(status) {
   const c = status.counters;
@@ -16,7 +16,7 @@ function associations(status) {
     const title = "Association " + a.id + ", " + a.state + ", ports " + a.local_port + " → " + a.peer_port;
     return make("div", { class: "box" }, make("div", {}, title), ...pathBoxes(a.paths));
   });
-  place("associations").replaceChildren(...(boxes.length ? boxes : [none("No association now.")]));
+  place("associations").replaceChildren(...(boxes.length ? boxes : [none("No associations.")]));
 }
 
 function reason(value) {
@@ -25,10 +25,10 @@ function reason(value) {
 
 function events(status) {
   const switches = status.recent_switches.map((s) => [s.when_unix_ms, "path switch",
-    "association " + (s.association ?? "–") + ": " + (s.from_local ?? "any") + " → " + s.from_remote + " is left for " + (s.to_local ?? "any") + " → " + s.to_remote]);
+    "association " + (s.association ?? "–") + ": " + (s.from_local ?? "any") + " → " + s.from_remote + " replaced by " + (s.to_local ?? "any") + " → " + s.to_remote]);
   const fallbacks = status.recent_fallbacks.map((f) => [f.when_unix_ms, "plain TCP", f.destination + ": " + reason(f.reason)]);
   const all = switches.concat(fallbacks).sort((a, b) => b[0] - a[0]);
-  place("events").replaceChildren(table(["When", "What", "Where"], all.map(([when, ...rest]) => [ago(when), ...rest]), "None yet."));
+  place("events").replaceChildren(table(["Time", "Event", "Details"], all.map(([when, ...rest]) => [ago(when), ...rest]), "None yet."));
 }
 
 function rules(report) {

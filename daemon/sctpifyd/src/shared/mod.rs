@@ -221,8 +221,8 @@ impl SharedAssociations {
         timers: &mut Timers<Timer>,
     ) {
         if !self.has_room_for(route.remote) {
-            tracing::debug!(peer = %route.remote, "refused: this peer has opened enough associations to be shared");
-            return engine.refuse(now, association, AbortCause::user("enough associations are shared"));
+            tracing::debug!(peer = %route.remote, "refused: this peer has reached its limit of shared associations");
+            return engine.refuse(now, association, AbortCause::user("limit of shared associations reached"));
         }
         // The last rule may have gone since the INIT.
         if !policy.rules().serves_any() {

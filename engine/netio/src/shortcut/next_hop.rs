@@ -1,4 +1,4 @@
-//! Where the next host is on the link: what the kernel's routes and neighbours say.
+//! Link address of the next host, from the kernel's routes and neighbours.
 //!
 //! Asks, changes nothing. Refuses all but a plain unicast route over a link with addresses of its own to a neighbour that the
 //! kernel holds for valid: tunnels, the loopback, a route into MPLS or through another family yield none.

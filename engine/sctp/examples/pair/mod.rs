@@ -17,7 +17,7 @@ use sctp::{
 /// One-way delay of the link.
 const DELAY: Duration = Duration::from_micros(25);
 
-/// How far time goes on between two looks at the hosts.
+/// Time step between two polls of the hosts.
 const STEP: Duration = Duration::from_micros(5);
 
 /// Bytes that may leave together.

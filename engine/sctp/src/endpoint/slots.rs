@@ -1,4 +1,4 @@
-//! Where associations live, and how they are found: by id, by our tag, by the peer, by their next timer.
+//! Table of associations, with indices by id, local tag, peer and next timer.
 //!
 //! Invariants: every index leads to a live slot, and every live slot is in the indices that suit it.
 

@@ -88,7 +88,7 @@ impl Experiment for Cmt {
             MPTCP => run(Transport::Mptcp, &both),
             SUM => sum(|path| run(Transport::Ours, &[path]), both),
             TCP_SUM => sum(|path| run(Transport::Tcp, &[path]), both),
-            other => bail!("there is no series {other:?}"),
+            other => bail!("unknown series {other:?}"),
         }
     }
 }

@@ -204,7 +204,7 @@ impl<'a> Changing<'a> {
         let (before, mut longest, mut last) = (self.daemons.connects_sctp()?, Duration::ZERO, Duration::ZERO);
         let began = now();
         while self.daemons.connects_sctp()? == before {
-            ensure!(began.elapsed() < SEEN_LIMIT, "nobody saw in {SEEN_LIMIT:?} that there is SCTP");
+            ensure!(began.elapsed() < SEEN_LIMIT, "SCTP support was not detected in {SEEN_LIMIT:?}");
             std::thread::sleep(PAUSE);
             last = self.connection()?;
             longest = longest.max(last);

@@ -33,10 +33,10 @@ pub(super) struct GuestPair<'a> {
 }
 
 impl Pool {
-    /// Two guests, whose cards lead nowhere yet.
+    /// Two guests, whose network cards are not connected yet.
     ///
     /// # Errors
-    /// Where no guests can be booted.
+    /// When no guests can be booted.
     pub(super) fn take(&self) -> Result<GuestPair<'_>> {
         let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Ok(GuestPair { guests: idle.map_or_else(boot, Ok)?, pool: self })
@@ -46,9 +46,9 @@ impl Pool {
 /// Boots two guests, and takes their cards out of the bridges that would join them.
 fn boot() -> Result<Guest> {
     if let Some(what) = Guest::missing() {
-        bail!("no guest with the kernel's SCTP can be booted here: there is no {what}");
+        bail!("cannot boot a guest with the kernel's SCTP: {what} is missing");
     }
-    ensure!(Path::new("/usr/bin/withsctp").exists(), "there is no withsctp: apt-get install lksctp-tools");
+    ensure!(Path::new("/usr/bin/withsctp").exists(), "withsctp is missing: apt-get install lksctp-tools");
     let guests = Guest::up("lab")?;
     guests.boot(&["up", BETA])?;
     let net = guests.namespace("net");

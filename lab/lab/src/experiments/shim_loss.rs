@@ -133,7 +133,7 @@ impl Tcp {
             Tcp::WithoutSack => TcpConfig::linux_without_sack(),
             Tcp::Reno => TcpConfig::linux(Growth::Reno),
             Tcp::Cubic => TcpConfig::linux(Growth::Cubic),
-            Tcp::Bbr => bail!("there is no model of BBR: it is measured in real time alone"),
+            Tcp::Bbr => bail!("BBR has no model: it is measured only in real time"),
         })
     }
 }

@@ -206,7 +206,7 @@ impl<'a> Hosts<'a> {
         let output = server.finish(LIMIT)?.good()?.stdout;
         self.ensure_over_sctp(before, count)?;
         let delays = output.lines().filter_map(|line| line.parse::<f64>().ok()).map(|micros| micros / 1e3);
-        let delays = Sample::new(delays).context("no small message came")?;
+        let delays = Sample::new(delays).context("no small message arrived")?;
         let figure = |statistic| delays.figure(statistic).value;
         Ok(Measures::from([
             ("median_ms".to_owned(), figure(Statistic::Median)),

@@ -110,7 +110,7 @@ impl Experiment for TransportThroughput {
         let transport = transport_of(series)?;
         let plan = self.links.iter().find(|link| link.panel == *panel).context("no such link")?;
         if let Transport::Guest(before) = transport {
-            let rate = plan.rate.as_deref().context("guests have links with a rate alone")?;
+            let rate = plan.rate.as_deref().context("guests have only links with a rate")?;
             let (bytes, seconds) = self.transfer_in_guests(environment, before, rate, *x as u32)?;
             ensure!(bytes > 0.0 && seconds > 0.0, "nothing was received");
             return Ok(Measures::from([("mbit_per_s".to_owned(), bytes * 8.0 / 1e6 / seconds)]));
@@ -168,7 +168,7 @@ impl TransportThroughput {
                 let (bytes, micros) = figures.context("the receiver reported nothing")?;
                 Ok((bytes.parse()?, micros.parse::<f64>()? / 1e6))
             }
-            Transport::Guest(_) => bail!("guests have links of their own"),
+            Transport::Guest(_) => bail!("guests have their own links"),
         }
     }
 

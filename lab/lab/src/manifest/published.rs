@@ -108,7 +108,7 @@ impl Published {
 impl Samples {
     fn read(&self) -> Result<Vec<[f64; 2]>> {
         let file = FILES.iter().find(|(name, _)| *name == self.file);
-        let (name, text) = file.with_context(|| format!("there is no file {:?}", self.file))?;
+        let (name, text) = file.with_context(|| format!("no file {:?}", self.file))?;
         let mut rows = csv::Reader::from_reader(text.as_bytes());
         let header = rows.headers()?.clone();
         let column = |wanted: &str| {

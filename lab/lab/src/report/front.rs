@@ -16,9 +16,9 @@ pub(super) fn page(manifests: &[Manifest], sections: &[Section]) -> String {
         html! {
             h1 { "Claims and answers" }
             p {
-                "Claims of papers, and aims of this project; each with the answer of its own measurement. Met: the bands that are expected \
-                 hold; where a paper found something else than is aimed at, the answer says so. Quick forms show that all can be measured, full \
-                 forms measure as much as the papers did."
+                "Claims of papers and goals of this project, each with the answer of its measurement. Met: all expected bands hold; if a paper's \
+                 result differs from the goal, the answer states it. Quick forms show that all cells can be measured; full forms measure as much \
+                 as the papers did."
             }
             ul class="counts" {
                 @for standing in [Standing::Met, Standing::Missed, Standing::Open] {

@@ -60,14 +60,14 @@ impl Listening {
                 let socket = socket(args, any)?;
                 socket.set_only_v6(false)?;
                 socket.set_reuse_address(true)?;
-                socket.bind(&any.into()).with_context(|| format!("cannot have port {}", args.port))?;
+                socket.bind(&any.into()).with_context(|| format!("cannot bind port {}", args.port))?;
                 socket.listen(BACKLOG)?;
                 Ok(Self::Stream(socket.into(), length))
             }
             Over::Udp => {
                 let socket = socket(args, any)?;
                 socket.set_only_v6(false)?;
-                socket.bind(&any.into()).with_context(|| format!("cannot have port {}", args.port))?;
+                socket.bind(&any.into()).with_context(|| format!("cannot bind port {}", args.port))?;
                 Ok(Self::Datagrams(socket.into(), length))
             }
             Over::Sctp | Over::SctpUdp => {
@@ -162,7 +162,7 @@ fn options(args: &Ttcp, local: Vec<IpAddr>, mode: Mode) -> Options {
 fn address_towards(to: SocketAddr) -> Result<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(to).with_context(|| format!("no way leads to {to}"))?;
+    socket.connect(to).with_context(|| format!("no route to {to}"))?;
     Ok(socket.local_addr()?.ip())
 }
 
@@ -241,7 +241,7 @@ fn send_datagram(socket: &UdpSocket, datagram: &[u8]) -> Result<()> {
                 return Ok(());
             }
             Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => std::thread::sleep(ROOM_PAUSE),
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => bail!("nobody receives there"),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => bail!("no receiver listens there"),
             Err(error) => return Err(error).context("cannot send"),
         }
     }

@@ -31,7 +31,7 @@ pub struct Heard {
 /// When ffmpeg fails.
 pub fn make_noise(host: &Host, seconds: u32, into: &Path) -> Result<()> {
     let noise = format!("anoisesrc=seed=7:amplitude=0.3:sample_rate={RATE}:duration={seconds}");
-    let into = into.to_str().context("a path that is no UTF-8")?;
+    let into = into.to_str().context("a path that is not UTF-8")?;
     let words = ["-nostdin", "-v", "error", "-f", "lavfi", "-i", &noise, "-c:a", "libvorbis", into];
     host.tool("ffmpeg", &words).map(drop)
 }
@@ -46,7 +46,7 @@ pub fn decode(host: &Host, file: &Path) -> Result<Vec<u8>> {
     command.args(["-nostdin", "-v", "warning", "-xerror", "-i"]).arg(file);
     command.args(["-f", "s16le", "-ac", "1"]).arg(&into);
     let output = host.run("decode", command, LIMIT)?.good()?;
-    ensure!(output.stderr.is_empty(), "the decoder complains: {}", output.stderr);
+    ensure!(output.stderr.is_empty(), "the decoder reports: {}", output.stderr);
     std::fs::read(&into).with_context(|| format!("cannot read {}", into.display()))
 }
 
@@ -55,9 +55,9 @@ pub fn decode(host: &Host, file: &Path) -> Result<Vec<u8>> {
 /// # Errors
 /// When too little was heard to decide, or it was not played.
 pub fn compare(played: &[u8], heard: &[u8]) -> Result<Heard> {
-    let mark = heard.get(2 * WARM_UP..4 * WARM_UP).context("hardly anything was heard")?;
+    let mark = heard.get(2 * WARM_UP..4 * WARM_UP).context("the recording is almost empty")?;
     let at = played.windows(mark.len()).step_by(2).position(|window| window == mark);
-    let rest = &played[2 * at.context("what was heard is not what was played")?..];
+    let rest = &played[2 * at.context("the recording differs from the played audio")?..];
     let heard = &heard[2 * WARM_UP..];
     let same = rest.iter().zip(heard).take_while(|(a, b)| a == b).count();
     let seconds = |bytes: usize| bytes as f64 / 2.0 / RATE as f64;

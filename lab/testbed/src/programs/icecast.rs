@@ -36,7 +36,7 @@ impl Icecast {
     /// Like [`Icecast::start`].
     pub fn start_by(host: &Host, ports: &[u16], runner: &[&str]) -> Result<Self> {
         let dir = host.dir()?.join("icecast");
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         std::fs::write(dir.join("icecast.xml"), configuration(&dir, ports))?;
         // Icecast refuses to run as root, and uses only its own directory.
         let mut command = host.command("unshare");

@@ -24,7 +24,7 @@ impl Nginx {
     pub fn start(host: &Host) -> Result<Self> {
         let prefix = host.dir()?.join("nginx");
         let root = prefix.join("files");
-        std::fs::create_dir_all(&root).with_context(|| format!("cannot make {}", root.display()))?;
+        std::fs::create_dir_all(&root).with_context(|| format!("cannot create {}", root.display()))?;
         std::fs::write(prefix.join("nginx.conf"), configuration(&prefix))?;
         let mut command = host.command("nginx");
         command

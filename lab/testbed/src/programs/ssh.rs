@@ -33,7 +33,7 @@ impl Sshd {
     /// When OpenSSH is missing, or sshd does not listen within 10 s.
     pub fn start(host: &Host) -> Result<Self> {
         let dir = host.dir()?.join("ssh");
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         for key in ["host_key", "client_key"] {
             let file = dir.join(key).display().to_string();
             run_tool("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", key, "-f", &file])?;

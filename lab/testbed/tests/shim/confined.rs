@@ -185,7 +185,7 @@ print(s.makefile().readline())
     let socket = dir.join("control.sock");
     let command = world.client("python3", &["-c", ask, socket.to_str().unwrap()]);
     let output = world.alpha.run("ask", command, LIMIT).unwrap().good().unwrap().stdout;
-    assert!(output.contains("root's alone"), "{output}");
+    assert!(output.contains("changed only by root"), "{output}");
     assert!(!fs::read_to_string(&file).unwrap().contains("confine_files"));
     // Root's own program writes it, and makes the daemon reload it.
     world.alphas.sctpify(&["set", "confine_files=0"]).unwrap().good().unwrap();
@@ -220,7 +220,7 @@ fn without_a_supervisor_it_stays_who_it_is_and_says_so() {
     daemon.wait_until("socket", LIMIT, |process| process.stderr().contains("sctpifyd is up")).unwrap();
     assert_eq!(uid_of(daemon.id()), 0);
     is_everywhere(daemon.id(), "Seccomp", "2");
-    assert!(daemon.stderr().contains("no supervisor to write its files"), "{}", daemon.stderr());
+    assert!(daemon.stderr().contains("no supervisor writes its files"), "{}", daemon.stderr());
     // The daemon writes them itself.
     let mut set = alpha.command(programs.path("sctpify"));
     set.args(["set", "race_timer_ms=200"]).env("SCTPIFY_CONTROL", &socket);

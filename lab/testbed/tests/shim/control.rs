@@ -77,7 +77,7 @@ fn its_group_may_look_and_not_change() {
     }
     for change in [&["set", "enable=0"][..], &["forget", "192.0.2.1"], &["reload"], &["down"]] {
         let output = daemon.sctpify(NOBODY, NOBODY, change);
-        assert!(!output.status.success() && output.stderr.contains("may look but not change"), "{output:?}");
+        assert!(!output.status.success() && output.stderr.contains("has read access only"), "{output:?}");
     }
     assert!(daemon.sctpify(0, 0, &["set", "enable=0"]).status.success());
 }

@@ -49,7 +49,7 @@ fn a_worker_that_stands_still_delays_connects_for_seconds_and_is_then_killed() {
     let took = connect(&world);
     assert!(took < HANG_LIMIT, "{took:?}");
     assert!(connect(&world) < PLAIN_LIMIT);
-    assert!(world.alphas.log().contains("no sign of life"), "{}", world.alphas.log());
+    assert!(world.alphas.log().contains("no heartbeat"), "{}", world.alphas.log());
     assert!(!world.alphas.is_running());
 }
 

@@ -127,7 +127,7 @@ fn a_users_own_listener_is_reached_while_it_is_exposed_and_becomes_ready_when_th
     assert_eq!(connects(&world, PORT), 0);
     let exposed = exposes(&world, ALICE, &PORT.to_string());
     let row = wait_listener(betas(&world), PORT, "LISTEN");
-    assert!(row["because"].as_str().unwrap().contains("asked for"), "{row}");
+    assert!(row["because"].as_str().unwrap().contains("requested it"), "{row}");
     assert_eq!(connects(&world, PORT), 1, "{}", world.fallbacks());
     assert_eq!(field(&world.alphas, "recent_fallbacks", "state").len(), 1, "{}", world.fallbacks());
     drop(exposed);

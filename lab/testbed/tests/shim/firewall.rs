@@ -225,7 +225,7 @@ fn a_drop_by_interface_holds_for_connections_that_share_an_association() {
     site.chain("input priority filter", &format!("iifname {UPLINK} tcp dport 7000 drop"));
     site.is_closed(server, "TimeoutError");
     let fallback = &site.world.fallbacks()[0];
-    assert!(fallback.to_string().contains("did not take the connection"), "{fallback}");
+    assert!(fallback.to_string().contains("did not accept the connection"), "{fallback}");
     assert!(fallback["held_us"].as_u64().unwrap() < 1_000_000, "{fallback}");
 }
 
@@ -282,10 +282,10 @@ fn a_kernel_that_cannot_lead_by_interface_refuses_peers_unless_the_setting_lets_
     assert!(site.ask(server).starts_with("in from"), "by TCP");
     assert_eq!(site.world.connects_sctp(), 0);
     let doctor = || betas.sctpify(&["doctor"]).unwrap().stdout;
-    assert!(doctor().contains("Connections of peers are refused, and are plain TCP"), "{}", doctor());
+    assert!(doctor().contains("Peers' connections over SCTP are refused, and use plain TCP"), "{}", doctor());
     betas.sctpify(&["set", "deliver_by_shim=1"]).unwrap().good().unwrap();
     site.is_open(server);
-    assert!(doctor().contains("Connections of peers come by shim0"), "{}", doctor());
+    assert!(doctor().contains("Peers' connections arrive through shim0"), "{}", doctor());
 }
 
 /// A program that is slow to accept fills its backlog, and its kernel also drops SYNs. Those are retransmitted.

@@ -60,7 +60,7 @@ fn a_host_that_drops_sctp_costs_the_race_timer_once_and_after_that_no_packet() {
     assert_the_next_is_plain_tcp(&world);
     let report = explained(&world);
     assert!(
-        report.contains("learned to have no SCTP (no answer)") && report.contains("probed in "),
+        report.contains("cached as not supporting SCTP (no answer)") && report.contains("probed in "),
         "{report}"
     );
     let row = listed(&world);
@@ -170,5 +170,5 @@ fn a_rule_that_names_the_host_beats_what_was_learned() {
         .unwrap();
     assert!(connect_captured(&world).1.sctp > 0, "the operator's word counts more");
     let output = explained(&world);
-    assert!(output.contains("a rule that names the host goes before what was learned"), "{output}");
+    assert!(output.contains("a rule that names the host overrides its learned entry"), "{output}");
 }

@@ -78,7 +78,7 @@ fn doctor_finds_the_peers_daemon_by_packets_and_misses_it_where_there_is_none() 
     assert!(found.contains("it offers") && found.contains(&offered.to_string()), "{found}");
     assert!(found.contains(&format!("{bare} answers")), "{found}");
     let missed = output(&without);
-    assert!(missed.contains("nobody listens on UDP port 9899"), "{missed}");
+    assert!(missed.contains("no program listens on UDP port 9899"), "{missed}");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn changes_that_wait_for_a_restart_are_told_until_there_was_one() {
     daemon.stop();
     let daemon = Daemon::restart(&alpha, &programs).unwrap();
     assert!(json(&daemon)["pending"].as_array().unwrap().is_empty());
-    assert!(output(&daemon, &["reload"]).ends_with("are read again\n"));
+    assert!(output(&daemon, &["reload"]).ends_with("reloaded\n"));
     daemon.stop();
 }
 

@@ -134,7 +134,7 @@ fn what_others_flush_is_restored_and_nothing_passes_meanwhile() {
     world.alpha.tool("nft", &["flush", "ruleset"]).unwrap();
     assert_eq!(connect(&world, &world.link.right_v4().to_string()), "EHOSTUNREACH");
     assert!(wait_for(LIMIT, || guards(&world) == 4));
-    assert!(world.alphas.log().contains("they are there again"));
+    assert!(world.alphas.log().contains("they are restored"));
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn a_client_address_that_the_peer_has_not_proven_gets_no_channel_but_an_associat
     let betas = world.betas.as_ref().unwrap();
     assert!(betas.log().contains("reason=Unproven"), "{}", betas.log());
     let doctor = world.alphas.sctpify(&["doctor", &host(&world)]).unwrap().stdout;
-    assert!(doctor.contains("the peer knows 10.77.1.1 of this host by another address"), "{doctor}");
+    assert!(doctor.contains("the peer sees 10.77.1.1 of this host as another address"), "{doctor}");
 }
 
 /// A client in each host connects to the other one, four at a time, and prints how often the server saw the

@@ -1,4 +1,4 @@
-//! Measurements of a link by ping and iperf3, beside our emulator's.
+//! Measures the kernel's netem and our emulator with ping and iperf3.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

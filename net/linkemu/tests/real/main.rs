@@ -130,9 +130,9 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
         (vec!["add", &format!("{middle}:no"), "left"], "no: No such device (os error 19); `ip link` lists"),
         (
             vec!["add", &format!("{middle}:left"), "x", "--delay", "5"],
-            "delay = 5: not a time: say a number and its unit",
+            "delay = 5: not a time: expected a number and its unit",
         ),
-        (vec!["set", "y", "--delay", "5ms"], "there is no link y in"),
+        (vec!["set", "y", "--delay", "5ms"], "no link y in"),
     ] {
         let output = world.linkemu(&words);
         assert!(!output.status.success() && output.stderr.contains(part), "{words:?}: {output:?}");
@@ -142,7 +142,7 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
     assert!(output.stderr.contains("link x, a to b: loss = 200%: more than 1"), "{output:?}");
     let ends = [format!("{middle}:left"), format!("{middle}:right")];
     let output = world.linkemu(&["add", &ends[0], &ends[1], "--name", "w"]);
-    assert!(output.stderr.contains("left is an end of another link: `linkemu show`"), "{output:?}");
+    assert!(output.stderr.contains("left is an end of another link: see `linkemu show`"), "{output:?}");
     world.middle.ip(&["link", "add", "spare", "type", "veth", "peer", "name", "end"]).unwrap();
     for name in ["spare", "end"] {
         world.middle.ip(&["link", "set", name, "up"]).unwrap();
@@ -152,7 +152,7 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
     world.linkemu(&["del", "x"]).good().unwrap();
     world.linkemu(&["add", "spare", &ends[1], "--name", "x"]).good().unwrap();
     let output = world.linkemu(&["add", &ends[0], "end", "--name", "x"]);
-    assert!(output.stderr.contains("there is a link x already"), "{output:?}");
+    assert!(output.stderr.contains("link x already exists"), "{output:?}");
     world.middle.ip(&["link", "set", "left", "down"]).unwrap();
     let output = world.linkemu(&["add", &ends[0], &ends[1], "--name", "z"]);
     assert!(output.stderr.contains("left is down: `ip link set INTERFACE up` first"), "{output:?}");

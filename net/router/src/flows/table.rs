@@ -79,7 +79,7 @@ pub(super) fn print(rows: &[FlowRow], top: usize, is_json: bool, out: &mut dyn W
 /// The page of metrics.
 pub(super) fn metrics(rows: &[FlowRow]) -> MetricsText {
     let mut out = MetricsText::default();
-    out.head("sctpify_flows", "gauge", "Flows seen lately, by what keeps them from sending more.");
+    out.head("sctpify_flows", "gauge", "Flows seen recently, by the limit on their rate.");
     for (verdict, count) in counts(rows) {
         out.series("sctpify_flows", &[("limited_by", &verdict.word())], count);
     }
@@ -98,11 +98,11 @@ pub(super) fn metrics(rows: &[FlowRow]) -> MetricsText {
             out.series(name, &labels, value);
         }
     };
-    family("sctpify_flow_bits_per_second", "Rate of a flow, from the IP headers on.", &|row| Some(row.bit_s));
-    family("sctpify_flow_backlog_bytes", "What waits in its sender's buffer, as it says.", &|row| {
+    family("sctpify_flow_bits_per_second", "Rate of a flow, including IP headers.", &|row| Some(row.bit_s));
+    family("sctpify_flow_backlog_bytes", "Advertised backlog of its sender's buffer.", &|row| {
         row.backlog.map(f64::from)
     });
-    family("sctpify_flow_occupancy_percent", "How full its sender's buffer is, as it says.", &|row| {
+    family("sctpify_flow_occupancy_percent", "Advertised occupancy of its sender's buffer.", &|row| {
         row.occupancy.map(f64::from)
     });
     out

@@ -1,8 +1,8 @@
 "use strict";
-// The kernel's classes by occupancy, each second: drawn with the pieces of common.js.
+// The kernel's classes by occupancy, refreshed each second with the functions of common.js.
 
 place("what").textContent = "Classes by occupancy";
-place("hint").textContent = "How full senders' buffers are, as they say. A bar shows what passes of what the class may have at most.";
+place("hint").textContent = "Occupancy of send buffers, as advertised. A bar shows the rate of the class, relative to its ceiling.";
 
 function row(c) {
   const passing = c.passing_bit_s ?? 0;
@@ -13,8 +13,8 @@ function row(c) {
 live("the router", async () => {
   const report = await ask("classes.json");
   const sum = (name) => report.classes.reduce((sum, c) => sum + (c[name] ?? 0), 0);
-  drawSums("sums", [[bits(sum("passing_bit_s")), "pass"], [sum("packets"), "packets"], [sum("dropped"), "dropped"], [sum("waiting"), "wait"]]);
-  const headings = ["Full", "Passing", "Guaranteed", "Packets", "Bytes", "Dropped", "Waiting", "Class"];
+  drawSums("sums", [[bits(sum("passing_bit_s")), "rate"], [sum("packets"), "packets"], [sum("dropped"), "dropped"], [sum("waiting"), "backlog"]]);
+  const headings = ["Occupancy", "Rate", "Guaranteed", "Packets", "Bytes", "Dropped", "Backlog", "Class"];
   place("rows").replaceChildren(table(headings, report.classes.map(row), "None."));
-  return report.interface + ", counted each " + lasting(report.every_s);
+  return report.interface + ", interval " + lasting(report.every_s);
 });

@@ -1,5 +1,5 @@
 "use strict";
-// Our own queues, one for each direction, each second: drawn with the pieces of common.js.
+// The queues, one for each direction, refreshed each second with the functions of common.js.
 
 place("what").textContent = "Queues";
 
@@ -12,14 +12,14 @@ function box(it, i) {
   const most = it.rate_bit_s || Math.max(1, passing);
   const a_second = (name) => (now ? now[name].toFixed(1) : "–");
   const rows = [
-    ["came", a_second("offered"), it.offered], ["sent", a_second("sent"), it.sent], ["dropped", a_second("dropped"), it.dropped],
-    ["of them without data", "", it.dropped_control], ["marked", a_second("marked"), it.marked], ["wait", "", it.waiting],
-    ["lost before the queue", "", it.missed], ["refused by the interface", "", it.refused], ["of an unknown kind", "", it.unfinishable],
+    ["arrived", a_second("offered"), it.offered], ["sent", a_second("sent"), it.sent], ["dropped", a_second("dropped"), it.dropped],
+    ["dropped without data", "", it.dropped_control], ["marked", a_second("marked"), it.marked], ["backlog", "", it.waiting],
+    ["lost before the queue", "", it.missed], ["refused by the interface", "", it.refused], ["unknown segment type", "", it.unfinishable],
   ];
   return make("div", { class: "box" },
     make("div", {}, it.from + " → " + it.to + ", " + it.policy + ", " + (it.rate_bit_s ? bits(it.rate_bit_s) : "unlimited")),
     make("div", {}, bits(passing), make("meter", { min: 0, max: most, value: passing })),
-    table(["Packets", "A second", "In all"], rows, ""));
+    table(["Packets", "Per second", "Total"], rows, ""));
 }
 
 live("the router", async () => {

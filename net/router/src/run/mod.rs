@@ -126,7 +126,7 @@ impl Running {
         if source.raw_os_error() == Some(DOWN) && self.sockets[n].is_up().is_ok() {
             return Ok(());
         }
-        let hint = "it went away";
+        let hint = "it was removed";
         Err(BridgeError::Interface { end: self.names[n].clone(), source, hint }.into())
     }
 

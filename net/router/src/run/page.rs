@@ -31,22 +31,20 @@ fn write(report: &RunReport) -> MetricsText {
             out.series(name, &[("from", &it.from), ("to", &it.to), ("policy", &it.policy)], value(it));
         }
     };
-    family("sctpify_router_offered_packets_total", "counter", "Packets that came to the queue.", &|it| {
+    family("sctpify_router_offered_packets_total", "counter", "Packets that arrived at the queue.", &|it| {
         it.offered
     });
     family("sctpify_router_sent_packets_total", "counter", "Packets sent.", &|it| it.sent);
-    family("sctpify_router_sent_bytes_total", "counter", "Bytes sent, from the IP headers on.", &|it| {
+    family("sctpify_router_sent_bytes_total", "counter", "Bytes sent, including IP headers.", &|it| {
         it.sent_bytes
     });
     family("sctpify_router_dropped_packets_total", "counter", "Packets dropped by the queue.", &|it| {
         it.dropped
     });
-    family("sctpify_router_marked_packets_total", "counter", "Packets marked for congestion.", &|it| {
-        it.marked
-    });
+    family("sctpify_router_marked_packets_total", "counter", "Packets marked with ECN.", &|it| it.marked);
     family("sctpify_router_missed_packets_total", "counter", "Frames lost before the queue.", &|it| {
         it.missed
     });
-    family("sctpify_router_waiting_packets", "gauge", "Packets that wait.", &|it| it.waiting as u64);
+    family("sctpify_router_waiting_packets", "gauge", "Packets in the queue.", &|it| it.waiting as u64);
     out
 }

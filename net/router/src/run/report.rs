@@ -7,9 +7,9 @@ use serde::Serialize;
 /// Counters of one direction.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DirectionReport {
-    /// Where frames come from.
+    /// Source of frames.
     pub from: String,
-    /// Where they go.
+    /// Destination of frames.
     pub to: String,
     /// The queue's policy.
     pub policy: String,
@@ -75,12 +75,12 @@ impl fmt::Display for RunReport {
                 it.waiting_bytes
             )?;
             for (count, what) in [
-                (it.missed, "frames came too fast and were lost before the queue"),
+                (it.missed, "frames arrived too fast and were lost before the queue"),
                 (
                     it.refused,
                     "packets were refused by the interface: its MTU is smaller, or its queue was full",
                 ),
-                (it.unfinishable, "segments of an unknown kind were lost: turn offloads off"),
+                (it.unfinishable, "segments of an unknown kind were lost: disable offloads"),
             ] {
                 if count > 0 {
                     writeln!(f, "  WARNING: {count} {what}")?;

@@ -47,13 +47,13 @@ fn classes(plan: &Plan, found: &Found) -> Vec<String> {
                 let rates = [it.rate, it.ceil, class.rate, class.ceil].map(netem::rate_text);
                 let [rate, ceil, asked_rate, asked_ceil] = rates;
                 differences.push(format!(
-                    "{name} has {rate}, at most {ceil}, not {asked_rate}, at most {asked_ceil}"
+                    "{name} has rate {rate}, ceil {ceil}, not rate {asked_rate}, ceil {asked_ceil}"
                 ));
             }
             Some(_) => {}
         }
     }
-    differences.extend(there.keys().map(|minor| format!("class {MAJOR:x}:{minor:x} was not asked for")));
+    differences.extend(there.keys().map(|minor| format!("class {MAJOR:x}:{minor:x} was not requested")));
     differences
 }
 
@@ -67,14 +67,14 @@ fn queues(plan: &Plan, found: &Found) -> Vec<String> {
         .filter_map(|queue| Some((minor(queue["parent"].as_str()?)?, queue["kind"].as_str()?)))
         .collect();
     let wrong = |(minor, kind): (u32, &str)| {
-        let there = kinds.get(&minor).copied().unwrap_or("no queue of its own");
+        let there = kinds.get(&minor).copied().unwrap_or("no queue");
         (there != kind).then(|| format!("class {MAJOR:x}:{minor:x} has {there}, not {kind}"))
     };
     let mut differences: Vec<String> = plan.queue_kinds().into_iter().filter_map(wrong).collect();
     let root = found.queues.as_array().into_iter().flatten().find(|queue| queue["root"] == true);
     let default = root.and_then(|root| root["options"]["default"].as_str());
     if default != Some(&format!("{:#x}", plan.default_class())) {
-        differences.push(format!("what no filter takes goes to {}", default.unwrap_or("no class")));
+        differences.push(format!("unclassified packets go to {}", default.unwrap_or("no class")));
     }
     differences
 }
@@ -91,7 +91,7 @@ fn filters(plan: &Plan, found: &Found) -> Vec<String> {
             .collect();
         if there != asked {
             differences.push(format!(
-                "the BPF programs at {MAJOR:x}:{parent:x} are not ours ({} there, not {})",
+                "the BPF programs at {MAJOR:x}:{parent:x} are different ({} there, not {})",
                 there.len(),
                 asked.len()
             ));
@@ -101,7 +101,7 @@ fn filters(plan: &Plan, found: &Found) -> Vec<String> {
         let asked = if *parent == 0 { plan.places() } else { Vec::new() };
         if places != asked {
             differences.push(format!(
-                "the u32 table at {MAJOR:x}:{parent:x} is another ({} places, not {})",
+                "the u32 table at {MAJOR:x}:{parent:x} is different ({} buckets, not {})",
                 places.len(),
                 asked.len()
             ));

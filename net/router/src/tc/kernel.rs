@@ -50,7 +50,7 @@ fn json(words: &[&str]) -> Result<Value, RouterError> {
     let report = if report.trim().is_empty() { "[]" } else { report.as_str() };
     serde_json::from_str(report).map_err(|error| RouterError::Tc {
         command: words.join(" "),
-        problem: format!("it does not print JSON ({error}): is it older than iproute2 5.0?"),
+        problem: format!("it does not print JSON ({error}): it may be older than iproute2 5.0"),
     })
 }
 
@@ -67,8 +67,8 @@ pub(crate) fn resolve(leaves: Leaves) -> Result<Leaves, RouterError> {
         true => Ok(Leaves::Sfq),
         false if problem.contains("qdisc kind is unknown") => Ok(Leaves::Hashed),
         false => Err(RouterError::Tc {
-            command: "qdisc add ... sfq, to see whether this kernel has it".to_owned(),
-            problem: format!("{problem}; it takes root, or say --leaves"),
+            command: "qdisc add ... sfq, to test whether this kernel supports it".to_owned(),
+            problem: format!("{problem}; it requires root, or use --leaves"),
         }),
     }
 }

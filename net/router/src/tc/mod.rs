@@ -40,7 +40,7 @@ pub(crate) fn run(command: &TcCommand, json: bool, out: &mut dyn Write) -> Resul
         TcCommand::Check { shape } => {
             let plan = Plan::of(shape, kernel::resolve(shape.leaves)?);
             check::check(&plan, &kernel::read(&shape.interface)?)?;
-            Ok(writeln!(out, "{}: as asked for", shape.interface)?)
+            Ok(writeln!(out, "{}: as requested", shape.interface)?)
         }
         TcCommand::Down { interface, dry_run: true } => Ok(writeln!(out, "tc {}", plan::removal(interface))?),
         TcCommand::Down { interface, dry_run: false } => kernel::remove(interface),

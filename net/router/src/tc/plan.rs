@@ -15,7 +15,7 @@ const LEAF_PACKETS: u32 = 127;
 const SMALL_LEAF_PACKETS: u32 = 8;
 /// Leaves of a class that hashes flows.
 pub(crate) const HASHED: u32 = 256;
-/// Where the leaves of hashed classes begin.
+/// First minor number of the leaves of hashed classes.
 const FIRST_HASHED: u32 = 0x1000;
 /// A turn of a leaf: a full packet.
 const QUANTUM: u32 = 1514;

@@ -8,7 +8,7 @@ use crate::args::Flags;
 /// An instruction: code, jumps, operand.
 pub(crate) type Instruction = (u16, u8, u8, u32);
 
-/// Where loads from the network header begin (SKF_NET_OFF).
+/// Offset base of loads from the network header (SKF_NET_OFF).
 const NET: u32 = 0xfff0_0000;
 /// IP's numbers of protocols.
 const UDP: u32 = 17;

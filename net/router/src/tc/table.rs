@@ -105,13 +105,11 @@ pub(crate) fn metrics(interface: &str, rows: &[Row]) -> MetricsText {
             out.series(name, &labels, value(row));
         }
     };
-    family("sctpify_tc_packets_total", "counter", "Packets that went on.", &|row| row.packets);
-    family("sctpify_tc_bytes_total", "counter", "Bytes that went on, with their link headers.", &|row| {
-        row.bytes
-    });
+    family("sctpify_tc_packets_total", "counter", "Packets forwarded.", &|row| row.packets);
+    family("sctpify_tc_bytes_total", "counter", "Bytes forwarded, including link headers.", &|row| row.bytes);
     family("sctpify_tc_dropped_packets_total", "counter", "Packets dropped.", &|row| row.dropped);
-    family("sctpify_tc_waiting_packets", "gauge", "Packets that wait.", &|row| row.waiting);
-    family("sctpify_tc_guaranteed_bits_per_second", "gauge", "What the class is sure of.", &|row| {
+    family("sctpify_tc_waiting_packets", "gauge", "Packets in the queue.", &|row| row.waiting);
+    family("sctpify_tc_guaranteed_bits_per_second", "gauge", "Guaranteed rate of the class.", &|row| {
         row.rate_bit_s
     });
     out

@@ -59,16 +59,18 @@ fn another_root_is_left_alone_and_what_differs_is_named() {
     }
     world.middle.tool("tc", &["qdisc", "del", "dev", &link, "root"]).unwrap();
     let output = world.router(&["tc", "show", &link]).stderr;
-    assert!(output.contains("has no classes of ours"), "{output}");
+    assert!(output.contains("has no classes of sctpify-router"), "{output}");
     world.router(&up).good().unwrap();
     world.middle.tool("tc", &["filter", "del", "dev", &link, "parent", "5ba:", "prio", "10"]).unwrap();
     let leaf =
         ["qdisc", "replace", "dev", &link, "parent", "5ba:20", "handle", "99:", "bfifo", "limit", "9000"];
     world.middle.tool("tc", &leaf).unwrap();
     let output = world.router(&["tc", "check", &link, "--rate", "30mbit", "--leaves", "pfifo"]);
-    for part in
-        ["class 5ba:fff has 20mbit", "5ba:20 has bfifo, not pfifo", "BPF programs at 5ba:0 are not ours"]
-    {
+    for part in [
+        "class 5ba:fff has rate 20mbit",
+        "5ba:20 has bfifo, not pfifo",
+        "BPF programs at 5ba:0 are different",
+    ] {
         assert!(!output.status.success() && output.stderr.contains(part), "{part}: {output:?}");
     }
 }

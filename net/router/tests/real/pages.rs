@@ -50,7 +50,7 @@ fn the_page_of_the_kernels_classes_draws_what_passes_and_the_metrics_count_as_tc
     if let Some(browser) = Browser::find(&world.middle).unwrap() {
         let drawn = browser.drawn(PAGE).unwrap();
         assert!(drawn.contains("<td>90-100 %</td>") && drawn.contains("<td>5ba:100</td>"), "{drawn}");
-        assert!(drawn.contains("Mbit/s") && drawn.contains("counted each 1 s"), "{drawn}");
+        assert!(drawn.contains("Mbit/s") && drawn.contains("interval 1 s"), "{drawn}");
         browser.picture(PAGE).unwrap();
     }
     sender.finish(LIMIT).unwrap().good().unwrap();
@@ -88,7 +88,7 @@ fn the_page_of_flows_draws_each_flows_rate_and_verdict_and_finds_one() {
     assert!(drawn.contains("<td>network</td>") && drawn.contains("limited by: network"), "{drawn}");
     assert!(drawn.contains(&format!("{} port {PORT}</td>", world.link.right_v4())), "{drawn}");
     let other = browser.drawn(&format!("{PAGE}#search=nowhere")).unwrap();
-    assert!(other.contains("None seen lately.") && !other.contains("<td>network</td>"), "{other}");
+    assert!(other.contains("None seen recently.") && !other.contains("<td>network</td>"), "{other}");
 }
 
 #[test]

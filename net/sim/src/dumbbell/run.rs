@@ -1,6 +1,6 @@
-//! The loop: what happens next, and who must work after it.
+//! Runs the events of a dumbbell in order of time, and then the hosts that they concern.
 //!
-//! Invariant: time never goes back, and what happens at one time happens in the order in which it was planned.
+//! Invariant: time never goes back, and events of one time run in the order in which they were planned.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -23,20 +23,20 @@ use super::report::DumbbellReport;
 const SENDERS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const RECEIVERS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
 const PORT: u16 = 7;
-/// The first flow's port; the others' follow.
+/// Port of the first flow; the others follow.
 const FIRST_PORT: u16 = 1024;
-/// Most flows: the ports of one address.
+/// Limit on flows: the ports of one address.
 pub(super) const FLOWS_MAX: usize = (u16::MAX - FIRST_PORT) as usize;
-/// Bytes of an IPv4 header.
+/// Length of an IPv4 header, in bytes.
 const IP_HEADER: usize = 20;
-/// Longest train of packets.
+/// Length of the longest train, in bytes.
 const TRAIN_BYTES: usize = 65_536;
 
 enum Happening {
     Start(usize),
     Message(usize),
     OwnEnd(usize),
-    /// At the receivers, or else at the senders.
+    /// True at the receivers, false at the senders.
     Packet {
         to_receivers: bool,
         packet: Vec<u8>,
@@ -74,7 +74,7 @@ impl Ord for Planned {
     }
 }
 
-/// Takes everybody in.
+/// A listener that accepts all associations.
 struct Open;
 
 impl Listener for Open {
@@ -95,13 +95,13 @@ struct State<'a> {
     by_receiver: BTreeMap<AssociationId, usize>,
     queue: Box<dyn Queue<Vec<u8>> + Send>,
     link: Pace,
-    /// Flows whose sender is not over.
+    /// Number of flows whose sender has not ended.
     open: usize,
     report: DumbbellReport,
     buf: Vec<u8>,
 }
 
-/// Runs a dumbbell until all flows are over, or to its limit.
+/// Runs a dumbbell until all flows have ended, or to its limit.
 ///
 /// # Panics
 /// If there are more flows than one address has ports (64,511).
@@ -120,7 +120,7 @@ pub fn run(plan: &Dumbbell) -> DumbbellReport {
     state.finish()
 }
 
-/// Two engines whose limits are no obstacle: the router is what is looked at.
+/// Creates an engine with limits beyond the router's, which is the subject of the measurement.
 fn endpoint(plan: &Dumbbell, rng: &mut ChaCha12Rng) -> Endpoint {
     let rate = AnswerRate {
         per_second: 1_000_000,
@@ -179,7 +179,7 @@ impl<'a> State<'a> {
         self.happenings.push(Reverse(Planned { at, sequence: self.sequence, what }));
     }
 
-    /// When the link takes another packet.
+    /// Returns the time at which the link takes another packet.
     fn link_at(&self) -> Time {
         if self.queue.backlog().packets == 0 { Time::NEVER } else { self.link.ready_at(self.now) }
     }
@@ -260,7 +260,7 @@ impl<'a> State<'a> {
         self.work_senders();
     }
 
-    /// Lets programs and engine of the senders work until they have nothing more to say.
+    /// Runs programs and engine of the senders until they have no more output.
     fn work_senders(&mut self) {
         loop {
             while let Some((id, event)) = self.senders.poll_event() {
@@ -347,7 +347,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// A sender's packet comes to the queue.
+    /// Handles the arrival of a sender's packet at the queue.
     fn offer(&mut self, packet: &[u8], ecn: Ecn) {
         self.report.packets += 1;
         let advertised = self.plan.association.advertisement.map_or(SendBuffer::TYPE, |it| it.chunk_type);
@@ -361,7 +361,7 @@ impl<'a> State<'a> {
         self.queue.enqueue(self.now, Packet { body: packet.to_vec(), length, view, ecn });
     }
 
-    /// The link takes the next packet.
+    /// Moves the next packet from the queue to the link.
     fn pass_one(&mut self) {
         let Some(packet) = self.queue.dequeue(self.now) else { return };
         let sent = self.link.take(self.now, packet.length);
@@ -369,7 +369,7 @@ impl<'a> State<'a> {
         self.plan_for(at, Happening::Packet { to_receivers: true, packet: packet.body, ecn: packet.ecn });
     }
 
-    /// A receiver's packet goes back.
+    /// Delivers a receiver's packet to its sender.
     fn back(&mut self, packet: &[u8], ecn: Ecn) {
         self.report.packets += 1;
         let Some(header) = CommonHeader::peek(packet) else { return };

@@ -65,7 +65,7 @@ impl Authenticator {
             return Ok(Verdict::Passed);
         }
         let claimed = if is_register { Name::To } else { Name::From };
-        let value = request.first(claimed).ok_or(Fault::bad("Address Is Missing"))?.clone();
+        let value = request.first(claimed).ok_or(Fault::bad("Missing Address"))?.clone();
         let uri = Uri::parse(Address::parse(&value)?.uri)?;
         if !config.is_ours(&uri) {
             return Ok(Verdict::Passed);

@@ -33,7 +33,7 @@ const IDLE_MAX: Duration = Duration::from_secs(86_400);
 /// Limit on dialogs that one request may create by forking, for telling BYEs apart.
 const ANSWERS_MAX: usize = 16;
 /// The rejection of a request to an address unrelated to its dialog.
-const NOT_OF_THIS_DIALOG: Fault = Fault { status: 403, reason: "Address Has No Part In This Dialog" };
+const NOT_OF_THIS_DIALOG: Fault = Fault { status: 403, reason: "Source Not Part Of This Dialog" };
 
 /// A user agent that talks to us directly, with no other proxy between.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use crate::message::Message;
 pub(super) const RELAYING_DENIED: Fault = Fault { status: 403, reason: "Relaying Denied" };
 
 /// The user is registered, but all ways there are gone or unsuitable.
-pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "No Way To The User" };
+pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "User Unreachable" };
 
 /// The rejection of a request.
 #[derive(Debug)]

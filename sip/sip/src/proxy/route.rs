@@ -100,7 +100,7 @@ impl Proxy {
     /// Answers requests to the proxy itself: only OPTIONS (section 11.2).
     fn answer_for_ourselves(&mut self, now: Time, id: Id, known: &Essentials) -> Result<(), Fault> {
         if known.cseq.method != Method::Options {
-            return Err(Fault { status: 404, reason: "Nobody Of That Name" });
+            return Err(Fault { status: 404, reason: "No Such User" });
         }
         let fields = vec![
             Header::new(Name::Allow, "INVITE, ACK, CANCEL, BYE, OPTIONS, REGISTER"),

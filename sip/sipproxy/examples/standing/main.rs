@@ -35,19 +35,19 @@ struct Args {
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(2..=0x00ff_ffff))]
     users: u32,
 
-    /// Calls at once
+    /// Concurrent calls
     #[arg(long, default_value_t = 10_500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     calls: u32,
 
-    /// Seconds that a call lasts, on average
+    /// Mean duration of a call, in seconds
     #[arg(long, default_value_t = 180.0)]
     talk: f64,
 
-    /// Minutes of virtual time that are judged
+    /// Measured minutes of virtual time
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(8..))]
     minutes: u32,
 
-    /// Of all chance
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -61,7 +61,7 @@ impl UdpDoor {
         let mut buffer = [0; 65_536];
         for asked in 0..QUESTIONS_MAX {
             self.asked_again += u32::from(asked > 0);
-            self.socket.send(question.as_bytes()).context("the proxy is gone")?;
+            self.socket.send(question.as_bytes()).context("the proxy has gone")?;
             loop {
                 match self.socket.recv(&mut buffer) {
                     Ok(length) if is_answer(&buffer[..length], self.number) => return Ok(()),
@@ -69,7 +69,7 @@ impl UdpDoor {
                     Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                         break;
                     }
-                    Err(error) => return Err(error).context("the proxy is gone"),
+                    Err(error) => return Err(error).context("the proxy has gone"),
                 }
             }
         }

@@ -24,28 +24,28 @@ const LOOKS: u64 = 100;
 
 #[derive(Parser)]
 struct Args {
-    /// An address of this host, which has to be another one than the proxy's: each gets all packets of SCTP that come to it
+    /// Local address; must differ from the proxy's, because each program receives all SCTP packets of its address
     #[arg(long, value_name = "ADDRESS")]
     local: IpAddr,
 
-    /// Where the proxy listens, by UDP, TCP and SCTP
+    /// Address of the proxy, for UDP, TCP and SCTP
     #[arg(long, value_name = "ADDRESS:PORT")]
     proxy: SocketAddr,
 
-    /// How many messages
+    /// Number of messages
     #[arg(long, default_value_t = 1_000_000)]
     messages: u64,
 
-    /// Messages a second at most. The proxy's state of each lasts some seconds, so its total is bounded then, and connections that are
-    /// over do not use up all ports
+    /// Limit on messages per second. It bounds the proxy's state, which lasts some seconds per message, and the ports used by
+    /// closed connections
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
 
-    /// The proxy's process, whose memory is looked at
+    /// Process ID of the proxy, to sample its memory
     #[arg(long, value_name = "PID")]
     watch: u32,
 
-    /// Of all chance
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -117,7 +117,7 @@ fn now() -> Instant {
 /// Returns a process's resident memory according to the kernel.
 fn resident_kib(process: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"));
-    let status = status.with_context(|| format!("there is no process {process}"))?;
+    let status = status.with_context(|| format!("no process {process}"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
     kib.with_context(|| format!("process {process} has no memory"))

@@ -177,14 +177,14 @@ impl Users {
         let known = |name: &String| {
             let found = Algorithm::from_bytes(name.as_bytes());
             found.ok_or_else(|| {
-                ("authentication.algorithms", format!("`{name}` is no hash: say SHA-256 or MD5"))
+                ("authentication.algorithms", format!("unknown hash `{name}`: expected SHA-256 or MD5"))
             })
         };
         let names = self.algorithms.as_deref();
         let algorithms = names.map(|names| names.iter().map(known).collect()).transpose()?;
         let algorithms: Vec<Algorithm> = algorithms.unwrap_or_else(|| Algorithm::ALL.to_vec());
         if algorithms.is_empty() {
-            return Err(("authentication.algorithms", "is empty: say SHA-256, MD5, or both".to_owned()));
+            return Err(("authentication.algorithms", "is empty: expected SHA-256, MD5 or both".to_owned()));
         }
         Ok(Authentication { realm, passwords: self.users, algorithms })
     }
@@ -224,7 +224,7 @@ impl Default for Sources {
 impl Sources {
     fn check(&self) -> Result<Access, Wrong> {
         if self.requests_per_s > 1_000_000 {
-            return Err(("access.requests_per_s", "must be 1000000 at most; 0 means any number".to_owned()));
+            return Err(("access.requests_per_s", "must be 0 to 1000000; 0 means unlimited".to_owned()));
         }
         if self.burst == 0 || self.sources < 2 {
             return Err(("access", "must have burst of at least 1 and sources of at least 2".to_owned()));
@@ -318,7 +318,8 @@ impl File {
         check_sctp(&self.sctp)?;
         let is_stateless = self.mode == ModeName::Stateless;
         if is_stateless && authentication.is_some() {
-            let problem = "does not go with mode = \"stateless\": a request that comes again would be refused, for its password is used";
+            let problem = "does not go with mode = \"stateless\": a retransmitted request would be refused, because its \
+                           digest response is already used";
             return Err(("authentication", problem.to_owned()));
         }
         // The proxy would have to keep a request that waits for a name.
@@ -347,23 +348,23 @@ impl File {
         let store = store.map_err(|problem| ("store", problem))?;
         if has_roots && !store.as_ref().is_some_and(StoreAddress::has_tls) {
             let problem =
-                "is for a store with TLS: say rediss:// in store, or sslmode=verify-full behind postgres://";
+                "requires a store with TLS: use rediss:// in store, or sslmode=verify-full after postgres://";
             return Err(("store_roots", problem.to_owned()));
         }
         if proxy.dialog_secret.is_none() && store.as_ref().is_some_and(StoreAddress::is_shared) {
-            let problem = "is missing: proxies that share a store need one, the same in all: `openssl rand -hex 32` makes some";
+            let problem = "is missing: proxies that share a store need the same key: generate it with `openssl rand -hex 32`";
             return Err(("dialog_key", problem.to_owned()));
         }
         if is_stateless && store.as_ref().is_some_and(StoreAddress::is_shared) {
             let problem =
-                "is shared, which does not go with mode = \"stateless\": requests would have to wait for it";
+                "is shared, which conflicts with mode = \"stateless\": requests would have to wait for it";
             return Err(("store", problem.to_owned()));
         }
         let connections = self.limits.connections;
         let (control, page_port) = (self.control, self.page_port);
         let hep = self.hep.map(|hep| (hep.collector, hep.agent));
         let drain = Some(self.drain_s).filter(|seconds| *seconds <= 3600);
-        let drain = drain.ok_or(("drain_s", "must be 3600 at most; 0 does not wait".to_owned()))?;
+        let drain = drain.ok_or(("drain_s", "must be 0 to 3600; 0 does not wait".to_owned()))?;
         let drain = Duration::from_secs(drain.into());
         let tls = self.tls.map(Tls::check).transpose()?;
         if tls.is_none() && proxy.listeners.iter().any(|listener| listener.transport == Transport::Tls) {
@@ -385,17 +386,16 @@ fn listeners(listen: &[Listen]) -> Result<Vec<Listener>, Wrong> {
     for Listen { transport: name, address, .. } in listen {
         let listener = Listener { transport: transport("listen.transport", name)?, address: *address };
         if address.ip().is_unspecified() || address.port() == 0 {
-            let problem =
-                format!("{address} cannot be told to others: say one address of this host, and a port");
+            let problem = format!("{address} cannot be announced: give one address of this host, and a port");
             return Err(("listen.address", problem));
         }
         if found.contains(&listener) {
-            return Err(("listen", format!("{name} {address} is there twice")));
+            return Err(("listen", format!("{name} {address} is given twice")));
         }
         found.push(listener);
     }
     if found.iter().filter(|listener| listener.transport == Transport::Sctp).count() > 1 {
-        let problem = "sctp is there twice: listen once, and name our other addresses in sctp.addresses";
+        let problem = "sctp is given twice: listen once, and name further addresses in sctp.addresses";
         return Err(("listen", problem.to_owned()));
     }
     if found.is_empty() {
@@ -417,7 +417,7 @@ fn record_name(text: &str) -> Result<RecordName, Wrong> {
         return Ok(RecordName { host: domain(KEY, text)?, port: None });
     };
     let number = port.parse().ok().filter(|port| *port > 0);
-    let wrong = || (KEY, format!("`{port}` is no port: say NAME, or NAME:PORT"));
+    let wrong = || (KEY, format!("invalid port `{port}`: expected NAME or NAME:PORT"));
     Ok(RecordName { host: domain(KEY, host)?, port: Some(number.ok_or_else(wrong)?) })
 }
 
@@ -427,7 +427,7 @@ fn next_hops(sections: &[NextHopSection], ours: &[String]) -> Result<Vec<NextHop
         if ours.contains(&domain) {
             return Err((
                 "next_hop.domain",
-                format!("`{domain}` is one of our own domains: take it out of one place"),
+                format!("`{domain}` is also one of this proxy's domains: remove one of the two"),
             ));
         }
         Ok(NextHop {
@@ -441,21 +441,22 @@ fn next_hops(sections: &[NextHopSection], ours: &[String]) -> Result<Vec<NextHop
 
 fn transport(key: &'static str, name: &str) -> Result<Transport, Wrong> {
     let known = Transport::ALL.into_iter().find(|transport| transport.as_lower_str() == name);
-    known.ok_or_else(|| (key, format!("`{name}` is no transport: say udp, tcp, tls or sctp")))
+    known.ok_or_else(|| (key, format!("invalid transport `{name}`: expected udp, tcp, tls or sctp")))
 }
 
 fn domain(key: &'static str, name: &str) -> Result<String, Wrong> {
     let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
     if name.is_empty() || !name.bytes().all(is_name) {
-        return Err((key, format!("`{name}` is no domain: use letters, digits, `-` and `.`")));
+        return Err((key, format!("invalid domain `{name}`: use letters, digits, `-` and `.`")));
     }
     Ok(name.to_ascii_lowercase())
 }
 
 /// Parses 64 hexadecimal digits: anyone who sees a mark could guess a password.
 fn dialog_key(text: &str) -> Result<[u8; 32], Wrong> {
-    let wrong =
-        || ("dialog_key", "must be 64 hexadecimal digits: `openssl rand -hex 32` makes some".to_owned());
+    let wrong = || {
+        ("dialog_key", "must be 64 hexadecimal digits: generate them with `openssl rand -hex 32`".to_owned())
+    };
     if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Err(wrong());
     }
@@ -472,13 +473,13 @@ fn check_sctp(sctp: &SctpConfig) -> Result<(), Wrong> {
         return Err((key, "must be 1 to 65535".to_owned()));
     }
     if let Some(address) = sctp.addresses.iter().find(|address| address.is_unspecified()) {
-        return Err(("sctp.addresses", format!("{address} is no address of this host: name each one")));
+        return Err(("sctp.addresses", format!("{address} is not an address of this host: name each one")));
     }
     if sctp.streams == 0 {
         return Err(("sctp.streams", "must be 1 to 65535".to_owned()));
     }
     if sctp.multipath_weights != Weights::default() && sctp.multipath != Multipath::Weighted {
-        return Err(("sctp.multipath_weights", "has a use with multipath = \"weighted\" alone".to_owned()));
+        return Err(("sctp.multipath_weights", "requires multipath = \"weighted\"".to_owned()));
     }
     Ok(())
 }

@@ -49,23 +49,23 @@ fn an_error_names_file_key_and_remedy() {
             "domains = [\"a\"]\ndialog_key = \"geheim\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
             "dialog_key: must be 64 hexadecimal digits",
         ),
-        ("domains = [\"a b\"]", "sip.toml: domains: `a b` is no domain"),
+        ("domains = [\"a b\"]", "sip.toml: domains: invalid domain `a b`"),
         (
             "[[listen]]\ntransport = \"ws\"\naddress = \"127.0.0.1:1\"",
-            "`ws` is no transport: say udp, tcp, tls or sctp",
+            "invalid transport `ws`: expected udp, tcp, tls or sctp",
         ),
-        ("[[listen]]\naddress = \"0.0.0.0:5060\"", "listen.address: 0.0.0.0:5060 cannot be told to others"),
+        ("[[listen]]\naddress = \"0.0.0.0:5060\"", "listen.address: 0.0.0.0:5060 cannot be announced"),
         (
             "[[listen]]\naddress = \"127.0.0.1:1\"\nrecord_route = \"a b\"",
-            "listen.record_route: `a b` is no domain",
+            "listen.record_route: invalid domain `a b`",
         ),
         (
             "[[listen]]\naddress = \"127.0.0.1:1\"\nrecord_route = \"a.example:0\"",
-            "listen.record_route: `0` is no port",
+            "listen.record_route: invalid port `0`",
         ),
         (
             "domains = [\"a\"]\nstore = \"/x.db\"\nstore_roots = \"/x.pem\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
-            "store_roots: is for a store with TLS: say rediss://",
+            "store_roots: requires a store with TLS: use rediss://",
         ),
         (
             "domains = [\"a\"]\nstore = \"rediss://r.example/\"\nstore_roots = \"/none.pem\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
@@ -75,10 +75,13 @@ fn an_error_names_file_key_and_remedy() {
         ("[limits]\nbranches = 0", "limits.branches: must be at least 1"),
         (
             "domains = [\"a\"]\ndrain_s = 3601\n[[listen]]\naddress = \"127.0.0.1:1\"",
-            "sip.toml: drain_s: must be 3600 at most",
+            "sip.toml: drain_s: must be 0 to 3600",
         ),
         ("[timers]\nt1_ms = 9", "timers.t1_ms: must be 10 to 5000"),
-        ("[authentication]\nusers = {}\nalgorithms = [\"SHA-1\"]", "`SHA-1` is no hash: say SHA-256 or MD5"),
+        (
+            "[authentication]\nusers = {}\nalgorithms = [\"SHA-1\"]",
+            "unknown hash `SHA-1`: expected SHA-256 or MD5",
+        ),
         (
             "[[listen]]\ntransport = \"tls\"\naddress = \"127.0.0.1:1\"",
             "sip.toml: tls: is missing: a listener",
@@ -89,25 +92,28 @@ fn an_error_names_file_key_and_remedy() {
         ),
         (
             "domains = [\"a\"]\nstore = \"mysql://x\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
-            "store: `mysql` is no store: name a file",
+            "store: unknown store `mysql`: expected a file",
         ),
         (
             "domains = [\"a\"]\nstore = \"redis://127.0.0.1/\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
-            "dialog_key: is missing: proxies that share a store need one",
+            "dialog_key: is missing: proxies that share a store need the same key",
         ),
-        ("[access]\ndeny = [\"x\"]", "access.deny: `x` is no network: say an address, or ADDRESS/BITS"),
+        (
+            "[access]\ndeny = [\"x\"]",
+            "access.deny: invalid network `x`: expected an address, or ADDRESS/BITS",
+        ),
         ("[access]\nburst = 0", "access: must have burst of at least 1"),
         ("[sctp]\nstreams = 0", "sctp.streams: must be 1 to 65535"),
         ("[sctp]\nmultipath = \"all\"", "unknown variant `all`, expected one of `off`, `lowest-rtt`"),
         (
             "[sctp]\nmultipath = \"weighted\"\nmultipath_weights = \"10.1.0.0/16\"",
-            "`10.1.0.0/16` is no list of weights: write 192.0.2.0/24=3",
+            "invalid weights `10.1.0.0/16`: expected 192.0.2.0/24=3",
         ),
         (
             "[sctp]\nmultipath_weights = \"10.1.0.0/16=3\"",
-            "sctp.multipath_weights: has a use with multipath = \"weighted\" alone",
+            "sctp.multipath_weights: requires multipath = \"weighted\"",
         ),
-        ("[sctp]\naddresses = [\"0.0.0.0\"]", "sctp.addresses: 0.0.0.0 is no address of this host"),
+        ("[sctp]\naddresses = [\"0.0.0.0\"]", "sctp.addresses: 0.0.0.0 is not an address of this host"),
     ] {
         let text = if text.starts_with("domains") { text.to_owned() } else { format!("{LEAST}{text}\n") };
         let error = parse(&text).unwrap_err();
@@ -166,5 +172,5 @@ fn a_stateless_proxy_looks_no_names_up_and_refuses_what_it_would_have_to_remembe
     let key = "ab".repeat(32);
     let shared = format!("store = \"redis://192.0.2.50:6379/0\"\ndialog_key = \"{key}\"\n{stateless}");
     let refused = parse(&shared).unwrap_err();
-    assert!(refused.contains("store: is shared, which does not go with mode = \"stateless\""), "{refused}");
+    assert!(refused.contains("store: is shared, which conflicts with mode = \"stateless\""), "{refused}");
 }

@@ -1,23 +1,23 @@
 "use strict";
-// What the proxy says, each second: drawn with the pieces of common.js.
+// The proxy's status, refreshed each second with the functions of common.js.
 
 const COUNTERS = {
-  requests: "requests", invites: "INVITEs", calls: "calls answered", registrations: "registrations", retransmissions: "messages that came again",
-  timeouts: "time-outs", overloads: "refused for want of room", late: "refused while draining", denied: "refused by source", limited: "beyond a source's rate", dropped: "dropped",
+  requests: "requests", invites: "INVITEs", calls: "calls answered", registrations: "registrations", retransmissions: "retransmissions received",
+  timeouts: "timeouts", overloads: "refused, overload", late: "refused while draining", denied: "refused by source", limited: "above a source's rate limit", dropped: "dropped",
 };
 const rates = new Rates();
 
 const dialogs = new List("dialogs", "dialogs.json", "dialogs", (rows) => table(
-  ["What", "State", "Since", "From", "To", "Caller by", "Callee by", "Call-ID"],
+  ["Kind", "State", "Age", "From", "To", "Caller transport", "Callee transport", "Call-ID"],
   rows.map((d) => [d.kind, d.state, lasting(d.age_s), d.from, d.to, d.caller, d.callees.join(", "), d.call_id]), "None."));
 
 const contacts = new List("contacts", "contacts.json", "contacts", (rows) => table(
-  ["User", "Contact", "Registered by", "From", "Ends in"],
+  ["User", "Contact", "Transport", "Source", "Expires in"],
   rows.map((c) => [c.user, c.uri, c.transport, c.source, lasting(c.expires_s)]), "None."));
 
 const connections = new List("connections", "connections.json", "connections", (rows) => {
   const box = (c) => make("div", { class: "box" },
-    make("div", {}, c.transport + " " + c.local + " ↔ " + c.peer + ", " + c.state + ", " + bytes(c.waiting_bytes) + " wait"), ...pathBoxes(c.paths));
+    make("div", {}, c.transport + " " + c.local + " ↔ " + c.peer + ", " + c.state + ", " + bytes(c.waiting_bytes) + " queued"), ...pathBoxes(c.paths));
   return rows.length ? make("div", {}, ...rows.map(box)) : none("None.");
 });
 
@@ -34,7 +34,7 @@ function drawRates(status) {
   const totals = Object.fromEntries(Object.entries(COUNTERS).map(([name, words]) => [words, status[name]]));
   const counters = { ...totals, ...classes }, now = rates.of(counters);
   const rows = Object.entries(counters).map(([words, n]) => [words, now ? now[words].toFixed(1) : "–", n]);
-  place("rates").replaceChildren(table(["What", "A second", "In all"], rows, ""));
+  place("rates").replaceChildren(table(["Counter", "Per second", "Total"], rows, ""));
 }
 
 live("the proxy", async () => {

@@ -87,7 +87,7 @@ impl StoreAddress {
     pub(crate) fn parse(text: &str, roots: &Path) -> Result<StoreAddress, String> {
         let server = ServerAddress { url: SecretUrl(text.to_owned()), roots: roots.to_owned() };
         match text.split_once("://").map(|(scheme, _)| scheme) {
-            None if text.is_empty() => Err("is empty: name a file, or leave it out".to_owned()),
+            None if text.is_empty() => Err("is empty: name a file, or omit it".to_owned()),
             None => Ok(StoreAddress::File(text.into())),
             Some("redis" | "rediss" | "redis+unix") => {
                 redis::check(&server).map(|()| StoreAddress::Redis(server))
@@ -96,7 +96,7 @@ impl StoreAddress {
                 postgres::check(&server).map(|()| StoreAddress::Postgres(server))
             }
             Some(scheme) => Err(format!(
-                "`{scheme}` is no store: name a file, redis://HOST:PORT/DB, rediss:// for TLS, redis+unix:///SOCKET or \
+                "unknown store `{scheme}`: expected a file, redis://HOST:PORT/DB, rediss:// for TLS, redis+unix:///SOCKET or \
                  postgres://HOST:PORT/DATABASE"
             )),
         }
@@ -218,10 +218,10 @@ mod tests {
     fn what_is_no_store_is_refused_without_showing_it() {
         for (text, why) in [
             ("", "is empty"),
-            ("mysql://u:geheim@h/", "is no store"),
-            ("redis://geheim@:x:y", "is no URL of Redis"),
-            ("rediss://:geheim@h/#insecure", "has `#`"),
-            ("postgres://u:geheim@h:x/", "is no URL of PostgreSQL"),
+            ("mysql://u:geheim@h/", "unknown store"),
+            ("redis://geheim@:x:y", "is not a Redis URL"),
+            ("rediss://:geheim@h/#insecure", "has a `#`"),
+            ("postgres://u:geheim@h:x/", "is not a PostgreSQL URL"),
             ("postgres://u:geheim@h/sip?sslmode=prefer", "sslmode must be"),
         ] {
             let error = parse(text).unwrap_err();

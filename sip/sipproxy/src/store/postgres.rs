@@ -92,7 +92,8 @@ impl Postgres {
     pub(super) fn new(address: &ServerAddress) -> Result<Postgres, String> {
         let (url, mode) = take_ssl_mode(address.url.as_str())?;
         // The library's message might contain a part of the URL.
-        let wrong = |_| "is no URL of PostgreSQL: say postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned();
+        let wrong =
+            |_| "is not a PostgreSQL URL: expected postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned();
         let mut config: Config = url.parse().map_err(wrong)?;
         config.ssl_mode(mode).connect_timeout(LIMIT).application_name("sctpify-sip");
         let tls = match mode {
@@ -313,7 +314,7 @@ impl Commands for PostgresCommands {
             self.session.execute(FORGET)?;
         }
         self.beats = self.beats.wrapping_add(1);
-        number(rows.first().ok_or("PostgreSQL does not say what time it is")?, 0)
+        number(rows.first().ok_or("PostgreSQL did not report its time")?, 0)
     }
 
     fn warnings(&mut self) -> Vec<String> {
@@ -322,7 +323,7 @@ impl Commands for PostgresCommands {
         };
         let settings = ["fsync", "synchronous_commit"].into_iter().filter(|name| off(name));
         settings
-            .map(|name| format!("PostgreSQL has {name} off: a crash takes the last registrations"))
+            .map(|name| format!("PostgreSQL has {name} off: a crash loses the latest registrations"))
             .collect()
     }
 }
@@ -377,7 +378,7 @@ impl News for PostgresNews {
             Ok(None) => return Err("the connection was closed".to_owned()),
             Ok(Some(told)) => told,
         };
-        match event_of(&told).ok_or_else(|| format!("something else speaks on {CHANNEL}"))? {
+        match event_of(&told).ok_or_else(|| format!("an unknown program writes to {CHANNEL}"))? {
             Event::Changed(_, told) if told.starts_with('!') => self.read(&told[1..]),
             event => Ok(Some(event)),
         }

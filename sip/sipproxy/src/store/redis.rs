@@ -117,7 +117,7 @@ impl Commands for RedisCommands {
         }
         let values: Vec<Value> = pipe.query(&mut self.connection).map_err(text)?;
         if values.len() != commands.len() {
-            return Err("Redis has answered another number of commands".to_owned());
+            return Err("Redis answered an unexpected number of commands".to_owned());
         }
         commands.iter().zip(values).map(|(command, value)| reply_of(command, value)).collect()
     }
@@ -138,11 +138,11 @@ impl Commands for RedisCommands {
         };
         let mut found = Vec::new();
         if setting("appendonly").is_some_and(|value| value != "yes") {
-            found.push("Redis has appendonly off: registrations end with its process".to_owned());
+            found.push("Redis has appendonly off: registrations are lost when it ends".to_owned());
         }
         if let Some(policy) = setting("maxmemory-policy").filter(|policy| policy != "noeviction") {
             found.push(format!(
-                "Redis has maxmemory-policy {policy}: it forgets users when it is full; noeviction is right"
+                "Redis has maxmemory-policy {policy}: it deletes users when it is full; use noeviction"
             ));
         }
         found
@@ -208,6 +208,6 @@ impl News for RedisNews {
         };
         let (_, _, said): (String, String, String) =
             redis::from_redis_value(value).map_err(|e| e.to_string())?;
-        event_of(&said).map(Some).ok_or_else(|| format!("something else speaks on {CHANNEL}"))
+        event_of(&said).map(Some).ok_or_else(|| format!("an unknown program writes to {CHANNEL}"))
     }
 }

@@ -96,14 +96,14 @@ impl What {
     fn good(self) -> &'static str {
         match self {
             What::Commands => "the store answers",
-            What::News => "the store tells what changes",
+            What::News => "the store reports changes",
         }
     }
 
     fn bad(self) -> &'static str {
         match self {
-            What::Commands => "the store does not answer: registrations get 503; calls go by what is known",
-            What::News => "the store does not tell what changes: calls go by what is known",
+            What::Commands => "the store does not answer: registrations get 503; calls use known contacts",
+            What::News => "the store does not report changes: calls use known contacts",
         }
     }
 }
@@ -190,7 +190,7 @@ impl Shared {
         let backend: Box<dyn Backend> = match address {
             StoreAddress::Redis(url) => Box::new(Redis::new(url).map_err(super::failed(address))?),
             StoreAddress::Postgres(url) => Box::new(Postgres::new(url).map_err(super::failed(address))?),
-            StoreAddress::File(_) => return Err(super::failed(address)("is no server".to_owned())),
+            StoreAddress::File(_) => return Err(super::failed(address)("is not a server".to_owned())),
         };
         let mut commands = backend.connect().map_err(super::failed(address))?;
         for warning in commands.warnings() {
@@ -455,7 +455,7 @@ impl Common {
     /// Handles the next notification; returns false if the loop has ended.
     fn hear(&self, news: &mut dyn News, stranger: &mut Option<SocketAddr>) -> Result<bool, Failure> {
         match news.next(SILENCE_MAX)? {
-            None => Err(format!("nothing was heard for {} s", SILENCE_MAX.as_secs())),
+            None => Err(format!("no message for {} s", SILENCE_MAX.as_secs())),
             Some(Event::Presence(who)) => {
                 let Some((who, presence)) = Own::parse(&who) else { return Ok(true) };
                 if who.fingerprint != self.own.fingerprint && *stranger != Some(who.address) {

@@ -107,7 +107,7 @@ impl Inbox {
         if self.turned_away.is_power_of_two() {
             let (peer, transport, so_far) =
                 (message.hop.address, message.hop.transport.as_str(), self.turned_away);
-            tracing::warn!(%peer, transport, waiting = behind, so_far, "too much waits for a peer: a message was not sent");
+            tracing::warn!(%peer, transport, waiting = behind, so_far, "the send queue of a peer is full: a message was not sent");
         }
         self.refused.extend(message.on_failure);
         false

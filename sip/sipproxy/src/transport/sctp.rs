@@ -255,7 +255,7 @@ fn words_for(reason: &CloseReason) -> &'static str {
         CloseReason::NoAnswer => "no answer",
         CloseReason::PeerAborted(_) => "refused by the peer",
         CloseReason::Aborted(_) => "ended by this side",
-        CloseReason::Unreachable(_) => "unreachable, as ICMP says",
+        CloseReason::Unreachable(_) => "unreachable, according to ICMP",
         CloseReason::LostContact => "all paths have failed",
         CloseReason::Graceful | CloseReason::Restarted => "ended by the peer",
     }

@@ -171,7 +171,7 @@ impl Tcp {
         let session = match &self.tls {
             Some(tls) => {
                 let session = tls.connect(to.1.as_deref(), peer.ip());
-                Some(session.ok_or_else(|| io::Error::other("no name that TLS can ask for"))?)
+                Some(session.ok_or_else(|| io::Error::other("invalid server name for TLS"))?)
             }
             None => None,
         };

@@ -68,7 +68,7 @@ pub(super) struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     pub(super) fn open(args: &'a UaArgs) -> Result<Driver<'a>, SipError> {
-        let (clock, poll) = (Clock::start(), Poll::new().map_err(SipError::system("make a poll"))?);
+        let (clock, poll) = (Clock::start(), Poll::new().map_err(SipError::system("create a poll"))?);
         let signals = signals(&poll).map_err(SipError::system("wait for signals"))?;
         let listener = Listener { transport: args.transport, address: args.local };
         let bounds = Bounds { messages: Limits::default(), connections: args.calls_max };
@@ -237,7 +237,7 @@ impl<'a> Driver<'a> {
                 format!("no SCTP association with {proxy}{carrier}: {why}")
             }
             Transport::Tcp | Transport::Tls if !is_up => format!("no {name} connection with {proxy}"),
-            _ => format!("no answer from {proxy} by {name}"),
+            _ => format!("no answer from {proxy} over {name}"),
         }
     }
 
@@ -357,10 +357,10 @@ fn agent_config(args: &UaArgs, listener: Listener, rtp: Option<SocketAddr>) -> R
     let is_word = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'>');
     let parts = args.user.split_once('@').filter(|(user, domain)| is_word(user) && is_word(domain));
     let Some((user, domain)) = parts else {
-        return Err(SipError::Usage(format!("`{}` is no user: say --user USER@DOMAIN", args.user)));
+        return Err(SipError::Usage(format!("invalid user `{}`: expected --user USER@DOMAIN", args.user)));
     };
     if let Some(uri) = args.call.as_deref().filter(|uri| sip::Uri::parse(uri.as_bytes()).is_err()) {
-        return Err(SipError::Usage(format!("`{uri}` is no URI: say --call sip:USER@DOMAIN")));
+        return Err(SipError::Usage(format!("invalid URI `{uri}`: expected --call sip:USER@DOMAIN")));
     }
     if listener.address.ip().is_unspecified() || listener.address.is_ipv4() != args.proxy.is_ipv4() {
         let problem = "--local must be one address of this host, of the same family as --proxy";

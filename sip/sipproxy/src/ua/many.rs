@@ -62,9 +62,9 @@ struct Round {
 /// # Errors
 /// If the address cannot be used, or the user is invalid.
 pub(super) fn run(args: &UaArgs, users: u32) -> Result<(Value, u32), SipError> {
-    let (clock, mut poll) = (Clock::start(), Poll::new().map_err(SipError::system("make a poll"))?);
+    let (clock, mut poll) = (Clock::start(), Poll::new().map_err(SipError::system("create a poll"))?);
     let Some((user, domain)) = args.user.split_once('@') else {
-        return Err(SipError::Usage(format!("`{}` is no user: say --user USER@DOMAIN", args.user)));
+        return Err(SipError::Usage(format!("invalid user `{}`: expected --user USER@DOMAIN", args.user)));
     };
     let listener = Listener { transport: args.transport, address: args.local };
     let bounds = Bounds { messages: Limits::default(), connections: 1 };

@@ -19,7 +19,7 @@ fn in_flags(error: SipError) -> SipError {
         SipError::Listen { transport, address, source } => {
             SipError::Flag { transport, address, source, flag: "--local" }
         }
-        SipError::KernelSctp(found) => SipError::Usage(format!("{found}; or say --sctp-udp-port 9899")),
+        SipError::KernelSctp(found) => SipError::Usage(format!("{found}; or use --sctp-udp-port 9899")),
         other => other,
     }
 }

@@ -76,6 +76,6 @@ fn a_call_that_rings_at_sigterm_is_answered_and_another_ends_with_the_second_one
     assert!(world.site.told(&["status"]).contains("draining"));
     world.proxy.signal(Signal::SIGTERM).unwrap();
     let stopped = world.proxy.finish(LIMIT).unwrap().good().unwrap();
-    assert!(stopped.stderr.contains("refused what had not ended yet"), "{}", stopped.stderr);
+    assert!(stopped.stderr.contains("refused the remaining requests"), "{}", stopped.stderr);
     assert_eq!(outcome(carol), (0, Value::from(503)));
 }

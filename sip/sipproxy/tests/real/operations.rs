@@ -125,7 +125,7 @@ fn the_socket_lets_others_than_its_owner_and_group_see_nothing() {
     command.args(["--reuid", "65534", "--regid", "0", "--clear-groups"]);
     command.args([env!("CARGO_BIN_EXE_sctpify-sip"), "trace", "--control"]).arg(world.site.control());
     let told = world.site.host.run("group", command, LIMIT).unwrap();
-    assert!(told.stderr.contains("may not see messages"), "{told:?}");
+    assert!(told.stderr.contains("may not trace messages"), "{told:?}");
 }
 
 /// The chunks of a HEP 3 datagram in hexadecimal digits, by their types.

@@ -37,7 +37,7 @@ fn share(kind: Kind) {
     let count = |words: &str| proxies.iter().filter(|proxy| proxy.stderr().contains(words)).count();
     assert!(wait_for(LIMIT, || count("the store does not answer") == 2), "{}", proxies[0].stderr());
     let _process = server.start();
-    for words in ["the store answers again", "the store tells what changes again"] {
+    for words in ["the store answers again", "the store reports changes again"] {
         assert!(wait_for(LIMIT, || count(words) == 2), "{words}: {}", proxies[0].stderr());
     }
     one.register("carol", "udp");
@@ -49,8 +49,8 @@ fn share(kind: Kind) {
 fn a_store_that_cannot_prove_who_it_is_is_an_error_with_its_cause() {
     for kind in Kind::ALL {
         for (names, file, why) in [
-            ("IP:127.0.0.1", "stranger.pem", "its certificate comes from none of the roots in "),
-            ("IP:127.0.0.9,DNS:localhost", "root.pem", "its certificate is for other names"),
+            ("IP:127.0.0.1", "stranger.pem", "its certificate is signed by none of the roots in "),
+            ("IP:127.0.0.9,DNS:localhost", "root.pem", "its certificate does not match the host name"),
         ] {
             let told = refusal(kind, names, file);
             assert!(told.contains(why) && told.contains("127.0.0.1:7001"), "{kind:?}: {told}");
@@ -85,7 +85,7 @@ fn make_root_beside(site: &Site) {
 #[test]
 #[ignore = "needs root: makes a network namespace"]
 fn a_store_without_tls_is_not_taken_where_tls_is_asked_for() {
-    for (kind, why) in [(Kind::Redis, "TLS at this port"), (Kind::Postgres, "server does not support TLS")] {
+    for (kind, why) in [(Kind::Redis, "TLS on this port"), (Kind::Postgres, "server does not support TLS")] {
         let lab = Lab::new().unwrap();
         let site = Site::alone(&lab);
         make_root(&site.dir);

@@ -56,7 +56,7 @@ while True:
 
 /// The viewers.
 const VIEWERS: [(&str, &[&str]); 3] =
-    [("nobody", &[]), ("three browsers", &["page"; 3]), ("one who wants all", &["whole"])];
+    [("nobody", &[]), ("three browsers", &["page"; 3]), ("one with all lists", &["whole"])];
 
 struct Size {
     users: &'static str,
@@ -100,7 +100,7 @@ fn stand(proxy: &Running, tools: &Tools, calls: u32) -> Result<Process> {
         number(&serde_json::from_str(&output).context("no status")?, "/dialogs")
     };
     let is_there = || counted().is_ok_and(|dialogs| dialogs >= f64::from(calls));
-    ensure!(testbed::process::wait_for(LIMIT, is_there), "{calls} calls do not stand");
+    ensure!(testbed::process::wait_for(LIMIT, is_there), "{calls} calls are not established");
     Ok(standing)
 }
 
@@ -141,7 +141,7 @@ fn round(proxy: &Running, tools: &Tools, calls: &str) -> Result<Vec<[f64; 2]>> {
         let words = ["--no-register", "--call", CALLED, "--duration", "0", "--calls", calls, "--rate", "200"];
         let report = proxy.agent(tools, "udp", "carol", &words)?;
         lookers.into_iter().for_each(Process::stop);
-        ensure!(number(&report, "/calls_failed")? == 0.0, "calls fail while {name} looks: {report}");
+        ensure!(number(&report, "/calls_failed")? == 0.0, "calls fail with viewer {name}: {report}");
         measured
             .push([number(&report, "/calls_answered/ms_p50")?, number(&report, "/calls_answered/ms_p99")?]);
     }
@@ -149,7 +149,7 @@ fn round(proxy: &Running, tools: &Tools, calls: &str) -> Result<Vec<[f64; 2]>> {
     let ratios: Vec<[f64; 2]> =
         measured[1..].iter().map(|one| [one[0] / alone[0], one[1] / alone[1]]).collect();
     for ((name, _), [median, high]) in VIEWERS[1..].iter().zip(&ratios) {
-        println!("set-up while {name:<18} looks: p50 {median:.2}, p99 {high:.2} of that while nobody does");
+        println!("set-up with viewer {name:<18}: p50 {median:.2}, p99 {high:.2} of that without viewers");
     }
     Ok(ratios)
 }

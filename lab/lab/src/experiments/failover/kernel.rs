@@ -36,7 +36,7 @@ pub(super) struct World<'a> {
 /// Two guests, joined by two links with this delay in each direction.
 ///
 /// # Errors
-/// Where no guests can be booted, or a tool fails.
+/// When no guests can be booted, or a tool fails.
 pub(super) fn world<'a>(pool: &'a Pool, tools: &Tools, one_way: Duration, seed: u64) -> Result<World<'a>> {
     let guests = pool.take()?;
     let lab = Lab::new()?;

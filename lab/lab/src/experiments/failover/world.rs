@@ -183,7 +183,7 @@ impl World {
     }
 
     fn has_second(&self) -> Result<bool> {
-        let second = self.second.as_ref().context("there is no second link")?;
+        let second = self.second.as_ref().context("no second link")?;
         let (here, there) = (second.link.left_v4().to_string(), second.link.right_v4().to_string());
         Ok(match &self.daemons {
             None => {
@@ -195,7 +195,7 @@ impl World {
 
     fn link(&self, number: usize) -> Result<&DelayedLink> {
         let mut links = std::iter::once(&self.first).chain(&self.second);
-        links.nth(number).with_context(|| format!("there is no link {number}"))
+        links.nth(number).with_context(|| format!("no link {number}"))
     }
 
     /// Shuts the daemons down in order.
@@ -221,11 +221,11 @@ impl Victim for World {
     }
 
     fn rebind(&self) -> Result<()> {
-        self.nat.as_ref().context("there is no NAT")?.rebind()
+        self.nat.as_ref().context("no NAT")?.rebind()
     }
 
     fn set_nat_silent(&self, is_silent: bool) -> Result<()> {
-        self.nat.as_ref().context("there is no NAT")?.set_silent(is_silent)
+        self.nat.as_ref().context("no NAT")?.set_silent(is_silent)
     }
 }
 

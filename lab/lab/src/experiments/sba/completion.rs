@@ -1,4 +1,4 @@
-//! `sba-completion`: how long files take, beside long flows and alone.
+//! `sba-completion`: completion times of files, next to long flows and alone.
 
 use super::{Dice, Setup, Sum, Traffic, kbit_per_s, p99};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned};

@@ -67,7 +67,7 @@ impl Experiment for Cost {
                 let setup = Setup { advertisement: None, ..Setup::named("finish", self.traffic.packets)? };
                 measured(&self.scenario, &self.traffic, setup, form, cell.seed)
             }
-            other => bail!("there is no panel {other:?}"),
+            other => bail!("unknown panel {other:?}"),
         }
     }
 }

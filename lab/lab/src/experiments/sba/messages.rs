@@ -1,4 +1,4 @@
-//! `sba-messages`: how long messages of programs take that send less than their share, beside flows that send all they can.
+//! `sba-messages`: completion times of messages from programs below their share, next to flows without limit.
 
 use super::{Setup, Sum, Traffic, kbit_per_s, p99};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};

@@ -80,7 +80,7 @@ impl Setup {
             "finish, unaudited" => {
                 finish(Finish { favour: Favour::LeastClaimed, ..Finish::AUDITED }, Some(SPARSE_BACKLOG))
             }
-            _ => anyhow::bail!("there is no policy {name:?}"),
+            _ => anyhow::bail!("unknown policy {name:?}"),
         };
         Ok(setup)
     }

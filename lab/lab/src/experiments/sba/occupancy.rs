@@ -256,7 +256,7 @@ impl Occupancy {
 
     fn run(&self, policy: &str) -> Result<&DumbbellReport> {
         let at = POLICIES.iter().position(|name| *name == policy);
-        let at = at.with_context(|| format!("there is no policy {policy:?}"))?;
+        let at = at.with_context(|| format!("unknown policy {policy:?}"))?;
         let plan = self.plan(policy)?;
         Ok(self.runs[at].get_or_init(|| run(&plan)))
     }

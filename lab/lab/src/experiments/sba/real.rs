@@ -128,7 +128,7 @@ impl Router {
 /// Of a policy: see [`POLICIES`].
 fn names(policy: &str) -> Result<(&'static str, &'static str, &'static str)> {
     let found = POLICIES.into_iter().find(|(name, ..)| *name == policy);
-    found.with_context(|| format!("there is no policy {policy:?}"))
+    found.with_context(|| format!("unknown policy {policy:?}"))
 }
 
 /// Returns the arguments of senders and receivers of a port.

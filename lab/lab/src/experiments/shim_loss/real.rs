@@ -109,7 +109,7 @@ fn make_it(tcp: Tcp, host: &Host, link: &DelayedLink) -> Result<()> {
         Tcp::WithoutSack | Tcp::Reno => "reno",
         Tcp::Cubic => "cubic",
         Tcp::Bbr => "bbr",
-        Tcp::FreeBsd => anyhow::bail!("FreeBSD 4.10 is a model alone"),
+        Tcp::FreeBsd => anyhow::bail!("FreeBSD 4.10 exists only as a model"),
     };
     let network = format!("10.77.{LINK}.0/24");
     let device = link.link.name();

@@ -17,7 +17,7 @@ const FIELDS: [&str; 8] = [
     "sip.Status-Code",
     "sip.CSeq.method",
 ];
-/// Where the lifelines of caller, proxy and callee are, in pixels.
+/// Positions of the lifelines of caller, proxy and callee, in pixels.
 const LIFELINES: [u32; 3] = [130, 420, 710];
 const WIDTH: u32 = 840;
 const ROW: u32 = 20;
@@ -77,7 +77,7 @@ fn parts(packets: &[Packet]) -> Result<[&[Packet]; 3]> {
     let invite = first("INVITE", register)?;
     let bye = first("BYE", invite)?;
     let end = first("REGISTER", bye).unwrap_or(packets.len());
-    ensure!(invite > 0 && bye > invite && end > bye, "messages came in no order: {packets:?}");
+    ensure!(invite > 0 && bye > invite && end > bye, "messages arrived out of order: {packets:?}");
     Ok([&packets[..invite], &packets[invite..bye], &packets[bye..end]])
 }
 

@@ -1,4 +1,4 @@
-//! `sip-hol`: calls between two proxies on one connection that loses packets: whom does a loss stop? (The thesis's chapter 6.)
+//! `sip-hol`: calls between two proxies on one connection that loses packets: calls that a loss delays (the thesis's chapter 6).
 
 use super::agent_report::AgentReport;
 use super::world::{Between, Joined};

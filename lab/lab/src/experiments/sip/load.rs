@@ -263,7 +263,7 @@ fn configuration(series: &str) -> Result<String> {
     let access = match series {
         OURS => "[access]\nrequests_per_s = 0\n".to_owned(),
         LIMITED => format!("[access]\nrequests_per_s = {LIMITED_REQUESTS_PER_S}\nburst = 10\n"),
-        _ => anyhow::bail!("there is no series {series:?}"),
+        _ => anyhow::bail!("unknown series {series:?}"),
     };
     Ok(format!("domains = [\"{ADDRESS}\"]\n{listeners}{access}"))
 }

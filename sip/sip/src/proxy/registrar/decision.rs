@@ -49,7 +49,7 @@ impl Registration {
         let uri = Uri::parse(Address::parse(to)?.uri)?;
         if uri.scheme == Scheme::Other || !config.is_ours(&uri) || uri.user.is_none() {
             // Step 5: "the address-of-record … is not valid for the domain in the Request-URI".
-            return Err(Fault { status: 404, reason: "Nobody Of That Name" });
+            return Err(Fault { status: 404, reason: "No Such User" });
         }
         let user = config.user_of(&uri);
         Ok(Registration { id, from, request: request.clone(), known: known.clone(), user })
@@ -215,7 +215,7 @@ fn remove_all(
 ) -> Result<Vec<Change>, Fault> {
     let expires = request.first(Name::Expires).and_then(|value| number(value));
     if request.elements(Name::Contact).count() != 1 || expires != Some(0) {
-        return Err(Fault::bad("Contact * Needs Expires 0 And Nothing Beside It"));
+        return Err(Fault::bad("Contact * Requires Expires 0 And No Other Contact"));
     }
     let removal = |binding: &&Binding| {
         check_order(binding, &known.call_id, known.cseq.number)?;

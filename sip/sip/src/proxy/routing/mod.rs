@@ -25,7 +25,7 @@ use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
 
 /// A SIPS request that would have to be sent without TLS.
-const NOT_SECURE: Fault = Fault { status: 416, reason: "No Secure Way To The Next Hop" };
+const NOT_SECURE: Fault = Fault { status: 416, reason: "No Secure Transport To The Next Hop" };
 
 /// The knowledge from which requests are routed, at one time.
 #[derive(Clone, Copy)]

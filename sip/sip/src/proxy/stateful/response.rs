@@ -151,7 +151,7 @@ impl Stateful<'_> {
         if let Some(server) = server.and_then(|server| self.transactions.server_mut(server)) {
             server.context_mut().note_congestion();
         }
-        self.end_branch_without_response(id, 503, "Too Much Waits For The Next Hop");
+        self.end_branch_without_response(id, 503, "Send Queue Of The Next Hop Is Full");
     }
 
     /// Returns the branch of a request to `address` that begins as quoted. It must contain our unpredictable branch; shorter quotations

@@ -1,4 +1,4 @@
-//! The timers of all transactions, in one heap. Begin with [`Transactions::next_due`].
+//! Runs the timers of all transactions from one heap. Begin with [`Transactions::next_due`].
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -22,9 +22,9 @@ pub(in crate::proxy) enum Due {
     SayTrying(Id),
     /// Timer C of this client transaction (RFC 3261 section 16.8).
     TimerC(Id),
-    /// No response came to this client transaction.
+    /// No response to this client transaction arrived.
     TimedOut(Id),
-    /// [`SWEEP`] has passed: forget what is too old.
+    /// [`SWEEP`] has passed: expired state must be removed.
     Sweep,
 }
 
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::proxy::testing::request;
 
-    /// Runs all timers up to a time, and returns the events but for sweeps.
+    /// Runs all timers up to a time, and returns the events except sweeps.
     fn run(world: &mut World, until: u64) -> Vec<(u64, Due)> {
         let mut events = Vec::new();
         while world.table.next_timeout() <= Time::from_millis(until) {
