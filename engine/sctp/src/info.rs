@@ -211,9 +211,9 @@ pub struct Counters {
     pub abandoned_unsent: u64,
     /// Messages given up after a part of them was sent.
     pub abandoned_sent: u64,
-    /// FORWARD TSNs and I-FORWARD TSNs sent.
+    /// FORWARD TSNs and I-FORWARD-TSNs sent.
     pub forward_tsns_sent: u64,
-    /// FORWARD TSNs and I-FORWARD TSNs received that brought something new.
+    /// FORWARD TSNs and I-FORWARD-TSNs received that brought something new.
     pub forward_tsns_received: u64,
     /// Entries into fast recovery.
     pub fast_recoveries: u64,

@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn names_that_lead_nowhere_bands_without_bounds_and_experiments_without_control_are_refused() {
         let faults = [
-            ("panel = \"p\"", "panel = \"q\"", "no panel \"q\""),
+            ("panel = \"p\"", "panel = \"q\"", "unknown panel \"q\""),
             (
                 "measure = \"seconds\"\n        x_label",
                 "of = \"q\"\nmeasure = \"s\"\nx_label",

@@ -115,7 +115,7 @@ mod tests {
         let faults = [
             ("all = { carrier = \"udp\" }\nwhy.carrier = \"w\"", "carrier"),
             ("all = { race_timer_ms = 250 }\nwhy.race_timer_ms = \"w\"", "shipped"),
-            ("all = { race_timer_ms = 2000 }", "why"),
+            ("all = { race_timer_ms = 2000 }", "no reason is given"),
         ];
         for (text, problem) in faults {
             let error = settings(text).changed().unwrap_err().to_string();

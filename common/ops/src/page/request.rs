@@ -1,9 +1,10 @@
-//! The head of a request: its target, and the checks before an answer.
+//! Parses the head of an HTTP request, and refuses requests that the page must not answer: other methods than GET, and any `Host`
+//! except this page's own (DNS rebinding). Begin with [`PageRequest::read`].
 
 /// Limit on the bytes of a request's head.
 pub(super) const HEAD_MAX: usize = 8 * 1024;
 
-/// Reasons why a request is not answered.
+/// Reasons to refuse a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refused {
     /// It is not HTTP, or longer than [`HEAD_MAX`].
@@ -27,7 +28,7 @@ impl Refused {
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Refused::NotHttp => "not an HTTP/1.1 request of acceptable length",
+            Refused::NotHttp => "not an HTTP/1 request of acceptable length",
             Refused::NotGet => "only GET is allowed",
             Refused::OtherHost => "the Host header must be localhost or 127.0.0.1, with the port",
         })
@@ -49,12 +50,12 @@ impl<'a> PageRequest<'a> {
         Ok(PageRequest { path, query })
     }
 
-    /// Returns the requested name, `/` and so on.
+    /// Returns the path of the request's target, such as `/metrics`.
     pub fn path(&self) -> &'a str {
         self.path
     }
 
-    /// Returns the first value of `name` in the query (`?name=value&...`), if it has one.
+    /// Returns the first value of `name` in the query (`?name=value&...`); `None` if it is missing or empty.
     pub fn value(&self, name: &str) -> Option<String> {
         let mut pairs = form_urlencoded::parse(self.query.as_bytes());
         let (_, value) = pairs.find(|(known, _)| known == name)?;
@@ -119,12 +120,12 @@ mod tests {
     }
 
     #[test]
-    fn only_looking_is_allowed() {
+    fn only_get_is_allowed() {
         assert_eq!(asked("POST / HTTP/1.1", "Host: localhost:9897\r\n"), Err(Refused::NotGet));
     }
 
     #[test]
-    fn what_is_cut_short_or_no_http_is_refused() {
+    fn a_truncated_head_or_another_protocol_is_refused() {
         assert_eq!(
             PageRequest::read(b"GET / HTTP/1.1\r\nHost: localhost:9897\r\n", 9897),
             Err(Refused::NotHttp)

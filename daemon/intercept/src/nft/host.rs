@@ -1,20 +1,21 @@
-//! The host's table: the chain that holds SYNs, the diversion rules, the mark for returning packets.
+//! Creates the host's table: the chain that holds SYNs, the diversion rules, and the mark for returning packets. Begin with
+//! [`create_host_table`].
 //!
-//! - Chain `q` (output, −155) passes to `held` each first SYN that does not go out by `lo` (unless the configuration includes
-//!   that) and does not carry the daemon's own mark, while the daemon shows that it lives (`pulse`). It is a separate chain because
-//!   an accepted packet continues at the *next* hook. `holding` decides which of them are held.
+//! - Chain `q` (output, −155) passes to `held` each first SYN, while the daemon renews its sign of life (`pulse`). SYNs with the
+//!   daemon's own mark are exempt, and so are SYNs that leave through `lo`, unless the configuration includes them. It is a separate
+//!   chain because a packet that the queue's verdict accepts continues at the *next* base chain. `holding` decides which SYNs are held.
 //! - Chain `out` (output, −150, type route) adds a SYN released with the mark "goes to the private namespace" to the set of
 //!   diverted connections, and marks their packets, which reroutes them. The answer to a packet that arrived by a client's
 //!   interface carries that packet's mark, and is also rerouted. Every packet that leaves passes this chain, so the first rule
-//!   that settles a packet ends it.
-//! - Chains `guard` (output, −148) and `guard-forward` (forward, −148) refuse plain TCP to destinations that must be reached by
+//!   that matches ends its traversal.
+//! - Chains `guard` (output, −148) and `guard-forward` (forward, −148) refuse plain TCP to destinations that must be reached over
 //!   SCTP (`guard`).
-//! - Chain `pre` (prerouting, −310) marks packets from the veth: a mark does not survive its crossing. A packet that arrives by a
-//!   client's interface has the mark "served" from `uplinks`. The SYN of a connection to a local program adds the program's answers
-//!   to a set that `out` also diverts by. A program that answers with the SYN's mark needs no set, but one that gives its socket
+//! - Chain `pre` (prerouting, −310) marks packets from the veth, because a mark does not survive the crossing. A packet that arrives on a
+//!   client's interface has the mark "served" from `uplinks`. The SYN of a connection to a local program adds the flow of the program's
+//!   replies to a set, whose packets `out` also diverts. A program that answers with the SYN's mark needs no set, but one that gives its socket
 //!   another mark does.
-//! - Chain `in` (input, −310) turns that mark into the one that leads to the private namespace: the lookup of the way back is done by
-//!   then, and answers need a route there, whether or not the host has another one to the client.
+//! - Chain `in` (input, −310) replaces "served" with the mark that routes to the private namespace. The reverse-path lookup has ended by
+//!   then. Replies need the route to the private namespace, even if the host has another route to the client.
 //! - Chain `deny` (output, −140), in an enclosed namespace only, answers SYNs that were denied.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
@@ -112,7 +113,8 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
             rule.accept();
         });
     }
-    // The next rules of `out` are for TCP. Packets already on their way to the private namespace need none but the first.
+    // The remaining rules of `out` are for TCP. A packet with the mark for the private namespace adds its flow to the set, and leaves the
+    // chain before the diversion rules.
     add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| {
         rule.is_not_tcp();
         rule.accept();
@@ -146,7 +148,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     batch.commit()
 }
 
-/// Adds the answers to denied SYNs. Such an answer leaves by `lo` with the SYN's own mark (fwmark_reflect), and must not be
+/// Adds the rules that answer denied SYNs. Such an answer leaves through `lo` with the SYN's own mark (fwmark_reflect), and must not be
 /// answered itself.
 fn add_denials(batch: &mut Batch<'_>, marks: Marks) {
     const NO_ROUTE: u8 = 0;

@@ -1,6 +1,6 @@
-//! One connection on a shared association: how far it has come, what it may send, and what has come and was not read.
+//! A channel of a shared association: its stage, its credit to send, and its unread bytes.
 //!
-//! Begin at [`Channel`].
+//! Refuses bytes beyond the granted credit ([`Inbox::push`]). Begin at [`Channel`].
 
 use bytes::Bytes;
 
@@ -8,25 +8,25 @@ use super::ChannelId;
 use super::message::Generation;
 use crate::pieces::{COPY_MAX, Pieces};
 
-/// Bytes that the peer may send at first on one connection.
+/// Initial window of a channel, in bytes.
 pub const WINDOW_START: usize = 256 * 1024;
-/// The same when little is to spare.
+/// Minimum initial window, in bytes, when the windows of all channels may hardly grow.
 pub const WINDOW_LEAST: usize = 16 * 1024;
-/// Bytes that may wait to be read of one connection at most: a gigabit over 100 ms.
+/// Limit on a channel's window, in bytes: enough for 1 Gbit/s over a round trip of 100 ms.
 pub const WINDOW_MAX: usize = 16 << 20;
 
 /// Progress of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// We have asked the peer to open it.
+    /// This end has requested it, and the peer has not answered.
     Opening,
-    /// The peer asks, and the driver has not decided.
+    /// The peer has requested it, and the driver has not decided.
     Offered,
     /// Bytes may flow.
     Open,
 }
 
-/// One connection.
+/// A channel: one connection of a shared association.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) stream: u16,
@@ -34,16 +34,16 @@ pub(super) struct Channel {
     /// True if this end opened it.
     pub(super) is_ours: bool,
     pub(super) stage: Stage,
-    /// END, RESET or REFUSED was sent, or is about to be.
+    /// True if END, RESET or REFUSED was sent or queued.
     pub(super) has_sent_end: bool,
-    /// The peer's END, RESET or REFUSED came.
+    /// True if the peer's END, RESET or REFUSED has arrived.
     pub(super) has_got_end: bool,
     /// True if the driver has released it: further data is discarded.
     pub(super) is_gone: bool,
     pub(super) inbox: Inbox,
-    /// Its [`memory`](Self::memory) as it was last counted.
+    /// Value of [`memory`](Self::memory) at the last count.
     pub(super) counted: usize,
-    /// True if that may have changed.
+    /// True if `counted` may be out of date.
     is_changed: bool,
     pub(super) sending: Sending,
 }
@@ -65,46 +65,46 @@ impl Channel {
         }
     }
 
-    /// Reports whether both ends have said their last word.
+    /// Reports whether both ends have sent their END, RESET or REFUSED.
     pub(super) fn is_over(&self) -> bool {
         self.has_sent_end && self.has_got_end
     }
 
-    /// Bytes that wait for the program to take them.
+    /// Returns the bytes that wait for the program to read them.
     pub(super) fn waiting(&self) -> usize {
         if self.is_gone { 0 } else { self.inbox.unconsumed() as usize }
     }
 
-    /// Bytes of memory that they take, as far as they share none.
+    /// Returns the memory of the waiting bytes, without memory that they share with other messages.
     pub(super) fn memory(&self) -> usize {
         if self.is_gone { 0 } else { self.inbox.memory() }
     }
 
-    /// [`counted`](Self::counted) may be wrong from now on; `changed` has each channel once of which that holds.
+    /// Notes that [`counted`](Self::counted) may be out of date; adds the channel to `changed` unless it is there.
     pub(super) fn note_change(&mut self, id: ChannelId, changed: &mut Vec<ChannelId>) {
         if !std::mem::replace(&mut self.is_changed, true) {
             changed.push(id);
         }
     }
 
-    /// Counts the memory anew.
+    /// Counts the memory again and returns it.
     pub(super) fn count(&mut self) -> usize {
         (self.is_changed, self.counted) = (false, self.memory());
         self.counted
     }
 
-    /// Reports whether the peer is to hear of credit.
+    /// Reports whether the peer may still need credit.
     pub(super) fn is_receiving(&self) -> bool {
         self.stage == Stage::Open && !self.has_got_end && !self.is_gone
     }
 }
 
-/// Credit of this end.
+/// Credit of this end: bytes that it may send.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     pub(super) sent: u64,
     pub(super) limit: u64,
-    /// The limit at which the driver was stopped, and the peer told so.
+    /// Limit at which the driver had to stop, as reported to the peer in BLOCKED.
     pub(super) stopped_at: Option<u64>,
 }
 
@@ -114,32 +114,32 @@ impl Sending {
     }
 }
 
-/// The outcome of a look at bytes that share memory.
+/// Outcome of [`Inbox::look`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Look {
-    /// None wait.
+    /// No bytes wait.
     Nothing,
-    /// Those that waited at the last look were taken; others wait.
+    /// The bytes that waited at the last look were read; later ones wait.
     Again,
-    /// Some have waited since the last look. They were copied.
+    /// Some bytes have waited since the last look. They were copied.
     Kept,
 }
 
 /// Unread bytes, and the credit of the peer.
 ///
-/// Invariant: the peer is never granted more than what was consumed and the window.
+/// Invariant: `granted` is never more than `consumed` plus `window`.
 #[derive(Debug)]
 pub(super) struct Inbox {
     pieces: Pieces,
-    /// The value of `received` when the program was last seen not to keep up: until it has taken so much, what comes will wait.
+    /// Value of `received` when the program last failed to keep up. Until it has read that much, arriving bytes are copied.
     slow_until: u64,
-    /// The value of `received` at the last look at bytes that share memory, 0 before the first; none while no look is due.
+    /// Value of `received` at the last [`look`](Self::look), 0 before the first one; `None` while none is due.
     seen: Option<u64>,
-    /// The peer's end came, and was not read.
+    /// True if the peer's END has arrived and was not read.
     pub(super) has_unread_end: bool,
     pub(super) received: u64,
     pub(super) consumed: u64,
-    /// Credit that the peer was granted, or is about to be.
+    /// Credit granted to the peer, including credit not yet sent.
     pub(super) granted: u64,
     pub(super) window: usize,
     /// The value of `received` when the window was last widened.
@@ -161,7 +161,7 @@ impl Inbox {
         }
     }
 
-    /// Keeps bytes that came; false if they are more than was granted.
+    /// Stores received bytes; returns false if they exceed the granted credit.
     pub(super) fn push(&mut self, piece: Bytes) -> bool {
         let received = self.received + piece.len() as u64;
         if received > self.granted {
@@ -176,7 +176,7 @@ impl Inbox {
         true
     }
 
-    /// Reports whether bytes share memory from now on, and are to be [looked at](Self::look).
+    /// Begins to watch bytes that share memory; returns true if a [`look`](Self::look) is due from now on.
     pub(super) fn begins_to_share(&mut self) -> bool {
         let begins = self.seen.is_none() && self.consumed >= self.slow_until;
         if begins {
@@ -185,7 +185,7 @@ impl Inbox {
         begins
     }
 
-    /// Sees whether bytes have waited since the last look.
+    /// Copies the bytes if some have waited since the last look.
     pub(super) fn look(&mut self) -> Look {
         let Some(seen) = self.seen.take() else { return Look::Nothing };
         if self.consumed == self.received {
@@ -199,7 +199,7 @@ impl Inbox {
         Look::Again
     }
 
-    /// The program does not take what came.
+    /// Copies the unread bytes, because the program does not read them.
     pub(super) fn keep(&mut self) {
         self.slow_until = self.received;
         self.pieces.keep();
@@ -214,8 +214,8 @@ impl Inbox {
         self.has_unread_end = false;
     }
 
-    /// Some bytes may be at the driver: it has what is left of one copy, and a list of its own, which may be longer than is counted here
-    /// until bytes that wait are copied.
+    /// Returns the memory of unread bytes here and at the driver. The driver has the rest of one copy, and a separate list, which may be longer
+    /// than counted here until waiting bytes are copied.
     fn memory(&self) -> usize {
         let unconsumed = self.unconsumed() as usize;
         let at_driver = unconsumed.saturating_sub(self.pieces.bytes());
@@ -223,12 +223,12 @@ impl Inbox {
         self.pieces.memory() + at_driver + beside
     }
 
-    /// Bytes that the program has not taken.
+    /// Returns the number of bytes that the program has not read.
     fn unconsumed(&self) -> u64 {
         self.received - self.consumed
     }
 
-    /// The program took bytes; whether the peer is to be granted more, which is when half of the window is used up.
+    /// Records bytes that the program has read; returns true if the peer must get more credit, because half of the window is used up.
     pub(super) fn consume(&mut self, bytes: usize) -> bool {
         self.consumed = (self.consumed + bytes as u64).min(self.received);
         let due = self.consumed + self.window as u64;
@@ -239,15 +239,15 @@ impl Inbox {
         is_worth_telling
     }
 
-    /// The peer has more than it may send. The window doubles if the peer has used it and the program keeps up with it, by at most
-    /// `spare` bytes; returns by how many it grew.
+    /// Handles a peer that has more data than credit. Doubles the window if the peer has used it and the program keeps up, within a limit of
+    /// `spare` additional bytes; returns the growth in bytes.
     pub(super) fn widen(&mut self, spare: usize) -> usize {
         let half = self.window as u64 / 2;
         if self.unconsumed() > half || self.received - self.widened_at < half {
             return 0;
         }
         let more = self.window.min(WINDOW_MAX - self.window).min(spare);
-        // A window that stays is granted as it is read: what the peer does not hear of must not count as granted.
+        // An unchanged window is granted as its bytes are read: credit that is not sent must not count as granted.
         if more > 0 {
             self.window += more;
             self.widened_at = self.received;

@@ -1,11 +1,11 @@
-//! Requests of the worker and answers of the supervisor: one line of JSON each, with a number that the answer
-//! repeats.
+//! Requests of the worker and answers of the supervisor: one line of JSON each. An answer repeats its request's number. Lines longer than
+//! [`QUESTION_MAX`] or [`ANSWER_MAX`] are refused. Begin with [`Ask`].
 
 use serde::{Deserialize, Serialize};
 
-/// The longest question, in bytes: a full learned table, quoted.
+/// Limit on the length of a request, in bytes: a full learned table, quoted.
 pub(super) const QUESTION_MAX: u64 = 16 << 20;
-/// The longest answer, in bytes: a full rules file and a full key file, quoted.
+/// Limit on the length of an answer, in bytes: a full rules file and a full key file, quoted.
 pub(super) const ANSWER_MAX: u64 = 32 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -20,9 +20,9 @@ pub(super) struct Question {
 pub(super) enum Ask {
     /// Change this setting in the configuration file.
     Set { name: String, value: String },
-    /// Put these rules into the rules file.
+    /// Replace the contents of the rules file.
     Rules { text: String },
-    /// Put these entries into the file of learned entries.
+    /// Replace the contents of the learned table's file.
     Learned { text: String },
     /// Read configuration, rules and keys.
     Load,

@@ -158,7 +158,7 @@ impl Association {
                 //# violation of the above rules and therefore the receiver of the FORWARD-TSN chunk MUST abort the association
                 if self.transfer.negotiated.has(Extension::Interleaving) {
                     //= rfc8260#2.3.1-6
-                    self.violation("FORWARD TSN where I-FORWARD TSN was negotiated", ctx);
+                    self.violation("FORWARD TSN where I-FORWARD-TSN was negotiated", ctx);
                 } else {
                     self.on_forward_tsn(chunk, ctx);
                 }
@@ -204,7 +204,7 @@ impl Association {
         Next::Go
     }
 
-    /// Returns whether I-FORWARD TSN is accepted: it is if we have announced support. Linux sends it without
+    /// Returns whether I-FORWARD-TSN is accepted: it is if we have announced support. Linux sends it without
     /// having listed it (RFC 8260 section 2.3.1 requires that of both ends); rejecting it would leave its
     /// messages waiting forever.
     //= rfc8260#2-2

@@ -1,4 +1,4 @@
-//! Partial reliability: abandoning messages, and FORWARD TSN and I-FORWARD TSN in both directions (RFC 3758,
+//! Partial reliability: abandoning messages, and FORWARD TSN and I-FORWARD-TSN in both directions (RFC 3758,
 //! RFC 7496, RFC 8260 section 2.3).
 //!
 //! Start at [`Association::give_up`] for the sending side, at [`Association::on_forward_tsn`] for the
@@ -19,7 +19,7 @@ use crate::rx::Skip;
 use crate::trace::TraceEvent;
 use crate::tx::{Fragment, Limit, MessageId};
 
-/// Octets of a FORWARD TSN or I-FORWARD TSN before its list.
+/// Octets of a FORWARD TSN or I-FORWARD-TSN before its list.
 const FORWARD_HEADER_LEN: usize = 8;
 
 impl Association {
@@ -126,7 +126,7 @@ impl Association {
         self.transfer.count_error();
     }
 
-    /// Writes the FORWARD TSN or I-FORWARD TSN that is due.
+    /// Writes the FORWARD TSN or I-FORWARD-TSN that is due.
     pub(super) fn fill_forward(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         //= rfc3758#3.5-8
         if !self.transfer.tx.forward.is_due() || path != self.transfer.paths.current() {
@@ -171,7 +171,7 @@ impl Association {
         self.on_forward(chunk.new_cumulative_tsn, skips, ctx);
     }
 
-    /// Handles a negotiated I-FORWARD TSN.
+    /// Handles a negotiated I-FORWARD-TSN.
     pub(super) fn on_i_forward_tsn(&mut self, chunk: &IForwardTsn<'_>, ctx: &mut Context<'_>) {
         let skips =
             chunk.streams.iter().map(|s| Skip { stream: s.stream, unordered: s.unordered, number: s.mid.0 });

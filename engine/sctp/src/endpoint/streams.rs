@@ -1,4 +1,4 @@
-//! Commands about streams: reset and added (RFC 6525).
+//! Commands that reset and add streams (RFC 6525). Begin at [`Endpoint::reset_streams`].
 
 use base::Time;
 use wire::StreamId;
@@ -8,8 +8,8 @@ use crate::error::ReconfigError;
 use crate::extension::reconfig::{ReconfigPolicy, StreamDirection};
 
 impl Endpoint {
-    /// Has streams of one direction number their messages from 0 again; no streams means all. Messages handed over before
-    /// leave under the old numbers, later ones wait until the peer has answered. [`Event::StreamReset`] follows.
+    /// Resets streams of one direction: their stream sequence numbers restart at 0. An empty list means all streams. Messages
+    /// submitted before keep the old numbers. Later ones wait until the peer has answered. [`Event::StreamReset`] follows.
     ///
     /// # Errors
     /// See [`ReconfigError`].
@@ -26,11 +26,11 @@ impl Endpoint {
         result.unwrap_or(Err(ReconfigError::NotNegotiated))
     }
 
-    /// Has all streams of both directions, and the TSNs, begin anew, once everything handed over before is delivered.
+    /// Resets all streams of both directions, and the TSNs, once all messages submitted before have been delivered.
     /// Later messages wait until the peer has answered. [`Event::AssociationReset`] follows.
     ///
     /// # Errors
-    /// See [`ReconfigError`]; at most one such reset in 30 seconds.
+    /// See [`ReconfigError`]. [`ReconfigError::TooSoon`] if the last request for such a reset was less than 30 seconds ago.
     ///
     /// [`Event::AssociationReset`]: crate::Event::AssociationReset
     pub fn reset_association(&mut self, now: Time, id: AssociationId) -> Result<(), ReconfigError> {
@@ -38,8 +38,8 @@ impl Endpoint {
         result.unwrap_or(Err(ReconfigError::NotNegotiated))
     }
 
-    /// Adds streams: `outgoing` ones to send on and `incoming` ones for the peer to send on. [`Event::StreamsChanged`]
-    /// follows, once for each direction; new streams can be used from then on.
+    /// Adds `outgoing` streams for this end and `incoming` streams for the peer to send on. [`Event::StreamsChanged`]
+    /// follows once for each direction; the new streams can be used from then on.
     ///
     /// # Errors
     /// See [`ReconfigError`].
@@ -56,7 +56,7 @@ impl Endpoint {
         result.unwrap_or(Err(ReconfigError::NotNegotiated))
     }
 
-    /// Changes which requests of the peer about streams are fulfilled.
+    /// Sets which of the peer's stream reconfiguration requests are fulfilled.
     pub fn set_reconfig_policy(&mut self, now: Time, id: AssociationId, policy: ReconfigPolicy) {
         self.with(id, now, |a, _| a.transfer_mut().set_reconfig_policy(policy));
     }

@@ -1,12 +1,12 @@
-//! Detection of a path that loses too much data to carry any.
+//! Detects a path whose loss rate is too high for it to carry data.
 //!
 //! A leaky bucket of chunks: losses fill it, deliveries empty it, and at the permitted loss rate
 //! ([`Timing::loss_max`](crate::Timing::loss_max)) its level is stable. A rate over a fixed number of chunks
 //! would be slow with a large number on a path with a small window, and too noisy with a small one. One event
 //! adds only a bounded amount: a queue that overflows loses much at once, and the window reacts to that.
 //! Losses are a new event if the lost chunks were sent after the last event was noticed, as in RFC 9260
-//! section 7.2.4. The meter knows no chunks and decides nothing: start at [`LossMeter::on_acks`], then
-//! [`LossMeter::take_verdict`].
+//! section 7.2.4. The meter sees only counts, and its caller acts on the result. Start at [`LossMeter::on_acks`],
+//! then [`LossMeter::take_verdict`].
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::tx::{Losses, PathAcks};
 /// Losses beyond the permitted rate that fill the bucket.
 const LOSSES_FULL: i32 = 30;
 
-/// Minimum number of events that fill it: an initial window that overflows a long queue causes three.
+/// Minimum number of events that fill the bucket. An initial window that overflows a long queue causes three.
 const EVENTS_LEAST: i32 = 6;
 
-/// Weight of a chunk, in percent.
+/// Units of the bucket's level per chunk, which allow rates in percent.
 const WHOLE: i32 = 100;
 
-/// The fill of the whole bucket.
+/// Level of the full bucket.
 const FULL: i32 = LOSSES_FULL * WHOLE;
 
 /// Lifetime of a verdict.
@@ -32,9 +32,9 @@ const VERDICT_HOLDS: Duration = Duration::from_secs(60);
 /// Measures the losses of one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LossMeter {
-    /// 0 to [`FULL`], at the end of the last round trip.
+    /// Level at the end of the last round trip, 0 to [`FULL`].
     level: i32,
-    /// The amount that this round trip would add.
+    /// Amount that the current round trip will add, before the limit per event.
     round: i32,
     /// Time at which the last event was noticed, and the amount it has added so far.
     noticed_at: Time,
@@ -48,7 +48,7 @@ pub(crate) struct LossMeter {
 }
 
 impl LossMeter {
-    /// Restarts when the path begins to carry data after others: its old losses no longer matter.
+    /// Resets the counts, but not the last verdict, when data moves to this path: its old losses no longer matter.
     pub(crate) fn begin(&mut self) {
         let LossMeter { found_at, found_percent, .. } = *self;
         *self = LossMeter { found_at, found_percent, ..LossMeter::default() };
@@ -57,7 +57,7 @@ impl LossMeter {
     /// Processes a SACK; `allowed` is the permitted loss rate in percent.
     pub(crate) fn on_acks(&mut self, acks: &PathAcks, allowed: u8, now: Time) {
         self.add(&acks.lost, acks.chunks, allowed, now);
-        // Chunks given up too early were not lost.
+        // Chunks declared lost too early were not lost.
         let needless = count(acks.spurious).min(self.lost);
         self.lost -= needless;
         self.round = self.round.saturating_sub(signed(needless).saturating_mul(WHOLE));
@@ -92,7 +92,7 @@ impl LossMeter {
         }
     }
 
-    /// Returns whether the path loses too much, and resets the counts if so.
+    /// Reports whether the path loses too much, and resets the counts if so.
     pub(crate) fn take_verdict(&mut self, now: Time) -> bool {
         if self.level < FULL {
             return false;
@@ -103,7 +103,7 @@ impl LossMeter {
         true
     }
 
-    /// The loss rate in percent at the last verdict, unless it has expired.
+    /// Returns the loss rate in percent at the last verdict, unless the verdict has expired.
     pub(crate) fn known_percent(&self, now: Time) -> Option<u64> {
         let is_known = self.found_percent > 0 && now - self.found_at < VERDICT_HOLDS;
         is_known.then_some(self.found_percent.into())
@@ -131,14 +131,14 @@ mod tests {
     const ALLOWED: u8 = 5;
     const MS: fn(u64) -> Time = Time::from_millis;
 
-    /// A round trip with these lost and delivered chunks, after the losses before were noticed.
+    /// Feeds a round trip with these lost and delivered chunks; they were sent after the previous losses were noticed.
     fn round(meter: &mut LossMeter, at_ms: u64, lost: usize, delivered: usize) {
         let losses = Losses { chunks: lost, newest: MS(at_ms), ..Losses::default() };
         let acks = PathAcks { lost: losses, chunks: delivered, round_over: true, ..PathAcks::default() };
         meter.on_acks(&acks, ALLOWED, MS(at_ms));
     }
 
-    /// The number of chunks after which a path that loses one of `one_of` gets a verdict.
+    /// Returns the number of chunks after which a path that loses one in `one_of` gets a verdict.
     fn found_after(one_of: usize) -> Option<usize> {
         let mut meter = LossMeter::default();
         let found = (1..10_000).find(|&n| {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_never_fills_the_bucket_and_more_does_the_sooner_the_more_it_is() {
+    fn the_permitted_rate_never_fills_the_bucket_and_higher_rates_fill_it_sooner() {
         assert_eq!(found_after(20), None);
         assert_eq!([19, 10, 3].map(found_after), [Some(600 * 19), Some(600), Some(36 * 3)]);
     }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_that_were_none_are_taken_back() {
+    fn spurious_losses_are_subtracted() {
         let mut meter = LossMeter::default();
         for n in 1..1000 {
             round(&mut meter, 2 * n, 1, 2);

@@ -298,7 +298,7 @@ impl Inbound {
         seq.is_some_and(|s| s.0.saturating_sub(first_missing.0) > FAR_AHEAD)
     }
 
-    /// Takes a FORWARD TSN or I-FORWARD TSN; returns whether it brought anything new.
+    /// Takes a FORWARD TSN or I-FORWARD-TSN; returns whether it brought anything new.
     pub(crate) fn on_forward(
         &mut self,
         new_cumulative: Tsn,

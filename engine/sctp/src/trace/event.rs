@@ -258,12 +258,12 @@ pub enum TraceEvent {
         /// True if a part of it had been sent.
         was_begun: bool,
     },
-    /// FORWARD TSN or I-FORWARD TSN was written.
+    /// FORWARD TSN or I-FORWARD-TSN was written.
     ForwardSent {
         /// New Cumulative TSN.
         tsn: u32,
     },
-    /// FORWARD TSN or I-FORWARD TSN came and brought something new.
+    /// FORWARD TSN or I-FORWARD-TSN came and brought something new.
     ForwardReceived {
         /// New Cumulative TSN.
         tsn: u32,

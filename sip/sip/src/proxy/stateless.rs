@@ -1,5 +1,5 @@
-//! Messages without a transaction (RFC 3261 section 16.11): all that a stateless proxy forwards, and in the other modes rejections that
-//! leave no state, and the ACK for a 2xx.
+//! Forwards messages without a transaction (RFC 3261 section 16.11). In a stateless proxy these are all messages. In the other modes
+//! they are rejections that leave no state, and the ACK for a 2xx.
 //!
 //! A stateless proxy's Via carries the state that a stateful one keeps ([`super::stateless_via`]). A request goes to one target, which
 //! depends only on the request and the registered bindings; its sender retransmits it if it is lost. REGISTER and requests to the proxy
@@ -44,7 +44,7 @@ impl From<Fault> for Stays {
 }
 
 impl Proxy {
-    /// Forwards a request; returns false if it is for the proxy itself. Rejections leave no state, and an ACK gets none.
+    /// Forwards a request; returns false if it is for the proxy itself. Rejections leave no state, and an ACK is never rejected.
     pub(super) fn pass_on(
         &mut self,
         now: Time,
@@ -81,7 +81,7 @@ impl Proxy {
         }
     }
 
-    /// Rejects a request without keeping state. `via` has its source noted.
+    /// Rejects a request without keeping state. `via` is its topmost Via value, with `received` and `rport` filled in.
     pub(super) fn refuse_statelessly(&mut self, hop: Hop, request: &Message, via: &[u8], refusal: Refusal) {
         let Refusal { fault, fields } = refusal;
         let mut response = self.tags.response(request, fault.status, fault.reason);
@@ -133,8 +133,8 @@ impl Proxy {
         Ok((onward, target, mark))
     }
 
-    /// "MUST choose one and only one target from the target set", the same for each retransmission: the contact that the user prefers,
-    /// among equal ones the first by URI.
+    /// Returns the contact with the highest q, and among equal ones the first by URI. Section 16.11: "MUST choose one and only one target
+    /// from the target set", the same one for each retransmission.
     fn one_target(&self, now: Time, uri: &Uri<'_>) -> Result<Target, Fault> {
         let user = self.config.user_of(uri);
         let routing = self.routing(now);
@@ -177,7 +177,7 @@ impl Proxy {
         }
     }
 
-    /// Finds its targets and sends it to them, or waits for a name lookup.
+    /// Finds an ACK's targets and sends the ACK to them, or waits for a name lookup.
     pub(super) fn route_ack(&mut self, now: Time, ack: Ack) {
         let gone = match self.ack_targets(now, &ack) {
             Ok(mut targets) => {
@@ -207,7 +207,7 @@ impl Proxy {
         if request.first(Name::Route).is_none() && self.config.is_ours(&uri) {
             return Ok(self.routing(now).registered_targets(&self.config.user_of(&uri)));
         }
-        // An ACK cannot be challenged, so outside of a dialog there is no way on.
+        // An ACK cannot be challenged, so an ACK outside of a dialog is not relayed.
         let leg = leg.as_ref().ok_or(RELAYING_DENIED)?;
         Ok(vec![self.target_within(now, leg, *from, request, known)?])
     }
@@ -225,7 +225,7 @@ impl Proxy {
         self.outbox.send(hop, copy.to_bytes(), id, dialog);
     }
 
-    /// Sends an ACK that could not be sent to its next hop; does nothing for other messages.
+    /// Sends an ACK to its next alternative hop after a transport failure; does nothing for other messages.
     pub(super) fn send_ack_elsewhere(&mut self, now: Time, id: Id) {
         let Some((ack, mut target)) = self.transactions.take_ack(id) else { return };
         if target.move_on() {

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use crate::essentials::MAX_BREADTH;
 use crate::transport::{Hop, Transport};
 
-/// A hop, and the domain that it must prove to be.
+/// A hop, and the domain that its TLS certificate must name.
 pub(super) type VerifiedHop = (Hop, Option<Arc<str>>);
 
-/// Such a hop, and the Route for a request through it: a detour over the proxy that has the flow.
+/// A verified hop, and an optional Route for a request through it: a detour via the proxy that has the flow.
 pub(super) type RoutedHop = (VerifiedHop, Option<Box<[u8]>>);
 
 /// One target of a request.
@@ -24,17 +24,17 @@ pub(super) struct Target {
     path: Vec<Box<[u8]>>,
     /// The next hop.
     hop: Hop,
-    /// The domain that it must prove to be, if any.
+    /// Domain that the hop's TLS certificate must name, if any.
     domain: Option<Arc<str>>,
     /// A Route through the proxy that has the flow.
     detour: Option<Box<[u8]>>,
     /// Alternative hops if that one fails.
     alternates: Vec<Hop>,
-    /// The alternative if all hops fail: without that Route, or with it.
+    /// Alternative if all hops fail, with a `detour` of its own or without one.
     fallback: Option<RoutedHop>,
     /// Preference over other targets: a contact's q, in thousandths.
     preference: u16,
-    /// Its share of the request's Max-Breadth: [`share`].
+    /// Its share of the request's Max-Breadth, set by [`share`].
     breadth: u8,
     /// True if no other transport may be used: it is a flow, or the other transport was tried.
     is_settled: bool,
@@ -106,7 +106,7 @@ impl Target {
         self.hop
     }
 
-    /// Returns the current hop, and the domain that it must prove to be.
+    /// Returns the current hop, and the domain that its TLS certificate must name.
     pub(super) fn verified_hop(&self) -> VerifiedHop {
         (self.hop, self.domain.clone())
     }
@@ -126,7 +126,7 @@ impl Target {
         self.breadth
     }
 
-    /// Reports whether another transport may be used than the hop's.
+    /// Reports whether a transport other than the hop's may be used.
     pub(super) fn may_change_transport(&self) -> bool {
         !self.is_settled
     }
@@ -158,12 +158,12 @@ impl Target {
         (self.hop, self.is_settled) = (hop, true);
     }
 
-    /// Forgets the alternates to which `may_send` does not apply.
+    /// Removes the alternates for which `may_send` returns false.
     pub(super) fn retain_alternates(&mut self, may_send: impl Fn(Hop) -> bool) {
         self.alternates.retain(|hop| may_send(*hop));
     }
 
-    /// Restricts a target to TLS; `None` if that leaves no hop. `secured` finds a way over TLS for a hop.
+    /// Restricts a target to TLS; `None` if that leaves no hop. `secured` returns the TLS variant of a hop, if it has one.
     pub(super) fn secured(mut self, secured: impl Fn(RoutedHop) -> Option<RoutedHop>) -> Option<Target> {
         self.alternates.retain(is_secure);
         self.fallback = self.fallback.and_then(&secured);
@@ -181,7 +181,7 @@ pub(super) fn is_secure(hop: &Hop) -> bool {
 }
 
 /// Divides a request's Max-Breadth among parallel targets: "MUST NOT allow the Outgoing Max-Breadth to exceed the Incoming"
-/// (RFC 5393 section 5.3.3). There must be no more targets than that.
+/// (RFC 5393 section 5.3.3). There must be no more targets than `breadth`.
 pub(super) fn share(targets: &mut [Target], breadth: u8) {
     let count = u8::try_from(targets.len()).unwrap_or(u8::MAX).max(1);
     for (at, target) in (0..count).zip(targets) {
@@ -189,7 +189,7 @@ pub(super) fn share(targets: &mut [Target], breadth: u8) {
     }
 }
 
-/// Groups targets "in decreasing order of q-values" (section 16.6): equal ones in parallel, up to the breadth.
+/// Groups targets "in decreasing order of q-values" (RFC 3261 section 16.6): equal ones in parallel, up to `breadth`.
 pub(super) fn groups(mut targets: Vec<Target>, breadth: u8) -> VecDeque<Vec<Target>> {
     let fits = |group: &[Target], target: &Target| {
         group[0].preference == target.preference && group.len() < usize::from(breadth)

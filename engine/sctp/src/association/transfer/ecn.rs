@@ -3,7 +3,7 @@
 //! New data leaves as ECT(0). Retransmissions and probes of a closed window never do (RFC 3168 sections 6.1.5 and 6.1.6), and
 //! a path that drops all ECT packets is used without ECN.
 //!
-//! A sender reduces its window once per round trip and path, as for a loss. CWR needs no packet of its own: it precedes
+//! A sender reduces its window once per round trip and path, as for a loss. CWR needs no separate packet: it precedes
 //! the next new DATA (RFC 3168 section 6.1.2: "the first new data packet sent after the window reduction"), and is
 //! repeated if the echo continues after that DATA was acknowledged. Start at [`Transfer::on_ecne`].
 
@@ -33,21 +33,21 @@ impl Answer {
     /// under way.
     fn on_echo(&mut self, marked: Seq, first: Seq) {
         let is_under_way =
-            self.last.is_some_and(|(answered, carrier)| marked <= answered && first <= carrier);
+            self.last.is_some_and(|(answered, first_new)| marked <= answered && first <= first_new);
         if !is_under_way {
             self.waiting = self.waiting.max(Some(marked));
         }
     }
 
-    /// Octets by which the answer reduces the current packet's room for user data.
+    /// Returns the octets by which the answer reduces the current packet's room for user data.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         if self.waiting.is_some() { CWR_LEN } else { 0 }
     }
 
-    /// Records the CWR of a finished packet; `carrier` was the next new DATA before it.
-    pub(crate) fn on_sent(&mut self, carrier: Seq) {
-        self.last = self.waiting.take().map(|marked| (marked, carrier));
+    /// Records the CWR of a finished packet; `first_new` is the first new DATA that is sent with it.
+    pub(crate) fn on_sent(&mut self, first_new: Seq) {
+        self.last = self.waiting.take().map(|marked| (marked, first_new));
     }
 }
 
@@ -79,7 +79,7 @@ impl Transfer {
         self.tx.answer.on_echo(seq, first);
     }
 
-    /// Writes CWR into a packet that is not empty or that new DATA will follow into; returns whether it did.
+    /// Writes CWR into a packet that already has chunks, or that will get new DATA; returns true if it did.
     #[inline]
     pub(crate) fn fill_answer(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) -> bool {
         let Some(marked) = self.tx.answer.waiting else { return false };
@@ -89,7 +89,7 @@ impl Transfer {
         packet.push(&Chunk::Cwr(Cwr { lowest_tsn: marked.tsn(self.negotiated.initial_tsn()) })).is_ok()
     }
 
-    /// The ECN codepoint for a train of new data without retransmissions.
+    /// Returns the ECN codepoint for a train of new data without retransmissions.
     pub(crate) fn ecn_of_new_data(&mut self, index: PathIndex) -> Ecn {
         if !self.has_ecn() || self.tx.window.is_probed() {
             return Ecn::NotEct;
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repeated_echo_is_answered_again_once_the_data_beside_the_answer_has_arrived() {
+    fn a_repeated_echo_is_answered_again_once_the_data_sent_with_the_answer_is_acknowledged() {
         let mut answer = Answer::default();
         answer.on_echo(Seq(3), Seq(0));
         assert_eq!(answer.len(), CWR_LEN);

@@ -1,4 +1,4 @@
-//! New data and retransmissions for a packet: whether and how much may leave on a path now (RFC 9260 section 6.1).
+//! Fills packets with new data, and decides whether and how much data may leave on a path now (RFC 9260 section 6.1).
 //!
 //! Start at [`Transfer::fill_new_data`].
 
@@ -13,35 +13,34 @@ use crate::path::PathIndex;
 use crate::tx::{Fragment, Taken};
 
 impl Transfer {
-    /// User bytes that fit into one DATA chunk of a full packet on every confirmed path.
+    /// Returns the user bytes that fit into one DATA chunk of a full packet on every confirmed path.
     //= rfc9260#6-9 6.9-7
     //= rfc8899#3-20 5-2
-    //= rfc9260#6-9 6.9-7
     pub(crate) fn fragment_size(&self) -> usize {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
         let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);
         packet.saturating_sub(self.data_headers_len() + self.advertising.len(self.integrity.auth())).max(4)
     }
 
-    /// Octets before the user data of a packet's first DATA chunk, without an advertisement.
+    /// Returns the octets before the user data of a packet's first DATA chunk, without an advertisement.
     pub(crate) fn data_headers_len(&self) -> usize {
         wire::COMMON_HEADER_LEN + self.negotiated.data_header_len() + self.auth_overhead()
     }
 
-    /// User bytes that fit into one DATA chunk of the current packet: more if it has no advertisement, less
-    /// if it has a CWR.
+    /// Returns the user bytes that fit into one DATA chunk of the current packet: more than [`fragment_size`](Self::fragment_size) if the
+    /// packet has no advertisement, fewer if it has a CWR.
     pub(crate) fn fragment_size_now(&self) -> usize {
         let without = self.fragment_size()
             + self.advertising.len(self.integrity.auth()).saturating_sub(self.advertising.reserved());
         without.saturating_sub(self.tx.answer.len()).max(4)
     }
 
-    /// Octets of AUTH before user data.
+    /// Returns the octets of AUTH before user data.
     pub(crate) fn auth_overhead(&self) -> usize {
         self.integrity.overhead(self.negotiated.data_chunk_type())
     }
 
-    /// Counts a packet of `len` bytes, not ECN-capable, that leaves on a path as a train of its own.
+    /// Counts a packet of `len` bytes, not ECN-capable, that leaves on a path as a separate train.
     pub(crate) fn count_alone(&mut self, index: PathIndex, len: usize) -> Train {
         let path = self.paths.get_mut(index);
         path.counters.packets_sent += 1;
@@ -56,8 +55,8 @@ impl Transfer {
         }
     }
 
-    /// The packet length needed for the next chunk to retransmit on `path`: it may have been cut for a larger
-    /// MTU and cannot be fragmented again.
+    /// Returns the packet length needed for the next chunk to retransmit on `path`; 0 if there is none. The chunk may have been fragmented
+    /// for a larger PMTU, and cannot be fragmented again.
     //= rfc9260#section-6.9
     //# Once a user message is fragmented, it cannot be re-fragmented.  Instead, if the PMTU has been reduced, then IP
     //# fragmentation MUST be used.
@@ -90,30 +89,30 @@ impl Transfer {
         self.integrity.finish(packet, needs_checksum)
     }
 
-    /// Returns whether the congestion window and pacing let data leave.
+    /// Reports whether the path is confirmed, and its congestion window and pacing let data leave.
     pub(crate) fn window_allows(&self, path: PathIndex) -> bool {
         let to = self.paths.get(path);
         //= rfc9260#5.4-2
         to.is_confirmed() && to.sending.allows(self.tx.flight_beside_copies(path))
     }
 
-    /// Returns whether the congestion window alone lets data leave.
+    /// Reports whether the congestion window alone lets data leave.
     pub(crate) fn window_has_room(&self, path: PathIndex) -> bool {
         self.paths.get(path).sending.has_window(self.tx.flight_beside_copies(path))
     }
 
-    /// The length of the next new chunk, if windows and pacing allow it on `path`.
+    /// Returns the length of the next new chunk, if windows and pacing allow it on `path`.
     pub(crate) fn next_new_length(&self, path: PathIndex) -> Option<usize> {
         if self.window_allows(path) { self.waiting_length(path) } else { None }
     }
 
-    /// The same after a chunk of at most `max` bytes, regardless of pacing (RFC 9260 section 6.1 A and B).
+    /// Returns the length of a further new chunk in the same packet, up to `max`, regardless of pacing (RFC 9260 section 6.1 A and B).
     fn length_in_window(&self, path: PathIndex, max: usize) -> Option<usize> {
         //= rfc9260#6.1-3 6.1-17
         if self.window_has_room(path) && !self.is_detour(path) { self.tx.next_length(max) } else { None }
     }
 
-    /// The length of the next new chunk that fits the peer's window, if `path` carries new data.
+    /// Returns the length of the next new chunk that fits the peer's window, if `path` carries new data.
     pub(crate) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
         //= rfc9260#6.1-13
         if !self.carries_new_data(path) || self.tx.next_lost().is_some() || !self.state.sends_new_data() {
@@ -151,8 +150,8 @@ impl Transfer {
             self.out.count_sent();
             // The pacer admits packets, not chunks.
             next = self.length_in_window(path, max);
-            // Request an immediate SACK (RFC 7053) if the sender must wait for it, or SACKs will clock the
-            // sending.
+            // Request an immediate SACK (RFC 7053) in two cases: the sender must wait for it, or the path takes over and needs SACKs to
+            // clock its sending.
             let is_stopped =
                 next.is_none() && (!self.tx.queue.is_empty() || matches!(self.state, State::ShutdownPending));
             let immediate = is_stopped || self.paths.get(path).sending.takes_over();

@@ -123,7 +123,7 @@ impl Sender {
     }
 
     /// Returns the last abandoned message of each stream and kind, at most `max` of them, and the sequence up
-    /// to which the list is complete. `interleaved` is set if I-FORWARD TSN reports it.
+    /// to which the list is complete. `interleaved` is set if I-FORWARD-TSN reports it.
     //= rfc3758#section-3.5
     //# For each "abandoned" TSN, the sender of the FORWARD TSN MUST determine if the chunk has a valid stream and sequence
     //# number (i.e., it was ordered). [...] If the total size of the FORWARD TSN does NOT fit in a single MTU, then the sender of

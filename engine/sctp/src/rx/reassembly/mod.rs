@@ -88,7 +88,7 @@ impl<'a> From<&IData<'a>> for Piece<'a> {
     }
 }
 
-/// A FORWARD TSN's or I-FORWARD TSN's entry for one stream: messages up to this one will not come.
+/// A FORWARD TSN's or I-FORWARD-TSN's entry for one stream: messages up to this one will not come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Skip {
     pub(crate) stream: StreamId,
