@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(
             broken(root.path(), &pages),
             [
-                "docs/a.md:10: the link to gone.md leads nowhere",
+                "docs/a.md:10: the link to gone.md is broken",
                 "docs/a.md:11: docs/a.md has no heading `#not-a-heading`",
                 "docs/a.md:11: README.md has no heading `#rules`",
             ]

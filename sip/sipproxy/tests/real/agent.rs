@@ -139,12 +139,12 @@ fn an_agent_tells_its_own_faults_from_the_proxys_and_opens_no_port_for_sound_una
     };
     let taken = said("10.77.1.2:5070", &[]);
     assert!(
-        taken.contains("cannot listen at udp 10.77.1.2:5070") && taken.ends_with("; --local says where"),
+        taken.contains("cannot listen at udp 10.77.1.2:5070") && taken.ends_with("; see --local"),
         "{taken}"
     );
     let rtp = said("10.77.1.2:5072", &["--tone"]);
     assert!(
-        rtp.contains("cannot listen at RTP 10.77.1.2:4000") && rtp.ends_with("; --rtp-port says where"),
+        rtp.contains("cannot listen at RTP 10.77.1.2:4000") && rtp.ends_with("; see --rtp-port"),
         "{rtp}"
     );
     let tcp = said("10.77.1.2:5073", &["--transport", "tcp", "--proxy", "10.77.1.1:5999"]);
