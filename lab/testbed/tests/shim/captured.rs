@@ -62,7 +62,10 @@ fn the_first_packet_after_a_switch_of_paths_says_so() {
     world.link.silence().unwrap();
     process.finish(LIMIT).unwrap().good().unwrap();
     let (output, to) = (comments(&file), second.right_v4());
-    assert!(output.contains(&format!("{to}\tsctpify: data goes {} → {to}", second.left_v4())), "{output}");
+    assert!(
+        output.contains(&format!("{to}\tsctpify: data now uses {} → {to}", second.left_v4())),
+        "{output}"
+    );
 }
 
 #[test]

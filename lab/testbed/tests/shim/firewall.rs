@@ -242,7 +242,10 @@ fn what_a_firewall_drops_is_refused_within_the_clients_patience_and_told() {
     assert!(fallback["held_us"].as_u64().unwrap() < 1_000_000, "{fallback}");
     assert!(site.log().contains("firewall rules may drop it"), "{}", site.log());
     let doctor = site.world.betas.as_ref().unwrap().sctpify(&["doctor"]).unwrap().stdout;
-    assert!(doctor.contains(&format!("{server}:{PORT} by {UPLINK}: no answer to 1 connections")), "{doctor}");
+    assert!(
+        doctor.contains(&format!("{server}:{PORT} through {UPLINK}: no answer to 1 connections")),
+        "{doctor}"
+    );
 }
 
 /// Starts the real daemon with a failing bpf(2), as in a container without privileges.
