@@ -34,11 +34,11 @@ pub struct Interfaces(Vec<Word>);
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Word {
     is_left_out: bool,
-    what: What,
+    pattern: Pattern,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum What {
+enum Pattern {
     /// `*` and `?` in it stand for other characters.
     Name(String),
     Network(IpNet),
@@ -48,9 +48,9 @@ impl Interfaces {
     /// Returns the verdict on this address of the interface with that name. A word that excludes it overrides one that includes
     /// it; if any word includes something, everything else is excluded.
     pub fn of(&self, interface: &str, address: IpAddr) -> Listed {
-        let speaks = |word: &&Word| match &word.what {
-            What::Name(pattern) => WildMatch::new(pattern).matches(interface),
-            What::Network(network) => network.contains(address),
+        let speaks = |word: &&Word| match &word.pattern {
+            Pattern::Name(pattern) => WildMatch::new(pattern).matches(interface),
+            Pattern::Network(network) => network.contains(address),
         };
         let mut speaking = self.0.iter().filter(speaks);
         let names_some = self.0.iter().any(|word| !word.is_left_out);
@@ -65,9 +65,9 @@ impl Interfaces {
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_left_out { "!" } else { "" })?;
-        match &self.what {
-            What::Name(pattern) => write!(f, "{pattern}"),
-            What::Network(network) => write!(f, "{network}"),
+        match &self.pattern {
+            Pattern::Name(pattern) => write!(f, "{pattern}"),
+            Pattern::Network(network) => write!(f, "{network}"),
         }
     }
 }
@@ -86,17 +86,17 @@ impl FromStr for Word {
 
     fn from_str(text: &str) -> Result<Word, ()> {
         let (is_left_out, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
-        let what = match text.parse::<IpNet>() {
-            Ok(network) => What::Network(network),
+        let pattern = match text.parse::<IpNet>() {
+            Ok(network) => Pattern::Network(network),
             // Interface names contain neither colon nor slash: it was meant as an address.
             Err(_)
                 if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(['/', ':', '!', ',']) =>
             {
                 return Err(());
             }
-            Err(_) => What::Name(text.to_owned()),
+            Err(_) => Pattern::Name(text.to_owned()),
         };
-        Ok(Word { is_left_out, what })
+        Ok(Word { is_left_out, pattern })
     }
 }
 

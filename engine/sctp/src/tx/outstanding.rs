@@ -5,14 +5,17 @@
 //! in flight; `lost` holds just the lost ones; each chunk in flight is in a burst of its path's `Transmissions`. Begin at
 //! [`Outstanding::on_sack`].
 
+mod acks;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use base::Time;
 use smallvec::SmallVec;
 
+pub(crate) use self::acks::{Acks, PathAcks};
 use super::rack::DUP_THRESHOLD;
-use super::transmissions::{RateSample, Transmissions};
+use super::transmissions::Transmissions;
 use super::{Fragment, Seq};
 use crate::memory::{list, tree};
 use crate::path::PathIndex;
@@ -81,44 +84,6 @@ pub(crate) struct Losses {
     /// When the next chunk will count as lost if nothing is heard of it.
     pub(crate) next_at: Option<Time>,
 }
-
-/// Effect of a SACK on one path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PathAcks {
-    /// User bytes newly acknowledged.
-    pub(crate) bytes: usize,
-    /// Chunks newly acknowledged.
-    pub(crate) chunks: usize,
-    /// User bytes of the longest chunk newly acknowledged that was in flight, on this path only.
-    pub(crate) longest: usize,
-    /// The newest newly acknowledged chunk that was sent only once, and when.
-    pub(crate) newest: Option<(Seq, Duration)>,
-    /// When the last sent of the newly acknowledged chunks was sent.
-    pub(crate) newest_sent_at: Option<Time>,
-    /// True if chunks of the path were acknowledged cumulatively: the earliest outstanding one has changed.
-    pub(crate) earliest: bool,
-    /// True if the earliest sent chunk in flight on the path was acknowledged, even if others hold back the cumulative
-    /// TSN.
-    pub(crate) front_moved: bool,
-    /// Chunks newly found lost.
-    pub(crate) lost: Losses,
-    /// Chunks that had been given up too early.
-    pub(crate) spurious: usize,
-    /// The last timeout was spurious, and what it gave up is in flight again.
-    pub(crate) timeout_was_spurious: bool,
-    /// A probe for the loss of a tail was what mended it: a loss that was not found otherwise.
-    pub(crate) probe_mended: bool,
-    /// Delivery rate.
-    pub(crate) rate: Option<RateSample>,
-    /// A round trip is over.
-    pub(crate) round_over: bool,
-    /// True if the acknowledgement proves that the path works: the chunk was not given up on it before. Others may have
-    /// been received long before the path failed.
-    pub(crate) proves_path: bool,
-}
-
-/// Effect of a SACK, path by path (indexed like the paths).
-pub(crate) type Acks = SmallVec<[PathAcks; 2]>;
 
 /// The chunks in flight, lost, or acknowledged out of order.
 #[derive(Debug, Default)]

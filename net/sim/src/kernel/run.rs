@@ -31,7 +31,7 @@ pub struct KernelFlow {
 }
 
 #[derive(Debug)]
-enum What {
+enum Event {
     Start,
     AtRouter(Sent),
     AtReceiver(Sent),
@@ -55,7 +55,7 @@ struct State<'a> {
     header: usize,
     now: Time,
     sequence: u64,
-    planned: BTreeMap<(Time, u64), (usize, What)>,
+    planned: BTreeMap<(Time, u64), (usize, Event)>,
     flows: Vec<Flow>,
     queue: Box<dyn Queue<(usize, Sent)> + Send>,
     pace: Pace,
@@ -125,15 +125,15 @@ impl<'a> State<'a> {
             chance,
         };
         for (n, start) in starts.iter().enumerate() {
-            state.plan(Time::ZERO + *start, n, What::Start);
+            state.plan(Time::ZERO + *start, n, Event::Start);
         }
-        state.plan(Time::ZERO + sampling, 0, What::Sample);
+        state.plan(Time::ZERO + sampling, 0, Event::Sample);
         state
     }
 
-    fn plan(&mut self, at: Time, flow: usize, what: What) {
+    fn plan(&mut self, at: Time, flow: usize, event: Event) {
         self.sequence += 1;
-        self.planned.insert((at, self.sequence), (flow, what));
+        self.planned.insert((at, self.sequence), (flow, event));
     }
 
     /// When the bottleneck takes another packet.
@@ -153,8 +153,8 @@ impl<'a> State<'a> {
             return self.pass_one();
         }
         if let Some(entry) = self.planned.first_entry().filter(|it| it.key().0 <= self.now) {
-            let (n, what) = entry.remove();
-            return self.happen(n, what);
+            let (n, event) = entry.remove();
+            return self.happen(n, event);
         }
         for n in 0..self.flows.len() {
             let flow = &mut self.flows[n];
@@ -170,28 +170,28 @@ impl<'a> State<'a> {
         }
     }
 
-    fn happen(&mut self, n: usize, what: What) {
-        match what {
-            What::Start => {
+    fn happen(&mut self, n: usize, event: Event) {
+        match event {
+            Event::Start => {
                 self.flows[n].has_started = true;
                 self.work(n);
             }
-            What::AtRouter(sent) => self.offer(n, sent),
-            What::AtReceiver((tsn, length)) => {
+            Event::AtRouter(sent) => self.offer(n, sent),
+            Event::AtReceiver((tsn, length)) => {
                 if let Some(sack) = self.flows[n].receiver.on_data(self.now, tsn, length) {
                     self.answer(n, sack);
                 }
             }
-            What::AtSender(sack) => {
+            Event::AtSender(sack) => {
                 self.flows[n].sender.on_sack(self.now, &sack);
                 self.work(n);
             }
-            What::Sample => {
+            Event::Sample => {
                 for flow in self.flows.iter_mut().filter(|it| it.has_started) {
                     let buffer = flow.sender.buffer(self.now);
                     flow.buffers.push(buffer);
                 }
-                self.plan(self.now + self.sampling, 0, What::Sample);
+                self.plan(self.now + self.sampling, 0, Event::Sample);
             }
         }
     }
@@ -210,7 +210,7 @@ impl<'a> State<'a> {
             let out = flow.link.take(self.now, length + self.header) + late;
             flow.last_arrival = flow.last_arrival.max(out);
             let at = flow.last_arrival;
-            self.plan(at, n, What::AtRouter((tsn, length)));
+            self.plan(at, n, Event::AtRouter((tsn, length)));
         }
     }
 
@@ -232,12 +232,12 @@ impl<'a> State<'a> {
         let Some(packet) = self.queue.dequeue(self.now) else { return };
         let at = self.pace.take(self.now, packet.length) + self.bottleneck.round_trip / 2;
         let (n, sent) = packet.body;
-        self.plan(at, n, What::AtReceiver(sent));
+        self.plan(at, n, Event::AtReceiver(sent));
     }
 
     /// A SACK goes back.
     fn answer(&mut self, n: usize, sack: Sack) {
-        self.plan(self.now + self.bottleneck.round_trip / 2, n, What::AtSender(sack));
+        self.plan(self.now + self.bottleneck.round_trip / 2, n, Event::AtSender(sack));
     }
 }
 

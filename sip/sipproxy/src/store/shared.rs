@@ -43,8 +43,8 @@ const KEY_MAX: usize = 1024;
 /// The state of the store, for people and metrics.
 #[derive(Debug, Default)]
 pub(crate) struct StoreState {
-    has_commands: AtomicBool,
-    has_news: AtomicBool,
+    takes_commands: AtomicBool,
+    reports_changes: AtomicBool,
     failures: AtomicU64,
     problem: Mutex<String>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct StoreState {
 impl StoreState {
     /// Reports whether both connections work.
     pub(crate) fn is_up(&self) -> bool {
-        self.has_commands.load(Ordering::Relaxed) && self.has_news.load(Ordering::Relaxed)
+        self.takes_commands.load(Ordering::Relaxed) && self.reports_changes.load(Ordering::Relaxed)
     }
 
     /// Returns the number of failed connections.
@@ -66,44 +66,48 @@ impl StoreState {
     }
 
     /// Logs once that a connection fails, and once that it works again.
-    fn note(&self, what: What, store: &str, result: Result<(), &str>) {
-        let flag = match what {
-            What::Commands => &self.has_commands,
-            What::News => &self.has_news,
+    fn note(&self, connection: Connection, store: &str, result: Result<(), &str>) {
+        let flag = match connection {
+            Connection::Commands => &self.takes_commands,
+            Connection::Changes => &self.reports_changes,
         };
         let was_up = flag.swap(result.is_ok(), Ordering::Relaxed);
         let Err(problem) = result else {
             if !was_up {
-                tracing::info!(store, "{} again", what.good());
+                tracing::info!(store, "{} again", connection.good());
             }
             return;
         };
         self.failures.fetch_add(1, Ordering::Relaxed);
         problem.clone_into(&mut self.problem.lock().unwrap_or_else(PoisonError::into_inner));
         if was_up {
-            tracing::error!(store, problem, "{}", what.bad());
+            tracing::error!(store, problem, "{}", connection.bad());
         }
     }
 }
 
+/// A connection with the store.
 #[derive(Clone, Copy)]
-enum What {
+enum Connection {
     Commands,
-    News,
+    /// The one that reports changes (SUBSCRIBE).
+    Changes,
 }
 
-impl What {
+impl Connection {
     fn good(self) -> &'static str {
         match self {
-            What::Commands => "the store answers",
-            What::News => "the store reports changes",
+            Connection::Commands => "the store answers",
+            Connection::Changes => "the store reports changes",
         }
     }
 
     fn bad(self) -> &'static str {
         match self {
-            What::Commands => "the store does not answer: registrations get 503; calls use known contacts",
-            What::News => "the store does not report changes: calls use known contacts",
+            Connection::Commands => {
+                "the store does not answer: registrations get 503; calls use known contacts"
+            }
+            Connection::Changes => "the store does not report changes: calls use known contacts",
         }
     }
 }
@@ -202,7 +206,7 @@ impl Shared {
         let (errands, asked) = sync_channel(QUEUE_MAX);
         let (tell, told) = sync_channel(2 * QUEUE_MAX);
         let state = Arc::new(StoreState::default());
-        state.has_commands.store(true, Ordering::Relaxed);
+        state.takes_commands.store(true, Ordering::Relaxed);
         let (presence, has_left) = (Mutex::new(Presence::Here), AtomicBool::new(false));
         let common =
             Arc::new(Common { backend, name, own, presence, has_left, clock, state, told: tell, waker });
@@ -233,7 +237,7 @@ impl Shared {
             }
         });
         loaded.map_err(failed())?;
-        common.state.has_news.store(true, Ordering::Relaxed);
+        common.state.reports_changes.store(true, Ordering::Relaxed);
         let listener = common.clone();
         crate::server::spawn("store news", move || listener.hear_forever(news))?;
         if let Some((commands, asked)) = self.start.take() {
@@ -345,18 +349,21 @@ impl Common {
             let is_due = beat_at <= self.clock.clock.now();
             let presence = is_due.then(|| self.presence());
             if commands.is_none() && is_due {
-                commands =
-                    self.backend.connect().map_err(|problem| self.note(What::Commands, Err(&problem))).ok();
+                commands = self
+                    .backend
+                    .connect()
+                    .map_err(|problem| self.note(Connection::Commands, Err(&problem)))
+                    .ok();
             }
             let done = self.serve(commands.as_deref_mut(), batch, presence);
             match done {
                 Some(Ok(())) if is_due => {
-                    self.note(What::Commands, Ok(()));
+                    self.note(Connection::Commands, Ok(()));
                     (wait, beat_at) = (BACKOFF.0, self.clock.clock.now() + BEAT);
                 }
                 Some(Ok(())) => {}
                 Some(Err(problem)) => {
-                    self.note(What::Commands, Err(&problem));
+                    self.note(Connection::Commands, Err(&problem));
                     (commands, beat_at) = (None, self.clock.clock.now() + Common::back_off(&mut wait));
                 }
                 None if is_due => beat_at = self.clock.clock.now() + Common::back_off(&mut wait),
@@ -373,8 +380,8 @@ impl Common {
         *self.presence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, what: What, result: Result<(), &str>) {
-        self.state.note(what, &self.name, result);
+    fn note(&self, connection: Connection, result: Result<(), &str>) {
+        self.state.note(connection, &self.name, result);
     }
 
     /// Answers queries, and announces this proxy's state if due; without a connection fails the queries, and returns `None`.
@@ -430,7 +437,7 @@ impl Common {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(problem) => {
-                    self.note(What::News, Err(&problem));
+                    self.note(Connection::Changes, Err(&problem));
                     news = None;
                     std::thread::sleep(Common::back_off(&mut wait));
                 }
@@ -448,7 +455,7 @@ impl Common {
             }
         })?;
         self.tell(Told::End);
-        self.note(What::News, Ok(()));
+        self.note(Connection::Changes, Ok(()));
         Ok(news)
     }
 
