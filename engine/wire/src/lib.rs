@@ -1,7 +1,8 @@
 //! SCTP packets, chunks, parameters and error causes as types.
 //!
 //! Covers RFC 9260 and its registered extensions: AUTH (RFC 4895), ASCONF (RFC 5061), RE-CONFIG (RFC 6525),
-//! PR-SCTP (RFC 3758), I-DATA (RFC 8260), PAD (RFC 4820), SACK-immediately (RFC 7053), zero checksum (RFC 9653).
+//! PR-SCTP (RFC 3758), I-DATA (RFC 8260), PAD (RFC 4820), SACK-immediately (RFC 7053), zero checksum (RFC 9653);
+//! and the DTLS chunk (draft-ietf-tsvwg-sctp-dtls-chunk-03).
 //!
 //! Reading borrows from the packet and writing fills the caller's buffer: neither allocates. One type serves
 //! both ways: an [`Init`] that was parsed holds its [`Parameters`] as bytes, an [`Init`] to be sent holds
@@ -24,6 +25,7 @@ mod packet;
 mod parameter;
 pub mod pcapng;
 mod reader;
+mod record;
 mod steer;
 #[cfg(test)]
 mod test_support;
@@ -44,7 +46,8 @@ pub use list::{List, ListItem, ListIter};
 pub use packet::{
     COMMON_HEADER_LEN, ChecksumMode, Chunks, CommonHeader, Packet, PacketError, RawChunk, RawChunks,
 };
-pub use parameter::{Parameter, ParameterError, Parameters, ParametersIter, ReconfigResult};
+pub use parameter::{KeyRoles, Parameter, ParameterError, Parameters, ParametersIter, ReconfigResult};
+pub use record::{RECORD_OVERHEAD, RECORD_TAG_LEN, Record};
 pub use steer::{Steer, steer};
 pub use tlv::{CHUNK_HEADER_LEN, Tlv, TlvError, Tlvs, padded};
 pub use writer::{AuthPlan, NoRoom, PacketWriter, WriteChunk, Writer};

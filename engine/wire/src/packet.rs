@@ -113,6 +113,11 @@ impl<'a> Packet<'a> {
         Ok(Packet { header, chunks: &bytes[COMMON_HEADER_LEN..] })
     }
 
+    /// The packet that `chunks` make up, which a DTLS chunk under this header held.
+    pub fn opened(header: CommonHeader, chunks: &'a [u8]) -> Packet<'a> {
+        Packet { header, chunks }
+    }
+
     /// Octets of the packet, common header included.
     pub fn len(&self) -> usize {
         COMMON_HEADER_LEN + self.chunks.len()

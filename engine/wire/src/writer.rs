@@ -6,6 +6,7 @@
 use crate::chunk::{Auth, ChunkSet};
 use crate::crc::crc32c;
 use crate::packet::{COMMON_HEADER_LEN, CommonHeader};
+use crate::record::{self, RECORD_HEAD_LEN, RECORD_OVERHEAD, RECORD_TAG_LEN, RECORD_TAIL_LEN};
 use crate::tlv::{CHUNK_HEADER_LEN, padded};
 use crate::{ChunkType, Data};
 
@@ -127,6 +128,10 @@ pub struct PacketWriter<'b> {
     auth_at: Option<usize>,
     /// Octets kept for a chunk that will be put in front.
     kept: usize,
+    /// Where the first chunk begins: behind the common header, or behind the head of a DTLS chunk.
+    start: usize,
+    /// Octets kept behind the last chunk for the end of a DTLS chunk.
+    tail: usize,
 }
 
 /// Which chunks a packet's AUTH chunk must come before, and what it says (RFC 4895 section 6.2).
@@ -168,7 +173,20 @@ impl<'b> PacketWriter<'b> {
             *head = header.to_bytes();
             out.len = COMMON_HEADER_LEN;
         }
-        PacketWriter { out, auth: None, auth_at: None, kept: 0 }
+        PacketWriter { out, auth: None, auth_at: None, kept: 0, start: COMMON_HEADER_LEN, tail: 0 }
+    }
+
+    /// The same for a packet whose chunks [`PacketWriter::seal`] will put into one DTLS chunk.
+    pub fn for_sealing(buf: &'b mut [u8], header: CommonHeader) -> PacketWriter<'b> {
+        let mut packet = PacketWriter::new(buf, header);
+        if packet.out.buf.len() >= COMMON_HEADER_LEN + RECORD_OVERHEAD {
+            (packet.start, packet.tail) = (COMMON_HEADER_LEN + RECORD_HEAD_LEN, RECORD_TAIL_LEN);
+            packet.out.len = packet.start;
+        } else {
+            // Nothing has room.
+            packet.kept = packet.out.buf.len();
+        }
+        packet
     }
 
     /// Puts an AUTH chunk before the first chunk that `plan` lists; [`PacketWriter::sign`] completes it. To be called
@@ -197,12 +215,13 @@ impl<'b> PacketWriter<'b> {
         chunk.write(&mut out)?;
         out.pad()?;
         let (len, end) = (out.len, self.out.len);
-        if len > self.kept || end < COMMON_HEADER_LEN || end + len > self.out.buf.len() {
+        let start = self.start;
+        if len > self.kept || end < start || end + len + self.tail > self.out.buf.len() {
             return Err(NoRoom);
         }
         self.kept = 0;
-        self.out.buf.copy_within(COMMON_HEADER_LEN..end, COMMON_HEADER_LEN + len);
-        self.out.buf[COMMON_HEADER_LEN..COMMON_HEADER_LEN + len].copy_from_slice(out.written());
+        self.out.buf.copy_within(start..end, start + len);
+        self.out.buf[start..start + len].copy_from_slice(out.written());
         self.out.len = end + len;
         self.auth_at = self.auth_at.map(|at| at + len);
         Ok(())
@@ -222,7 +241,7 @@ impl<'b> PacketWriter<'b> {
 
     /// Octets a further chunk may take, header and padding included, if it brings no AUTH chunk along.
     pub fn remaining(&self) -> usize {
-        (self.out.buf.len() - self.out.len).saturating_sub(self.kept)
+        (self.out.buf.len() - self.out.len).saturating_sub(self.kept + self.tail)
     }
 
     /// Octets a further chunk of this type may take, header and padding included.
@@ -238,7 +257,7 @@ impl<'b> PacketWriter<'b> {
 
     /// Reports whether no chunk has been written yet.
     pub fn is_empty(&self) -> bool {
-        self.len() <= COMMON_HEADER_LEN
+        self.len() <= self.start
     }
 
     /// Returns the bytes written so far, with the common header (its checksum still zero) and padding.
@@ -268,7 +287,7 @@ impl<'b> PacketWriter<'b> {
 
     /// Reports whether the room in front is still there.
     fn check_room(&self) -> Result<(), NoRoom> {
-        if self.out.len + self.kept > self.out.buf.len() { Err(NoRoom) } else { Ok(()) }
+        if self.out.len + self.kept + self.tail > self.out.buf.len() { Err(NoRoom) } else { Ok(()) }
     }
 
     /// Puts the AUTH chunk before the chunk at `at`, if that needs it and none is there yet.
@@ -296,6 +315,26 @@ impl<'b> PacketWriter<'b> {
     #[inline]
     pub fn push_data(&mut self, data: &Data<'_>) -> Result<(), NoRoom> {
         self.push(data)
+    }
+
+    /// Puts all chunks into one DTLS chunk, whose record has this epoch and number; to be called before
+    /// [`PacketWriter::finish`], for a writer that was made [for it](PacketWriter::for_sealing). `encrypt` is given
+    /// the associated data and the plaintext, encrypts that in place and returns its tag; `mask` is given the first octets of the
+    /// ciphertext (RFC 9147 section 4.2.3).
+    pub fn seal(
+        &mut self,
+        epoch: u64,
+        number: u64,
+        encrypt: impl FnOnce(&[u8], &mut [u8]) -> [u8; RECORD_TAG_LEN],
+        mask: impl FnOnce(&[u8; RECORD_TAG_LEN]) -> [u8; 2],
+    ) {
+        if self.tail == 0 || self.is_empty() {
+            return;
+        }
+        let chunk = &mut self.out.buf[COMMON_HEADER_LEN..self.out.len + self.tail];
+        record::seal(chunk, epoch, number, encrypt, mask);
+        self.out.len += self.tail;
+        self.tail = 0;
     }
 
     /// Ends the packet with its CRC32c and returns its length; zero if the buffer had no room for a header.

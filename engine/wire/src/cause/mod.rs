@@ -67,6 +67,14 @@ pub enum Cause<'a> {
     UserInitiatedAbort(&'a [u8]),
     /// 13: the protocol was violated, with any further information (section 3.3.10.13).
     ProtocolViolation(&'a [u8]),
+    /// 100: protection by DTLS chunks is required (draft-ietf-tsvwg-sctp-dtls-chunk section 4.3.1).
+    MissingDtlsSupport,
+    /// 101: no method of key management is common (section 4.3.2 there).
+    NoCommonKeyManagement,
+    /// 102: both ends chose the same tie breaker (section 4.3.3 there).
+    KeyTieBreakerCollision,
+    /// 103: the roles in key management do not match (section 4.3.4 there).
+    IncompatibleKeyRoles,
     /// 0xa0: the address to be deleted is the last one, as a whole parameter (RFC 5061 section 4.3.1).
     DeleteLastRemainingAddress(&'a [u8]),
     /// 0xa1: no resources for the change, with the change asked for (RFC 5061 section 4.3.2).
@@ -131,6 +139,10 @@ impl<'a> Cause<'a> {
             11 => Cause::RestartWithNewAddresses(value),
             12 => Cause::UserInitiatedAbort(value),
             13 => Cause::ProtocolViolation(value),
+            100 => Cause::MissingDtlsSupport,
+            101 => Cause::NoCommonKeyManagement,
+            102 => Cause::KeyTieBreakerCollision,
+            103 => Cause::IncompatibleKeyRoles,
             0xa0 => Cause::DeleteLastRemainingAddress(value),
             0xa1 => Cause::RefusedDueToResourceShortage(value),
             0xa2 => Cause::DeleteSourceAddress(value),
@@ -157,6 +169,10 @@ impl<'a> Cause<'a> {
             Cause::RestartWithNewAddresses(_) => 11,
             Cause::UserInitiatedAbort(_) => 12,
             Cause::ProtocolViolation(_) => 13,
+            Cause::MissingDtlsSupport => 100,
+            Cause::NoCommonKeyManagement => 101,
+            Cause::KeyTieBreakerCollision => 102,
+            Cause::IncompatibleKeyRoles => 103,
             Cause::DeleteLastRemainingAddress(_) => 0xa0,
             Cause::RefusedDueToResourceShortage(_) => 0xa1,
             Cause::DeleteSourceAddress(_) => 0xa2,
@@ -187,6 +203,10 @@ impl<'a> Cause<'a> {
             Cause::OutOfResource
             | Cause::InvalidMandatoryParameter
             | Cause::CookieReceivedWhileShuttingDown
+            | Cause::MissingDtlsSupport
+            | Cause::NoCommonKeyManagement
+            | Cause::KeyTieBreakerCollision
+            | Cause::IncompatibleKeyRoles
             | Cause::IllegalAsconfAck => Ok(()),
             Cause::UnresolvableAddress(value)
             | Cause::UnrecognizedChunkType(value)

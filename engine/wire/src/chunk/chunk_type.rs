@@ -57,6 +57,8 @@ chunk_types! {
     AUTH = 15, "AUTH";
     /// RFC 8260 section 2.1.
     I_DATA = 64, "I-DATA";
+    /// draft-ietf-tsvwg-sctp-dtls-chunk section 4.2 ([`Record`](crate::Record)).
+    DTLS = 65, "DTLS";
     /// RFC 5061 section 4.1.2.
     ASCONF_ACK = 128, "ASCONF-ACK";
     /// RFC 6525 section 3.1.

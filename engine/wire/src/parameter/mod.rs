@@ -119,6 +119,15 @@ pub enum Parameter<'a> {
         /// Octets of padding data.
         len: usize,
     },
+    /// The sender can protect packets by DTLS chunks (draft-ietf-tsvwg-sctp-dtls-chunk section 4.1).
+    DtlsKeyManagement {
+        /// A random number.
+        tie_breaker: u32,
+        /// The roles that the sender can take.
+        roles: KeyRoles,
+        /// Methods of key management, one octet each, best first.
+        methods: &'a [u8],
+    },
     /// Chunk types of extensions the sender knows, one octet each (RFC 5061 section 4.2.7).
     SupportedExtensions(&'a [u8]),
     /// The sender understands FORWARD TSN (RFC 3758 section 3.1).
@@ -165,6 +174,28 @@ pub enum Parameter<'a> {
         /// Its value.
         value: &'a [u8],
     },
+}
+
+/// The roles in key management that an end can take, and whether it can restart under protection
+/// (draft-ietf-tsvwg-sctp-dtls-chunk section 4.1). Reserved bits are ignored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KeyRoles {
+    /// The R bit.
+    pub restart: bool,
+    /// The S bit.
+    pub server: bool,
+    /// The C bit.
+    pub client: bool,
+}
+
+impl KeyRoles {
+    fn from_bits(bits: u8) -> KeyRoles {
+        KeyRoles { restart: bits & 4 != 0, server: bits & 2 != 0, client: bits & 1 != 0 }
+    }
+
+    fn to_bits(self) -> u8 {
+        u8::from(self.restart) << 2 | u8::from(self.server) << 1 | u8::from(self.client)
+    }
 }
 
 /// Why a parameter could not be read.
@@ -228,6 +259,11 @@ impl<'a> Parameter<'a> {
             types::CHUNK_LIST => Parameter::ChunkList(value),
             types::REQUESTED_HMAC => Parameter::RequestedHmac(List::from_wire(value)?),
             types::PADDING => Parameter::Padding { len: value.len() },
+            types::DTLS_KEY_MANAGEMENT => Parameter::DtlsKeyManagement {
+                tie_breaker: reader.u32()?,
+                roles: reader.array().map(|[bits]| KeyRoles::from_bits(bits))?,
+                methods: Some(reader.rest()).filter(|methods| !methods.is_empty())?,
+            },
             types::SUPPORTED_EXTENSIONS => Parameter::SupportedExtensions(value),
             types::FORWARD_TSN_SUPPORTED => Parameter::ForwardTsnSupported,
             types::ERROR_CAUSE => {
@@ -262,6 +298,7 @@ impl<'a> Parameter<'a> {
             Parameter::ChunkList(_) => types::CHUNK_LIST,
             Parameter::RequestedHmac(_) => types::REQUESTED_HMAC,
             Parameter::Padding { .. } => types::PADDING,
+            Parameter::DtlsKeyManagement { .. } => types::DTLS_KEY_MANAGEMENT,
             Parameter::SupportedExtensions(_) => types::SUPPORTED_EXTENSIONS,
             Parameter::ForwardTsnSupported => types::FORWARD_TSN_SUPPORTED,
             Parameter::AddIp { .. } => types::ADD_IP,
@@ -323,6 +360,11 @@ impl<'a> Parameter<'a> {
             Parameter::SsnTsnReset { request } => out.u32(request.0),
             Parameter::SupportedAddressTypes(list) | Parameter::RequestedHmac(list) => list.write(out),
             Parameter::Padding { len } => out.zeros(len),
+            Parameter::DtlsKeyManagement { tie_breaker, roles, methods } => {
+                out.u32(tie_breaker)?;
+                out.bytes(&[roles.to_bits()])?;
+                out.bytes(methods)
+            }
             Parameter::ErrorCause { correlation, causes } => {
                 out.u32(correlation)?;
                 causes.write(out)

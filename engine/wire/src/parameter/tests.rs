@@ -44,6 +44,11 @@ fn parameters_of_extensions_in_init_read_and_write() {
     assert_golden_parameter("8003 0005 00", Parameter::ChunkList(&[0]));
     assert_golden_parameter("8004 0008 0003 0001", Parameter::RequestedHmac(List::from(&hmacs[..])));
     assert_golden_parameter("8005 0006 0000", Parameter::Padding { len: 2 });
+    let roles = KeyRoles { restart: true, server: false, client: true };
+    assert_golden_parameter(
+        "8006 000b 01020304 05 c801",
+        Parameter::DtlsKeyManagement { tie_breaker: 0x0102_0304, roles, methods: &[0xc8, 1] },
+    );
     assert_golden_parameter("8008 0005 40", Parameter::SupportedExtensions(&[64]));
     assert_golden_parameter("c006 0008 53425000", Parameter::AdaptationLayerIndication(0x5342_5000));
 }
@@ -133,6 +138,7 @@ fn values_of_the_wrong_length_are_refused() {
         "0011 0008 00000001",
         "0012 0009 00000001 00",
         "8001 0006 0000",
+        "8006 0009 01020304 01",
         "8004 0007 000100",
         "c001 0004",
         "c001 0008 00000001",

@@ -20,6 +20,7 @@ pub(super) const RANDOM: u16 = 0x8002;
 pub(super) const CHUNK_LIST: u16 = 0x8003;
 pub(super) const REQUESTED_HMAC: u16 = 0x8004;
 pub(super) const PADDING: u16 = 0x8005;
+pub(super) const DTLS_KEY_MANAGEMENT: u16 = 0x8006;
 pub(super) const SUPPORTED_EXTENSIONS: u16 = 0x8008;
 pub(super) const FORWARD_TSN_SUPPORTED: u16 = 0xc000;
 pub(super) const ADD_IP: u16 = 0xc001;

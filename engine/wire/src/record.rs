@@ -1,0 +1,205 @@
+//! The DTLS chunk: all chunks of a packet in one encrypted record (draft-ietf-tsvwg-sctp-dtls-chunk-03 section 4.2, RFC 9147
+//! section 4).
+//!
+//! ```text
+//! +---------------+-------------+-+-------------------------------+
+//! |   Type = 65   |  reserved   |R|         Chunk Length          |
+//! +---------------+-------------+-+-------------------------------+
+//! |  Pre-Padding  |0 0 1 0 1 0 E E|   Sequence Number, encrypted  |
+//! +---------------+---------------+-------------------------------+
+//! |      chunks and a content type, encrypted; tag; padding       |
+//! +---------------------------------------------------------------+
+//! ```
+//!
+//! Knows the layout only: the caller has the cipher and the numbers. Refused are other forms of a record's header than this one,
+//! and records under a restart context (R). Begin with [`Record::parse`] and [`PacketWriter::seal`](crate::PacketWriter::seal).
+
+use crate::chunk::ChunkType;
+use crate::packet::RawChunk;
+use crate::tlv::{CHUNK_HEADER_LEN, padded};
+
+/// Octets of a record's tag: all ciphers of TLS 1.3 but one have this length.
+pub const RECORD_TAG_LEN: usize = 16;
+/// Octets of a DTLS chunk before the ciphertext.
+pub(crate) const RECORD_HEAD_LEN: usize = CHUNK_HEADER_LEN + 4;
+/// Octets behind the chunks inside: the content type, the tag, and padding.
+pub(crate) const RECORD_TAIL_LEN: usize = padded(1 + RECORD_TAG_LEN);
+/// Octets by which a DTLS chunk is longer than the chunks inside.
+pub const RECORD_OVERHEAD: usize = RECORD_HEAD_LEN + RECORD_TAIL_LEN;
+
+/// `unified_hdr` with a 16-bit number, and neither connection id nor length.
+const UNIFIED: u8 = 0b0010_1000;
+const EPOCH_BITS: u8 = 0b11;
+/// The content type application_data (RFC 8446 section 5.1).
+const APPLICATION_DATA: u8 = 0x17;
+/// The flag of a record under a restart context.
+const RESTART: u8 = 1;
+
+/// A received record, before it is decrypted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    /// The two lowest bits of its epoch.
+    pub epoch: u8,
+    masked_number: [u8; 2],
+    /// The ciphertext, with the tag at its end.
+    pub ciphertext: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Reads a DTLS chunk; `None` if it is another chunk or has another form.
+    pub fn parse(raw: &RawChunk<'a>) -> Option<Record<'a>> {
+        let (&[_, unified, n0, n1], ciphertext) = raw.value.split_first_chunk()?;
+        let is_good = raw.chunk_type == ChunkType::DTLS
+            && raw.flags & RESTART == 0
+            && unified & !EPOCH_BITS == UNIFIED
+            && ciphertext.len() > RECORD_TAG_LEN;
+        is_good.then_some(Record { epoch: unified & EPOCH_BITS, masked_number: [n0, n1], ciphertext })
+    }
+
+    /// The octets that the mask of the number is made of.
+    pub fn sample(&self) -> [u8; RECORD_TAG_LEN] {
+        self.ciphertext.first_chunk().copied().unwrap_or_default()
+    }
+
+    /// The 16 lowest bits of the record's number.
+    pub fn number(&self, mask: [u8; 2]) -> u16 {
+        u16::from_be_bytes([self.masked_number[0] ^ mask[0], self.masked_number[1] ^ mask[1]])
+    }
+
+    /// Returns the chunks in a decrypted record: without its padding and content type. `None` if it holds something else.
+    pub fn chunks(plaintext: &[u8]) -> Option<&[u8]> {
+        let last = plaintext.iter().rposition(|&octet| octet != 0)?;
+        (plaintext[last] == APPLICATION_DATA).then_some(&plaintext[..last])
+    }
+
+    /// The associated data of the record with this number: its header, with the number in the clear.
+    pub fn associated(&self, number: u16) -> [u8; 3] {
+        header(u64::from(self.epoch), number)
+    }
+}
+
+fn header(epoch: u64, number: u16) -> [u8; 3] {
+    let [n0, n1] = number.to_be_bytes();
+    [UNIFIED | (epoch & u64::from(EPOCH_BITS)) as u8, n0, n1]
+}
+
+/// Makes a DTLS chunk of what stands in `chunk` between its head and its tail.
+pub(crate) fn seal(
+    chunk: &mut [u8],
+    epoch: u64,
+    number: u64,
+    encrypt: impl FnOnce(&[u8], &mut [u8]) -> [u8; RECORD_TAG_LEN],
+    mask: impl FnOnce(&[u8; RECORD_TAG_LEN]) -> [u8; 2],
+) {
+    let [n0, n1] = [(number >> 8) as u8, number as u8];
+    let associated = header(epoch, u16::from_be_bytes([n0, n1]));
+    let content_type_at = chunk.len() - RECORD_TAIL_LEN;
+    let length = content_type_at + 1 + RECORD_TAG_LEN;
+    chunk[content_type_at] = APPLICATION_DATA;
+    let tag = encrypt(&associated, &mut chunk[RECORD_HEAD_LEN..=content_type_at]);
+    chunk[content_type_at + 1..length].copy_from_slice(&tag);
+    chunk[length..].fill(0);
+    let sample = chunk[RECORD_HEAD_LEN..].first_chunk().copied().unwrap_or_default();
+    let [m0, m1] = mask(&sample);
+    let [l0, l1] = [(length >> 8) as u8, length as u8];
+    let head = [ChunkType::DTLS.0, 0, l0, l1, 0, associated[0], n0 ^ m0, n1 ^ m1];
+    chunk[..RECORD_HEAD_LEN].copy_from_slice(&head);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::{Chunk, Heartbeat};
+    use crate::packet::{ChecksumMode, CommonHeader, Packet};
+    use crate::{NoRoom, PacketWriter, VerificationTag};
+
+    const HEADER: CommonHeader =
+        CommonHeader { source_port: 1, destination_port: 2, tag: VerificationTag(3) };
+    const TAG: [u8; RECORD_TAG_LEN] = [0xaa; RECORD_TAG_LEN];
+
+    /// A packet with a HEARTBEAT of eight octets, sealed by a cipher that inverts all bits.
+    fn sealed(buf: &mut [u8], epoch: u64, number: u64) -> usize {
+        let mut writer = PacketWriter::for_sealing(buf, HEADER);
+        writer.push(&Chunk::Heartbeat(Heartbeat { info: &[7; 4] })).unwrap();
+        let invert = |_: &[u8], text: &mut [u8]| {
+            text.iter_mut().for_each(|octet| *octet = !*octet);
+            TAG
+        };
+        writer.seal(epoch, number, invert, |sample| [sample[0], sample[1]]);
+        writer.finish()
+    }
+
+    #[test]
+    fn a_packet_is_one_chunk_whose_layout_is_the_drafts() {
+        let mut buf = [0xff; 100];
+        let length = sealed(&mut buf, 3, 0x1_2345);
+        assert_eq!(length, 12 + 12 + RECORD_OVERHEAD);
+        // 8 octets of head, 12 of HEARTBEAT, content type, tag.
+        let mut expected = vec![65, 0, 0, 8 + 12 + 1 + 16, 0, 0b0010_1011];
+        // The mask is the beginning of the ciphertext: the inverted type and flags of HEARTBEAT.
+        expected.extend([0x23 ^ !4, 0x45 ^ !0]);
+        let inside = [4, 0, 0, 12, 0, 1, 0, 8, 7, 7, 7, 7, 0x17];
+        expected.extend(inside.map(|octet: u8| !octet));
+        expected.extend(TAG);
+        expected.extend([0; 3]);
+        assert_eq!(buf[12..length], expected);
+    }
+
+    #[test]
+    fn a_record_reads_back() {
+        let mut buf = [0xff; 100];
+        let length = sealed(&mut buf, 6, 0xfffe);
+        let packet = Packet::parse(&buf[..length], ChecksumMode::Verify).unwrap();
+        let raw: Vec<_> = packet.raw_chunks().map(Result::unwrap).collect();
+        let record = Record::parse(&raw[0]).unwrap();
+        assert_eq!((raw.len(), record.epoch), (1, 2));
+        let sample = record.sample();
+        let number = record.number([sample[0], sample[1]]);
+        assert_eq!((number, record.associated(number)), (0xfffe, [0b0010_1010, 0xff, 0xfe]));
+        let (text, tag) = record.ciphertext.split_last_chunk().unwrap();
+        assert_eq!(*tag, TAG);
+        let plain: Vec<u8> = text.iter().map(|octet| !octet).collect();
+        let inner = Packet::opened(packet.header, Record::chunks(&plain).unwrap());
+        assert!(matches!(inner.chunks().next(), Some(Ok(Chunk::Heartbeat(h))) if h.info == [7; 4]));
+    }
+
+    #[test]
+    fn padding_inside_is_taken_off_and_other_content_refused() {
+        assert_eq!(Record::chunks(&[1, 2, APPLICATION_DATA, 0, 0]), Some(&[1, 2][..]));
+        assert_eq!(Record::chunks(&[1, 2, 0x16]), None, "a handshake record");
+        assert_eq!(Record::chunks(&[0, 0]), None);
+    }
+
+    #[test]
+    fn other_forms_of_a_record_are_refused() {
+        let mut buf = [0xff; 100];
+        let length = sealed(&mut buf, 3, 1);
+        let parse = |bytes: &[u8]| {
+            let packet = Packet::parse(bytes, ChecksumMode::Ignore).unwrap();
+            packet.raw_chunks().next().unwrap().ok().and_then(|raw| Record::parse(&raw).map(|_| ()))
+        };
+        assert_eq!(parse(&buf[..length]), Some(()));
+        for (at, bits) in [(12, 1), (13, RESTART), (17, 0b0001_0000), (17, 0b0000_0100), (17, 0b1000_0000)] {
+            let mut other = buf;
+            other[at] ^= bits;
+            assert_eq!(parse(&other[..length]), None, "octet {at}");
+        }
+        let mut short = buf;
+        short[15] = 8 + 16;
+        assert_eq!(parse(&short[..length]), None, "no octet before the tag");
+    }
+
+    #[test]
+    fn room_is_kept_for_the_record() {
+        let mut buf = [0; 12 + RECORD_OVERHEAD + 12];
+        let mut writer = PacketWriter::for_sealing(&mut buf, HEADER);
+        assert_eq!(writer.remaining(), 12);
+        assert_eq!(writer.push(&Chunk::Heartbeat(Heartbeat { info: &[7; 8] })), Err(NoRoom));
+        assert!(writer.push(&Chunk::Heartbeat(Heartbeat { info: &[7; 4] })).is_ok());
+        for length in 0..12 + RECORD_OVERHEAD {
+            let mut buf = vec![0; length];
+            let mut writer = PacketWriter::for_sealing(&mut buf, HEADER);
+            assert_eq!(writer.push(&Chunk::CookieAck), Err(NoRoom), "{length}");
+        }
+    }
+}
