@@ -6,6 +6,7 @@ use std::time::Duration;
 use base::Shard;
 
 use crate::extension::auth::AuthConfig;
+use crate::extension::protection::ProtectionConfig;
 use crate::extension::reconfig::ReconfigPolicy;
 use crate::extension::send_buffer::SendBufferConfig;
 use crate::extension::{Extension, Extensions};
@@ -70,6 +71,10 @@ pub struct AssociationConfig {
     pub extensions: Extensions,
     /// Authentication of chunks, if that is among the extensions.
     pub auth: AuthConfig,
+    /// Protection of all packets by DTLS chunks; `None`: none is offered, and that of a peer not accepted. Where it is agreed on,
+    /// messages of the application wait until the caller has [installed keys](crate::Endpoint::install_keys) and
+    /// [knows the peer](crate::Endpoint::know_peer), and AUTH is not used.
+    pub protection: Option<ProtectionConfig>,
     /// Proof required before the peer's addresses change, and before a listed one is used.
     pub address_proof: AddressProof,
     /// Which requests of the peer about streams are fulfilled, if [`Extension::StreamReconfiguration`] is among the
@@ -141,6 +146,7 @@ impl Default for AssociationConfig {
             //= rfc8260#2.2.1-3
             extensions: Extensions::NONE.with(Extension::Ecn),
             auth: AuthConfig::default(),
+            protection: None,
             address_proof: AddressProof::default(),
             reconfig: ReconfigPolicy::default(),
             advertisement: None,

@@ -16,6 +16,7 @@ use wire::{CommonHeader, Tsn, VerificationTag};
 
 use crate::extension::Extensions;
 use crate::extension::auth::KeyVectors;
+use crate::extension::protection::{KeyRole, ProtectionTerms};
 use crate::random::Random;
 
 /// The MAC is cut to 128 bits, as RFC 4868 section 2.1.1 does.
@@ -48,6 +49,8 @@ pub(crate) struct Cookie {
     pub(crate) zero_checksum: bool,
     /// For the keys of authentication.
     pub(crate) key_vectors: Option<KeyVectors>,
+    /// The protection of packets.
+    pub(crate) protection: Option<ProtectionTerms>,
     /// Route of the INIT.
     pub(crate) route: Route,
     /// Ours beside the INIT's destination.
@@ -168,7 +171,8 @@ impl Cookie {
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
         out.push(self.flags());
-        out.push(self.extensions.to_byte());
+        let protection = if self.protection.is_some() { PROTECTION } else { 0 };
+        out.push(self.extensions.to_byte() | protection);
         // Whole milliseconds, rounded up, in six octets.
         out.extend_from_slice(&self.expires.as_nanos().div_ceil(1_000_000).to_be_bytes()[2..]);
         let words = [self.peer_tag.0, self.local_initial_tsn.0, self.peer_initial_tsn.0, self.peer_rwnd];
@@ -187,6 +191,10 @@ impl Cookie {
             put_bytes(&mut out, local);
             put_bytes(&mut out, peer);
             out.extend(handshake.iter().flatten());
+        }
+        if let Some(ProtectionTerms { method, transcript, .. }) = &self.protection {
+            out.push(*method);
+            out.extend_from_slice(transcript);
         }
         put_address(&mut out, self.route.local);
         put_address(&mut out, self.route.remote);
@@ -229,6 +237,13 @@ impl Cookie {
                 handshake: if has(HANDSHAKE) { Some(at.take()?) } else { None },
             }),
         };
+        let protection = match extensions & PROTECTION != 0 {
+            false => None,
+            true => {
+                let [method] = at.take()?;
+                Some(ProtectionTerms { role: KeyRole::Server, method, transcript: at.take()? })
+            }
+        };
         let (local, remote) = (at.address(has(LOCAL_V6))?, at.address(has(REMOTE_V6))?);
         Some(Cookie {
             expires,
@@ -243,9 +258,10 @@ impl Cookie {
             outbound_streams,
             inbound_streams,
             adaptation,
-            extensions: Extensions::from_byte(extensions),
+            extensions: Extensions::from_byte(extensions & !PROTECTION),
             zero_checksum: has(ZERO_CHECKSUM),
             key_vectors,
+            protection,
             route: Route { local, remote, carrier },
             local_addresses: at.addresses::<4>()?,
             peer_addresses: at.addresses::<4>()?,
@@ -261,6 +277,8 @@ const UDP: u8 = 16;
 const LOCAL_V6: u8 = 32;
 const REMOTE_V6: u8 = 64;
 const HANDSHAKE: u8 = 128;
+/// Shares an octet with the extensions, which leave its highest bit.
+const PROTECTION: u8 = 128;
 
 /// At most 65,535 bytes: key vectors are far shorter.
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -365,6 +383,7 @@ mod tests {
                 peer: vec![2; 300],
                 handshake: Some([4; 16]),
             }),
+            protection: Some(ProtectionTerms { role: KeyRole::Server, method: 3, transcript: [5; 32] }),
             route: Route {
                 local: "10.0.0.1".parse().unwrap(),
                 remote: "10.0.0.2".parse().unwrap(),

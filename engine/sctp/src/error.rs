@@ -228,3 +228,30 @@ pub enum PathOptionError {
         least: u8,
     },
 }
+
+/// Why a step of the key management was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum KeyError {
+    /// The association does not exist, is over, or has no agreement on protection.
+    #[error("no protection was agreed on with this peer")]
+    NotAgreed,
+    /// The keys are those of another epoch than the next.
+    #[error("keys of epoch {epoch}, where those of epoch {wanted} are next")]
+    Epoch {
+        /// Their epoch.
+        epoch: u64,
+        /// The next one.
+        wanted: u64,
+    },
+    /// The peer has not used the newest keys yet.
+    #[error("the peer has not used the newest keys yet")]
+    Unused,
+    /// The message is empty or too long.
+    #[error("a message about keys of {length} bytes cannot be sent: 1 to {max} can")]
+    Length {
+        /// Its length in bytes.
+        length: usize,
+        /// The limit.
+        max: usize,
+    },
+}

@@ -41,6 +41,17 @@ pub enum Event {
         /// Streams the peer may send on.
         inbound_streams: u16,
     },
+    /// A message of the peer about keys, where protection is agreed on ([`KEY_PPID`](crate::KEY_PPID)). The caller answers by
+    /// [`send_key_message`](crate::Endpoint::send_key_message).
+    KeyMessage(Bytes),
+    /// All packets are sealed by the keys of this epoch, only sealed ones count, and the caller knows the peer: messages of the application
+    /// pass.
+    Protected {
+        /// The epoch.
+        epoch: u64,
+    },
+    /// The keys have sealed a quarter of what they may: new ones are due.
+    KeysWorn,
     /// [`recv`](crate::Endpoint::recv) has something, after it had nothing.
     Readable,
     /// The send buffer has room again, after [`send`](crate::Endpoint::send) had refused.

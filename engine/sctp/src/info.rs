@@ -292,4 +292,10 @@ pub struct EndpointCounters {
     pub memory: usize,
     /// INITs too short for an INIT ACK of at most three times their length.
     pub inits_too_short: u64,
+    /// Packets that were not sealed, for associations that take sealed ones only.
+    pub unsealed: u64,
+    /// Sealed packets that no keys open.
+    pub not_opened: u64,
+    /// Sealed packets that were there before, or are too old to tell.
+    pub replayed: u64,
 }

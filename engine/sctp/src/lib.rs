@@ -83,11 +83,15 @@ pub use config::{
 };
 pub use endpoint::{AssociationId, Connect, Endpoint, IncomingInit, InitDecision, Listener, Transmit};
 pub use error::{
-    AddressError, AuthKeyError, ConnectError, PathOptionError, ReconfigError, SendError, StreamError,
+    AddressError, AuthKeyError, ConnectError, KeyError, PathOptionError, ReconfigError, SendError,
+    StreamError,
 };
 pub use event::{AbortCause, CloseReason, Event, Message, PathError, Reliability, SendOptions, Unreachable};
 pub use extension::asconf::AddressChange;
 pub use extension::auth::{AuthConfig, HmacAlgorithm};
+pub use extension::protection::{
+    FIRST_EPOCH, KEY_PPID, KeyRole, ProtectionConfig, ProtectionTerms, RecordCipher, RecordKeys, SealFrom,
+};
 pub use extension::reconfig::{ReconfigOutcome, ReconfigPolicy, StreamDirection};
 pub use extension::send_buffer::{PeerSendBuffer, SendBufferCadence, SendBufferConfig, SendBufferForm};
 pub use extension::{Extension, Extensions};

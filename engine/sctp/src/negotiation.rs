@@ -6,7 +6,8 @@ use smallvec::SmallVec;
 use wire::{Cause, ChunkType, Init, Parameter, ParameterError, Tsn, UnrecognizedAction, VerificationTag};
 
 use crate::config::{AssociationConfig, LEAST_WINDOW, Limits};
-use crate::extension::auth::{KeyVectors, PeerOffer};
+use crate::extension::auth::{KeyVectors, PeerOffer, handshake_hash};
+use crate::extension::protection::{self, ProtectionTerms};
 use crate::extension::{Extension, Extensions, Offer};
 
 /// A peer's half of the negotiation.
@@ -27,6 +28,8 @@ pub(crate) struct PeerInit<'a> {
     pub(crate) zero_checksum: Option<u32>,
     /// True if it lists I-FORWARD-TSN.
     pub(crate) i_forward_tsn: bool,
+    /// Its offer of protection.
+    pub(crate) protection: Option<protection::PeerOffer<'a>>,
     /// The cookie of an INIT ACK.
     pub(crate) cookie: Option<&'a [u8]>,
     /// Parameters to be reported back, whole.
@@ -58,6 +61,7 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
         auth: PeerOffer::default(),
         zero_checksum: None,
         i_forward_tsn: false,
+        protection: None,
         cookie: None,
         unrecognized: SmallVec::new(),
         cookie_preservative: 0,
@@ -95,6 +99,8 @@ pub(crate) struct Agreed {
     pub(crate) extensions: Extensions,
     /// For the keys of authentication, if that is agreed on.
     pub(crate) key_vectors: Option<KeyVectors>,
+    /// The protection of packets, but for its transcript where that is not known yet.
+    pub(crate) protection: Option<ProtectionTerms>,
     /// Reports whether our packets may carry a checksum of zero: the peer accepts them, by a method that we have too.
     pub(crate) zero_checksum: bool,
 }
@@ -106,14 +112,21 @@ impl Agreed {
         offer: &Offer,
         peer: &PeerInit<'_>,
     ) -> Result<Agreed, InitFault> {
-        let mut extensions = config.extensions.consistent().and(peer.extensions).consistent();
+        let method = protection::agree(config.protection.as_ref(), offer.role, peer.protection.as_ref())?;
+        let protection =
+            method.map(|method| ProtectionTerms { role: offer.role, method, transcript: [0; 32] });
+        let is_protected = protection.is_some();
+        let mut extensions = offer.extensions.and(peer.extensions).consistent(is_protected);
+        if is_protected {
+            extensions = extensions.without(Extension::Auth);
+        }
         //= rfc8260#section-2.3.1
         //# The partial reliability extension is negotiated and can be used in combination with user message interleaving only
         //# if both endpoints indicated their support of user message interleaving and the I-FORWARD-TSN chunk.
         if extensions.has(Extension::Interleaving) && !peer.i_forward_tsn {
             extensions = extensions.without(Extension::PartialReliability);
         }
-        if config.auth.required && !extensions.has(Extension::Auth) {
+        if config.auth.required && !extensions.has(Extension::Auth) && !is_protected {
             return Err(Cause::UserInitiatedAbort(
                 b"a key is required here, and the peer offers no authentication",
             ));
@@ -126,7 +139,19 @@ impl Agreed {
         };
         //= rfc9653#5.2-1
         let zero_checksum = config.zero_checksum.is_some() && config.zero_checksum == peer.zero_checksum;
-        Ok(Agreed { extensions, key_vectors, zero_checksum })
+        Ok(Agreed { extensions, key_vectors, protection, zero_checksum })
+    }
+}
+
+impl Agreed {
+    /// Binds keys to what INIT and INIT ACK say.
+    pub(crate) fn bind(&mut self, transcript: &[u8; 32], by_direction: bool) {
+        if let Some(vectors) = self.key_vectors.as_mut().filter(|_| by_direction) {
+            vectors.handshake = Some(handshake_hash(transcript));
+        }
+        if let Some(terms) = &mut self.protection {
+            terms.transcript = *transcript;
+        }
     }
 }
 
@@ -150,6 +175,10 @@ impl<'a> PeerInit<'a> {
             }
             Parameter::EcnCapable => self.extensions = self.extensions.with(Extension::Ecn),
             Parameter::ZeroChecksumAcceptable { edmid } => self.zero_checksum = Some(*edmid),
+            Parameter::DtlsKeyManagement { tie_breaker, roles, methods } => {
+                let offer = protection::PeerOffer { tie_breaker: *tie_breaker, roles: *roles, methods };
+                self.protection = self.protection.or(Some(offer));
+            }
             //= rfc9260#5.1.2-2
             Parameter::HostName(_) => return Err(Cause::UnresolvableAddress(&[])),
             //= rfc9260#3.3.2.1.5-1 5.1.2-10 5.1.2-11

@@ -12,6 +12,8 @@ use sctp::{
     InitDecision, Listener, Message, Ppid, Reliability, SendError, SendOptions, StreamId,
 };
 
+use crate::keying::Keying;
+
 /// Decision on an INIT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listen {
@@ -159,6 +161,8 @@ pub struct App {
     pub conversations: BTreeMap<AssociationId, Conversation>,
     /// Authentication of associations with peers at these addresses, in place of the endpoint's settings.
     pub keys: BTreeMap<std::net::IpAddr, AuthConfig>,
+    /// Key management, for associations whose packets are protected.
+    pub keying: Keying,
     /// Every event.
     pub log: Vec<(Time, AssociationId, Event)>,
     addresses: Vec<std::net::IpAddr>,
@@ -172,6 +176,7 @@ impl App {
             template: Conversation::default(),
             conversations: BTreeMap::new(),
             keys: BTreeMap::new(),
+            keying: Keying::default(),
             log: Vec::new(),
             addresses,
         }
@@ -181,6 +186,7 @@ impl App {
     pub(crate) fn work(&mut self, now: Time, endpoint: &mut Endpoint) {
         while let Some((id, event)) = endpoint.poll_event() {
             self.on_event(now, id, &event, endpoint);
+            self.keying.on_event(now, id, &event, endpoint);
             self.log.push((now, id, event));
         }
         for (&id, conversation) in &mut self.conversations {

@@ -1,6 +1,10 @@
 //! Packets by hand: written for injection, and read for a verdict.
 
-use wire::{ChecksumMode, Chunk, CommonHeader, Packet, PacketWriter, VerificationTag};
+use std::borrow::Cow;
+
+use wire::{
+    ChecksumMode, Chunk, CommonHeader, Packet, PacketWriter, RECORD_TAG_LEN, Record, VerificationTag,
+};
 
 /// A packet with these ports, tag and chunks, and a right checksum.
 ///
@@ -18,9 +22,22 @@ pub fn packet(source_port: u16, destination_port: u16, tag: u32, chunks: &[Chunk
     bytes
 }
 
-/// The names of a packet's chunks, such as `SACK DATA DATA`; a T bit is shown as `ABORT(T)`.
+/// The packet as it was before it was sealed by the keys of worlds, which hide nothing, with a checksum of zero; any other as it is.
+pub fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
+    let parsed = Packet::parse(packet, ChecksumMode::Ignore);
+    let first = parsed.ok().and_then(|packet| packet.raw_chunks().next()?.ok());
+    let record = first.as_ref().and_then(Record::parse);
+    let inside = record.and_then(|record| record.ciphertext.split_last_chunk::<RECORD_TAG_LEN>());
+    match inside.and_then(|(text, _)| Record::chunks(text)) {
+        Some(chunks) => Cow::Owned([&packet[..8], &[0; 4], chunks].concat()),
+        None => Cow::Borrowed(packet),
+    }
+}
+
+/// The names of a packet's chunks, such as `SACK DATA DATA`; a T bit is shown as `ABORT(T)`. Of a sealed packet, those of the chunks inside.
 pub fn chunk_names(packet: &[u8]) -> String {
-    let Ok(packet) = Packet::parse(packet, ChecksumMode::Ignore) else { return "malformed".to_owned() };
+    let packet = opened(packet);
+    let Ok(packet) = Packet::parse(&packet, ChecksumMode::Ignore) else { return "malformed".to_owned() };
     let names = packet.raw_chunks().map(|raw| match raw {
         Ok(raw) => {
             let reflected = match raw.parse() {

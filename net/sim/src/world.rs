@@ -13,12 +13,14 @@ use base::{Carrier, Ecn, Route, Time};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use sctp::{
-    AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, PathError, TraceRecord, Unreachable,
+    AssociationConfig, AssociationId, Connect, Endpoint, EndpointConfig, PathError, ProtectionConfig,
+    TraceRecord, Unreachable,
 };
 
 use crate::app::{App, Conversation};
 use crate::capture;
 use crate::host::Host;
+use crate::keying::protection;
 use crate::link::{Coming, Direction, Link};
 use crate::nat::{Nat, NatConfig};
 use netem::DirectionConfig as LinkConfig;
@@ -168,6 +170,9 @@ pub struct World {
     pub checks: bool,
     /// True if packets for the links wait in the sending hosts, which then report the queue to their engines on request.
     pub queues_are_local: bool,
+    /// The offer of protection where settings have none; environment variable `SIM_PROTECTED` sets it, so that tests can be played with
+    /// sealed packets.
+    pub protection: Option<ProtectionConfig>,
     /// True if packets are kept in [`records`](Self::records), and the engines' traces in [`traces`](Self::traces).
     pub recording: bool,
     /// Packets as they were sent, if recorded.
@@ -200,6 +205,7 @@ impl World {
             buf: vec![0; TRAIN_BYTES],
             checks: true,
             queues_are_local: false,
+            protection: std::env::var_os("SIM_PROTECTED").map(|_| protection(false)),
             recording: false,
             records: Vec::new(),
             traces: Vec::new(),
@@ -207,7 +213,8 @@ impl World {
     }
 
     /// Adds a host with these addresses.
-    pub fn add_host(&mut self, addresses: &[&str], config: EndpointConfig) -> HostId {
+    pub fn add_host(&mut self, addresses: &[&str], mut config: EndpointConfig) -> HostId {
+        config.association.protection = config.association.protection.or(self.protection);
         let addresses: Vec<IpAddr> = addresses.iter().map(|a| a.parse().expect("an IP address")).collect();
         let id = HostId(self.hosts.len());
         for &address in &addresses {
@@ -326,9 +333,11 @@ impl World {
             remote_port: SERVER_PORT,
             init_routes: vec![Route { local, remote, carrier }],
             local_addresses: host.addresses.clone(),
-            config,
+            config: AssociationConfig { protection: config.protection.or(self.protection), ..config },
         };
-        let id = host.endpoint.connect(self.now + host.ahead, connect).expect("a new association");
+        let now = self.now + host.ahead;
+        let id = host.endpoint.connect(now, connect).expect("a new association");
+        host.app.keying.begin(now, id, &mut host.endpoint);
         host.app.conversations.insert(id, conversation);
         self.work(from);
         id

@@ -285,9 +285,12 @@ impl Driver {
                 }
             }
             (Event::Closed(reason), id) => self.on_closed(association, id, &reason),
-            // The daemon sends nothing that may be abandoned.
+            // The daemon sends nothing that may be abandoned, and offers no protection.
             (
-                Event::Abandoned { .. }
+                Event::KeyMessage(_)
+                | Event::Protected { .. }
+                | Event::KeysWorn
+                | Event::Abandoned { .. }
                 | Event::Dry
                 | Event::StreamReset { .. }
                 | Event::AssociationReset { .. }

@@ -71,8 +71,11 @@ impl Association {
     /// Returns whether the peer may be asked to accept another address. A peer of the same kind accepts one
     /// only if a shared key signs the request.
     fn may_move(&self) -> bool {
-        let is_signed = self.transfer.integrity.auth().is_some_and(Auth::signs_with_shared_key);
-        is_signed || self.transfer.config.address_proof == AddressProof::Signature
+        let integrity = &self.transfer.integrity;
+        let is_signed = integrity.auth().is_some_and(Auth::signs_with_shared_key);
+        is_signed
+            || integrity.protection().is_some()
+            || self.transfer.config.address_proof == AddressProof::Signature
     }
 
     /// Handles the loss or return of the link of one of our addresses.
@@ -335,12 +338,8 @@ impl Association {
         // source address of the SCTP packet that held the ASCONF Chunks."
         let ack = AsconfAck { serial: chunk.serial, parameters: Parameters::from_wire(&answer) };
         //= rfc5061#5.2-8 5.2-9
-        ctx.replies.push_signed(
-            source,
-            self.transfer.negotiated.header(),
-            &Chunk::AsconfAck(ack),
-            self.transfer.integrity.auth(),
-        );
+        let header = self.transfer.negotiated.header();
+        ctx.replies.push_by(source, header, &Chunk::AsconfAck(ack), &mut self.transfer.integrity);
     }
 
     /// Handles a repeated ASCONF that moves the peer to its source address but now comes from another one.
@@ -416,7 +415,11 @@ impl Association {
 
     /// Returns whether a packet from an unknown address is an ASCONF that the peer has signed: it may add its
     /// own source address (RFC 5061 section 4.2.1).
-    pub(crate) fn is_moving(&self, packet: &Packet<'_>) -> bool {
+    pub(crate) fn is_moving(&self, packet: &Packet<'_>, is_sealed: bool) -> bool {
+        if is_sealed {
+            let first = packet.raw_chunks().next();
+            return matches!(first, Some(Ok(first)) if first.chunk_type == ChunkType::ASCONF);
+        }
         let mut chunks = packet.raw_chunks().map_while(Result::ok);
         match (self.transfer.integrity.auth(), &self.asconf, chunks.next(), chunks.next()) {
             (Some(auth), Some(_), Some(first), Some(second)) => {

@@ -13,6 +13,8 @@ use crate::trace::TraceEvent;
 pub(crate) struct Screen {
     /// Set once a valid AUTH chunk covers the chunks that follow.
     pub(crate) is_authenticated: bool,
+    /// Set if the packet was sealed.
+    pub(crate) is_sealed: bool,
 }
 
 /// The verdict on a chunk.
@@ -43,6 +45,13 @@ impl Association {
         screen: &mut Screen,
         ctx: &mut Context<'_>,
     ) -> Screened {
+        if let Some(protection) = self.transfer.integrity.protection() {
+            if screen.is_sealed || protection.takes_in_the_clear(raw.chunk_type) {
+                return Screened::Pass;
+            }
+            self.transfer.out.note(TraceEvent::Unauthenticated { chunk_type: raw.chunk_type.0 });
+            return Screened::Stop;
+        }
         let Some(auth) = self.transfer.integrity.auth() else { return Screened::Pass };
         if raw.chunk_type != ChunkType::AUTH {
             // RFC 4895 section 6.3: the receiver "MUST silently discard these chunks if they are not placed after an AUTH chunk

@@ -68,7 +68,10 @@ impl Association {
         ctx: &mut Context<'_>,
     ) -> Verdict {
         let mut is_first = true;
-        self.transfer.integrity.begin_packet(screen.is_authenticated);
+        self.transfer.integrity.begin_packet(screen.is_authenticated, screen.is_sealed);
+        if let Some(asconf) = self.asconf.as_mut().filter(|_| screen.is_sealed) {
+            asconf.is_keyed = true;
+        }
         //= rfc9260#6.10-6
         while let Some(raw) = chunks.next() {
             if matches!(self.transfer.state, State::Closed) {

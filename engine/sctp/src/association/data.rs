@@ -30,6 +30,7 @@ impl Association {
             return self.on_data_of_no_stream(path, data, ctx);
         }
         let is_first = !self.inbound.ack.is_pending();
+        let ready = self.inbound.ready_count();
         let outcome = self.inbound.on_data(data, ctx.now, &self.transfer.config.timing);
         // If a key is in force, a duplicate does not prove that the peer has left a path: anybody may have
         // copied the packet.
@@ -53,6 +54,7 @@ impl Association {
             }
             DataOutcome::Dropped => self.transfer.out.note(TraceEvent::NoRoom { tsn: data.tsn.0 }),
         }
+        self.take_key_messages(ready, ctx);
         self.note_readable(had_ready);
     }
 

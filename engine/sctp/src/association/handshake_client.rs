@@ -14,10 +14,12 @@ use wire::{
 use super::state::Retry;
 use super::{Association, Context, Control, Joining, State};
 use crate::config::AssociationConfig;
+use crate::error::KeyError;
 use crate::event::{CloseReason, Event, Unreachable};
 use crate::extension::Offer;
 use crate::extension::auth::Nonce;
-use crate::negotiation::address_parameter;
+use crate::extension::protection::{KEY_PPID, tie_breaker};
+use crate::negotiation::{PeerInit, address_parameter};
 use crate::path::PathIndex;
 
 /// Longest packet with an INIT or INIT ACK, in bytes.
@@ -26,6 +28,9 @@ pub(crate) const INIT_PACKET_MAX: usize = 1400;
 /// Shortest packet with an INIT of ours, in bytes. Peers may limit the answer to a multiple of the INIT's
 /// length, as we do; this leaves room for many addresses and for keys.
 pub(crate) const INIT_PACKET_MIN: usize = 256;
+
+/// The longest message about keys that goes with the COOKIE ECHO, in bytes.
+const KEY_MESSAGE_FIRST_MAX: usize = 4096;
 
 /// Limit on the routes of one INIT beyond which no more are added.
 const INIT_ROUTES_MAX: usize = 32;
@@ -61,6 +66,8 @@ pub(crate) struct Opening {
     pub(crate) unsent: usize,
     /// The message bundled with the COOKIE ECHO, on stream 0.
     pub(crate) first_message: Option<FirstMessage>,
+    /// The first message about keys, which goes with the COOKIE ECHO to a peer that agrees on protection.
+    pub(crate) key_message: Option<Bytes>,
 }
 
 /// A message passed to the connect command.
@@ -71,6 +78,32 @@ pub(crate) struct FirstMessage {
 }
 
 impl Opening {
+    /// Keeps the first message about keys for the COOKIE ECHO.
+    pub(crate) fn set_key_message(&mut self, message: Bytes) -> Result<(), KeyError> {
+        let length = message.len();
+        if self.config.protection.is_none() || self.key_message.is_some() {
+            return Err(KeyError::NotAgreed);
+        }
+        if length == 0 || length > KEY_MESSAGE_FIRST_MAX {
+            return Err(KeyError::Length { length, max: KEY_MESSAGE_FIRST_MAX });
+        }
+        self.key_message = Some(message);
+        Ok(())
+    }
+
+    /// Returns whether the association comes of this end's INIT where the peer's meets it, since keys come of one handshake only.
+    pub(crate) fn goes_on_before(&self, peer: &PeerInit<'_>) -> bool {
+        let by_protection = self.config.protection.is_some()
+            && peer.protection.is_some_and(|offer| tie_breaker(&self.nonce) < offer.tie_breaker);
+        let by_direction =
+            self.config.auth.by_direction && peer.auth.random().is_some_and(|peers| self.nonce[..] < *peers);
+        if self.config.protection.is_some() && peer.protection.is_some() {
+            by_protection
+        } else {
+            by_direction
+        }
+    }
+
     /// Schedules the INIT (again) on every route.
     pub(crate) fn begin_round(&mut self, now: Time) {
         self.unsent = 0;
@@ -217,7 +250,14 @@ impl Association {
     /// Enters COOKIE-ECHOED. The COOKIE ECHO takes the path that the INIT ACK has confirmed.
     pub(super) fn echo_cookie(&mut self, opening: Opening, cookie: &[u8], ctx: &mut Context<'_>) {
         let t1 = Retry { at: ctx.now + opening.rto, count: 0 };
-        let first = opening.first_message.clone();
+        let first = match self.transfer.integrity.protection_mut() {
+            None => opening.first_message.clone(),
+            // Nothing of the application may go in the clear.
+            Some(protection) => {
+                opening.first_message.iter().for_each(|first| protection.hold_first(first.clone()));
+                opening.key_message.clone().map(|message| FirstMessage { ppid: KEY_PPID, message })
+            }
+        };
         let says_first = first.is_some();
         first.into_iter().for_each(|first| self.queue_first(first));
         let cookie = Bytes::copy_from_slice(cookie);
@@ -229,6 +269,11 @@ impl Association {
 
     /// Queues the message passed to the connect command, ahead of all others.
     pub(crate) fn queue_first(&mut self, first: FirstMessage) {
+        if first.ppid != KEY_PPID
+            && let Some(protection) = self.transfer.integrity.protection_mut()
+        {
+            return protection.hold_first(first);
+        }
         self.transfer.tx.queue.push(StreamId(0), first.ppid, first.message, false, false);
     }
 
@@ -290,7 +335,7 @@ impl Association {
             //= rfc9260#3.3.12-1 5.1.5-5
             self.transfer.out.queue_first(PathIndex::new(0), Control::CookieAck);
             self.establish(ctx);
-            if self.inbound.has_ready() {
+            if self.inbound.has_ready() && !self.transfer.integrity.is_pending() {
                 self.transfer.out.emit(Event::Readable);
             }
         }

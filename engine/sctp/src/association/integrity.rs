@@ -1,24 +1,48 @@
-//! The integrity of packets: AUTH (RFC 4895), and the checksum or a zero in its place (RFC 9653).
+//! The integrity of packets: AUTH (RFC 4895), DTLS chunks, and the checksum or a zero in its place (RFC 9653).
 //!
-//! Start at [`Integrity::prepare`] for packets of ours; [`screen`](super::Association::screen) judges the peer's.
+//! Start at [`Integrity::begin`] for packets of ours; [`screen`](super::Association::screen) judges the peer's.
 
-use wire::{ChunkType, PacketWriter};
+use wire::{ChunkType, CommonHeader, PacketWriter};
 
+use super::protection::Protection;
 use crate::extension::auth::{Auth, HandshakeHash};
 
 /// The keys of an association, and the authentication of the packet being handled.
 #[derive(Debug)]
-pub(super) struct Integrity {
+pub(crate) struct Integrity {
     auth: Option<Box<Auth>>,
+    protection: Option<Box<Protection>>,
     /// Set if our packets may carry a checksum of zero (RFC 9653).
     zero_checksum: bool,
-    /// Set if a valid AUTH chunk covers the current chunk.
+    /// Set if a valid AUTH chunk covers the current chunk, or its packet was sealed.
     is_signed: bool,
+    /// Set if the current packet was sealed.
+    is_sealed: bool,
 }
 
 impl Integrity {
-    pub(super) fn new(auth: Option<Box<Auth>>, zero_checksum: bool) -> Self {
-        Integrity { auth, zero_checksum, is_signed: false }
+    pub(super) fn new(
+        auth: Option<Box<Auth>>,
+        protection: Option<Box<Protection>>,
+        zero_checksum: bool,
+    ) -> Self {
+        Integrity { auth, protection, zero_checksum, is_signed: false, is_sealed: false }
+    }
+
+    #[inline]
+    pub(super) fn protection(&self) -> Option<&Protection> {
+        self.protection.as_deref()
+    }
+
+    #[inline]
+    pub(super) fn protection_mut(&mut self) -> Option<&mut Protection> {
+        self.protection.as_deref_mut()
+    }
+
+    /// Reports whether protection is agreed on and messages of the application must still wait.
+    #[inline]
+    pub(super) fn is_pending(&self) -> bool {
+        self.protection().is_some_and(|protection| !protection.is_open())
     }
 
     #[inline]
@@ -35,25 +59,37 @@ impl Integrity {
         self.zero_checksum
     }
 
-    /// Octets of the AUTH chunk that goes before a chunk of this type.
+    /// Octets that a packet with a chunk of this type takes besides its chunks and common header: those of the AUTH chunk, or of the DTLS
+    /// chunk, which are reserved before the first keys come, too.
     #[inline]
     pub(super) fn overhead(&self, chunk_type: ChunkType) -> usize {
-        self.auth().map_or(0, |auth| auth.overhead(chunk_type))
+        match &self.protection {
+            Some(protection) => protection.overhead(),
+            None => self.auth().map_or(0, |auth| auth.overhead(chunk_type)),
+        }
     }
 
-    /// Makes a packet sign its chunks.
+    /// Begins a packet that will sign or seal its chunks.
     #[inline]
-    pub(super) fn prepare<'a>(&self, packet: PacketWriter<'a>) -> PacketWriter<'a> {
+    pub(crate) fn begin<'b>(&self, buf: &'b mut [u8], header: CommonHeader) -> PacketWriter<'b> {
+        if self.protection().is_some_and(Protection::seals) {
+            return PacketWriter::for_sealing(buf, header);
+        }
+        let packet = PacketWriter::new(buf, header);
         match self.auth() {
             Some(auth) => packet.with_auth(auth.plan()),
             None => packet,
         }
     }
 
-    /// Signs a packet, writes its checksum and returns its length.
+    /// Signs or seals a packet, writes its checksum and returns its length: zero if the keys may not seal any more.
     #[inline]
-    pub(super) fn finish(&self, mut packet: PacketWriter<'_>, needs_checksum: bool) -> usize {
-        if let Some(auth) = self.auth() {
+    pub(crate) fn finish(&mut self, mut packet: PacketWriter<'_>, needs_checksum: bool) -> usize {
+        if let Some(protection) = &mut self.protection {
+            if !protection.seal(&mut packet) {
+                return 0;
+            }
+        } else if let Some(auth) = self.auth() {
             packet.sign(|covered| auth.sign(covered));
         }
         if self.zero_checksum && !needs_checksum {
@@ -62,9 +98,14 @@ impl Integrity {
         packet.finish()
     }
 
-    /// Begins a packet of the peer, whose chunks are covered by AUTH if `is_signed`.
-    pub(super) fn begin_packet(&mut self, is_signed: bool) {
-        self.is_signed = is_signed;
+    /// Begins a packet of the peer, whose chunks are covered by AUTH if `is_signed`, or were sealed.
+    pub(super) fn begin_packet(&mut self, is_signed: bool, is_sealed: bool) {
+        (self.is_signed, self.is_sealed) = (is_signed || is_sealed, is_sealed);
+    }
+
+    /// Reports whether the current packet was sealed.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.is_sealed
     }
 
     /// Records that a valid AUTH chunk covers the chunks that follow.
@@ -72,9 +113,9 @@ impl Integrity {
         self.is_signed = true;
     }
 
-    /// Reports whether a shared key is in force, without which nobody can sign for the peer.
+    /// Reports whether a key is in force, without which nobody can sign or seal for the peer.
     pub(super) fn is_keyed(&self) -> bool {
-        self.auth().is_some_and(Auth::has_shared_keys_only)
+        self.protection.is_some() || self.auth().is_some_and(Auth::has_shared_keys_only)
     }
 
     /// Reports whether all keys come from the settings, and none from a command.
@@ -94,6 +135,6 @@ impl Integrity {
 
     /// Heap bytes of the keys.
     pub(super) fn memory(&self) -> usize {
-        self.auth().map_or(0, Auth::memory)
+        self.auth().map_or(0, Auth::memory) + self.protection().map_or(0, Protection::memory)
     }
 }

@@ -16,14 +16,17 @@ mod handshake_client;
 mod heartbeat;
 mod idle;
 mod integrity;
+mod keying;
 mod memory;
 mod negotiated;
 mod outbox;
 mod packet_builder;
 mod peer_addresses;
 mod pr_sctp;
+mod protection;
 mod rebinding;
 mod reconfig;
+mod replay;
 mod sack_route;
 mod shutdown;
 mod state;
@@ -59,6 +62,7 @@ pub(crate) use chunk_dispatch::Verdict;
 use ecn::Marks;
 pub(crate) use handshake_client::{FirstMessage, INIT_PACKET_MAX, INIT_PACKET_MIN, Opening, own_parameters};
 use idle::Idle;
+pub(crate) use integrity::Integrity;
 use outbox::Control;
 pub(crate) use packet_builder::Joining;
 use peer_addresses::PeerAddresses;
@@ -171,6 +175,7 @@ impl Association {
             agreed: Agreed {
                 extensions: cookie.extensions,
                 key_vectors: cookie.key_vectors.clone(),
+                protection: cookie.protection,
                 zero_checksum: cookie.zero_checksum,
             },
             route: cookie.route,
@@ -262,7 +267,8 @@ impl Association {
         let is_proven = |index: PathIndex| self.transfer.paths.get(index).is_confirmed();
         let came_from_peer = self.came_by.path().is_some_and(is_proven);
         let asks_for_proof = self.transfer.config.address_proof == AddressProof::ConfirmedPath;
-        (came_from_peer || !asks_for_proof) && !self.came_to_leaving_address()
+        (came_from_peer || !asks_for_proof || self.transfer.integrity.is_sealed())
+            && !self.came_to_leaving_address()
     }
 
     /// Asks the peer on all confirmed paths whether it is alive, at intervals: another host may have taken its place.
@@ -355,6 +361,10 @@ impl Association {
             self.transfer.tx.buffer.want_room();
             return Err(SendError::WouldBlock);
         }
+        if self.transfer.integrity.is_pending() {
+            self.transfer.tx.buffer.want_room();
+            return Err(SendError::WouldBlock);
+        }
         let id = self.transfer.tx.queue.push(stream, ppid, message, options.unordered, limit.is_some());
         if let Some(limit) = limit {
             self.transfer.tx.pr_messages.on_queued(id, stream, limit);
@@ -383,6 +393,9 @@ impl Association {
     /// Returns the next message. A window update is sent if reading it makes much room.
     #[inline]
     pub(crate) fn recv(&mut self, now: Time) -> Option<Message> {
+        if self.transfer.integrity.is_pending() {
+            return None;
+        }
         let is_much =
             self.transfer.out.counters().bytes_received > self.transfer.config.first_window() as u64 / 4;
         let path = self.transfer.paths.get_mut(self.sack_route.data_path());
@@ -400,7 +413,9 @@ impl Association {
 
     /// Notifies the driver if a message has become readable.
     fn note_readable(&mut self, had_ready: bool) {
-        if !had_ready && self.inbound.has_ready() && !matches!(self.transfer.state, State::Accepting) {
+        let may_read =
+            !matches!(self.transfer.state, State::Accepting) && !self.transfer.integrity.is_pending();
+        if !had_ready && self.inbound.has_ready() && may_read {
             self.transfer.out.emit(Event::Readable);
         }
     }

@@ -85,6 +85,7 @@ impl Association {
 
     /// Performs due work before sending; returns the path of the next packet, if any.
     fn path_to_serve(&mut self, ctx: &mut Context<'_>) -> Option<PathIndex> {
+        self.watch_keys();
         if matches!(self.transfer.state, State::Closed) {
             return None;
         }
@@ -218,9 +219,8 @@ impl Association {
         is_full_size: bool,
         now: Time,
     ) -> usize {
-        let packet = PacketWriter::new(buf, self.transfer.negotiated.header())
-            .with_room_in_front(self.transfer.advertising.reserved());
-        let mut packet = self.transfer.integrity.prepare(packet);
+        let packet = self.transfer.integrity.begin(buf, self.transfer.negotiated.header());
+        let mut packet = packet.with_room_in_front(self.transfer.advertising.reserved());
         let sent = self.transfer.out.counters().data_sent + self.transfer.out.counters().data_retransmitted;
         let has_asconf =
             self.transfer.out.chunks().any(|(by, chunk)| by == path && matches!(chunk, Control::Asconf));
@@ -242,9 +242,17 @@ impl Association {
             self.transfer.fill_new_data(path, &mut packet, now);
             self.transfer.paths.get_mut(path).sending.end_packet();
         } else if self.transfer.state.says_first() {
+            let waiting = self.transfer.tx.queue.bytes();
             self.transfer.fill_new_data(path, &mut packet, now);
             self.transfer.paths.get_mut(path).sending.end_packet();
-            self.transfer.state.end_first();
+            // No other packet may go before COOKIE ACK (RFC 9260 section 5.1): the rest of a message about keys goes with a
+            // COOKIE ECHO, too.
+            let left = self.transfer.tx.queue.bytes();
+            if self.transfer.integrity.is_pending() && left > 0 && left < waiting {
+                self.transfer.out.queue(path, Control::CookieEcho);
+            } else {
+                self.transfer.state.end_first();
+            }
         }
         if has_answer {
             self.transfer.tx.answer.on_sent(carrier);

@@ -65,12 +65,8 @@ impl Association {
         }
         for (route, nonce) in new.into_iter().chain(asks.known.map(|nonce| (known, nonce))) {
             let chunk = Chunk::Heartbeat(Heartbeat { info: &info(index, nonce) });
-            ctx.replies.push_signed(
-                route,
-                self.transfer.negotiated.header(),
-                &chunk,
-                self.transfer.integrity.auth(),
-            );
+            let header = self.transfer.negotiated.header();
+            ctx.replies.push_by(route, header, &chunk, &mut self.transfer.integrity);
         }
     }
 
@@ -101,12 +97,8 @@ impl Association {
         let route = with_port(path.route, port);
         if path.rebinding.takes_answer() && self.may_send_to_new_port(index, length) {
             let chunk = Chunk::HeartbeatAck(Heartbeat { info });
-            ctx.replies.push_signed(
-                route,
-                self.transfer.negotiated.header(),
-                &chunk,
-                self.transfer.integrity.auth(),
-            );
+            let header = self.transfer.negotiated.header();
+            ctx.replies.push_by(route, header, &chunk, &mut self.transfer.integrity);
         }
         true
     }
@@ -124,11 +116,10 @@ impl Association {
         let path = self.transfer.paths.get(index);
         let Some(port) = path.rebinding.source() else { return };
         let (route, header) = (with_port(path.route, port), self.transfer.negotiated.header());
-        let auth = self.transfer.integrity.auth();
-        let taken = wire::COMMON_HEADER_LEN + auth.map_or(0, |auth| auth.overhead(ChunkType::SACK));
+        let taken = wire::COMMON_HEADER_LEN + self.transfer.integrity.overhead(ChunkType::SACK);
         let room = path.packet_size().min(INIT_PACKET_MAX).saturating_sub(taken);
         self.inbound.with_sack(room, &[], |sack| {
-            ctx.replies.push_signed(route, header, &Chunk::Sack(sack), auth);
+            ctx.replies.push_by(route, header, &Chunk::Sack(sack), &mut self.transfer.integrity);
         });
     }
 

@@ -1,6 +1,6 @@
 //! Graceful shutdown (RFC 9260 section 9.2).
 
-use wire::Tsn;
+use wire::{Chunk, ShutdownComplete, Tsn};
 
 use super::state::Retry;
 use super::{Association, Context, Control, State};
@@ -137,7 +137,9 @@ impl Association {
     pub(super) fn complete_shutdown(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
         let route = self.transfer.paths.get(self.proved(path)).route;
         //= rfc9260#8.5.1-8 9.2-17 9.2-26
-        ctx.replies.shutdown_complete(route, self.transfer.negotiated.header(), false);
+        let complete = Chunk::ShutdownComplete(ShutdownComplete { tag_reflected: false });
+        let header = self.transfer.negotiated.header();
+        ctx.replies.push_by(route, header, &complete, &mut self.transfer.integrity);
         self.transfer.close(CloseReason::Graceful);
     }
 

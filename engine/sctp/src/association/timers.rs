@@ -13,10 +13,11 @@ use crate::path::PathIndex;
 impl Association {
     /// Time of the next timer expiry.
     pub(crate) fn next_timeout(&self) -> Time {
-        let heartbeats = self.transfer.state.probes_paths();
+        let heartbeats = self.transfer.probes_paths();
         let paths =
             self.transfer.paths.iter().map(|(_, p)| p.next_timeout(heartbeats)).min().unwrap_or(Time::NEVER);
-        match self.transfer.state {
+        let keys = self.transfer.integrity.protection().map_or(Time::NEVER, |p| p.limit());
+        let next = match self.transfer.state {
             State::CookieEchoed { t1, .. } => t1.at.min(self.transfer.hearsay_timeout()),
             State::ShutdownSent { t2, guard, .. } | State::ShutdownAckSent { t2, guard, .. } => {
                 t2.at.min(guard).min(self.inbound.ack.next_timeout()).min(self.transfer.hearsay_timeout())
@@ -29,12 +30,18 @@ impl Association {
                 let others = requests.min(partial).min(quiet).min(self.transfer.tx.stranded.until());
                 paths.min(self.inbound.ack.next_timeout()).min(others).min(self.transfer.hearsay_timeout())
             }
-            State::CookieWaitOver | State::Accepting | State::Closed => Time::NEVER,
-        }
+            State::CookieWaitOver | State::Accepting => Time::NEVER,
+            State::Closed => return Time::NEVER,
+        };
+        next.min(keys)
     }
 
     /// Handles every expired timer.
     pub(crate) fn on_timeout(&mut self, ctx: &mut Context<'_>) {
+        if self.transfer.integrity.protection().is_some_and(|p| p.limit() <= ctx.now) {
+            let cause = crate::event::AbortCause::new(0, "no keys were agreed on in time");
+            return self.abort(cause, ctx);
+        }
         self.inbound.ack.on_timeout(ctx.now);
         if self.transfer.hearsay_timeout() <= ctx.now {
             self.transfer.on_hearsay_timeout(ctx);

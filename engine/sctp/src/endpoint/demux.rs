@@ -9,7 +9,7 @@ use wire::{
 
 use super::slots::Slot;
 use super::{AssociationId, Endpoint, Listener};
-use crate::association::{Screen, Verdict};
+use crate::association::{Association, Screen, Verdict};
 use crate::event::{CloseReason, PathError, Unreachable};
 use crate::info::StateName;
 use crate::trace::DropReason;
@@ -53,6 +53,12 @@ impl Endpoint {
             //= rfc9260#8.5.1-2 8.5.1-3
             _ if parsed.header.tag.0 == 0 => self.on_dropped(route, DropReason::BadTag),
             _ => match self.find(&parsed.header, route, &first) {
+                Owner::Association(id)
+                    if first.chunk_type == ChunkType::DTLS
+                        && self.association(id).is_some_and(Association::is_protected) =>
+                {
+                    return self.on_sealed(now, id, (route, ecn), &parsed, &first);
+                }
                 Owner::Association(id) => {
                     //= rfc4895#6.3-11
                     return self.dispatch(now, id, route, &parsed, Begin { ecn, ..Begin::default() });
@@ -64,6 +70,37 @@ impl Endpoint {
             },
         }
         false
+    }
+
+    /// Takes a sealed packet of a protected association; a DTLS chunk travels alone.
+    fn on_sealed(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        (route, ecn): (&Route, Ecn),
+        packet: &Packet<'_>,
+        first: &RawChunk<'_>,
+    ) -> bool {
+        if packet.raw_chunks().count() != 1 {
+            self.on_dropped(route, DropReason::Malformed);
+            return false;
+        }
+        let mut room = std::mem::take(&mut self.opened);
+        let opened = self.with(id, now, |association, ctx| association.open(first, &mut room, ctx));
+        let is_taken = match opened {
+            Some(Ok(length)) => {
+                let inside = Packet::opened(packet.header, &room[..length]);
+                let begin = Begin { ecn, is_sealed: true, ..Begin::default() };
+                self.dispatch(now, id, route, &inside, begin)
+            }
+            Some(Err(reason)) => {
+                self.on_dropped(route, reason);
+                false
+            }
+            None => false,
+        };
+        self.opened = room;
+        is_taken
     }
 
     /// The packet, if its checksum is right; or zero, and its association takes that (RFC 9653 section 5.3).
@@ -138,7 +175,15 @@ impl Endpoint {
             return false;
         }
         //= rfc5061#5.3-26
-        if !self.association(id).is_some_and(|a| a.knows_remote(route.remote) || a.is_moving(packet)) {
+        if !begin.is_sealed && self.association(id).is_some_and(Association::is_enforced) {
+            self.on_dropped(route, DropReason::Unsealed);
+            if let Some(Ok(first)) = packet.raw_chunks().next() {
+                self.with(id, now, |association, _| association.on_unsealed(&first));
+            }
+            return false;
+        }
+        let is_known = |a: &Association| a.knows_remote(route.remote) || a.is_moving(packet, begin.is_sealed);
+        if !self.association(id).is_some_and(is_known) {
             // The tag is right and the address is not one of the peer's: not to be trusted, not to be answered.
             self.on_dropped(route, DropReason::OutOfTheBlue);
             return false;
@@ -146,7 +191,7 @@ impl Endpoint {
         let verdict = self.with(id, now, |association, ctx| {
             let path = association.path_of(route, ctx);
             association.on_packet(path, packet.len(), begin.ecn, now);
-            let screen = Screen { is_authenticated: begin.is_authenticated };
+            let screen = Screen { is_authenticated: begin.is_authenticated, is_sealed: begin.is_sealed };
             association.on_chunks(path, packet.raw_chunks().skip(begin.chunk), screen, ctx)
         });
         match verdict {
@@ -217,7 +262,7 @@ impl Endpoint {
         }
         if has_shutdown_ack {
             //= rfc9260#3.1-5 8.4-6 8.4-7
-            self.replies.shutdown_complete(*route, header, true);
+            self.replies.shutdown_complete_reflecting(*route, header);
         } else {
             //= rfc9260#8.4-10 8.4-11 8.4-12
             self.replies.abort_reflecting(*route, header);
@@ -287,6 +332,8 @@ pub(super) struct Begin {
     pub(super) chunk: usize,
     /// True if a valid AUTH chunk came before.
     pub(super) is_authenticated: bool,
+    /// True if the packet was sealed.
+    pub(super) is_sealed: bool,
     /// The packet's ECN codepoint.
     pub(super) ecn: Ecn,
 }

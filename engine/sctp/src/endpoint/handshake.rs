@@ -16,7 +16,7 @@ use crate::association::{Association, Context, INIT_PACKET_MAX, INIT_PACKET_MIN,
 use crate::config::{AssociationConfig, LEAST_WINDOW};
 use crate::cookie::{Cookie, CookieError, Tie};
 use crate::event::CloseReason;
-use crate::extension::auth::{Auth, AuthConfig, Nonce, Ports, handshake_hash, said_in};
+use crate::extension::auth::{Auth, AuthConfig, Nonce, Ports, said_in, transcript};
 use crate::extension::{Offer, chunks_to_sign};
 use crate::negotiation::{self, Agreed, PeerInit};
 use crate::trace::DropReason;
@@ -224,13 +224,8 @@ impl Endpoint {
             //= rfc9260#5.2.1-3 5.2.1-5
             // The answer shows our tag and TSN: only to where our INIT went. From elsewhere anybody could name the peer.
             Slot::Opening(opening) if !opening.has_asked_at(route) => None,
-            // Keys by direction come of one handshake: of two that meet, that of the smaller random number goes on.
-            Slot::Opening(opening)
-                if opening.config.auth.by_direction
-                    && peer.auth.random().is_some_and(|peers| opening.nonce[..] < *peers) =>
-            {
-                None
-            }
+            // Keys come of one handshake: of two that meet, that of the smaller random number goes on.
+            Slot::Opening(opening) if opening.goes_on_before(peer) => None,
             //= rfc9260#5.2.1-1 5.2.1-11 5.2.2-10
             Slot::Opening(opening) => Some(Terms {
                 tag: opening.local_tag,
@@ -260,7 +255,8 @@ impl Endpoint {
                     //= rfc9260#5.2.1-6
                     // The peer has answered our INIT with the tag of its own: it goes on with that.
                     State::CookieEchoed { opening, .. }
-                        if opening.config.auth.by_direction && association.tags().1 == peer.tag =>
+                        if association.tags().1 == peer.tag
+                            && (opening.config.auth.by_direction || association.is_protected()) =>
                     {
                         return None;
                     }
@@ -300,18 +296,19 @@ impl Endpoint {
         (init, peer): (&Init<'_>, &PeerInit<'_>),
         mut terms: Terms,
     ) {
-        let offer = Offer::answering(&terms.config, terms.nonce, peer.extensions);
+        let offer = Offer::answering(&terms.config, terms.nonce, peer);
         let mut agreed = match Agreed::new(&terms.config, &offer, peer) {
             Ok(agreed) => agreed,
             Err(cause) => return self.replies.refuse(*route, header, &[cause]),
         };
         let max = init_len.saturating_mul(ANSWER_FACTOR).min(INIT_PACKET_MAX);
         let by_direction = terms.config.auth.by_direction && agreed.key_vectors.is_some();
+        let is_bound = by_direction || agreed.protection.is_some();
         // No hash covers the padding of an INIT. Somebody may have taken it away, so that our addresses do not fit into the answer.
-        if by_direction && init_len < INIT_PACKET_MIN {
+        if is_bound && init_len < INIT_PACKET_MIN {
             return self.on_dropped(route, DropReason::InitTooShort);
         }
-        let said = by_direction.then(|| said_in(init));
+        let said = is_bound.then(|| said_in(init));
         let mut reports = &peer.unrecognized[..];
         loop {
             let own = own_parameters(&terms.local_addresses, &terms.config, &offer);
@@ -324,8 +321,8 @@ impl Endpoint {
                 initial_tsn: terms.initial_tsn,
                 parameters: Parameters::from(&own[..]),
             };
-            if let (Some(vectors), Some(said)) = (&mut agreed.key_vectors, said) {
-                vectors.handshake = Some(handshake_hash(said, said_in_own(&answer)));
+            if let Some(said) = said {
+                agreed.bind(&transcript(said, said_in_own(&answer)), by_direction);
             }
             let cookie = self.cookie(now, route, header, peer, &agreed, &terms);
             let sealed = self.cookies.seal(&cookie, now, &mut self.random);
@@ -377,6 +374,7 @@ impl Endpoint {
             extensions: agreed.extensions,
             zero_checksum: agreed.zero_checksum,
             key_vectors: agreed.key_vectors.clone(),
+            protection: agreed.protection,
             route: *route,
             local_addresses: terms.local_addresses.iter().copied().filter(|a| *a != route.local).collect(),
             peer_addresses: peer.addresses.clone(),
@@ -416,9 +414,10 @@ impl Endpoint {
             Ok(agreed) => agreed,
             Err(cause) => return self.refuse_init_ack(id, route, header, &cause),
         };
-        if let Some(vectors) = agreed.key_vectors.as_mut().filter(|_| opening.config.auth.by_direction) {
+        let by_direction = opening.config.auth.by_direction && agreed.key_vectors.is_some();
+        if by_direction || agreed.protection.is_some() {
             let own = own_parameters(&opening.local_addresses, &opening.config, &offer);
-            vectors.handshake = Some(handshake_hash(said_in_own(&opening.init(&own)), said_in(init)));
+            agreed.bind(&transcript(said_in_own(&opening.init(&own)), said_in(init)), by_direction);
         }
         // Only by a carrier that an INIT went by (the first answer's wins), from the UDP port that it went to, and from a host that it went to: a
         // multi-homed one may answer from another of the addresses that it lists.
@@ -478,6 +477,10 @@ impl Endpoint {
         // Its tag was free when the cookie was made, and may since have become another peer's.
         if by_tag.is_some_and(|id| !self.ports_match(id, &header)) {
             return self.on_dropped(route, DropReason::BadCookie);
+        }
+        // Only sealed packets count: the COOKIE ECHO is an old one.
+        if by_tag.and_then(|id| self.association(id)).is_some_and(Association::is_enforced) {
+            return self.on_dropped(route, DropReason::Unsealed);
         }
         let owner = |e: &Self| e.owner_of(cookie.local_port, cookie.remote_port, cookie.route.remote);
         let existing = by_tag.or_else(|| owner(self));
@@ -599,7 +602,11 @@ impl Endpoint {
     /// of two colliding handshakes has its own.
     fn is_of_same_handshake(&self, id: AssociationId, cookie: &Cookie) -> bool {
         let of_cookie = cookie.key_vectors.as_ref().and_then(|vectors| vectors.handshake);
-        self.association(id).is_some_and(|association| association.handshake() == of_cookie)
+        let is_same = |association: &Association| {
+            association.handshake() == of_cookie
+                && association.protection_terms() == cookie.protection.as_ref()
+        };
+        self.association(id).is_some_and(is_same)
     }
 
     fn begin_from_cookie(

@@ -6,6 +6,7 @@ mod addresses;
 mod demux;
 mod handshake;
 mod join;
+mod keying;
 mod keys;
 mod options;
 mod rate_limit;
@@ -101,6 +102,8 @@ pub struct Endpoint {
     replies: Replies,
     counters: EndpointCounters,
     trace: Trace,
+    /// Room for a packet that is decrypted.
+    opened: Vec<u8>,
 }
 
 /// Arguments of [`Endpoint::connect`]. Each is required. Settings that have a default belong in `config`.
@@ -212,6 +215,7 @@ impl Endpoint {
             replies: Replies::new(config.limits.queued_replies),
             counters: EndpointCounters::default(),
             trace: Trace::new(config.limits.trace_records),
+            opened: Vec::new(),
             random,
             latest: now,
             late: Duration::ZERO,
@@ -299,6 +303,7 @@ impl Endpoint {
             cookie_preservative: None,
             unsent: 0,
             first_message,
+            key_message: None,
             config: connect.config,
         };
         opening.begin_round(now);

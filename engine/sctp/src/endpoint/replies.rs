@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use base::Route;
 use wire::{Abort, Cause, Causes, Chunk, CommonHeader, ErrorChunk, PacketWriter, ShutdownComplete};
 
-use crate::association::INIT_PACKET_MAX;
+use crate::association::{INIT_PACKET_MAX, Integrity};
 use crate::event::AbortCause;
 use crate::extension::auth::Auth;
 
@@ -93,14 +93,37 @@ impl Replies {
         }
     }
 
-    /// An ABORT to a peer whose tag is known, authenticated if it wants that.
+    /// A chunk to the peer of an association, signed or sealed as its packets are.
+    pub(crate) fn push_by(
+        &mut self,
+        route: Route,
+        header: CommonHeader,
+        chunk: &Chunk<'_>,
+        integrity: &mut Integrity,
+    ) {
+        if self.queue.len() >= self.max {
+            self.dropped += 1;
+            return;
+        }
+        let mut buf = vec![0; INIT_PACKET_MAX];
+        let mut packet = integrity.begin(&mut buf, header);
+        if packet.push(chunk).is_ok() {
+            let length = integrity.finish(packet, true);
+            buf.truncate(length);
+            if length > 0 {
+                self.queue.push_back((route, buf));
+            }
+        }
+    }
+
+    /// An ABORT to the peer of an association.
     //= rfc9260#3.3.7-1 3.3.7-2 8.5.1-4 9.1-2 9.1-3
     pub(crate) fn abort(
         &mut self,
         route: Route,
         header: CommonHeader,
         cause: &AbortCause,
-        auth: Option<&Auth>,
+        integrity: &mut Integrity,
     ) {
         // A reason longer than a packet is cut: the peer needs the code above all.
         let reason = &cause.reason[..cause.reason.len().min(INIT_PACKET_MAX / 2)];
@@ -111,7 +134,7 @@ impl Replies {
             code => &[Cause::Unknown { code, value: reason }],
         };
         let abort = Abort { tag_reflected: false, causes: Causes::from(causes) };
-        self.push_signed(route, header, &Chunk::Abort(abort), auth);
+        self.push_by(route, header, &Chunk::Abort(abort), integrity);
     }
 
     /// An ABORT that reflects the tag of a packet out of the blue (RFC 9260 section 8.4, rule 8).
@@ -147,7 +170,8 @@ impl Replies {
         self.push_signed(route, header, &Chunk::Error(ErrorChunk { causes: Causes::from(causes) }), auth);
     }
 
-    pub(crate) fn shutdown_complete(&mut self, route: Route, header: CommonHeader, tag_reflected: bool) {
-        self.push(route, header, &Chunk::ShutdownComplete(ShutdownComplete { tag_reflected }));
+    /// A SHUTDOWN COMPLETE that reflects the tag of a SHUTDOWN ACK out of the blue.
+    pub(crate) fn shutdown_complete_reflecting(&mut self, route: Route, header: CommonHeader) {
+        self.push(route, header, &Chunk::ShutdownComplete(ShutdownComplete { tag_reflected: true }));
     }
 }

@@ -297,9 +297,13 @@ pub(crate) fn said_in(init: &Init<'_>) -> [u8; 32] {
 }
 
 /// The hash of an INIT and its INIT ACK together.
-pub(crate) fn handshake_hash(init: [u8; 32], init_ack: [u8; 32]) -> HandshakeHash {
-    let whole = Sha256::new().chain_update(init).chain_update(init_ack).finalize();
-    std::array::from_fn(|i| whole[i])
+pub(crate) fn transcript(init: [u8; 32], init_ack: [u8; 32]) -> [u8; 32] {
+    Sha256::new().chain_update(init).chain_update(init_ack).finalize().into()
+}
+
+/// The part of a transcript that keys by direction are made of.
+pub(crate) fn handshake_hash(transcript: &[u8; 32]) -> HandshakeHash {
+    std::array::from_fn(|i| transcript[i])
 }
 
 impl KeyVectors {

@@ -5,6 +5,7 @@
 
 pub(crate) mod asconf;
 pub(crate) mod auth;
+pub(crate) mod protection;
 pub(crate) mod reconfig;
 pub(crate) mod send_buffer;
 
@@ -12,6 +13,8 @@ use smallvec::SmallVec;
 use wire::{ChunkSet, ChunkType, Parameter};
 
 use crate::config::AssociationConfig;
+use crate::negotiation::PeerInit;
+use protection::KeyRole;
 
 /// One extension.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -24,7 +27,7 @@ pub enum Extension {
     Interleaving,
     /// Authenticated chunks (RFC 4895).
     Auth,
-    /// Dynamic address reconfiguration, by ASCONF (RFC 5061); needs [`Extension::Auth`].
+    /// Dynamic address reconfiguration, by ASCONF (RFC 5061); needs [`Extension::Auth`] or protection.
     AddressReconfiguration,
     /// Stream reconfiguration, by RE-CONFIG (RFC 6525).
     StreamReconfiguration,
@@ -99,9 +102,11 @@ impl Extensions {
         Extension::ALL.into_iter().filter(move |&e| self.has(e))
     }
 
-    /// Without what lacks its foundation: ASCONF must be authenticated (RFC 5061 section 4.1.1).
-    pub(crate) const fn consistent(self) -> Extensions {
-        if self.has(Extension::Auth) { self } else { self.without(Extension::AddressReconfiguration) }
+    /// Without what lacks its foundation: ASCONF must be authenticated (RFC 5061 section 4.1.1), or its packets
+    /// `protected` (draft-ietf-tsvwg-sctp-dtls-chunk section 3.2).
+    pub(crate) const fn consistent(self, protected: bool) -> Extensions {
+        let is_founded = protected || self.has(Extension::Auth);
+        if is_founded { self } else { self.without(Extension::AddressReconfiguration) }
     }
 
     /// The set as a byte of a cookie.
@@ -129,10 +134,12 @@ impl Extensions {
 /// Extensions in one end's INIT or INIT ACK.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
-    extensions: Extensions,
+    pub(crate) extensions: Extensions,
     chunk_types: SmallVec<[u8; 8]>,
     zero_checksum: Option<u32>,
     pub(crate) auth: Option<auth::Offer>,
+    pub(crate) role: KeyRole,
+    protection: Option<protection::Offer>,
 }
 
 /// The chunks that a peer is asked to authenticate.
@@ -146,24 +153,35 @@ pub(crate) fn chunks_to_sign(config: &AssociationConfig) -> ChunkSet {
 }
 
 impl Offer {
-    /// The offer of an INIT; `nonce` goes into the keys for authentication.
+    /// The offer of an INIT; `nonce` goes into the keys for authentication. A peer without protection refuses ASCONF without AUTH.
     pub(crate) fn new(config: &AssociationConfig, nonce: auth::Nonce) -> Offer {
-        let extensions = config.extensions.consistent();
+        Offer::of(config, KeyRole::Client, nonce, config.extensions.consistent(false))
+    }
+
+    fn of(config: &AssociationConfig, role: KeyRole, nonce: auth::Nonce, extensions: Extensions) -> Offer {
         let asconf = extensions.has(Extension::AddressReconfiguration);
         let auth = auth::AuthConfig { chunks: chunks_to_sign(config), ..config.auth.clone() };
         let auth = extensions.has(Extension::Auth).then(|| auth::Offer::new(&auth, asconf, nonce));
-        let zero_checksum = config.zero_checksum;
-        Offer { extensions, chunk_types: extensions.chunk_types(), zero_checksum, auth }
+        let protection = config.protection.as_ref().map(|p| protection::Offer::new(p, role, nonce));
+        let (zero_checksum, chunk_types) = (config.zero_checksum, extensions.chunk_types());
+        Offer { extensions, chunk_types, zero_checksum, auth, role, protection }
     }
 
     /// The offer of an INIT ACK: no longer than the peer's own makes useful.
-    pub(crate) fn answering(config: &AssociationConfig, nonce: auth::Nonce, peer: Extensions) -> Offer {
-        let offer = Offer::new(config, nonce);
-        let auth = offer.auth.filter(|_| peer.has(Extension::Auth));
-        if peer == Extensions::NONE {
-            return Offer { extensions: peer, chunk_types: SmallVec::new(), auth, ..offer };
+    pub(crate) fn answering(config: &AssociationConfig, nonce: auth::Nonce, peer: &PeerInit<'_>) -> Offer {
+        let role = KeyRole::Server;
+        let method = protection::agree(config.protection.as_ref(), role, peer.protection.as_ref());
+        let is_protected = matches!(method, Ok(Some(_)));
+        let extensions = config.extensions.consistent(is_protected);
+        // The draft forbids AUTH beside protection.
+        let extensions = if is_protected { extensions.without(Extension::Auth) } else { extensions };
+        let mut offer = Offer::of(config, role, nonce, extensions);
+        offer.protection = offer.protection.filter(|_| is_protected);
+        offer.auth = offer.auth.filter(|_| peer.extensions.has(Extension::Auth));
+        if peer.extensions == Extensions::NONE {
+            (offer.extensions, offer.chunk_types) = (Extensions::NONE, SmallVec::new());
         }
-        Offer { auth, ..offer }
+        offer
     }
 
     pub(crate) fn parameters(&self) -> impl Iterator<Item = Parameter<'_>> {
@@ -177,7 +195,8 @@ impl Offer {
         // Not last: rtc-sctp drops an INIT that ends in a parameter of four octets.
         let empty =
             [forward_tsn.then_some(Parameter::ForwardTsnSupported), ecn.then_some(Parameter::EcnCapable)];
-        empty.into_iter().flatten().chain(listed).chain(zero_checksum).chain(auth)
+        let protection = self.protection.iter().map(protection::Offer::parameter);
+        empty.into_iter().flatten().chain(listed).chain(zero_checksum).chain(auth).chain(protection)
     }
 }
 

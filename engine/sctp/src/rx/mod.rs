@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use base::Time;
 use smallvec::SmallVec;
-use wire::{GapBlock, Sack, Tsn};
+use wire::{GapBlock, Ppid, Sack, Tsn};
 
 use crate::config::{AssociationConfig, Limits, Timing};
 use crate::event::Message;
@@ -407,6 +407,24 @@ impl Inbound {
         let enough = self.advertised + (limit / 4).max(2 * 1452).min(limit);
         // Most often the bytes held show it at once.
         limit.saturating_sub(self.held) >= enough && self.free() >= enough
+    }
+
+    /// Messages that are ready.
+    pub(crate) fn ready_count(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Takes a message with this payload protocol identifier out of those that are ready, from the place `from` on.
+    pub(crate) fn take_ready(&mut self, from: usize, ppid: Ppid) -> Option<Message> {
+        let found = self.ready.iter().skip(from).position(|message| message.ppid == ppid)?;
+        let message = self.ready.remove(from + found)?;
+        self.let_go(&message);
+        Some(message)
+    }
+
+    /// Reports whether nothing is held and nothing is missing.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.held == 0 && self.held_back.is_none() && !self.tracker.has_gaps()
     }
 
     pub(crate) fn has_ready(&self) -> bool {

@@ -334,6 +334,14 @@ pub enum DropReason {
     InitTooShort,
     /// Too many associations, or too little memory.
     OutOfResource,
+    /// It was not sealed, and its association takes sealed packets only.
+    Unsealed,
+    /// It was sealed by keys of an epoch that are not there.
+    NoKeys,
+    /// It was sealed by other keys, or changed.
+    Forged,
+    /// A sealed packet that was there before, or is too old to tell.
+    Replayed,
 }
 
 impl Counters {
@@ -407,6 +415,9 @@ impl EndpointCounters {
             DropReason::StraysLimited => &mut self.strays_limited,
             DropReason::InitTooShort => &mut self.inits_too_short,
             DropReason::OutOfResource => &mut self.out_of_resource,
+            DropReason::Unsealed => &mut self.unsealed,
+            DropReason::NoKeys | DropReason::Forged => &mut self.not_opened,
+            DropReason::Replayed => &mut self.replayed,
         };
         *counter += 1;
     }

@@ -35,6 +35,7 @@ mod options;
 mod others_bugs;
 mod paths;
 mod pr_sctp;
+mod protection;
 mod racing;
 mod rebinding;
 mod reconfig;

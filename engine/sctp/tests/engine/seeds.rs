@@ -18,7 +18,7 @@ use sim::{
     Change, Close, Conversation, Direction, HostId, LinkConfig, LinkId, Loss, Outgoing, Reading, World,
 };
 
-use crate::support::{UDP, all_inits_were_lost, content, describe, is_up, seconds, seeds};
+use crate::support::{UDP, all_inits_were_lost, content, describe, is_up, lacked_keys, seconds, seeds};
 
 /// Longest virtual time of one run.
 const LIMIT: Duration = Duration::from_secs(3000);
@@ -228,7 +228,7 @@ fn run(seed: u64, t: &mut Run) {
     let up = t.world.run_until(Time::ZERO + seconds(300), |w| is_up(w, t.a) && is_up(w, t.b));
     if !up {
         assert!(
-            all_inits_were_lost(&t.world, t.a, &t.links, &t.config),
+            all_inits_were_lost(&t.world, t.a, &t.links, &t.config) || lacked_keys(&t.world, t.a),
             "seed {seed}: not up after 300 s\n{}",
             describe(&t.world)
         );

@@ -256,7 +256,17 @@ pub(crate) fn without(kind: ChunkType, packet: &[u8]) -> Fate {
 
 /// Reports whether a program of the host has been told that its association is up.
 pub(crate) fn is_up(world: &World, host: HostId) -> bool {
-    world.host(host).app.log.iter().any(|(_, _, e)| matches!(e, Event::Established { .. }))
+    let is_last = |event: &Event| match world.protection {
+        None => matches!(event, Event::Established { .. }),
+        Some(_) => matches!(event, Event::Protected { .. }),
+    };
+    world.host(host).app.log.iter().any(|(_, _, event)| is_last(event))
+}
+
+/// Reports whether an association ended before its first keys were agreed on, where packets are to be sealed.
+pub(crate) fn lacked_keys(world: &World, host: HostId) -> bool {
+    let is_over = |event: &Event| matches!(event, Event::Closed(_));
+    world.protection.is_some() && world.host(host).app.log.iter().any(|(_, _, event)| is_over(event))
 }
 
 /// Reports whether the opening host has given up, and chance has taken a packet for each INIT that it sent.

@@ -122,7 +122,7 @@ impl Transfer {
         let index = self.paths.current();
         let fill = self.send_buffer_fill(index);
         let chunk = self.advertising.own.as_mut()?.advertise(&fill, now);
-        let mut packet = PacketWriter::new(buf, self.negotiated.header());
+        let mut packet = self.integrity.begin(buf, self.negotiated.header());
         packet.push(&chunk).ok()?;
         let len = self.finish_packet(packet, false);
         self.out.note(TraceEvent::Advertised { bytes: fill.queued + fill.outstanding });

@@ -81,7 +81,7 @@ impl Transfer {
 
     /// Signs a packet, writes its checksum and returns its length. A packet with an ASCONF always has a real
     /// checksum.
-    pub(crate) fn finish_packet(&self, packet: PacketWriter<'_>, has_asconf: bool) -> usize {
+    pub(crate) fn finish_packet(&mut self, packet: PacketWriter<'_>, has_asconf: bool) -> usize {
         // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must also have a correct
         // checksum.
         //= rfc9653#5.2-3 5.2-4
@@ -127,9 +127,14 @@ impl Transfer {
     pub(crate) fn fill_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let flight = self.tx.outstanding.flight(path);
         self.paths.get_mut(path).before_data(now, flight);
-        let (max, header, kind) =
+        let (mut max, header, kind) =
             (self.fragment_size_now(), self.negotiated.data_header_len(), self.negotiated.data_chunk_type());
         let mut next = self.next_new_length(path);
+        // A message about keys is cut to what the COOKIE ECHO leaves.
+        if self.state.says_first() && self.integrity.is_pending() {
+            max = max.min(packet.remaining_for(kind).saturating_sub(header) / 4 * 4);
+            next = next.map(|length| length.min(max)).filter(|length| *length > 0);
+        }
         while let Some(length) = next {
             //= rfc9260#6.9-8 6.10-1 6.10-5
             if packet.remaining_for(kind) < wire::padded(header + length) || !self.tx.queue.fits_packet() {

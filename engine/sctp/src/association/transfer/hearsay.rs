@@ -149,6 +149,9 @@ impl Transfer {
     /// protected by a key restarts only with the same key, and not at all if its keys came by command, since
     /// these are not kept.
     pub(crate) fn may_begin_anew_by(&self, fresh: &AuthConfig) -> bool {
+        if self.integrity.protection().is_some() {
+            return false;
+        }
         let has_another = fresh.has_shared_key() && !self.config.auth.shares_key_with(fresh);
         !self.is_keyed() || (self.integrity.has_keys_of_settings() && !has_another)
     }

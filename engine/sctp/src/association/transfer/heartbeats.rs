@@ -64,9 +64,14 @@ impl Transfer {
         }
     }
 
+    /// Returns whether paths are probed. Before packets are sealed, an answer would prove nothing.
+    pub(crate) fn probes_paths(&self) -> bool {
+        self.state.probes_paths() && !self.integrity.is_pending()
+    }
+
     /// Turns due heartbeats into control chunks.
     pub(crate) fn queue_heartbeats(&mut self, ctx: &mut Context<'_>) {
-        if !self.state.probes_paths() {
+        if !self.probes_paths() {
             return;
         }
         for index in self.paths.indices() {

@@ -33,13 +33,14 @@ mod timeouts;
 
 use std::net::IpAddr;
 
-use base::{Carrier, Route};
+use base::{Carrier, Route, Time};
 use smallvec::SmallVec;
 use wire::Tsn;
 
 use super::integrity::Integrity;
 use super::negotiated::Negotiated;
 use super::outbox::Outbox;
+use super::protection::Protection;
 use super::{Context, Setup, State, may_reach};
 use crate::config::{AssociationConfig, Scheduler, Timing};
 use crate::event::{AbortCause, CloseReason, Event};
@@ -83,13 +84,18 @@ impl Transfer {
             }
         }
         let negotiated = Negotiated::new(&setup);
+        let keys_limit = setup.config.protection.map_or(Time::NEVER, |offer| ctx.now + offer.limit);
         let (local, peer) = negotiated.ports();
         let auth = |vectors| Box::new(Auth::new(vectors, Ports { local, peer }, &setup.config.auth));
         Transfer {
             tx: Sender::new(&setup.config, &negotiated, setup.peer_rwnd),
             negotiated,
             state: setup.state,
-            integrity: Integrity::new(setup.agreed.key_vectors.map(auth), setup.agreed.zero_checksum),
+            integrity: Integrity::new(
+                setup.agreed.key_vectors.map(auth),
+                setup.agreed.protection.map(|terms| Box::new(Protection::new(terms, keys_limit))),
+                setup.agreed.zero_checksum,
+            ),
             advertising: Advertising::new(setup.config.advertisement, ctx.now),
             paths,
             hearsay: Hearsay::default(),
@@ -201,9 +207,9 @@ impl Transfer {
         }
     }
 
-    pub(crate) fn send_abort(&self, cause: &AbortCause, ctx: &mut Context<'_>) {
+    pub(crate) fn send_abort(&mut self, cause: &AbortCause, ctx: &mut Context<'_>) {
         let route = self.paths.get(self.paths.current()).route;
-        ctx.replies.abort(route, self.negotiated.header(), cause, self.integrity.auth());
+        ctx.replies.abort(route, self.negotiated.header(), cause, &mut self.integrity);
     }
 
     pub(crate) fn close(&mut self, reason: CloseReason) {

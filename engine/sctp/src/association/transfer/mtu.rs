@@ -7,7 +7,7 @@
 //! [`Transfer::follow_mtu`].
 
 use base::Time;
-use wire::{Chunk, ChunkType, Heartbeat, PacketWriter, Pad};
+use wire::{Chunk, ChunkType, Heartbeat, Pad};
 
 use super::Transfer;
 use crate::association::Context;
@@ -155,8 +155,7 @@ impl Transfer {
     ) -> Option<Train> {
         let path = self.paths.get(index);
         let (route, length) = (path.route, path.packet_in(size));
-        let packet = PacketWriter::new(buf.get_mut(..length)?, self.negotiated.header());
-        let mut packet = self.integrity.prepare(packet);
+        let mut packet = self.integrity.begin(buf.get_mut(..length)?, self.negotiated.header());
         packet.push(&Chunk::Heartbeat(Heartbeat { info: &info(index, nonce) })).ok()?;
         let room = packet.remaining_for(ChunkType::PAD).checked_sub(CHUNK_HEADER)?;
         packet.push(&Chunk::Pad(Pad { len: room })).ok()?;

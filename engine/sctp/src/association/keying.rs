@@ -1,0 +1,167 @@
+//! Messages about keys, new keys, and when messages of the application may pass (draft-ietf-tsvwg-sctp-dtls-chunk sections 5 and 7).
+//!
+//! Start at [`Association::install_keys`].
+
+use bytes::Bytes;
+use wire::{Chunk, RawChunk, Record, StreamId};
+
+use super::protection::Unopened;
+use super::{Association, Context, State};
+use crate::error::KeyError;
+use crate::event::{AbortCause, CloseReason, Event};
+use crate::extension::protection::{KEY_MESSAGE_MAX, KEY_PPID, ProtectionTerms, RecordKeys, SealFrom};
+use crate::trace::DropReason;
+
+impl Association {
+    /// The agreement on protection, if there is one.
+    pub(crate) fn protection_terms(&self) -> Option<&ProtectionTerms> {
+        self.transfer.integrity.protection().map(|protection| protection.terms())
+    }
+
+    /// The epoch of the keys that packets are sealed with.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        self.transfer.integrity.protection()?.epoch()
+    }
+
+    pub(crate) fn is_protected(&self) -> bool {
+        self.transfer.integrity.protection().is_some()
+    }
+
+    /// Returns whether only sealed packets count.
+    #[inline]
+    pub(crate) fn is_enforced(&self) -> bool {
+        self.transfer.integrity.protection().is_some_and(|protection| protection.is_enforced())
+    }
+
+    /// Installs the keys of an epoch.
+    pub(crate) fn install_keys(
+        &mut self,
+        epoch: u64,
+        keys: RecordKeys,
+        from: SealFrom,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), KeyError> {
+        let was_enforced = self.is_enforced();
+        let protection = self.transfer.integrity.protection_mut().ok_or(KeyError::NotAgreed)?;
+        protection.install(epoch, keys, from, ctx.now)?;
+        self.after_step(was_enforced, ctx);
+        Ok(())
+    }
+
+    /// Lets messages of the application pass, once packets are sealed: the caller knows the peer.
+    pub(crate) fn know_peer(&mut self, ctx: &mut Context<'_>) -> Result<(), KeyError> {
+        let was_enforced = self.is_enforced();
+        let protection = self.transfer.integrity.protection_mut().ok_or(KeyError::NotAgreed)?;
+        if protection.is_open() {
+            return Ok(());
+        }
+        protection.know_peer();
+        self.after_step(was_enforced, ctx);
+        Ok(())
+    }
+
+    /// Queues a message about keys.
+    pub(crate) fn send_key_message(&mut self, message: Bytes) -> Result<(), KeyError> {
+        if !self.is_protected() || matches!(self.transfer.state, State::Closed) {
+            return Err(KeyError::NotAgreed);
+        }
+        if message.is_empty() || message.len() > KEY_MESSAGE_MAX {
+            return Err(KeyError::Length { length: message.len(), max: KEY_MESSAGE_MAX });
+        }
+        self.transfer.tx.queue.push(StreamId(0), KEY_PPID, message, false, false);
+        Ok(())
+    }
+
+    /// Decrypts a DTLS chunk of the peer into `room`; returns the length of the chunks in it.
+    pub(crate) fn open(
+        &mut self,
+        raw: &RawChunk<'_>,
+        room: &mut Vec<u8>,
+        ctx: &mut Context<'_>,
+    ) -> Result<usize, DropReason> {
+        let was_enforced = self.is_enforced();
+        let protection = self.transfer.integrity.protection_mut().ok_or(DropReason::Malformed)?;
+        let record = Record::parse(raw).ok_or(DropReason::Malformed)?;
+        let (length, is_first) = protection.open(&record, room, ctx.now).map_err(|reason| match reason {
+            Unopened::NoKeys => DropReason::NoKeys,
+            Unopened::Forged => DropReason::Forged,
+            Unopened::Stale(_) => DropReason::Replayed,
+        })?;
+        if is_first {
+            self.after_step(was_enforced, ctx);
+        }
+        Ok(length)
+    }
+
+    /// Follows a step of the key management: `was_enforced` says whether unsealed packets had ended before.
+    fn after_step(&mut self, was_enforced: bool, ctx: &mut Context<'_>) {
+        // What came in the clear may be anybody's. Messages about keys have proven themselves, and are gone by now.
+        if !was_enforced && self.is_enforced() && !self.inbound.is_untouched() {
+            let reason = "data in the clear where packets are to be sealed".into();
+            return self.abort(AbortCause { code: PROTOCOL_VIOLATION, reason }, ctx);
+        }
+        let Some(protection) = self.transfer.integrity.protection_mut() else { return };
+        if !protection.is_open() {
+            return;
+        }
+        let (epoch, first) = (protection.epoch(), protection.take_first());
+        first.into_iter().for_each(|first| self.queue_opened(first));
+        self.transfer.out.emit(Event::Protected { epoch: epoch.unwrap_or_default() });
+        if self.inbound.has_ready() {
+            self.transfer.out.emit(Event::Readable);
+        }
+        self.transfer.wake_writer();
+        for index in self.transfer.paths.indices() {
+            if !self.transfer.paths.get(index).is_confirmed() {
+                self.transfer.paths.get_mut(index).probe_now(ctx.now);
+            }
+        }
+    }
+
+    fn queue_opened(&mut self, first: super::FirstMessage) {
+        self.transfer.tx.queue.push(StreamId(0), first.ppid, first.message, false, false);
+    }
+
+    /// Takes messages about keys out of those that are ready, of which there were `before`.
+    pub(super) fn take_key_messages(&mut self, before: usize, ctx: &mut Context<'_>) {
+        if !self.is_protected() {
+            return;
+        }
+        while let Some(message) = self.inbound.take_ready(before, KEY_PPID) {
+            let is_whole = message.begin && message.end && !message.aborted;
+            if !is_whole || message.len() > KEY_MESSAGE_MAX {
+                return self.violation("a message about keys that is not whole", ctx);
+            }
+            self.transfer.out.emit(Event::KeyMessage(message.into_bytes()));
+        }
+    }
+
+    /// Handles an unsealed packet of a protected association, with the right tag. Only one can be of use: the peer has forgotten the association
+    /// after its end, and so cannot seal. All that both ends have sent is acknowledged by then.
+    pub(crate) fn on_unsealed(&mut self, first: &RawChunk<'_>) {
+        let is_farewell = match first.parse() {
+            Ok(Chunk::Abort(abort)) => abort.tag_reflected,
+            Ok(Chunk::ShutdownComplete(complete)) => complete.tag_reflected,
+            _ => false,
+        };
+        if is_farewell && matches!(self.transfer.state, State::ShutdownAckSent { .. }) {
+            self.transfer.close(CloseReason::Graceful);
+        }
+    }
+
+    /// Ends the association if its keys may seal no more, and asks for new ones in time.
+    pub(super) fn watch_keys(&mut self) {
+        let is_over = matches!(self.transfer.state, State::Closed);
+        let Some(protection) = self.transfer.integrity.protection_mut().filter(|_| !is_over) else { return };
+        if protection.is_spent() {
+            let reason = "the keys have sealed as much as they may".into();
+            let cause = AbortCause { code: 0, reason };
+            self.transfer.close(CloseReason::Aborted(cause));
+        } else if protection.take_worn() {
+            self.transfer.out.emit(Event::KeysWorn);
+        }
+    }
+}
+
+/// The cause code of a protocol violation (RFC 9260 section 3.3.10.13).
+const PROTOCOL_VIOLATION: u16 = 13;

@@ -1,0 +1,264 @@
+//! Sealing and opening of an association's packets: epochs, record numbers and the replay window
+//! ([`crate::extension::protection`] has the terms).
+//!
+//! Invariants: no number is sealed twice by one key, whatever the path; nothing that is not sealed counts once protection is
+//! enforced; and no message of the application passes before the peer is known. Begin at [`Protection::seal`] and
+//! [`Protection::open`].
+
+use std::time::Duration;
+
+use base::Time;
+use smallvec::SmallVec;
+use wire::{ChunkType, PacketWriter, RECORD_OVERHEAD, RECORD_TAG_LEN, Record};
+
+use super::FirstMessage;
+use super::replay::{ReplayWindow, Stale};
+use crate::error::KeyError;
+use crate::extension::protection::{FIRST_EPOCH, ProtectionTerms, RecordCipher, RecordKeys, SealFrom};
+
+/// Time that the keys of the epoch before are kept for packets that are under way.
+const OLD_KEYS: Duration = Duration::from_secs(30);
+
+/// Share of the records of a key that may be sealed until new ones are asked for.
+const WORN_PART: u64 = 4;
+
+/// Why a packet was not opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unopened {
+    /// No keys of its epoch are there.
+    NoKeys,
+    /// It was not sealed by the peer's keys, or was changed.
+    Forged,
+    /// It was there before, or is too old to tell.
+    Stale(Stale),
+}
+
+/// The protection of an association.
+#[derive(Debug)]
+pub(super) struct Protection {
+    terms: ProtectionTerms,
+    send: Option<Sending>,
+    /// Keys for sending that the peer is not known to have yet.
+    next: Option<Sending>,
+    /// By epoch, the newest last.
+    receive: SmallVec<[Receiving; 2]>,
+    /// The first sealed packet of the peer was opened: what is not sealed does not count any more.
+    is_enforced: bool,
+    is_peer_known: bool,
+    /// New keys were asked for since the last ones came.
+    has_asked: bool,
+    /// The application's message that was to go with the COOKIE ECHO.
+    first: Option<FirstMessage>,
+    /// When the association ends unless messages may pass by then.
+    limit: Time,
+}
+
+#[derive(Debug)]
+struct Sending {
+    epoch: u64,
+    cipher: Box<dyn RecordCipher>,
+    /// The number of the next record.
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Receiving {
+    epoch: u64,
+    cipher: Box<dyn RecordCipher>,
+    window: ReplayWindow,
+    /// When it ends, once there are newer keys.
+    until: Time,
+}
+
+impl Protection {
+    pub(super) fn new(terms: ProtectionTerms, limit: Time) -> Protection {
+        Protection {
+            terms,
+            send: None,
+            next: None,
+            receive: SmallVec::new(),
+            is_enforced: false,
+            is_peer_known: false,
+            has_asked: false,
+            first: None,
+            limit,
+        }
+    }
+
+    /// When the association ends for want of keys.
+    pub(super) fn limit(&self) -> Time {
+        if self.is_open() { Time::NEVER } else { self.limit }
+    }
+
+    /// Keeps the application's first message until messages may pass.
+    pub(super) fn hold_first(&mut self, first: FirstMessage) {
+        self.first = Some(first);
+    }
+
+    pub(super) fn take_first(&mut self) -> Option<FirstMessage> {
+        self.first.take()
+    }
+
+    pub(super) fn terms(&self) -> &ProtectionTerms {
+        &self.terms
+    }
+
+    /// The epoch of the keys that packets are sealed with.
+    pub(super) fn epoch(&self) -> Option<u64> {
+        self.send.as_ref().map(|sending| sending.epoch)
+    }
+
+    pub(super) fn is_enforced(&self) -> bool {
+        self.is_enforced
+    }
+
+    /// Reports whether messages of the application may pass, both ways.
+    pub(super) fn is_open(&self) -> bool {
+        self.send.is_some() && self.is_enforced && self.is_peer_known
+    }
+
+    /// Records that the caller knows the peer.
+    pub(super) fn know_peer(&mut self) {
+        self.is_peer_known = true;
+    }
+
+    /// Adds the keys of an epoch.
+    pub(super) fn install(
+        &mut self,
+        epoch: u64,
+        keys: RecordKeys,
+        from: SealFrom,
+        now: Time,
+    ) -> Result<(), KeyError> {
+        let wanted = self.receive.last().map_or(FIRST_EPOCH, |newest| newest.epoch + 1);
+        if epoch != wanted {
+            return Err(KeyError::Epoch { epoch, wanted });
+        }
+        if self.next.is_some() {
+            return Err(KeyError::Unused);
+        }
+        if let Some(newest) = self.receive.last_mut() {
+            newest.until = now + OLD_KEYS;
+        }
+        if self.receive.len() >= 2 {
+            self.receive.remove(0);
+        }
+        self.receive.push(Receiving {
+            epoch,
+            cipher: keys.receive,
+            window: ReplayWindow::new(),
+            until: Time::NEVER,
+        });
+        let sending = Sending { epoch, cipher: keys.send, number: 0 };
+        match from {
+            SealFrom::Now => {
+                // The client seals as soon as the server has answered, and the server's answer is the last that it takes in the clear.
+                self.is_enforced = true;
+                self.send = Some(sending);
+            }
+            SealFrom::PeersFirst => self.next = Some(sending),
+        }
+        self.has_asked = false;
+        Ok(())
+    }
+
+    /// Reports whether packets are sealed.
+    #[inline]
+    pub(super) fn seals(&self) -> bool {
+        self.send.is_some()
+    }
+
+    /// Seals a packet; returns false if the keys may not seal any more.
+    #[inline]
+    pub(super) fn seal(&mut self, packet: &mut PacketWriter<'_>) -> bool {
+        let Some(sending) = &mut self.send else { return true };
+        if sending.number >= sending.cipher.record_limit() {
+            return false;
+        }
+        let (number, cipher) = (sending.number, &sending.cipher);
+        packet.seal(
+            sending.epoch,
+            number,
+            |associated, text| cipher.seal(number, associated, text),
+            |sample| cipher.mask(sample),
+        );
+        sending.number += 1;
+        true
+    }
+
+    /// Reports, once for each epoch, that new keys are due.
+    #[inline]
+    pub(super) fn take_worn(&mut self) -> bool {
+        let is_worn = !self.has_asked
+            && self.send.as_ref().is_some_and(|s| s.number >= s.cipher.record_limit() / WORN_PART);
+        self.has_asked |= is_worn;
+        is_worn
+    }
+
+    /// Reports whether the keys may seal no more.
+    pub(super) fn is_spent(&self) -> bool {
+        self.send.as_ref().is_some_and(|s| s.number >= s.cipher.record_limit())
+    }
+
+    /// Decrypts a record into `room`; returns the length of the chunks there, and whether it is the first by which the peer shows
+    /// that it has the newest keys.
+    pub(super) fn open(
+        &mut self,
+        record: &Record<'_>,
+        room: &mut Vec<u8>,
+        now: Time,
+    ) -> Result<(usize, bool), Unopened> {
+        self.receive.retain(|receiving| now <= receiving.until);
+        let matches = |receiving: &&mut Receiving| receiving.epoch % 4 == u64::from(record.epoch);
+        let receiving = self.receive.iter_mut().rev().find(matches).ok_or(Unopened::NoKeys)?;
+        let low = record.number(receiving.cipher.mask(&record.sample()));
+        let number = receiving.window.expand(low);
+        receiving.window.check(number).map_err(Unopened::Stale)?;
+        room.clear();
+        room.extend_from_slice(record.ciphertext);
+        if !receiving.cipher.open(number, &record.associated(low), room) {
+            return Err(Unopened::Forged);
+        }
+        room.truncate(room.len() - RECORD_TAG_LEN);
+        let length = Record::chunks(room).ok_or(Unopened::Forged)?.len();
+        receiving.window.take(number);
+        let epoch = receiving.epoch;
+        let has_newest = self.next.take_if(|next| next.epoch == epoch);
+        let is_first = has_newest.is_some();
+        if is_first {
+            self.is_enforced = true;
+            self.send = has_newest;
+        }
+        Ok((length, is_first))
+    }
+
+    /// Octets by which packets grow.
+    pub(super) fn overhead(&self) -> usize {
+        RECORD_OVERHEAD
+    }
+
+    /// Reports whether a chunk may come in the clear before protection is enforced: the handshake's, and what carries messages about
+    /// keys. Anybody can end the association at that time, as anybody could keep it from beginning.
+    pub(super) fn takes_in_the_clear(&self, chunk_type: ChunkType) -> bool {
+        !self.is_enforced
+            && matches!(
+                chunk_type,
+                ChunkType::DATA
+                    | ChunkType::I_DATA
+                    | ChunkType::SACK
+                    | ChunkType::ABORT
+                    | ChunkType::ERROR
+                    | ChunkType::COOKIE_ACK
+                    | ChunkType::SHUTDOWN
+                    | ChunkType::SHUTDOWN_ACK
+                    | ChunkType::SHUTDOWN_COMPLETE
+            )
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let sending: usize = self.send.iter().chain(&self.next).map(|s| s.cipher.memory()).sum();
+        let receiving: usize = self.receive.iter().map(|r| r.cipher.memory() + r.window.memory()).sum();
+        let first = self.first.as_ref().map_or(0, |first| first.message.len());
+        size_of::<Protection>() + sending + receiving + first
+    }
+}

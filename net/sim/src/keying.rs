@@ -1,0 +1,202 @@
+//! Key management for worlds: the messages of a real method (hello, answer, end) with keys that hide nothing, and a cipher that
+//! authenticates and counts but does not encrypt.
+//!
+//! A record's text stays readable, so that captures and tests see the chunks inside ([`crate::chunk_names`]). What is forged, changed or
+//! sealed under another number is found. Begin at [`Keying::on_event`].
+
+use std::collections::BTreeMap;
+
+use base::Time;
+use bytes::Bytes;
+use sctp::{
+    AssociationId, Endpoint, Event, FIRST_EPOCH, KeyRole, ProtectionConfig, RecordCipher, RecordKeys,
+    SealFrom,
+};
+
+/// The method of key management in worlds: for private use.
+const METHOD: u8 = 250;
+
+/// Length of a hello, in bytes: that of a ClientHello with X25519MLKEM768.
+const HELLO_LEN: usize = 1400;
+
+/// Records that a key may seal.
+const RECORDS: u64 = 1 << 24;
+
+const HELLO: u8 = 1;
+const ANSWER: u8 = 2;
+const END: u8 = 3;
+
+/// The offer of protection by this method.
+pub fn protection(required: bool) -> ProtectionConfig {
+    ProtectionConfig::new(METHOD, required)
+}
+
+/// The key management of a host.
+#[derive(Debug, Default)]
+pub struct Keying {
+    negotiations: BTreeMap<AssociationId, Negotiation>,
+    /// Records that keys made from now on may seal; 0: as many as is usual.
+    pub records: u64,
+    /// Messages that were refused.
+    pub refused: usize,
+}
+
+#[derive(Debug)]
+struct Negotiation {
+    epoch: u64,
+    hello: Bytes,
+}
+
+impl Keying {
+    /// Begins, where protection is offered: the hello goes with the COOKIE ECHO.
+    pub fn begin(&mut self, now: Time, id: AssociationId, endpoint: &mut Endpoint) {
+        let hello = hello(FIRST_EPOCH, id);
+        if endpoint.send_key_message(now, id, hello.clone()).is_ok() {
+            self.negotiations.insert(id, Negotiation { epoch: FIRST_EPOCH, hello });
+        }
+    }
+
+    /// Begins to agree on new keys.
+    pub fn renew(&mut self, now: Time, id: AssociationId, endpoint: &mut Endpoint) {
+        let Some(epoch) = endpoint.epoch(id) else { return };
+        let hello = hello(epoch + 1, id);
+        if endpoint.send_key_message(now, id, hello.clone()).is_ok() {
+            self.negotiations.insert(id, Negotiation { epoch: epoch + 1, hello });
+        }
+    }
+
+    /// Follows an event of the endpoint.
+    pub fn on_event(&mut self, now: Time, id: AssociationId, event: &Event, endpoint: &mut Endpoint) {
+        match event {
+            Event::KeyMessage(message) => {
+                if self.on_message(now, id, message, endpoint).is_none() {
+                    self.refused += 1;
+                }
+            }
+            Event::KeysWorn => self.renew(now, id, endpoint),
+            Event::Closed(_) => drop(self.negotiations.remove(&id)),
+            _ => {}
+        }
+    }
+
+    fn on_message(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        message: &Bytes,
+        endpoint: &mut Endpoint,
+    ) -> Option<()> {
+        match *message.first()? {
+            HELLO => {
+                let epoch = endpoint.epoch(id).map_or(FIRST_EPOCH, |epoch| epoch + 1);
+                // Of two that meet, the one of the association's client goes on.
+                let is_client = endpoint.protection(id)?.role == KeyRole::Client;
+                if is_client && self.negotiations.contains_key(&id) {
+                    return Some(());
+                }
+                let answer = Bytes::from([vec![ANSWER], epoch.to_be_bytes().to_vec()].concat());
+                self.install(now, id, epoch, (message, &answer), SealFrom::PeersFirst, endpoint)?;
+                endpoint.send_key_message(now, id, answer).ok()?;
+                self.negotiations.remove(&id);
+            }
+            ANSWER => {
+                let Negotiation { epoch, hello } = self.negotiations.remove(&id)?;
+                self.install(now, id, epoch, (&hello, message), SealFrom::Now, endpoint)?;
+                endpoint.send_key_message(now, id, Bytes::from_static(&[END])).ok()?;
+                endpoint.know_peer(now, id).ok()?;
+            }
+            END => endpoint.know_peer(now, id).ok()?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn install(
+        &self,
+        now: Time,
+        id: AssociationId,
+        epoch: u64,
+        (hello, answer): (&[u8], &[u8]),
+        from: SealFrom,
+        endpoint: &mut Endpoint,
+    ) -> Option<()> {
+        let terms = endpoint.protection(id)?;
+        let secret = mixed(mixed(mixed(epoch, hello), answer), &terms.transcript);
+        let records = if self.records == 0 { RECORDS } else { self.records };
+        let cipher = |direction: u8| Box::new(OpenCipher { key: mixed(secret, &[direction]), records });
+        // The key of a direction is named by the role of the association's client, whoever began this negotiation.
+        let (ours, theirs) = match terms.role {
+            KeyRole::Client => (0, 1),
+            KeyRole::Server => (1, 0),
+        };
+        let keys = RecordKeys { send: cipher(ours), receive: cipher(theirs) };
+        endpoint.install_keys(now, id, epoch, keys, from).ok()
+    }
+}
+
+fn hello(epoch: u64, id: AssociationId) -> Bytes {
+    let mut hello = vec![HELLO];
+    let mut state = mixed(epoch, format!("{id:?}").as_bytes());
+    while hello.len() < HELLO_LEN {
+        state = mixed(state, &[]);
+        hello.extend_from_slice(&state.to_be_bytes());
+    }
+    hello.into()
+}
+
+/// A cipher that authenticates by a number which anybody could compute who knows the key, and encrypts nothing but the record number.
+#[derive(Debug)]
+struct OpenCipher {
+    key: u64,
+    records: u64,
+}
+
+impl OpenCipher {
+    fn tag(&self, number: u64, associated: &[u8], text: &[u8]) -> [u8; 16] {
+        let first = mixed(mixed(self.key ^ number, associated), text);
+        let second = mixed(first, &number.to_be_bytes());
+        let mut tag = [0; 16];
+        tag[..8].copy_from_slice(&first.to_be_bytes());
+        tag[8..].copy_from_slice(&second.to_be_bytes());
+        tag
+    }
+}
+
+impl RecordCipher for OpenCipher {
+    fn seal(&self, number: u64, associated: &[u8], text: &mut [u8]) -> [u8; 16] {
+        self.tag(number, associated, text)
+    }
+
+    fn open(&self, number: u64, associated: &[u8], record: &mut [u8]) -> bool {
+        let (text, tag) = record.split_at(record.len() - 16);
+        self.tag(number, associated, text) == *tag
+    }
+
+    fn mask(&self, sample: &[u8; 16]) -> [u8; 2] {
+        let [.., a, b] = mixed(self.key, sample).to_be_bytes();
+        [a, b]
+    }
+
+    fn record_limit(&self) -> u64 {
+        self.records
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<OpenCipher>()
+    }
+}
+
+/// Mixes bytes into a number (FNV-1a by words, ended as splitmix64 is).
+fn mixed(state: u64, bytes: &[u8]) -> u64 {
+    let mut hash = state ^ 0xcbf2_9ce4_8422_2325;
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x100_0000_01b3);
+        hash ^= hash >> 29;
+    }
+    hash = (hash ^ bytes.len() as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
