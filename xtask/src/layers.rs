@@ -27,6 +27,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("sip", 1),
     ("sim", 2),
     ("netio", 3),
+    ("keying", 3),
     ("stores", 3),
     ("bridge", 3),
     ("intercept", 3),

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
@@ -43,7 +43,7 @@ impl Roots {
     /// # Errors
     /// A sentence, where the library has no such TLS.
     pub fn client_config(&self) -> Result<Arc<ClientConfig>, String> {
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
         Ok(Arc::new(builder.with_root_certificates(self.store.clone()).with_no_client_auth()))

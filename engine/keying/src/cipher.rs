@@ -1,0 +1,197 @@
+//! The AEADs of TLS 1.3 for DTLS records (RFC 9147 section 4), from `aws-lc-rs`.
+
+use aws_lc_rs::aead::quic::{self, HeaderProtectionKey};
+use aws_lc_rs::aead::{self, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use rustls::CipherSuite;
+use sctp::RecordCipher;
+
+/// Length of a tag, in bytes.
+const TAG_LEN: usize = 16;
+
+/// Records that a key of AES-GCM may seal: 2^24.5 (RFC 9147 section 4.5.3).
+const AES_GCM_RECORDS: u64 = 23_726_566;
+
+/// Records that a key of ChaCha20-Poly1305 may seal: there is no limit but that of 48-bit numbers.
+const CHACHA_RECORDS: u64 = 1 << 48;
+
+/// A cipher and a hash, as TLS 1.3 names them together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Suite {
+    Aes128GcmSha256,
+    Aes256GcmSha384,
+    ChaCha20Poly1305Sha256,
+}
+
+impl Suite {
+    pub(crate) fn of(suite: CipherSuite) -> Option<Suite> {
+        match suite {
+            CipherSuite::TLS13_AES_128_GCM_SHA256 => Some(Suite::Aes128GcmSha256),
+            CipherSuite::TLS13_AES_256_GCM_SHA384 => Some(Suite::Aes256GcmSha384),
+            CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => Some(Suite::ChaCha20Poly1305Sha256),
+            _ => None,
+        }
+    }
+
+    /// Length of its keys, in bytes: that of the record key, and that of the number key.
+    pub(crate) fn key_len(self) -> usize {
+        match self {
+            Suite::Aes128GcmSha256 => 16,
+            Suite::Aes256GcmSha384 | Suite::ChaCha20Poly1305Sha256 => 32,
+        }
+    }
+
+    fn aead(self) -> &'static aead::Algorithm {
+        match self {
+            Suite::Aes128GcmSha256 => &aead::AES_128_GCM,
+            Suite::Aes256GcmSha384 => &aead::AES_256_GCM,
+            Suite::ChaCha20Poly1305Sha256 => &aead::CHACHA20_POLY1305,
+        }
+    }
+
+    /// The masks of DTLS 1.3 and of QUIC are made in the same way (RFC 9147 section 4.2.3, RFC 9001 section 5.4).
+    fn mask(self) -> &'static quic::Algorithm {
+        match self {
+            Suite::Aes128GcmSha256 => &quic::AES_128,
+            Suite::Aes256GcmSha384 => &quic::AES_256,
+            Suite::ChaCha20Poly1305Sha256 => &quic::CHACHA20,
+        }
+    }
+
+    fn records(self) -> u64 {
+        match self {
+            Suite::Aes128GcmSha256 | Suite::Aes256GcmSha384 => AES_GCM_RECORDS,
+            Suite::ChaCha20Poly1305Sha256 => CHACHA_RECORDS,
+        }
+    }
+}
+
+/// The keys of one direction and epoch.
+pub(crate) struct Cipher {
+    suite: Suite,
+    key: LessSafeKey,
+    iv: [u8; NONCE_LEN],
+    number_key: HeaderProtectionKey,
+}
+
+impl Cipher {
+    /// Makes the cipher of these keys, of [`Suite::key_len`] bytes each; `None` if a length is wrong.
+    pub(crate) fn new(suite: Suite, key: &[u8], number_key: &[u8], iv: [u8; NONCE_LEN]) -> Option<Cipher> {
+        let key = LessSafeKey::new(UnboundKey::new(suite.aead(), key).ok()?);
+        let number_key = HeaderProtectionKey::new(suite.mask(), number_key).ok()?;
+        Some(Cipher { suite, key, iv, number_key })
+    }
+
+    /// The nonce of a record (RFC 8446 section 5.3).
+    fn nonce(&self, number: u64) -> Nonce {
+        let mut nonce = self.iv;
+        nonce[4..].iter_mut().zip(number.to_be_bytes()).for_each(|(octet, n)| *octet ^= n);
+        Nonce::assume_unique_for_key(nonce)
+    }
+}
+
+impl std::fmt::Debug for Cipher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cipher").field("suite", &self.suite).finish_non_exhaustive()
+    }
+}
+
+impl RecordCipher for Cipher {
+    fn seal(&self, number: u64, associated: &[u8], text: &mut [u8]) -> [u8; TAG_LEN] {
+        let sealed = self.key.seal_in_place_separate_tag(self.nonce(number), Aad::from(associated), text);
+        let mut tag = [0; TAG_LEN];
+        // It fails for texts of gigabytes only; nobody could open this packet.
+        if let Ok(sealed) = sealed {
+            tag.copy_from_slice(sealed.as_ref());
+        }
+        tag
+    }
+
+    fn open(&self, number: u64, associated: &[u8], record: &mut [u8]) -> bool {
+        self.key.open_in_place(self.nonce(number), Aad::from(associated), record).is_ok()
+    }
+
+    fn mask(&self, sample: &[u8; TAG_LEN]) -> [u8; 2] {
+        let mask = self.number_key.new_mask(sample).unwrap_or_default();
+        [mask[0], mask[1]]
+    }
+
+    fn record_limit(&self) -> u64 {
+        self.suite.records()
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Cipher>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    }
+
+    /// RFC 9001 appendix A.5: the same AEAD, nonce and mask by ChaCha20-Poly1305, under QUIC's labels.
+    #[test]
+    fn chacha_seals_and_masks_as_in_rfc_9001() {
+        let key = hex("c6d98ff3441c3fe1b2182094f69caa2ed4b716b65488960a7a984979fb23e1c8");
+        let number_key = hex("25a282b9e82f06f21f488917a4fc8f1b73573685608597d0efcb076b0ab7a7a4");
+        let iv: [u8; 12] = hex("e0459b3474bdd0e44a41c144").try_into().unwrap();
+        let cipher = Cipher::new(Suite::ChaCha20Poly1305Sha256, &key, &number_key, iv).unwrap();
+        let mut text = vec![1];
+        let tag = cipher.seal(654_360_564, &hex("4200bff4"), &mut text);
+        assert_eq!([text.clone(), tag.to_vec()].concat(), hex("655e5cd55c41f69080575d7999c25a5bfb"));
+        let sample: [u8; 16] = hex("5e5cd55c41f69080575d7999c25a5bfb").try_into().unwrap();
+        assert_eq!(cipher.mask(&sample), [0xae, 0xfe]);
+        let mut record = [text, tag.to_vec()].concat();
+        assert!(cipher.open(654_360_564, &hex("4200bff4"), &mut record));
+        assert_eq!(record[0], 1);
+    }
+
+    /// RFC 9001 appendix A.2 and A.3: AES-128, the client's mask and the server's record.
+    #[test]
+    fn aes_masks_and_seals_as_in_rfc_9001() {
+        let client = Cipher::new(
+            Suite::Aes128GcmSha256,
+            &hex("1f369613dd76d5467730efcbe3b1a22d"),
+            &hex("9f50449e04a0e810283a1e9933adedd2"),
+            [0; 12],
+        );
+        let sample: [u8; 16] = hex("d1b1c98dd7689fb8ec11d242b123dc9b").try_into().unwrap();
+        assert_eq!(client.unwrap().mask(&sample), [0x43, 0x7b]);
+        let iv: [u8; 12] = hex("0ac1493ca1905853b0bba03e").try_into().unwrap();
+        let server = Cipher::new(
+            Suite::Aes128GcmSha256,
+            &hex("cf3a5331653c364c88f0f379b6067e37"),
+            &hex("c206b8d9b9f0f37644430b490eeaa314"),
+            iv,
+        )
+        .unwrap();
+        let mut text = hex(
+            "02000000000600405a020000560303eefce7f7b37ba1d1632e96677825ddf73988cfc79825df566dc5430b9a045a1200130100002e00330024001d\
+             00209d3c940d89690b84d08a60993c144eca684d1081287c834d5311bcf32bb9da1a002b00020304",
+        );
+        let tag = server.seal(1, &hex("c1000000010008f067a5502a4262b50040750001"), &mut text);
+        assert_eq!(text[..8], hex("5a482cd0991cd25b"));
+        assert_eq!(tag.to_vec(), hex("3d20398c276456cbc42158407dd074ee"));
+    }
+
+    #[test]
+    fn another_number_associated_data_or_text_does_not_open() {
+        for suite in [Suite::Aes128GcmSha256, Suite::Aes256GcmSha384, Suite::ChaCha20Poly1305Sha256] {
+            let key = vec![7; suite.key_len()];
+            let cipher = Cipher::new(suite, &key, &key, [3; 12]).unwrap();
+            let mut text = b"chunks".to_vec();
+            let tag = cipher.seal(9, b"head", &mut text);
+            let record = [text, tag.to_vec()].concat();
+            assert!(cipher.open(9, b"head", &mut record.clone()));
+            assert!(!cipher.open(10, b"head", &mut record.clone()));
+            assert!(!cipher.open(9, b"hea", &mut record.clone()));
+            let mut changed = record;
+            changed[2] ^= 1;
+            assert!(!cipher.open(9, b"head", &mut changed));
+        }
+        assert!(Cipher::new(Suite::Aes128GcmSha256, &[0; 15], &[0; 16], [0; 12]).is_none());
+    }
+}

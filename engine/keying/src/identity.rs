@@ -1,0 +1,179 @@
+//! Who a host is: an Ed25519 key, without a certificate.
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::encoding::{AsDer, Pkcs8V2Der};
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use zeroize::Zeroizing;
+
+/// The beginning of a public key's text.
+const PREFIX: &str = "sctpify1:";
+
+/// The DER of an Ed25519 SubjectPublicKeyInfo before the key (RFC 8410 section 4).
+const SPKI_HEAD: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// Why a key is no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// The text is not a public key's.
+    #[error("not a host's key: it begins with {PREFIX} and has 43 letters, digits, + or / behind that")]
+    Text,
+    /// The bytes are not a private key's.
+    #[error("not an Ed25519 key in PKCS #8: the file is damaged, or another program's")]
+    Private,
+    /// No random numbers can be had, or memory is short.
+    #[error("cannot make a key")]
+    Generate,
+}
+
+/// A host's public key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublicKey([u8; 32]);
+
+impl PublicKey {
+    /// The key's bytes (RFC 8032 section 5.1.5).
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub(crate) fn to_spki(self) -> Vec<u8> {
+        [&SPKI_HEAD[..], &self.0].concat()
+    }
+
+    pub(crate) fn from_spki(spki: &[u8]) -> Option<PublicKey> {
+        Some(PublicKey(spki.strip_prefix(&SPKI_HEAD)?.try_into().ok()?))
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{}", STANDARD_NO_PAD.encode(self.0))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = IdentityError;
+
+    fn from_str(text: &str) -> Result<PublicKey, IdentityError> {
+        let encoded = text.trim().strip_prefix(PREFIX).ok_or(IdentityError::Text)?;
+        let bytes = STANDARD_NO_PAD.decode(encoded).map_err(|_| IdentityError::Text)?;
+        bytes.try_into().map(PublicKey).map_err(|_| IdentityError::Text)
+    }
+}
+
+/// A host's private key.
+pub struct HostKey(Ed25519KeyPair);
+
+impl HostKey {
+    /// Makes a new one.
+    ///
+    /// # Errors
+    /// [`IdentityError::Generate`].
+    pub fn generate() -> Result<HostKey, IdentityError> {
+        Ed25519KeyPair::generate().map(HostKey).map_err(|_| IdentityError::Generate)
+    }
+
+    /// Reads one in PKCS #8.
+    ///
+    /// # Errors
+    /// [`IdentityError::Private`].
+    pub fn from_pkcs8(der: &[u8]) -> Result<HostKey, IdentityError> {
+        Ed25519KeyPair::from_pkcs8(der).map(HostKey).map_err(|_| IdentityError::Private)
+    }
+
+    /// Writes it in PKCS #8.
+    ///
+    /// # Errors
+    /// [`IdentityError::Private`].
+    pub fn to_pkcs8(&self) -> Result<Zeroizing<Vec<u8>>, IdentityError> {
+        let der: Pkcs8V2Der<'_> = self.0.as_der().map_err(|_| IdentityError::Private)?;
+        Ok(Zeroizing::new(der.as_ref().to_vec()))
+    }
+
+    /// The public key that belongs to it.
+    pub fn public(&self) -> PublicKey {
+        let mut key = [0; 32];
+        key.copy_from_slice(self.0.public_key().as_ref());
+        PublicKey(key)
+    }
+
+    /// Signs a message (RFC 8032).
+    pub fn sign(&self, message: &[u8]) -> Vec<u8> {
+        self.0.sign(message).as_ref().to_vec()
+    }
+}
+
+impl fmt::Debug for HostKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostKey of {}", self.public())
+    }
+}
+
+/// Returns six words that stand for 66 bits of a secret which both ends of a handshake have: people compare them at both ends.
+pub fn pairing_words(secret: &[u8; 32]) -> [String; 6] {
+    const BITS: usize = 11;
+    let bit = |at: usize| usize::from(secret[at / 8] >> (7 - at % 8) & 1);
+    std::array::from_fn(|word| word_of((0..BITS).fold(0, |number, at| number << 1 | bit(word * BITS + at))))
+}
+
+/// Returns the word of a number below 2,048: two syllables of a consonant and a vowel each, and one consonant. All differ, and none can be
+/// misheard for another by its vowels alone.
+fn word_of(number: usize) -> String {
+    const FIRST: [&str; 16] =
+        ["b", "d", "f", "g", "h", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "z"];
+    const VOWELS: [&str; 4] = ["a", "e", "i", "o"];
+    const LAST: [&str; 8] = ["b", "d", "k", "l", "m", "n", "r", "s"];
+    // 16 * 4 * 4 * 8 = 2,048; the second syllable has the consonant that follows the first's in the list.
+    let (first, rest) = (number / 128, number % 128);
+    let (vowel, rest) = (rest / 32, rest % 32);
+    let (second, last) = (rest / 8, rest % 8);
+    let middle = FIRST[(first + 5) % 16];
+    [FIRST[first], VOWELS[vowel], middle, VOWELS[second], LAST[last]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_public_key_reads_back_from_its_text_and_from_its_spki() {
+        let key = HostKey::generate().unwrap().public();
+        let text = key.to_string();
+        assert_eq!((text.len(), text.parse()), (PREFIX.len() + 43, Ok(key)));
+        assert_eq!(PublicKey::from_spki(&key.to_spki()), Some(key));
+        for wrong in ["", "sctpify1:", &text[1..], &text[..51], "sctpify1:????"] {
+            assert_eq!(wrong.parse::<PublicKey>(), Err(IdentityError::Text), "{wrong}");
+        }
+        assert_eq!(PublicKey::from_spki(&key.to_spki()[..43]), None);
+    }
+
+    #[test]
+    fn a_private_key_reads_back_and_is_not_shown() {
+        let key = HostKey::generate().unwrap();
+        let again = HostKey::from_pkcs8(&key.to_pkcs8().unwrap()).unwrap();
+        assert_eq!((again.public(), again.sign(b"x")), (key.public(), key.sign(b"x")));
+        assert_eq!(HostKey::from_pkcs8(b"none").unwrap_err(), IdentityError::Private);
+        assert_eq!(format!("{key:?}"), format!("HostKey of {}", key.public()));
+    }
+
+    #[test]
+    fn each_number_has_a_word_of_its_own() {
+        let words: BTreeSet<String> = (0..2048).map(word_of).collect();
+        assert_eq!((words.len(), words.iter().all(|word| word.len() == 5)), (2048, true));
+        let (mut secret, zeros) = ([0; 32], pairing_words(&[0; 32]));
+        secret[8] = 0b0100_0000;
+        assert_ne!(pairing_words(&secret), zeros, "bit 65 counts");
+        secret[8] = 0b0010_0000;
+        assert_eq!(pairing_words(&secret), zeros, "bit 66 does not");
+    }
+}

@@ -1,0 +1,27 @@
+//! Keys for protected associations: who the peer is, and the keys that both ends seal packets with.
+//!
+//! A handshake of TLS 1.3 travels as messages of the association (PPID 4242), after
+//! draft-porfiri-tsvwg-sctp-dtls-handshake-01, with these differences, which
+//! [ADR 0027](../../../docs/adr/0027-packets-are-sealed-in-dtls-chunks.md) explains: the client begins with the COOKIE ECHO; both ends
+//! have the keys as soon as the server has answered, so that the last flight travels sealed; and the keys are bound to INIT and INIT ACK
+//! as wholes. Packets are sealed by the `sctp` engine with the [ciphers](sctp::RecordCipher) that come of it.
+//!
+//! Identity is an Ed25519 key without a certificate (RFC 7250): a [`PublicKey`] names a host. Whether a key is the right one is the
+//! caller's decision, by what it is given in [`Step::Peer`]. No algorithm is of this crate's own: TLS is that of
+//! `rustls`, and AEADs, HKDF and Ed25519 are those of `aws-lc-rs`.
+//!
+//! Begin with [`HostKey`], [`Keyring`] and [`KeyManager`], which drives a [`Session`] for each association of an endpoint.
+
+#![forbid(unsafe_code)]
+
+mod cipher;
+mod identity;
+mod manager;
+mod schedule;
+mod session;
+mod tls;
+
+pub use identity::{HostKey, IdentityError, PublicKey, pairing_words};
+pub use manager::{KeyManager, Outcome, protection};
+pub use schedule::{METHOD, PresharedKey};
+pub use session::{KeyingError, Keyring, Session, Step};

@@ -1,0 +1,154 @@
+//! From a TLS handshake to the keys of records.
+//!
+//! The exporter (RFC 8446 section 7.5) is computed here, since a server needs the keys as soon as it has sent its Finished, and
+//! `rustls` exports only once the client's has come. [`exported`] equals what `rustls` exports then, and each
+//! handshake compares both. A pre-shared key is mixed in behind the exporter, for `rustls` takes none.
+
+use aws_lc_rs::digest::{SHA256, SHA384, digest};
+use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk, Salt};
+use sctp::{KeyRole, ProtectionTerms, RecordKeys};
+use zeroize::Zeroizing;
+
+use crate::cipher::{Cipher, Suite};
+
+/// The method of key management in the negotiation of protection: one of those that are assigned first come, first served. The draft that it
+/// follows asks for 192; what differs from it needs a number of its own.
+pub const METHOD: u8 = 229;
+
+/// The label of the draft.
+pub(crate) const LABEL: &[u8] = b"EXPORTER_TLS_FOR_DTLS_IN_SCTP";
+
+/// Length of an IV, in bytes.
+const IV_LEN: usize = 12;
+
+/// A key that both ends were given by other means, mixed into the keys of records: without it none opens.
+#[derive(Clone)]
+pub struct PresharedKey(Zeroizing<Vec<u8>>);
+
+impl PresharedKey {
+    /// Takes at least 16 random bytes; `None` if there are fewer.
+    pub fn new(key: &[u8]) -> Option<PresharedKey> {
+        const LEAST: usize = 16;
+        (key.len() >= LEAST).then(|| PresharedKey(Zeroizing::new(key.to_vec())))
+    }
+}
+
+impl std::fmt::Debug for PresharedKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PresharedKey")
+    }
+}
+
+/// What a key is for: fields of the exporter's context, with the draft's numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    Record = 0,
+    Number = 1,
+    Iv = 2,
+}
+
+/// The exporter master secret of a handshake.
+pub(crate) struct Exporter {
+    suite: Suite,
+    secret: Zeroizing<Vec<u8>>,
+}
+
+impl Exporter {
+    pub(crate) fn new(suite: Suite, secret: &[u8]) -> Exporter {
+        Exporter { suite, secret: Zeroizing::new(secret.to_vec()) }
+    }
+
+    /// Fills `out` with keying material for this context.
+    pub(crate) fn export(&self, context: &[u8], out: &mut [u8]) -> Option<()> {
+        let (empty, context) = (self.hash(b""), self.hash(context));
+        let mut secret = Zeroizing::new(vec![0; empty.len()]);
+        self.expand(&self.secret, LABEL, &empty, &mut secret)?;
+        self.expand(&secret, b"exporter", &context, out)
+    }
+
+    fn hash(&self, bytes: &[u8]) -> Vec<u8> {
+        digest(if self.is_384() { &SHA384 } else { &SHA256 }, bytes).as_ref().to_vec()
+    }
+
+    fn is_384(&self) -> bool {
+        self.suite == Suite::Aes256GcmSha384
+    }
+
+    /// HKDF-Expand-Label (RFC 8446 section 7.1).
+    fn expand(&self, secret: &[u8], label: &[u8], context: &[u8], out: &mut [u8]) -> Option<()> {
+        let algorithm = if self.is_384() { HKDF_SHA384 } else { HKDF_SHA256 };
+        expand(&Prk::new_less_safe(algorithm, secret), label, context, out)
+    }
+}
+
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+fn expand(prk: &Prk, label: &[u8], context: &[u8], out: &mut [u8]) -> Option<()> {
+    const PREFIX: &[u8] = b"tls13 ";
+    let length = u16::try_from(out.len()).ok()?.to_be_bytes();
+    let label_len = [u8::try_from(PREFIX.len() + label.len()).ok()?];
+    let context_len = [u8::try_from(context.len()).ok()?];
+    let info: [&[u8]; 6] = [&length, &label_len, PREFIX, label, &context_len, context];
+    prk.expand(&info, Length(out.len())).ok()?.fill(out).ok()
+}
+
+/// The context of the exporter for a key: direction (of the client or the server of this handshake), role (traffic), and kind, as in the draft; then the
+/// hash of INIT and INIT ACK, and the epoch, where the draft has the two parameters.
+fn context(from: KeyRole, kind: Purpose, terms: &ProtectionTerms, epoch: u64) -> Vec<u8> {
+    const TRAFFIC: u8 = 0;
+    let direction = u8::from(from == KeyRole::Server);
+    let mut context = vec![direction, TRAFFIC, kind as u8];
+    context.extend_from_slice(&terms.transcript);
+    context.extend_from_slice(&epoch.to_be_bytes());
+    context
+}
+
+/// A context that stands for the handshake as a whole.
+pub(crate) fn binding(terms: &ProtectionTerms) -> Vec<u8> {
+    const WHOLE: [u8; 3] = [0xff; 3];
+    [&WHOLE[..], &terms.transcript].concat()
+}
+
+/// Makes the keys of an epoch; `role` is this end's in the handshake.
+pub(crate) fn keys(
+    exporter: &Exporter,
+    psk: Option<&PresharedKey>,
+    terms: &ProtectionTerms,
+    role: KeyRole,
+    epoch: u64,
+) -> Option<RecordKeys> {
+    let cipher = |from: KeyRole| {
+        let fill = |kind: Purpose, len: usize| {
+            let mut key = Zeroizing::new(vec![0; len]);
+            exporter.export(&context(from, kind, terms, epoch), &mut key)?;
+            match psk {
+                Some(psk) => mixed(psk, &key),
+                None => Some(key),
+            }
+        };
+        let len = exporter.suite.key_len();
+        let iv = fill(Purpose::Iv, IV_LEN)?.first_chunk().copied()?;
+        let cipher =
+            Cipher::new(exporter.suite, &fill(Purpose::Record, len)?, &fill(Purpose::Number, len)?, iv)?;
+        Some(Box::new(cipher))
+    };
+    let other = match role {
+        KeyRole::Client => KeyRole::Server,
+        KeyRole::Server => KeyRole::Client,
+    };
+    Some(RecordKeys { send: cipher(role)?, receive: cipher(other)? })
+}
+
+/// Mixes a pre-shared key into an exported one, of the same length.
+fn mixed(psk: &PresharedKey, exported: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let prk = Salt::new(HKDF_SHA256, &psk.0).extract(exported);
+    let mut key = Zeroizing::new(vec![0; exported.len()]);
+    expand(&prk, b"sctpify psk", b"", &mut key)?;
+    Some(key)
+}

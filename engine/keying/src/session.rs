@@ -1,0 +1,442 @@
+//! One handshake, from the first message to the peer's key: a state machine without clock or sockets.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use sctp::{KeyRole, ProtectionTerms, RecordKeys, SealFrom};
+
+use crate::cipher::Suite;
+use crate::identity::{HostKey, PublicKey};
+use crate::schedule::{self, Exporter, LABEL, PresharedKey};
+use crate::tls::{self, Secrets, Sign};
+
+/// The name that a client gives to its server; it is not sent.
+const SERVER: &str = "peer.invalid";
+
+/// Most bytes of a handshake that are taken from a peer.
+const HANDSHAKE_MAX: usize = 16 * 1024;
+
+/// Why a handshake failed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum KeyingError {
+    /// TLS refused.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The message is none of this handshake's.
+    #[error("a message about keys that does not belong here")]
+    Unexpected,
+    /// It is longer than any handshake.
+    #[error("a handshake of more than {HANDSHAKE_MAX} bytes")]
+    TooLong,
+    /// The peer showed another key than before on the same association.
+    #[error("the peer has another key ({found}) than it began with ({known})")]
+    OtherPeer {
+        /// The key of the first handshake.
+        known: PublicKey,
+        /// The key now.
+        found: PublicKey,
+    },
+    /// The endpoint refused a step.
+    #[error(transparent)]
+    Endpoint(#[from] sctp::KeyError),
+    /// The cryptographic library refused.
+    #[error("the keys could not be made")]
+    Keys,
+}
+
+/// A host's side of all handshakes: its key, and the settings of TLS.
+pub struct Keyring {
+    public: PublicKey,
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl std::fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keyring of {}", self.public)
+    }
+}
+
+impl Keyring {
+    /// Holds the host's key itself.
+    ///
+    /// # Errors
+    /// If TLS refuses the settings.
+    pub fn new(key: HostKey) -> Result<Keyring, KeyingError> {
+        let public = key.public();
+        Keyring::with_signer(public, Arc::new(move |message: &[u8]| Some(key.sign(message))))
+    }
+
+    /// Has somebody else sign: `sign` returns `None` if it cannot.
+    ///
+    /// # Errors
+    /// If TLS refuses the settings.
+    pub fn with_signer(public: PublicKey, sign: Sign) -> Result<Keyring, KeyingError> {
+        let (client, server) = tls::configs(public, sign)?;
+        Ok(Keyring { public, client: Arc::new(client), server: Arc::new(server) })
+    }
+
+    /// The host's public key.
+    pub fn public(&self) -> PublicKey {
+        self.public
+    }
+}
+
+/// What is to be done after a message, in this order.
+#[derive(Debug)]
+pub enum Step {
+    /// Install these keys ([`install_keys`](sctp::Endpoint::install_keys)).
+    Install {
+        /// Their epoch.
+        epoch: u64,
+        /// The keys.
+        keys: RecordKeys,
+        /// From when they seal.
+        from: SealFrom,
+    },
+    /// Send this message ([`send_key_message`](sctp::Endpoint::send_key_message)).
+    Send(Bytes),
+    /// The peer has proven that it holds this key. If the key is good, [`know_peer`](sctp::Endpoint::know_peer); the handshake
+    /// is over.
+    Peer {
+        /// Its key.
+        key: PublicKey,
+        /// A secret that both ends of this handshake have, and nobody else: for [`pairing_words`](crate::pairing_words).
+        binding: [u8; 32],
+    },
+}
+
+/// A handshake.
+pub struct Session {
+    connection: Connection,
+    secrets: Arc<Secrets>,
+    role: KeyRole,
+    epoch: u64,
+    psk: Option<PresharedKey>,
+    /// The peer of the association's first handshake.
+    known: Option<PublicKey>,
+    received: usize,
+    has_keys: bool,
+    is_over: bool,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("role", &self.role)
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Begins a handshake; returns it with its first message. `known` is the peer's key if the association has had a handshake before.
+    ///
+    /// # Errors
+    /// If TLS refuses.
+    pub fn client(
+        keyring: &Keyring,
+        epoch: u64,
+        psk: Option<PresharedKey>,
+        known: Option<PublicKey>,
+    ) -> Result<(Session, Bytes), KeyingError> {
+        let secrets = Arc::new(Secrets::default());
+        let mut config = (*keyring.client).clone();
+        config.key_log = secrets.clone();
+        let name = ServerName::try_from(SERVER).map_err(|_| KeyingError::Keys)?;
+        let connection = ClientConnection::new(Arc::new(config), name)?;
+        let mut session = Session::new(connection.into(), secrets, KeyRole::Client, epoch, (psk, known));
+        let hello = session.written()?.ok_or(KeyingError::Unexpected)?;
+        Ok((session, hello))
+    }
+
+    /// Begins to answer a handshake whose first message has come: give it to [`Session::on_message`].
+    ///
+    /// # Errors
+    /// If TLS refuses.
+    pub fn server(
+        keyring: &Keyring,
+        epoch: u64,
+        psk: Option<PresharedKey>,
+        known: Option<PublicKey>,
+    ) -> Result<Session, KeyingError> {
+        let secrets = Arc::new(Secrets::default());
+        let mut config = (*keyring.server).clone();
+        config.key_log = secrets.clone();
+        let connection = ServerConnection::new(Arc::new(config))?;
+        Ok(Session::new(connection.into(), secrets, KeyRole::Server, epoch, (psk, known)))
+    }
+
+    fn new(
+        connection: Connection,
+        secrets: Arc<Secrets>,
+        role: KeyRole,
+        epoch: u64,
+        (psk, known): (Option<PresharedKey>, Option<PublicKey>),
+    ) -> Session {
+        Session { connection, secrets, role, epoch, psk, known, received: 0, has_keys: false, is_over: false }
+    }
+
+    /// Reports whether a message begins a handshake: its first record has a ClientHello.
+    pub fn is_hello(message: &[u8]) -> bool {
+        const HANDSHAKE: u8 = 22;
+        const CLIENT_HELLO: u8 = 1;
+        Session::epoch_of(message).is_some()
+            && message.get(1) == Some(&HANDSHAKE)
+            && message.get(6) == Some(&CLIENT_HELLO)
+    }
+
+    /// The epoch that a message about keys speaks of, by its lowest seven bits; `None` if it is of no kind that is known.
+    pub fn epoch_of(message: &[u8]) -> Option<u8> {
+        const CONTROL: u8 = 0x80;
+        message.first().copied().filter(|first| first & CONTROL == 0)
+    }
+
+    /// This end's role in the handshake.
+    pub fn role(&self) -> KeyRole {
+        self.role
+    }
+
+    /// The epoch of the keys that it makes.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Reports whether the handshake is over.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Takes a message of the peer.
+    ///
+    /// # Errors
+    /// See [`KeyingError`]; the association must end then.
+    pub fn on_message(&mut self, message: &[u8], terms: &ProtectionTerms) -> Result<Vec<Step>, KeyingError> {
+        if self.is_over || Session::epoch_of(message) != Some(low(self.epoch)) {
+            return Err(KeyingError::Unexpected);
+        }
+        self.received += message.len();
+        if self.received > HANDSHAKE_MAX {
+            return Err(KeyingError::TooLong);
+        }
+        let mut records = message.get(1..).unwrap_or_default();
+        while !records.is_empty() {
+            self.connection.read_tls(&mut records).map_err(|_| KeyingError::Unexpected)?;
+            self.connection.process_new_packets()?;
+        }
+        let mut steps = Vec::new();
+        if !self.has_keys
+            && let Some(keys) = self.keys(terms)?
+        {
+            self.has_keys = true;
+            let from = match self.role {
+                KeyRole::Client => SealFrom::Now,
+                KeyRole::Server => SealFrom::PeersFirst,
+            };
+            steps.push(Step::Install { epoch: self.epoch, keys, from });
+        }
+        steps.extend(self.written()?.map(Step::Send));
+        if !self.connection.is_handshaking() {
+            steps.push(self.peer(terms)?);
+            self.is_over = true;
+        }
+        Ok(steps)
+    }
+
+    /// The keys, once the handshake has got that far.
+    fn keys(&self, terms: &ProtectionTerms) -> Result<Option<RecordKeys>, KeyingError> {
+        let Some(exporter) = self.exporter()? else { return Ok(None) };
+        let keys = schedule::keys(&exporter, self.psk.as_ref(), terms, self.role, self.epoch);
+        keys.map(Some).ok_or(KeyingError::Keys)
+    }
+
+    fn exporter(&self) -> Result<Option<Exporter>, KeyingError> {
+        let Some(secret) = self.secrets.exporter() else { return Ok(None) };
+        let suite = self.connection.negotiated_cipher_suite().ok_or(KeyingError::Keys)?;
+        let suite = Suite::of(suite.suite()).ok_or(KeyingError::Keys)?;
+        Ok(Some(Exporter::new(suite, &secret)))
+    }
+
+    /// The end of the handshake.
+    fn peer(&self, terms: &ProtectionTerms) -> Result<Step, KeyingError> {
+        let exporter = self.exporter()?.ok_or(KeyingError::Keys)?;
+        let context = schedule::binding(terms);
+        let (mut binding, mut check) = ([0; 32], [0; 32]);
+        exporter.export(&context, &mut binding).ok_or(KeyingError::Keys)?;
+        self.connection.export_keying_material(&mut check, LABEL, Some(&context))?;
+        if binding != check {
+            return Err(KeyingError::Keys);
+        }
+        let spki = self.connection.peer_certificates().and_then(|keys| keys.first());
+        let key = spki.and_then(|spki| PublicKey::from_spki(spki)).ok_or(KeyingError::Unexpected)?;
+        match self.known {
+            Some(known) if known != key => Err(KeyingError::OtherPeer { known, found: key }),
+            _ => Ok(Step::Peer { key, binding }),
+        }
+    }
+
+    /// What TLS wants to send, as one message.
+    fn written(&mut self) -> Result<Option<Bytes>, KeyingError> {
+        let mut message = vec![low(self.epoch)];
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut message).map_err(|_| KeyingError::Keys)?;
+        }
+        Ok((message.len() > 1).then(|| message.into()))
+    }
+}
+
+/// The lowest seven bits of an epoch.
+fn low(epoch: u64) -> u8 {
+    (epoch % 128) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sctp::FIRST_EPOCH;
+
+    fn terms(role: KeyRole, transcript: u8) -> ProtectionTerms {
+        ProtectionTerms { role, method: crate::METHOD, transcript: [transcript; 32] }
+    }
+
+    fn keyring() -> Keyring {
+        Keyring::new(HostKey::generate().unwrap()).unwrap()
+    }
+
+    /// The outcome of a handshake at one end.
+    #[derive(Default)]
+    struct End {
+        keys: Option<RecordKeys>,
+        peer: Option<(PublicKey, [u8; 32])>,
+    }
+
+    impl End {
+        fn follow(&mut self, steps: Vec<Step>) -> Option<Bytes> {
+            let mut message = None;
+            for step in steps {
+                match step {
+                    Step::Install { keys, .. } => self.keys = Some(keys),
+                    Step::Send(bytes) => message = Some(bytes),
+                    Step::Peer { key, binding } => self.peer = Some((key, binding)),
+                }
+            }
+            message
+        }
+    }
+
+    /// Plays a handshake under these transcripts and pre-shared keys of client and server.
+    fn play(
+        rings: (&Keyring, &Keyring),
+        transcripts: (u8, u8),
+        psks: (Option<&[u8]>, Option<&[u8]>),
+    ) -> (End, End) {
+        let psk = |key: Option<&[u8]>| key.map(|key| PresharedKey::new(key).unwrap());
+        let (mut client, hello) = Session::client(rings.0, FIRST_EPOCH, psk(psks.0), None).unwrap();
+        let mut server = Session::server(rings.1, FIRST_EPOCH, psk(psks.1), None).unwrap();
+        let (at_client, at_server) =
+            (terms(KeyRole::Client, transcripts.0), terms(KeyRole::Server, transcripts.1));
+        let (mut c, mut s) = (End::default(), End::default());
+        let answer = s.follow(server.on_message(&hello, &at_server).unwrap()).unwrap();
+        assert!(
+            s.keys.is_some() && s.peer.is_none(),
+            "the server has the keys before the client has answered"
+        );
+        let end = c.follow(client.on_message(&answer, &at_client).unwrap()).unwrap();
+        assert!(s.follow(server.on_message(&end, &at_server).unwrap()).is_none());
+        assert!(client.is_over() && server.is_over());
+        (c, s)
+    }
+
+    /// Reports whether what one end seals the other opens.
+    fn fit(a: &End, b: &End) -> bool {
+        let (Some(from), Some(to)) = (&a.keys, &b.keys) else { return false };
+        let mut text = b"chunks".to_vec();
+        let tag = from.send.seal(5, b"head", &mut text);
+        let mut record = [text, tag.to_vec()].concat();
+        to.receive.open(5, b"head", &mut record) && record.starts_with(b"chunks")
+    }
+
+    #[test]
+    fn both_ends_learn_the_others_key_and_have_the_same_keys() {
+        let (a, b) = (keyring(), keyring());
+        let (c, s) = play((&a, &b), (1, 1), (None, None));
+        assert!(fit(&c, &s) && fit(&s, &c) && !fit(&c, &c));
+        let ((of_server, one), (of_client, other)) = (c.peer.unwrap(), s.peer.unwrap());
+        assert_eq!((of_server, of_client, one), (b.public(), a.public(), other));
+    }
+
+    #[test]
+    fn another_transcript_or_pre_shared_key_makes_other_keys() {
+        let (a, b) = (keyring(), keyring());
+        let (c, s) = play((&a, &b), (1, 2), (None, None));
+        assert!(!fit(&c, &s) && !fit(&s, &c));
+        assert_ne!(c.peer.unwrap().1, s.peer.unwrap().1, "the words of pairing differ, too");
+        let (one, two) = (&[1; 16][..], &[2; 16][..]);
+        let (c, s) = play((&a, &b), (1, 1), (Some(one), Some(one)));
+        assert!(fit(&c, &s) && fit(&s, &c));
+        for other in [None, Some(two)] {
+            let (c, s) = play((&a, &b), (1, 1), (Some(one), other));
+            assert!(!fit(&c, &s) && !fit(&s, &c));
+        }
+        assert!(PresharedKey::new(&[1; 15]).is_none());
+    }
+
+    #[test]
+    fn the_last_flight_takes_the_clients_key_under_wraps() {
+        let (a, b) = (keyring(), keyring());
+        let (mut client, hello) = Session::client(&a, FIRST_EPOCH, None, None).unwrap();
+        let mut server = Session::server(&b, FIRST_EPOCH, None, None).unwrap();
+        let terms = terms(KeyRole::Server, 1);
+        let answer = End::default().follow(server.on_message(&hello, &terms).unwrap()).unwrap();
+        let end = End::default().follow(client.on_message(&answer, &terms).unwrap()).unwrap();
+        for (message, key) in [(&hello, &a), (&answer, &a), (&end, &a), (&answer, &b)] {
+            assert!(!message.windows(32).any(|w| w == key.public().as_bytes()));
+        }
+        assert_eq!(Session::epoch_of(&hello), Some(3));
+        assert!(hello.len() > 1300, "the hybrid key share: {}", hello.len());
+    }
+
+    #[test]
+    fn a_peer_that_comes_with_another_key_is_refused() {
+        let (a, b, other) = (keyring(), keyring(), keyring());
+        let (mut client, hello) = Session::client(&a, 4, None, Some(other.public())).unwrap();
+        let mut server = Session::server(&b, 4, None, None).unwrap();
+        let terms = terms(KeyRole::Server, 1);
+        let answer = End::default().follow(server.on_message(&hello, &terms).unwrap()).unwrap();
+        let refused = client.on_message(&answer, &terms).unwrap_err();
+        assert_eq!(refused, KeyingError::OtherPeer { known: other.public(), found: b.public() });
+    }
+
+    #[test]
+    fn what_is_no_message_of_the_handshake_is_refused_without_a_panic() {
+        let ring = keyring();
+        let terms = terms(KeyRole::Server, 1);
+        let (_, hello) = Session::client(&ring, FIRST_EPOCH, None, None).unwrap();
+        for wrong in [&[][..], &[4, 22], &[0x83, 1], &[3, 255, 255, 255, 255, 255, 255]] {
+            let mut server = Session::server(&ring, FIRST_EPOCH, None, None).unwrap();
+            assert!(server.on_message(wrong, &terms).is_err(), "{wrong:?}");
+        }
+        for at in 1..hello.len() {
+            let mut server = Session::server(&ring, FIRST_EPOCH, None, None).unwrap();
+            let mut changed = hello.to_vec();
+            changed[at] ^= 0x55;
+            let _ = server.on_message(&changed, &terms);
+        }
+        let mut server = Session::server(&ring, FIRST_EPOCH, None, None).unwrap();
+        let mut long = vec![3];
+        long.resize(HANDSHAKE_MAX + 1, 0);
+        assert_eq!(server.on_message(&long, &terms).unwrap_err(), KeyingError::TooLong);
+    }
+
+    #[test]
+    fn a_handshake_fails_where_the_key_cannot_be_used() {
+        let (a, b) = (keyring(), HostKey::generate().unwrap());
+        let broken = Keyring::with_signer(b.public(), Arc::new(|_: &[u8]| None)).unwrap();
+        let (_, hello) = Session::client(&a, FIRST_EPOCH, None, None).unwrap();
+        let mut server = Session::server(&broken, FIRST_EPOCH, None, None).unwrap();
+        let refused = server.on_message(&hello, &terms(KeyRole::Server, 1)).unwrap_err();
+        assert!(matches!(refused, KeyingError::Tls(_)), "{refused}");
+    }
+}
