@@ -7,6 +7,7 @@
 mod waiting;
 
 use crate::awake::Awake;
+use crate::keys::Keys;
 use crate::options::{CarrierKind, Options};
 use crate::shards::Post;
 use crate::trace_file::TraceFile;
@@ -15,8 +16,8 @@ use base::{Carrier, Ecn, Route, Shard, Time};
 use mio::{Events, Poll, Token};
 use netio::{Carriers, LocalAddress, RawCarrier, SendErrorKind, Train, UdpCarrier};
 use sctp::{
-    AssociationConfig, AuthConfig, ChunkType, Endpoint, EndpointConfig, Extension, Extensions, HmacAlgorithm,
-    IncomingInit, InitDecision, Listener, ReconfigPolicy, Timing, Transmit,
+    AssociationConfig, AssociationId, AuthConfig, ChunkType, Endpoint, EndpointConfig, Event, Extension,
+    Extensions, HmacAlgorithm, IncomingInit, InitDecision, Listener, ReconfigPolicy, Timing, Transmit,
 };
 use std::net::IpAddr;
 use std::num::NonZeroU8;
@@ -59,6 +60,7 @@ pub struct Host {
     awake: Awake,
     /// Set if the kernel delivers each packet singly, as over IP.
     come_singly: bool,
+    keys: Option<Keys>,
 }
 
 /// Accepts INITs for the one port.
@@ -111,6 +113,8 @@ impl Host {
     pub fn open_shards(options: &Options, port: u16, count: NonZeroU8) -> Result<Vec<Host>> {
         ensure!(options.carrier == CarrierKind::Udp, "shards need --carrier udp");
         ensure!(options.trace.is_none(), "shards cannot share the file of --trace");
+        let has_one_key = !options.protect || options.host_key.is_some();
+        ensure!(has_one_key, "shards need --host-key with --protect: all have the same key");
         let carriers = UdpCarrier::bind_shards(options.udp_port, count);
         let carriers = carriers.with_context(|| format!("UDP port {}", options.udp_port))?;
         let shards: Vec<Shard> = Shard::all(count).collect();
@@ -157,7 +161,30 @@ impl Host {
             packets: 0,
             awake: Awake::default(),
             come_singly: options.carrier == CarrierKind::Ip,
+            keys: options.protect.then(|| Keys::open(options)).transpose()?,
         })
+    }
+
+    /// Returns the engine's next event, after the key management has followed it.
+    pub(crate) fn poll_event(&mut self) -> Option<(AssociationId, Event)> {
+        let (id, event) = self.engine.poll_event()?;
+        let now = self.now();
+        if let Some(keys) = &mut self.keys {
+            keys.follow(now, id, &event, &mut self.engine);
+        }
+        Some((id, event))
+    }
+
+    /// Begins the key management of an association that was just begun.
+    ///
+    /// # Errors
+    /// When TLS refuses.
+    pub(crate) fn begin_keys(&mut self, id: AssociationId) -> Result<()> {
+        let now = self.now();
+        match &mut self.keys {
+            Some(keys) => keys.begin(now, id, &mut self.engine),
+            None => Ok(()),
+        }
     }
 
     /// Returns the time since the start.
@@ -314,6 +341,7 @@ pub(crate) fn association_config(options: &Options) -> AssociationConfig {
         multipath: options.multipath.into(),
         advertisement: options.advertisement(),
         zero_checksum: options.zero_checksum.then_some(EDMID_DTLS),
+        protection: options.protect.then(|| keying::protection(true)),
         ..AssociationConfig::default()
     }
 }

@@ -9,6 +9,7 @@
 mod awake;
 pub mod client;
 pub mod host;
+mod keys;
 mod measure;
 pub mod modes;
 pub mod options;

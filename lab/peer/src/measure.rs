@@ -62,7 +62,7 @@ pub(crate) fn send(options: &Options, remote: IpAddr, port: u16, seconds: f64, s
     while host.now() < end {
         fill(&mut host, id, &message)?;
         host.turn(end)?;
-        while let Some((_, event)) = host.engine.poll_event() {
+        while let Some((_, event)) = host.poll_event() {
             ensure!(!is_over(&event)?, "the peer ended the association early");
         }
     }
@@ -115,7 +115,7 @@ fn answer_all(mut host: Host) -> Result<()> {
     let mut talks: BTreeMap<AssociationId, Talk> = BTreeMap::new();
     loop {
         host.turn(Time::NEVER)?;
-        while let Some((id, event)) = host.engine.poll_event() {
+        while let Some((id, event)) = host.poll_event() {
             let now = host.now();
             match event {
                 Event::Incoming { .. } => host.engine.accept(now, id),
@@ -212,7 +212,7 @@ pub(crate) fn connects(options: &Options, remote: IpAddr, port: u16, count: usiz
         let mut is_up = false;
         while !is_up {
             host.turn(Time::NEVER)?;
-            while let Some((of, event)) = host.engine.poll_event() {
+            while let Some((of, event)) = host.poll_event() {
                 is_up |= of == id && matches!(event, Event::Established { .. });
                 closed += usize::from(forget_closed(&mut host, of, &event)?);
             }
@@ -223,7 +223,7 @@ pub(crate) fn connects(options: &Options, remote: IpAddr, port: u16, count: usiz
     let time = host.now().since(start);
     while closed < count {
         host.turn(Time::NEVER)?;
-        while let Some((of, event)) = host.engine.poll_event() {
+        while let Some((of, event)) = host.poll_event() {
             closed += usize::from(forget_closed(&mut host, of, &event)?);
         }
     }

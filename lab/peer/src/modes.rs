@@ -118,7 +118,7 @@ impl Guest {
     /// When it ended otherwise.
     pub(crate) fn take_events(&mut self, host: &mut Host, see: impl Fn(&Event)) -> Result<bool> {
         let mut over = false;
-        while let Some((id, event)) = host.engine.poll_event() {
+        while let Some((id, event)) = host.poll_event() {
             if matches!(event, Event::Incoming { .. }) && self.id.is_none() {
                 self.id = Some(id);
                 let now = host.now();
@@ -210,7 +210,11 @@ pub(crate) fn connect_with(
         match outcome {
             // An earlier association from this port still exists.
             Err(ConnectError::Exists) => {}
-            outcome => return Ok(outcome?),
+            outcome => {
+                let id = outcome?;
+                host.begin_keys(id)?;
+                return Ok(id);
+            }
         }
     }
     bail!("no free port in {PORTS_TRIED} tries")
@@ -318,7 +322,7 @@ fn change_address(host: &mut Host, id: AssociationId, change: AddressChange) -> 
 /// Takes turns until a wanted event; an unwanted end of the association is an error.
 pub(crate) fn await_event(host: &mut Host, is_wanted: impl Fn(&Event) -> bool) -> Result<()> {
     loop {
-        while let Some((_, event)) = host.engine.poll_event() {
+        while let Some((_, event)) = host.poll_event() {
             if is_wanted(&event) {
                 return Ok(());
             }
@@ -346,7 +350,7 @@ fn exchange(host: &mut Host, id: AssociationId, client: &mut Client, unordered: 
             let now = host.now();
             client.on_back(message.stream.0, message.unordered, &message.bytes, now)?;
         }
-        while let Some((_, event)) = host.engine.poll_event() {
+        while let Some((_, event)) = host.poll_event() {
             tell(&event);
             if is_over(&event)? {
                 bail!("closed after {} messages", client.back());

@@ -2,6 +2,7 @@
 
 use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use keying::PublicKey;
 use sctp::{Multipath, PathScheduler, SendBufferCadence, SendBufferConfig, SendBufferForm};
 use std::net::IpAddr;
 use std::num::NonZeroU8;
@@ -65,6 +66,15 @@ pub struct Options {
     /// Offer FORWARD TSN, so messages may be abandoned (RFC 3758).
     #[arg(long)]
     pub partial: bool,
+    /// Seal all packets in DTLS chunks, and refuse a peer that cannot. Prints the keys of both ends.
+    #[arg(long)]
+    pub protect: bool,
+    /// With --protect: file of this end's private key (PKCS #8), created if it is missing. Without it, each run has a new key.
+    #[arg(long, value_name = "FILE", requires = "protect")]
+    pub host_key: Option<PathBuf>,
+    /// With --protect: public key that the peer must have.
+    #[arg(long, value_name = "KEY", requires = "protect")]
+    pub peer_key: Option<PublicKey>,
     /// Limit on the octets that an association holds in each direction, and on the length of a message.
     #[arg(long, default_value_t = BUFFER)]
     pub buffer: usize,
@@ -92,6 +102,9 @@ impl Options {
             sba_interval: SBA_INTERVAL_MS,
             trace: None,
             partial: false,
+            protect: false,
+            host_key: None,
+            peer_key: None,
             buffer: BUFFER,
             mode,
         }

@@ -63,7 +63,7 @@ pub(crate) fn post(options: &Options, to: (IpAddr, u16), load: &Load, limit: Lim
     let mut over = false;
     while !over {
         host.turn(Time::NEVER)?;
-        while let Some((_, event)) = host.engine.poll_event() {
+        while let Some((_, event)) = host.poll_event() {
             given_up += abandoned(&event);
             over |= is_over(&event)?;
         }
@@ -107,7 +107,7 @@ fn offer(
 /// Returns the number of messages abandoned since the last call.
 fn events(host: &mut Host) -> Result<u64> {
     let mut given_up = 0;
-    while let Some((_, event)) = host.engine.poll_event() {
+    while let Some((_, event)) = host.poll_event() {
         given_up += abandoned(&event);
         ensure!(!is_over(&event)?, "the peer ended the association early");
     }

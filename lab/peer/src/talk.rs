@@ -106,7 +106,7 @@ impl Talk {
 
     fn turn(&mut self) -> Result<()> {
         self.host.turn(Time::NEVER)?;
-        while let Some((id, event)) = self.host.engine.poll_event() {
+        while let Some((id, event)) = self.host.poll_event() {
             self.is_over |= id == self.id && is_over(&event)?;
         }
         Ok(())
