@@ -16,12 +16,14 @@
 
 mod cipher;
 mod identity;
+mod key_file;
 mod manager;
 mod schedule;
 mod session;
 mod tls;
 
-pub use identity::{HostKey, IdentityError, PublicKey, pairing_words};
+pub use identity::{Binding, HostKey, IdentityError, PublicKey};
+pub use key_file::KeyFileError;
 pub use manager::{KeyManager, Outcome, protection};
 pub use schedule::{METHOD, PresharedKey};
 pub use session::{KeyingError, Keyring, Session, Step};

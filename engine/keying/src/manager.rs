@@ -4,6 +4,7 @@
 //! [`KeyManager::on_event`].
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base::Time;
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use sctp::{
     AbortCause, AssociationId, Endpoint, Event, FIRST_EPOCH, KeyRole, ProtectionConfig, ProtectionTerms,
 };
 
-use crate::identity::PublicKey;
+use crate::identity::{Binding, PublicKey};
 use crate::schedule::{METHOD, PresharedKey};
 use crate::session::{KeyingError, Keyring, Session, Step};
 
@@ -27,8 +28,8 @@ pub enum Outcome {
     Peer {
         /// Its key.
         key: PublicKey,
-        /// A secret of this handshake, for [`pairing_words`](crate::pairing_words).
-        binding: [u8; 32],
+        /// Shows that both ends have had the same handshake.
+        binding: Binding,
     },
     /// The handshake failed. The association was aborted.
     Failed(KeyingError),
@@ -41,12 +42,30 @@ pub struct KeyManager {
     psk: Option<PresharedKey>,
     sessions: BTreeMap<AssociationId, Session>,
     peers: BTreeMap<AssociationId, PublicKey>,
+    renewals: BTreeMap<AssociationId, Renewals>,
 }
+
+/// How often a peer has asked for new keys.
+#[derive(Debug)]
+struct Renewals {
+    since: Time,
+    count: u32,
+}
+
+/// The most renewals that a peer may ask for in [`RENEWALS_PERIOD`]. A direction that seals a million packets a second needs ten.
+pub(crate) const RENEWALS_MAX: u32 = 32;
+const RENEWALS_PERIOD: Duration = Duration::from_secs(60);
 
 impl KeyManager {
     /// Manages the keys of one host; `psk` is mixed into all of them.
     pub fn new(keyring: Keyring, psk: Option<PresharedKey>) -> KeyManager {
-        KeyManager { keyring, psk, sessions: BTreeMap::new(), peers: BTreeMap::new() }
+        KeyManager {
+            keyring,
+            psk,
+            sessions: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            renewals: BTreeMap::new(),
+        }
     }
 
     /// The host's public key.
@@ -118,7 +137,7 @@ impl KeyManager {
         endpoint: &mut Endpoint,
     ) -> Option<Outcome> {
         let outcome = match event {
-            Event::KeyMessage(message) => self.on_message(now, id, message, endpoint),
+            Event::KeyMessage { message, sealed } => self.on_message(now, id, (message, *sealed), endpoint),
             Event::KeysWorn => self.renew(now, id, endpoint).map(|()| None),
             // A peer without protection has not answered the hello.
             Event::Established { .. } if endpoint.protection(id).is_none() => {
@@ -141,19 +160,32 @@ impl KeyManager {
     fn forget(&mut self, id: AssociationId) {
         self.sessions.remove(&id);
         self.peers.remove(&id);
+        self.renewals.remove(&id);
+    }
+
+    /// Counts a renewal that the peer asks for.
+    fn count_renewal(&mut self, now: Time, id: AssociationId) -> Result<(), KeyingError> {
+        let renewals = self.renewals.entry(id).or_insert(Renewals { since: now, count: 0 });
+        if now - renewals.since > RENEWALS_PERIOD {
+            *renewals = Renewals { since: now, count: 0 };
+        }
+        renewals.count += 1;
+        if renewals.count > RENEWALS_MAX { Err(KeyingError::TooOften) } else { Ok(()) }
     }
 
     fn on_message(
         &mut self,
         now: Time,
         id: AssociationId,
-        message: &Bytes,
+        (message, sealed): (&Bytes, bool),
         endpoint: &mut Endpoint,
     ) -> Result<Option<Outcome>, KeyingError> {
         let terms = endpoint.protection(id).ok_or(KeyingError::Unexpected)?;
-        let Some(mut session) = self.session_for(id, message, &terms, endpoint)? else { return Ok(None) };
+        let Some(mut session) = self.session_for(now, id, (message, &terms), endpoint)? else {
+            return Ok(None);
+        };
         let mut outcome = None;
-        for step in session.on_message(message, &terms)? {
+        for step in session.on_message(message, sealed, &terms)? {
             match step {
                 Step::Install { epoch, keys, from } => endpoint.install_keys(now, id, epoch, keys, from)?,
                 Step::Send(message) => endpoint.send_key_message(now, id, message)?,
@@ -173,25 +205,26 @@ impl KeyManager {
     /// Takes out the session that a message is for, or begins one as the server; `None` if the message is to be ignored.
     fn session_for(
         &mut self,
+        now: Time,
         id: AssociationId,
-        message: &[u8],
-        terms: &ProtectionTerms,
+        (message, terms): (&[u8], &ProtectionTerms),
         endpoint: &Endpoint,
     ) -> Result<Option<Session>, KeyingError> {
-        let is_hello = Session::is_hello(message);
-        match self.sessions.remove(&id) {
-            // Both ends have begun at once: the hello of the association's client goes on.
-            Some(own) if own.role() == KeyRole::Client && is_hello => {
-                if terms.role == KeyRole::Client {
-                    self.sessions.insert(id, own);
-                    return Ok(None);
-                }
-            }
-            Some(own) => return Ok(Some(own)),
-            None if !is_hello => return Err(KeyingError::Unexpected),
-            None => {}
-        }
         let epoch = endpoint.epoch(id).map_or(FIRST_EPOCH, |epoch| epoch + 1);
+        let (is_hello, is_client) = (Session::is_hello(message), terms.role == KeyRole::Client);
+        match self.sessions.remove(&id) {
+            Some(own) if !is_hello || own.role() == KeyRole::Server => return Ok(Some(own)),
+            None if !is_hello => return Err(KeyingError::Unexpected),
+            // The first keys are the client's to begin.
+            _ if is_client && epoch == FIRST_EPOCH => return Err(KeyingError::Unexpected),
+            // Both ends have begun at once: the hello of the association's client goes on.
+            Some(own) if is_client => {
+                self.sessions.insert(id, own);
+                return Ok(None);
+            }
+            _ if epoch > FIRST_EPOCH => self.count_renewal(now, id)?,
+            _ => {}
+        }
         Session::server(&self.keyring, epoch, self.psk.clone(), self.peer(id)).map(Some)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Carrier, Ecn, Route, Time};
 use bytes::Bytes;
-use keying::{HostKey, KeyManager, Keyring, Outcome, PresharedKey, PublicKey, pairing_words, protection};
+use keying::{Binding, HostKey, KeyManager, Keyring, Outcome, PresharedKey, PublicKey, protection};
 use sctp::{
     AssociationConfig, AssociationId, CloseReason, Connect, Endpoint, EndpointConfig, Event, IncomingInit,
     InitDecision, Listener, Ppid, SendOptions, StreamId,
@@ -16,7 +16,7 @@ struct End {
     endpoint: Endpoint,
     keys: KeyManager,
     id: Option<AssociationId>,
-    peer: Option<(PublicKey, [u8; 32])>,
+    peer: Option<(PublicKey, Binding)>,
     failed: Option<String>,
     received: Vec<Bytes>,
     events: Vec<Event>,
@@ -156,8 +156,8 @@ fn both_ends_know_each_other_and_nothing_readable_passes() {
     pair.run(Duration::from_millis(500));
     let [a, b] = &pair.ends;
     assert_eq!((&a.received[..], &b.received[..]), (&[secret.clone()][..], &[secret.clone()][..]));
-    let ((of_b, one), (of_a, other)) = (a.peer.unwrap(), b.peer.unwrap());
-    assert_eq!((of_a, of_b, pairing_words(&one)), (a.keys.public(), b.keys.public(), pairing_words(&other)));
+    let ((of_b, one), (of_a, other)) = (a.peer.clone().unwrap(), b.peer.clone().unwrap());
+    assert_eq!((of_a, of_b, one.words()), (a.keys.public(), b.keys.public(), other.words()));
     let shows =
         |needle: &[u8]| pair.packets.iter().any(|packet| packet.windows(needle.len()).any(|w| w == needle));
     assert!(!shows(&secret[..16]) && !shows(of_a.as_bytes()) && !shows(of_b.as_bytes()));

@@ -1,14 +1,10 @@
 //! Protection of a peer's packets: its key, and its decision on the other end's. Begin with [`Keys::open`].
 
 use crate::options::Options;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use base::Time;
 use keying::{HostKey, KeyManager, Keyring, Outcome, PublicKey};
 use sctp::{AbortCause, AssociationId, Endpoint, Event};
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 
 /// The keys of one end.
 pub(crate) struct Keys {
@@ -24,7 +20,7 @@ impl Keys {
     /// When the file cannot be read or written, or holds no key.
     pub(crate) fn open(options: &Options) -> Result<Keys> {
         let key = match &options.host_key {
-            Some(path) => stored_key(path).with_context(|| path.display().to_string())?,
+            Some(path) => HostKey::load_or_create(path)?,
             None => HostKey::generate()?,
         };
         println!("own key {}", key.public());
@@ -49,23 +45,5 @@ impl Keys {
             Some(Outcome::Failed(error)) => println!("no keys: {error}"),
             None => {}
         }
-    }
-}
-
-/// Reads the key of a file, or creates the file with a new one that only its owner may read.
-fn stored_key(path: &Path) -> Result<HostKey> {
-    match File::open(path) {
-        Ok(mut file) => {
-            let mut der = Vec::new();
-            file.read_to_end(&mut der)?;
-            Ok(HostKey::from_pkcs8(&der)?)
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let key = HostKey::generate()?;
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-            file.write_all(&key.to_pkcs8()?)?;
-            Ok(key)
-        }
-        Err(error) => Err(error.into()),
     }
 }

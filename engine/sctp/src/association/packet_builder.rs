@@ -85,7 +85,7 @@ impl Association {
 
     /// Performs due work before sending; returns the path of the next packet, if any.
     fn path_to_serve(&mut self, ctx: &mut Context<'_>) -> Option<PathIndex> {
-        self.watch_keys();
+        self.watch_keys(ctx);
         if matches!(self.transfer.state, State::Closed) {
             return None;
         }
