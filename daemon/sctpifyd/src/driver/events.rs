@@ -287,7 +287,7 @@ impl Driver {
             (Event::Closed(reason), id) => self.on_closed(association, id, &reason),
             // The daemon sends nothing that may be abandoned, and offers no protection.
             (
-                Event::KeyMessage(_)
+                Event::KeyMessage { .. }
                 | Event::Protected { .. }
                 | Event::KeysWorn
                 | Event::Abandoned { .. }
