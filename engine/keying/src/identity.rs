@@ -1,4 +1,4 @@
-//! Who a host is: an Ed25519 key, without a certificate.
+//! A host's identity: an Ed25519 key, without a certificate.
 
 use std::fmt;
 use std::str::FromStr;

@@ -21,7 +21,7 @@ pub const fn protection(required: bool) -> ProtectionConfig {
     ProtectionConfig::new(METHOD, required)
 }
 
-/// What a caller hears of an association's keys.
+/// News for a caller about an association's keys.
 #[derive(Debug)]
 pub enum Outcome {
     /// The peer has proven that it holds this key. [`KeyManager::accept`] lets messages pass; to refuse it, abort the association.

@@ -89,7 +89,7 @@ impl Keyring {
     }
 }
 
-/// What is to be done after a message, in this order.
+/// A step to take after a message; several are taken in their order.
 #[derive(Debug)]
 pub enum Step {
     /// Install these keys ([`install_keys`](sctp::Endpoint::install_keys)).
@@ -313,7 +313,7 @@ impl Session {
         }
     }
 
-    /// What TLS wants to send, as one message.
+    /// Returns as one message all that TLS has to send.
     fn written(&mut self) -> Result<Option<Bytes>, KeyingError> {
         let mut message = vec![low(self.epoch)];
         while self.connection.wants_write() {

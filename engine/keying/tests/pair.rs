@@ -79,13 +79,16 @@ impl End {
     }
 }
 
+/// Changes a packet under way.
+type Change = fn(&mut [u8]);
+type Meddle = Box<dyn FnMut(&mut [u8])>;
+
 /// Both ends, and the packets between them.
 struct Pair {
     ends: [End; 2],
     now: Time,
     packets: Vec<Vec<u8>>,
-    /// Changes packets under way.
-    meddle: Box<dyn FnMut(&mut Vec<u8>)>,
+    meddle: Meddle,
 }
 
 impl Pair {
@@ -196,18 +199,18 @@ fn other_pre_shared_keys_deliver_nothing() {
 #[test]
 fn a_changed_init_delivers_nothing() {
     // One stream more than the INIT asked for, or a service other than the one that the client named.
-    let streams = |packet: &mut Vec<u8>| {
+    let streams = |packet: &mut [u8]| {
         if packet[12] == 1 {
             packet[25] ^= 1;
         }
     };
-    let port = |packet: &mut Vec<u8>| match [packet[1], packet[3]] {
+    let port = |packet: &mut [u8]| match [packet[1], packet[3]] {
         [_, 7] => packet[3] = 8,
         [8, _] => packet[1] = 7,
         _ => {}
     };
-    let nothing = |_: &mut Vec<u8>| {};
-    let cases: [(fn(&mut Vec<u8>), bool); 3] = [(nothing, true), (streams, false), (port, false)];
+    let nothing = |_: &mut [u8]| {};
+    let cases: [(Change, bool); 3] = [(nothing, true), (streams, false), (port, false)];
     for (case, (change, is_delivered)) in cases.into_iter().enumerate() {
         let mut pair = Pair::new([None, None]);
         pair.meddle = Box::new(move |packet| {

@@ -79,7 +79,7 @@ fn a_peer_is_the_key_that_it_holds() {
         let output = client(&ports, &["--protect", "--host-key", &of_client, "--peer-key", &known]);
         assert!(output.status.success(), "{output:?}");
     }
-    // Whoever has another one is refused.
+    // A peer with another key is refused.
     let _server = Server::start(&ports, &["--protect"]);
     let refused = client(&ports, &["--protect", "--peer-key", &known]);
     assert!(!refused.status.success(), "{refused:?}");

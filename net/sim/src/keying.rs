@@ -1,7 +1,7 @@
 //! Key management for worlds: the messages of a real method (hello, answer, end) with keys that hide nothing, and a cipher that
 //! authenticates and counts but does not encrypt.
 //!
-//! A record's text stays readable, so that captures and tests see the chunks inside ([`crate::chunk_names`]). What is forged, changed or
+//! A record's text stays readable, so that captures and tests see the chunks inside ([`crate::chunk_names`]). A record that was forged, changed or
 //! sealed under another number is found. Begin at [`Keying::on_event`].
 
 use std::cell::Cell;
@@ -72,7 +72,8 @@ impl Keying {
     pub fn on_event(&mut self, now: Time, id: AssociationId, event: &Event, endpoint: &mut Endpoint) {
         match event {
             Event::KeyMessage { message, sealed } => {
-                if self.on_message(now, id, (message, *sealed), endpoint).is_none() {
+                let is_taken = self.on_message(now, id, (message, *sealed), endpoint).is_some();
+                if !is_taken {
                     self.refused += 1;
                     endpoint.abort(
                         now,

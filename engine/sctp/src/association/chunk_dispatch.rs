@@ -274,7 +274,6 @@ impl Association {
                 };
             }
             if let Cause::UnrecognizedChunkType([kind, ..]) = cause
-                && !self.transfer.integrity.is_pending()
                 && *kind == ChunkType::ASCONF.0
             {
                 self.on_asconf_not_recognized(ctx);

@@ -8,7 +8,7 @@ use crate::extension::protection::KEY_MESSAGE_MAX;
 /// Messages about keys of one association.
 #[derive(Debug, Default)]
 pub(super) struct KeyMessages {
-    /// What has come of a message that was delivered in parts (RFC 9260 section 6.9).
+    /// The parts so far of a message that is delivered in parts (RFC 9260 section 6.9).
     begun: Option<Vec<u8>>,
     fault: Option<&'static str>,
 }

@@ -109,8 +109,8 @@ impl Association {
 
     /// Follows a step of the key management: `was_enforced` says whether unsealed packets had ended before.
     fn after_step(&mut self, was_enforced: bool, ctx: &mut Context<'_>) {
-        // What came in the clear may be anybody's. Messages about keys have proven themselves. A TSN that something else has used up would
-        // make the peer's sealed chunk with that TSN a duplicate.
+        // Data in the clear may be anybody's. Messages about keys have proven themselves. A TSN that other data has used up
+        // would make the peer's sealed chunk with that TSN a duplicate.
         if !was_enforced && self.is_enforced() && !self.has_only_key_messages() {
             let reason = "data in the clear where packets are to be sealed".into();
             return self.abort(AbortCause { code: PROTOCOL_VIOLATION, reason }, ctx);

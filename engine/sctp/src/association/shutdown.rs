@@ -32,7 +32,7 @@ impl Association {
         if self.transfer.tx.queue.bytes() > 0 || !self.transfer.tx.outstanding.is_empty() {
             return;
         }
-        // What the application has said waits for the keys.
+        // Messages of the application wait for the keys.
         if self.transfer.integrity.is_pending() {
             return;
         }

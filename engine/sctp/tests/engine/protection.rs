@@ -218,7 +218,9 @@ fn what_is_not_sealed_does_nothing_once_the_association_is_protected() {
 
 /// Two hosts whose association is up and has no keys yet, since the server's answer is lost the first time.
 fn up_without_keys(seed: u64, config: AssociationConfig) -> Two {
-    let mut t = two_sealed(seed, LinkConfig::default());
+    let mut endpoint = EndpointConfig::default();
+    endpoint.association = config.clone();
+    let mut t = two_with(seed, LinkConfig::default(), endpoint);
     t.world.recording = true;
     let mut is_lost = false;
     let b = b_route().local;
@@ -262,7 +264,7 @@ fn send(t: &mut Two, host: HostId, stream: u16, message: Bytes) {
 
 #[test]
 fn data_that_is_slipped_in_before_the_keys_neither_arrives_nor_takes_the_place_of_what_is_sealed() {
-    // Whoever sees the handshake knows tags and TSNs.
+    // Everybody who sees the handshake knows tags and TSNs.
     for is_client in [true, false] {
         let mut t = up_without_keys(5, config(true));
         let (init, init_ack) = (announced(&t.world, "INIT"), announced(&t.world, "INIT ACK"));
@@ -288,18 +290,37 @@ fn data_that_is_slipped_in_before_the_keys_neither_arrives_nor_takes_the_place_o
 
 #[test]
 fn an_association_ends_if_something_in_the_clear_has_taken_a_tsn() {
-    // A message about keys whose stream sequence number has passed.
-    let mut t = up_without_keys(5, config(true));
-    let (init, init_ack) = (announced(&t.world, "INIT"), announced(&t.world, "INIT ACK"));
-    let late = data(init.1.wrapping_add(2), 0, 0, 4242);
-    t.world.inject(t.b, b_route(), &packet(40_000, 7, init_ack.0, &[late]));
-    t.world.run_for(seconds(10));
-    let closed = t.talk(t.b).closed.clone();
-    assert!(
-        matches!(closed, Some(CloseReason::Aborted(ref cause)) if cause.reason.starts_with(b"data in the clear")),
-        "{closed:?}"
-    );
-    assert!(!is_protected(&t, t.b));
+    for is_interleaved in [false, true] {
+        let interleaving = Extensions::NONE.with(Extension::Interleaving);
+        let extensions = if is_interleaved { interleaving } else { Extensions::NONE };
+        let association = AssociationConfig { extensions, ..config(true) };
+        let mut t = up_without_keys(5, association);
+        let (init, init_ack) = (announced(&t.world, "INIT"), announced(&t.world, "INIT ACK"));
+        // A message about keys whose turn has passed.
+        let late = data(init.1.wrapping_add(2), 0, 0, 4242);
+        let late = match late {
+            Chunk::Data(data) if is_interleaved => Chunk::IData(wire::IData {
+                immediate: data.immediate,
+                unordered: data.unordered,
+                end: true,
+                tsn: data.tsn,
+                stream: data.stream,
+                mid: wire::Mid(0),
+                fragment: wire::Fragment::First(data.ppid),
+                payload: data.payload,
+            }),
+            other => other,
+        };
+        t.world.inject(t.b, b_route(), &packet(40_000, 7, init_ack.0, &[late]));
+        t.world.run_for(seconds(10));
+        let closed = t.talk(t.b).closed.clone();
+        let is_clear = |cause: &sctp::AbortCause| cause.reason.starts_with(b"data in the clear");
+        assert!(
+            matches!(closed, Some(CloseReason::Aborted(ref cause)) if is_clear(cause)),
+            "interleaved {is_interleaved}: {closed:?}"
+        );
+        assert!(!is_protected(&t, t.b));
+    }
 }
 
 #[test]
@@ -569,7 +590,7 @@ fn an_association_ends_rather_than_seal_more_than_its_keys_may() {
     );
 }
 
-/// What somebody on the way changes.
+/// A change that somebody on the way makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meddling {
     Nothing,
