@@ -573,7 +573,8 @@ mod tests {
     fn a_peer_must_name_this_protocol() {
         for role in [KeyRole::Client, KeyRole::Server] {
             let unnamed = |client: &mut ClientConfig, server: &mut ServerConfig| {
-                (client.alpn_protocols.clear(), server.alpn_protocols.clear());
+                client.alpn_protocols.clear();
+                server.alpn_protocols.clear();
             };
             let refused = last_flight(role, unnamed, |_| Vec::new());
             assert_eq!(refused.unwrap_err(), KeyingError::Unexpected, "{role:?}");

@@ -28,8 +28,7 @@ fn two_sealed(seed: u64, link: LinkConfig) -> Two {
 
 /// Makes a host offer protection.
 fn offer(world: &mut World, host: HostId, required: bool) {
-    let mut config = EndpointConfig::default();
-    config.association.protection = Some(protection(required));
+    let config = EndpointConfig { association: config(required), ..EndpointConfig::default() };
     world.restart(host, config);
 }
 
@@ -218,8 +217,7 @@ fn what_is_not_sealed_does_nothing_once_the_association_is_protected() {
 
 /// Two hosts whose association is up and has no keys yet, since the server's answer is lost the first time.
 fn up_without_keys(seed: u64, config: AssociationConfig) -> Two {
-    let mut endpoint = EndpointConfig::default();
-    endpoint.association = config.clone();
+    let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
     let mut t = two_with(seed, LinkConfig::default(), endpoint);
     t.world.recording = true;
     let mut is_lost = false;
@@ -399,8 +397,7 @@ fn changes_of_addresses_and_streams_wait_for_the_keys() {
     let extensions = [Extension::Auth, Extension::AddressReconfiguration, Extension::StreamReconfiguration];
     let extensions = extensions.into_iter().fold(Extensions::NONE, Extensions::with);
     let association = AssociationConfig { extensions, ..config(true) };
-    let mut endpoint = EndpointConfig::default();
-    endpoint.association = association.clone();
+    let endpoint = EndpointConfig { association: association.clone(), ..EndpointConfig::default() };
     let mut t = two_with(3, LinkConfig::default(), endpoint);
     t.world.recording = true;
     let mut is_lost = false;
@@ -499,8 +496,7 @@ fn messages_about_keys_are_no_message_of_the_application() {
 fn a_renewal_goes_on_when_a_message_before_it_was_given_up() {
     let extensions = Extensions::NONE.with(Extension::PartialReliability);
     let association = AssociationConfig { extensions, ..config(true) };
-    let mut endpoint = EndpointConfig::default();
-    endpoint.association = association.clone();
+    let endpoint = EndpointConfig { association: association.clone(), ..EndpointConfig::default() };
     let mut t = two_with(3, LinkConfig::default(), endpoint);
     t.connect_with(association, Conversation::default());
     t.world.run_for(seconds(5));
@@ -731,8 +727,7 @@ fn a_handshake_that_meets_another_makes_one_protected_association() {
 fn nobody_begins_a_protected_association_anew_without_its_keys() {
     let mut t = up(6);
     let old = t.id(t.b);
-    let mut fresh = EndpointConfig::default();
-    fresh.association.protection = Some(protection(true));
+    let fresh = EndpointConfig { association: config(true), ..EndpointConfig::default() };
     // Another program at the peer's address: same ports, no keys.
     t.world.restart(t.a, fresh);
     t.connect_with(config(true), sends(messages(1, 100, 1)));
@@ -744,8 +739,10 @@ fn nobody_begins_a_protected_association_anew_without_its_keys() {
 #[test]
 fn addresses_change_under_protection_without_auth() {
     let extensions = Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration);
-    let mut endpoint = EndpointConfig::default();
-    endpoint.association = AssociationConfig { extensions, ..config(true) };
+    let endpoint = EndpointConfig {
+        association: AssociationConfig { extensions, ..config(true) },
+        ..EndpointConfig::default()
+    };
     let mut world = World::new(3);
     let a = world.add_host(&["10.0.1.1", "10.0.2.1"], endpoint.clone());
     let b = world.add_host(&["10.0.1.2", "10.0.2.2"], endpoint.clone());
@@ -783,8 +780,7 @@ fn addresses_change_under_protection_without_auth() {
 
 #[test]
 fn two_paths_share_one_count_of_records() {
-    let mut endpoint = EndpointConfig::default();
-    endpoint.association = config(true);
+    let endpoint = EndpointConfig { association: config(true), ..EndpointConfig::default() };
     let mut world = World::new(9);
     let a = world.add_host(&["10.0.1.1", "10.0.2.1"], endpoint.clone());
     let b = world.add_host(&["10.0.1.2", "10.0.2.2"], endpoint.clone());
