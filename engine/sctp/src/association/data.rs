@@ -35,8 +35,9 @@ impl Association {
         let is_first = !self.inbound.ack.is_pending();
         let outcome = self.inbound.on_data(data, ctx.now, &self.transfer.config.timing);
         // If a key is in force, a duplicate does not prove that the peer has left a path: anybody may have
-        // copied the packet.
-        if outcome == DataOutcome::Taken || !self.transfer.is_keyed() {
+        // copied the packet, unless it was sealed.
+        let is_peers = !self.transfer.is_keyed() || self.transfer.integrity.is_sealed();
+        if outcome == DataOutcome::Taken || is_peers {
             self.transfer.follow_peer(path, self.sack_route.data_path(), ctx);
             let begins = is_first || !self.transfer.is_concurrent();
             self.sack_route.on_data(path, begins, &self.transfer.paths);
