@@ -41,7 +41,8 @@ def later(tsn, other):
 
 
 def key_parameter(role):
-    return craft.parameter(records.KEY_MANAGEMENT, os.urandom(4) + bytes([role, records.METHOD]))
+    """Without padding: it may be the last one of its chunk."""
+    return struct.pack("!HH", records.KEY_MANAGEMENT, 10) + os.urandom(4) + bytes([role, records.METHOD])
 
 
 def init_body(tag, tsn, parameters):
@@ -245,7 +246,7 @@ class Association:
         self.session = Session(self, False, FIRST_EPOCH)
         # Skipped by whoever does not know it, and of a length that needs padding.
         unknown = craft.parameter(UNKNOWN_TO_ALL, b"12345")
-        body = init_body(self.our_tag, self.next_tsn, unknown + key_parameter(records.ROLE_CLIENT))
+        body = init_body(self.our_tag, self.next_tsn, unknown + craft.padded(key_parameter(records.ROLE_CLIENT)))
         padding = INIT_LEAST - 16 - len(body) - 4
         body += craft.parameter(records.COOKIE_PRESERVATIVE, struct.pack("!I", 1000))
         body += craft.parameter(records.PADDING, bytes(padding - 8))
@@ -271,9 +272,9 @@ class Association:
         self._take_peer(init)
         self.cookie = os.urandom(100)
         reports = [octets for kind, octets in records.parameters(init[16:]) if kind & REPORT_UNKNOWN]
-        ack = init_body(self.our_tag, self.next_tsn, craft.parameter(records.STATE_COOKIE, self.cookie) + b"".join(
-            craft.parameter(records.UNRECOGNIZED, octets) for octets in reports) + key_parameter(records.ROLE_SERVER) +
-            craft.parameter(UNKNOWN_TO_ALL, b"1"))
+        parts = [craft.parameter(UNKNOWN_TO_ALL, b"1"), craft.parameter(records.STATE_COOKIE, self.cookie)]
+        parts += [craft.parameter(records.UNRECOGNIZED, octets) for octets in reports]
+        ack = init_body(self.our_tag, self.next_tsn, b"".join(parts) + key_parameter(records.ROLE_SERVER))
         seen = altered(init) if self.options.alter_init else init
         self.transcript = records.transcript(self.peer_port, self.our_port, seen, ack)
         self.send(craft.chunk(INIT_ACK, ack))

@@ -15,6 +15,8 @@ import os
 import socket
 import sys
 
+sys.dont_write_bytecode = True                              # nothing appears beside the sources
+
 import craft
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -48,6 +50,11 @@ def private_key(path):
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(key)
     return key
+
+
+def public_key(private):
+    key = serialization.load_der_private_key(private, None).public_key()
+    return key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
 
 
 def open_udp(options):
@@ -94,7 +101,7 @@ def check_replays(here):
         return len(here.heartbeats) - before
 
     def heartbeat(text):
-        return craft.chunk(craft.HEARTBEAT, craft.parameter(1, text))
+        return craft.chunk(craft.HEARTBEAT, craft.parameter(1, text.ljust(8)))
 
     def require(count, wanted, what):
         if count != wanted:
@@ -217,6 +224,7 @@ def arguments():
 def main():
     options = arguments()
     options.private_key = private_key(options.host_key)
+    print("own key", key_text(public_key(options.private_key)), flush=True)
     if options.mode == "echo":
         echo(options, options.port)
     else:
