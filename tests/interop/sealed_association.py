@@ -16,6 +16,7 @@ from craft import (ABORT, COOKIE_ACK, COOKIE_ECHO, DATA, ERROR, HEARTBEAT, HEART
 from sealed_records import FIRST_EPOCH, NotOpened, Violation
 from sealed_tls import Tls
 
+PAD = 0x84
 KEY_PPID, DATA_PPID = 4242, 53
 BEGIN, END, UNORDERED = 2, 1, 4                             # flags of DATA
 HELLO, CLIENT_HELLO_AT = 1, 6                               # of a message about keys
@@ -118,7 +119,7 @@ class Association:
         self.peer_window, self.last_send = WINDOW, 0
         self.ssn = collections.Counter()
         self.messages, self.heartbeats = collections.deque(), []
-        self.must_sack = False
+        self.must_sack, self.echoes, self.init_ack = False, [], b""
         self.opened, self.unopened, self.duplicates, self.sessions = 0, 0, 0, []
 
     # Packets.
@@ -183,15 +184,22 @@ class Association:
         except NotOpened:
             self.unopened += 1
             return []
-        # One path that keeps the order: a number that is not the next one would have been used twice, or left out.
-        if number != expected:
-            raise Violation("record %d where %d is the next" % (number, expected))
+        if not self._is_new(keys, number, expected):
+            return []
         self._dump("opened", keys, number, packet, inside)
         self.opened += 1
         self.is_enforced = self.has_sealed_come = True
         if self.next_keys and self.next_keys.epoch == keys.epoch:
             self.send_keys, self.next_keys = self.next_keys, None
         return list(craft.chunks(bytes(12) + inside))
+
+    def _is_new(self, keys, number, expected):
+        """One path keeps the order: a number that is not the next one was used twice, or left out."""
+        if number != expected and not self.options.lossy:
+            raise Violation("record %d where %d is the next" % (number, expected))
+        is_new = number not in keys.seen
+        keys.seen.add(number)
+        return is_new
 
     def _dump(self, what, keys, number, packet, inside):
         if not self.options.dump:
@@ -250,8 +258,8 @@ class Association:
         padding = INIT_LEAST - 16 - len(body) - 4
         body += craft.parameter(records.COOKIE_PRESERVATIVE, struct.pack("!I", 1000))
         body += craft.parameter(records.PADDING, bytes(padding - 8))
-        self.send(craft.chunk(INIT, altered(body) if self.options.alter_init else body), tag=0)
-        ack = self._expect(INIT_ACK)
+        packet = self.pack(craft.chunk(INIT, altered(body) if self.options.alter_init else body), tag=0)
+        ack = self._ask(packet, INIT_ACK)
         self._take_peer(ack)
         cookie = self._check_parameters(ack, records.ROLE_SERVER)
         self.transcript = records.transcript(self.our_port, self.peer_port, body, ack)
@@ -262,8 +270,13 @@ class Association:
         """Each part of the first message goes behind a COOKIE ECHO of its own."""
         echo = craft.chunk(COOKIE_ECHO, cookie)
         room = PACKET - 12 - 28 - len(echo) - 16
-        for piece in self._cut(0, hello, KEY_PPID, room=room):
-            self.send(echo, self._to_flight(piece))
+        self.echoes = [self.pack(echo, self._to_flight(piece)) for piece in self._cut(0, hello, KEY_PPID, room=room)]
+        self._send_echoes()
+
+    def _send_echoes(self):
+        self.last_send = time.monotonic()
+        for packet in self.echoes:
+            self.send_packet(packet)
 
     def accept(self, port):
         self.our_port = port
@@ -277,10 +290,21 @@ class Association:
         ack = init_body(self.our_tag, self.next_tsn, b"".join(parts) + key_parameter(records.ROLE_SERVER))
         seen = altered(init) if self.options.alter_init else init
         self.transcript = records.transcript(self.peer_port, self.our_port, seen, ack)
-        self.send(craft.chunk(INIT_ACK, ack))
+        self.init_ack = self.pack(craft.chunk(INIT_ACK, ack))
+        self.send_packet(self.init_ack)
         self.run(lambda: self.is_up, "COOKIE ECHO")
 
-    def _expect(self, wanted, seconds=RTO * 3):
+    def _ask(self, packet, wanted):
+        """Sends the packet until a chunk of type WANTED comes; returns its body."""
+        for _ in range(5):
+            self.send_packet(packet)
+            try:
+                return self._expect(wanted, RTO)
+            except TimeoutError:
+                pass
+        raise TimeoutError("no chunk of type %d" % wanted)
+
+    def _expect(self, wanted, seconds):
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             for kind, _, body in self.receive(until - time.monotonic()):
@@ -349,13 +373,19 @@ class Association:
     def turn(self, seconds):
         if self.is_up:
             self._flush()
+        elif self.echoes and time.monotonic() > self.last_send + RTO:
+            self._send_echoes()
         for kind, flags, body in self.receive(seconds):
             self._on_chunk(kind, flags, body)
 
     def _on_chunk(self, kind, flags, body):
-        if kind in (INIT, INIT_ACK):
+        if kind == INIT:
+            self.send_packet(self.init_ack)                 # repeated
+        elif kind == INIT_ACK:
             return                                          # repeated
-        if kind == DATA:
+        elif kind in (DATA, SACK) and not self.is_up:
+            return                                          # COOKIE ACK was lost; an answer taken now would end all that is in the clear
+        elif kind == DATA:
             self._on_data(flags, body)
         elif kind == SACK:
             self._on_sack(body)
@@ -375,6 +405,8 @@ class Association:
             self.is_over = True
         elif kind == SHUTDOWN_COMPLETE:
             self.is_over = True
+        elif kind == PAD:
+            return                                          # of a probe for the MTU (RFC 4820)
         elif kind == ABORT:
             raise ConnectionAbortedError("ABORT with %s" % body.hex())
         else:

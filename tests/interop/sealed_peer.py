@@ -208,6 +208,7 @@ def arguments():
     parser.add_argument("--replay", action="store_true", help="check that packets which come again, changed or in the clear do not count")
     parser.add_argument("--renew", action="store_true", help="agree on new keys in the middle")
     parser.add_argument("--alter-init", action="store_true", help="change a bit of INIT, and check that nothing is delivered")
+    parser.add_argument("--lossy", action="store_true", help="packets are lost, doubled or overtaken on the way")
     parser.add_argument("--dump", type=argparse.FileType("w"), metavar="FILE", help="write each opened packet with its keys")
     parser.add_argument("--streams", type=int, default=1, metavar="N", help="client: use N streams in turn")
     parser.add_argument("--window", type=int, default=1, metavar="N", help="client: N messages at once under way")

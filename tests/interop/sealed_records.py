@@ -97,7 +97,7 @@ class Direction:
     """The keys of one direction and epoch."""
 
     def __init__(self, suite, epoch, keys):
-        self.epoch, self.keys, self.next = epoch, keys, 0
+        self.epoch, self.keys, self.next, self.seen = epoch, keys, 0, set()
         self.aead = SUITES[suite][2](keys[RECORD_KEY])
         self.is_chacha = SUITES[suite][2] is ChaCha20Poly1305
 
