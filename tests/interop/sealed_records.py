@@ -58,7 +58,8 @@ def said(init):
 
 def transcript(client_port, server_port, init, init_ack):
     """What the keys are bound to. Ports are SCTP's."""
-    return hashlib.sha256(said(init) + said(init_ack)).digest()
+    ports = client_port.to_bytes(2, "big") + server_port.to_bytes(2, "big")
+    return hashlib.sha256(ports + said(init) + said(init_ack)).digest()
 
 
 class Exporter:
