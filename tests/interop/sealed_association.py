@@ -61,7 +61,8 @@ class Session:
     def __init__(self, association, is_server, epoch):
         options = association.options
         self.association, self.is_server, self.epoch, self.has_keys = association, is_server, epoch, False
-        self.tls = Tls(is_server, options.private_key, options.groups, options.suite, not options.no_alpn)
+        self.tls = Tls(is_server, options.private_key, options.groups, options.suite, not options.no_alpn,
+                       options.tickets)
 
     def begin(self):
         return self._message(self.tls.take())

@@ -205,6 +205,7 @@ def arguments():
     parser.add_argument("--groups", default=GROUPS, help="key exchanges, as OpenSSL lists them")
     parser.add_argument("--suite", default=SUITES, help="cipher suites, as OpenSSL lists them")
     parser.add_argument("--no-alpn", action="store_true", help="name no application protocol")
+    parser.add_argument("--tickets", type=int, default=0, metavar="N", help="as a server of TLS, send N session tickets")
     parser.add_argument("--replay", action="store_true", help="check that packets which come again, changed or in the clear do not count")
     parser.add_argument("--renew", action="store_true", help="agree on new keys in the middle")
     parser.add_argument("--alter-init", action="store_true", help="change a bit of INIT, and check that nothing is delivered")

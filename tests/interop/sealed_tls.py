@@ -53,7 +53,7 @@ server_method = function(SSL, "TLS_server_method", c_void_p)
 new_context = function(SSL, "SSL_CTX_new", c_void_p, c_void_p)
 free_context = function(SSL, "SSL_CTX_free", None, c_void_p)
 control = function(SSL, "SSL_CTX_ctrl", c_long, c_void_p, c_int, c_long, c_char_p)
-control_number = function(SSL, "SSL_CTX_set_num_tickets", c_int, c_void_p, c_size_t)
+set_tickets = function(SSL, "SSL_CTX_set_num_tickets", c_int, c_void_p, c_size_t)
 set_suites = function(SSL, "SSL_CTX_set_ciphersuites", c_int, c_void_p, c_char_p)
 set_key = function(SSL, "SSL_CTX_use_PrivateKey", c_int, c_void_p, c_void_p)
 set_client_types = function(SSL, "SSL_CTX_set1_client_cert_type", c_int, c_void_p, c_char_p, c_size_t)
@@ -102,11 +102,11 @@ def must(result, what):
 class Tls:
     """One end of a handshake."""
 
-    def __init__(self, is_server, private_key, groups, suites, has_alpn=True):
+    def __init__(self, is_server, private_key, groups, suites, has_alpn=True, tickets=0):
         """PRIVATE_KEY: an Ed25519 key in PKCS #8. GROUPS and SUITES: lists as OpenSSL reads them."""
         self.is_server, self.is_done, self.exporter_secret = is_server, False, None
         self.context = must(new_context(server_method() if is_server else client_method()), "context")
-        self._set_algorithms(groups, suites)
+        self._set_algorithms(groups, suites, tickets)
         self._set_keys(private_key)
         if has_alpn:
             self._set_alpn()
@@ -117,12 +117,12 @@ class Tls:
         set_bios(self.connection, self.inward, self.outward)
         (be_server if is_server else be_client)(self.connection)
 
-    def _set_algorithms(self, groups, suites):
+    def _set_algorithms(self, groups, suites, tickets):
         must(control(self.context, SET_MIN_VERSION, TLS_1_3, None), "version")
         must(control(self.context, SET_GROUPS, 0, groups.encode()), "groups")
         must(control(self.context, SET_SIGALGS, 0, b"ed25519"), "signatures")
         must(set_suites(self.context, suites.encode()), "suites")
-        must(control_number(self.context, 0), "tickets")
+        must(set_tickets(self.context, tickets), "tickets")
 
     def _set_keys(self, private_key):
         key = must(read_key(None, byref(c_char_p(private_key)), len(private_key)), "private key")
