@@ -31,19 +31,30 @@ impl Keys {
         Ok(self.manager.begin(now, id, engine)?)
     }
 
-    /// Follows an event, and prints the other end's key.
-    pub(crate) fn follow(&mut self, now: Time, id: AssociationId, event: &Event, engine: &mut Endpoint) {
+    /// Follows an event, and prints the other end's key. Returns true if the association was refused.
+    pub(crate) fn follow(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        event: &Event,
+        engine: &mut Endpoint,
+    ) -> bool {
         match self.manager.on_event(now, id, event, engine) {
             Some(Outcome::Peer { key, .. }) if self.wanted.is_none_or(|wanted| wanted == key) => {
                 println!("peer key {key}");
                 self.manager.accept(now, id, engine);
+                false
             }
             Some(Outcome::Peer { key, .. }) => {
                 println!("peer key {key}: not the one of --peer-key");
                 engine.abort(now, id, AbortCause::user("another key was expected"));
+                true
             }
-            Some(Outcome::Failed(error)) => println!("no keys: {error}"),
-            None => {}
+            Some(Outcome::Failed(error)) => {
+                println!("no keys: {error}");
+                true
+            }
+            None => false,
         }
     }
 }
