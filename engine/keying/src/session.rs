@@ -234,7 +234,9 @@ impl Session {
         if self.received > HANDSHAKE_MAX {
             return Err(KeyingError::TooLong);
         }
-        self.read(message.get(1..).unwrap_or_default())?;
+        let records =
+            message.get(1..).filter(|records| !records.is_empty()).ok_or(KeyingError::Unexpected)?;
+        self.read(records)?;
         let mut steps = Vec::new();
         if !self.has_keys
             && let Some(keys) = self.keys(terms)?
@@ -449,7 +451,7 @@ mod tests {
         let ring = keyring();
         let terms = terms(KeyRole::Server, 1);
         let (_, hello) = Session::client(&ring, FIRST_EPOCH, None, None).unwrap();
-        let records = [&[3, 22, 3, 3, 0, 9, 1][..], &[3, 22, 3, 3], &[3, 23, 3, 3, 0, 1, 0]];
+        let records = [&[3][..], &[3, 22, 3, 3, 0, 9, 1], &[3, 22, 3, 3], &[3, 23, 3, 3, 0, 1, 0]];
         let others = [&[][..], &[4, 22], &[0x83, 1], &[3, 255, 255, 255, 255, 255, 255]];
         let trailing = [&hello[..], &[0]].concat();
         for wrong in others.into_iter().chain(records).chain([&trailing[..]]) {

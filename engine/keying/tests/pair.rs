@@ -10,6 +10,7 @@ use sctp::{
     AssociationConfig, AssociationId, CloseReason, Connect, Endpoint, EndpointConfig, Event, IncomingInit,
     InitDecision, Listener, Ppid, SendOptions, StreamId,
 };
+use wire::{ChecksumMode, Chunk, Data, Packet, PacketWriter, Ssn, Tsn};
 
 /// One end: an endpoint, its keys and what it heard.
 struct End {
@@ -79,9 +80,9 @@ impl End {
     }
 }
 
-/// Changes a packet under way.
-type Change = fn(&mut [u8]);
-type Meddle = Box<dyn FnMut(&mut [u8])>;
+/// Changes a packet under way, or drops it by leaving nothing.
+type Change = fn(&mut Vec<u8>);
+type Meddle = Box<dyn FnMut(&mut Vec<u8>)>;
 
 /// Both ends, and the packets between them.
 struct Pair {
@@ -139,7 +140,9 @@ impl Pair {
                         let mut packet = packet.to_vec();
                         self.packets.push(packet.clone());
                         (self.meddle)(&mut packet);
-                        under_way.push_back((1 - end, packet));
+                        if !packet.is_empty() {
+                            under_way.push_back((1 - end, packet));
+                        }
                     }
                 }
             }
@@ -192,24 +195,30 @@ fn other_pre_shared_keys_deliver_nothing() {
         assert_eq!(delivers(&mut pair), is_delivered, "{psks:?}");
         let server = &pair.ends[1];
         assert_eq!(server.count(|event| matches!(event, Event::Protected { .. })), usize::from(is_delivered));
-        assert_eq!(server.count(|event| matches!(event, Event::Closed(_))), usize::from(!is_delivered));
+        for end in &pair.ends {
+            assert_eq!(
+                end.count(|event| matches!(event, Event::Closed(_))),
+                usize::from(!is_delivered),
+                "{psks:?}"
+            );
+        }
     }
 }
 
 #[test]
 fn a_changed_init_delivers_nothing() {
     // One stream more than the INIT asked for, or a service other than the one that the client named.
-    let streams = |packet: &mut [u8]| {
+    let streams = |packet: &mut Vec<u8>| {
         if packet[12] == 1 {
             packet[25] ^= 1;
         }
     };
-    let port = |packet: &mut [u8]| match [packet[1], packet[3]] {
+    let port = |packet: &mut Vec<u8>| match [packet[1], packet[3]] {
         [_, 7] => packet[3] = 8,
         [8, _] => packet[1] = 7,
         _ => {}
     };
-    let nothing = |_: &mut [u8]| {};
+    let nothing = |_: &mut Vec<u8>| {};
     let cases: [(Change, bool); 3] = [(nothing, true), (streams, false), (port, false)];
     for (case, (change, is_delivered)) in cases.into_iter().enumerate() {
         let mut pair = Pair::new([None, None]);
@@ -221,6 +230,76 @@ fn a_changed_init_delivers_nothing() {
         assert_eq!(delivers(&mut pair), is_delivered, "case {case}");
         let server = &pair.ends[1];
         assert_eq!(server.endpoint.counters().not_opened == 0, is_delivered, "case {case}");
+    }
+}
+
+#[test]
+fn an_answer_that_somebody_cut_into_two_messages_is_noticed() {
+    for is_cut in [false, true] {
+        let mut pair = Pair::new([None, None]);
+        let mut parts: Vec<(u32, Vec<u8>)> = Vec::new();
+        pair.meddle = Box::new(move |packet| {
+            let parsed = Packet::parse(packet, ChecksumMode::Ignore).unwrap();
+            let header = parsed.header;
+            let chunks: Vec<Chunk<'_>> = parsed.chunks().map_while(Result::ok).collect();
+            let data = chunks.iter().filter_map(|chunk| match chunk {
+                Chunk::Data(data) if header.source_port == 7 => Some(*data),
+                _ => None,
+            });
+            let data: Vec<Data<'_>> = data.collect();
+            let Some(last) = data.last().copied() else { return };
+            parts.extend(data.iter().map(|data| (data.tsn.0, data.payload.to_vec())));
+            if !is_cut {
+                return;
+            }
+            let mut buf = vec![0; 9000];
+            let mut writer = PacketWriter::new(&mut buf, header);
+            let others = chunks.iter().filter(|chunk| !matches!(chunk, Chunk::Data(_)));
+            others.for_each(|chunk| writer.push(chunk).unwrap());
+            if !last.end {
+                let length = writer.finish();
+                *packet = buf[..length].to_vec();
+                return;
+            }
+            // One chunk for the ServerHello as a message of its own, the others for the rest.
+            parts.sort_by_key(|(tsn, _)| tsn.wrapping_sub(last.tsn.0.wrapping_sub(100)));
+            parts.dedup();
+            let whole: Vec<u8> = parts.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
+            let hello = 6 + usize::from(u16::from_be_bytes([whole[4], whole[5]]));
+            let rest = [&whole[..1], &whole[hello..]].concat();
+            let count = parts.len() as u32 - 1;
+            let first = Tsn(parts[0].0);
+            let cut: Vec<&[u8]> = rest.chunks(rest.len().div_ceil(count as usize)).collect();
+            let mut out = vec![Data {
+                begin: true,
+                end: true,
+                tsn: first,
+                ssn: Ssn(0),
+                payload: &whole[..hello],
+                ..last
+            }];
+            out.extend((0..count).map(|n| Data {
+                begin: n == 0,
+                end: n + 1 == count,
+                tsn: Tsn(first.0.wrapping_add(n + 1)),
+                ssn: Ssn(1),
+                payload: cut[n as usize],
+                ..last
+            }));
+            out.iter().for_each(|data| writer.push(&Chunk::Data(*data)).unwrap());
+            let length = writer.finish();
+            *packet = buf[..length].to_vec();
+        });
+        assert_eq!(delivers(&mut pair), !is_cut);
+        let [client, server] = &pair.ends;
+        assert_eq!(client.count(|event| matches!(event, Event::Closed(_))), usize::from(is_cut));
+        let is_noticed = |event: &Event| match event {
+            Event::Closed(CloseReason::Aborted(cause)) => {
+                cause.reason.starts_with(b"the peer has taken other data")
+            }
+            _ => false,
+        };
+        assert_eq!(server.count(is_noticed), usize::from(is_cut));
     }
 }
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use wire::{Cause, ChunkType, Init, Parameter, ParameterError, Tsn, UnrecognizedAction, VerificationTag};
 
 use crate::config::{AssociationConfig, LEAST_WINDOW, Limits};
-use crate::extension::auth::{KeyVectors, PeerOffer, handshake_hash};
+use crate::extension::auth::{KeyVectors, PeerOffer, handshake_hash, transcript};
 use crate::extension::protection::{self, ProtectionTerms};
 use crate::extension::{Extension, Extensions, Offer};
 
@@ -144,13 +144,13 @@ impl Agreed {
 }
 
 impl Agreed {
-    /// Binds keys to what INIT and INIT ACK say.
-    pub(crate) fn bind(&mut self, transcript: &[u8; 32], by_direction: bool) {
+    /// Binds keys to the hashes of INIT and INIT ACK, and to the ports of the INIT's sender and of its receiver.
+    pub(crate) fn bind(&mut self, ports: (u16, u16), init: [u8; 32], init_ack: [u8; 32], by_direction: bool) {
         if let Some(vectors) = self.key_vectors.as_mut().filter(|_| by_direction) {
-            vectors.handshake = Some(handshake_hash(transcript));
+            vectors.handshake = Some(handshake_hash(init, init_ack));
         }
         if let Some(terms) = &mut self.protection {
-            terms.transcript = *transcript;
+            terms.transcript = transcript(ports, init, init_ack);
         }
     }
 }

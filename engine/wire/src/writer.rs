@@ -200,7 +200,7 @@ impl<'b> PacketWriter<'b> {
     /// Keeps room for a chunk of `len` octets, a multiple of four, that [`PacketWriter::push_front`] may add.
     #[must_use]
     pub fn with_room_in_front(mut self, len: usize) -> PacketWriter<'b> {
-        self.kept = len;
+        self.kept = self.kept.max(len);
         self
     }
 

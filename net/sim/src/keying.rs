@@ -20,6 +20,9 @@ const METHOD: u8 = 250;
 /// Length of a hello, in bytes: that of a ClientHello with X25519MLKEM768.
 const HELLO_LEN: usize = 1400;
 
+/// Length of an answer, in bytes: that of a server's flight.
+const ANSWER_LEN: usize = 1600;
+
 /// Records that a key may seal.
 const RECORDS: u64 = 1 << 24;
 
@@ -107,7 +110,9 @@ impl Keying {
                 if is_client && self.negotiations.contains_key(&id) {
                     return (epoch > FIRST_EPOCH).then_some(());
                 }
-                let answer = Bytes::from([vec![ANSWER], epoch.to_be_bytes().to_vec()].concat());
+                let mut answer = [vec![ANSWER], epoch.to_be_bytes().to_vec()].concat();
+                answer.resize(ANSWER_LEN, 0);
+                let answer = Bytes::from(answer);
                 self.install(now, id, epoch, (message, &answer), SealFrom::PeersFirst, endpoint)?;
                 endpoint.send_key_message(now, id, answer).ok()?;
                 self.negotiations.remove(&id);

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use base::Time;
+use base::{Route, Time};
 use smallvec::{SmallVec, smallvec};
 use wire::{
     Asconf as AsconfChunk, AsconfAck, Cause, Chunk, ChunkType, Packet, Parameter, Parameters, Tlv,
@@ -413,10 +413,15 @@ impl Association {
         Some(responses)
     }
 
+    /// Returns whether a packet with the association's tag came from the peer's addresses, or moves the peer to the one that it came from.
+    pub(crate) fn is_from_peer(&self, route: &Route, packet: &Packet<'_>, is_sealed: bool) -> bool {
+        self.knows_remote(route.remote) || self.is_moving(packet, is_sealed)
+    }
+
     /// Returns whether a packet from an unknown address is an ASCONF that the peer has signed: it may add its
     /// own source address (RFC 5061 section 4.2.1).
-    pub(crate) fn is_moving(&self, packet: &Packet<'_>, is_sealed: bool) -> bool {
-        if is_sealed {
+    fn is_moving(&self, packet: &Packet<'_>, is_sealed: bool) -> bool {
+        if is_sealed && self.asconf.is_some() {
             let first = packet.raw_chunks().next();
             return matches!(first, Some(Ok(first)) if first.chunk_type == ChunkType::ASCONF);
         }

@@ -2,15 +2,21 @@
 //!
 //! Start at [`Association::install_keys`].
 
+use std::net::IpAddr;
+
 use base::Time;
 use bytes::Bytes;
 use wire::{Chunk, RawChunk, Record};
 
-use super::protection::{PROTOCOL_VIOLATION, Unopened};
+use super::key_messages::Boundary;
+use super::protection::{Opened, PROTOCOL_VIOLATION, Unopened};
 use super::{Association, Context, State};
 use crate::error::KeyError;
 use crate::event::{AbortCause, CloseReason, Event};
-use crate::extension::protection::{KEY_MESSAGE_MAX, KEY_PPID, ProtectionTerms, RecordKeys, SealFrom};
+use crate::extension::protection::{
+    KEY_MESSAGE_MAX, KEY_PPID, KeyRole, ProtectionTerms, RecordKeys, SealFrom,
+};
+use crate::path::PathIndex;
 use crate::rx::Piece;
 use crate::trace::DropReason;
 
@@ -33,6 +39,17 @@ impl Association {
     #[inline]
     pub(crate) fn is_enforced(&self) -> bool {
         self.transfer.integrity.protection().is_some_and(|protection| protection.is_enforced())
+    }
+
+    /// Returns the address of the peer that the association has begun with.
+    pub(crate) fn first_remote(&self) -> IpAddr {
+        self.transfer.paths.get(PathIndex::new(0)).route.remote
+    }
+
+    /// Returns whether messages of the application pass, and the peer has begun the association.
+    pub(crate) fn is_open_to_client(&self) -> bool {
+        let protection = self.transfer.integrity.protection();
+        protection.is_some_and(|p| p.is_open() && p.terms().role == KeyRole::Server)
     }
 
     /// Installs the keys of an epoch.
@@ -70,8 +87,19 @@ impl Association {
         if message.is_empty() || message.len() > KEY_MESSAGE_MAX {
             return Err(KeyError::Length { length: message.len(), max: KEY_MESSAGE_MAX });
         }
+        let message = self.with_boundary(message);
         self.queue_key_message(message);
         Ok(())
+    }
+
+    /// Puts the boundary behind the client's first sealed message about keys, and counts others.
+    fn with_boundary(&mut self, message: Bytes) -> Bytes {
+        let tsn = self.inbound.cumulative_tsn();
+        let Some(protection) = self.transfer.integrity.protection_mut() else { return message };
+        let (is_client, sealed) = (protection.terms().role == KeyRole::Client, protection.seals());
+        let is_first_sealed = protection.messages_mut().on_send(sealed);
+        let boundary = Boundary { tsn, messages: protection.messages().taken() };
+        if is_first_sealed && is_client { boundary.behind(&message) } else { message }
     }
 
     pub(super) fn queue_key_message(&mut self, message: Bytes) {
@@ -86,25 +114,32 @@ impl Association {
         !self.is_protected() || self.transfer.integrity.is_sealed() || is_of_key_message()
     }
 
-    /// Decrypts a DTLS chunk of the peer into `room`; returns the length of the chunks in it.
+    /// Decrypts a DTLS chunk of the peer into `room`.
     pub(crate) fn open(
         &mut self,
         raw: &RawChunk<'_>,
         room: &mut Vec<u8>,
-        ctx: &mut Context<'_>,
-    ) -> Result<usize, DropReason> {
-        let was_enforced = self.is_enforced();
+        now: Time,
+    ) -> Result<Opened, DropReason> {
         let protection = self.transfer.integrity.protection_mut().ok_or(DropReason::Malformed)?;
         let record = Record::parse(raw).ok_or(DropReason::Malformed)?;
-        let (length, is_first) = protection.open(&record, room, ctx.now).map_err(|reason| match reason {
+        protection.open(&record, room, now).map_err(|reason| match reason {
             Unopened::NoKeys => DropReason::NoKeys,
             Unopened::Forged => DropReason::Forged,
             Unopened::Stale(_) => DropReason::Replayed,
-        })?;
+        })
+    }
+
+    /// Takes a record that was opened and came from the peer's addresses: it will not be opened again. Returns true if it is the first
+    /// by which the peer shows that it has the newest keys.
+    pub(crate) fn take_opened(&mut self, opened: &Opened, ctx: &mut Context<'_>) -> bool {
+        let was_enforced = self.is_enforced();
+        let protection = self.transfer.integrity.protection_mut();
+        let is_first = protection.is_some_and(|protection| protection.take_opened(opened, ctx.now));
         if is_first {
             self.after_step(was_enforced, ctx);
         }
-        Ok(length)
+        is_first
     }
 
     /// Follows a step of the key management: `was_enforced` says whether unsealed packets had ended before.
@@ -119,9 +154,10 @@ impl Association {
         if !protection.is_open() {
             return;
         }
-        let (epoch, first) = (protection.epoch(), protection.take_first());
+        let Some(epoch) = protection.take_new_epoch() else { return };
+        let first = protection.take_first();
         first.into_iter().for_each(|first| self.queue_ordered(first.ppid, first.message));
-        self.transfer.out.emit(Event::Protected { epoch: epoch.unwrap_or_default() });
+        self.transfer.out.emit(Event::Protected { epoch });
         if self.inbound.has_ready() {
             self.transfer.out.emit(Event::Readable);
         }
@@ -144,11 +180,24 @@ impl Association {
 
     /// Takes messages about keys out of those that are ready for the application.
     pub(super) fn take_key_messages(&mut self) {
+        let last_sent =
+            self.transfer.tx.outstanding.next().tsn(self.transfer.negotiated.initial_tsn()).prev();
         let Some(protection) = self.transfer.integrity.protection_mut() else { return };
         while let Some(part) = self.inbound.take_ready(KEY_PPID) {
             // Nothing that came in the clear is left when enforcement begins.
             let sealed = protection.is_enforced();
-            if let Some(message) = protection.messages_mut().take(part) {
+            let is_of_client = protection.terms().role == KeyRole::Server;
+            let messages = protection.messages_mut();
+            // The association ends.
+            if messages.fault().is_some() {
+                continue;
+            }
+            let whole = messages.take(part, sealed);
+            let message = match whole {
+                Some(whole) if sealed && is_of_client => messages.check_boundary(whole, last_sent),
+                whole => whole,
+            };
+            if let Some(message) = message {
                 self.transfer.out.emit(Event::KeyMessage { message, sealed });
             }
         }

@@ -73,7 +73,7 @@ impl Association {
     }
 
     fn extensions_memory(&self) -> usize {
-        let has_keys = self.transfer.integrity.auth().is_some();
+        let has_keys = self.transfer.integrity.auth().is_some() || self.is_protected();
         let keys = if has_keys {
             self.transfer.integrity.memory() + config_memory(&self.transfer.config)
         } else {

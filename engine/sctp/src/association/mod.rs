@@ -405,6 +405,7 @@ impl Association {
         if rtt.is_none() && is_much {
             path.probe_now(now);
         }
+        self.take_key_messages();
         let message = self.inbound.read(now, rtt);
         // Reading may let the next one in.
         self.take_key_messages();

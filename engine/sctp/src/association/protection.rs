@@ -27,6 +27,15 @@ pub(super) const PROTOCOL_VIOLATION: u16 = 13;
 /// Share of the records of a key that may be sealed until new ones are asked for.
 const WORN_PART: u64 = 4;
 
+/// A record that was decrypted.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// Octets of the chunks in it.
+    pub(crate) length: usize,
+    epoch: u64,
+    number: u64,
+}
+
 /// Why a packet was not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unopened {
@@ -49,7 +58,11 @@ pub(super) struct Protection {
     receive: SmallVec<[Receiving; 2]>,
     /// The first sealed packet of the peer was opened: what is not sealed does not count any more.
     is_enforced: bool,
+    /// A sealed packet of the peer was opened: it has the keys.
+    has_opened: bool,
     is_peer_known: bool,
+    /// The epoch that the caller was told of.
+    told: Option<u64>,
     /// New keys were asked for since the last ones came.
     has_asked: bool,
     /// The application's message that was to go with the COOKIE ECHO.
@@ -86,7 +99,9 @@ impl Protection {
             next: None,
             receive: SmallVec::new(),
             is_enforced: false,
+            has_opened: false,
             is_peer_known: false,
+            told: None,
             has_asked: false,
             first: None,
             messages: KeyMessages::default(),
@@ -96,7 +111,7 @@ impl Protection {
 
     /// When the association ends for want of keys.
     pub(super) fn limit(&self) -> Time {
-        if self.is_open() { Time::NEVER } else { self.limit }
+        if self.is_open() && self.has_opened { Time::NEVER } else { self.limit }
     }
 
     /// Keeps the application's first message until messages may pass.
@@ -115,6 +130,12 @@ impl Protection {
     /// The epoch of the keys that packets are sealed with.
     pub(super) fn epoch(&self) -> Option<u64> {
         self.send.as_ref().map(|sending| sending.epoch)
+    }
+
+    /// Returns the epoch, once for each that messages of the application pass under.
+    pub(super) fn take_new_epoch(&mut self) -> Option<u64> {
+        let epoch = self.epoch();
+        if std::mem::replace(&mut self.told, epoch) == epoch { None } else { epoch }
     }
 
     pub(super) fn is_enforced(&self) -> bool {
@@ -219,7 +240,8 @@ impl Protection {
     /// Reports why the association must end, if so.
     pub(super) fn fault(&self) -> Option<AbortCause> {
         let (is_spent, is_forged) = (
-            self.send.as_ref().is_some_and(|s| s.number >= s.cipher.record_limit()),
+            // The last one is for the ABORT.
+            self.send.as_ref().is_some_and(|s| s.number + 1 >= s.cipher.record_limit()),
             self.receive.iter().any(|r| r.forged >= r.cipher.forgery_limit()),
         );
         let keys = match (is_spent, is_forged) {
@@ -231,14 +253,14 @@ impl Protection {
         keys.map(|reason| AbortCause::new(0, reason)).or(violation)
     }
 
-    /// Decrypts a record into `room`; returns the length of the chunks there, and whether it is the first by which the peer shows
-    /// that it has the newest keys.
+    /// Decrypts a record into `room`. Its number stays free until [`take_opened`](Self::take_opened): somebody may send a copy from elsewhere
+    /// before the record itself arrives.
     pub(super) fn open(
         &mut self,
         record: &Record<'_>,
         room: &mut Vec<u8>,
         now: Time,
-    ) -> Result<(usize, bool), Unopened> {
+    ) -> Result<Opened, Unopened> {
         self.forget_expired(now);
         let matches = |receiving: &&mut Receiving| receiving.epoch % 4 == u64::from(record.epoch);
         let receiving = self.receive.iter_mut().rev().find(matches).ok_or(Unopened::NoKeys)?;
@@ -253,15 +275,19 @@ impl Protection {
         }
         room.truncate(room.len() - RECORD_TAG_LEN);
         let length = Record::chunks(room).ok_or(Unopened::Forged)?.len();
-        receiving.window.take(number);
-        let epoch = receiving.epoch;
-        let has_newest = self.next.take_if(|next| next.epoch == epoch);
-        let is_first = has_newest.is_some();
-        if let Some(sending) = has_newest {
-            self.is_enforced = true;
-            self.begin_sending(sending, now);
+        Ok(Opened { length, epoch: receiving.epoch, number })
+    }
+
+    /// Takes the number of a record; returns true if it is the first by which the peer shows that it has the newest keys.
+    pub(super) fn take_opened(&mut self, opened: &Opened, now: Time) -> bool {
+        self.has_opened = true;
+        if let Some(receiving) = self.receive.iter_mut().find(|r| r.epoch == opened.epoch) {
+            receiving.window.take(opened.number);
         }
-        Ok((length, is_first))
+        let Some(sending) = self.next.take_if(|next| next.epoch == opened.epoch) else { return false };
+        self.is_enforced = true;
+        self.begin_sending(sending, now);
+        true
     }
 
     /// Octets by which packets grow.

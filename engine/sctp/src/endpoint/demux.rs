@@ -86,10 +86,17 @@ impl Endpoint {
             return false;
         }
         let mut room = std::mem::take(&mut self.opened);
-        let opened = self.with(id, now, |association, ctx| association.open(first, &mut room, ctx));
+        let opened = self.with(id, now, |association, ctx| association.open(first, &mut room, ctx.now));
         let is_taken = match opened {
-            Some(Ok(length)) => {
-                let inside = Packet::opened(packet.header, &room[..length]);
+            Some(Ok(opened)) => {
+                let inside = Packet::opened(packet.header, &room[..opened.length]);
+                // A copy from elsewhere must not use up the record's number.
+                if self.association(id).is_some_and(|a| a.is_from_peer(route, &inside, true)) {
+                    let take = self.with(id, now, |association, ctx| association.take_opened(&opened, ctx));
+                    if take == Some(true) {
+                        self.on_keys(id, false);
+                    }
+                }
                 let begin = Begin { ecn, is_sealed: true, ..Begin::default() };
                 self.dispatch(now, id, route, &inside, begin)
             }
@@ -146,10 +153,11 @@ impl Endpoint {
         if reflected && self.association(id).is_some_and(|a| a.tags().1 == header.tag) {
             return Owner::Association(id);
         }
-        // Section 8.5.1 E: before the association is up a SHUTDOWN ACK belongs to an earlier one.
+        // Section 8.5.1 E: before the association is up a SHUTDOWN ACK belongs to an earlier one. So does a sealed packet with another tag.
         //= rfc9260#8.5.1-13
         let is_opening = matches!(state, Some(StateName::CookieWait | StateName::CookieEchoed));
-        if first.chunk_type == ChunkType::SHUTDOWN_ACK && is_opening { Owner::Nobody } else { Owner::Forged }
+        let is_earlier = matches!(first.chunk_type, ChunkType::SHUTDOWN_ACK | ChunkType::DTLS);
+        if is_earlier && is_opening { Owner::Nobody } else { Owner::Forged }
     }
 
     pub(super) fn ports_match(&self, id: AssociationId, header: &CommonHeader) -> bool {
@@ -182,8 +190,7 @@ impl Endpoint {
             }
             return false;
         }
-        let is_known = |a: &Association| a.knows_remote(route.remote) || a.is_moving(packet, begin.is_sealed);
-        if !self.association(id).is_some_and(is_known) {
+        if !self.association(id).is_some_and(|a| a.is_from_peer(route, packet, begin.is_sealed)) {
             // The tag is right and the address is not one of the peer's: not to be trusted, not to be answered.
             self.on_dropped(route, DropReason::OutOfTheBlue);
             return false;

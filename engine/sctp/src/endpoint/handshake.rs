@@ -16,7 +16,7 @@ use crate::association::{Association, Context, INIT_PACKET_MAX, INIT_PACKET_MIN,
 use crate::config::{AssociationConfig, LEAST_WINDOW};
 use crate::cookie::{Cookie, CookieError, Tie};
 use crate::event::CloseReason;
-use crate::extension::auth::{Auth, AuthConfig, Nonce, Ports, said_in, transcript};
+use crate::extension::auth::{Auth, AuthConfig, Nonce, Ports, said_in};
 use crate::extension::{Offer, chunks_to_sign};
 use crate::negotiation::{self, Agreed, PeerInit};
 use crate::trace::DropReason;
@@ -336,7 +336,7 @@ impl Endpoint {
             };
             if let Some(said) = said {
                 let ports = (header.destination_port, header.source_port);
-                agreed.bind(&transcript(ports, said, said_in_own(&answer)), by_direction);
+                agreed.bind(ports, said, said_in_own(&answer), by_direction);
             }
             let cookie = self.cookie(now, route, header, peer, &agreed, &terms);
             let sealed = self.cookies.seal(&cookie, now, &mut self.random);
@@ -433,7 +433,7 @@ impl Endpoint {
             let own = own_parameters(&opening.local_addresses, &opening.config, &offer);
             let ports = (opening.local_port, opening.remote_port);
             let said = said_in_own(&opening.init(&own));
-            agreed.bind(&transcript(ports, said, said_in(init)), by_direction);
+            agreed.bind(ports, said, said_in(init), by_direction);
         }
         // Only by a carrier that an INIT went by (the first answer's wins), from the UDP port that it went to, and from a host that it went to: a
         // multi-homed one may answer from another of the addresses that it lists.
@@ -510,7 +510,8 @@ impl Endpoint {
         }
         let keys = self.keys_of(&cookie, &config);
         // The cookie may be of a time when no key was required.
-        let is_outdated = by_tag.is_none() && lacks_key(keys.as_ref(), &config);
+        let is_outdated =
+            by_tag.is_none() && cookie.protection.is_none() && lacks_key(keys.as_ref(), &config);
         if !may_replace || is_outdated || !is_authentic(keys.as_ref(), auth) {
             listener.on_unauthenticated(route);
             return self.on_dropped(route, DropReason::UnauthenticatedCookie);
@@ -649,7 +650,10 @@ impl Endpoint {
 
     fn build(&mut self, now: Time, cookie: &Cookie, config: AssociationConfig) -> Association {
         self.spent.spend(cookie, &config.auth, now);
-        self.inits.give_back(cookie.route.remote);
+        // Keys cost the server more than a cookie does: whoever comes for protection has its token back with the keys.
+        if cookie.protection.is_none() {
+            self.inits.give_back(cookie.route.remote);
+        }
         let mut ctx = Context {
             now,
             random: &mut self.random,

@@ -66,6 +66,24 @@ impl Endpoint {
         step: impl FnOnce(&mut Association, &mut Context<'_>) -> Result<(), KeyError>,
     ) -> Result<(), KeyError> {
         let now = self.not_back(now);
-        self.with(id, now, step).unwrap_or(Err(KeyError::NotAgreed))
+        let was_open = self.is_open(id);
+        let stepped = self.with(id, now, step).unwrap_or(Err(KeyError::NotAgreed));
+        self.on_keys(id, was_open);
+        stepped
+    }
+
+    /// Returns whether messages of the application pass in a protected association that the peer has begun.
+    pub(super) fn is_open(&self, id: AssociationId) -> bool {
+        self.association(id).is_some_and(Association::is_open_to_client)
+    }
+
+    /// Does not charge a client that has agreed on keys for its INIT.
+    pub(super) fn on_keys(&mut self, id: AssociationId, was_open: bool) {
+        if !was_open
+            && self.is_open(id)
+            && let Some(client) = self.association(id).map(Association::first_remote)
+        {
+            self.inits.give_back(client);
+        }
     }
 }

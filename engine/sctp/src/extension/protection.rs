@@ -19,7 +19,7 @@ use super::auth::Nonce;
 pub const KEY_PPID: Ppid = Ppid(4242);
 
 /// The longest message about keys that is taken, in bytes.
-pub(crate) const KEY_MESSAGE_MAX: usize = 64 * 1024;
+pub(crate) const KEY_MESSAGE_MAX: usize = 16 * 1024;
 
 /// The epoch of an association's first keys (section 3.1 of the draft).
 pub const FIRST_EPOCH: u64 = 3;

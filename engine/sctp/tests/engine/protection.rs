@@ -83,9 +83,10 @@ fn all_that_follows_the_handshake_is_sealed() {
     assert_eq!(t.talk(t.b).received.len(), 100);
     let clear: Vec<String> =
         t.world.records.iter().filter(|r| !is_sealed(&r.packet)).map(|r| chunk_names(&r.packet)).collect();
-    // The hello goes in parts that every path carries.
+    // Both messages go in parts that every path carries.
     let (echo, ack) = (["COOKIE ECHO DATA"; 4], ["COOKIE ACK SACK"; 3]);
-    let handshake = [&["INIT", "INIT ACK"][..], &echo, &ack, &["COOKIE ACK SACK DATA"]].concat();
+    let answer = ["COOKIE ACK SACK DATA", "DATA", "DATA", "DATA", "SACK", "SACK"];
+    let handshake = [&["INIT", "INIT ACK"][..], &echo, &ack, &answer].concat();
     assert_eq!(clear, handshake);
 }
 
@@ -319,21 +320,115 @@ fn an_association_ends_if_something_in_the_clear_has_taken_a_tsn() {
 }
 
 #[test]
+fn a_server_notices_that_its_answer_was_cut_into_more_chunks() {
+    let mut t = two_sealed(1, LinkConfig::default());
+    let (a, b) = (a_route().local, b_route().local);
+    let mut is_lost = false;
+    t.world.set_filter(move |record| {
+        // The client's first sealed packet, with its SACK, is lost.
+        if record.route.local == a && is_sealed(&record.packet) && !std::mem::replace(&mut is_lost, true) {
+            return Fate::Drop;
+        }
+        let parsed = Packet::parse(&record.packet, ChecksumMode::Ignore).unwrap();
+        let mut chunks: Vec<Chunk<'_>> = parsed.chunks().map_while(Result::ok).collect();
+        match chunks.last().copied() {
+            Some(Chunk::Data(end)) if record.route.local == b && end.end && !is_sealed(&record.packet) => {
+                chunks.pop();
+                let (one, other) = end.payload.split_at(10);
+                chunks.push(Chunk::Data(Data { payload: one, end: false, ..end }));
+                chunks.push(Chunk::Data(Data { payload: other, begin: false, tsn: end.tsn.next(), ..end }));
+                let header = parsed.header;
+                Fate::Replace(packet(header.source_port, header.destination_port, header.tag.0, &chunks))
+            }
+            _ => Fate::Pass,
+        }
+    });
+    t.connect_with(config(true), sends(messages(3, 100, 1)));
+    t.world.run_for(seconds(10));
+    let closed = t.talk(t.b).closed.clone();
+    let is_other = |cause: &sctp::AbortCause| cause.reason.starts_with(b"the peer has taken other data");
+    assert!(matches!(closed, Some(CloseReason::Aborted(ref cause)) if is_other(cause)), "{closed:?}");
+}
+
+#[test]
+fn a_copy_from_another_address_does_not_use_up_a_sealed_packet() {
+    let mut t = up(8);
+    let a = a_route().local;
+    t.world.records.clear();
+    t.world.set_filter(move |record| if record.route.local == a { Fate::Drop } else { Fate::Pass });
+    let sender = t.a;
+    send(&mut t, sender, 0, content(5, 300));
+    t.world.run_for(Duration::from_millis(1));
+    let packets: Vec<Vec<u8>> = t.world.records.iter().map(|r| r.packet.clone()).collect();
+    assert!(!packets.is_empty() && packets.iter().all(|packet| is_sealed(packet)));
+    let elsewhere = base::Route { remote: "10.0.9.9".parse().unwrap(), ..b_route() };
+    packets.iter().for_each(|packet| t.world.inject(t.b, elsewhere, packet));
+    assert!(t.talk(t.b).received.is_empty());
+    packets.iter().for_each(|packet| t.world.inject(t.b, b_route(), packet));
+    assert_eq!(t.talk(t.b).received[0].bytes, content(5, 300));
+}
+
+#[test]
+fn a_host_that_opens_again_ends_the_association_whose_last_packet_was_lost() {
+    let mut t = up(9);
+    t.world.set_filter(|record| {
+        if chunk_names(&record.packet) == "SHUTDOWN COMPLETE" { Fate::Drop } else { Fate::Pass }
+    });
+    let (old, id, now) = (t.id(t.b), t.id(t.a), t.world.now());
+    t.world.host_mut(t.a).endpoint.shutdown(now, id);
+    t.world.run_for(Duration::from_millis(100));
+    assert_eq!(t.world.host(t.b).endpoint.state(old), Some(StateName::ShutdownAckSent));
+    t.world.host_mut(t.a).app.conversations.clear();
+    let (now, ports) = (t.world.now(), t.info(t.b));
+    let host = t.world.host_mut(t.a);
+    let connect = sctp::Connect {
+        local_port: ports.remote_port,
+        remote_port: ports.local_port,
+        init_routes: vec![a_route()],
+        local_addresses: host.addresses.clone(),
+        config: config(true),
+    };
+    let again = host.endpoint.connect(now, connect).unwrap();
+    host.app.keying.begin(now, again, &mut host.endpoint);
+    host.app.conversations.insert(again, sends(messages(3, 100, 1)));
+    t.world.run_for(seconds(15));
+    let b = t.world.host(t.b);
+    assert_eq!(b.app.conversations[&old].closed, Some(CloseReason::Graceful));
+    let received: usize = b.app.conversations.values().map(|c| c.received.len()).sum();
+    assert_eq!(received, 3);
+}
+
+#[test]
+fn hosts_that_require_a_shared_key_of_others_may_protect_their_associations() {
+    let mut association = config(true);
+    association.extensions = Extensions::NONE.with(Extension::Auth);
+    association.auth.required = true;
+    association.auth.keys = [(1, Bytes::from_static(b"a shared key of 24 bytes"))].into();
+    let endpoint = EndpointConfig { association: association.clone(), ..EndpointConfig::default() };
+    let mut t = two_with(2, LinkConfig::default(), endpoint);
+    t.connect_with(association, sends(messages(3, 100, 1)));
+    t.world.run_for(seconds(5));
+    assert!(is_protected(&t, t.a) && is_protected(&t, t.b));
+    assert_eq!(t.talk(t.b).received.len(), 3);
+}
+
+#[test]
 fn a_message_about_keys_that_came_in_the_clear_is_told_from_a_sealed_one() {
     let mut t = two_sealed(1, LinkConfig::default());
     let b = b_route().local;
     // Somebody adds a message behind the server's answer.
     t.world.set_filter(move |record| {
-        let names = chunk_names(&record.packet);
-        if record.route.local != b || names != "COOKIE ACK SACK DATA" {
+        let parsed = Packet::parse(&record.packet, ChecksumMode::Verify).unwrap();
+        let mut chunks: Vec<Chunk<'_>> = parsed.chunks().map_while(Result::ok).collect();
+        let Some(Chunk::Data(end)) = chunks.last().copied().filter(|_| record.route.local == b) else {
+            return Fate::Pass;
+        };
+        if !end.end {
             return Fate::Pass;
         }
-        let parsed = Packet::parse(&record.packet, ChecksumMode::Verify).unwrap();
-        let mut chunks: Vec<Chunk<'_>> = parsed.chunks().map(Result::unwrap).collect();
-        let Some(Chunk::Data(answer)) = chunks.last().copied() else { panic!("{names}") };
         let payload: &[u8] = &[1, 2, 3];
-        let (tsn, ssn) = (answer.tsn.next(), Ssn(answer.ssn.0 + 1));
-        chunks.push(Chunk::Data(Data { tsn, ssn, payload, ..answer }));
+        let (tsn, ssn) = (end.tsn.next(), Ssn(end.ssn.0 + 1));
+        chunks.push(Chunk::Data(Data { tsn, ssn, payload, begin: true, ..end }));
         let header = parsed.header;
         Fate::Replace(packet(header.source_port, header.destination_port, header.tag.0, &chunks))
     });
@@ -380,12 +475,19 @@ fn nobody_ends_an_association_gracefully_before_it_has_keys() {
     let (ours, theirs) = (announced(&t.world, "INIT"), announced(&t.world, "INIT ACK"));
     let shutdown = Chunk::Shutdown(wire::Shutdown { cumulative_tsn: Tsn(ours.1.wrapping_add(1)) });
     let complete = Chunk::ShutdownComplete(wire::ShutdownComplete { tag_reflected: false });
-    for chunk in [shutdown, Chunk::ShutdownAck, complete, shutdown] {
-        t.world.inject(t.b, b_route(), &packet(40_000, 7, theirs.0, &[chunk]));
-        t.world.inject(t.a, a_route(), &packet(7, 40_000, ours.0, &[chunk]));
-        assert_eq!((t.state(t.a), t.state(t.b)), (StateName::Established, StateName::Established));
-    }
-    t.world.run_for(seconds(10));
+    let forge = |t: &mut Two| {
+        for chunk in [shutdown, Chunk::ShutdownAck, complete, shutdown] {
+            t.world.inject(t.b, b_route(), &packet(40_000, 7, theirs.0, &[chunk]));
+            t.world.inject(t.a, a_route(), &packet(7, 40_000, ours.0, &[chunk]));
+        }
+    };
+    forge(&mut t);
+    assert_eq!((t.state(t.a), t.state(t.b)), (StateName::Established, StateName::Established));
+    let (id, now) = (t.id(t.a), t.world.now());
+    t.world.host_mut(t.a).endpoint.shutdown(now, id);
+    forge(&mut t);
+    assert_eq!((t.state(t.a), t.state(t.b)), (StateName::ShutdownPending, StateName::Established));
+    assert_eq!(t.run_to_end(seconds(10)), (CloseReason::Graceful, CloseReason::Graceful));
     assert!(is_protected(&t, t.a) && is_protected(&t, t.b));
 }
 
@@ -567,6 +669,7 @@ fn both_ends_renew_keys_that_wear_out_at_once() {
 #[test]
 fn an_association_ends_rather_than_seal_more_than_its_keys_may() {
     let mut t = two_sealed(1, LinkConfig::default());
+    t.world.recording = true;
     t.world.host_mut(t.a).app.keying.records = 40;
     // The peer never answers a wish for new keys.
     t.world.set_filter(|record| {
@@ -581,6 +684,11 @@ fn an_association_ends_rather_than_seal_more_than_its_keys_may() {
         matches!(closed, Some(CloseReason::Aborted(ref cause)) if cause.reason.starts_with(b"the keys")),
         "{closed:?}"
     );
+    let of_a = a_route().local;
+    let sealed = t.world.records.iter().filter(|r| r.route.local == of_a && is_sealed(&r.packet)).count();
+    assert_eq!(sealed, 40);
+    // The last record told the peer.
+    assert!(matches!(t.talk(t.b).closed, Some(CloseReason::PeerAborted(_))), "{:?}", t.talk(t.b).closed);
 }
 
 /// A change that somebody on the way makes.
