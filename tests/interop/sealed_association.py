@@ -115,6 +115,8 @@ class Association:
         self.receive_keys = {}
         self.is_enforced = self.has_sealed_come = self.is_up = self.is_over = self.is_shut = False
         self.cumulative = 0                                 # the last TSN of the peer before a gap
+        self.clear_taken = self.clear_sent = 0              # messages about keys in the clear
+        self.is_bounded = False
         self.early, self.pieces = {}, []                    # DATA behind a gap; pieces of one message
         self.unsent, self.flight = collections.deque(), collections.OrderedDict()
         self.peer_window, self.last_send = WINDOW, 0
@@ -246,7 +248,27 @@ class Association:
             self.session = Session(self, True, epoch)
         if self.session is None:
             raise Violation("a message about keys that nobody waits for")
+        if not self.is_enforced:
+            self.clear_taken += 1
+        elif not self.is_client and not self.is_bounded:
+            message = self._off_boundary(message)
         self.session.take(message)
+
+    def _off_boundary(self, message):
+        """The client's first sealed message ends with what it took in the clear."""
+        self.is_bounded = True
+        found, sent = struct.unpack("!IH", message[-6:]), (self.next_tsn - 1 & 0xFFFFFFFF, self.clear_sent)
+        if found != sent:
+            raise Violation("the client took %r in the clear, not %r" % (found, sent))
+        return message[:-6]
+
+    def _with_boundary(self, message):
+        if not self.send_keys:
+            self.clear_sent += 1
+        elif self.is_client and not self.is_bounded:
+            self.is_bounded = True
+            message += struct.pack("!IH", self.cumulative, self.clear_taken)
+        return message
 
     # The beginning.
 
@@ -344,6 +366,8 @@ class Association:
         return chunk
 
     def send_message(self, stream, message, is_unordered=False, ppid=DATA_PPID):
+        if ppid == KEY_PPID:
+            message = self._with_boundary(message)
         self.unsent.extend(self._cut(stream, message, ppid, is_unordered))
 
     def _flush(self):
