@@ -16,7 +16,7 @@ impl Association {
         if !self.transfer.state.receives_data() {
             return;
         }
-        if !self.may_come_so(data) {
+        if self.is_protected() && !self.may_come_so(data) {
             return self.transfer.out.note(TraceEvent::Unauthenticated { chunk_type: ChunkType::DATA.0 });
         }
         // RFC 9260 section 6.2: DATA without user data ends the association.
@@ -36,8 +36,8 @@ impl Association {
         let outcome = self.inbound.on_data(data, ctx.now, &self.transfer.config.timing);
         // If a key is in force, a duplicate does not prove that the peer has left a path: anybody may have
         // copied the packet, unless it was sealed.
-        let is_peers = !self.transfer.is_keyed() || self.transfer.integrity.is_sealed();
-        if outcome == DataOutcome::Taken || is_peers {
+        let is_peers = || !self.transfer.is_keyed() || self.transfer.integrity.is_sealed();
+        if outcome == DataOutcome::Taken || is_peers() {
             self.transfer.follow_peer(path, self.sack_route.data_path(), ctx);
             let begins = is_first || !self.transfer.is_concurrent();
             self.sack_route.on_data(path, begins, &self.transfer.paths);

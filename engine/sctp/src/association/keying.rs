@@ -31,6 +31,7 @@ impl Association {
         self.transfer.integrity.protection()?.epoch()
     }
 
+    #[inline]
     pub(crate) fn is_protected(&self) -> bool {
         self.transfer.integrity.protection().is_some()
     }
@@ -110,8 +111,8 @@ impl Association {
     /// somebody else's, and must not use up the TSN of what the peer will seal.
     pub(super) fn may_come_so(&self, data: &Piece<'_>) -> bool {
         let is_of_key_message =
-            || data.stream.0 == 0 && !data.unordered && (data.ppid == KEY_PPID || !data.begin);
-        !self.is_protected() || self.transfer.integrity.is_sealed() || is_of_key_message()
+            data.stream.0 == 0 && !data.unordered && (data.ppid == KEY_PPID || !data.begin);
+        self.transfer.integrity.is_sealed() || is_of_key_message
     }
 
     /// Decrypts a DTLS chunk of the peer into `room`.
@@ -179,7 +180,14 @@ impl Association {
     }
 
     /// Takes messages about keys out of those that are ready for the application.
+    #[inline]
     pub(super) fn take_key_messages(&mut self) {
+        if self.is_protected() {
+            self.take_ready_key_messages();
+        }
+    }
+
+    fn take_ready_key_messages(&mut self) {
         let last_sent =
             self.transfer.tx.outstanding.next().tsn(self.transfer.negotiated.initial_tsn()).prev();
         let Some(protection) = self.transfer.integrity.protection_mut() else { return };
@@ -217,7 +225,14 @@ impl Association {
     }
 
     /// Ends the association after a fault in its protection, and asks for new keys in time.
+    #[inline]
     pub(super) fn watch_keys(&mut self, ctx: &mut Context<'_>) {
+        if self.is_protected() {
+            self.watch_protection(ctx);
+        }
+    }
+
+    fn watch_protection(&mut self, ctx: &mut Context<'_>) {
         let is_over = matches!(self.transfer.state, State::Closed);
         let Some(protection) = self.transfer.integrity.protection_mut().filter(|_| !is_over) else { return };
         if let Some(cause) = protection.fault() {

@@ -21,7 +21,11 @@ impl Transfer {
     //= rfc8899#3-20 5-2
     pub(crate) fn fragment_size(&self) -> usize {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
-        let packet = usable.map(|(index, _)| self.packet_size(index)).min().unwrap_or(0);
+        let packet = match self.integrity.is_pending() {
+            false => usable.map(|(_, path)| path.packet_size()).min(),
+            true => usable.map(|(index, _)| self.packet_size(index)).min(),
+        };
+        let packet = packet.unwrap_or(0);
         packet.saturating_sub(self.data_headers_len() + self.advertising.len(self.integrity.auth())).max(4)
     }
 
