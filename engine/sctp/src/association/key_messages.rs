@@ -5,7 +5,8 @@ use bytes::Bytes;
 use wire::Tsn;
 
 use crate::event::Message;
-use crate::extension::protection::KEY_MESSAGE_MAX;
+use crate::extension::protection::{KEY_MESSAGE_MAX, KEY_PPID};
+use crate::rx::Inbound;
 
 /// Octets of a [`Boundary`].
 const BOUNDARY_LEN: usize = 6;
@@ -47,6 +48,8 @@ pub(super) struct KeyMessages {
     sent: u16,
     /// The boundary was sent or compared.
     is_bounded: bool,
+    /// Messages at the front of those that are ready to be read that are the application's.
+    examined: usize,
 }
 
 impl KeyMessages {
@@ -56,6 +59,16 @@ impl KeyMessages {
             self.sent = self.sent.wrapping_add(1);
         }
         sealed && !std::mem::replace(&mut self.is_bounded, true)
+    }
+
+    /// Takes the next message about keys, or a part of one, out of those that are ready to be read. Each message is looked at once.
+    pub(super) fn next_of(&mut self, inbound: &mut Inbound) -> Option<Message> {
+        inbound.take_ready(KEY_PPID, &mut self.examined)
+    }
+
+    /// Follows the reading of a message.
+    pub(super) fn on_read(&mut self) {
+        self.examined = self.examined.saturating_sub(1);
     }
 
     /// Returns the number of whole messages that came in the clear.

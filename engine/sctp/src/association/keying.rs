@@ -187,11 +187,20 @@ impl Association {
         }
     }
 
+    /// Follows the reading of a message by the application.
+    #[inline]
+    pub(super) fn note_read(&mut self) {
+        if let Some(protection) = self.transfer.integrity.protection_mut() {
+            protection.messages_mut().on_read();
+            self.take_ready_key_messages();
+        }
+    }
+
     fn take_ready_key_messages(&mut self) {
         let last_sent =
             self.transfer.tx.outstanding.next().tsn(self.transfer.negotiated.initial_tsn()).prev();
         let Some(protection) = self.transfer.integrity.protection_mut() else { return };
-        while let Some(part) = self.inbound.take_ready(KEY_PPID) {
+        while let Some(part) = protection.messages_mut().next_of(&mut self.inbound) {
             // Nothing that came in the clear is left when enforcement begins.
             let sealed = protection.is_enforced();
             let is_of_client = protection.terms().role == KeyRole::Server;

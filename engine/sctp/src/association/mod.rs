@@ -408,7 +408,9 @@ impl Association {
         self.take_key_messages();
         let message = self.inbound.read(now, rtt);
         // Reading may let the next one in.
-        self.take_key_messages();
+        if message.is_some() {
+            self.note_read();
+        }
         if message.is_some() && self.inbound.has_reopened() && self.transfer.state.receives_data() {
             self.inbound.ack.on_irregular();
         }

@@ -124,7 +124,8 @@ mod tests {
         assert_eq!(window(&[]).expand(0xffff), 0xffff, "there is none before the first");
         assert_eq!(window(&[0x1_fffe]).expand(3), 0x2_0003);
         assert_eq!(window(&[0x2_0003]).expand(0xfffe), 0x1_fffe);
-        assert_eq!(window(&[0x2_8000]).expand(0), 0x2_0000);
+        assert_eq!(window(&[0x2_7ffe]).expand(0), 0x2_0000);
+        assert_eq!(window(&[0x2_8000]).expand(0), 0x3_0000, "nearer to the one that is expected next");
         assert_eq!(window(&[0x2_8000]).expand(0xffff), 0x2_ffff);
         assert_eq!(window(&[0x2_8003]).expand(1), 0x3_0001);
     }

@@ -8,7 +8,6 @@
 //! [`install_keys`](crate::Endpoint::install_keys).
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use wire::{Cause, KeyRoles, Parameter, Ppid};
 
@@ -25,7 +24,7 @@ pub(crate) const KEY_MESSAGE_MAX: usize = 16 * 1024;
 pub const FIRST_EPOCH: u64 = 3;
 
 /// Time that the first keys may take by default: several losses at the initial RTO of RFC 9260.
-const KEYS_LIMIT: Duration = Duration::from_secs(30);
+const KEYS_LIMIT_S: u16 = 30;
 
 /// An offer of protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +33,14 @@ pub struct ProtectionConfig {
     pub method: u8,
     /// True if a peer without protection is refused: its INIT or INIT ACK is answered with ABORT.
     pub required: bool,
-    /// Time from the handshake until [`Event::Protected`](crate::Event::Protected), after which the association ends.
-    pub limit: Duration,
+    /// Seconds from the handshake until both ends have sealed packets and the caller knows the peer, after which the association ends.
+    pub limit_s: u16,
 }
 
 impl ProtectionConfig {
     /// An offer of this method, with a limit of 30 s.
     pub const fn new(method: u8, required: bool) -> ProtectionConfig {
-        ProtectionConfig { method, required, limit: KEYS_LIMIT }
+        ProtectionConfig { method, required, limit_s: KEYS_LIMIT_S }
     }
 }
 

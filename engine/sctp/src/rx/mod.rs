@@ -69,10 +69,8 @@ pub(crate) struct Inbound {
     tracker: Tracker,
     reassembly: Reassembly,
     ready: VecDeque<Message>,
-    /// Messages at the front of `ready` that [`take_ready`](Self::take_ready) has looked at.
-    examined: usize,
-    /// Chunks that belonged to no message that was still to come.
-    unplaced: u64,
+    /// A chunk belonged to no message that was still to come.
+    has_unplaced: bool,
     arena: Arena,
     /// Bytes held, message overhead included.
     held: usize,
@@ -106,8 +104,7 @@ impl Inbound {
             tracker: Tracker::new(limits.gap_ranges, limits.duplicates),
             reassembly: Reassembly::new(interleaved),
             ready: VecDeque::new(),
-            examined: 0,
-            unplaced: 0,
+            has_unplaced: false,
             arena: Arena::new(window.max()),
             held: 0,
             payload: 0,
@@ -173,7 +170,7 @@ impl Inbound {
             self.held -= MESSAGE_OVERHEAD;
         }
         if let Some(unplaceable) = placed.unplaceable {
-            self.unplaced += 1;
+            self.has_unplaced = true;
             self.let_go(&unplaceable);
         }
     }
@@ -394,7 +391,6 @@ impl Inbound {
     #[inline]
     pub(crate) fn read(&mut self, now: Time, rtt: Option<Duration>) -> Option<Message> {
         let message = self.ready.pop_front()?;
-        self.examined = self.examined.saturating_sub(1);
         let cost = self.let_go(&message);
         if self.ready.is_empty()
             && self.ready.capacity() * size_of::<Message>() > self.window.max() / QUEUE_PART
@@ -417,12 +413,12 @@ impl Inbound {
         limit.saturating_sub(self.held) >= enough && self.free() >= enough
     }
 
-    /// Takes a message with this payload protocol identifier, or a part of one, out of those that are ready to be read. Each message is
-    /// looked at once.
-    pub(crate) fn take_ready(&mut self, ppid: Ppid) -> Option<Message> {
-        let found = self.ready.iter().skip(self.examined).position(|message| message.ppid == ppid);
-        self.examined = found.map_or(self.ready.len(), |at| self.examined + at);
-        let message = self.ready.remove(self.examined)?;
+    /// Takes a message with this payload protocol identifier, or a part of one, out of those that are ready to be read, of which the first
+    /// `examined` are none.
+    pub(crate) fn take_ready(&mut self, ppid: Ppid, examined: &mut usize) -> Option<Message> {
+        let found = self.ready.iter().skip(*examined).position(|message| message.ppid == ppid);
+        *examined = found.map_or(self.ready.len(), |at| *examined + at);
+        let message = self.ready.remove(*examined)?;
         self.let_go(&message);
         Some(message)
     }
@@ -430,7 +426,7 @@ impl Inbound {
     /// Reports whether all that came was delivered and read: nothing is held, missing, or was thrown away.
     pub(crate) fn is_all_read(&self) -> bool {
         let is_missing = self.held_back.is_some() || self.tracker.has_gaps();
-        self.held == 0 && !is_missing && self.unplaced == 0
+        self.held == 0 && !is_missing && !self.has_unplaced
     }
 
     pub(crate) fn has_ready(&self) -> bool {

@@ -32,6 +32,7 @@ mod stranded;
 mod timeouts;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use base::{Carrier, Route, Time};
 use smallvec::SmallVec;
@@ -84,7 +85,10 @@ impl Transfer {
             }
         }
         let negotiated = Negotiated::new(&setup);
-        let keys_limit = setup.config.protection.map_or(Time::NEVER, |offer| ctx.now + offer.limit);
+        let keys_limit = setup
+            .config
+            .protection
+            .map_or(Time::NEVER, |offer| ctx.now + Duration::from_secs(offer.limit_s.into()));
         let (local, peer) = negotiated.ports();
         let auth = |vectors| Box::new(Auth::new(vectors, Ports { local, peer }, &setup.config.auth));
         Transfer {
