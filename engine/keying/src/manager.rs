@@ -1,66 +1,41 @@
-//! The handshakes of all associations of an endpoint: follows its events, and carries out what the sessions ask for.
+//! The handshakes of all associations of an endpoint, in the thread of the endpoint: [`Sessions`] whose steps are taken at once.
 //!
 //! Decides nothing about who may be a peer: [`Outcome::Peer`] asks the caller. Begin at [`KeyManager::begin`] and
 //! [`KeyManager::on_event`].
 
-use std::collections::BTreeMap;
-
 use base::Time;
-use bytes::Bytes;
-use sctp::{
-    AbortCause, AssociationId, Endpoint, Event, FIRST_EPOCH, KeyRole, ProtectionConfig, ProtectionTerms,
-};
+use sctp::{AssociationId, Endpoint, Event};
 
 use crate::identity::PublicKey;
-use crate::schedule::{METHOD, PresharedKey};
-use crate::session::{KeyingError, Keyring, Session, Step};
-
-/// The offer of protection by this method, for [`AssociationConfig::protection`](sctp::AssociationConfig::protection).
-pub const fn protection(required: bool) -> ProtectionConfig {
-    ProtectionConfig::new(METHOD, required)
-}
-
-/// What a caller hears of an association's keys.
-#[derive(Debug)]
-pub enum Outcome {
-    /// The peer has proven that it holds this key. [`KeyManager::accept`] lets messages pass; to refuse it, abort the association.
-    Peer {
-        /// Its key.
-        key: PublicKey,
-        /// A secret of this handshake, for [`pairing_words`](crate::pairing_words).
-        binding: [u8; 32],
-    },
-    /// The handshake failed. The association was aborted.
-    Failed(KeyingError),
-}
+use crate::schedule::PresharedKey;
+use crate::session::{KeyingError, Keyring};
+use crate::sessions::{Outcome, Sessions, Task, apply};
 
 /// The keys of an endpoint's associations.
 #[derive(Debug)]
 pub struct KeyManager {
-    keyring: Keyring,
+    sessions: Sessions,
     psk: Option<PresharedKey>,
-    sessions: BTreeMap<AssociationId, Session>,
-    peers: BTreeMap<AssociationId, PublicKey>,
 }
 
 impl KeyManager {
     /// Manages the keys of one host; `psk` is mixed into all of them.
     pub fn new(keyring: Keyring, psk: Option<PresharedKey>) -> KeyManager {
-        KeyManager { keyring, psk, sessions: BTreeMap::new(), peers: BTreeMap::new() }
+        KeyManager { sessions: Sessions::new(keyring), psk }
     }
 
     /// The host's public key.
     pub fn public(&self) -> PublicKey {
-        self.keyring.public()
+        self.sessions.public()
     }
 
     /// The proven key of an association's peer.
     pub fn peer(&self, id: AssociationId) -> Option<PublicKey> {
-        self.peers.get(&id).copied()
+        self.sessions.peer(id)
     }
 
     /// Begins the handshake of an association that [`connect`](Endpoint::connect) has just begun with an offer of
-    /// [`protection`].
+    /// [`protection`](crate::protection).
     ///
     /// # Errors
     /// If TLS refuses.
@@ -70,20 +45,8 @@ impl KeyManager {
         id: AssociationId,
         endpoint: &mut Endpoint,
     ) -> Result<(), KeyingError> {
-        self.begin_epoch(now, id, FIRST_EPOCH, endpoint)
-    }
-
-    fn begin_epoch(
-        &mut self,
-        now: Time,
-        id: AssociationId,
-        epoch: u64,
-        endpoint: &mut Endpoint,
-    ) -> Result<(), KeyingError> {
-        let (session, hello) = Session::client(&self.keyring, epoch, self.psk.clone(), self.peer(id))?;
-        endpoint.send_key_message(now, id, hello)?;
-        self.sessions.insert(id, session);
-        Ok(())
+        let psk = self.psk.clone();
+        self.perform(now, id, Task::Begin { psk }, endpoint)
     }
 
     /// Begins to agree on new keys, where nothing is under way.
@@ -96,8 +59,19 @@ impl KeyManager {
         id: AssociationId,
         endpoint: &mut Endpoint,
     ) -> Result<(), KeyingError> {
-        match endpoint.epoch(id) {
-            Some(epoch) if !self.sessions.contains_key(&id) => self.begin_epoch(now, id, epoch + 1, endpoint),
+        self.perform(now, id, Task::Renew, endpoint)
+    }
+
+    fn perform(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        task: Task,
+        endpoint: &mut Endpoint,
+    ) -> Result<(), KeyingError> {
+        let steps = self.sessions.perform(id, task)?;
+        match apply(now, id, Ok(steps), endpoint) {
+            Some(Outcome::Failed(error)) => Err(error),
             _ => Ok(()),
         }
     }
@@ -117,81 +91,8 @@ impl KeyManager {
         event: &Event,
         endpoint: &mut Endpoint,
     ) -> Option<Outcome> {
-        let outcome = match event {
-            Event::KeyMessage(message) => self.on_message(now, id, message, endpoint),
-            Event::KeysWorn => self.renew(now, id, endpoint).map(|()| None),
-            // A peer without protection has not answered the hello.
-            Event::Established { .. } if endpoint.protection(id).is_none() => {
-                self.forget(id);
-                Ok(None)
-            }
-            Event::Closed(_) => {
-                self.forget(id);
-                Ok(None)
-            }
-            _ => Ok(None),
-        };
-        outcome.unwrap_or_else(|error| {
-            self.forget(id);
-            endpoint.abort(now, id, AbortCause::user("no keys were agreed on"));
-            Some(Outcome::Failed(error))
-        })
-    }
-
-    fn forget(&mut self, id: AssociationId) {
-        self.sessions.remove(&id);
-        self.peers.remove(&id);
-    }
-
-    fn on_message(
-        &mut self,
-        now: Time,
-        id: AssociationId,
-        message: &Bytes,
-        endpoint: &mut Endpoint,
-    ) -> Result<Option<Outcome>, KeyingError> {
-        let terms = endpoint.protection(id).ok_or(KeyingError::Unexpected)?;
-        let Some(mut session) = self.session_for(id, message, &terms, endpoint)? else { return Ok(None) };
-        let mut outcome = None;
-        for step in session.on_message(message, &terms)? {
-            match step {
-                Step::Install { epoch, keys, from } => endpoint.install_keys(now, id, epoch, keys, from)?,
-                Step::Send(message) => endpoint.send_key_message(now, id, message)?,
-                // The same key as before needs no new decision.
-                Step::Peer { key, binding } => {
-                    let is_new = self.peers.insert(id, key).is_none();
-                    outcome = is_new.then_some(Outcome::Peer { key, binding });
-                }
-            }
-        }
-        if !session.is_over() {
-            self.sessions.insert(id, session);
-        }
-        Ok(outcome)
-    }
-
-    /// Takes out the session that a message is for, or begins one as the server; `None` if the message is to be ignored.
-    fn session_for(
-        &mut self,
-        id: AssociationId,
-        message: &[u8],
-        terms: &ProtectionTerms,
-        endpoint: &Endpoint,
-    ) -> Result<Option<Session>, KeyingError> {
-        let is_hello = Session::is_hello(message);
-        match self.sessions.remove(&id) {
-            // Both ends have begun at once: the hello of the association's client goes on.
-            Some(own) if own.role() == KeyRole::Client && is_hello => {
-                if terms.role == KeyRole::Client {
-                    self.sessions.insert(id, own);
-                    return Ok(None);
-                }
-            }
-            Some(own) => return Ok(Some(own)),
-            None if !is_hello => return Err(KeyingError::Unexpected),
-            None => {}
-        }
-        let epoch = endpoint.epoch(id).map_or(FIRST_EPOCH, |epoch| epoch + 1);
-        Session::server(&self.keyring, epoch, self.psk.clone(), self.peer(id)).map(Some)
+        let task = Task::of_event(id, event, endpoint, || self.psk.clone())?;
+        let outcome = self.sessions.perform(id, task);
+        apply(now, id, outcome, endpoint)
     }
 }
