@@ -46,6 +46,10 @@ fn path() -> Path {
     }
 }
 
+fn host_key() -> HostKeyText {
+    format!("sctpify1:{}", "A".repeat(43)).parse().unwrap()
+}
+
 fn association() -> Association {
     let second = Path { local: None, srtt_us: None, last_switch_s: None, udp_port: None, ..path() };
     Association {
@@ -62,6 +66,13 @@ fn association() -> Association {
         queued_bytes: 0,
         peer_window_bytes: 1_048_576,
         shared_by: Some(2),
+        encryption: Some(Encryption {
+            peer: host_key(),
+            name: None,
+            by: Some(KnownBy::FirstUse),
+            known_since: Some(UnixMs(1_700_000_000_000)),
+            epoch: 3,
+        }),
         paths: vec![path(), Path { carrier: Via::Sctp, state: PathState::Active, ..second }],
     }
 }

@@ -20,6 +20,7 @@ use crate::addresses::{Asker, LeftOut};
 use crate::carriers::PacketIo;
 use crate::clock::today;
 use crate::connection::{Connection as Known, ConnectionId, Connections, Stage, stepped};
+use crate::encryption::Encryption;
 use crate::history::History;
 use crate::listeners::Listed;
 use crate::manual::Socket;
@@ -39,6 +40,7 @@ pub(crate) struct Report<'a> {
     pub(crate) packet_io: &'a PacketIo,
     pub(crate) connections: &'a Connections,
     pub(crate) shared: &'a SharedAssociations,
+    pub(crate) encryption: &'a Encryption,
     pub(crate) history: &'a History,
 }
 
@@ -143,6 +145,7 @@ impl Report<'_> {
             retransmissions: info.counters.data_retransmitted,
             queued_bytes: info.send_buffered as u64,
             peer_window_bytes: info.peer_rwnd as u64,
+            encryption: self.encryption.report(association),
             paths: info.paths.iter().map(|path| path_of(path, last_switch(path))).collect(),
         }
     }

@@ -78,6 +78,7 @@ pub(crate) fn status() -> Status {
             queued_bytes: 0,
             peer_window_bytes: 0,
             shared_by: None,
+            encryption: None,
             paths: vec![path("10.0.1.2", PathState::Active), path("10.0.2.2", PathState::PotentiallyFailed)],
         }],
         carriers: Vec::new(),
