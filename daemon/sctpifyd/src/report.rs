@@ -7,8 +7,8 @@ use std::time::Duration;
 use base::{Carrier, Time};
 use control::{
     Association, Check, Confinement, Connection, Direction, DoctorReport, Explanation, FallbackReason,
-    LearnedRow, Level, Listener, OpenCarrier, Path, PathState, Role, ShimState, ShimStep, Status, TurnTimes,
-    Verdict, Via,
+    KnownPeer, LearnedRow, Level, Listener, OpenCarrier, Path, PathState, Role, ShimState, ShimStep, Status,
+    TurnTimes, Verdict, Via,
 };
 use netio::LocalAddress;
 use ops::LimitedBy;
@@ -226,6 +226,12 @@ impl Report<'_> {
         if reason.is_none() {
             notes.extend(self.shared_note(address));
         }
+        if let Some(known) = self.known_peer(address) {
+            notes.push(format!(
+                "the host must prove the key {}, known by {} (sctpify peers)",
+                known.key, known.by
+            ));
+        }
         if let Some(whose) = self.policy.rules().keys().whose(address) {
             notes.push(format!("both hosts must prove the key for {whose} (setting peer_keys)"));
         }
@@ -246,6 +252,12 @@ impl Report<'_> {
             past: self.history.of(destination),
             notes,
         }
+    }
+
+    /// Returns the peer whose key an encrypted association to this address must have.
+    fn known_peer(&self, address: IpAddr) -> Option<KnownPeer> {
+        let is_offered = self.policy.settings().encryption.is_offered();
+        self.encryption.known(address).filter(|_| is_offered)
     }
 
     /// Returns the limit on a connection's sending; none before bytes flow. Connections of one association share its limit, but each has a

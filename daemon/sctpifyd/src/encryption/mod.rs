@@ -16,9 +16,9 @@ use std::net::IpAddr;
 use std::sync::mpsc::{Sender, channel};
 
 use base::Time;
-use control::{EncryptionFault, HostKeyText, KnownBy, KnownPeer, Recognition};
+use control::{EncryptionFault, HostKeyText, KnownPeer, Recognition};
 use keying::{KeyingError, Outcome, PublicKey, Step, Task, apply};
-use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event};
+use sctp::{AbortCause, AssociationId, AuthConfig, CloseReason, Endpoint, Event};
 
 use crate::clock::today;
 use crate::history::{History, Line, Occurrence};
@@ -44,6 +44,8 @@ pub(crate) struct Encryption {
 struct State {
     /// The address that this host has connected to; none if the peer began.
     dialled: Option<IpAddr>,
+    /// The shared key that is mixed into its keys.
+    shared_key: Option<AuthConfig>,
     /// Tasks that wait for the thread.
     waiting: u32,
     /// The event that is held back.
@@ -65,16 +67,24 @@ impl Encryption {
         if !policy.settings().encryption.is_offered() {
             return;
         }
-        self.all.insert(association, State { dialled: Some(remote), ..State::default() });
+        let shared_key = policy.rules().auth_for(remote);
+        self.all.insert(association, State { dialled: Some(remote), shared_key, ..State::default() });
         let psk = policy.rules().keys().preshared(remote);
         self.order(association, Task::Begin { psk });
     }
 
     fn order(&mut self, association: AssociationId, task: Task) {
-        let state = self.all.entry(association).or_default();
-        state.waiting += 1;
-        // If the thread has ended, the association ends by its own limit.
-        let _ = self.orders.send((association, task));
+        if let Some(state) = self.all.get_mut(&association) {
+            state.waiting += 1;
+            // If the thread has ended, the association ends by its own limit.
+            let _ = self.orders.send((association, task));
+        }
+    }
+
+    /// Reports whether the peer has proven a shared key: that of these settings.
+    pub(crate) fn is_keyed_by(&self, association: AssociationId, auth: &AuthConfig) -> bool {
+        let state = self.all.get(&association);
+        state.is_some_and(|state| state.epoch.is_some() && state.shared_key.as_ref() == Some(auth))
     }
 
     /// Follows an event of the engine; returns the events to handle now, in their order.
@@ -86,13 +96,16 @@ impl Encryption {
         engine: &mut Endpoint,
         (policy, history): (&Policy, &mut History),
     ) -> [Option<Event>; 2] {
-        let psk = || peer_of(engine, association).and_then(|peer| policy.rules().keys().preshared(peer));
+        let peer = || peer_of(engine, association);
+        let psk = || policy.rules().keys().preshared(peer()?);
         let task = Task::of_event(association, &event, engine, psk);
         let is_followed = policy.settings().encryption.is_offered();
         match (task, &event) {
             (Some(task @ (Task::Take { .. } | Task::Renew)), _) if is_followed => {
-                let waiting = self.all.get(&association).map_or(0, |state| state.waiting);
-                if waiting >= TASKS_MAX {
+                let shared_key = || policy.rules().auth_for(peer()?);
+                let begin = || State { shared_key: shared_key(), ..State::default() };
+                let state = self.all.entry(association).or_insert_with(begin);
+                if state.waiting >= TASKS_MAX {
                     engine.abort(now, association, AbortCause::user("too many messages about keys"));
                 } else {
                     self.order(association, task);
@@ -224,6 +237,11 @@ impl Encryption {
         engine.abort(now, association, AbortCause::user("another key was expected"));
     }
 
+    /// Returns the peer whose key must be found at an address.
+    pub(crate) fn known(&self, address: IpAddr) -> Option<KnownPeer> {
+        self.peers.lock().find(address).cloned()
+    }
+
     /// Forgets an association that has ended.
     pub(crate) fn forget(&mut self, association: AssociationId) {
         self.all.remove(&association);
@@ -242,7 +260,7 @@ impl Encryption {
         let known: Option<&KnownPeer> = peers.of_key(&peer);
         Some(control::Encryption {
             name: known.and_then(|known| known.name.clone()),
-            by: known.map(|known| -> KnownBy { known.by }),
+            by: known.map(|known| known.by),
             known_since: known.map(|known| known.first_seen),
             peer,
             epoch,
