@@ -29,6 +29,8 @@ const HEAD: &str = "sctpify known peers, version 1";
 pub const PEERS_MAX: usize = 4096;
 /// Limit on the addresses of one peer; the oldest goes.
 pub const ADDRESSES_MAX: usize = 32;
+/// Precision of the time of the latest connection, in milliseconds: the file is not written for each connection.
+const SEEN_STEP_MS: u64 = 60_000;
 /// Length of the longest file that is read, in bytes: a full table takes half of it.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 /// The beginning of a public key's text, and the number of characters behind it.
@@ -188,15 +190,18 @@ impl KnownPeers {
             first_seen: now,
             last_seen: now,
         });
-        peer.last_seen = now;
+        if now >= peer.last_seen.plus(SEEN_STEP_MS) {
+            peer.last_seen = now;
+            self.has_changed = true;
+        }
         if !peer.addresses.contains(&address) {
             if peer.addresses.len() >= ADDRESSES_MAX {
                 self.by_address.remove(&peer.addresses.remove(0));
             }
             peer.addresses.push(address);
             self.by_address.insert(address, key.clone());
+            self.has_changed = true;
         }
-        self.has_changed = true;
         recognition
     }
 
@@ -370,11 +375,17 @@ mod tests {
     fn the_first_key_of_an_address_is_written_down_and_another_one_is_not() {
         let mut peers = KnownPeers::default();
         assert_eq!(peers.meet(NOW, ip("10.0.0.1"), &key('A')), Recognition::New);
-        assert_eq!(peers.meet(NOW.plus(5), ip("::ffff:10.0.0.1"), &key('A')), Recognition::Known);
-        assert_eq!(peers.meet(NOW.plus(9), ip("10.0.0.1"), &key('B')), Recognition::Other(key('A')));
+        assert_eq!(peers.meet(NOW.plus(SEEN_STEP_MS), ip("::ffff:10.0.0.1"), &key('A')), Recognition::Known);
+        assert_eq!(
+            peers.meet(NOW.plus(2 * SEEN_STEP_MS), ip("10.0.0.1"), &key('B')),
+            Recognition::Other(key('A'))
+        );
         let known = peers.find(ip("10.0.0.1")).unwrap();
-        assert_eq!((&known.key, known.first_seen, known.last_seen), (&key('A'), NOW, NOW.plus(5)));
+        assert_eq!((&known.key, known.first_seen, known.last_seen), (&key('A'), NOW, NOW.plus(SEEN_STEP_MS)));
         assert!(peers.of_key(&key('B')).is_none());
+        peers.take_changed();
+        peers.meet(NOW.plus(SEEN_STEP_MS + 1), ip("10.0.0.1"), &key('A'));
+        assert!(!peers.take_changed(), "not written for each connection");
     }
 
     #[test]

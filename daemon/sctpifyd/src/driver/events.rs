@@ -400,14 +400,14 @@ impl Driver {
 
     fn on_shared_established(&mut self, association: AssociationId, streams: u16) {
         let (now, engine) = (self.now, &mut self.engine);
-        let (parts, connections) = ((&self.policy, &self.encryption), &mut self.connections);
-        let up = self.shared.on_established(now, association, streams, engine, parts, connections);
+        let (policy, connections) = (&self.policy, &mut self.connections);
+        let up = self.shared.on_established(now, association, streams, engine, policy, connections);
         let Some((remote, side)) = up else { return };
         if let Some(left_out) = self.history.admit(Line::Shared, now) {
             tracing::info!(%remote, ?side, left_out, "connections may share an association");
         }
         self.history.count(Occurrence::SharedAssociation);
-        self.shared.note_idle(now, association, engine, &self.policy, &mut self.timers);
+        self.shared.note_idle(now, association, engine, policy, &mut self.timers);
         self.shared.flush(now, association, engine);
     }
 

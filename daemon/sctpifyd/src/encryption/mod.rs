@@ -18,7 +18,7 @@ use std::sync::mpsc::{Sender, channel};
 use base::Time;
 use control::{EncryptionFault, HostKeyText, KnownPeer, Recognition};
 use keying::{KeyingError, Outcome, PublicKey, Step, Task, apply};
-use sctp::{AbortCause, AssociationId, AuthConfig, CloseReason, Endpoint, Event};
+use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event};
 
 use crate::clock::today;
 use crate::history::{History, Line, Occurrence};
@@ -44,8 +44,6 @@ pub(crate) struct Encryption {
 struct State {
     /// The address that this host has connected to; none if the peer began.
     dialled: Option<IpAddr>,
-    /// The shared key that is mixed into its keys.
-    shared_key: Option<AuthConfig>,
     /// Tasks that wait for the thread.
     waiting: u32,
     /// The event that is held back.
@@ -62,14 +60,13 @@ impl Encryption {
         (Encryption { orders, all: BTreeMap::new(), peers }, Handshakes::new(received))
     }
 
-    /// Begins the handshake of an association that this host has just begun to `remote`, if encryption is offered.
+    /// Begins the handshake of an association that this host has just begun to `remote`, if encryption is offered there.
     pub(crate) fn begin(&mut self, association: AssociationId, remote: IpAddr, policy: &Policy) {
-        if !policy.settings().encryption.is_offered() {
+        if !policy.rules().offers_encryption(remote) {
             return;
         }
-        let shared_key = policy.rules().auth_for(remote);
-        self.all.insert(association, State { dialled: Some(remote), shared_key, ..State::default() });
-        let psk = policy.rules().keys().preshared(remote);
+        self.all.insert(association, State { dialled: Some(remote), ..State::default() });
+        let psk = policy.rules().preshared(remote);
         self.order(association, Task::Begin { psk });
     }
 
@@ -79,12 +76,6 @@ impl Encryption {
             // If the thread has ended, the association ends by its own limit.
             let _ = self.orders.send((association, task));
         }
-    }
-
-    /// Reports whether the peer has proven a shared key: that of these settings.
-    pub(crate) fn is_keyed_by(&self, association: AssociationId, auth: &AuthConfig) -> bool {
-        let state = self.all.get(&association);
-        state.is_some_and(|state| state.epoch.is_some() && state.shared_key.as_ref() == Some(auth))
     }
 
     /// Follows an event of the engine; returns the events to handle now, in their order.
@@ -97,14 +88,12 @@ impl Encryption {
         (policy, history): (&Policy, &mut History),
     ) -> [Option<Event>; 2] {
         let peer = || peer_of(engine, association);
-        let psk = || policy.rules().keys().preshared(peer()?);
+        let psk = || policy.rules().preshared(peer()?);
         let task = Task::of_event(association, &event, engine, psk);
         let is_followed = policy.settings().encryption.is_offered();
         match (task, &event) {
             (Some(task @ (Task::Take { .. } | Task::Renew)), _) if is_followed => {
-                let shared_key = || policy.rules().auth_for(peer()?);
-                let begin = || State { shared_key: shared_key(), ..State::default() };
-                let state = self.all.entry(association).or_insert_with(begin);
+                let state = self.all.entry(association).or_default();
                 if state.waiting >= TASKS_MAX {
                     engine.abort(now, association, AbortCause::user("too many messages about keys"));
                 } else {
@@ -119,7 +108,13 @@ impl Encryption {
         }
         match event {
             Event::Established { .. } if engine.protection(association).is_some() => {
-                self.all.entry(association).or_default().established = Some(event);
+                let state = self.all.entry(association).or_default();
+                if state.epoch.is_some() {
+                    // The keys came before this host accepted the association.
+                    history.count(Occurrence::Encrypted);
+                    return [Some(event), None];
+                }
+                state.established = Some(event);
                 [None, None]
             }
             Event::Established { .. } => match self.missed_key(association) {

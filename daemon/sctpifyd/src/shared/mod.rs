@@ -19,14 +19,13 @@ use base::{Route, Time};
 use relay::mux::{ChannelEvent, ChannelId, MuxFault, SHARED_STREAMS, Side};
 use relay::{Peer, SHARED_ADAPTATION};
 use rules::Settings;
-use sctp::{AbortCause, AssociationId, AuthConfig, Endpoint, StateName};
+use sctp::{AbortCause, AssociationId, Endpoint, StateName};
 
 pub(crate) use self::association::{Ends, SharedAssociation, flush};
 use crate::addresses::host_part;
 use crate::carriers::PacketIo;
 use crate::channel_windows::ChannelWindows;
 use crate::connection::{ConnectionId, Connections};
-use crate::encryption::Encryption;
 use crate::policy::Policy;
 use crate::probes::random_port_of;
 use crate::timers::{Timer, Timers};
@@ -249,7 +248,7 @@ impl SharedAssociations {
         association: AssociationId,
         streams: u16,
         engine: &mut Endpoint,
-        (policy, encryption): (&Policy, &Encryption),
+        policy: &Policy,
         connections: &mut Connections,
     ) -> Option<(IpAddr, Side)> {
         let opening = self.opening.remove(&association)?;
@@ -265,10 +264,7 @@ impl SharedAssociations {
         engine.set_scheduler(now, association, timing::SHARED_SCHEDULER);
         // The rules may have come to require a key, or another one, since it began.
         let auth = policy.rules().auth_for(ends.remote);
-        let is_keyed = |auth: &AuthConfig| {
-            engine.is_keyed_by(association, auth) || encryption.is_keyed_by(association, auth)
-        };
-        let auth = auth.filter(|auth| !auth.required || is_keyed(auth));
+        let auth = auth.filter(|auth| !auth.required || engine.is_keyed_by(association, auth));
         let state = SharedAssociation::new(now, connections.reserve(), ends, side, auth);
         self.all.insert(association, state);
         self.readable.insert(association);
