@@ -244,13 +244,12 @@ impl State {
         let is_hello = Session::is_hello(message);
         match self.session.take() {
             // Both ends have begun at once: the hello of the association's client goes on.
-            Some(own) if own.role() == KeyRole::Client && is_hello => {
-                if terms.role == KeyRole::Client {
-                    self.session = Some(own);
-                    return Ok(None);
-                }
+            Some(own) if is_hello && own.role() == KeyRole::Client && terms.role == KeyRole::Client => {
+                self.session = Some(own);
+                return Ok(None);
             }
-            Some(own) => return Ok(Some(own)),
+            Some(own) if !is_hello || own.role() == KeyRole::Server => return Ok(Some(own)),
+            Some(_) => {}
             None if !is_hello => return Err(KeyingError::Unexpected),
             None => {}
         }

@@ -29,6 +29,9 @@ pub(crate) use handshakes::{Handshakes, warm_up};
 
 /// Limit on the tasks of one association that wait for the thread: a handshake has two messages of each end.
 const TASKS_MAX: u32 = 8;
+/// Limit on the tasks of all associations that wait for the thread when a peer asks for one more: it performs so many in a tenth of a
+/// second, and a connection of this host waits for seconds.
+const WAITING_MAX: u32 = 512;
 /// Cause codes of ABORTs about protection (draft-ietf-tsvwg-sctp-dtls-chunk section 11.4).
 const CAUSES: std::ops::RangeInclusive<u16> = 100..=103;
 
@@ -36,6 +39,8 @@ const CAUSES: std::ops::RangeInclusive<u16> = 100..=103;
 pub(crate) struct Encryption {
     orders: Sender<handshakes::Order>,
     all: BTreeMap<AssociationId, State>,
+    /// Tasks that wait for the thread.
+    waiting: u32,
     peers: PeersStore,
 }
 
@@ -57,7 +62,7 @@ impl Encryption {
     /// Returns the part of the event loop, and that of the thread.
     pub(crate) fn new(peers: PeersStore) -> (Encryption, Handshakes) {
         let (orders, received) = channel();
-        (Encryption { orders, all: BTreeMap::new(), peers }, Handshakes::new(received))
+        (Encryption { orders, all: BTreeMap::new(), waiting: 0, peers }, Handshakes::new(received))
     }
 
     /// Begins the handshake of an association that this host has just begun to `remote`, if encryption is offered there.
@@ -73,6 +78,7 @@ impl Encryption {
     fn order(&mut self, association: AssociationId, task: Task) {
         if let Some(state) = self.all.get_mut(&association) {
             state.waiting += 1;
+            self.waiting += 1;
             // If the thread has ended, the association ends by its own limit.
             let _ = self.orders.send((association, task));
         }
@@ -94,7 +100,8 @@ impl Encryption {
         match (task, &event) {
             (Some(task @ (Task::Take { .. } | Task::Renew)), _) if is_followed => {
                 let state = self.all.entry(association).or_default();
-                if state.waiting >= TASKS_MAX {
+                let is_too_much = state.dialled.is_none() && self.waiting >= WAITING_MAX;
+                if state.waiting >= TASKS_MAX || is_too_much {
                     engine.abort(now, association, AbortCause::user("too many messages about keys"));
                 } else {
                     self.order(association, task);
@@ -150,6 +157,7 @@ impl Encryption {
         engine: &mut Endpoint,
         history: &mut History,
     ) {
+        self.waiting = self.waiting.saturating_sub(1);
         let Some(state) = self.all.get_mut(&association) else { return };
         state.waiting = state.waiting.saturating_sub(1);
         match apply(now, association, outcome, engine) {
