@@ -18,7 +18,7 @@ use intercept::{Arrival, HeldSyn, Verdict};
 use relay::mux::Refusal;
 use relay::{Peer, Role as RelayRole};
 use rules::{Encryption, Failure, Settings};
-use sctp::{AssociationId, CloseReason, ConnectError, Endpoint, PathState};
+use sctp::{AssociationId, CloseReason, ConnectError, Endpoint, PathState, StateName};
 
 use super::Driver;
 use crate::connection::{Connection, ConnectionId, Stage, micros};
@@ -180,7 +180,11 @@ impl Driver {
         let syn = *syn;
         let association = self.connections.get(id).map(Connection::association);
         if association.is_some_and(|association| self.engine.protection(association).is_some()) {
-            let cause = format!("the handshake took longer than {} s", COOKIE_LIMIT.as_secs());
+            let state = association.and_then(|association| self.engine.state(association));
+            let cause = match state {
+                Some(StateName::CookieEchoed) => NO_COOKIE_ACK.to_owned(),
+                _ => format!("the handshake took longer than {} s", COOKIE_LIMIT.as_secs()),
+            };
             let found = EncryptionFault::NoKeys { cause };
             // That is no evidence against SCTP.
             return self.abandon(id, &syn, FallbackReason::NotEncrypted { found }, None);

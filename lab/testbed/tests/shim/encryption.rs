@@ -361,3 +361,36 @@ fn a_host_without_the_required_shared_key_gets_no_association_although_it_encryp
     assert_eq!(world.connects_sctp(), 0);
     assert!(counter(world.betas.as_ref().unwrap(), "wrong_keys") > 0);
 }
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_hosts_addresses_belong_to_one_known_peer() {
+    let world = World::of_each(TRY, Some(TRY));
+    let _server = teller(&world);
+    assert!(read(&world));
+    let reader = READ.replace("sys.argv[1]", &format!("'{}'", world.link.right_v6()));
+    let command = world.client("python3", &["-c", &reader, "-", &PORT.to_string()]);
+    let server = TELL.replace("('', int(sys.argv[1]))", "('::', int(sys.argv[1])), family=socket.AF_INET6");
+    let server = world.serve("python3", &["-c", &server, &PORT.to_string(), SECRET]);
+    world.alpha.run("read", command, LIMIT).unwrap().good().unwrap();
+    drop(server);
+    let known = peers(&world.alphas);
+    assert_eq!(known.len(), 1, "{known:?}");
+    let addresses = [world.link.right_v4().to_string(), world.link.right_v6().to_string()];
+    assert_eq!(known[0]["addresses"], Value::from(addresses.to_vec()), "{known:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_damaged_file_of_known_peers_stops_an_encrypting_daemon() {
+    let world = World::of_each(TRY, Some(TRY));
+    let _server = teller(&world);
+    assert!(read(&world));
+    let alpha = world.alpha.clone();
+    let file = state_file(&alpha, "peers");
+    world.alphas.stop();
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, &text[..text.len() - 10]).unwrap();
+    let error = Daemon::restart(&alpha, &Programs::find().unwrap()).map(|_| ()).unwrap_err();
+    assert!(format!("{error:#}").contains("line 2 is no known peer"), "{error:#}");
+}
