@@ -448,7 +448,7 @@ impl Desk {
             Ok(public) => public,
             Err(error) => return refusal(error),
         };
-        let words = keying::pairing_words(public.as_bytes()).into();
+        let words = public.words().into();
         match public.to_string().parse() {
             Ok(key) => Response::HostKey(HostKeyReport { key, words }),
             Err(error) => Response::error(ErrorCode::Failed, format!("{error}")),

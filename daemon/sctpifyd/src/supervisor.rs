@@ -24,7 +24,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use control::DaemonArgs;
 use intercept::{Config, SavedSysctls, remove_leftovers};
-use keying::HostKey;
+use keying::{HostKey, KeyFileError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -32,7 +32,7 @@ use rules::Settings;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::archive::{self, HostKeyError};
+use crate::archive;
 use crate::confinement::{self, Confinement};
 
 /// Marks a process as the worker.
@@ -138,7 +138,7 @@ fn identity_of(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Reads or makes the host's key. Without a key the daemon starts only if it encrypts nothing.
-fn host_key(args: &DaemonArgs, settings: &Settings) -> Result<Result<HostKey, HostKeyError>> {
+fn host_key(args: &DaemonArgs, settings: &Settings) -> Result<Result<HostKey, KeyFileError>> {
     let key = archive::load_or_make(&args.host_key_file());
     if let Err(error) = &key {
         ensure!(
@@ -152,7 +152,7 @@ fn host_key(args: &DaemonArgs, settings: &Settings) -> Result<Result<HostKey, Ho
 }
 
 /// Reads and writes files for the worker, and signs, in threads: a slow disk is no reason to miss a heartbeat.
-fn keep_files(socket: UnixStream, args: &DaemonArgs, key: Result<HostKey, HostKeyError>) -> Result<()> {
+fn keep_files(socket: UnixStream, args: &DaemonArgs, key: Result<HostKey, KeyFileError>) -> Result<()> {
     let args = args.clone();
     let keep = move || archive::serve(&socket, &args, &key);
     std::thread::Builder::new().name("files".to_owned()).spawn(keep)?;

@@ -4,6 +4,7 @@ use aws_lc_rs::aead::quic::{self, HeaderProtectionKey};
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustls::CipherSuite;
 use sctp::RecordCipher;
+use zeroize::Zeroizing;
 
 /// Length of a tag, in bytes.
 const TAG_LEN: usize = 16;
@@ -13,6 +14,9 @@ const AES_GCM_RECORDS: u64 = 23_726_566;
 
 /// Records that a key of ChaCha20-Poly1305 may seal: there is no limit but that of 48-bit numbers.
 const CHACHA_RECORDS: u64 = 1 << 48;
+
+/// Records that a key may fail to open: 2^36 (RFC 9147 section 4.5.3).
+const FORGERIES: u64 = 1 << 36;
 
 /// A cipher and a hash, as TLS 1.3 names them together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +73,7 @@ impl Suite {
 pub(crate) struct Cipher {
     suite: Suite,
     key: LessSafeKey,
-    iv: [u8; NONCE_LEN],
+    iv: Zeroizing<[u8; NONCE_LEN]>,
     number_key: HeaderProtectionKey,
 }
 
@@ -78,12 +82,12 @@ impl Cipher {
     pub(crate) fn new(suite: Suite, key: &[u8], number_key: &[u8], iv: [u8; NONCE_LEN]) -> Option<Cipher> {
         let key = LessSafeKey::new(UnboundKey::new(suite.aead(), key).ok()?);
         let number_key = HeaderProtectionKey::new(suite.mask(), number_key).ok()?;
-        Some(Cipher { suite, key, iv, number_key })
+        Some(Cipher { suite, key, iv: Zeroizing::new(iv), number_key })
     }
 
     /// The nonce of a record (RFC 8446 section 5.3).
     fn nonce(&self, number: u64) -> Nonce {
-        let mut nonce = self.iv;
+        let mut nonce = *self.iv;
         nonce[4..].iter_mut().zip(number.to_be_bytes()).for_each(|(octet, n)| *octet ^= n);
         Nonce::assume_unique_for_key(nonce)
     }
@@ -99,9 +103,10 @@ impl RecordCipher for Cipher {
     fn seal(&self, number: u64, associated: &[u8], text: &mut [u8]) -> [u8; TAG_LEN] {
         let sealed = self.key.seal_in_place_separate_tag(self.nonce(number), Aad::from(associated), text);
         let mut tag = [0; TAG_LEN];
-        // It fails for texts of gigabytes only; nobody could open this packet.
-        if let Ok(sealed) = sealed {
-            tag.copy_from_slice(sealed.as_ref());
+        match sealed {
+            Ok(sealed) => tag.copy_from_slice(sealed.as_ref()),
+            // It fails for texts of gigabytes only. Nothing readable may leave then.
+            Err(_) => text.fill(0),
         }
         tag
     }
@@ -117,6 +122,10 @@ impl RecordCipher for Cipher {
 
     fn record_limit(&self) -> u64 {
         self.suite.records()
+    }
+
+    fn forgery_limit(&self) -> u64 {
+        FORGERIES
     }
 
     fn memory(&self) -> usize {

@@ -1,8 +1,9 @@
-//! Who a host is: an Ed25519 key, without a certificate.
+//! A host's identity: an Ed25519 key, without a certificate.
 
 use std::fmt;
 use std::str::FromStr;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::encoding::{AsDer, Pkcs8V2Der};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
@@ -118,8 +119,39 @@ impl fmt::Debug for HostKey {
     }
 }
 
-/// Returns six words that stand for 66 bits of a secret which both ends of a handshake have: people compare them at both ends.
-pub fn pairing_words(secret: &[u8; 32]) -> [String; 6] {
+/// A secret that both ends of a handshake have, and nobody else.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Binding(Zeroizing<[u8; 32]>);
+
+impl Binding {
+    /// Returns six words that people compare at both ends.
+    pub fn words(&self) -> [String; 6] {
+        words(&self.0)
+    }
+
+    pub(crate) fn as_mut(&mut self) -> &mut [u8; 32] {
+        &mut self.0
+    }
+}
+
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Binding")
+    }
+}
+
+impl PublicKey {
+    /// Returns six words of the key's SHA-256 hash, for people who compare keys. They are no proof: 66 bits of a hash can be searched for.
+    pub fn words(&self) -> [String; 6] {
+        let hash = digest(&SHA256, &self.0);
+        let mut first = [0; 32];
+        first.copy_from_slice(hash.as_ref());
+        words(&first)
+    }
+}
+
+/// Returns six words that stand for the first 66 bits.
+fn words(secret: &[u8; 32]) -> [String; 6] {
     const BITS: usize = 11;
     let bit = |at: usize| usize::from(secret[at / 8] >> (7 - at % 8) & 1);
     std::array::from_fn(|word| word_of((0..BITS).fold(0, |number, at| number << 1 | bit(word * BITS + at))))
@@ -168,12 +200,12 @@ mod tests {
 
     #[test]
     fn each_number_has_a_word_of_its_own() {
-        let words: BTreeSet<String> = (0..2048).map(word_of).collect();
-        assert_eq!((words.len(), words.iter().all(|word| word.len() == 5)), (2048, true));
-        let (mut secret, zeros) = ([0; 32], pairing_words(&[0; 32]));
+        let all: BTreeSet<String> = (0..2048).map(word_of).collect();
+        assert_eq!((all.len(), all.iter().all(|word| word.len() == 5)), (2048, true));
+        let (mut secret, zeros) = ([0; 32], words(&[0; 32]));
         secret[8] = 0b0100_0000;
-        assert_ne!(pairing_words(&secret), zeros, "bit 65 counts");
+        assert_ne!(words(&secret), zeros, "bit 65 counts");
         secret[8] = 0b0010_0000;
-        assert_eq!(pairing_words(&secret), zeros, "bit 66 does not");
+        assert_eq!(words(&secret), zeros, "bit 66 does not");
     }
 }

@@ -17,6 +17,7 @@
 
 mod cipher;
 mod identity;
+mod key_file;
 mod manager;
 mod schedule;
 mod session;
@@ -24,7 +25,8 @@ mod sessions;
 mod signing;
 mod tls;
 
-pub use identity::{HostKey, IdentityError, PublicKey, pairing_words};
+pub use identity::{Binding, HostKey, IdentityError, PublicKey};
+pub use key_file::KeyFileError;
 pub use manager::KeyManager;
 pub use schedule::{METHOD, PresharedKey};
 pub use session::{KeyingError, Keyring, Session, Step};

@@ -69,7 +69,7 @@ impl KeyManager {
         task: Task,
         endpoint: &mut Endpoint,
     ) -> Result<(), KeyingError> {
-        let steps = self.sessions.perform(id, task)?;
+        let steps = self.sessions.perform(now, id, task)?;
         match apply(now, id, Ok(steps), endpoint) {
             Some(Outcome::Failed(error)) => Err(error),
             _ => Ok(()),
@@ -92,7 +92,7 @@ impl KeyManager {
         endpoint: &mut Endpoint,
     ) -> Option<Outcome> {
         let task = Task::of_event(id, event, endpoint, || self.psk.clone())?;
-        let outcome = self.sessions.perform(id, task);
+        let outcome = self.sessions.perform(now, id, task);
         apply(now, id, outcome, endpoint)
     }
 }

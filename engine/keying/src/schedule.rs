@@ -39,7 +39,7 @@ impl std::fmt::Debug for PresharedKey {
     }
 }
 
-/// What a key is for: fields of the exporter's context, with the draft's numbers.
+/// The use of a key: fields of the exporter's context, with the draft's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
     Record = 0,

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
-use sctp::{KeyRole, ProtectionTerms, RecordKeys, SealFrom};
+use sctp::{FIRST_EPOCH, KeyRole, ProtectionTerms, RecordKeys, SealFrom};
+use zeroize::Zeroizing;
 
 use crate::cipher::Suite;
-use crate::identity::{HostKey, PublicKey};
+use crate::identity::{Binding, HostKey, PublicKey};
 use crate::schedule::{self, Exporter, LABEL, PresharedKey};
-use crate::tls::{self, Secrets, Sign};
+use crate::sessions::RENEWALS_MAX;
+use crate::tls::{self, ALPN, Secrets, Sign};
 
 /// The name that a client gives to its server; it is not sent.
 const SERVER: &str = "peer.invalid";
@@ -41,6 +43,9 @@ pub enum KeyingError {
     /// The endpoint refused a step.
     #[error(transparent)]
     Endpoint(#[from] sctp::KeyError),
+    /// The peer asks for new keys again and again.
+    #[error("the peer asked for new keys more than {RENEWALS_MAX} times in a minute")]
+    TooOften,
     /// The cryptographic library refused.
     #[error("the keys could not be made")]
     Keys,
@@ -84,7 +89,7 @@ impl Keyring {
     }
 }
 
-/// What is to be done after a message, in this order.
+/// A step to take after a message; several are taken in their order.
 #[derive(Debug)]
 pub enum Step {
     /// Install these keys ([`install_keys`](sctp::Endpoint::install_keys)).
@@ -103,8 +108,8 @@ pub enum Step {
     Peer {
         /// Its key.
         key: PublicKey,
-        /// A secret that both ends of this handshake have, and nobody else: for [`pairing_words`](crate::pairing_words).
-        binding: [u8; 32],
+        /// Shows that both ends have had the same handshake.
+        binding: Binding,
     },
 }
 
@@ -209,23 +214,27 @@ impl Session {
         self.is_over
     }
 
-    /// Takes a message of the peer.
+    /// Takes a message of the peer, which came in a sealed packet or not ([`sctp::Event::KeyMessage`]).
     ///
     /// # Errors
     /// See [`KeyingError`]; the association must end then.
-    pub fn on_message(&mut self, message: &[u8], terms: &ProtectionTerms) -> Result<Vec<Step>, KeyingError> {
-        if self.is_over || Session::epoch_of(message) != Some(low(self.epoch)) {
+    pub fn on_message(
+        &mut self,
+        message: &[u8],
+        sealed: bool,
+        terms: &ProtectionTerms,
+    ) -> Result<Vec<Step>, KeyingError> {
+        // The peer seals as soon as this end has the keys, and all messages about later ones.
+        let must_be_sealed = self.has_keys || self.epoch > FIRST_EPOCH;
+        let is_of_epoch = Session::epoch_of(message) == Some(low(self.epoch));
+        if self.is_over || !is_of_epoch || (must_be_sealed && !sealed) {
             return Err(KeyingError::Unexpected);
         }
         self.received += message.len();
         if self.received > HANDSHAKE_MAX {
             return Err(KeyingError::TooLong);
         }
-        let mut records = message.get(1..).unwrap_or_default();
-        while !records.is_empty() {
-            self.connection.read_tls(&mut records).map_err(|_| KeyingError::Unexpected)?;
-            self.connection.process_new_packets()?;
-        }
+        self.read(message.get(1..).unwrap_or_default())?;
         let mut steps = Vec::new();
         if !self.has_keys
             && let Some(keys) = self.keys(terms)?
@@ -243,6 +252,29 @@ impl Session {
             self.is_over = true;
         }
         Ok(steps)
+    }
+
+    /// Gives the records of a message to TLS, one by one: they are whole, and none follows the end of the handshake.
+    fn read(&mut self, mut records: &[u8]) -> Result<(), KeyingError> {
+        const HEADER: usize = 5;
+        while !records.is_empty() {
+            let length = records.get(3..HEADER).and_then(|field| field.try_into().ok());
+            let length = length.map(|field| HEADER + usize::from(u16::from_be_bytes(field)));
+            let (mut record, rest) = length
+                .and_then(|length| records.split_at_checked(length))
+                .filter(|_| self.connection.is_handshaking())
+                .ok_or(KeyingError::Unexpected)?;
+            while !record.is_empty() {
+                // TLS reads nothing after an alert that ends the connection.
+                let read = self.connection.read_tls(&mut record).map_err(|_| KeyingError::Unexpected)?;
+                let state = self.connection.process_new_packets()?;
+                if read == 0 || state.peer_has_closed() || state.plaintext_bytes_to_read() > 0 {
+                    return Err(KeyingError::Unexpected);
+                }
+            }
+            records = rest;
+        }
+        Ok(())
     }
 
     /// The keys, once the handshake has got that far.
@@ -263,11 +295,15 @@ impl Session {
     fn peer(&self, terms: &ProtectionTerms) -> Result<Step, KeyingError> {
         let exporter = self.exporter()?.ok_or(KeyingError::Keys)?;
         let context = schedule::binding(terms);
-        let (mut binding, mut check) = ([0; 32], [0; 32]);
-        exporter.export(&context, &mut binding).ok_or(KeyingError::Keys)?;
-        self.connection.export_keying_material(&mut check, LABEL, Some(&context))?;
-        if binding != check {
+        let (mut binding, mut check) = (Binding::default(), Zeroizing::new([0; 32]));
+        exporter.export(&context, binding.as_mut()).ok_or(KeyingError::Keys)?;
+        self.connection.export_keying_material(&mut *check, LABEL, Some(&context))?;
+        if *binding.as_mut() != *check {
             return Err(KeyingError::Keys);
+        }
+        // Only QUIC has rustls insist on it.
+        if self.connection.alpn_protocol() != Some(ALPN) {
+            return Err(KeyingError::Unexpected);
         }
         let spki = self.connection.peer_certificates().and_then(|keys| keys.first());
         let key = spki.and_then(|spki| PublicKey::from_spki(spki)).ok_or(KeyingError::Unexpected)?;
@@ -277,7 +313,7 @@ impl Session {
         }
     }
 
-    /// What TLS wants to send, as one message.
+    /// Returns as one message all that TLS has to send.
     fn written(&mut self) -> Result<Option<Bytes>, KeyingError> {
         let mut message = vec![low(self.epoch)];
         while self.connection.wants_write() {
@@ -295,7 +331,6 @@ fn low(epoch: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sctp::FIRST_EPOCH;
 
     fn terms(role: KeyRole, transcript: u8) -> ProtectionTerms {
         ProtectionTerms { role, method: crate::METHOD, transcript: [transcript; 32] }
@@ -309,7 +344,7 @@ mod tests {
     #[derive(Default)]
     struct End {
         keys: Option<RecordKeys>,
-        peer: Option<(PublicKey, [u8; 32])>,
+        peer: Option<(PublicKey, Binding)>,
     }
 
     impl End {
@@ -338,13 +373,13 @@ mod tests {
         let (at_client, at_server) =
             (terms(KeyRole::Client, transcripts.0), terms(KeyRole::Server, transcripts.1));
         let (mut c, mut s) = (End::default(), End::default());
-        let answer = s.follow(server.on_message(&hello, &at_server).unwrap()).unwrap();
+        let answer = s.follow(server.on_message(&hello, false, &at_server).unwrap()).unwrap();
         assert!(
             s.keys.is_some() && s.peer.is_none(),
             "the server has the keys before the client has answered"
         );
-        let end = c.follow(client.on_message(&answer, &at_client).unwrap()).unwrap();
-        assert!(s.follow(server.on_message(&end, &at_server).unwrap()).is_none());
+        let end = c.follow(client.on_message(&answer, false, &at_client).unwrap()).unwrap();
+        assert!(s.follow(server.on_message(&end, true, &at_server).unwrap()).is_none());
         assert!(client.is_over() && server.is_over());
         (c, s)
     }
@@ -389,8 +424,8 @@ mod tests {
         let (mut client, hello) = Session::client(&a, FIRST_EPOCH, None, None).unwrap();
         let mut server = Session::server(&b, FIRST_EPOCH, None, None).unwrap();
         let terms = terms(KeyRole::Server, 1);
-        let answer = End::default().follow(server.on_message(&hello, &terms).unwrap()).unwrap();
-        let end = End::default().follow(client.on_message(&answer, &terms).unwrap()).unwrap();
+        let answer = End::default().follow(server.on_message(&hello, false, &terms).unwrap()).unwrap();
+        let end = End::default().follow(client.on_message(&answer, false, &terms).unwrap()).unwrap();
         for (message, key) in [(&hello, &a), (&answer, &a), (&end, &a), (&answer, &b)] {
             assert!(!message.windows(32).any(|w| w == key.public().as_bytes()));
         }
@@ -404,8 +439,8 @@ mod tests {
         let (mut client, hello) = Session::client(&a, 4, None, Some(other.public())).unwrap();
         let mut server = Session::server(&b, 4, None, None).unwrap();
         let terms = terms(KeyRole::Server, 1);
-        let answer = End::default().follow(server.on_message(&hello, &terms).unwrap()).unwrap();
-        let refused = client.on_message(&answer, &terms).unwrap_err();
+        let answer = End::default().follow(server.on_message(&hello, true, &terms).unwrap()).unwrap();
+        let refused = client.on_message(&answer, true, &terms).unwrap_err();
         assert_eq!(refused, KeyingError::OtherPeer { known: other.public(), found: b.public() });
     }
 
@@ -414,20 +449,23 @@ mod tests {
         let ring = keyring();
         let terms = terms(KeyRole::Server, 1);
         let (_, hello) = Session::client(&ring, FIRST_EPOCH, None, None).unwrap();
-        for wrong in [&[][..], &[4, 22], &[0x83, 1], &[3, 255, 255, 255, 255, 255, 255]] {
+        let records = [&[3, 22, 3, 3, 0, 9, 1][..], &[3, 22, 3, 3], &[3, 23, 3, 3, 0, 1, 0]];
+        let others = [&[][..], &[4, 22], &[0x83, 1], &[3, 255, 255, 255, 255, 255, 255]];
+        let trailing = [&hello[..], &[0]].concat();
+        for wrong in others.into_iter().chain(records).chain([&trailing[..]]) {
             let mut server = Session::server(&ring, FIRST_EPOCH, None, None).unwrap();
-            assert!(server.on_message(wrong, &terms).is_err(), "{wrong:?}");
+            assert!(server.on_message(wrong, false, &terms).is_err(), "{wrong:?}");
         }
         for at in 1..hello.len() {
             let mut server = Session::server(&ring, FIRST_EPOCH, None, None).unwrap();
             let mut changed = hello.to_vec();
             changed[at] ^= 0x55;
-            let _ = server.on_message(&changed, &terms);
+            let _ = server.on_message(&changed, false, &terms);
         }
         let mut server = Session::server(&ring, FIRST_EPOCH, None, None).unwrap();
         let mut long = vec![3];
         long.resize(HANDSHAKE_MAX + 1, 0);
-        assert_eq!(server.on_message(&long, &terms).unwrap_err(), KeyingError::TooLong);
+        assert_eq!(server.on_message(&long, false, &terms).unwrap_err(), KeyingError::TooLong);
     }
 
     #[test]
@@ -436,7 +474,125 @@ mod tests {
         let broken = Keyring::with_signer(b.public(), Arc::new(|_: &[u8]| None)).unwrap();
         let (_, hello) = Session::client(&a, FIRST_EPOCH, None, None).unwrap();
         let mut server = Session::server(&broken, FIRST_EPOCH, None, None).unwrap();
-        let refused = server.on_message(&hello, &terms(KeyRole::Server, 1)).unwrap_err();
+        let refused = server.on_message(&hello, false, &terms(KeyRole::Server, 1)).unwrap_err();
         assert!(matches!(refused, KeyingError::Tls(_)), "{refused}");
+    }
+
+    /// A handshake by `rustls` alone, with the settings of this crate, changed by `change`.
+    fn raw(role: KeyRole, change: impl FnOnce(&mut ClientConfig, &mut ServerConfig)) -> Connection {
+        let key = HostKey::generate().unwrap();
+        let sign: Sign = Arc::new({
+            let key = HostKey::from_pkcs8(&key.to_pkcs8().unwrap()).unwrap();
+            move |message: &[u8]| Some(key.sign(message))
+        });
+        let (mut client, mut server) = tls::configs(key.public(), sign).unwrap();
+        change(&mut client, &mut server);
+        match role {
+            KeyRole::Client => {
+                let name = ServerName::try_from(SERVER).unwrap();
+                ClientConnection::new(Arc::new(client), name).unwrap().into()
+            }
+            KeyRole::Server => ServerConnection::new(Arc::new(server)).unwrap().into(),
+        }
+    }
+
+    /// All that a connection wants to send, as one message of the first epoch.
+    fn flight(connection: &mut Connection) -> Vec<u8> {
+        let mut message = vec![low(FIRST_EPOCH)];
+        while connection.wants_write() {
+            connection.write_tls(&mut message).unwrap();
+        }
+        message
+    }
+
+    fn read(connection: &mut Connection, message: &[u8]) {
+        connection.read_tls(&mut &message[1..]).unwrap();
+        connection.process_new_packets().unwrap();
+    }
+
+    /// Has a session of this crate play against a raw connection, which adds `more` to its last flight.
+    fn last_flight(
+        role: KeyRole,
+        change: impl FnOnce(&mut ClientConfig, &mut ServerConfig),
+        more: impl FnOnce(&mut Connection) -> Vec<u8>,
+    ) -> Result<Vec<Step>, KeyingError> {
+        let ring = keyring();
+        let terms = terms(role, 1);
+        match role {
+            KeyRole::Client => {
+                let mut server = raw(KeyRole::Server, change);
+                let (mut client, hello) = Session::client(&ring, FIRST_EPOCH, None, None).unwrap();
+                read(&mut server, &hello);
+                let mut answer = flight(&mut server);
+                answer.extend(more(&mut server));
+                client.on_message(&answer, false, &terms)
+            }
+            KeyRole::Server => {
+                let mut client = raw(KeyRole::Client, change);
+                let mut server = Session::server(&ring, FIRST_EPOCH, None, None).unwrap();
+                let hello = flight(&mut client);
+                let answer =
+                    End::default().follow(server.on_message(&hello, false, &terms).unwrap()).unwrap();
+                read(&mut client, &answer);
+                let mut end = flight(&mut client);
+                end.extend(more(&mut client));
+                server.on_message(&end, true, &terms)
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_may_follow_the_end_of_a_handshake() {
+        fn closed(connection: &mut Connection) -> Vec<u8> {
+            connection.send_close_notify();
+            flight(connection)[1..].to_vec()
+        }
+        let closed_and_filled = |connection: &mut Connection| [closed(connection), vec![0; 5000]].concat();
+        let key_update = |connection: &mut Connection| {
+            connection.refresh_traffic_keys().unwrap();
+            flight(connection)[1..].to_vec()
+        };
+        for role in [KeyRole::Client, KeyRole::Server] {
+            assert!(last_flight(role, |_, _| {}, |_| Vec::new()).is_ok());
+            let filled = last_flight(role, |_, _| {}, |_| vec![0; 5000]);
+            let refused = [
+                filled,
+                last_flight(role, |_, _| {}, |_| vec![23]),
+                last_flight(role, |_, _| {}, closed),
+                last_flight(role, |_, _| {}, closed_and_filled),
+            ];
+            for refused in refused {
+                assert_eq!(refused.unwrap_err(), KeyingError::Unexpected, "{role:?}");
+            }
+        }
+        let refused = last_flight(KeyRole::Server, |_, _| {}, key_update);
+        assert_eq!(refused.unwrap_err(), KeyingError::Unexpected);
+    }
+
+    #[test]
+    fn a_peer_must_name_this_protocol() {
+        for role in [KeyRole::Client, KeyRole::Server] {
+            let unnamed = |client: &mut ClientConfig, server: &mut ServerConfig| {
+                client.alpn_protocols.clear();
+                server.alpn_protocols.clear();
+            };
+            let refused = last_flight(role, unnamed, |_| Vec::new());
+            assert_eq!(refused.unwrap_err(), KeyingError::Unexpected, "{role:?}");
+        }
+    }
+
+    #[test]
+    fn what_must_come_sealed_is_not_taken_in_the_clear() {
+        let (a, b) = (keyring(), keyring());
+        let (mut client, hello) = Session::client(&a, FIRST_EPOCH, None, None).unwrap();
+        let mut server = Session::server(&b, FIRST_EPOCH, None, None).unwrap();
+        let terms = terms(KeyRole::Server, 1);
+        let answer = End::default().follow(server.on_message(&hello, false, &terms).unwrap()).unwrap();
+        let end = End::default().follow(client.on_message(&answer, false, &terms).unwrap()).unwrap();
+        assert_eq!(server.on_message(&end, false, &terms).unwrap_err(), KeyingError::Unexpected);
+        let (_, hello) = Session::client(&a, 4, None, None).unwrap();
+        let mut server = Session::server(&b, 4, None, None).unwrap();
+        assert_eq!(server.on_message(&hello, false, &terms).unwrap_err(), KeyingError::Unexpected);
+        assert!(server.on_message(&hello, true, &terms).is_ok());
     }
 }

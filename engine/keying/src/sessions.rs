@@ -5,6 +5,7 @@
 //! must be taken in the order of their tasks. Begin at [`Task::of_event`], [`Sessions::perform`] and [`apply`].
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base::Time;
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use sctp::{
     AbortCause, AssociationId, Endpoint, Event, FIRST_EPOCH, KeyRole, ProtectionConfig, ProtectionTerms,
 };
 
-use crate::identity::PublicKey;
+use crate::identity::{Binding, PublicKey};
 use crate::schedule::{METHOD, PresharedKey};
 use crate::session::{KeyingError, Keyring, Session, Step};
 
@@ -33,6 +34,8 @@ pub enum Task {
     Take {
         /// The message.
         message: Bytes,
+        /// It came in a sealed packet.
+        sealed: bool,
         /// The agreement on protection.
         terms: ProtectionTerms,
         /// A key to mix into all keys of the association. Of no effect if the association has had a task before.
@@ -55,8 +58,8 @@ impl Task {
     ) -> Option<Task> {
         let terms = endpoint.protection(id);
         match event {
-            Event::KeyMessage(message) => {
-                Some(Task::Take { message: message.clone(), terms: terms?, psk: psk() })
+            Event::KeyMessage { message, sealed } => {
+                Some(Task::Take { message: message.clone(), sealed: *sealed, terms: terms?, psk: psk() })
             }
             Event::KeysWorn => Some(Task::Renew),
             // A peer without protection has not answered the first message.
@@ -75,8 +78,8 @@ pub enum Outcome {
     Peer {
         /// Its key.
         key: PublicKey,
-        /// A secret of this handshake, for [`pairing_words`](crate::pairing_words).
-        binding: [u8; 32],
+        /// Shows that both ends have had the same handshake.
+        binding: Binding,
     },
     /// The handshake failed. The association was aborted.
     Failed(KeyingError),
@@ -135,9 +138,22 @@ struct State {
     peer: Option<PublicKey>,
     /// The epoch of the newest keys.
     epoch: Option<u64>,
+    /// Renewals that the peer has asked for.
+    renewals: Option<Renewals>,
     /// A task has failed: the association ends.
     has_failed: bool,
 }
+
+/// Renewals of a period.
+#[derive(Debug)]
+struct Renewals {
+    since: Time,
+    count: u32,
+}
+
+/// The most renewals that a peer may ask for in [`RENEWALS_PERIOD`]. A direction that seals a million packets a second needs ten.
+pub(crate) const RENEWALS_MAX: u32 = 32;
+const RENEWALS_PERIOD: Duration = Duration::from_secs(60);
 
 impl Sessions {
     /// Makes the handshakes of the host with this key.
@@ -165,12 +181,12 @@ impl Sessions {
         self.all.is_empty()
     }
 
-    /// Does the work of a task; returns the steps for [`apply`]. The peer's key is a step of an association's first handshake only:
+    /// Does the work of a task that was given at `now`; returns the steps for [`apply`]. The peer's key is a step of an association's first handshake only:
     /// another key in a later one is an error. After an error, all tasks of the association return no steps.
     ///
     /// # Errors
     /// See [`KeyingError`]; the association must end then.
-    pub fn perform(&mut self, id: AssociationId, task: Task) -> Result<Vec<Step>, KeyingError> {
+    pub fn perform(&mut self, now: Time, id: AssociationId, task: Task) -> Result<Vec<Step>, KeyingError> {
         if let Task::Forget = task {
             self.all.remove(&id);
             return Ok(Vec::new());
@@ -184,11 +200,11 @@ impl Sessions {
                 state.psk = psk;
                 state.begin(&self.keyring, FIRST_EPOCH)
             }
-            Task::Take { message, terms, psk } => {
+            Task::Take { message, sealed, terms, psk } => {
                 if state.is_new() {
                     state.psk = psk;
                 }
-                state.take(&self.keyring, &message, &terms)
+                state.take(now, &self.keyring, (&message, sealed), &terms)
             }
             Task::Renew => match state.epoch {
                 Some(epoch) if state.session.is_none() => state.begin(&self.keyring, epoch + 1),
@@ -214,12 +230,15 @@ impl State {
 
     fn take(
         &mut self,
+        now: Time,
         keyring: &Keyring,
-        message: &[u8],
+        (message, sealed): (&[u8], bool),
         terms: &ProtectionTerms,
     ) -> Result<Vec<Step>, KeyingError> {
-        let Some(mut session) = self.session_for(keyring, message, terms)? else { return Ok(Vec::new()) };
-        let mut steps = session.on_message(message, terms)?;
+        let Some(mut session) = self.session_for(now, keyring, message, terms)? else {
+            return Ok(Vec::new());
+        };
+        let mut steps = session.on_message(message, sealed, terms)?;
         let was_known = self.peer.is_some();
         for step in &steps {
             match step {
@@ -237,23 +256,36 @@ impl State {
     /// Takes out the session that a message is for, or begins one as the server; `None` if the message is to be ignored.
     fn session_for(
         &mut self,
+        now: Time,
         keyring: &Keyring,
         message: &[u8],
         terms: &ProtectionTerms,
     ) -> Result<Option<Session>, KeyingError> {
-        let is_hello = Session::is_hello(message);
+        let epoch = self.epoch.map_or(FIRST_EPOCH, |epoch| epoch + 1);
+        let (is_hello, is_client) = (Session::is_hello(message), terms.role == KeyRole::Client);
         match self.session.take() {
+            Some(own) if !is_hello || own.role() == KeyRole::Server => return Ok(Some(own)),
+            None if !is_hello => return Err(KeyingError::Unexpected),
+            // The first keys are the client's to begin.
+            _ if is_client && epoch == FIRST_EPOCH => return Err(KeyingError::Unexpected),
             // Both ends have begun at once: the hello of the association's client goes on.
-            Some(own) if is_hello && own.role() == KeyRole::Client && terms.role == KeyRole::Client => {
+            Some(own) if is_client => {
                 self.session = Some(own);
                 return Ok(None);
             }
-            Some(own) if !is_hello || own.role() == KeyRole::Server => return Ok(Some(own)),
-            Some(_) => {}
-            None if !is_hello => return Err(KeyingError::Unexpected),
-            None => {}
+            _ if epoch > FIRST_EPOCH => self.count_renewal(now)?,
+            _ => {}
         }
-        let epoch = self.epoch.map_or(FIRST_EPOCH, |epoch| epoch + 1);
         Session::server(keyring, epoch, self.psk.clone(), self.peer).map(Some)
+    }
+
+    /// Counts a renewal that the peer asks for.
+    fn count_renewal(&mut self, now: Time) -> Result<(), KeyingError> {
+        let renewals = self.renewals.get_or_insert(Renewals { since: now, count: 0 });
+        if now - renewals.since > RENEWALS_PERIOD {
+            *renewals = Renewals { since: now, count: 0 };
+        }
+        renewals.count += 1;
+        if renewals.count > RENEWALS_MAX { Err(KeyingError::TooOften) } else { Ok(()) }
     }
 }

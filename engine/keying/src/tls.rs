@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 use crate::identity::PublicKey;
 
 /// The application protocol: nobody can lead a handshake of another protocol here.
-const ALPN: &[u8] = b"sctpify/1";
+pub(crate) const ALPN: &[u8] = b"sctpify/1";
 
 /// Signs with the host's key, wherever that is.
 pub(crate) type Sign = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;

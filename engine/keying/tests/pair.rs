@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Carrier, Ecn, Route, Time};
 use bytes::Bytes;
-use keying::{HostKey, KeyManager, Keyring, Outcome, PresharedKey, PublicKey, pairing_words, protection};
+use keying::{Binding, HostKey, KeyManager, Keyring, Outcome, PresharedKey, PublicKey, protection};
 use sctp::{
     AssociationConfig, AssociationId, CloseReason, Connect, Endpoint, EndpointConfig, Event, IncomingInit,
     InitDecision, Listener, Ppid, SendOptions, StreamId,
@@ -16,7 +16,7 @@ struct End {
     endpoint: Endpoint,
     keys: KeyManager,
     id: Option<AssociationId>,
-    peer: Option<(PublicKey, [u8; 32])>,
+    peer: Option<(PublicKey, Binding)>,
     failed: Option<String>,
     received: Vec<Bytes>,
     events: Vec<Event>,
@@ -79,13 +79,16 @@ impl End {
     }
 }
 
+/// Changes a packet under way.
+type Change = fn(&mut [u8]);
+type Meddle = Box<dyn FnMut(&mut [u8])>;
+
 /// Both ends, and the packets between them.
 struct Pair {
     ends: [End; 2],
     now: Time,
     packets: Vec<Vec<u8>>,
-    /// Changes packets under way.
-    meddle: Box<dyn FnMut(&mut Vec<u8>)>,
+    meddle: Meddle,
 }
 
 impl Pair {
@@ -156,36 +159,84 @@ fn both_ends_know_each_other_and_nothing_readable_passes() {
     pair.run(Duration::from_millis(500));
     let [a, b] = &pair.ends;
     assert_eq!((&a.received[..], &b.received[..]), (&[secret.clone()][..], &[secret.clone()][..]));
-    let ((of_b, one), (of_a, other)) = (a.peer.unwrap(), b.peer.unwrap());
-    assert_eq!((of_a, of_b, pairing_words(&one)), (a.keys.public(), b.keys.public(), pairing_words(&other)));
+    let ((of_b, one), (of_a, other)) = (a.peer.clone().unwrap(), b.peer.clone().unwrap());
+    assert_eq!((of_a, of_b, one.words()), (a.keys.public(), b.keys.public(), other.words()));
     let shows =
         |needle: &[u8]| pair.packets.iter().any(|packet| packet.windows(needle.len()).any(|w| w == needle));
     assert!(!shows(&secret[..16]) && !shows(of_a.as_bytes()) && !shows(of_b.as_bytes()));
 }
 
-#[test]
-fn other_pre_shared_keys_or_a_changed_init_deliver_nothing() {
-    let mut pair = Pair::new([Some(&[1; 16]), Some(&[2; 16])]);
+/// Sends a message as soon as the association takes one, and reports whether it has arrived.
+fn delivers(pair: &mut Pair) -> bool {
     pair.connect();
-    pair.run(Duration::from_secs(40));
-    assert!(pair.ends.iter().all(
-        |end| end.count(|event| matches!(event, Event::Protected { .. })) == 0 || end.received.is_empty()
-    ));
-    assert_eq!(pair.ends[1].count(|event| matches!(event, Event::Protected { .. })), 0);
-    assert_eq!(pair.ends[1].count(|event| matches!(event, Event::Closed(_))), 1);
-    let mut pair = Pair::new([None, None]);
-    // One stream more than the INIT asked for.
-    pair.meddle = Box::new(|packet| {
+    let message = Bytes::from_static(b"after the handshake");
+    let mut is_sent = false;
+    for _ in 0..400 {
+        pair.run(Duration::from_millis(100));
+        let (now, end) = (pair.now, &mut pair.ends[0]);
+        let id = end.id.unwrap();
+        let options = SendOptions::default();
+        is_sent =
+            is_sent || end.endpoint.send(now, id, StreamId(0), Ppid(0), message.clone(), options).is_ok();
+    }
+    pair.ends[1].received.contains(&message)
+}
+
+#[test]
+fn other_pre_shared_keys_deliver_nothing() {
+    let (one, two) = (&[1; 16][..], &[2; 16][..]);
+    for (psks, is_delivered) in
+        [([Some(one); 2], true), ([Some(one), Some(two)], false), ([Some(one), None], false)]
+    {
+        let mut pair = Pair::new(psks);
+        assert_eq!(delivers(&mut pair), is_delivered, "{psks:?}");
+        let server = &pair.ends[1];
+        assert_eq!(server.count(|event| matches!(event, Event::Protected { .. })), usize::from(is_delivered));
+        assert_eq!(server.count(|event| matches!(event, Event::Closed(_))), usize::from(!is_delivered));
+    }
+}
+
+#[test]
+fn a_changed_init_delivers_nothing() {
+    // One stream more than the INIT asked for, or a service other than the one that the client named.
+    let streams = |packet: &mut [u8]| {
         if packet[12] == 1 {
             packet[25] ^= 1;
+        }
+    };
+    let port = |packet: &mut [u8]| match [packet[1], packet[3]] {
+        [_, 7] => packet[3] = 8,
+        [8, _] => packet[1] = 7,
+        _ => {}
+    };
+    let nothing = |_: &mut [u8]| {};
+    let cases: [(Change, bool); 3] = [(nothing, true), (streams, false), (port, false)];
+    for (case, (change, is_delivered)) in cases.into_iter().enumerate() {
+        let mut pair = Pair::new([None, None]);
+        pair.meddle = Box::new(move |packet| {
+            change(packet);
             let crc = wire::crc32c(&[&packet[..8], &[0; 4], &packet[12..]].concat());
             packet[8..12].copy_from_slice(&crc.to_le_bytes());
-        }
-    });
+        });
+        assert_eq!(delivers(&mut pair), is_delivered, "case {case}");
+        let server = &pair.ends[1];
+        assert_eq!(server.endpoint.counters().not_opened == 0, is_delivered, "case {case}");
+    }
+}
+
+#[test]
+fn a_peer_that_asks_for_new_keys_again_and_again_is_left() {
+    let mut pair = Pair::new([None, None]);
     pair.connect();
-    pair.run(Duration::from_secs(40));
-    assert_eq!(pair.ends[1].count(|event| matches!(event, Event::Protected { .. })), 0);
-    assert_eq!(pair.ends[1].count(|event| matches!(event, Event::Closed(_))), 1);
+    pair.run(Duration::from_millis(50));
+    for renewal in 1..=33 {
+        assert_eq!(pair.ends[1].failed, None, "renewal {renewal}");
+        let (now, end) = (pair.now, &mut pair.ends[0]);
+        end.keys.renew(now, end.id.unwrap(), &mut end.endpoint).unwrap();
+        pair.run(Duration::from_millis(400));
+    }
+    let failed = pair.ends[1].failed.clone().unwrap();
+    assert!(failed.contains("more than 32 times in a minute"), "{failed}");
 }
 
 #[test]

@@ -28,6 +28,9 @@ pub enum ConnectError {
         /// The send buffer, in bytes.
         max: usize,
     },
+    /// [`KEY_PPID`](crate::KEY_PPID) is that of messages about keys, where protection is offered.
+    #[error("payload protocol identifier 4242 is reserved for messages about keys")]
+    ReservedPpid,
     /// Memory is short: seven eighths of [`Limits::memory`](crate::Limits::memory) are in use.
     #[error("associations hold {used} of {budget} bytes; end some, or raise the budget")]
     NoMemory {
@@ -126,6 +129,9 @@ pub enum SendError {
     /// SCTP has no empty messages (RFC 9260 section 3.3.1).
     #[error("a message must have at least one byte")]
     Empty,
+    /// [`KEY_PPID`](crate::KEY_PPID) is that of messages about keys, where protection is agreed.
+    #[error("payload protocol identifier 4242 is reserved for messages about keys")]
+    ReservedPpid,
     /// The message exceeds the send buffer and could never be taken.
     #[error("a message of {length} bytes exceeds the send buffer of {max}")]
     TooLong {

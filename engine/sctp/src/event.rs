@@ -43,7 +43,12 @@ pub enum Event {
     },
     /// A message of the peer about keys, where protection is agreed on ([`KEY_PPID`](crate::KEY_PPID)). The caller answers by
     /// [`send_key_message`](crate::Endpoint::send_key_message).
-    KeyMessage(Bytes),
+    KeyMessage {
+        /// The message.
+        message: Bytes,
+        /// False if it came in the clear, before there were keys: anybody may have sent it.
+        sealed: bool,
+    },
     /// All packets are sealed by the keys of this epoch, only sealed ones count, and the caller knows the peer: messages of the application
     /// pass.
     Protected {

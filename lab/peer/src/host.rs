@@ -169,8 +169,11 @@ impl Host {
     pub(crate) fn poll_event(&mut self) -> Option<(AssociationId, Event)> {
         let (id, event) = self.engine.poll_event()?;
         let now = self.now();
-        if let Some(keys) = &mut self.keys {
-            keys.follow(now, id, &event, &mut self.engine);
+        let is_refused =
+            self.keys.as_mut().is_some_and(|keys| keys.follow(now, id, &event, &mut self.engine));
+        if is_refused {
+            // The program may end at once: the other end hears of the refusal first. If it cannot be sent, its timers tell it.
+            let _ = self.turn(now);
         }
         Some((id, event))
     }

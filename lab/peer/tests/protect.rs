@@ -1,6 +1,6 @@
 //! Two peers on loopback whose packets are sealed: each shows its key, and takes only whom it should.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -37,6 +37,15 @@ impl Server {
         let is_ready = lines.map(Result::unwrap).any(|line| line == "listening");
         assert!(is_ready);
         Server(child)
+    }
+}
+
+impl Server {
+    /// Waits for its end, and returns its message.
+    fn error(mut self) -> String {
+        let mut told = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        told
     }
 }
 
@@ -79,11 +88,13 @@ fn a_peer_is_the_key_that_it_holds() {
         let output = client(&ports, &["--protect", "--host-key", &of_client, "--peer-key", &known]);
         assert!(output.status.success(), "{output:?}");
     }
-    // Whoever has another one is refused.
-    let _server = Server::start(&ports, &["--protect"]);
+    // A peer with another key is refused, and hears of it.
+    let server = Server::start(&ports, &["--protect"]);
     let refused = client(&ports, &["--protect", "--peer-key", &known]);
     assert!(!refused.status.success(), "{refused:?}");
     assert!(String::from_utf8_lossy(&refused.stdout).contains("not the one of --peer-key"));
+    let told = server.error();
+    assert!(told.contains("another key was expected"), "{told}");
 }
 
 #[test]

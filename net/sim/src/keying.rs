@@ -1,16 +1,17 @@
 //! Key management for worlds: the messages of a real method (hello, answer, end) with keys that hide nothing, and a cipher that
 //! authenticates and counts but does not encrypt.
 //!
-//! A record's text stays readable, so that captures and tests see the chunks inside ([`crate::chunk_names`]). What is forged, changed or
+//! A record's text stays readable, so that captures and tests see the chunks inside ([`crate::chunk_names`]). A record that was forged, changed or
 //! sealed under another number is found. Begin at [`Keying::on_event`].
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use base::Time;
 use bytes::Bytes;
 use sctp::{
-    AssociationId, Endpoint, Event, FIRST_EPOCH, KeyRole, ProtectionConfig, RecordCipher, RecordKeys,
-    SealFrom,
+    AbortCause, AssociationId, Endpoint, Event, FIRST_EPOCH, KeyRole, ProtectionConfig, RecordCipher,
+    RecordKeys, SealFrom,
 };
 
 /// The method of key management in worlds: for private use.
@@ -37,6 +38,8 @@ pub struct Keying {
     negotiations: BTreeMap<AssociationId, Negotiation>,
     /// Records that keys made from now on may seal; 0: as many as is usual.
     pub records: u64,
+    /// Records that keys made from now on may fail to open; 0: any number.
+    pub forgeries: u64,
     /// Messages that were refused.
     pub refused: usize,
 }
@@ -58,7 +61,7 @@ impl Keying {
 
     /// Begins to agree on new keys.
     pub fn renew(&mut self, now: Time, id: AssociationId, endpoint: &mut Endpoint) {
-        let Some(epoch) = endpoint.epoch(id) else { return };
+        let Some(epoch) = endpoint.epoch(id).filter(|_| !self.negotiations.contains_key(&id)) else { return };
         let hello = hello(epoch + 1, id);
         if endpoint.send_key_message(now, id, hello.clone()).is_ok() {
             self.negotiations.insert(id, Negotiation { epoch: epoch + 1, hello });
@@ -68,9 +71,15 @@ impl Keying {
     /// Follows an event of the endpoint.
     pub fn on_event(&mut self, now: Time, id: AssociationId, event: &Event, endpoint: &mut Endpoint) {
         match event {
-            Event::KeyMessage(message) => {
-                if self.on_message(now, id, message, endpoint).is_none() {
+            Event::KeyMessage { message, sealed } => {
+                let is_taken = self.on_message(now, id, (message, *sealed), endpoint).is_some();
+                if !is_taken {
                     self.refused += 1;
+                    endpoint.abort(
+                        now,
+                        id,
+                        AbortCause::user("a message about keys that does not belong here"),
+                    );
                 }
             }
             Event::KeysWorn => self.renew(now, id, endpoint),
@@ -83,16 +92,20 @@ impl Keying {
         &mut self,
         now: Time,
         id: AssociationId,
-        message: &Bytes,
+        (message, sealed): (&Bytes, bool),
         endpoint: &mut Endpoint,
     ) -> Option<()> {
+        // Once packets are sealed, only sealed messages count.
+        if !sealed && endpoint.epoch(id).is_some() {
+            return None;
+        }
         match *message.first()? {
             HELLO => {
                 let epoch = endpoint.epoch(id).map_or(FIRST_EPOCH, |epoch| epoch + 1);
-                // Of two that meet, the one of the association's client goes on.
+                // Of two that meet, the one of the association's client goes on. The first keys are the client's to begin.
                 let is_client = endpoint.protection(id)?.role == KeyRole::Client;
                 if is_client && self.negotiations.contains_key(&id) {
-                    return Some(());
+                    return (epoch > FIRST_EPOCH).then_some(());
                 }
                 let answer = Bytes::from([vec![ANSWER], epoch.to_be_bytes().to_vec()].concat());
                 self.install(now, id, epoch, (message, &answer), SealFrom::PeersFirst, endpoint)?;
@@ -123,7 +136,11 @@ impl Keying {
         let terms = endpoint.protection(id)?;
         let secret = mixed(mixed(mixed(epoch, hello), answer), &terms.transcript);
         let records = if self.records == 0 { RECORDS } else { self.records };
-        let cipher = |direction: u8| Box::new(OpenCipher { key: mixed(secret, &[direction]), records });
+        let forgeries = if self.forgeries == 0 { u64::MAX } else { self.forgeries };
+        let cipher = |direction: u8| {
+            let key = mixed(secret, &[direction]);
+            Box::new(OpenCipher { key, records, forgeries, last: Cell::new(None) })
+        };
         // The key of a direction is named by the role of the association's client, whoever began this negotiation.
         let (ours, theirs) = match terms.role {
             KeyRole::Client => (0, 1),
@@ -149,6 +166,9 @@ fn hello(epoch: u64, id: AssociationId) -> Bytes {
 struct OpenCipher {
     key: u64,
     records: u64,
+    forgeries: u64,
+    /// The number of the record that was sealed last.
+    last: Cell<Option<u64>>,
 }
 
 impl OpenCipher {
@@ -164,6 +184,8 @@ impl OpenCipher {
 
 impl RecordCipher for OpenCipher {
     fn seal(&self, number: u64, associated: &[u8], text: &mut [u8]) -> [u8; 16] {
+        let last = self.last.replace(Some(number));
+        assert!(last.is_none_or(|last| last < number), "record {number} was sealed after {last:?}");
         self.tag(number, associated, text)
     }
 
@@ -179,6 +201,10 @@ impl RecordCipher for OpenCipher {
 
     fn record_limit(&self) -> u64 {
         self.records
+    }
+
+    fn forgery_limit(&self) -> u64 {
+        self.forgeries
     }
 
     fn memory(&self) -> usize {

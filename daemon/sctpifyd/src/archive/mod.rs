@@ -20,7 +20,7 @@ use control::{DaemonArgs, KnownPeer};
 use rules::{LearnedEntry, RulesTable, Setting};
 
 pub(crate) use files::{Loaded, prepare_directories};
-pub(crate) use host_key::{HostKeyError, Signer, load_or_make};
+pub(crate) use host_key::{Signer, load_or_make};
 pub(crate) use line::Listener;
 pub(crate) use server::serve;
 

@@ -9,19 +9,18 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
 use control::DaemonArgs;
-use keying::{HANDSHAKE_CONTENT_MAX, sign_handshake};
+use keying::{HANDSHAKE_CONTENT_MAX, HostKey, KeyFileError, sign_handshake};
 use rules::find_setting;
 
 use super::ArchiveError;
 use super::files::Files;
-use super::host_key::HostKeyError;
 use super::words::{Answer, Ask, Outcome, QUESTION_MAX, Question};
 
 /// Limit on the questions about files that wait. The worker asks about one at a time in each of its threads.
 const WAITING_MAX: usize = 4;
 
 /// Answers until the worker exits. After an invalid request it closes the connection, which stops the worker.
-pub(crate) fn serve(stream: &UnixStream, args: &DaemonArgs, key: &Result<keying::HostKey, HostKeyError>) {
+pub(crate) fn serve(stream: &UnixStream, args: &DaemonArgs, key: &Result<HostKey, KeyFileError>) {
     let to = Mutex::new(stream);
     let (about_files, questions) = sync_channel(WAITING_MAX);
     std::thread::scope(|scope| {
@@ -75,7 +74,7 @@ fn send(to: &Mutex<&UnixStream>, number: u64, outcome: Result<Outcome, ArchiveEr
     ops::write_line(&mut *to, &Answer { number, outcome }).is_ok()
 }
 
-fn answer_about_key(key: &Result<keying::HostKey, HostKeyError>, ask: Ask) -> Result<Outcome, ArchiveError> {
+fn answer_about_key(key: &Result<HostKey, KeyFileError>, ask: Ask) -> Result<Outcome, ArchiveError> {
     let key = key.as_ref().map_err(|error| ArchiveError::Failed(error.to_string()))?;
     match ask {
         Ask::Sign { content } if content.len() <= HANDSHAKE_CONTENT_MAX => sign_handshake(key, &content)
@@ -137,7 +136,7 @@ mod tests {
     use std::path::Path;
 
     use clap::Parser;
-    use keying::{HostKey, IdentityError};
+    use keying::IdentityError;
     use rules::{Chain, Failure, LearnPolicy, LearnedTable, Policy, Rule, RulesTable, Settings};
 
     use super::*;
@@ -158,8 +157,8 @@ mod tests {
         args
     }
 
-    fn no_key(error: IdentityError) -> HostKeyError {
-        HostKeyError::NoKey { path: "host.key".into(), error }
+    fn no_key(error: IdentityError) -> KeyFileError {
+        KeyFileError::Key { path: "host.key".into(), error }
     }
 
     impl Pair {

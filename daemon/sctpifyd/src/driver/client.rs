@@ -137,7 +137,7 @@ impl Driver {
         }
         let begun = self.engine.connect(self.now, connect);
         if let Ok(association) = begun {
-            self.encryption.begin(association, remote.ip(), &self.policy);
+            self.encryption.begin(self.now, association, remote.ip(), &self.policy);
         }
         begun.map_err(|error| match error {
             ConnectError::TooMany(_) => Plain::at_limit("associations"),
@@ -266,7 +266,7 @@ impl Driver {
             let (engine, timers) = (&mut self.engine, &mut self.timers);
             let begun = self.shared.want(self.now, ends, engine, &self.policy, &self.packet_io, timers);
             if let Some(association) = begun {
-                self.encryption.begin(association, ends.remote, &self.policy);
+                self.encryption.begin(self.now, association, ends.remote, &self.policy);
             }
         }
     }

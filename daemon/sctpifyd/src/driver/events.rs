@@ -299,7 +299,7 @@ impl Driver {
             }
             // The daemon sends nothing that may be abandoned; encryption follows the events about keys before.
             (
-                Event::KeyMessage(_)
+                Event::KeyMessage { .. }
                 | Event::Protected { .. }
                 | Event::KeysWorn
                 | Event::Abandoned { .. }

@@ -6,14 +6,15 @@
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use base::Time;
 use keying::{HostKey, KeyingError, Keyring, Session, Sessions, Step, Task};
 use sctp::{AssociationId, FIRST_EPOCH, KeyRole, ProtectionTerms};
 
 use crate::archive::Signer;
 use crate::commands::{Command, Handle};
 
-/// A task of an association.
-pub(crate) type Order = (AssociationId, Task);
+/// A task of an association, and the time when it was given.
+pub(crate) type Order = (Time, AssociationId, Task);
 
 /// The handshakes, as they wait for their thread.
 pub(crate) struct Handshakes {
@@ -28,16 +29,16 @@ impl Handshakes {
     /// Performs tasks until the event loop has ended.
     pub(crate) fn run(self, signer: &Signer, shard: &Handle) {
         let mut sessions = None;
-        for (association, task) in self.orders {
+        for (now, association, task) in self.orders {
             let is_last = matches!(task, Task::Forget);
             let outcome = match &mut sessions {
                 // Nothing is known of the association.
                 None if is_last => continue,
                 None => match open(signer) {
-                    Ok(opened) => sessions.insert(opened).perform(association, task),
+                    Ok(opened) => sessions.insert(opened).perform(now, association, task),
                     Err(error) => Err(error),
                 },
-                Some(sessions) => sessions.perform(association, task),
+                Some(sessions) => sessions.perform(now, association, task),
             };
             if !is_last {
                 shard.send(Command::Keys(association, outcome));
@@ -68,11 +69,11 @@ pub(crate) fn warm_up() -> Result<(), KeyingError> {
     let terms = |role| ProtectionTerms { role, method: keying::METHOD, transcript: [0; 32] };
     let (mut client, hello) = Session::client(&a, FIRST_EPOCH, None, None)?;
     let mut server = Session::server(&b, FIRST_EPOCH, None, None)?;
-    let answer = server.on_message(&hello, &terms(KeyRole::Server))?;
+    let answer = server.on_message(&hello, false, &terms(KeyRole::Server))?;
     for answer in answer.iter().filter_map(message) {
-        let end = client.on_message(answer, &terms(KeyRole::Client))?;
+        let end = client.on_message(answer, false, &terms(KeyRole::Client))?;
         for end in end.iter().filter_map(message) {
-            server.on_message(end, &terms(KeyRole::Server))?;
+            server.on_message(end, true, &terms(KeyRole::Server))?;
         }
     }
     if server.is_over() { Ok(()) } else { Err(KeyingError::Keys) }

@@ -66,21 +66,21 @@ impl Encryption {
     }
 
     /// Begins the handshake of an association that this host has just begun to `remote`, if encryption is offered there.
-    pub(crate) fn begin(&mut self, association: AssociationId, remote: IpAddr, policy: &Policy) {
+    pub(crate) fn begin(&mut self, now: Time, association: AssociationId, remote: IpAddr, policy: &Policy) {
         if !policy.rules().offers_encryption(remote) {
             return;
         }
         self.all.insert(association, State { dialled: Some(remote), ..State::default() });
         let psk = policy.rules().preshared(remote);
-        self.order(association, Task::Begin { psk });
+        self.order(now, association, Task::Begin { psk });
     }
 
-    fn order(&mut self, association: AssociationId, task: Task) {
+    fn order(&mut self, now: Time, association: AssociationId, task: Task) {
         if let Some(state) = self.all.get_mut(&association) {
             state.waiting += 1;
             self.waiting += 1;
             // If the thread has ended, the association ends by its own limit.
-            let _ = self.orders.send((association, task));
+            let _ = self.orders.send((now, association, task));
         }
     }
 
@@ -104,12 +104,12 @@ impl Encryption {
                 if state.waiting >= TASKS_MAX || is_too_much {
                     engine.abort(now, association, AbortCause::user("too many messages about keys"));
                 } else {
-                    self.order(association, task);
+                    self.order(now, association, task);
                 }
                 return [None, None];
             }
             (Some(Task::Forget), _) if self.all.contains_key(&association) => {
-                let _ = self.orders.send((association, Task::Forget));
+                let _ = self.orders.send((now, association, Task::Forget));
             }
             _ => {}
         }

@@ -116,7 +116,7 @@ impl Association {
 
     /// Sends the next ASCONF if none is outstanding.
     pub(super) fn ask_next(&mut self, now: Time) {
-        if !self.transfer.state.probes_paths() {
+        if !self.transfer.probes_paths() {
             return;
         }
         let current = self.transfer.paths.current();

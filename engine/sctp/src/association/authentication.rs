@@ -50,7 +50,7 @@ impl Association {
                 return Screened::Pass;
             }
             self.transfer.out.note(TraceEvent::Unauthenticated { chunk_type: raw.chunk_type.0 });
-            return Screened::Stop;
+            return Screened::Skip;
         }
         let Some(auth) = self.transfer.integrity.auth() else { return Screened::Pass };
         if raw.chunk_type != ChunkType::AUTH {

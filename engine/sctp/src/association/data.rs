@@ -1,7 +1,7 @@
 //! DATA and SACK (RFC 9260 section 6).
 
 use smallvec::SmallVec;
-use wire::{Cause, GapBlock, Sack};
+use wire::{Cause, ChunkType, GapBlock, Sack};
 
 use super::{Association, Context, State};
 use crate::extension::Extension;
@@ -15,6 +15,9 @@ impl Association {
         //= rfc9260#6-4
         if !self.transfer.state.receives_data() {
             return;
+        }
+        if !self.may_come_so(data) {
+            return self.transfer.out.note(TraceEvent::Unauthenticated { chunk_type: ChunkType::DATA.0 });
         }
         // RFC 9260 section 6.2: DATA without user data ends the association.
         if data.payload.is_empty() {
@@ -30,11 +33,11 @@ impl Association {
             return self.on_data_of_no_stream(path, data, ctx);
         }
         let is_first = !self.inbound.ack.is_pending();
-        let ready = self.inbound.ready_count();
         let outcome = self.inbound.on_data(data, ctx.now, &self.transfer.config.timing);
         // If a key is in force, a duplicate does not prove that the peer has left a path: anybody may have
-        // copied the packet.
-        if outcome == DataOutcome::Taken || !self.transfer.is_keyed() {
+        // copied the packet, unless it was sealed.
+        let is_peers = !self.transfer.is_keyed() || self.transfer.integrity.is_sealed();
+        if outcome == DataOutcome::Taken || is_peers {
             self.transfer.follow_peer(path, self.sack_route.data_path(), ctx);
             let begins = is_first || !self.transfer.is_concurrent();
             self.sack_route.on_data(path, begins, &self.transfer.paths);
@@ -54,7 +57,6 @@ impl Association {
             }
             DataOutcome::Dropped => self.transfer.out.note(TraceEvent::NoRoom { tsn: data.tsn.0 }),
         }
-        self.take_key_messages(ready, ctx);
         self.note_readable(had_ready);
     }
 

@@ -18,7 +18,7 @@ use crate::error::KeyError;
 use crate::event::{CloseReason, Event, Unreachable};
 use crate::extension::Offer;
 use crate::extension::auth::Nonce;
-use crate::extension::protection::{KEY_PPID, tie_breaker};
+use crate::extension::protection::tie_breaker;
 use crate::negotiation::{PeerInit, address_parameter};
 use crate::path::PathIndex;
 
@@ -250,16 +250,10 @@ impl Association {
     /// Enters COOKIE-ECHOED. The COOKIE ECHO takes the path that the INIT ACK has confirmed.
     pub(super) fn echo_cookie(&mut self, opening: Opening, cookie: &[u8], ctx: &mut Context<'_>) {
         let t1 = Retry { at: ctx.now + opening.rto, count: 0 };
-        let first = match self.transfer.integrity.protection_mut() {
-            None => opening.first_message.clone(),
-            // Nothing of the application may go in the clear.
-            Some(protection) => {
-                opening.first_message.iter().for_each(|first| protection.hold_first(first.clone()));
-                opening.key_message.clone().map(|message| FirstMessage { ppid: KEY_PPID, message })
-            }
-        };
-        let says_first = first.is_some();
-        first.into_iter().for_each(|first| self.queue_first(first));
+        let key_message = opening.key_message.clone().filter(|_| self.is_protected());
+        let says_first = key_message.is_some() || (opening.first_message.is_some() && !self.is_protected());
+        key_message.into_iter().for_each(|message| self.queue_key_message(message));
+        opening.first_message.iter().for_each(|first| self.queue_first(first.clone()));
         let cookie = Bytes::copy_from_slice(cookie);
         //= rfc9260#3.3.11-2 5.1.4-2
         self.transfer.enter(State::CookieEchoed { cookie, t1, opening: Box::new(opening), says_first });
@@ -267,14 +261,17 @@ impl Association {
         self.transfer.out.queue(PathIndex::new(0), Control::CookieEcho);
     }
 
-    /// Queues the message passed to the connect command, ahead of all others.
+    /// Queues the message passed to the connect command, ahead of all others. Where protection is agreed, it waits for the keys.
     pub(crate) fn queue_first(&mut self, first: FirstMessage) {
-        if first.ppid != KEY_PPID
-            && let Some(protection) = self.transfer.integrity.protection_mut()
-        {
-            return protection.hold_first(first);
+        match self.transfer.integrity.protection_mut() {
+            Some(protection) => protection.hold_first(first),
+            None => self.queue_ordered(first.ppid, first.message),
         }
-        self.transfer.tx.queue.push(StreamId(0), first.ppid, first.message, false, false);
+    }
+
+    /// Queues a message in order on stream 0.
+    pub(super) fn queue_ordered(&mut self, ppid: Ppid, message: Bytes) {
+        self.transfer.tx.queue.push(StreamId(0), ppid, message, false, false);
     }
 
     /// The message passed to the connect command, until the COOKIE ECHO is answered.

@@ -2,14 +2,16 @@
 //!
 //! Start at [`Association::install_keys`].
 
+use base::Time;
 use bytes::Bytes;
-use wire::{Chunk, RawChunk, Record, StreamId};
+use wire::{Chunk, RawChunk, Record};
 
-use super::protection::Unopened;
+use super::protection::{PROTOCOL_VIOLATION, Unopened};
 use super::{Association, Context, State};
 use crate::error::KeyError;
 use crate::event::{AbortCause, CloseReason, Event};
 use crate::extension::protection::{KEY_MESSAGE_MAX, KEY_PPID, ProtectionTerms, RecordKeys, SealFrom};
+use crate::rx::Piece;
 use crate::trace::DropReason;
 
 impl Association {
@@ -68,8 +70,20 @@ impl Association {
         if message.is_empty() || message.len() > KEY_MESSAGE_MAX {
             return Err(KeyError::Length { length: message.len(), max: KEY_MESSAGE_MAX });
         }
-        self.transfer.tx.queue.push(StreamId(0), KEY_PPID, message, false, false);
+        self.queue_key_message(message);
         Ok(())
+    }
+
+    pub(super) fn queue_key_message(&mut self, message: Bytes) {
+        self.queue_ordered(KEY_PPID, message);
+    }
+
+    /// Reports whether DATA may come in the way that it came. Before packets are sealed, only messages about keys may: anything else is
+    /// somebody else's, and must not use up the TSN of what the peer will seal.
+    pub(super) fn may_come_so(&self, data: &Piece<'_>) -> bool {
+        let is_of_key_message =
+            || data.stream.0 == 0 && !data.unordered && (data.ppid == KEY_PPID || !data.begin);
+        !self.is_protected() || self.transfer.integrity.is_sealed() || is_of_key_message()
     }
 
     /// Decrypts a DTLS chunk of the peer into `room`; returns the length of the chunks in it.
@@ -95,8 +109,9 @@ impl Association {
 
     /// Follows a step of the key management: `was_enforced` says whether unsealed packets had ended before.
     fn after_step(&mut self, was_enforced: bool, ctx: &mut Context<'_>) {
-        // What came in the clear may be anybody's. Messages about keys have proven themselves, and are gone by now.
-        if !was_enforced && self.is_enforced() && !self.inbound.is_untouched() {
+        // Data in the clear may be anybody's. Messages about keys have proven themselves. A TSN that other data has used up
+        // would make the peer's sealed chunk with that TSN a duplicate.
+        if !was_enforced && self.is_enforced() && !self.has_only_key_messages() {
             let reason = "data in the clear where packets are to be sealed".into();
             return self.abort(AbortCause { code: PROTOCOL_VIOLATION, reason }, ctx);
         }
@@ -105,12 +120,15 @@ impl Association {
             return;
         }
         let (epoch, first) = (protection.epoch(), protection.take_first());
-        first.into_iter().for_each(|first| self.queue_opened(first));
+        first.into_iter().for_each(|first| self.queue_ordered(first.ppid, first.message));
         self.transfer.out.emit(Event::Protected { epoch: epoch.unwrap_or_default() });
         if self.inbound.has_ready() {
             self.transfer.out.emit(Event::Readable);
         }
         self.transfer.wake_writer();
+        self.ask_next(ctx.now);
+        self.drive_reconfig(ctx.now);
+        self.after_data_moved(ctx.now);
         for index in self.transfer.paths.indices() {
             if !self.transfer.paths.get(index).is_confirmed() {
                 self.transfer.paths.get_mut(index).probe_now(ctx.now);
@@ -118,21 +136,21 @@ impl Association {
         }
     }
 
-    fn queue_opened(&mut self, first: super::FirstMessage) {
-        self.transfer.tx.queue.push(StreamId(0), first.ppid, first.message, false, false);
+    /// Reports whether all DATA that came was whole messages about keys.
+    fn has_only_key_messages(&self) -> bool {
+        let protection = self.transfer.integrity.protection();
+        self.inbound.is_all_read() && protection.is_none_or(|p| !p.messages().has_begun())
     }
 
-    /// Takes messages about keys out of those that are ready, of which there were `before`.
-    pub(super) fn take_key_messages(&mut self, before: usize, ctx: &mut Context<'_>) {
-        if !self.is_protected() {
-            return;
-        }
-        while let Some(message) = self.inbound.take_ready(before, KEY_PPID) {
-            let is_whole = message.begin && message.end && !message.aborted;
-            if !is_whole || message.len() > KEY_MESSAGE_MAX {
-                return self.violation("a message about keys that is not whole", ctx);
+    /// Takes messages about keys out of those that are ready for the application.
+    pub(super) fn take_key_messages(&mut self) {
+        let Some(protection) = self.transfer.integrity.protection_mut() else { return };
+        while let Some(part) = self.inbound.take_ready(KEY_PPID) {
+            // Nothing that came in the clear is left when enforcement begins.
+            let sealed = protection.is_enforced();
+            if let Some(message) = protection.messages_mut().take(part) {
+                self.transfer.out.emit(Event::KeyMessage { message, sealed });
             }
-            self.transfer.out.emit(Event::KeyMessage(message.into_bytes()));
         }
     }
 
@@ -149,19 +167,21 @@ impl Association {
         }
     }
 
-    /// Ends the association if its keys may seal no more, and asks for new ones in time.
-    pub(super) fn watch_keys(&mut self) {
+    /// Ends the association after a fault in its protection, and asks for new keys in time.
+    pub(super) fn watch_keys(&mut self, ctx: &mut Context<'_>) {
         let is_over = matches!(self.transfer.state, State::Closed);
         let Some(protection) = self.transfer.integrity.protection_mut().filter(|_| !is_over) else { return };
-        if protection.is_spent() {
-            let reason = "the keys have sealed as much as they may".into();
-            let cause = AbortCause { code: 0, reason };
-            self.transfer.close(CloseReason::Aborted(cause));
+        if let Some(cause) = protection.fault() {
+            self.abort(cause, ctx);
         } else if protection.take_worn() {
             self.transfer.out.emit(Event::KeysWorn);
         }
     }
-}
 
-/// The cause code of a protocol violation (RFC 9260 section 3.3.10.13).
-const PROTOCOL_VIOLATION: u16 = 13;
+    /// Wipes keys of the peer that have expired.
+    pub(super) fn forget_expired_keys(&mut self, now: Time) {
+        if let Some(protection) = self.transfer.integrity.protection_mut() {
+            protection.forget_expired(now);
+        }
+    }
+}

@@ -16,6 +16,7 @@ mod handshake_client;
 mod heartbeat;
 mod idle;
 mod integrity;
+mod key_messages;
 mod keying;
 mod memory;
 mod negotiated;
@@ -50,6 +51,7 @@ use crate::error::{SendError, StreamError};
 use crate::event::{AbortCause, CloseReason, Event, Message, SendOptions};
 use crate::extension::Extension;
 use crate::extension::asconf::Asconf;
+use crate::extension::protection::KEY_PPID;
 use crate::extension::reconfig::Reconfig;
 use crate::info::{AssociationInfo, LimitedBy, StateName};
 use crate::negotiation::{Agreed, PeerInit};
@@ -355,13 +357,12 @@ impl Association {
         if message.len() > self.transfer.config.send_buffer {
             return Err(SendError::TooLong { length: message.len(), max: self.transfer.config.send_buffer });
         }
+        if ppid == KEY_PPID && self.is_protected() {
+            return Err(SendError::ReservedPpid);
+        }
         let limit = limit_of(options.reliability, self.transfer.negotiated.extensions(), now);
         self.make_room(message.len(), limit, now);
-        if !self.transfer.tx.takes(message.len()) {
-            self.transfer.tx.buffer.want_room();
-            return Err(SendError::WouldBlock);
-        }
-        if self.transfer.integrity.is_pending() {
+        if self.transfer.integrity.is_pending() || !self.transfer.tx.takes(message.len()) {
             self.transfer.tx.buffer.want_room();
             return Err(SendError::WouldBlock);
         }
@@ -405,6 +406,8 @@ impl Association {
             path.probe_now(now);
         }
         let message = self.inbound.read(now, rtt);
+        // Reading may let the next one in.
+        self.take_key_messages();
         if message.is_some() && self.inbound.has_reopened() && self.transfer.state.receives_data() {
             self.inbound.ack.on_irregular();
         }
@@ -413,6 +416,7 @@ impl Association {
 
     /// Notifies the driver if a message has become readable.
     fn note_readable(&mut self, had_ready: bool) {
+        self.take_key_messages();
         let may_read =
             !matches!(self.transfer.state, State::Accepting) && !self.transfer.integrity.is_pending();
         if !had_ready && self.inbound.has_ready() && may_read {

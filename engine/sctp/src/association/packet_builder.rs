@@ -85,7 +85,7 @@ impl Association {
 
     /// Performs due work before sending; returns the path of the next packet, if any.
     fn path_to_serve(&mut self, ctx: &mut Context<'_>) -> Option<PathIndex> {
-        self.watch_keys();
+        self.watch_keys(ctx);
         if matches!(self.transfer.state, State::Closed) {
             return None;
         }
@@ -116,7 +116,7 @@ impl Association {
         let (new, again) =
             (self.transfer.out.counters().data_sent, self.transfer.out.counters().data_retransmitted);
         let had_sack = self.inbound.ack.is_pending();
-        let usual = self.transfer.paths.get(path).packet_size();
+        let usual = self.transfer.packet_size(path);
         let needed = self.transfer.room_for_old(path).max(self.room_for_cookie()).max(usual);
         let packets_max = if needed > usual { 1 } else { packets_max };
         let (mut len, mut segment_size, mut packets) = (0, needed, 0);

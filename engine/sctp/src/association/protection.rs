@@ -12,12 +12,17 @@ use smallvec::SmallVec;
 use wire::{ChunkType, PacketWriter, RECORD_OVERHEAD, RECORD_TAG_LEN, Record};
 
 use super::FirstMessage;
+use super::key_messages::KeyMessages;
 use super::replay::{ReplayWindow, Stale};
 use crate::error::KeyError;
+use crate::event::AbortCause;
 use crate::extension::protection::{FIRST_EPOCH, ProtectionTerms, RecordCipher, RecordKeys, SealFrom};
 
 /// Time that the keys of the epoch before are kept for packets that are under way.
 const OLD_KEYS: Duration = Duration::from_secs(30);
+
+/// The cause code of a protocol violation (RFC 9260 section 3.3.10.13).
+pub(super) const PROTOCOL_VIOLATION: u16 = 13;
 
 /// Share of the records of a key that may be sealed until new ones are asked for.
 const WORN_PART: u64 = 4;
@@ -49,6 +54,7 @@ pub(super) struct Protection {
     has_asked: bool,
     /// The application's message that was to go with the COOKIE ECHO.
     first: Option<FirstMessage>,
+    messages: KeyMessages,
     /// When the association ends unless messages may pass by then.
     limit: Time,
 }
@@ -66,6 +72,8 @@ struct Receiving {
     epoch: u64,
     cipher: Box<dyn RecordCipher>,
     window: ReplayWindow,
+    /// Records that these keys did not open.
+    forged: u64,
     /// When it ends, once there are newer keys.
     until: Time,
 }
@@ -81,6 +89,7 @@ impl Protection {
             is_peer_known: false,
             has_asked: false,
             first: None,
+            messages: KeyMessages::default(),
             limit,
         }
     }
@@ -137,9 +146,6 @@ impl Protection {
         if self.next.is_some() {
             return Err(KeyError::Unused);
         }
-        if let Some(newest) = self.receive.last_mut() {
-            newest.until = now + OLD_KEYS;
-        }
         if self.receive.len() >= 2 {
             self.receive.remove(0);
         }
@@ -147,6 +153,7 @@ impl Protection {
             epoch,
             cipher: keys.receive,
             window: ReplayWindow::new(),
+            forged: 0,
             until: Time::NEVER,
         });
         let sending = Sending { epoch, cipher: keys.send, number: 0 };
@@ -154,12 +161,25 @@ impl Protection {
             SealFrom::Now => {
                 // The client seals as soon as the server has answered, and the server's answer is the last that it takes in the clear.
                 self.is_enforced = true;
-                self.send = Some(sending);
+                self.begin_sending(sending, now);
             }
             SealFrom::PeersFirst => self.next = Some(sending),
         }
-        self.has_asked = false;
         Ok(())
+    }
+
+    /// Seals with new keys from now on, and lets the older ones of the peer expire.
+    fn begin_sending(&mut self, sending: Sending, now: Time) {
+        for older in self.receive.iter_mut().filter(|receiving| receiving.epoch < sending.epoch) {
+            older.until = older.until.min(now + OLD_KEYS);
+        }
+        self.send = Some(sending);
+        self.has_asked = false;
+    }
+
+    /// Wipes the peer's keys that have expired.
+    pub(super) fn forget_expired(&mut self, now: Time) {
+        self.receive.retain(|receiving| now <= receiving.until);
     }
 
     /// Reports whether packets are sealed.
@@ -190,14 +210,25 @@ impl Protection {
     #[inline]
     pub(super) fn take_worn(&mut self) -> bool {
         let is_worn = !self.has_asked
+            && self.next.is_none()
             && self.send.as_ref().is_some_and(|s| s.number >= s.cipher.record_limit() / WORN_PART);
         self.has_asked |= is_worn;
         is_worn
     }
 
-    /// Reports whether the keys may seal no more.
-    pub(super) fn is_spent(&self) -> bool {
-        self.send.as_ref().is_some_and(|s| s.number >= s.cipher.record_limit())
+    /// Reports why the association must end, if so.
+    pub(super) fn fault(&self) -> Option<AbortCause> {
+        let (is_spent, is_forged) = (
+            self.send.as_ref().is_some_and(|s| s.number >= s.cipher.record_limit()),
+            self.receive.iter().any(|r| r.forged >= r.cipher.forgery_limit()),
+        );
+        let keys = match (is_spent, is_forged) {
+            (true, _) => Some("the keys have sealed as much as they may"),
+            (false, true) => Some("too many packets were forged"),
+            (false, false) => None,
+        };
+        let violation = self.messages.fault().map(|reason| AbortCause::new(PROTOCOL_VIOLATION, reason));
+        keys.map(|reason| AbortCause::new(0, reason)).or(violation)
     }
 
     /// Decrypts a record into `room`; returns the length of the chunks there, and whether it is the first by which the peer shows
@@ -208,7 +239,7 @@ impl Protection {
         room: &mut Vec<u8>,
         now: Time,
     ) -> Result<(usize, bool), Unopened> {
-        self.receive.retain(|receiving| now <= receiving.until);
+        self.forget_expired(now);
         let matches = |receiving: &&mut Receiving| receiving.epoch % 4 == u64::from(record.epoch);
         let receiving = self.receive.iter_mut().rev().find(matches).ok_or(Unopened::NoKeys)?;
         let low = record.number(receiving.cipher.mask(&record.sample()));
@@ -217,6 +248,7 @@ impl Protection {
         room.clear();
         room.extend_from_slice(record.ciphertext);
         if !receiving.cipher.open(number, &record.associated(low), room) {
+            receiving.forged += 1;
             return Err(Unopened::Forged);
         }
         room.truncate(room.len() - RECORD_TAG_LEN);
@@ -225,9 +257,9 @@ impl Protection {
         let epoch = receiving.epoch;
         let has_newest = self.next.take_if(|next| next.epoch == epoch);
         let is_first = has_newest.is_some();
-        if is_first {
+        if let Some(sending) = has_newest {
             self.is_enforced = true;
-            self.send = has_newest;
+            self.begin_sending(sending, now);
         }
         Ok((length, is_first))
     }
@@ -237,8 +269,18 @@ impl Protection {
         RECORD_OVERHEAD
     }
 
+    /// Messages of the peer about keys.
+    pub(super) fn messages(&self) -> &KeyMessages {
+        &self.messages
+    }
+
+    pub(super) fn messages_mut(&mut self) -> &mut KeyMessages {
+        &mut self.messages
+    }
+
     /// Reports whether a chunk may come in the clear before protection is enforced: the handshake's, and what carries messages about
-    /// keys. Anybody can end the association at that time, as anybody could keep it from beginning.
+    /// keys. Anybody can end the association at that time, as anybody could keep it from beginning. Nobody can make its end look like one
+    /// that the peer wants.
     pub(super) fn takes_in_the_clear(&self, chunk_type: ChunkType) -> bool {
         !self.is_enforced
             && matches!(
@@ -249,9 +291,6 @@ impl Protection {
                     | ChunkType::ABORT
                     | ChunkType::ERROR
                     | ChunkType::COOKIE_ACK
-                    | ChunkType::SHUTDOWN
-                    | ChunkType::SHUTDOWN_ACK
-                    | ChunkType::SHUTDOWN_COMPLETE
             )
     }
 
@@ -259,6 +298,6 @@ impl Protection {
         let sending: usize = self.send.iter().chain(&self.next).map(|s| s.cipher.memory()).sum();
         let receiving: usize = self.receive.iter().map(|r| r.cipher.memory() + r.window.memory()).sum();
         let first = self.first.as_ref().map_or(0, |first| first.message.len());
-        size_of::<Protection>() + sending + receiving + first
+        size_of::<Protection>() + sending + receiving + first + self.messages.memory()
     }
 }

@@ -1,6 +1,6 @@
 //! Which records of an epoch have been received (RFC 9147 section 4.5.1).
 //!
-//! A window of [`WIDTH`] numbers ends at the highest one. What is older counts as seen. The window is that wide because the packets of
+//! A window of [`WIDTH`] numbers ends at the highest one. Older numbers count as seen. The window is that wide because the packets of
 //! one association take several paths, whose delays differ. Begin at [`ReplayWindow::expand`], then [`ReplayWindow::take`].
 
 /// Numbers that the window covers: half of what 16 bits tell apart.
@@ -53,7 +53,7 @@ impl ReplayWindow {
 
     /// Records a number; to be called once the record is known to be genuine.
     pub(super) fn take(&mut self, number: u64) {
-        // What leaves the window makes room for what enters it.
+        // Numbers that leave the window make room for those that enter it.
         let entering = (number + 1).saturating_sub(self.next);
         if entering >= WIDTH {
             self.bits.fill(0);

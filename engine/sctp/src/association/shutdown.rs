@@ -32,6 +32,10 @@ impl Association {
         if self.transfer.tx.queue.bytes() > 0 || !self.transfer.tx.outstanding.is_empty() {
             return;
         }
+        // Messages of the application wait for the keys.
+        if self.transfer.integrity.is_pending() {
+            return;
+        }
         // Data received since our request is held back until it is known by which numbers to read it.
         if self.reconfig.as_ref().is_some_and(|r| r.asks_for_association_reset()) {
             return;

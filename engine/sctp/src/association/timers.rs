@@ -42,6 +42,7 @@ impl Association {
             let cause = crate::event::AbortCause::new(0, "no keys were agreed on in time");
             return self.abort(cause, ctx);
         }
+        self.forget_expired_keys(ctx.now);
         self.inbound.ack.on_timeout(ctx.now);
         if self.transfer.hearsay_timeout() <= ctx.now {
             self.transfer.on_hearsay_timeout(ctx);

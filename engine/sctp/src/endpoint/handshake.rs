@@ -61,6 +61,7 @@ impl Endpoint {
             Ok(peer) if self.has_key_for(route.remote, listener) && self.is_reflected(route, &peer) => {
                 self.on_dropped(route, DropReason::Reflected);
             }
+            Ok(_) if self.is_own_init(route, &init) => self.on_dropped(route, DropReason::Reflected),
             Ok(peer) => self.on_init(now, (route, packet.len()), header, (&init, &peer), listener),
             // A zero tag cannot be answered (section 3.3.2).
             //= rfc9260#3.3.2-7
@@ -75,6 +76,18 @@ impl Endpoint {
     /// one address.
     fn is_reflected(&self, route: &Route, peer: &PeerInit<'_>) -> bool {
         route.local != route.remote && peer.auth.random().is_some_and(|nonce| self.random.is_own_nonce(nonce))
+    }
+
+    /// Reports whether an INIT that offers protection is that of an association of this endpoint, by its tag and TSN. A host that answered it
+    /// would know its own key for the peer's. One whose tag or TSN was changed makes other keys.
+    fn is_own_init(&self, route: &Route, init: &Init<'_>) -> bool {
+        let own = self.slots.by_tag(init.tag).and_then(|id| self.slots.get(id));
+        let initial_tsn = match own {
+            Some(Slot::Opening(opening)) if opening.config.protection.is_some() => opening.initial_tsn,
+            Some(Slot::Association(association)) if association.is_protected() => association.initial_tsn(),
+            _ => return false,
+        };
+        route.local != route.remote && initial_tsn == init.initial_tsn
     }
 
     /// Reports whether new associations with this host begin with a shared key.
@@ -322,7 +335,8 @@ impl Endpoint {
                 parameters: Parameters::from(&own[..]),
             };
             if let Some(said) = said {
-                agreed.bind(&transcript(said, said_in_own(&answer)), by_direction);
+                let ports = (header.destination_port, header.source_port);
+                agreed.bind(&transcript(ports, said, said_in_own(&answer)), by_direction);
             }
             let cookie = self.cookie(now, route, header, peer, &agreed, &terms);
             let sealed = self.cookies.seal(&cookie, now, &mut self.random);
@@ -417,7 +431,9 @@ impl Endpoint {
         let by_direction = opening.config.auth.by_direction && agreed.key_vectors.is_some();
         if by_direction || agreed.protection.is_some() {
             let own = own_parameters(&opening.local_addresses, &opening.config, &offer);
-            agreed.bind(&transcript(said_in_own(&opening.init(&own)), said_in(init)), by_direction);
+            let ports = (opening.local_port, opening.remote_port);
+            let said = said_in_own(&opening.init(&own));
+            agreed.bind(&transcript(ports, said, said_in(init)), by_direction);
         }
         // Only by a carrier that an INIT went by (the first answer's wins), from the UDP port that it went to, and from a host that it went to: a
         // multi-homed one may answer from another of the addresses that it lists.

@@ -32,6 +32,7 @@ use crate::error::{ConnectError, SendError, StreamError};
 use crate::event::{AbortCause, CloseReason, Event, Message, SendOptions};
 use crate::extension::Extensions;
 use crate::extension::auth::AuthConfig;
+use crate::extension::protection::KEY_PPID;
 use crate::info::{AssociationInfo, EndpointCounters, StateName};
 use crate::memory::Pressure;
 use crate::random::Random;
@@ -247,6 +248,9 @@ impl Endpoint {
         let (length, max) = (message.len(), connect.config.send_buffer);
         if length == 0 || length > max {
             return Err(ConnectError::Message { length, max });
+        }
+        if ppid == KEY_PPID && connect.config.protection.is_some() {
+            return Err(ConnectError::ReservedPpid);
         }
         self.open(now, connect, Some(FirstMessage { ppid, message }))
     }

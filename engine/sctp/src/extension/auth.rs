@@ -296,9 +296,11 @@ pub(crate) fn said_in(init: &Init<'_>) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The hash of an INIT and its INIT ACK together.
-pub(crate) fn transcript(init: [u8; 32], init_ack: [u8; 32]) -> [u8; 32] {
-    Sha256::new().chain_update(init).chain_update(init_ack).finalize().into()
+/// The hash of an INIT and its INIT ACK together, with the SCTP ports of the INIT's sender and of its receiver: the packets' checksum is
+/// all that protects those, and they choose the service.
+pub(crate) fn transcript((source, destination): (u16, u16), init: [u8; 32], init_ack: [u8; 32]) -> [u8; 32] {
+    let ports = [source.to_be_bytes(), destination.to_be_bytes()].concat();
+    Sha256::new().chain_update(ports).chain_update(init).chain_update(init_ack).finalize().into()
 }
 
 /// The part of a transcript that keys by direction are made of.

@@ -82,6 +82,9 @@ pub trait RecordCipher: Debug + Send {
     /// rather than go beyond.
     fn record_limit(&self) -> u64;
 
+    /// Returns how many records may fail to open before the association ends (RFC 9147 section 4.5.3).
+    fn forgery_limit(&self) -> u64;
+
     /// Returns the heap bytes that it takes.
     fn memory(&self) -> usize;
 }

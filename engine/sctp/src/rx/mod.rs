@@ -69,6 +69,10 @@ pub(crate) struct Inbound {
     tracker: Tracker,
     reassembly: Reassembly,
     ready: VecDeque<Message>,
+    /// Messages at the front of `ready` that [`take_ready`](Self::take_ready) has looked at.
+    examined: usize,
+    /// Chunks that belonged to no message that was still to come.
+    unplaced: u64,
     arena: Arena,
     /// Bytes held, message overhead included.
     held: usize,
@@ -102,6 +106,8 @@ impl Inbound {
             tracker: Tracker::new(limits.gap_ranges, limits.duplicates),
             reassembly: Reassembly::new(interleaved),
             ready: VecDeque::new(),
+            examined: 0,
+            unplaced: 0,
             arena: Arena::new(window.max()),
             held: 0,
             payload: 0,
@@ -167,6 +173,7 @@ impl Inbound {
             self.held -= MESSAGE_OVERHEAD;
         }
         if let Some(unplaceable) = placed.unplaceable {
+            self.unplaced += 1;
             self.let_go(&unplaceable);
         }
     }
@@ -387,6 +394,7 @@ impl Inbound {
     #[inline]
     pub(crate) fn read(&mut self, now: Time, rtt: Option<Duration>) -> Option<Message> {
         let message = self.ready.pop_front()?;
+        self.examined = self.examined.saturating_sub(1);
         let cost = self.let_go(&message);
         if self.ready.is_empty()
             && self.ready.capacity() * size_of::<Message>() > self.window.max() / QUEUE_PART
@@ -409,22 +417,20 @@ impl Inbound {
         limit.saturating_sub(self.held) >= enough && self.free() >= enough
     }
 
-    /// Messages that are ready.
-    pub(crate) fn ready_count(&self) -> usize {
-        self.ready.len()
-    }
-
-    /// Takes a message with this payload protocol identifier out of those that are ready, from the place `from` on.
-    pub(crate) fn take_ready(&mut self, from: usize, ppid: Ppid) -> Option<Message> {
-        let found = self.ready.iter().skip(from).position(|message| message.ppid == ppid)?;
-        let message = self.ready.remove(from + found)?;
+    /// Takes a message with this payload protocol identifier, or a part of one, out of those that are ready to be read. Each message is
+    /// looked at once.
+    pub(crate) fn take_ready(&mut self, ppid: Ppid) -> Option<Message> {
+        let found = self.ready.iter().skip(self.examined).position(|message| message.ppid == ppid);
+        self.examined = found.map_or(self.ready.len(), |at| self.examined + at);
+        let message = self.ready.remove(self.examined)?;
         self.let_go(&message);
         Some(message)
     }
 
-    /// Reports whether nothing is held and nothing is missing.
-    pub(crate) fn is_untouched(&self) -> bool {
-        self.held == 0 && self.held_back.is_none() && !self.tracker.has_gaps()
+    /// Reports whether all that came was delivered and read: nothing is held, missing, or was thrown away.
+    pub(crate) fn is_all_read(&self) -> bool {
+        let is_missing = self.held_back.is_some() || self.tracker.has_gaps();
+        self.held == 0 && !is_missing && self.unplaced == 0
     }
 
     pub(crate) fn has_ready(&self) -> bool {

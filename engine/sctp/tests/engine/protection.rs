@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::Carrier;
+use bytes::Bytes;
 use sctp::{
     AddressChange, AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, KeyRole,
     StateName,
@@ -10,7 +11,7 @@ use sctp::{
 use sim::{
     Change, Conversation, Fate, HostId, LinkConfig, Loss, World, chunk_names, opened, packet, protection,
 };
-use wire::{Abort, Causes, ChecksumMode, Chunk, ChunkType, Data, Packet, Ppid, Ssn, StreamId, Tsn};
+use wire::{Abort, Cause, Causes, ChecksumMode, Chunk, ChunkType, Data, Packet, Ppid, Ssn, StreamId, Tsn};
 
 use crate::support::{
     Two, a_route, at_seconds, b_route, content, messages, seconds, sends, sends_then_closes, two_with,
@@ -27,8 +28,7 @@ fn two_sealed(seed: u64, link: LinkConfig) -> Two {
 
 /// Makes a host offer protection.
 fn offer(world: &mut World, host: HostId, required: bool) {
-    let mut config = EndpointConfig::default();
-    config.association.protection = Some(protection(required));
+    let config = EndpointConfig { association: config(required), ..EndpointConfig::default() };
     world.restart(host, config);
 }
 
@@ -83,14 +83,9 @@ fn all_that_follows_the_handshake_is_sealed() {
     assert_eq!(t.talk(t.b).received.len(), 100);
     let clear: Vec<String> =
         t.world.records.iter().filter(|r| !is_sealed(&r.packet)).map(|r| chunk_names(&r.packet)).collect();
-    let handshake = [
-        "INIT",
-        "INIT ACK",
-        "COOKIE ECHO DATA",
-        "COOKIE ECHO DATA",
-        "COOKIE ACK SACK",
-        "COOKIE ACK SACK DATA",
-    ];
+    // The hello goes in parts that every path carries.
+    let (echo, ack) = (["COOKIE ECHO DATA"; 4], ["COOKIE ACK SACK"; 3]);
+    let handshake = [&["INIT", "INIT ACK"][..], &echo, &ack, &["COOKIE ACK SACK DATA"]].concat();
     assert_eq!(clear, handshake);
 }
 
@@ -215,38 +210,312 @@ fn what_is_not_sealed_does_nothing_once_the_association_is_protected() {
     assert!(t.talk(t.b).received.is_empty());
 }
 
-#[test]
-fn data_that_is_slipped_in_before_the_keys_is_not_delivered() {
-    let mut t = two_sealed(5, LinkConfig::default());
+/// Two hosts whose association is up and has no keys yet, since the server's answer is lost the first time.
+fn up_without_keys(seed: u64, config: AssociationConfig) -> Two {
+    let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
+    let mut t = two_with(seed, LinkConfig::default(), endpoint);
     t.world.recording = true;
-    t.connect_with(config(true), sends(messages(5, 100, 1)));
-    let b = t.b;
-    let is_up = |w: &World| {
-        w.host(b)
-            .endpoint
-            .associations()
-            .any(|id| w.host(b).endpoint.state(id) == Some(StateName::Established))
+    let mut is_lost = false;
+    let b = b_route().local;
+    t.world.set_filter(move |record| {
+        let is_answer = record.route.local == b && chunk_names(&record.packet).ends_with("DATA");
+        if is_answer && !std::mem::replace(&mut is_lost, true) { Fate::Drop } else { Fate::Pass }
+    });
+    t.connect_with(config, Conversation::default());
+    let (a, b) = (t.a, t.b);
+    let is_up = |w: &World, host: HostId| {
+        let endpoint = &w.host(host).endpoint;
+        endpoint.associations().any(|id| endpoint.state(id) == Some(StateName::Established))
     };
-    assert!(t.world.run_until(at_seconds(5), is_up));
-    assert!(!is_protected(&t, b));
-    let (peers, first_tsn) = (announced(&t.world, "INIT ACK").0, announced(&t.world, "INIT").1);
-    // Whoever sees the handshake knows tag and TSNs. A message of another stream, behind those about keys.
-    for ahead in 0..40 {
-        let data = Chunk::Data(Data {
-            immediate: true,
-            unordered: false,
-            begin: true,
-            end: true,
-            tsn: Tsn(first_tsn.wrapping_add(ahead)),
-            stream: StreamId(9),
-            ssn: Ssn(0),
-            ppid: Ppid(0),
-            payload: b"forged",
-        });
-        t.world.inject(b, b_route(), &packet(40_000, 7, peers, &[data]));
+    assert!(t.world.run_until(at_seconds(5), |w| is_up(w, a) && is_up(w, b)));
+    assert!(!is_protected(&t, a) && !is_protected(&t, b));
+    t
+}
+
+/// DATA with a whole message.
+fn data(tsn: u32, stream: u16, ssn: u16, ppid: u32) -> Chunk<'static> {
+    Chunk::Data(Data {
+        immediate: true,
+        unordered: false,
+        begin: true,
+        end: true,
+        tsn: Tsn(tsn),
+        stream: StreamId(stream),
+        ssn: Ssn(ssn),
+        ppid: Ppid(ppid),
+        payload: b"forged",
+    })
+}
+
+/// Sends a message from `host` now.
+fn send(t: &mut Two, host: HostId, stream: u16, message: Bytes) {
+    let (id, now) = (t.id(host), t.world.now());
+    let sent =
+        t.world.host_mut(host).endpoint.send(now, id, StreamId(stream), Ppid(0), message, Default::default());
+    sent.unwrap();
+}
+
+#[test]
+fn data_that_is_slipped_in_before_the_keys_neither_arrives_nor_takes_the_place_of_what_is_sealed() {
+    // Everybody who sees the handshake knows tags and TSNs.
+    for is_client in [true, false] {
+        let mut t = up_without_keys(5, config(true));
+        let (init, init_ack) = (announced(&t.world, "INIT"), announced(&t.world, "INIT ACK"));
+        let (host, peer, tag, first, ports, route) = match is_client {
+            true => (t.a, t.b, init.0, init_ack.1, (7, 40_000), a_route()),
+            false => (t.b, t.a, init_ack.0, init.1, (40_000, 7), b_route()),
+        };
+        for ahead in 0..40 {
+            for (stream, ppid) in [(9, 0), (9, 4242), (0, 0), (60_000, 0)] {
+                let chunk = data(first.wrapping_add(ahead), stream, 0, ppid);
+                t.world.inject(host, route, &packet(ports.0, ports.1, tag, &[chunk]));
+            }
+        }
+        t.world.run_for(seconds(10));
+        assert!(is_protected(&t, t.a) && is_protected(&t, t.b), "client {is_client}");
+        let sent: Vec<Bytes> = (0..30).map(|n| content(n, 100)).collect();
+        sent.iter().for_each(|message| send(&mut t, peer, 9, message.clone()));
+        t.world.run_for(seconds(10));
+        let received: Vec<Bytes> = t.talk(host).received.iter().map(|m| m.bytes.clone()).collect();
+        assert_eq!(received, sent, "client {is_client}");
     }
-    t.world.run_for(seconds(60));
-    assert!(t.talk(b).received.iter().all(|message| message.stream != 9));
+}
+
+#[test]
+fn an_association_ends_if_something_in_the_clear_has_taken_a_tsn() {
+    for is_interleaved in [false, true] {
+        let interleaving = Extensions::NONE.with(Extension::Interleaving);
+        let extensions = if is_interleaved { interleaving } else { Extensions::NONE };
+        let association = AssociationConfig { extensions, ..config(true) };
+        let mut t = up_without_keys(5, association);
+        let (init, init_ack) = (announced(&t.world, "INIT"), announced(&t.world, "INIT ACK"));
+        // A message about keys whose turn has passed.
+        let parts =
+            t.world.records.iter().filter(|r| chunk_names(&r.packet).starts_with("COOKIE ECHO")).count();
+        let late = data(init.1.wrapping_add(parts as u32), 0, 0, 4242);
+        let late = match late {
+            Chunk::Data(data) if is_interleaved => Chunk::IData(wire::IData {
+                immediate: data.immediate,
+                unordered: data.unordered,
+                end: true,
+                tsn: data.tsn,
+                stream: data.stream,
+                mid: wire::Mid(0),
+                fragment: wire::Fragment::First(data.ppid),
+                payload: data.payload,
+            }),
+            other => other,
+        };
+        t.world.inject(t.b, b_route(), &packet(40_000, 7, init_ack.0, &[late]));
+        t.world.run_for(seconds(10));
+        let closed = t.talk(t.b).closed.clone();
+        let is_clear = |cause: &sctp::AbortCause| cause.reason.starts_with(b"data in the clear");
+        assert!(
+            matches!(closed, Some(CloseReason::Aborted(ref cause)) if is_clear(cause)),
+            "interleaved {is_interleaved}: {closed:?}"
+        );
+        assert!(!is_protected(&t, t.b));
+    }
+}
+
+#[test]
+fn a_message_about_keys_that_came_in_the_clear_is_told_from_a_sealed_one() {
+    let mut t = two_sealed(1, LinkConfig::default());
+    let b = b_route().local;
+    // Somebody adds a message behind the server's answer.
+    t.world.set_filter(move |record| {
+        let names = chunk_names(&record.packet);
+        if record.route.local != b || names != "COOKIE ACK SACK DATA" {
+            return Fate::Pass;
+        }
+        let parsed = Packet::parse(&record.packet, ChecksumMode::Verify).unwrap();
+        let mut chunks: Vec<Chunk<'_>> = parsed.chunks().map(Result::unwrap).collect();
+        let Some(Chunk::Data(answer)) = chunks.last().copied() else { panic!("{names}") };
+        let payload: &[u8] = &[1, 2, 3];
+        let (tsn, ssn) = (answer.tsn.next(), Ssn(answer.ssn.0 + 1));
+        chunks.push(Chunk::Data(Data { tsn, ssn, payload, ..answer }));
+        let header = parsed.header;
+        Fate::Replace(packet(header.source_port, header.destination_port, header.tag.0, &chunks))
+    });
+    t.connect_with(config(true), sends(messages(3, 100, 1)));
+    t.world.run_for(seconds(10));
+    let unsealed = |event: &&&Event| matches!(event, Event::KeyMessage { sealed: false, .. });
+    assert_eq!(t.events(t.a).iter().filter(unsealed).count(), 2);
+    assert_eq!(t.world.host(t.a).app.keying.refused, 1);
+    assert!(matches!(t.talk(t.a).closed, Some(CloseReason::Aborted(_))));
+    assert!(t.talk(t.b).received.is_empty());
+}
+
+#[test]
+fn what_is_to_be_said_before_the_end_waits_for_the_keys() {
+    let mut t = two_sealed(1, LinkConfig::default());
+    let b = b_route().local;
+    let mut is_lost = false;
+    t.world.set_filter(move |record| {
+        let is_answer = record.route.local == b && chunk_names(&record.packet).ends_with("DATA");
+        if is_answer && !std::mem::replace(&mut is_lost, true) { Fate::Drop } else { Fate::Pass }
+    });
+    let host = t.world.host_mut(t.a);
+    let connect = sctp::Connect {
+        local_port: 5000,
+        remote_port: 7,
+        init_routes: vec![a_route()],
+        local_addresses: host.addresses.clone(),
+        config: config(true),
+    };
+    let id = host.endpoint.connect_and_send(base::Time::ZERO, connect, Ppid(0), content(7, 200)).unwrap();
+    host.app.keying.begin(base::Time::ZERO, id, &mut host.endpoint);
+    host.app.conversations.insert(id, Conversation::default());
+    let (a, established) = (t.a, Some(StateName::Established));
+    assert!(t.world.run_until(at_seconds(5), |w| w.host(a).endpoint.state(id) == established));
+    let now = t.world.now();
+    t.world.host_mut(a).endpoint.shutdown(now, id);
+    assert_eq!(t.run_to_end(seconds(20)), (CloseReason::Graceful, CloseReason::Graceful));
+    assert_eq!(t.talk(t.b).received[0].bytes, content(7, 200));
+}
+
+#[test]
+fn nobody_ends_an_association_gracefully_before_it_has_keys() {
+    let mut t = up_without_keys(2, config(true));
+    let (ours, theirs) = (announced(&t.world, "INIT"), announced(&t.world, "INIT ACK"));
+    let shutdown = Chunk::Shutdown(wire::Shutdown { cumulative_tsn: Tsn(ours.1.wrapping_add(1)) });
+    let complete = Chunk::ShutdownComplete(wire::ShutdownComplete { tag_reflected: false });
+    for chunk in [shutdown, Chunk::ShutdownAck, complete, shutdown] {
+        t.world.inject(t.b, b_route(), &packet(40_000, 7, theirs.0, &[chunk]));
+        t.world.inject(t.a, a_route(), &packet(7, 40_000, ours.0, &[chunk]));
+        assert_eq!((t.state(t.a), t.state(t.b)), (StateName::Established, StateName::Established));
+    }
+    t.world.run_for(seconds(10));
+    assert!(is_protected(&t, t.a) && is_protected(&t, t.b));
+}
+
+#[test]
+fn changes_of_addresses_and_streams_wait_for_the_keys() {
+    let extensions = [Extension::Auth, Extension::AddressReconfiguration, Extension::StreamReconfiguration];
+    let extensions = extensions.into_iter().fold(Extensions::NONE, Extensions::with);
+    let association = AssociationConfig { extensions, ..config(true) };
+    let endpoint = EndpointConfig { association: association.clone(), ..EndpointConfig::default() };
+    let mut t = two_with(3, LinkConfig::default(), endpoint);
+    t.world.recording = true;
+    let mut is_lost = false;
+    let b = b_route().local;
+    t.world.set_filter(move |record| {
+        let is_answer = record.route.local == b && chunk_names(&record.packet).ends_with("DATA");
+        if is_answer && !std::mem::replace(&mut is_lost, true) { Fate::Drop } else { Fate::Pass }
+    });
+    t.connect_with(association, Conversation::default());
+    let (a, id, established) = (t.a, t.id(t.a), Some(StateName::Established));
+    assert!(t.world.run_until(at_seconds(5), |w| w.host(a).endpoint.state(id) == established));
+    assert!(!is_protected(&t, t.a));
+    let now = t.world.now();
+    let engine = &mut t.world.host_mut(a).endpoint;
+    engine.add_local_address(now, id, "10.0.1.77".parse().unwrap()).unwrap();
+    engine.reset_streams(now, id, sctp::StreamDirection::Outgoing, &[StreamId(1)]).unwrap();
+    // Somebody says that the peer knows nothing of ASCONF.
+    let cause = Cause::UnrecognizedChunkType(&[ChunkType::ASCONF.0, 0, 0, 4]);
+    let causes = [cause];
+    let error = Chunk::Error(wire::ErrorChunk { causes: Causes::from(&causes[..]) });
+    let ours = announced(&t.world, "INIT").0;
+    t.world.inject(a, a_route(), &packet(7, 40_000, ours, &[error]));
+    t.world.run_for(seconds(10));
+    assert!(is_protected(&t, t.a));
+    let has = |event: &&&Event| matches!(event, Event::PeerAddressChange(AddressChange::Add(_)));
+    assert_eq!(t.events(t.b).iter().filter(has).count(), 1);
+    let is_change = |r: &&sim::Record| {
+        let names = chunk_names(&r.packet);
+        names.contains("ASCONF") || names.contains("RE-CONFIG")
+    };
+    let changes: Vec<_> = t.world.records.iter().filter(is_change).collect();
+    let names: Vec<_> = changes.iter().map(|r| (chunk_names(&r.packet), is_sealed(&r.packet))).collect();
+    assert!(changes.len() >= 3 && names.iter().all(|(_, is_sealed)| *is_sealed), "{names:?}");
+}
+
+#[test]
+fn a_host_is_not_led_to_talk_to_itself() {
+    let mut t = two_sealed(1, LinkConfig::default());
+    t.world.recording = true;
+    t.world.set_filter(|_| Fate::Drop);
+    t.connect_with(config(true), Conversation::default());
+    let init = t.world.records[0].packet.clone();
+    assert_eq!(chunk_names(&init), "INIT");
+    // Somebody sends it back, with the ports of a service of this host.
+    t.world.inject(t.a, a_route(), &init);
+    assert!(t.world.records.iter().all(|r| chunk_names(&r.packet) == "INIT"));
+    assert_eq!(t.world.host(t.a).endpoint.counters().reflected, 1);
+}
+
+#[test]
+fn an_association_ends_when_too_many_packets_were_forged() {
+    let mut t = two_sealed(1, LinkConfig::default());
+    t.world.recording = true;
+    t.world.host_mut(t.b).app.keying.forgeries = 10;
+    t.connect_with(config(true), sends(messages(1, 100, 1)));
+    t.world.run_for(seconds(1));
+    let from = a_route().local;
+    let is_ours = |r: &&sim::Record| r.route.local == from && is_sealed(&r.packet);
+    let mut forged = t.world.records.iter().rfind(is_ours).unwrap().packet.clone();
+    // A number that has not come: the mask is the same, and the tag is wrong.
+    forged[18] ^= 0x40;
+    let crc = wire::crc32c(&[&forged[..8], &[0; 4], &forged[12..]].concat());
+    forged[8..12].copy_from_slice(&crc.to_le_bytes());
+    for n in 0..10 {
+        assert_eq!(t.state(t.b), StateName::Established, "{n}");
+        t.world.inject(t.b, b_route(), &forged);
+    }
+    t.world.run_for(Duration::from_millis(1));
+    let closed = t.talk(t.b).closed.clone();
+    assert!(
+        matches!(closed, Some(CloseReason::Aborted(ref cause)) if cause.reason.starts_with(b"too many")),
+        "{closed:?}"
+    );
+}
+
+#[test]
+fn messages_about_keys_are_no_message_of_the_application() {
+    let mut t = up(3);
+    let (id, now) = (t.id(t.a), t.world.now());
+    let engine = &mut t.world.host_mut(t.a).endpoint;
+    let refused =
+        engine.send(now, id, StreamId(0), sctp::KEY_PPID, Bytes::from_static(b"x"), Default::default());
+    assert_eq!(refused, Err(sctp::SendError::ReservedPpid));
+    let connect = sctp::Connect {
+        local_port: 5000,
+        remote_port: 9,
+        init_routes: vec![a_route()],
+        local_addresses: Vec::new(),
+        config: config(false),
+    };
+    let refused = engine.connect_and_send(now, connect, sctp::KEY_PPID, Bytes::from_static(b"x"));
+    assert_eq!(refused, Err(sctp::ConnectError::ReservedPpid));
+}
+
+#[test]
+fn a_renewal_goes_on_when_a_message_before_it_was_given_up() {
+    let extensions = Extensions::NONE.with(Extension::PartialReliability);
+    let association = AssociationConfig { extensions, ..config(true) };
+    let endpoint = EndpointConfig { association: association.clone(), ..EndpointConfig::default() };
+    let mut t = two_with(3, LinkConfig::default(), endpoint);
+    t.connect_with(association, Conversation::default());
+    t.world.run_for(seconds(5));
+    let lost = content(99, 300);
+    let needle = lost.clone();
+    t.world.set_filter(move |record| {
+        let plain = opened(&record.packet);
+        if plain.windows(needle.len()).any(|w| w == needle) { Fate::Drop } else { Fate::Pass }
+    });
+    let (id, now) = (t.id(t.a), t.world.now());
+    let host = t.world.host_mut(t.a);
+    let reliability = sctp::Reliability::Lifetime(Duration::from_millis(500));
+    let options = sctp::SendOptions { reliability, ..Default::default() };
+    host.endpoint.send(now, id, StreamId(0), Ppid(0), lost, options).unwrap();
+    t.world.run_for(Duration::from_millis(50));
+    let now = t.world.now();
+    let host = t.world.host_mut(t.a);
+    host.app.keying.renew(now, id, &mut host.endpoint);
+    t.world.run_for(seconds(10));
+    for host in [t.a, t.b] {
+        assert_eq!(t.world.host(host).endpoint.epoch(t.id(host)), Some(4));
+    }
 }
 
 /// The initiate tag and the first TSN that a host announced in its INIT or INIT ACK.
@@ -280,6 +549,22 @@ fn keys_are_renewed_under_load_without_a_pause() {
 }
 
 #[test]
+fn both_ends_renew_keys_that_wear_out_at_once() {
+    for seed in 0..6 {
+        let mut t = two_sealed(seed, LinkConfig::default());
+        for host in [t.a, t.b] {
+            t.world.host_mut(host).app.keying.records = 6000;
+        }
+        t.world.host_mut(t.b).app.template = sends(messages(12_000, 1200, 3));
+        let mut talk = sends_then_closes(messages(12_000, 1200, 3));
+        talk.close = sim::Close::After(12_000);
+        t.connect_with(config(true), talk);
+        assert_eq!(t.run_to_end(seconds(900)), (CloseReason::Graceful, CloseReason::Graceful), "seed {seed}");
+        assert_eq!((t.talk(t.a).received.len(), t.talk(t.b).received.len()), (12_000, 12_000));
+    }
+}
+
+#[test]
 fn an_association_ends_rather_than_seal_more_than_its_keys_may() {
     let mut t = two_sealed(1, LinkConfig::default());
     t.world.host_mut(t.a).app.keying.records = 40;
@@ -298,25 +583,43 @@ fn an_association_ends_rather_than_seal_more_than_its_keys_may() {
     );
 }
 
+/// A change that somebody on the way makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meddling {
+    Nothing,
+    /// A number of outbound streams.
+    Streams(&'static str),
+    /// The service that the client asks for: port 8 in place of 7, there and back.
+    Port,
+}
+
+fn meddled(meddling: Meddling, packet: &[u8]) -> Fate {
+    let mut bytes = packet.to_vec();
+    match meddling {
+        Meddling::Streams(name) if chunk_names(packet) == name => bytes[25] ^= 1,
+        Meddling::Port if bytes[2..4] == [0, 7] => bytes[3] = 8,
+        Meddling::Port if bytes[..2] == [0, 8] => bytes[1] = 7,
+        Meddling::Nothing | Meddling::Port | Meddling::Streams(_) => return Fate::Pass,
+    }
+    let crc = wire::crc32c(&[&bytes[..8], &[0; 4], &bytes[12..]].concat());
+    bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+    Fate::Replace(bytes)
+}
+
 #[test]
-fn an_init_or_init_ack_that_somebody_changed_makes_other_keys() {
-    for name in ["INIT", "INIT ACK"] {
+fn a_handshake_that_somebody_changed_makes_other_keys() {
+    let others = [Meddling::Streams("INIT"), Meddling::Streams("INIT ACK"), Meddling::Port];
+    for meddling in [Meddling::Nothing].into_iter().chain(others) {
         let mut t = two_sealed(1, LinkConfig::default());
-        t.world.set_filter(move |record| {
-            if chunk_names(&record.packet) != name {
-                return Fate::Pass;
-            }
-            // The number of outbound streams.
-            let mut bytes = record.packet.clone();
-            bytes[25] ^= 1;
-            let crc = wire::crc32c(&[&bytes[..8], &[0; 4], &bytes[12..]].concat());
-            bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-            Fate::Replace(bytes)
-        });
+        t.world.set_filter(move |record| meddled(meddling, &record.packet));
         t.connect_with(config(true), sends(messages(3, 100, 1)));
         t.world.run_for(seconds(60));
-        assert!(!is_protected(&t, t.b), "{name}");
-        assert!(t.world.host(t.b).app.conversations.values().all(|c| c.received.is_empty()), "{name}");
+        let is_intact = meddling == Meddling::Nothing;
+        assert_eq!(is_protected(&t, t.b), is_intact, "{meddling:?}");
+        let received: usize = t.world.host(t.b).app.conversations.values().map(|c| c.received.len()).sum();
+        assert_eq!(received, if is_intact { 3 } else { 0 }, "{meddling:?}");
+        let not_opened = t.world.host(t.b).endpoint.counters().not_opened;
+        assert_eq!(not_opened == 0, is_intact, "{meddling:?}: {not_opened}");
     }
 }
 
@@ -373,29 +676,47 @@ fn where_it_is_only_offered_a_peer_without_it_is_served_in_the_clear() {
 
 #[test]
 fn a_handshake_that_meets_another_makes_one_protected_association() {
-    for seed in 0..20 {
-        let mut t = two_sealed(seed, LinkConfig::default());
-        for (host, route, ports) in [(t.a, a_route(), (5000, 6000)), (t.b, b_route(), (6000, 5000))] {
-            let host = t.world.host_mut(host);
-            let connect = sctp::Connect {
-                local_port: ports.0,
-                remote_port: ports.1,
-                init_routes: vec![route],
-                local_addresses: host.addresses.clone(),
-                config: config(true),
-            };
-            let id = host.endpoint.connect(base::Time::ZERO, connect).unwrap();
-            host.app.keying.begin(base::Time::ZERO, id, &mut host.endpoint);
-            host.app.conversations.insert(id, sends(messages(20, 500, 2)));
+    // A way takes 10 ms: the second INIT leaves at any time until the first handshake is over.
+    for delay in 0..25 {
+        for seed in 0..4 {
+            let link = LinkConfig { delay: Duration::from_millis(10), ..LinkConfig::default() };
+            let mut t = two_sealed(seed, link);
+            let ends = [(t.a, a_route(), (5000, 6000)), (t.b, b_route(), (6000, 5000))];
+            let mut speakers = Vec::new();
+            for (host, route, ports) in ends {
+                let speaker = host;
+                let now = t.world.now();
+                let host = t.world.host_mut(host);
+                let connect = sctp::Connect {
+                    local_port: ports.0,
+                    remote_port: ports.1,
+                    init_routes: vec![route],
+                    local_addresses: host.addresses.clone(),
+                    config: config(true),
+                };
+                // The peer's association may be there already.
+                if let Ok(id) = host.endpoint.connect(now, connect) {
+                    host.app.keying.begin(now, id, &mut host.endpoint);
+                    host.app.conversations.insert(id, sends(messages(20, 500, 2)));
+                    speakers.push(speaker);
+                } else {
+                    assert!(delay > 10, "delay {delay}");
+                }
+                t.world.run_for(Duration::from_millis(delay));
+            }
+            t.world.run_for(seconds(60));
+            for host in [t.a, t.b] {
+                let case = format!("delay {delay} seed {seed}: {}", crate::support::describe(&t.world));
+                assert_eq!(t.world.host(host).app.conversations.len(), 1, "{case}");
+                assert!(is_protected(&t, host), "{case}");
+                let peer = if host == t.a { t.b } else { t.a };
+                let messages = if speakers.contains(&peer) { 20 } else { 0 };
+                assert_eq!(t.talk(host).received.len(), messages, "{case}");
+            }
+            let roles =
+                [t.a, t.b].map(|host| t.world.host(host).endpoint.protection(t.id(host)).unwrap().role);
+            assert!(roles.contains(&KeyRole::Client) && roles.contains(&KeyRole::Server), "seed {seed}");
         }
-        t.world.run_for(seconds(60));
-        for host in [t.a, t.b] {
-            assert_eq!(t.world.host(host).app.conversations.len(), 1, "seed {seed}");
-            assert_eq!(t.talk(host).received.len(), 20, "seed {seed}");
-            assert!(is_protected(&t, host), "seed {seed}");
-        }
-        let roles = [t.a, t.b].map(|host| t.world.host(host).endpoint.protection(t.id(host)).unwrap().role);
-        assert!(roles.contains(&KeyRole::Client) && roles.contains(&KeyRole::Server), "seed {seed}");
     }
 }
 
@@ -403,8 +724,7 @@ fn a_handshake_that_meets_another_makes_one_protected_association() {
 fn nobody_begins_a_protected_association_anew_without_its_keys() {
     let mut t = up(6);
     let old = t.id(t.b);
-    let mut fresh = EndpointConfig::default();
-    fresh.association.protection = Some(protection(true));
+    let fresh = EndpointConfig { association: config(true), ..EndpointConfig::default() };
     // Another program at the peer's address: same ports, no keys.
     t.world.restart(t.a, fresh);
     t.connect_with(config(true), sends(messages(1, 100, 1)));
@@ -416,8 +736,10 @@ fn nobody_begins_a_protected_association_anew_without_its_keys() {
 #[test]
 fn addresses_change_under_protection_without_auth() {
     let extensions = Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration);
-    let mut endpoint = EndpointConfig::default();
-    endpoint.association = AssociationConfig { extensions, ..config(true) };
+    let endpoint = EndpointConfig {
+        association: AssociationConfig { extensions, ..config(true) },
+        ..EndpointConfig::default()
+    };
     let mut world = World::new(3);
     let a = world.add_host(&["10.0.1.1", "10.0.2.1"], endpoint.clone());
     let b = world.add_host(&["10.0.1.2", "10.0.2.2"], endpoint.clone());
@@ -455,8 +777,7 @@ fn addresses_change_under_protection_without_auth() {
 
 #[test]
 fn two_paths_share_one_count_of_records() {
-    let mut endpoint = EndpointConfig::default();
-    endpoint.association = config(true);
+    let endpoint = EndpointConfig { association: config(true), ..EndpointConfig::default() };
     let mut world = World::new(9);
     let a = world.add_host(&["10.0.1.1", "10.0.2.1"], endpoint.clone());
     let b = world.add_host(&["10.0.1.2", "10.0.2.2"], endpoint.clone());
@@ -494,4 +815,27 @@ fn a_first_message_of_the_program_waits_for_the_keys() {
     assert_eq!(t.talk(t.b).received[0].bytes, secret);
     let has_it = |r: &&sim::Record| r.packet.windows(secret.len()).any(|w| w == secret);
     assert!(t.world.records.iter().filter(has_it).all(|r| is_sealed(&r.packet)));
+}
+
+#[test]
+fn keys_are_agreed_on_over_a_path_that_drops_large_packets_without_a_word() {
+    for mtu in [576, 1280, 1400, 1500] {
+        let link = LinkConfig { mtu, reports_mtu: false, ..LinkConfig::default() };
+        let mut t = two_sealed(1, link);
+        t.connect_with(config(true), sends(messages(3, 100, 1)));
+        let b = t.b;
+        let arrived = |w: &World| w.host(b).app.conversations.values().any(|c| c.received.len() == 3);
+        assert!(t.world.run_until(at_seconds(1), arrived), "{mtu}");
+        // The rest of the path is found as usual.
+        let id = t.id(t.a);
+        for n in 0..100 {
+            let now = t.world.now();
+            let engine = &mut t.world.host_mut(t.a).endpoint;
+            engine.send(now, id, StreamId(0), Ppid(0), content(n, 3000), Default::default()).unwrap();
+            t.world.run_for(Duration::from_millis(100));
+        }
+        t.world.run_for(seconds(5));
+        assert_eq!(t.talk(t.b).received.len(), 103, "{mtu}");
+        assert!(t.info(t.a).paths[0].mtu <= mtu as u16, "{mtu}");
+    }
 }

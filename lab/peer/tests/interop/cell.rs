@@ -26,6 +26,8 @@ pub(crate) enum Stack {
     Pion,
     /// aiortc's, in Python, as WebRTC uses it.
     Aiortc,
+    /// A judge of sealed packets, in Python, with OpenSSL's TLS.
+    Openssl,
 }
 
 /// The encapsulation of SCTP packets.
@@ -56,6 +58,8 @@ pub(crate) enum Paths {
     GivenUp(Limit),
     /// One; our end advertises its send buffer in every packet with DATA, which the other does not know.
     Advertised(Form),
+    /// One; packets are sealed in DTLS chunks. Cells with [`Stack::Openssl`] only.
+    Sealed,
     /// One, on which routers set the CE mark on packets in both directions.
     Marked,
     /// One; packets have a zero checksum, as if DTLS carried them (RFC 9653).
@@ -115,9 +119,12 @@ pub(crate) struct Load {
     pub(crate) window: usize,
     pub(crate) unordered: bool,
     pub(crate) gap: &'static str,
+    /// Options of the judge of sealed packets.
+    pub(crate) judge: &'static [&'static str],
 }
 
-const ORDERED: Load = Load { count: 0, size: 0, streams: 1, window: 1, unordered: false, gap: "0" };
+const ORDERED: Load =
+    Load { count: 0, size: 0, streams: 1, window: 1, unordered: false, gap: "0", judge: &[] };
 /// Loads over one path: tiny messages, single packets, several packets, very many; and unordered ones.
 const LOADS: &[Load] = &[
     Load { count: 300, size: 1, streams: 3, window: 20, ..ORDERED },
@@ -130,6 +137,15 @@ const LOADS: &[Load] = &[
 const UNCHECKED: Load = Load { count: 200, size: 3000, streams: 3, window: 20, ..ORDERED };
 /// Load under AUTH.
 const SIGNED: Load = Load { count: 60, size: 3000, streams: 2, window: 6, ..ORDERED };
+/// Loads in sealed packets: with all checks of the judge, and with the other suites and key exchanges. The last one makes a server
+/// ask for another key share (HelloRetryRequest).
+const SEALED: &[Load] = &[
+    Load { judge: &["--replay", "--renew"], ..SIGNED },
+    Load { judge: &["--suite", "TLS_AES_256_GCM_SHA384", "--groups", "X25519"], ..SIGNED },
+    Load { judge: &["--suite", "TLS_CHACHA20_POLY1305_SHA256", "--groups", "P-256"], ..SIGNED },
+];
+/// Load that does not arrive, because a bit of INIT changes on the way.
+const ALTERED: Load = Load { count: 1, size: 100, judge: &["--alter-init"], ..ORDERED };
 /// Load around a stream reset.
 const RESET: Load = Load { count: 60, size: 3000, streams: 3, window: 6, ..ORDERED };
 /// Loads in I-DATA: in one piece, because Linux numbers fragments differently from RFC 8260; and in many.
@@ -155,6 +171,7 @@ impl Stack {
             Self::CurrentUsrsctp => "current_usrsctp",
             Self::Pion => "pion",
             Self::Aiortc => "aiortc",
+            Self::Openssl => "openssl",
         }
     }
 
@@ -162,14 +179,18 @@ impl Stack {
         match self {
             Self::Ours => TestHost::Peer,
             Self::Kernel => TestHost::Guest,
-            Self::Usrsctp | Self::CurrentUsrsctp | Self::Pion | Self::Aiortc => TestHost::Peer2,
+            Self::Usrsctp | Self::CurrentUsrsctp | Self::Pion | Self::Aiortc | Self::Openssl => {
+                TestHost::Peer2
+            }
         }
     }
 
     /// Returns the longest message that it accepts.
     fn message_max(self) -> usize {
         match self {
-            Self::Ours | Self::Kernel | Self::Usrsctp | Self::CurrentUsrsctp | Self::Pion => usize::MAX,
+            Self::Ours | Self::Kernel | Self::Usrsctp | Self::CurrentUsrsctp | Self::Pion | Self::Openssl => {
+                usize::MAX
+            }
             // Sending more to a WebRTC stack is not allowed.
             Self::Aiortc => 65_536,
         }
@@ -204,6 +225,7 @@ impl Cell {
             Paths::Advertised(Form::Percent) => "skips_the_percentage_advertised_by",
             Paths::Advertised(Form::Backlog) => "skips_the_backlog_advertised_by",
             Paths::ZeroChecksum => "does_without_checksums_with",
+            Paths::Sealed => "seals_packets_with",
             Paths::Marked => "hears_and_tells_of_congestion_marks_with",
         };
         format!("over_{carrier}_{}_{what}_{}", self.server.name(), self.client.name())
@@ -231,6 +253,7 @@ impl Cell {
             Paths::SecondAdded => self.transfer(world, &SIGNED, "under AUTH")?,
             Paths::Shared(_) => self.transfer(world, &MARKED, "by both paths")?,
             Paths::ZeroChecksum => self.transfer(world, &UNCHECKED, "without checksums")?,
+            Paths::Sealed => self.sealed(world)?,
             Paths::GivenUp(limit) => self.posted(world, limit, mended.0)?,
             Paths::Marked => {
                 let _marks = world.mark_packets_of_ours()?;
@@ -263,6 +286,7 @@ impl Cell {
             // Type 9 is ERROR.
             Paths::Advertised(_) => (&["0", "150"], &["9"]),
             Paths::Marked => (&["12", "13"], &[]),
+            Paths::Sealed => (&["65"], &[]),
         };
         for kind in wanted {
             ensure!(has(types, kind), "no chunk of type {kind}, only {types}");
@@ -294,6 +318,7 @@ impl Cell {
             | Paths::Shared(_)
             | Paths::Advertised(_)
             | Paths::ZeroChecksum
+            | Paths::Sealed
             | Paths::Marked => "rto_min=1000 rto_initial=3000 path_max_retrans=5 hb_interval=30000",
             Paths::FirstOfTwoCut | Paths::GivenUp(_) => {
                 "rto_min=50 rto_initial=200 path_max_retrans=1 hb_interval=500"
@@ -336,13 +361,31 @@ impl Cell {
         Ok(remark.to_owned())
     }
 
+    /// Transfers each load in sealed packets. Then nothing arrives where somebody changed INIT.
+    fn sealed(&self, world: &World) -> Result<String> {
+        for load in SEALED {
+            let (client, server) = self.start(world, load)?;
+            let (client, server) = verdict(load, client, server).with_context(|| load.judge.join(" "))?;
+            ensure!(said_key(&client, "own") == said_key(&server, "peer"), "the server takes another key");
+            ensure!(said_key(&server, "own") == said_key(&client, "peer"), "the client takes another key");
+            let judged = if self.client == Stack::Openssl { client } else { server };
+            ensure!(judged.contains("exporter equal"), "the judge compared no keys: {judged}");
+        }
+        let (client, server) = self.start(world, &ALTERED)?;
+        let (judge, ours) = if self.client == Stack::Openssl { (client, server) } else { (server, client) };
+        let text = judge.finish(LIMIT).context("the judge, after a change of INIT")?;
+        ensure!(text.contains("nothing was delivered"), "the judge did not change INIT: {text}");
+        ensure!(!ours.text().contains("100 octets"), "delivered after a change of INIT: {}", ours.text());
+        Ok(format!("{} associations", SEALED.len() + 1))
+    }
+
     fn cut_in_transfer(&self, world: &World, host: TestHost) -> Result<String> {
         let (mut client, server) = self.start(world, &PACED)?;
         client.wait_for_line("connected", LIMIT)?;
         std::thread::sleep(BEFORE_CUT);
         world.set_first_path(host, false)?;
         ensure!(client.is_running(), "the transfer ended before the path was cut: {}", client.text());
-        let text = verdict(&PACED, client, server)?;
+        let (text, _) = verdict(&PACED, client, server)?;
         let silence = text.split("longest silence ").nth(1).and_then(|rest| rest.split(',').next());
         Ok(format!("longest silence {}", silence.context("the client did not print its longest silence")?))
     }
@@ -398,15 +441,20 @@ fn has(types: &str, kind: &str) -> bool {
 }
 
 /// Checks that both ended successfully, that the client's hash matches the sent messages, and that the server
-/// sent back as many; returns the client's output.
-fn verdict(load: &Load, client: Running, server: Running) -> Result<String> {
+/// sent back as many; returns the outputs of the client and the server.
+fn verdict(load: &Load, client: Running, server: Running) -> Result<(String, String)> {
     let text = client.finish(LIMIT).context("the client")?;
     let hash = peer::digest(load.count, load.size);
     ensure!(text.contains(&hash), "the hash is not {hash}: {text}");
     let echoed = server.finish(LIMIT).context("the server")?;
     let wanted = format!("echoed {} messages, {} octets", load.count, load.count * load.size);
     ensure!(echoed.contains(&wanted), "not {wanted:?}: {echoed}");
-    Ok(text)
+    Ok((text, echoed))
+}
+
+/// Returns the public key that a program prints as its "own" or its "peer"'s.
+fn said_key<'a>(text: &'a str, whose: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(whose)?.strip_prefix(" key "))
 }
 
 /// Mends the first path of a host when dropped.

@@ -14,7 +14,11 @@ impl Cell {
         let is_client = words.len() > 2;
         let locals = match self.paths {
             Paths::One | Paths::StreamsReset | Paths::Interleaved => 1,
-            Paths::GivenUp(_) | Paths::Advertised(_) | Paths::Marked | Paths::ZeroChecksum => 1,
+            Paths::GivenUp(_)
+            | Paths::Advertised(_)
+            | Paths::Marked
+            | Paths::ZeroChecksum
+            | Paths::Sealed => 1,
             Paths::SecondAdded if is_client => 1,
             Paths::SecondAdded | Paths::FirstOfTwoCut | Paths::Shared(_) => 2,
         };
@@ -67,6 +71,11 @@ impl Cell {
                 command.args(self.is_interleaved().then_some("--idata"));
                 command.args(words);
             }
+            Stack::Openssl => {
+                command.env("PYTHONPATH", BROUGHT).args(load.judge);
+                command.args(["--streams", &load.streams.to_string(), "--window", &load.window.to_string()]);
+                command.args(words);
+            }
         }
         command
     }
@@ -78,6 +87,7 @@ impl Cell {
         command.args((self.paths == Paths::StreamsReset).then_some("--reconf"));
         command.args(self.is_interleaved().then_some("--idata"));
         command.args((self.paths == Paths::ZeroChecksum).then_some("--zero-checksum"));
+        command.args((self.paths == Paths::Sealed).then_some("--protect"));
         if let Paths::Advertised(form) = self.paths {
             command.args(["--sba", if form == Form::Percent { "percent" } else { "backlog" }]);
         }

@@ -20,10 +20,10 @@ use cell::{Carrier, Cell, Form, Limit, Paths, Sharing, Stack};
 
 /// Returns all tests: our stack with each of the others in every role, also under AUTH with ASCONF, with
 /// RE-CONFIG, with I-DATA, over two paths at once, with abandoned messages, with advertised send buffers, and
-/// (the kernel) with ECN; the optional stacks over UDP, with zero checksums if they support them; and two
-/// controls without our stack.
+/// (the kernel) with ECN; the optional stacks over UDP, with zero checksums if they support them; sealed
+/// packets, with a judge; and two controls without our stack.
 fn matrix() -> Vec<Cell> {
-    use Stack::{Aiortc, CurrentUsrsctp, Kernel, Ours, Pion, Usrsctp};
+    use Stack::{Aiortc, CurrentUsrsctp, Kernel, Openssl, Ours, Pion, Usrsctp};
     let mut cells = Vec::new();
     for carrier in [Carrier::Udp, Carrier::Raw] {
         for paths in [Paths::One, Paths::FirstOfTwoCut] {
@@ -59,10 +59,11 @@ fn matrix() -> Vec<Cell> {
     for (client, server) in [(Ours, Kernel), (Kernel, Ours)] {
         cells.push(Cell { client, server, carrier: Carrier::Raw, paths: Paths::Marked });
     }
-    let brought: [(Stack, &[Paths]); 3] = [
+    let brought: [(Stack, &[Paths]); 4] = [
         (Pion, &[Paths::One, Paths::ZeroChecksum, Paths::Interleaved]),
         (CurrentUsrsctp, &[Paths::ZeroChecksum]),
         (Aiortc, &[Paths::One]),
+        (Openssl, &[Paths::Sealed]),
     ];
     for (other, paths) in brought {
         for &paths in paths {

@@ -16,6 +16,10 @@ const INTEROP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/interop"
 /// Fails if aiortc's SCTP cannot be loaded.
 const LOAD_AIORTC: &str = "import google_crc32c, pyee.asyncio, importlib.metadata as m; m.version('aiortc')";
 
+/// Fails if the packages of the judge of sealed packets are missing.
+const LOAD_OPENSSL: &str =
+    "import cryptography.exceptions, _cffi_backend, importlib.metadata as m; m.version('psycopg-binary')";
+
 impl Stack {
     /// Describes the part of this stack that this host lacks.
     pub(crate) fn lacks(self) -> Option<String> {
@@ -28,10 +32,9 @@ impl Stack {
                 let error = output(go().args(["list", "-deps", "."])).err();
                 error.map(|_| "Go 1.24 and the module pion/sctp".to_owned())
             }
-            Self::Aiortc => {
-                let mut python = Command::new("python3");
-                let error = output(python.env("PYTHONPATH", BROUGHT).args(["-c", LOAD_AIORTC])).err();
-                error.map(|_| "Python 3.11 and aiortc".to_owned())
+            Self::Aiortc => lacks_python(LOAD_AIORTC).then(|| "Python 3.11 and aiortc".to_owned()),
+            Self::Openssl => {
+                lacks_python(LOAD_OPENSSL).then(|| "Python 3.11, psycopg-binary and cryptography".to_owned())
             }
         };
         why.map(|what| format!("SKIPPED: needs {what} (scripts/setup.sh)"))
@@ -48,7 +51,7 @@ impl Stack {
         let mut gcc = Command::new("gcc");
         gcc.args(["-O2", "-o"]).arg(self.program(dir));
         let made = match self {
-            Self::Ours | Self::Kernel | Self::Aiortc => return Ok(()),
+            Self::Ours | Self::Kernel | Self::Aiortc | Self::Openssl => return Ok(()),
             Self::Usrsctp => output(gcc.arg(source).args(["-lusrsctp", "-lpthread"])),
             Self::CurrentUsrsctp => {
                 let library = Path::new(USRSCTP).join("libusrsctp.a");
@@ -68,8 +71,14 @@ impl Stack {
             Self::CurrentUsrsctp => dir.join("current_usrsctp_peer"),
             Self::Pion => dir.join("pion_peer"),
             Self::Aiortc => Path::new(INTEROP).join("aiortc_peer.py"),
+            Self::Openssl => Path::new(INTEROP).join("sealed_peer.py"),
         }
     }
+}
+
+/// Reports whether Python cannot run this line with the packages that setup.sh installs.
+fn lacks_python(line: &str) -> bool {
+    output(Command::new("python3").env("PYTHONPATH", BROUGHT).args(["-c", line])).is_err()
 }
 
 /// Returns a Go command in the directory of pion's program, without network access.

@@ -311,10 +311,10 @@ fn a_key_that_others_may_read_stops_an_encrypting_daemon() {
     world.alphas.stop();
     fs::write(state_file(&alpha, "sctpify.toml"), TRY).unwrap();
     let error = Daemon::restart(&alpha, &Programs::find().unwrap()).map(|_| ()).unwrap_err();
-    assert!(format!("{error:#}").contains("chmod 600"), "{error:#}");
+    assert!(format!("{error:#}").contains("mode 600"), "{error:#}");
     fs::write(state_file(&alpha, "sctpify.toml"), OFF).unwrap();
     let daemon = Daemon::restart(&alpha, &Programs::find().unwrap()).unwrap();
-    assert!(daemon.log().contains("chmod 600"), "{}", daemon.log());
+    assert!(daemon.log().contains("mode 600"), "{}", daemon.log());
 }
 
 #[test]

@@ -157,8 +157,11 @@ impl Sctp {
                 // The peer is shutting down; so do we, once our data is sent.
                 Event::PeerShutdown => {}
                 Event::Closed(reason) => self.on_closed(now, id, &reason, inbox),
-                // The other events need no action here.
-                Event::PathChanged { .. }
+                // The other events need no action here, or come of what is not offered: protection, for one.
+                Event::KeyMessage { .. }
+                | Event::Protected { .. }
+                | Event::KeysWorn
+                | Event::PathChanged { .. }
                 | Event::PathMtu { .. }
                 | Event::PeerPort { .. }
                 | Event::AddressChange { .. }

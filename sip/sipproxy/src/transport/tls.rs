@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -45,7 +45,7 @@ impl TlsContext {
     /// # Errors
     /// A sentence that names the faulty file.
     pub(crate) fn load(files: &TlsFiles) -> Result<TlsContext, String> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(aws_lc_rs::default_provider());
         let own = files.own.as_ref().map(|(certificate, key)| chain(certificate, key)).transpose()?;
         let own_path = || files.own.as_ref().map(|(path, _)| path.display().to_string()).unwrap_or_default();
         let wrong = |error: Error| format!("{}: {error}", own_path());

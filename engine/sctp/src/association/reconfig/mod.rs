@@ -132,7 +132,7 @@ impl Association {
     /// Starts the next wish, and builds its request once the data it affects is drained.
     pub(super) fn drive_reconfig(&mut self, now: Time) {
         let Some(reconfig) = &mut self.reconfig else { return };
-        if !self.transfer.state.sends_data() {
+        if !self.transfer.state.sends_data() || self.transfer.integrity.is_pending() {
             return;
         }
         match reconfig.begin_next() {

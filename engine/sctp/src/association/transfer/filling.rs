@@ -12,14 +12,24 @@ use crate::extension::Extension;
 use crate::path::PathIndex;
 use crate::tx::{Fragment, Taken};
 
+/// The least room for a part of a message about keys behind a COOKIE ECHO. With less, the message waits for the COOKIE ACK.
+const FIRST_PART_LEAST: usize = 128;
+
 impl Transfer {
     /// Returns the user bytes that fit into one DATA chunk of a full packet on every confirmed path.
     //= rfc9260#6-9 6.9-7
     //= rfc8899#3-20 5-2
     pub(crate) fn fragment_size(&self) -> usize {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
-        let packet = usable.map(|(_, p)| p.packet_size()).min().unwrap_or(0);
+        let packet = usable.map(|(index, _)| self.packet_size(index)).min().unwrap_or(0);
         packet.saturating_sub(self.data_headers_len() + self.advertising.len(self.integrity.auth())).max(4)
+    }
+
+    /// Returns the length of a packet that fits into one IP packet of the path. Until there are keys no path is probed: packets are as short
+    /// as each path must carry then, since one that drops larger ones without a word would keep the keys away for ever.
+    pub(crate) fn packet_size(&self, index: PathIndex) -> usize {
+        let path = self.paths.get(index);
+        if self.integrity.is_pending() { path.packet_in(path.pmtu.least()) } else { path.packet_size() }
     }
 
     /// Returns the octets before the user data of a packet's first DATA chunk, without an advertisement.
@@ -133,7 +143,7 @@ impl Transfer {
         // A message about keys is cut to what the COOKIE ECHO leaves.
         if self.state.says_first() && self.integrity.is_pending() {
             max = max.min(packet.remaining_for(kind).saturating_sub(header) / 4 * 4);
-            next = next.map(|length| length.min(max)).filter(|length| *length > 0);
+            next = next.map(|length| length.min(max)).filter(|_| max >= FIRST_PART_LEAST);
         }
         while let Some(length) = next {
             //= rfc9260#6.9-8 6.10-1 6.10-5

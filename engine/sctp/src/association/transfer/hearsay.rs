@@ -149,8 +149,9 @@ impl Transfer {
     /// protected by a key restarts only with the same key, and not at all if its keys came by command, since
     /// these are not kept.
     pub(crate) fn may_begin_anew_by(&self, fresh: &AuthConfig) -> bool {
+        // Before it has keys, the peer's own handshake may take the place of ours.
         if self.integrity.protection().is_some() {
-            return false;
+            return matches!(self.state, State::CookieEchoed { .. });
         }
         let has_another = fresh.has_shared_key() && !self.config.auth.shares_key_with(fresh);
         !self.is_keyed() || (self.integrity.has_keys_of_settings() && !has_another)

@@ -1,0 +1,126 @@
+//! A host's key in a file that only its owner may read.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+use crate::identity::{HostKey, IdentityError};
+
+/// Why a key's file could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    /// It could not be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+    /// Others could have read or replaced the key.
+    #[error(
+        "{path}: this key belongs to user {owner} and has mode {mode:03o}: it must belong to user {us} and have mode 600"
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+        /// The number of the user that this program runs as.
+        us: u32,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// There is no key in it, or none can be made.
+    #[error("{path}: {error}")]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: IdentityError,
+    },
+}
+
+impl HostKey {
+    /// Reads the key of a file, in PKCS #8, or makes one and writes it there with mode 600.
+    ///
+    /// # Errors
+    /// See [`KeyFileError`].
+    pub fn load_or_create(path: &Path) -> Result<HostKey, KeyFileError> {
+        let fault = |error| KeyFileError::File { path: path.to_owned(), error };
+        let unfit = |error| KeyFileError::Key { path: path.to_owned(), error };
+        let mut file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let key = HostKey::generate().map_err(unfit)?;
+                write_new(path, &key.to_pkcs8().map_err(unfit)?).map_err(fault)?;
+                return Ok(key);
+            }
+            Err(error) => return Err(fault(error)),
+        };
+        let (status, us) = (file.metadata().map_err(fault)?, rustix::process::geteuid().as_raw());
+        let (owner, mode) = (status.uid(), status.mode() & 0o777);
+        if owner != us || mode & 0o077 != 0 {
+            return Err(KeyFileError::Exposed { path: path.to_owned(), owner, us, mode });
+        }
+        let mut der = Zeroizing::new(Vec::new());
+        file.read_to_end(&mut der).map_err(fault)?;
+        HostKey::from_pkcs8(&der).map_err(unfit)
+    }
+}
+
+/// Writes a file that must not exist, under another name first: nobody finds half of it, not even after a crash.
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let part = path.with_extension(format!("new-{}", std::process::id()));
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        // Unlike a renaming it fails if another process was faster.
+        std::fs::hard_link(&part, path)
+    };
+    let written = write();
+    let removed = std::fs::remove_file(&part);
+    written.and(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_key_is_made_once_and_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("host.key");
+        let made = HostKey::load_or_create(&path).unwrap().public();
+        assert_eq!(HostKey::load_or_create(&path).unwrap().public(), made);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(write_new(&path, b"x").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_or_that_is_none_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("host.key");
+        HostKey::load_or_create(&path).unwrap();
+        for mode in [0o640, 0o604, 0o602] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let refused = HostKey::load_or_create(&path).unwrap_err();
+            assert!(matches!(refused, KeyFileError::Exposed { .. }), "{refused}");
+            assert!(refused.to_string().contains("mode 600"), "{refused}");
+        }
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        std::fs::write(&path, b"not a key").unwrap();
+        let refused = HostKey::load_or_create(&path).unwrap_err();
+        assert!(matches!(refused, KeyFileError::Key { error: IdentityError::Private, .. }), "{refused}");
+        let nowhere = dir.path().join("none").join("host.key");
+        assert!(matches!(HostKey::load_or_create(&nowhere), Err(KeyFileError::File { .. })));
+    }
+}
