@@ -468,7 +468,8 @@ pub const SETTINGS: &[Setting] = &[
               If another key or none is found there later, connections to that address are plain TCP, with a warning, until \
               `sctpify peers forget`. require: hosts without it get no association, and a connection to an address with another \
               key than the known one is refused. Where a rule has no --require, connections to hosts without encryption are plain \
-              TCP. `sctpify status` shows which associations are encrypted.",
+              TCP. `sctpify status` shows which associations are encrypted. Encrypted associations do not advertise their send \
+              buffer, and neither do those that offered encryption in vain.",
         needs_restart: true,
         read: |s| s.encryption.to_string(),
         write: |s, v| put(&mut s.encryption, v.parse().ok()),

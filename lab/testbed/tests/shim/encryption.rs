@@ -71,11 +71,11 @@ fn captured_transfers(world: &World) -> Vec<u8> {
     assert!(read(world));
     assert_eq!(world.connects_sctp(), 2, "{:?}", world.fallbacks());
     assert_eq!(counter(&world.alphas, "connects_shared"), 1);
+    let is_there = || fs::metadata(&file).is_ok_and(|status| status.len() as usize > 2000 * SECRET.len());
+    assert!(wait_for(LIMIT, is_there), "the data is not there");
     tcpdump.signal(nix::sys::signal::Signal::SIGINT).unwrap();
     tcpdump.finish(LIMIT).unwrap();
-    let capture = fs::read(&file).unwrap();
-    assert!(capture.len() > 2000 * SECRET.len(), "the bytes are there");
-    capture
+    fs::read(&file).unwrap()
 }
 
 fn shows_text(capture: &[u8]) -> bool {
@@ -393,4 +393,15 @@ fn a_damaged_file_of_known_peers_stops_an_encrypting_daemon() {
     fs::write(&file, &text[..text.len() - 10]).unwrap();
     let error = Daemon::restart(&alpha, &Programs::find().unwrap()).map(|_| ()).unwrap_err();
     assert!(format!("{error:#}").contains("line 2 is no known peer"), "{error:#}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn encryption_comes_before_an_advertisement_that_routers_could_not_read() {
+    let advertises = format!("{TRY}advertise = \"backlog\"\n");
+    let world = World::of_each(&advertises, Some(&advertises));
+    let _server = teller(&world);
+    assert!(read(&world));
+    assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
+    assert!(counter(&world.alphas, "encrypted") > 0);
 }
