@@ -63,23 +63,3 @@ impl Signer {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn daemons_that_start_at_once_have_one_key() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("host.key");
-        let load = || {
-            std::thread::spawn({
-                let path = path.clone();
-                move || load_or_make(&path).map(|key| key.public())
-            })
-        };
-        let all: Vec<_> = (0..8).map(|_| load()).collect();
-        let first = load_or_make(&path).expect("a key").public();
-        assert!(all.into_iter().all(|one| one.join().expect("it ends").expect("a key") == first));
-    }
-}

@@ -166,6 +166,7 @@ mod tests {
             let dir = tempfile::tempdir().expect("a directory");
             let (ours, theirs) = UnixStream::pair().expect("a pair");
             let args = args_in(dir.path());
+            fs::create_dir(&args.state_dir).expect("made");
             let key = load_or_make(&args.host_key_file());
             std::thread::spawn(move || serve(&ours, &args, &key));
             let (line, listener) = Line::new(theirs).expect("a line");
