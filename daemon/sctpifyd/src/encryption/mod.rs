@@ -54,6 +54,9 @@ struct State {
     /// The event that is held back.
     established: Option<Event>,
     peer: Option<PublicKey>,
+    /// The address that has answered with a new key. The key is written down once the peer has sealed something with the keys of this very
+    /// association: whoever answers could pass on the handshake of another host.
+    unwritten: Option<IpAddr>,
     epoch: Option<u64>,
     fault: Option<EncryptionFault>,
 }
@@ -96,6 +99,10 @@ impl Encryption {
         let peer = || peer_of(engine, association);
         let psk = || policy.rules().preshared(peer()?);
         let task = Task::of_event(association, &event, engine, psk);
+        // Both come of sealed packets only.
+        if matches!(event, Event::Readable | Event::Closed(CloseReason::Graceful)) {
+            self.write_down(now, association, engine, history);
+        }
         let is_followed = policy.settings().encryption.is_offered();
         match (task, &event) {
             (Some(task @ (Task::Take { .. } | Task::Renew)), _) if is_followed => {
@@ -191,20 +198,15 @@ impl Encryption {
                 _ => dialled,
             };
             let recognition = {
-                let mut peers = self.peers.lock();
+                let peers = self.peers.lock();
                 match peers.recognise(dialled, &found) {
                     other @ Recognition::Other(_) => other,
                     // The key counts for the address that has answered.
-                    _ => peers.meet(today(), answered, &found),
+                    _ => peers.recognise(answered, &found),
                 }
             };
             match recognition {
-                Recognition::Known => {}
-                Recognition::New => {
-                    if let Some(left_out) = history.admit(Line::Keys, now) {
-                        tracing::info!(peer = %answered, key = %found, left_out, "the key of a new peer is written down");
-                    }
-                }
+                Recognition::Known | Recognition::New => state.unwritten = Some(answered),
                 Recognition::Other(known) => {
                     let fault = EncryptionFault::OtherKey { known, found };
                     return self.give_up(now, association, fault, engine, history);
@@ -214,6 +216,35 @@ impl Encryption {
         state.peer = Some(key);
         // It fails only if the association has ended.
         let _ = engine.know_peer(now, association);
+    }
+
+    /// Writes down the key of a peer that has sealed packets.
+    fn write_down(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        engine: &mut Endpoint,
+        history: &mut History,
+    ) {
+        let Some(state) = self.all.get_mut(&association).filter(|state| state.epoch.is_some()) else {
+            return;
+        };
+        let (Some(address), Some(key)) = (state.unwritten.take(), state.peer) else { return };
+        let Ok(found) = key.to_string().parse::<HostKeyText>() else { return };
+        let recognition = self.peers.lock().meet(today(), address, &found);
+        match recognition {
+            Recognition::Known => {}
+            Recognition::New => {
+                if let Some(left_out) = history.admit(Line::Keys, now) {
+                    tracing::info!(peer = %address, key = %found, left_out, "the key of a new peer is written down");
+                }
+            }
+            // Another association has written it down meanwhile.
+            Recognition::Other(known) => {
+                let fault = EncryptionFault::OtherKey { known, found };
+                self.give_up(now, association, fault, engine, history);
+            }
+        }
     }
 
     /// Returns the known key of the address that this host has connected to.
