@@ -162,6 +162,19 @@ pub enum Command {
         )]
         host: String,
     },
+    /// Show this host's public key, and six words that stand for it
+    ///
+    /// Other hosts recognise this host by its key (setting encryption). The daemon makes the key at its first start.
+    Key,
+    /// List the hosts whose keys are known, or forget one
+    ///
+    /// The daemon writes down the key that it finds at the first encrypted connection to an address (setting encryption).
+    #[command(disable_help_subcommand = true)]
+    Peers {
+        /// Command to run
+        #[command(subcommand)]
+        command: Option<PeersCommand>,
+    },
     /// Read the configuration and the rules again; connections continue
     ///
     /// Lists the changes that wait for a restart.
@@ -189,7 +202,7 @@ pub struct UpArgs {
     #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
 
-    /// Directory for the rules file, the learned table and the log
+    /// Directory for the rules file, the learned table, the host's key, the known peers and the log
     #[arg(long, value_name = "DIR", env = "SCTPIFY_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
 
@@ -259,7 +272,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG")]
     pub config: Option<PathBuf>,
 
-    /// Directory for the learned table [default: sctpify in $XDG_STATE_HOME or ~/.local/state]
+    /// Directory for the learned table, your key and the known peers [default: sctpify in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "DIR", env = "SCTPIFY_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
 
@@ -282,6 +295,17 @@ pub struct WatchArgs {
     /// Number of refreshes; unlimited by default
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
+}
+
+/// Commands of `sctpify peers`.
+#[derive(Subcommand, Debug)]
+pub enum PeersCommand {
+    /// Forget the key of a host: the next connection to it writes down the key that it finds
+    Forget {
+        /// Name, address or key of the host
+        #[arg(value_name = "NAME|ADDRESS")]
+        which: String,
+    },
 }
 
 /// Commands of `sctpify config`.

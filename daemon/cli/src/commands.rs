@@ -12,7 +12,8 @@ use rules::normalise;
 use crate::bench;
 use crate::session::Session;
 use crate::{
-    CliError, Command, Sctpify, WatchArgs, capture, daemon, doctor, expose, live, man, run, settings, show,
+    CliError, Command, PeersCommand, Sctpify, WatchArgs, capture, daemon, doctor, expose, live, man, run,
+    settings, show,
 };
 
 /// Runs one command.
@@ -43,6 +44,11 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         Command::Set { assignments, config } => settings::set(session, assignments, config),
         Command::Get { name, config } => settings::get(session, name.as_deref(), config),
         Command::Forget { host } => forget(session, host),
+        Command::Key => ask_and_show(session, &Request::HostKey),
+        Command::Peers { command: None } => ask_and_show(session, &Request::Peers),
+        Command::Peers { command: Some(PeersCommand::Forget { which }) } => {
+            ask_and_show(session, &Request::PeersForget { which: which.clone() })
+        }
         Command::Reload => ask_and_show(session, &Request::Reload),
         Command::Config { command } => settings::config(session, command),
         Command::Docs(docs) => man::write(docs, &mut io::stdout().lock()),

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use args::{BenchArgs, Command, ConfigCommand, Other, RunArgs, Sctpify, UpArgs, WatchArgs};
+pub use args::{BenchArgs, Command, ConfigCommand, Other, PeersCommand, RunArgs, Sctpify, UpArgs, WatchArgs};
 pub use error::CliError;
 pub use shimrules::Shimrules;
 

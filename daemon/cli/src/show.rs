@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use control::{
-    Association, Connection, DoctorReport, Explanation, Fallback, LearnedRow, LearnedState, Level,
-    PastAttempt, Path, PathState, PendingChange,
+    Association, Connection, DoctorReport, Encryption, Explanation, Fallback, HostKeyText, KnownBy,
+    KnownPeer, LearnedRow, LearnedState, Level, PastAttempt, Path, PathState, PendingChange,
 };
 use control::{Response, Role, SettingsReport, Status, Verdict, Via};
 
@@ -28,6 +28,8 @@ pub(crate) fn answer(out: &mut dyn Write, answer: &Response) -> io::Result<()> {
         Response::Rules(r) => show_rules(out, r, false),
         Response::DefaultPolicy(d) => writeln!(out, "{} {}", d.chain, d.policy),
         Response::Doctor(d) => doctor(out, d),
+        Response::HostKey(k) => writeln!(out, "{}\n{}", k.key, k.words.join(" ")),
+        Response::Peers(p) => peers(out, &p.peers),
         Response::Bench(b) => bench::show(out, b),
         Response::Done(d) => writeln!(out, "{}", d.message),
         Response::Error(e) => writeln!(out, "error: {}", e.message),
@@ -61,6 +63,13 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
         let change = |c: &PendingChange| format!("{}={} (now {})", c.name, c.configured, shown(&c.in_force));
         let changes = s.pending.iter().map(change).collect::<Vec<_>>().join(", ");
         writeln!(out, "waiting for a restart: {changes}")?;
+    }
+    if c.encrypted + c.changed_peers + c.failed_keys > 0 {
+        writeln!(
+            out,
+            "encryption: {} associations encrypted; {} connections met another key than before, or none; {} key handshakes failed",
+            c.encrypted, c.changed_peers, c.failed_keys
+        )?;
     }
     writeln!(out, "confined: {}", s.confinement)?;
     connections(out, &s.connections)?;
@@ -137,6 +146,7 @@ fn associations(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
         ("PEER IS", Left),
         ("FOR", Left),
         ("PATHS", Left),
+        ("ENCRYPTION", Left),
         ("SENT", Right),
         ("RECEIVED", Right),
         ("RETRANSMITTED", Right),
@@ -152,6 +162,7 @@ fn associations(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
             if a.peer_is_sctpify { "sctpify" } else { "native SCTP" }.into(),
             users(a.shared_by),
             format!("{usable} of {} active", a.paths.len()),
+            encryption(a.encryption.as_ref()),
             bytes(a.bytes_sent),
             bytes(a.bytes_received),
             a.retransmissions.to_string(),
@@ -160,6 +171,51 @@ fn associations(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
         ]);
     }
     section(out, "Associations (`sctpify paths` shows their paths)", &table)
+}
+
+/// Formats the encryption of an association.
+fn encryption(encryption: Option<&Encryption>) -> String {
+    let Some(found) = encryption else { return "none".to_owned() };
+    let since = found.known_since.map_or_else(|| "-".to_owned(), |at| date(at.day()));
+    let peer = match (found.by, &found.name) {
+        (None, _) => "peer unknown here".to_owned(),
+        (Some(KnownBy::FirstUse), _) => format!("peer not verified, known since {since}"),
+        (Some(_), Some(name)) => format!("{name}, known since {since}"),
+        (Some(_), None) => format!("peer known since {since}"),
+    };
+    format!("encrypted, {peer}, {}, epoch {}", short(&found.peer), found.epoch)
+}
+
+/// Formats the beginning of a key.
+fn short(key: &HostKeyText) -> String {
+    const DIGITS: usize = 8;
+    let (prefix, digits) = key.as_str().split_once(':').unwrap_or_default();
+    format!("{prefix}:{}…", digits.get(..DIGITS).unwrap_or(digits))
+}
+
+fn peers(out: &mut dyn Write, all: &[KnownPeer]) -> io::Result<()> {
+    if all.is_empty() {
+        return writeln!(out, "no known peers");
+    }
+    let mut table = Table::new(&[
+        ("NAME", Left),
+        ("ADDRESSES", Left),
+        ("KNOWN BY", Left),
+        ("FIRST SEEN", Left),
+        ("LAST SEEN", Left),
+        ("KEY", Left),
+    ]);
+    for peer in all {
+        table.row([
+            peer.name.clone().unwrap_or_else(|| "-".into()),
+            peer.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", "),
+            peer.by.to_string(),
+            date(peer.first_seen.day()),
+            date(peer.last_seen.day()),
+            peer.key.to_string(),
+        ]);
+    }
+    table.print(out, "")
 }
 
 /// Formats the users of an association.

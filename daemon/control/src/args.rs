@@ -15,6 +15,11 @@ pub const RULES_FILE_NAME: &str = "rules";
 /// The learned table's file in the state directory.
 pub const LEARNED_FILE_NAME: &str = "learned";
 
+/// The known peers' file in the state directory.
+pub const PEERS_FILE_NAME: &str = "peers";
+/// The file with the host's key in the state directory.
+pub const HOST_KEY_FILE_NAME: &str = "host.key";
+
 /// Carry this host's TCP connections over SCTP, according to the rules.
 ///
 /// Usually started by `sctpify up`. Stops on SIGTERM or `sctpify down`, and then removes its nftables rules, namespaces and
@@ -30,7 +35,7 @@ pub struct DaemonArgs {
     #[arg(long, value_name = "PATH", env = "SCTPIFY_CONTROL", default_value = DEFAULT_CONTROL)]
     pub control: PathBuf,
 
-    /// Directory for the rules file and the learned table
+    /// Directory for the rules file, the learned table, the host's key and the known peers
     #[arg(long, value_name = "DIR", env = "SCTPIFY_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
 
@@ -58,5 +63,15 @@ impl DaemonArgs {
     /// The file with what was learned.
     pub fn learned_file(&self) -> PathBuf {
         self.state_dir.join(LEARNED_FILE_NAME)
+    }
+
+    /// The file with the known peers.
+    pub fn peers_file(&self) -> PathBuf {
+        self.state_dir.join(PEERS_FILE_NAME)
+    }
+
+    /// The file with the host's key.
+    pub fn host_key_file(&self) -> PathBuf {
+        self.state_dir.join(HOST_KEY_FILE_NAME)
     }
 }

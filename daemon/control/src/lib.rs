@@ -20,6 +20,7 @@ mod doctor;
 mod explain;
 mod files;
 mod frame;
+mod known_peers;
 mod learned;
 mod peer_keys;
 mod reason;
@@ -31,7 +32,7 @@ mod status;
 mod trial;
 
 pub use args::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, DaemonArgs};
-pub use args::{LEARNED_FILE_NAME, RULES_FILE_NAME};
+pub use args::{HOST_KEY_FILE_NAME, LEARNED_FILE_NAME, PEERS_FILE_NAME, RULES_FILE_NAME};
 pub use bench::{BenchReport, BenchRow, Transport};
 pub use client::{Client, ClientError};
 pub use config::{ConfigError, default_config_text, parse_config, print_config, set_in_config};
@@ -40,17 +41,22 @@ pub use doctor::{Check, DoctorReport, Level};
 pub use explain::{Explanation, PastAttempt, Verdict};
 pub use files::{FileError, load_config, load_rules, save_rules, save_setting};
 pub use frame::{read_request, read_response, serve, write_request, write_response};
+pub use known_peers::{ADDRESSES_MAX, PEERS_MAX, load_peers, parse_peers, print_peers, save_peers};
+pub use known_peers::{
+    HostKeyText, KnownBy, KnownPeer, KnownPeers, KnownPeersError, NoHostKey, Recognition, WrongPeer,
+};
 pub use learned::{LearnedRow, LearnedState, load_learned, parse_learned, print_learned, save_learned};
 pub use peer_keys::{PeerKey, PeerKeyError, parse_peer_keys, read_peer_keys};
-pub use reason::{FallbackReason, KeyFault};
+pub use reason::{EncryptionFault, FallbackReason, KeyFault};
 pub use request::{Request, RuleSelector};
-pub use response::{Added, DefaultPolicy, Done, ErrorCode, Refusal, Response, RuleRow, RulesReport};
+pub use response::{Added, DefaultPolicy, Done, ErrorCode, HostKeyReport, PeersReport};
+pub use response::{Refusal, Response, RuleRow, RulesReport};
 pub use setting::{PendingChange, SettingRow, SettingsReport};
 pub use shim::{ShimState, ShimStep};
 pub use status::Switch;
 pub use status::{
-    Association, Connection, Counters, Direction, Fallback, Listener, OpenCarrier, Path, PathState,
-    PathsReport, TurnTimes,
+    Association, Connection, Counters, Direction, Encryption, Fallback, Listener, OpenCarrier, Path,
+    PathState, PathsReport, TurnTimes,
 };
 pub use status::{Role, Status, Via};
 pub use trial::{bind_page, try_setting, udp_port_problem};

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use rules::{Because, Chain, Decision, Failure, print_rule};
 use serde::{Deserialize, Serialize};
 
+use crate::HostKeyText;
+
 /// The reason why a connection is not carried over SCTP. `Display` gives a sentence for people.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -81,7 +83,12 @@ pub enum FallbackReason {
         /// The fault found.
         found: KeyFault,
     },
-    /// A rule requires SCTP, so the connection failed.
+    /// The association was not encrypted as it should be.
+    NotEncrypted {
+        /// The fault found.
+        found: EncryptionFault,
+    },
+    /// A rule requires SCTP, or the setting `encryption` another key, so the connection failed.
     Required {
         /// The reason why it was not carried over SCTP.
         cause: Box<FallbackReason>,
@@ -121,6 +128,65 @@ impl fmt::Display for KeyFault {
     }
 }
 
+/// Faults of an association that two hosts should have encrypted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "fault", rename_all = "snake_case")]
+pub enum EncryptionFault {
+    /// This host requires encryption, and the peer offers none.
+    PeerHasNone,
+    /// The peer requires encryption, and this host offers none.
+    PeerRequires,
+    /// The hosts agreed on no keys.
+    NoKeys {
+        /// The failure.
+        cause: String,
+    },
+    /// The peer has another key than the known one of its address.
+    OtherKey {
+        /// The known key.
+        known: HostKeyText,
+        /// The key found.
+        found: HostKeyText,
+    },
+    /// The peer offers no encryption, although it had a key before.
+    KeyGone {
+        /// The known key.
+        known: HostKeyText,
+    },
+}
+
+impl EncryptionFault {
+    /// Reports whether the peer may be another host than before.
+    pub fn is_suspicious(&self) -> bool {
+        matches!(self, EncryptionFault::OtherKey { .. } | EncryptionFault::KeyGone { .. })
+    }
+}
+
+impl fmt::Display for EncryptionFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use EncryptionFault as E;
+        match self {
+            E::PeerHasNone => {
+                f.write_str("the peer offers no encryption, which this host requires (setting encryption)")
+            }
+            E::PeerRequires => {
+                f.write_str("the peer requires encryption, which is off here (setting encryption)")
+            }
+            E::NoKeys { cause } => write!(f, "the hosts agreed on no keys: {cause}"),
+            E::OtherKey { known, found } => write!(
+                f,
+                "the peer has the key {found}, not {known} as before: it may be another host. If the change is right: sctpify \
+                 peers forget ADDRESS"
+            ),
+            E::KeyGone { known } => write!(
+                f,
+                "the peer offers no encryption, and had the key {known} before: it may be another host. If the change is right: \
+                 sctpify peers forget ADDRESS"
+            ),
+        }
+    }
+}
+
 impl FallbackReason {
     /// The cause of an ABORT that states none.
     pub const NO_CAUSE: &str = "no cause given";
@@ -139,6 +205,15 @@ impl FallbackReason {
                 FallbackReason::LocalRule { chain: *chain, number: *number, rule: print_rule(rule) }
             }
         })
+    }
+
+    /// Reports whether the peer may be another host than before.
+    pub fn is_suspicious(&self) -> bool {
+        match self {
+            FallbackReason::NotEncrypted { found } => found.is_suspicious(),
+            FallbackReason::Required { cause } => cause.is_suspicious(),
+            _ => false,
+        }
     }
 
     /// Reports whether this host's own rules and settings are the reason, before anything is tried.
@@ -198,6 +273,8 @@ impl fmt::Display for FallbackReason {
             R::KeyNotProved { key_for, found } => {
                 write!(f, "{found} (setting peer_keys, the key for {key_for})")
             }
+            R::NotEncrypted { found } => write!(f, "{found}"),
+            R::Required { cause } if cause.is_suspicious() => write!(f, "refused: {cause}"),
             R::Required { cause } => write!(f, "refused, because a rule requires SCTP: {cause}"),
             R::LimitReached { limit } => write!(f, "the daemon is at its limit of {limit}"),
             R::DaemonStopping => f.write_str("sctpifyd is stopping"),

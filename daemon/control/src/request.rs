@@ -84,6 +84,15 @@ pub enum Request {
         /// The host.
         address: IpAddr,
     },
+    /// This host's public key; answered by [`crate::Response::HostKey`].
+    HostKey,
+    /// The known peers; answered by [`crate::Response::Peers`].
+    Peers,
+    /// Forgets a known peer: the next connection to it takes any key. Answered by [`crate::Response::Done`].
+    PeersForget {
+        /// Its name, key, or one of its addresses.
+        which: String,
+    },
     /// Reads configuration and rules files again; answered by [`crate::Response::Done`].
     Reload,
     /// Stops the daemon; answered by [`crate::Response::Done`] before it ends.
@@ -129,9 +138,10 @@ impl Request {
         match self {
             Request::Status | Request::Paths | Request::Explain { .. } | Request::Settings => true,
             Request::Get { .. } | Request::RulesList { .. } | Request::DefaultGet { .. } => true,
-            Request::Doctor { .. } => true,
+            Request::Doctor { .. } | Request::HostKey | Request::Peers => true,
             Request::Set { .. } | Request::RulesAdd { .. } | Request::RulesDelete { .. } => false,
             Request::RuleAutoEn | Request::RuleAutoDis | Request::Forget { .. } => false,
+            Request::PeersForget { .. } => false,
             Request::RulesFlush | Request::DefaultSet { .. } | Request::Reload | Request::Shutdown => false,
             Request::Drain | Request::Capture { .. } | Request::Expose { .. } => false,
         }

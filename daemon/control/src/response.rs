@@ -4,7 +4,8 @@ use rules::{Chain, Policy, Rule, RuleMatch, Rulebook, UnixMs, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BenchReport, DoctorReport, Explanation, LearnedRow, PathsReport, PendingChange, SettingsReport, Status,
+    BenchReport, DoctorReport, Explanation, HostKeyText, KnownPeer, LearnedRow, PathsReport, PendingChange,
+    SettingsReport, Status,
 };
 
 /// One answer.
@@ -23,6 +24,10 @@ pub enum Response {
     Rules(RulesReport),
     /// The default policy of a chain.
     DefaultPolicy(DefaultPolicy),
+    /// This host's public key.
+    HostKey(HostKeyReport),
+    /// The known peers.
+    Peers(PeersReport),
     /// The report of `doctor`.
     Doctor(DoctorReport),
     /// Measurements. The commands print this with `--json`; a daemon never sends it.
@@ -31,6 +36,22 @@ pub enum Response {
     Done(Done),
     /// It is not done.
     Error(Refusal),
+}
+
+/// This host's public key.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HostKeyReport {
+    /// The key.
+    pub key: HostKeyText,
+    /// Six words that stand for it, to read it out.
+    pub words: Vec<String>,
+}
+
+/// The hosts whose keys are known.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeersReport {
+    /// The peers, by key.
+    pub peers: Vec<KnownPeer>,
 }
 
 /// Rules, and the default policies that they are exceptions to.

@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use rules::UnixMs;
 use serde::{Deserialize, Serialize};
 
-use crate::{Confinement, FallbackReason, PendingChange, ShimState};
+use crate::{Confinement, FallbackReason, HostKeyText, KnownBy, PendingChange, ShimState};
 
 /// The status.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -86,6 +87,15 @@ pub struct Counters {
     /// Attempts of peers to begin an association with another key than ours, or none (setting `peer_keys`).
     #[serde(default)]
     pub wrong_keys: u64,
+    /// Encrypted associations that came up.
+    #[serde(default)]
+    pub encrypted: u64,
+    /// Connections of local programs to an address that had another key than the known one, or none any more.
+    #[serde(default)]
+    pub changed_peers: u64,
+    /// Associations that ended because the hosts agreed on no keys.
+    #[serde(default)]
+    pub failed_keys: u64,
     /// Bytes taken from local programs and acknowledged by peers.
     pub bytes_sent: u64,
     /// Bytes given to local programs.
@@ -192,8 +202,28 @@ pub struct Association {
     /// Number of connections that share it now; none if it belongs to a single connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_by: Option<u64>,
+    /// Its encryption; none if its packets are in the clear.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<Encryption>,
     /// Its paths; the primary first.
     pub paths: Vec<Path>,
+}
+
+/// Encryption of an association.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Encryption {
+    /// The peer's proven key.
+    pub peer: HostKeyText,
+    /// The peer's name here, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The way in which the key became known; none if this host has never found it by a connection of its own.
+    pub by: Option<KnownBy>,
+    /// Time of the first connection to the peer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_since: Option<UnixMs>,
+    /// The epoch of the keys: 3 at first, and one more after each renewal.
+    pub epoch: u64,
 }
 
 /// The state of a path.

@@ -46,6 +46,21 @@ fn path() -> Path {
     }
 }
 
+fn host_key() -> HostKeyText {
+    format!("sctpify1:{}", "A".repeat(43)).parse().unwrap()
+}
+
+fn known_peer() -> KnownPeer {
+    KnownPeer {
+        key: host_key(),
+        name: Some("beta".into()),
+        addresses: vec!["10.0.1.2".parse().unwrap(), "2001:db8::2".parse().unwrap()],
+        by: KnownBy::FirstUse,
+        first_seen: NOW,
+        last_seen: NOW.plus(5),
+    }
+}
+
 fn association() -> Association {
     let second = Path { local: None, srtt_us: None, last_switch_s: None, udp_port: None, ..path() };
     Association {
@@ -62,6 +77,13 @@ fn association() -> Association {
         queued_bytes: 0,
         peer_window_bytes: 1_048_576,
         shared_by: Some(2),
+        encryption: Some(Encryption {
+            peer: host_key(),
+            name: None,
+            by: Some(KnownBy::FirstUse),
+            known_since: Some(UnixMs(1_700_000_000_000)),
+            epoch: 3,
+        }),
         paths: vec![path(), Path { carrier: Via::Sctp, state: PathState::Active, ..second }],
     }
 }
@@ -175,6 +197,11 @@ fn reasons() -> Vec<FallbackReason> {
         R::PrivilegedPort { port: 600 },
         R::InterfaceLeftOut { address: [192, 0, 2, 7].into() },
         R::AssociationFailed { cause: "all paths failed".into() },
+        R::NotEncrypted { found: EncryptionFault::PeerHasNone },
+        R::NotEncrypted { found: EncryptionFault::PeerRequires },
+        R::NotEncrypted { found: EncryptionFault::NoKeys { cause: "TLS: decode error".into() } },
+        R::NotEncrypted { found: EncryptionFault::OtherKey { known: host_key(), found: host_key() } },
+        R::NotEncrypted { found: EncryptionFault::KeyGone { known: host_key() } },
         R::LimitReached { limit: "associations".into() },
         R::DaemonStopping,
         R::LocalError { error: "no buffer space".into() },
@@ -200,6 +227,9 @@ fn requests() -> Vec<Request> {
         Request::RuleAutoEn,
         Request::RuleAutoDis,
         Request::Forget { address: "10.1.2.3".parse().unwrap() },
+        Request::HostKey,
+        Request::Peers,
+        Request::PeersForget { which: "10.1.2.3".into() },
         Request::Reload,
         Request::Shutdown,
         Request::Drain,
@@ -245,6 +275,8 @@ fn responses() -> Vec<Response> {
         Response::Settings(SettingsReport::one(find_setting("udp_port").unwrap(), &Settings::default())),
         Response::Rules(rules_report(&book)),
         Response::DefaultPolicy(DefaultPolicy::of(&book, Chain::Local)),
+        Response::HostKey(HostKeyReport { key: host_key(), words: vec!["badak".into(), "bodak".into()] }),
+        Response::Peers(PeersReport { peers: vec![known_peer()] }),
         Response::Doctor(DoctorReport { checks }),
         Response::Done(Done { added: Some(Added::New(3)), ..Done::new("rule 3 of remote-enable added") }),
         Response::Done(Done { removed: Some(2), ..Done::new("2 rules deleted") }),
@@ -316,6 +348,7 @@ fn only_questions_are_read_only() {
         "rule_auto_en",
         "rule_auto_dis",
         "forget",
+        "peers_forget",
         "expose",
     ];
     for request in requests() {

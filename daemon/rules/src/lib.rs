@@ -44,4 +44,4 @@ pub use table::{Added, MAX_RULES, RuleMatch, RulesTable, TableError};
 pub use tried::{DESTINATIONS_MAX, Destinations, Tried};
 pub use usage::{Failure, Outcome, UnixMs, Usage};
 pub use weights::{WEIGHTS_MAX, Weights};
-pub use words::{Carriers, Congestion, Multipath, Streams};
+pub use words::{Carriers, Congestion, Encryption, Multipath, Streams};

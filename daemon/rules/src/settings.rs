@@ -6,8 +6,8 @@ use std::fmt;
 
 use crate::nearest;
 use crate::{
-    Advertise, AdvertiseInterval, Advertisement, Carriers, Congestion, Interfaces, Multipath, Streams,
-    Weights,
+    Advertise, AdvertiseInterval, Advertisement, Carriers, Congestion, Encryption, Interfaces, Multipath,
+    Streams, Weights,
 };
 
 /// Prefix that the papers' FreeBSD kernel gives to the names of settings; accepted and dropped.
@@ -68,6 +68,8 @@ pub struct Settings {
     pub peer_keys: String,
     /// Hosts that have a key must prove it.
     pub peer_key_required: bool,
+    /// Encryption of associations.
+    pub encryption: Encryption,
     /// The daemon gives up the capabilities that it does not need.
     pub confine_capabilities: bool,
     /// The daemon is restricted to the system calls that it needs.
@@ -120,6 +122,7 @@ impl Default for Settings {
             manual_listen: false,
             peer_keys: String::new(),
             peer_key_required: true,
+            encryption: Encryption::Off,
             confine_capabilities: true,
             confine_system_calls: true,
             confine_files: true,
@@ -458,6 +461,20 @@ pub const SETTINGS: &[Setting] = &[
         write: |s, v| put(&mut s.peer_key_required, parse_bool(v)),
     },
     Setting {
+        name: "encryption",
+        kind: Kind::Word(Encryption::WORDS),
+        doc: "Encryption of associations with other sctpify hosts, and proof of their keys. off: none is offered. try: it is used \
+              with each host that offers it, too. A host's key is written down at the first connection to one of its addresses. \
+              If another key or none is found there later, connections to that address are plain TCP, with a warning, until \
+              `sctpify peers forget`. require: hosts without it get no association, and a connection to an address with another \
+              key than the known one is refused. Where a rule has no --require, connections to hosts without encryption are plain \
+              TCP. `sctpify status` shows which associations are encrypted. Encrypted associations do not advertise their send \
+              buffer, and neither do those that offered encryption in vain.",
+        needs_restart: true,
+        read: |s| s.encryption.to_string(),
+        write: |s, v| put(&mut s.encryption, v.parse().ok()),
+    },
+    Setting {
         name: "confine_capabilities",
         kind: Kind::Bool,
         doc: "With 1, the daemon drops all capabilities except CAP_NET_ADMIN and CAP_NET_RAW after setup, and cannot gain new \
@@ -660,7 +677,8 @@ impl Setting {
     /// reads, whom it connects to or whom it admits. A compromised daemon must not weaken its successor.
     pub fn is_roots(&self) -> bool {
         let names_a_place = matches!(self.kind, Kind::Path | Kind::Url(_) | Kind::User);
-        names_a_place || self.name.starts_with("confine_") || self.name == "peer_key_required"
+        let admits = ["peer_key_required", "encryption"].contains(&self.name);
+        names_a_place || self.name.starts_with("confine_") || admits
     }
 
     /// Returns the value in these settings, as `set` reads it.

@@ -94,6 +94,49 @@ impl FromStr for Multipath {
     }
 }
 
+/// Encryption of associations with other sctpify hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Encryption {
+    /// None is offered.
+    #[default]
+    Off,
+    /// With peers that offer it, too.
+    Try,
+    /// Peers without it get no association.
+    Require,
+}
+
+impl Encryption {
+    pub(crate) const WORDS: &[&str] = &["off", "try", "require"];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Encryption::Off => "off",
+            Encryption::Try => "try",
+            Encryption::Require => "require",
+        }
+    }
+
+    /// Reports whether it is offered.
+    pub const fn is_offered(self) -> bool {
+        !matches!(self, Encryption::Off)
+    }
+}
+
+impl fmt::Display for Encryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Encryption {
+    type Err = ();
+    fn from_str(word: &str) -> Result<Encryption, ()> {
+        let all = [Encryption::Off, Encryption::Try, Encryption::Require];
+        all.into_iter().find(|e| e.word().eq_ignore_ascii_case(word)).ok_or(())
+    }
+}
+
 /// Congestion control: the data in flight, and the reaction to loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Congestion {

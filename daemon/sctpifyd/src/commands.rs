@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use control::{Request, Response};
 use intercept::FourTuple;
+use keying::{KeyingError, Step};
 use mio::Waker;
+use sctp::AssociationId;
 
 use crate::archive::ArchiveError;
 use crate::capture::Ear;
@@ -34,6 +36,8 @@ pub(crate) enum Command {
     Capture(Sender<Option<Ear>>),
     /// A plain connection outside the enclosed namespace was opened, or failed.
     Opened(FourTuple, io::Result<()>),
+    /// Take the steps of a task about an association's keys.
+    Keys(AssociationId, Result<Vec<Step>, KeyingError>),
     /// Stop: reset connections over SCTP, release held SYNs, and end.
     Stop,
 }

@@ -18,15 +18,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use control::{
-    Added, DefaultPolicy, Done, ErrorCode, LearnedRow, Request, Response, RuleSelector, RulesReport,
-    SettingsReport,
+    Added, DefaultPolicy, Done, ErrorCode, HostKeyReport, LearnedRow, PeersReport, Request, Response,
+    RuleSelector, RulesReport, SettingsReport,
 };
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Uid, geteuid};
 use rules::{Chain, LearnedEntry, Policy, Rule, find_setting};
 
-use crate::archive::ArchiveError;
+use crate::archive::{ArchiveError, Signer};
 use crate::capture::Ear;
 use crate::clock::{Clock, today};
 use crate::commands::{Command, Handle};
@@ -35,6 +35,7 @@ use crate::learned_store::LearnedStore;
 use crate::listeners::{all_listeners, listeners};
 use crate::log_rate::LogRate;
 use crate::manual::{Caller, Grant};
+use crate::peers_store::PeersStore;
 use crate::rules_store::RulesStore;
 use crate::survey::Question;
 
@@ -63,6 +64,8 @@ pub(crate) struct ControlServer {
 pub(crate) struct Desk {
     rules: RulesStore,
     learned: LearnedStore,
+    peers: PeersStore,
+    signer: Signer,
     shard: Handle,
     served: Arc<AtomicUsize>,
     /// The user who created the socket: the worker has changed its user since.
@@ -100,11 +103,14 @@ impl ControlServer {
         socket: ControlSocket,
         rules: RulesStore,
         learned: LearnedStore,
+        (peers, signer): (PeersStore, Signer),
         shard: Handle,
     ) -> ControlServer {
         let desk = Desk {
             rules,
             learned,
+            peers,
+            signer,
             shard,
             served: Arc::default(),
             owner: socket.owner,
@@ -286,6 +292,11 @@ impl Desk {
             Request::RuleAutoEn => self.learn(true),
             Request::RuleAutoDis => self.learn(false),
             Request::Forget { address } => self.forget(address),
+            Request::HostKey => self.host_key(),
+            Request::Peers => {
+                Response::Peers(PeersReport { peers: self.peers.lock().iter().cloned().collect() })
+            }
+            Request::PeersForget { which } => self.forget_peer(&which),
             Request::Reload => done(self.rules.reload(&self.shard).map(|()| self.reloaded())),
             Request::Shutdown => {
                 self.shard.send(Command::Stop);
@@ -430,6 +441,30 @@ impl Desk {
             _ => format!("learned entry of {address} deleted: its next connection tries SCTP"),
         };
         Response::Done(Done::new(message))
+    }
+
+    fn host_key(&self) -> Response {
+        let public = match self.signer.public() {
+            Ok(public) => public,
+            Err(error) => return refusal(error),
+        };
+        let words = public.words().into();
+        match public.to_string().parse() {
+            Ok(key) => Response::HostKey(HostKeyReport { key, words }),
+            Err(error) => Response::error(ErrorCode::Failed, format!("{error}")),
+        }
+    }
+
+    fn forget_peer(&self, which: &str) -> Response {
+        let Some(peer) = self.peers.lock().forget(which) else {
+            let text = format!("{which} is no known peer: `sctpify peers` lists them");
+            return Response::error(ErrorCode::Refused, text);
+        };
+        let addresses = peer.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
+        let message = format!(
+            "the key of {addresses} is forgotten: the next connection writes down the key that it finds"
+        );
+        done(self.peers.save().map(|()| Done::new(message)))
     }
 
     fn set_default(&self, chain: Chain, policy: Policy) -> Response {

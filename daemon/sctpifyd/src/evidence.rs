@@ -4,6 +4,8 @@ use control::{FallbackReason, KeyFault};
 use rules::Failure;
 use sctp::{AbortCause, CloseReason, Unreachable};
 
+use crate::encryption::fault_of;
+
 /// Returns what the end of an unused association proves about its destination. The engine has verified it: an
 /// ABORT carried our tag, and an ICMP message quoted it.
 pub(crate) fn evidence(reason: &CloseReason, was_answered: bool) -> Option<Failure> {
@@ -11,6 +13,8 @@ pub(crate) fn evidence(reason: &CloseReason, was_answered: bool) -> Option<Failu
         CloseReason::Unreachable(Unreachable::Port) => Some(Failure::PortUnreachable),
         CloseReason::Unreachable(Unreachable::Protocol) => Some(Failure::ProtocolUnreachable),
         CloseReason::Unreachable(Unreachable::Prohibited) => Some(Failure::Prohibited),
+        // The host has SCTP, and wants other encryption than this one.
+        CloseReason::PeerAborted(_) if fault_of(reason).is_some() => None,
         CloseReason::PeerAborted(_) if !was_answered => Some(Failure::Refused),
         CloseReason::PeerAborted(_) | CloseReason::LostContact => Some(Failure::HandshakeFailed),
         CloseReason::NoAnswer => Some(Failure::NoAnswer),

@@ -51,6 +51,10 @@ pub(crate) enum Line {
     Fault,
     /// Peers with a wrong key.
     WrongKey,
+    /// Handshakes about keys.
+    Keys,
+    /// Peers that have another key than before.
+    ChangedPeer,
     /// Path switches.
     Switch,
     /// UDP ports of peers.
@@ -72,6 +76,9 @@ pub(crate) enum Occurrence {
     Accept,
     AcceptRefused,
     WrongKey,
+    Encrypted,
+    ChangedPeer,
+    FailedKeys,
 }
 
 impl History {
@@ -86,6 +93,9 @@ impl History {
             Occurrence::Accept => &mut counters.accepts,
             Occurrence::AcceptRefused => &mut counters.accepts_refused,
             Occurrence::WrongKey => &mut counters.wrong_keys,
+            Occurrence::Encrypted => &mut counters.encrypted,
+            Occurrence::ChangedPeer => &mut counters.changed_peers,
+            Occurrence::FailedKeys => &mut counters.failed_keys,
         } += 1;
     }
 

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use control::{PeerKey, PeerKeyError, parse_peer_keys};
+use keying::PresharedKey;
 use rules::IpNet;
 use sctp::{AuthConfig, ChunkType};
 
@@ -64,6 +65,11 @@ impl PeerKeys {
             auth.keys.insert(EMPTY, key);
         }
         Some(auth)
+    }
+
+    /// Returns the key for this host, to be mixed into the keys of encrypted associations.
+    pub(crate) fn preshared(&self, peer: IpAddr) -> Option<PresharedKey> {
+        PresharedKey::new(self.find(peer)?.secret())
     }
 
     /// Describes, for people, the hosts that the key for this host covers.

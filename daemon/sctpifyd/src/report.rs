@@ -7,8 +7,8 @@ use std::time::Duration;
 use base::{Carrier, Time};
 use control::{
     Association, Check, Confinement, Connection, Direction, DoctorReport, Explanation, FallbackReason,
-    LearnedRow, Level, Listener, OpenCarrier, Path, PathState, Role, ShimState, ShimStep, Status, TurnTimes,
-    Verdict, Via,
+    KnownPeer, LearnedRow, Level, Listener, OpenCarrier, Path, PathState, Role, ShimState, ShimStep, Status,
+    TurnTimes, Verdict, Via,
 };
 use netio::LocalAddress;
 use ops::LimitedBy;
@@ -20,6 +20,7 @@ use crate::addresses::{Asker, LeftOut};
 use crate::carriers::PacketIo;
 use crate::clock::today;
 use crate::connection::{Connection as Known, ConnectionId, Connections, Stage, stepped};
+use crate::encryption::Encryption;
 use crate::history::History;
 use crate::listeners::Listed;
 use crate::manual::Socket;
@@ -39,6 +40,7 @@ pub(crate) struct Report<'a> {
     pub(crate) packet_io: &'a PacketIo,
     pub(crate) connections: &'a Connections,
     pub(crate) shared: &'a SharedAssociations,
+    pub(crate) encryption: &'a Encryption,
     pub(crate) history: &'a History,
 }
 
@@ -143,6 +145,7 @@ impl Report<'_> {
             retransmissions: info.counters.data_retransmitted,
             queued_bytes: info.send_buffered as u64,
             peer_window_bytes: info.peer_rwnd as u64,
+            encryption: self.encryption.report(association),
             paths: info.paths.iter().map(|path| path_of(path, last_switch(path))).collect(),
         }
     }
@@ -223,6 +226,12 @@ impl Report<'_> {
         if reason.is_none() {
             notes.extend(self.shared_note(address));
         }
+        if let Some(known) = self.known_peer(address) {
+            notes.push(format!(
+                "the host must prove the key {}, known by {} (sctpify peers)",
+                known.key, known.by
+            ));
+        }
         if let Some(whose) = self.policy.rules().keys().whose(address) {
             notes.push(format!("both hosts must prove the key for {whose} (setting peer_keys)"));
         }
@@ -243,6 +252,12 @@ impl Report<'_> {
             past: self.history.of(destination),
             notes,
         }
+    }
+
+    /// Returns the peer whose key an encrypted association to this address must have.
+    fn known_peer(&self, address: IpAddr) -> Option<KnownPeer> {
+        let is_offered = self.policy.settings().encryption.is_offered();
+        self.encryption.known(address).filter(|_| is_offered)
     }
 
     /// Returns the limit on a connection's sending; none before bytes flow. Connections of one association share its limit, but each has a

@@ -8,7 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::{DaemonArgs, PendingChange, SettingsReport};
-use rules::{Advertisement, Carriers, Chain, Outcome, Policy, Rulebook, RulesTable, Settings};
+use keying::PresharedKey;
+use rules::{Advertisement, Carriers, Chain, Encryption, Outcome, Policy, Rulebook, RulesTable, Settings};
 use sctp::{AssociationConfig, AuthConfig};
 
 use crate::archive::{Archive, ArchiveError, Loaded};
@@ -216,10 +217,29 @@ impl RulesStore {
 
     /// Returns the configuration of an association with this host, with its key if it has one.
     pub(crate) fn keyed(&self, peer: IpAddr, config: AssociationConfig) -> AssociationConfig {
+        let protection = config.protection.filter(|_| self.offers_encryption(peer));
+        // Routers cannot read an advertisement in a sealed packet.
+        let advertisement = config.advertisement.filter(|_| protection.is_none());
+        let config = AssociationConfig { protection, advertisement, ..config };
         match self.auth_for(peer) {
             Some(auth) => AssociationConfig { auth, ..config },
             None => config,
         }
+    }
+
+    /// Reports whether encryption is offered to this host on associations that this one begins. The engine takes no association with a
+    /// required key that is not signed: with `encryption=try` such hosts sign, as before, and do not encrypt.
+    pub(crate) fn offers_encryption(&self, peer: IpAddr) -> bool {
+        match self.settings().encryption {
+            Encryption::Off => false,
+            Encryption::Try => !self.is_keyed(peer),
+            Encryption::Require => true,
+        }
+    }
+
+    /// Returns the key that this host requires of a peer, to be mixed into the keys of encrypted associations.
+    pub(crate) fn preshared(&self, peer: IpAddr) -> Option<PresharedKey> {
+        if self.settings().peer_key_required { self.keys().preshared(peer) } else { None }
     }
 
     /// Locks the keys shared with other hosts.

@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::commands::{Command, Handle};
 use crate::confinement;
 use crate::driver::Driver;
+use crate::encryption::Encryption;
 use crate::forwarding::Forwarder;
 use crate::learned_store::LearnedStore;
 use crate::rules_store::RulesStore;
@@ -53,11 +54,12 @@ impl Shard {
         packet_io: PacketIo,
         rules: RulesStore,
         learned: LearnedStore,
+        encryption: Encryption,
         seed: [u8; 32],
         heartbeat: bool,
     ) -> Result<(Shard, Handle)> {
         let clock = Clock::start();
-        let driver = Driver::new(clock, interceptor, packet_io, rules, learned, seed)?;
+        let driver = Driver::new(clock, interceptor, packet_io, (rules, learned, encryption), seed)?;
         let waker = driver.waker()?;
         let (sender, commands) = channel();
         let shard = Shard {
@@ -127,6 +129,7 @@ impl Shard {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Stop => self.driver.policy().stop(),
+                Command::Keys(association, outcome) => self.driver.take_keys(association, outcome),
                 Command::Opened(flow, outcome) => self.driver.interception().on_opened(&flow, &outcome),
                 Command::Survey(question, reply) => self.surveys.begin(question, reply),
                 // The asker may have given up: then nobody waits for the answer.

@@ -5,10 +5,11 @@
 //! kernel keeps waiting, for a processor or for a lock, is given more time ([`Vitals`]): all connections end with it, and SYNs are
 //! held by no kernel table whose daemon is silent. If the worker dies
 //! without having cleaned up, the supervisor removes what it left behind. The worker is not root, so it reads and writes files
-//! through a socket on its standard input ([`crate::archive`]). The socket closes when this process dies, and the worker then
+//! through a socket on its standard input ([`crate::archive`]), and asks there for signatures with the host's key, which only this
+//! process has. The socket closes when this process dies, and the worker then
 //! stops in good order.
 //!
-//! Deliberately small: only two extra threads, for signals and for files; no sockets of its own until the worker is dead; nothing
+//! Deliberately small: only three extra threads, for signals, for signatures and for files; no sockets of its own until the worker is dead; nothing
 //! of the configuration except how far it confines itself.
 
 use std::fs::{self, File};
@@ -20,12 +21,14 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use control::DaemonArgs;
 use intercept::{Config, SavedSysctls, remove_leftovers};
+use keying::{HostKey, KeyFileError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rules::Settings;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -63,15 +66,16 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let sysctls = SavedSysctls::read().context("cannot read this network namespace's sysctls")?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
     archive::prepare_directories(args)?;
+    // The worker reports a wrong configuration.
+    let settings = control::load_config(&args.config).unwrap_or_default();
+    let key = host_key(args, &settings)?;
     let (ours, theirs) = UnixStream::pair().context("cannot create a socket for the worker")?;
     let mut worker = start_worker(theirs)?;
     // This process may open no more files once it is confined.
     let vitals = Vitals::open(&worker);
-    // The worker reports a wrong configuration.
-    let settings = control::load_config(&args.config).unwrap_or_default();
     confinement::log("supervisor", &Confinement::of_supervisor(&settings, args, worker.id()).apply());
     forward_signals(signals, &worker)?;
-    keep_files(ours, args)?;
+    keep_files(ours, args, key)?;
     let mut socket = None;
     if let Some(silence) = watch(&mut worker, vitals.as_ref(), || socket = identity_of(&args.control))? {
         tracing::error!("the worker sent no heartbeat for {:.1} s: killing it", silence.as_secs_f64());
@@ -133,10 +137,24 @@ fn identity_of(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|status| (status.dev(), status.ino()))
 }
 
-/// Reads and writes files for the worker, in a thread: a slow disk is no reason to miss a heartbeat.
-fn keep_files(socket: UnixStream, args: &DaemonArgs) -> Result<()> {
+/// Reads or makes the host's key. Without a key the daemon starts only if it encrypts nothing.
+fn host_key(args: &DaemonArgs, settings: &Settings) -> Result<Result<HostKey, KeyFileError>> {
+    let key = archive::load_or_make(&args.host_key_file());
+    if let Err(error) = &key {
+        ensure!(
+            !settings.encryption.is_offered(),
+            "no host key, and setting encryption={}: {error}",
+            settings.encryption
+        );
+        tracing::warn!(%error, "no host key");
+    }
+    Ok(key)
+}
+
+/// Reads and writes files for the worker, and signs, in threads: a slow disk is no reason to miss a heartbeat.
+fn keep_files(socket: UnixStream, args: &DaemonArgs, key: Result<HostKey, KeyFileError>) -> Result<()> {
     let args = args.clone();
-    let keep = move || archive::serve(&socket, &args);
+    let keep = move || archive::serve(&socket, &args, &key);
     std::thread::Builder::new().name("files".to_owned()).spawn(keep)?;
     Ok(())
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use relay::mux::SHARED_STREAMS;
 use relay::{ADAPTATION, Peer, SHARED_ADAPTATION};
-use rules::{Advertise, Advertisement, Settings};
+use rules::{Advertise, Advertisement, Encryption, Settings};
 use sctp::{
     AddressProof, AssociationConfig, ChunkType, CongestionAlgorithm, EndpointConfig, Extension, Extensions,
-    Limits, Multipath, PathScheduler, Scheduler, SendBufferCadence, SendBufferConfig, SendBufferForm, Timing,
+    Limits, Multipath, PathScheduler, ProtectionConfig, Scheduler, SendBufferCadence, SendBufferConfig,
+    SendBufferForm, Timing,
 };
 
 /// Limit on the bytes that one association may hold in each direction, as the engine tunes it: a gigabit over 100 ms.
@@ -84,6 +85,7 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
         receive_buffer: ASSOCIATION_BUFFER,
         mtu,
         adaptation: Some(ADAPTATION),
+        protection: protection(settings.encryption),
         extensions: EXTENSIONS,
         address_proof: AddressProof::ConfirmedPath,
         multipath: match settings.multipath {
@@ -102,6 +104,15 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
         max_init_retransmits: u8::MAX,
         steady_init_retransmits: STEADY_INITS,
         ..AssociationConfig::default()
+    }
+}
+
+/// Returns the offer of encryption.
+fn protection(encryption: Encryption) -> Option<ProtectionConfig> {
+    match encryption {
+        Encryption::Off => None,
+        Encryption::Try => Some(keying::protection(false)),
+        Encryption::Require => Some(keying::protection(true)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use control::{DaemonArgs, Measure};
 use intercept::{Config, Interceptor};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -13,14 +13,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing_subscriber::EnvFilter;
 
-use crate::archive::{self, Archive};
+use crate::archive::{self, Archive, Signer};
 use crate::carriers::PacketIo;
 use crate::commands::{Command, Handle};
 use crate::confinement::{self, Confinement, Identity};
 use crate::control_server::{ControlServer, ControlSocket};
+use crate::encryption::{Encryption, warm_up};
 use crate::forwarding::{Forwarder, Names};
 use crate::learned_store::LearnedStore;
 use crate::page;
+use crate::peers_store::PeersStore;
 use crate::rules_store::RulesStore;
 use crate::shard::Shard;
 use crate::shared_store::SharedStore;
@@ -53,6 +55,12 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         archive::prepare_directories(args)?;
     }
     let rules = RulesStore::load(args, archive.clone())?;
+    let signer = archive.signer(args);
+    let peers = PeersStore::load(args, &rules.settings(), archive.clone())?;
+    let (encryption, handshakes) = Encryption::new(peers.clone());
+    if rules.settings().encryption.is_offered() {
+        prepare_encryption(&signer)?;
+    }
     let learned = LearnedStore::load(args, archive);
     let identity = Identity::of_worker(&rules.settings(), args, has_supervisor)?;
     let packet_io = PacketIo::new(&rules.settings(), args.inside.is_some());
@@ -63,10 +71,23 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let (keeper, shared) = (learned.clone(), SharedStore::of_settings(&rules.settings())?);
     let names = Names::of_host();
     let user = assume(&interceptor, &identity)?;
-    let (mut shard, handle) =
-        Shard::new(interceptor, packet_io, rules.clone(), learned.clone(), seed()?, has_supervisor)?;
+    let (mut shard, handle) = Shard::new(
+        interceptor,
+        packet_io,
+        rules.clone(),
+        learned.clone(),
+        encryption,
+        seed()?,
+        has_supervisor,
+    )?;
     let page = control::bind_page(rules.settings().page_port);
-    let server = ControlServer::new(socket, rules.clone(), learned.clone(), handle.clone());
+    let server = ControlServer::new(
+        socket,
+        rules.clone(),
+        learned.clone(),
+        (peers.clone(), signer.clone()),
+        handle.clone(),
+    );
     let desk = server.desk();
     let confinement = Confinement::of_worker(&rules.settings(), args, has_supervisor);
     let confined = confine(shard.interceptor(), &confinement)?;
@@ -83,6 +104,10 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         }
     }
     spawn("learned table", move || keeper.keep(shared))?;
+    let peer_keeper = peers.clone();
+    spawn("known peers", move || peer_keeper.keep())?;
+    let for_steps = handle.clone();
+    spawn("handshakes", move || handshakes.run(&signer, &for_steps))?;
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
     if args.inside.is_some() {
@@ -96,11 +121,21 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     tracing::info!(control = %args.control.display(), "sctpifyd is up");
     let outcome = shard.run();
     learned.save();
+    // A failure is logged there.
+    let _ = peers.save();
     if !has_supervisor {
         // Remove the socket's file, so that nobody waits for a daemon that is gone.
         let _ = std::fs::remove_file(&args.control);
     }
     outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Sets the cryptographic library up before this process is confined. Without a key an encrypting daemon does not start.
+fn prepare_encryption(signer: &Signer) -> Result<()> {
+    if let Signer::Lacking(error) = signer {
+        bail!("no host key, and the setting encryption needs it: {error}");
+    }
+    warm_up().context("the cryptographic library does not work")
 }
 
 /// Switches to the user that the settings name, in the two existing threads; all others inherit that. Files opened from now on

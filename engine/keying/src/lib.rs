@@ -10,7 +10,8 @@
 //! caller's decision, by what it is given in [`Step::Peer`]. No algorithm is of this crate's own: TLS is that of
 //! `rustls`, and AEADs, HKDF and Ed25519 are those of `aws-lc-rs`.
 //!
-//! Begin with [`HostKey`], [`Keyring`] and [`KeyManager`], which drives a [`Session`] for each association of an endpoint.
+//! Begin with [`HostKey`], [`Keyring`] and [`KeyManager`], which drives a [`Session`] for each association of an endpoint. A caller
+//! that must not wait for cryptography runs [`Sessions`] in a thread instead.
 
 #![forbid(unsafe_code)]
 
@@ -20,10 +21,14 @@ mod key_file;
 mod manager;
 mod schedule;
 mod session;
+mod sessions;
+mod signing;
 mod tls;
 
 pub use identity::{Binding, HostKey, IdentityError, PublicKey};
 pub use key_file::KeyFileError;
-pub use manager::{KeyManager, Outcome, protection};
+pub use manager::KeyManager;
 pub use schedule::{METHOD, PresharedKey};
 pub use session::{KeyingError, Keyring, Session, Step};
+pub use sessions::{Outcome, Sessions, Task, apply, protection};
+pub use signing::{HANDSHAKE_CONTENT_MAX, sign_handshake};

@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 
 use crate::cipher::Suite;
 use crate::identity::{Binding, HostKey, PublicKey};
-use crate::manager::RENEWALS_MAX;
 use crate::schedule::{self, Exporter, LABEL, PresharedKey};
+use crate::sessions::RENEWALS_MAX;
 use crate::tls::{self, ALPN, Secrets, Sign};
 
 /// The name that a client gives to its server; it is not sent.

@@ -76,11 +76,16 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with("")
+    }
+
+    /// Creates a world with beta's configuration.
+    fn with(configuration: &str) -> Self {
         let lab = Lab::new().unwrap();
         let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
         let link = lab.join(&alpha, &beta, 1, Offloads::On).unwrap();
         let found = Programs::find().unwrap();
-        let betas = Daemon::start(&beta, &found, "").unwrap();
+        let betas = Daemon::start(&beta, &found, configuration).unwrap();
         let rule = ["-A", "-c", "local", "-p", "enable", "-P", &PORT.to_string()];
         betas.shimrules(&rule).unwrap().good().unwrap();
         let servers = [(SERVER, PORT), (SERVER, PLAIN_PORT), (ECHO, DATAGRAMS)];
@@ -210,6 +215,43 @@ fn connections_of_a_command_share_an_association() {
     let words = ["python3", "-c", TWELVE, &to, &PORT.to_string(), &from, &sctpify];
     assert_eq!(world.run(&[], &words).good().unwrap().stdout, "12 True\n");
     assert_eq!(world.accepts(), 12);
+}
+
+/// Connects to the server, and prints the encryption of the association meanwhile, and the user's key.
+const ENCRYPTED: &str = "
+import json, socket, subprocess, sys
+connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20)
+connection.sendall(b'x')
+status = json.loads(subprocess.run([sys.argv[3], 'status', '--json'], capture_output=True, check=True).stdout)
+peer = {association['encryption']['peer'] for association in status['associations']}
+key = subprocess.run([sys.argv[3], 'key'], capture_output=True, check=True, text=True).stdout.split()[0]
+print(len(peer), *peer, key)
+connection.close()
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_command_of_a_user_encrypts_with_a_key_of_that_user() {
+    let world = World::with("encryption = \"try\"\n");
+    let home = world.lab.dir().join("home");
+    let config = home.join("sctpify.toml");
+    std::fs::write(&config, "encryption = \"try\"\n").unwrap();
+    let config = format!("SCTPIFY_CONFIG={}", config.display());
+    let to = world.link.right_v4().to_string();
+    let sctpify = world.programs.path("sctpify").display().to_string();
+    let words = ["python3", "-c", ENCRYPTED, &to, &PORT.to_string(), &sctpify];
+    let output = world.run(&[&config], &words).good().unwrap().stdout;
+    let betas_key = world.betas.sctpify(&["key"]).unwrap().good().unwrap().stdout;
+    let found: Vec<&str> = output.split_whitespace().collect();
+    assert_eq!(found[..2], ["1", betas_key.lines().next().unwrap()], "{output}");
+    assert_ne!(found[2], found[1]);
+    let again = world.run(&[&config], &words).good().unwrap().stdout;
+    assert_eq!(again, output, "the key is kept, and beta is known");
+    let file = std::fs::metadata(home.join(".local/state/sctpify/host.key")).unwrap();
+    let owner = std::os::unix::fs::MetadataExt::uid(&file).to_string();
+    assert_eq!((file.permissions().mode() & 0o7777, owner.as_str()), (0o600, NOBODY));
+    let peers = std::fs::read_to_string(home.join(".local/state/sctpify/peers")).unwrap();
+    assert!(peers.contains(found[1]), "{peers}");
 }
 
 /// The daemon of a command belongs to its user, and reads packets that anybody may send to it.

@@ -15,6 +15,24 @@ use tempfile::TempDir;
 /// A process number that Linux never gives.
 const NO_SUCH_PID: u32 = u32::MAX;
 
+/// A time on 14 November 2023.
+const KNOWN_SINCE: UnixMs = UnixMs(1_700_000_000_000);
+
+fn host_key() -> HostKeyText {
+    format!("sctpify1:{}", "A".repeat(43)).parse().unwrap()
+}
+
+fn known_peer() -> KnownPeer {
+    KnownPeer {
+        key: host_key(),
+        name: None,
+        addresses: vec!["10.0.1.2".parse().unwrap(), "2001:db8::2".parse().unwrap()],
+        by: KnownBy::FirstUse,
+        first_seen: KNOWN_SINCE,
+        last_seen: KNOWN_SINCE,
+    }
+}
+
 /// A daemon without network and files: it keeps rules and settings in memory, and makes up the rest.
 pub(crate) struct FakeDaemon {
     dir: TempDir,
@@ -78,6 +96,13 @@ pub(crate) fn status() -> Status {
             queued_bytes: 0,
             peer_window_bytes: 0,
             shared_by: None,
+            encryption: Some(Encryption {
+                peer: host_key(),
+                name: None,
+                by: Some(KnownBy::FirstUse),
+                known_since: Some(KNOWN_SINCE),
+                epoch: 3,
+            }),
             paths: vec![path("10.0.1.2", PathState::Active), path("10.0.2.2", PathState::PotentiallyFailed)],
         }],
         carriers: Vec::new(),
@@ -160,6 +185,12 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
         Request::RuleAutoEn => Ok(learn(book, "1")),
         Request::RuleAutoDis => Ok(learn(book, "0")),
         Request::Forget { address } => Ok(Response::Done(Done::new(format!("{address} forgotten")))),
+        Request::HostKey => Ok(Response::HostKey(HostKeyReport {
+            key: host_key(),
+            words: vec!["badak".into(), "bodak".into()],
+        })),
+        Request::Peers => Ok(Response::Peers(PeersReport { peers: vec![known_peer()] })),
+        Request::PeersForget { which } => Ok(Response::Done(Done::new(format!("{which} forgotten")))),
         Request::Reload => Ok(Response::Done(Done::new("read again"))),
         Request::Capture { .. } => Err("another capture is running".to_owned()),
         Request::Expose { .. } => Err("the program that listens there is another user's".to_owned()),

@@ -191,13 +191,31 @@ fn status_shows_connections_associations_and_fallback_reasons() {
     for part in [
         "sctpifyd 9.9.9, pid 4294967295, up 1 min 1 s, enabled",
         "   5  client  10.0.1.1:40000  10.0.1.2:22  ACTIVE  sctp-udp  64.0 MiB     100 B  12 s      1",
-        "1 of 2 active",
+        "1 of 2 active  encrypted, peer not verified, known since 2023-11-14, sctpify1:AAAAAAAA…, epoch 3  ",
         "\nwaiting for a restart: multipath=redundant (now off)\n",
         "the peer did not answer over SCTP within 250 ms",
         "Listening services (those in LISTEN are reachable over SCTP): none",
     ] {
         assert!(status.contains(part), "{part} is not in:\n{status}");
     }
+}
+
+#[test]
+fn the_hosts_key_comes_with_its_words_and_known_peers_with_their_addresses() {
+    let daemon = FakeDaemon::start();
+    let key = format!("sctpify1:{}", "A".repeat(43));
+    assert_eq!(daemon.run(SCTPIFY, "key").out, format!("{key}\nbadak bodak\n"));
+    let peers = daemon.run(SCTPIFY, "peers").out;
+    assert!(
+        peers.contains(&format!("10.0.1.2, 2001:db8::2  first use  2023-11-14  2023-11-14  {key}")),
+        "{peers}"
+    );
+    assert_eq!(daemon.run(SCTPIFY, "peers forget 10.0.1.2").out, "10.0.1.2 forgotten\n");
+    let json = daemon.run(SCTPIFY, "peers --json").out;
+    let Some(Response::Peers(report)) = read_response(&mut json.as_bytes()).unwrap() else {
+        panic!("{json}")
+    };
+    assert_eq!(report.peers.len(), 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use control::{DaemonArgs, FileError};
+use control::{DaemonArgs, FileError, KnownPeer};
 use rules::{LearnedEntry, RulesTable, Settings};
 
 use super::ArchiveError;
@@ -62,6 +62,13 @@ impl Files {
         entries: impl Iterator<Item = &'a LearnedEntry>,
     ) -> Result<(), ArchiveError> {
         Ok(control::save_learned(&self.args.learned_file(), entries)?)
+    }
+
+    pub(super) fn save_peers<'a>(
+        &self,
+        peers: impl Iterator<Item = &'a KnownPeer>,
+    ) -> Result<(), ArchiveError> {
+        Ok(control::save_peers(&self.args.peers_file(), peers)?)
     }
 }
 

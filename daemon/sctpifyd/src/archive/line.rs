@@ -1,13 +1,16 @@
-//! The worker's end. It asks one question at a time; a separate thread receives the answers and notices when
-//! the supervisor exits.
+//! The worker's end. Several threads may ask at once; a separate thread receives the answers and notices when the supervisor exits.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use keying::PublicKey;
 
 use super::words::{ANSWER_MAX, Answer, Ask, Outcome, Question};
 use super::{ArchiveError, Loaded};
@@ -18,19 +21,26 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// The sending side for questions.
 pub(crate) struct Line {
-    talk: Mutex<Talk>,
+    /// Locked while a question is written.
+    stream: Mutex<UnixStream>,
+    waiting: Arc<Waiting>,
+    last_number: AtomicU64,
 }
 
-struct Talk {
-    stream: UnixStream,
-    answers: Receiver<Answer>,
-    number: u64,
+/// Those who wait for an answer, by the number of their question.
+#[derive(Default)]
+struct Waiting(Mutex<BTreeMap<u64, Sender<Outcome>>>);
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Sender<Outcome>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The receiving side for answers.
 pub(crate) struct Listener {
     stream: BufReader<UnixStream>,
-    answers: Sender<Answer>,
+    waiting: Arc<Waiting>,
 }
 
 impl Line {
@@ -40,22 +50,22 @@ impl Line {
 
     pub(super) fn new(stream: UnixStream) -> io::Result<(Line, Listener)> {
         stream.set_write_timeout(Some(LIMIT))?;
-        let (sender, answers) = channel();
-        let listener = Listener { stream: BufReader::new(stream.try_clone()?), answers: sender };
-        Ok((Line { talk: Mutex::new(Talk { stream, answers, number: 0 }) }, listener))
+        let waiting = Arc::new(Waiting::default());
+        let listener = Listener { stream: BufReader::new(stream.try_clone()?), waiting: waiting.clone() };
+        Ok((Line { stream: Mutex::new(stream), waiting, last_number: AtomicU64::new(0) }, listener))
     }
 
     /// Asks for something whose only answer is that it is done.
     pub(super) fn tell(&self, ask: Ask) -> Result<(), ArchiveError> {
         match self.ask(ask)? {
             Outcome::Done => Ok(()),
-            _ => Err(nonsense("an answer to another request")),
+            _ => Err(other_answer()),
         }
     }
 
     pub(super) fn load(&self) -> Result<Loaded, ArchiveError> {
         let Outcome::Loaded { config, rules, keys } = self.ask(Ask::Load)? else {
-            return Err(nonsense("an answer to another request"));
+            return Err(other_answer());
         };
         let settings = control::parse_config(&config).map_err(nonsense)?;
         let table = rules::parse_table(&rules).map_err(|(_, error)| nonsense(error))?;
@@ -63,33 +73,43 @@ impl Line {
         Ok(Loaded { settings, table, keys })
     }
 
+    /// Returns the host's public key.
+    pub(super) fn public_key(&self) -> Result<PublicKey, ArchiveError> {
+        match self.ask(Ask::HostKey)? {
+            Outcome::HostKey(key) => key.as_str().parse().map_err(nonsense),
+            _ => Err(other_answer()),
+        }
+    }
+
+    /// Returns the signature of a handshake.
+    pub(super) fn sign(&self, content: &[u8]) -> Result<Vec<u8>, ArchiveError> {
+        match self.ask(Ask::Sign { content: content.to_vec() })? {
+            Outcome::Signed(signature) => Ok(signature),
+            _ => Err(other_answer()),
+        }
+    }
+
     fn ask(&self, ask: Ask) -> Result<Outcome, ArchiveError> {
-        let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
-        match talk.ask(ask)? {
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
+        let (sender, answer) = channel();
+        self.waiting.lock().insert(number, sender);
+        let outcome =
+            self.write(&Question { number, ask }).and_then(|()| answer.recv_timeout(LIMIT).map_err(silent));
+        self.waiting.lock().remove(&number);
+        match outcome? {
             Outcome::Refused(text) => Err(ArchiveError::Refused(text)),
             Outcome::Failed(text) => Err(ArchiveError::Failed(text)),
             other => Ok(other),
         }
     }
-}
 
-impl Talk {
-    fn ask(&mut self, ask: Ask) -> Result<Outcome, ArchiveError> {
-        self.number += 1;
-        let number = self.number;
-        if let Err(error) = ops::write_line(&mut self.stream, &Question { number, ask }) {
+    fn write(&self, question: &Question) -> Result<(), ArchiveError> {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        ops::write_line(&mut *stream, question).map_err(|error| {
             // Half a question may have been sent: nothing after it would be understood.
-            let _ = self.stream.shutdown(Shutdown::Both);
-            return Err(silent(error));
-        }
-        loop {
-            match self.answers.recv_timeout(LIMIT) {
-                Ok(answer) if answer.number == number => return Ok(answer.outcome),
-                // Answers a question that was given up.
-                Ok(_) => {}
-                Err(error) => return Err(silent(error)),
-            }
-        }
+            let _ = stream.shutdown(Shutdown::Both);
+            silent(error)
+        })
     }
 }
 
@@ -97,11 +117,17 @@ impl Listener {
     /// Receives answers until the supervisor exits or sends something invalid.
     pub(crate) fn run(mut self) {
         while let Ok(Some(answer)) = ops::read_body::<Answer>(&mut self.stream, ANSWER_MAX) {
-            if self.answers.send(answer).is_err() {
-                return;
+            // Nobody waits for the answer to a question that was given up.
+            if let Some(waiting) = self.waiting.lock().remove(&answer.number) {
+                let _ = waiting.send(answer.outcome);
             }
         }
+        self.waiting.lock().clear();
     }
+}
+
+fn other_answer() -> ArchiveError {
+    nonsense("an answer to another request")
 }
 
 fn silent(error: impl std::fmt::Display) -> ArchiveError {

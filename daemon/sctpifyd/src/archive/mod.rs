@@ -1,24 +1,26 @@
-//! Reads and writes the daemon's files: configuration, rules, keys and learned entries.
+//! Reads and writes the daemon's files: configuration, rules, keys, learned entries and known peers; signs with the host's key.
 //!
 //! The supervisor does this, because it stays root and reads no packets. The worker sends it requests
 //! ([`words`]) over the socket that is the worker's standard input ([`line`] is its end, [`server`] the
 //! other). A daemon without a supervisor accesses the files itself.
 //!
 //! An intruder would control the worker, so the supervisor refuses root-only settings
-//! ([`rules::Setting::is_roots`]), rules and learned tables that do not parse, and unknown or overlong
-//! requests. It opens no path that the worker names. Begin with [`Archive`].
+//! ([`rules::Setting::is_roots`]), rules, learned tables and known peers that do not parse, contents
+//! that are no handshake of TLS 1.3, and unknown or overlong requests. It opens no path that the worker names. Begin with [`Archive`].
 
 mod files;
+mod host_key;
 mod line;
 mod server;
 mod words;
 
 use std::sync::Arc;
 
-use control::DaemonArgs;
+use control::{DaemonArgs, KnownPeer};
 use rules::{LearnedEntry, RulesTable, Setting};
 
 pub(crate) use files::{Loaded, prepare_directories};
+pub(crate) use host_key::{Signer, load_or_make};
 pub(crate) use line::Listener;
 pub(crate) use server::serve;
 
@@ -102,6 +104,29 @@ impl Archive {
                 let text = text.map_err(|error| ArchiveError::Failed(error.to_string()))?;
                 line.tell(Ask::Learned { text })
             }
+        }
+    }
+
+    /// Writes the known peers' file.
+    pub(crate) fn save_peers<'a>(
+        &self,
+        peers: impl Iterator<Item = &'a KnownPeer>,
+    ) -> Result<(), ArchiveError> {
+        match self {
+            Archive::Own(files) => files.save_peers(peers),
+            Archive::Asked(line) => {
+                let text = control::print_peers(peers);
+                let text = text.map_err(|error| ArchiveError::Failed(error.to_string()))?;
+                line.tell(Ask::Peers { text })
+            }
+        }
+    }
+
+    /// Returns the signer with the host's key; reads or makes the key if this process holds it itself.
+    pub(crate) fn signer(&self, args: &DaemonArgs) -> Signer {
+        match self {
+            Archive::Own(_) => Signer::own(args),
+            Archive::Asked(line) => Signer::Asked(line.clone()),
         }
     }
 }

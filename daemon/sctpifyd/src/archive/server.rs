@@ -1,37 +1,91 @@
 //! The supervisor's end. Everything it receives may have been written by an intruder.
+//!
+//! Files are read and written in another thread than the one that receives: a handshake does not wait for a disk.
 
 use std::io::BufReader;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Mutex, PoisonError};
 
 use control::DaemonArgs;
+use keying::{HANDSHAKE_CONTENT_MAX, HostKey, KeyFileError, sign_handshake};
 use rules::find_setting;
 
 use super::ArchiveError;
 use super::files::Files;
 use super::words::{Answer, Ask, Outcome, QUESTION_MAX, Question};
 
+/// Limit on the questions about files that wait. The worker asks about one at a time in each of its threads.
+const WAITING_MAX: usize = 4;
+
 /// Answers until the worker exits. After an invalid request it closes the connection, which stops the worker.
-pub(crate) fn serve(stream: &UnixStream, args: &DaemonArgs) {
-    let (files, mut from, mut to) = (Files::new(args), BufReader::new(stream), stream);
-    loop {
-        let question: Question = match ops::read_body(&mut from, QUESTION_MAX) {
-            Ok(Some(question)) => question,
-            Ok(None) => return,
-            Err(error) => {
-                tracing::error!(%error, "the worker sent an invalid request, and must stop");
+pub(crate) fn serve(stream: &UnixStream, args: &DaemonArgs, key: &Result<HostKey, KeyFileError>) {
+    let to = Mutex::new(stream);
+    let (about_files, questions) = sync_channel(WAITING_MAX);
+    std::thread::scope(|scope| {
+        let started = std::thread::Builder::new().name("disk".to_owned()).spawn_scoped(scope, || {
+            answer_about_files(&Files::new(args), questions, &to);
+        });
+        if let Err(error) = started {
+            return tracing::error!(%error, "cannot start a thread; the worker must stop");
+        }
+        let mut from = BufReader::new(stream);
+        loop {
+            let question: Question = match ops::read_body(&mut from, QUESTION_MAX) {
+                Ok(Some(question)) => question,
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!(%error, "the worker sent an invalid request, and must stop");
+                    break;
+                }
+            };
+            let goes_on = match question.ask {
+                Ask::HostKey | Ask::Sign { .. } => {
+                    send(&to, question.number, answer_about_key(key, question.ask))
+                }
+                _ => about_files.send(question).is_ok(),
+            };
+            if !goes_on {
                 break;
             }
-        };
-        let outcome = answer(&files, question.ask).unwrap_or_else(|error| match error {
-            ArchiveError::Refused(text) => Outcome::Refused(text),
-            ArchiveError::Failed(text) => Outcome::Failed(text),
-        });
-        if ops::write_line(&mut to, &Answer { number: question.number, outcome }).is_err() {
-            break;
+        }
+        let _ = stream.shutdown(Shutdown::Both);
+        drop(about_files);
+    });
+}
+
+/// Answers questions about files, until no more come.
+fn answer_about_files(files: &Files, questions: Receiver<Question>, to: &Mutex<&UnixStream>) {
+    for question in questions {
+        if !send(to, question.number, answer(files, question.ask)) {
+            return;
         }
     }
-    let _ = stream.shutdown(Shutdown::Both);
+}
+
+/// Sends an answer; reports whether more can be sent.
+fn send(to: &Mutex<&UnixStream>, number: u64, outcome: Result<Outcome, ArchiveError>) -> bool {
+    let outcome = outcome.unwrap_or_else(|error| match error {
+        ArchiveError::Refused(text) => Outcome::Refused(text),
+        ArchiveError::Failed(text) => Outcome::Failed(text),
+    });
+    let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+    ops::write_line(&mut *to, &Answer { number, outcome }).is_ok()
+}
+
+fn answer_about_key(key: &Result<HostKey, KeyFileError>, ask: Ask) -> Result<Outcome, ArchiveError> {
+    let key = key.as_ref().map_err(|error| ArchiveError::Failed(error.to_string()))?;
+    match ask {
+        Ask::Sign { content } if content.len() <= HANDSHAKE_CONTENT_MAX => sign_handshake(key, &content)
+            .map(Outcome::Signed)
+            .ok_or_else(|| ArchiveError::Refused("only handshakes of TLS 1.3 are signed".to_owned())),
+        Ask::HostKey => {
+            let text = key.public().to_string().parse();
+            text.map(Outcome::HostKey).map_err(|error| ArchiveError::Failed(format!("{error}")))
+        }
+        _ => Err(ArchiveError::Refused("no question about the host's key".to_owned())),
+    }
 }
 
 fn answer(files: &Files, ask: Ask) -> Result<Outcome, ArchiveError> {
@@ -60,6 +114,12 @@ fn answer(files: &Files, ask: Ask) -> Result<Outcome, ArchiveError> {
             }
             files.save_learned(table.iter())?;
         }
+        Ask::Peers { text } => {
+            let peers =
+                control::parse_peers(&text).map_err(|error| refused(format!("known peers: {error}")))?;
+            files.save_peers(peers.iter())?;
+        }
+        Ask::HostKey | Ask::Sign { .. } => return Err(refused("no question about files".to_owned())),
         Ask::Load => {
             let (settings, table, keys) = files.texts()?;
             let (config, rules) = (control::print_config(&settings), rules::print_table(&table));
@@ -76,11 +136,12 @@ mod tests {
     use std::path::Path;
 
     use clap::Parser;
+    use keying::IdentityError;
     use rules::{Chain, Failure, LearnPolicy, LearnedTable, Policy, Rule, RulesTable, Settings};
 
     use super::*;
-    use crate::archive::Archive;
     use crate::archive::line::Line;
+    use crate::archive::{Archive, load_or_make};
     use crate::clock::today;
 
     /// A supervisor's end with its own directory of files, and the worker's end.
@@ -96,12 +157,18 @@ mod tests {
         args
     }
 
+    fn no_key(error: IdentityError) -> KeyFileError {
+        KeyFileError::Key { path: "host.key".into(), error }
+    }
+
     impl Pair {
         fn new() -> Pair {
             let dir = tempfile::tempdir().expect("a directory");
             let (ours, theirs) = UnixStream::pair().expect("a pair");
             let args = args_in(dir.path());
-            std::thread::spawn(move || serve(&ours, &args));
+            fs::create_dir(&args.state_dir).expect("made");
+            let key = load_or_make(&args.host_key_file());
+            std::thread::spawn(move || serve(&ours, &args, &key));
             let (line, listener) = Line::new(theirs).expect("a line");
             std::thread::spawn(move || listener.run());
             Pair { dir, archive: Archive::Asked(line.into()) }
@@ -158,7 +225,7 @@ mod tests {
         // Uses the setting's sysctl name from the papers.
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         let args = args_in(pair.dir.path());
-        std::thread::spawn(move || serve(&ours, &args));
+        std::thread::spawn(move || serve(&ours, &args, &HostKey::generate().map_err(no_key)));
         let ask = Ask::Set { name: "net.inet.sctp.shim.confine_files".into(), value: "0".into() };
         ops::write_line(&mut theirs, &Question { number: 1, ask }).expect("asked");
         let mut told = String::new();
@@ -173,7 +240,7 @@ mod tests {
         pair.set("udp_port", "0\nconfine_files = 0").expect_err("no port");
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         let args = args_in(pair.dir.path());
-        std::thread::spawn(move || serve(&ours, &args));
+        std::thread::spawn(move || serve(&ours, &args, &HostKey::generate().map_err(no_key)));
         let ask = Ask::Rules { text: "-A -c local -p enable\nnonsense\n".into() };
         ops::write_line(&mut theirs, &Question { number: 7, ask }).expect("asked");
         let mut told = String::new();
@@ -188,12 +255,60 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         let args = args_in(dir.path());
-        let served = std::thread::spawn(move || serve(&ours, &args));
+        let served = std::thread::spawn(move || serve(&ours, &args, &HostKey::generate().map_err(no_key)));
         theirs
             .write_all(b"{\"schema\":1,\"number\":1,\"ask\":{\"open\":\"/etc/shadow\"}}\n")
             .expect("written");
         served.join().expect("it ends");
         let mut rest = String::new();
         assert_eq!(BufReader::new(&theirs).read_line(&mut rest).expect("the end"), 0, "{rest}");
+    }
+
+    /// The content that a handshake signs.
+    fn handshake() -> Vec<u8> {
+        [&[b' '; 64][..], b"TLS 1.3, server CertificateVerify\0", &[7; 32]].concat()
+    }
+
+    #[test]
+    fn the_supervisor_signs_handshakes_and_nothing_else() {
+        let pair = Pair::new();
+        let signer = pair.archive.signer(&args_in(pair.dir.path()));
+        let key = load_or_make(&pair.dir.path().join("state/host.key")).expect("its key");
+        assert_eq!(signer.public(), Ok(key.public()));
+        assert_eq!(signer.sign(&handshake()), Ok(key.sign(&handshake())));
+        for wrong in [&b"ssh-connection"[..], &handshake()[1..], &[b' '; 4096]] {
+            assert!(matches!(signer.sign(wrong), Err(ArchiveError::Refused(_))), "{wrong:?}");
+        }
+        assert_eq!(signer.public(), Ok(key.public()), "it goes on");
+    }
+
+    #[test]
+    fn several_threads_may_ask_at_once() {
+        let pair = Pair::new();
+        let signer = pair.archive.signer(&args_in(pair.dir.path()));
+        let signature = signer.sign(&handshake()).expect("signed");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let (signer, expected) = (signer.clone(), signature.clone());
+                scope.spawn(move || {
+                    (0..50).for_each(|_| assert_eq!(signer.sign(&handshake()).as_ref(), Ok(&expected)));
+                });
+            }
+            (0..20).for_each(|_| pair.set("race_timer_ms", "200").expect("set"));
+        });
+    }
+
+    #[test]
+    fn known_peers_are_written_and_wrong_ones_are_not() {
+        let pair = Pair::new();
+        let path = pair.dir.path().join("state/peers");
+        let key = HostKey::generate().expect("a key").public().to_string().parse().expect("its text");
+        let mut peers = control::KnownPeers::default();
+        peers.meet(today(), [192, 0, 2, 1].into(), &key);
+        pair.archive.save_peers(peers.iter()).expect("saved");
+        assert_eq!(control::load_peers(&path).expect("loaded").iter().len(), 1);
+        let twice = peers.iter().chain(peers.iter());
+        pair.archive.save_peers(twice).expect_err("two peers with one key");
+        assert_eq!(control::load_peers(&path).expect("loaded").iter().len(), 1);
     }
 }

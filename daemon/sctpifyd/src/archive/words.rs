@@ -1,6 +1,7 @@
 //! Requests of the worker and answers of the supervisor: one line of JSON each. An answer repeats its request's number. Lines longer than
 //! [`QUESTION_MAX`] or [`ANSWER_MAX`] are refused. Begin with [`Ask`].
 
+use control::HostKeyText;
 use serde::{Deserialize, Serialize};
 
 /// Limit on the length of a request, in bytes: a full learned table, quoted.
@@ -24,8 +25,14 @@ pub(super) enum Ask {
     Rules { text: String },
     /// Replace the contents of the learned table's file.
     Learned { text: String },
+    /// Replace the contents of the known peers' file.
+    Peers { text: String },
     /// Read configuration, rules and keys.
     Load,
+    /// The host's public key.
+    HostKey,
+    /// Sign the content of a CertificateVerify message of TLS 1.3 with the host's key.
+    Sign { content: Vec<u8> },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -44,6 +51,10 @@ pub(super) enum Outcome {
         rules: String,
         keys: String,
     },
+    /// The host's public key.
+    HostKey(HostKeyText),
+    /// A signature.
+    Signed(Vec<u8>),
     Refused(String),
     Failed(String),
 }

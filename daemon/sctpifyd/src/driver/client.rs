@@ -13,15 +13,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::{Carrier, Time};
-use control::{FallbackReason, KeyFault, ShimState, ShimStep};
+use control::{EncryptionFault, FallbackReason, KeyFault, ShimState, ShimStep};
 use intercept::{Arrival, HeldSyn, Verdict};
 use relay::mux::Refusal;
 use relay::{Peer, Role as RelayRole};
-use rules::{Failure, Settings};
-use sctp::{AssociationId, CloseReason, ConnectError, Endpoint, PathState};
+use rules::{Encryption, Failure, Settings};
+use sctp::{AssociationId, CloseReason, ConnectError, Endpoint, PathState, StateName};
 
 use super::Driver;
 use crate::connection::{Connection, ConnectionId, Stage, micros};
+use crate::encryption::fault_of;
 use crate::evidence::{evidence, fallback_reason};
 use crate::history::Occurrence;
 use crate::interception::Applicant;
@@ -134,7 +135,11 @@ impl Driver {
         if connect.init_routes.is_empty() && is_privileged(local.port()) {
             return Err(Plain::Because(FallbackReason::PrivilegedPort { port: local.port() }));
         }
-        self.engine.connect(self.now, connect).map_err(|error| match error {
+        let begun = self.engine.connect(self.now, connect);
+        if let Ok(association) = begun {
+            self.encryption.begin(self.now, association, remote.ip(), &self.policy);
+        }
+        begun.map_err(|error| match error {
             ConnectError::TooMany(_) => Plain::at_limit("associations"),
             ConnectError::NoMemory { .. } | ConnectError::NoMemoryForHost { .. } => Plain::at_limit("memory"),
             error => Plain::by_error(&error),
@@ -173,6 +178,17 @@ impl Driver {
     pub(super) fn on_cookie_late(&mut self, id: ConnectionId) {
         let Some(Stage::Cookie(syn)) = self.connections.get(id).map(Connection::stage) else { return };
         let syn = *syn;
+        let association = self.connections.get(id).map(Connection::association);
+        if association.is_some_and(|association| self.engine.protection(association).is_some()) {
+            let state = association.and_then(|association| self.engine.state(association));
+            let cause = match state {
+                Some(StateName::CookieEchoed) => NO_COOKIE_ACK.to_owned(),
+                _ => format!("the handshake took longer than {} s", COOKIE_LIMIT.as_secs()),
+            };
+            let found = EncryptionFault::NoKeys { cause };
+            // That is no evidence against SCTP.
+            return self.abandon(id, &syn, FallbackReason::NotEncrypted { found }, None);
+        }
         let reason = match self.policy.rules().keys().whose(syn.flow.remote().ip()) {
             Some(key_for) => FallbackReason::KeyNotProved { key_for, found: KeyFault::Unanswered },
             None => FallbackReason::AssociationFailed { cause: NO_COOKIE_ACK.to_owned() },
@@ -220,7 +236,14 @@ impl Driver {
     pub(super) fn on_client_failed(&mut self, id: ConnectionId, syn: HeldSyn, reason: &CloseReason) {
         let stage = self.connections.get(id).map(Connection::stage);
         let was_answered = matches!(stage, Some(Stage::Cookie(_)));
-        let failure = evidence(reason, was_answered);
+        let association = self.connections.get(id).map(Connection::association);
+        let fault = association.and_then(|association| self.encryption.fault(association).cloned());
+        if let Some(found) = fault.or_else(|| fault_of(reason)) {
+            return self.abandon(id, &syn, FallbackReason::NotEncrypted { found }, None);
+        }
+        // A failed key handshake is no evidence against SCTP.
+        let has_terms = association.is_some_and(|association| self.engine.protection(association).is_some());
+        let failure = evidence(reason, was_answered).filter(|_| !has_terms);
         let key_for = self.policy.rules().keys().whose(syn.flow.remote().ip());
         self.abandon(id, &syn, fallback_reason(reason, key_for), failure);
     }
@@ -241,7 +264,10 @@ impl Driver {
         if peer == Peer::Shim {
             let ends = Ends::new(self.interception.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
             let (engine, timers) = (&mut self.engine, &mut self.timers);
-            self.shared.want(self.now, ends, engine, &self.policy, &self.packet_io, timers);
+            let begun = self.shared.want(self.now, ends, engine, &self.policy, &self.packet_io, timers);
+            if let Some(association) = begun {
+                self.encryption.begin(self.now, association, ends.remote, &self.policy);
+            }
         }
     }
 
@@ -390,11 +416,17 @@ impl Driver {
     fn fall_back(&mut self, syn: &HeldSyn, tried: Tried, reason: FallbackReason, failure: Option<Failure>) {
         let destination = syn.flow.remote();
         let reason = self.policy.told(destination, reason);
-        let is_refused = matches!(reason, FallbackReason::Required { .. });
+        let is_by_rule = matches!(reason, FallbackReason::Required { .. });
+        let is_by_key = reason.is_suspicious() && self.policy.settings().encryption == Encryption::Require;
+        let reason = match is_by_key && !is_by_rule {
+            true => FallbackReason::Required { cause: Box::new(reason) },
+            false => reason,
+        };
         self.history.fell_back(self.now, destination, micros(tried.held), tried.shim, reason);
-        match is_refused {
-            true => self.interception.release_to_refusal(syn),
-            false => self.interception.release(syn),
+        match (is_by_rule, is_by_key) {
+            (false, false) => self.interception.release(syn),
+            (true, _) => self.interception.release_to_refusal(syn),
+            (false, true) => self.interception.refuse(syn),
         }
         self.policy.on_failure(destination, failure);
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use base::{Carrier, Time};
+use keying::{KeyingError, Step};
 use mio::{Events, Token};
 use relay::mux::{ChannelEvent, ChannelId, MuxFault};
 use relay::{ADAPTATION, Closed, Peer};
@@ -218,8 +219,16 @@ impl Driver {
 
     fn take_engine_events(&mut self) {
         while let Some((association, event)) = self.engine.poll_event() {
-            self.on_engine_event(association, event);
+            let parts = (&self.policy, &mut self.history);
+            let events = self.encryption.follow(self.now, association, event, &mut self.engine, parts);
+            events.into_iter().flatten().for_each(|event| self.on_engine_event(association, event));
         }
+    }
+
+    /// Takes the steps of a task about an association's keys.
+    pub(crate) fn take_keys(&mut self, association: AssociationId, outcome: Result<Vec<Step>, KeyingError>) {
+        let (engine, history) = (&mut self.engine, &mut self.history);
+        self.encryption.take(self.now, association, outcome, engine, history);
     }
 
     fn on_engine_event(&mut self, association: AssociationId, event: Event) {
@@ -284,8 +293,11 @@ impl Driver {
                     tracing::info!(?change, left_out, "the peer's addresses");
                 }
             }
-            (Event::Closed(reason), id) => self.on_closed(association, id, &reason),
-            // The daemon sends nothing that may be abandoned, and offers no protection.
+            (Event::Closed(reason), id) => {
+                self.on_closed(association, id, &reason);
+                self.encryption.forget(association);
+            }
+            // The daemon sends nothing that may be abandoned; encryption follows the events about keys before.
             (
                 Event::KeyMessage { .. }
                 | Event::Protected { .. }

@@ -29,6 +29,7 @@ use crate::capture::Ear;
 use crate::carriers::PacketIo;
 use crate::clock::Clock;
 use crate::connection::{ConnectionId, Connections, Stage};
+use crate::encryption::Encryption;
 use crate::flowing::INTERESTS;
 use crate::forwarding::Forwarder;
 use crate::framing::relay_for;
@@ -70,6 +71,7 @@ pub(crate) struct Driver {
     shared: SharedAssociations,
     pump: Pump,
     probes: Probes,
+    encryption: Encryption,
     history: History,
     /// Data of an association took another path in this turn: an interface may be gone.
     has_switched: bool,
@@ -89,8 +91,7 @@ impl Driver {
         clock: Clock,
         interceptor: Interceptor,
         mut packet_io: PacketIo,
-        rules: RulesStore,
-        learned: LearnedStore,
+        (rules, learned, encryption): (RulesStore, LearnedStore, Encryption),
         seed: [u8; 32],
     ) -> Result<Driver> {
         let poller = Poller::new(clock)?;
@@ -116,6 +117,7 @@ impl Driver {
             shared,
             pump: Pump::new(),
             probes: Probes::default(),
+            encryption,
             history: History::default(),
             has_switched: false,
             is_urgent: false,
@@ -173,6 +175,7 @@ impl Driver {
             packet_io: &self.packet_io,
             connections: &self.connections,
             shared: &self.shared,
+            encryption: &self.encryption,
             history: &self.history,
         }
     }

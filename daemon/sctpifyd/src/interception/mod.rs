@@ -224,6 +224,15 @@ impl Interception {
         }
     }
 
+    /// Refuses a connection to a destination where the kernel allows plain TCP: outside an enclosed namespace its program waits until
+    /// its own limit, and each SYN that it sends again is refused, too.
+    pub(crate) fn refuse(&mut self, syn: &HeldSyn) {
+        match self.is_enclosed() {
+            true => self.judge(syn, Verdict::Deny(Denial::HostUnreachable)),
+            false => self.judge(syn, Verdict::Drop),
+        }
+    }
+
     /// Turns the answer of a plain connection's destination into the verdict on its SYN.
     pub(crate) fn on_opened(&mut self, flow: &FourTuple, outcome: &io::Result<()>) {
         let Some(syn) = self.forwarder.as_mut().and_then(|forwarder| forwarder.settle(flow)) else { return };

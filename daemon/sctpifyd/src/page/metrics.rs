@@ -34,6 +34,15 @@ pub(super) fn write(status: &Status) -> MetricsText {
     out.series("sctpify_bytes_total", &[("direction", &"sent")], c.bytes_sent);
     out.series("sctpify_bytes_total", &[("direction", &"received")], c.bytes_received);
     out.one("sctpify_path_switches_total", "counter", "Path switches of data.", c.path_switches);
+    out.one(
+        "sctpify_encrypted_associations_total",
+        "counter",
+        "Encrypted associations that came up.",
+        c.encrypted,
+    );
+    let help = "Connections of local programs to an address with another key than the known one, or with none any more.";
+    out.one("sctpify_changed_peers_total", "counter", help, c.changed_peers);
+    out.one("sctpify_failed_keys_total", "counter", "Failed handshakes about keys.", c.failed_keys);
     out.one("sctpify_connections", "gauge", "Current connections over SCTP.", status.connections.len());
     out.one("sctpify_associations", "gauge", "Current associations.", status.associations.len());
     turns(&mut out, &status.turns);

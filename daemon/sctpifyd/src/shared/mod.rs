@@ -179,7 +179,7 @@ impl SharedAssociations {
         }
     }
 
-    /// Opens a shared association if one is needed: a connection to a host with sctpify is up, and later ones should share an
+    /// Opens a shared association if one is needed, and returns it: a connection to a host with sctpify is up, and later ones should share an
     /// association.
     pub(crate) fn want(
         &mut self,
@@ -189,13 +189,13 @@ impl SharedAssociations {
         policy: &Policy,
         packet_io: &PacketIo,
         timers: &mut Timers<Timer>,
-    ) {
+    ) -> Option<AssociationId> {
         let Ends { local, remote } = ends;
         let settings = policy.settings();
         let is_elsewhere = !remote.is_loopback() && !policy.addresses().is_own(remote);
         let is_wanted = settings.streams.is_shared() && is_elsewhere && !self.is_settled(ends, now);
         if !is_wanted || policy.is_ending() || !has_room(self.len()) {
-            return;
+            return None;
         }
         let from = SocketAddr::new(local, random_port_of(PORTS));
         let between = (from, SocketAddr::new(remote, SHARED_PORT));
@@ -204,8 +204,12 @@ impl SharedAssociations {
             Ok(association) => {
                 self.opening.insert(association, Opening { ends, side: Side::Initiator });
                 timers.set(now + PATIENCE, Timer::SharedOpening(association));
+                Some(association)
             }
-            Err(error) => tracing::debug!(%error, %remote, "no shared association"),
+            Err(error) => {
+                tracing::debug!(%error, %remote, "no shared association");
+                None
+            }
         }
     }
 
@@ -232,6 +236,7 @@ impl SharedAssociations {
         timers.set(now + PATIENCE, Timer::SharedOpening(association));
         let settings = policy.settings();
         let advertisement = timing::advertisement(settings.advertisement(), settings.advertise_type);
+        let advertisement = advertisement.filter(|_| engine.protection(association).is_none());
         engine.set_advertisement(now, association, advertisement);
         engine.accept(now, association);
     }

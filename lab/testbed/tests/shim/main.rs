@@ -14,6 +14,7 @@ mod confined;
 mod control;
 mod deaths;
 mod disk;
+mod encryption;
 mod faults;
 mod figure4;
 mod firewall;

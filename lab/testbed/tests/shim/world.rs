@@ -43,21 +43,26 @@ impl World {
 
     /// Creates a world with alpha's configuration, and optionally a daemon at beta.
     pub(crate) fn with(configuration: &str, at_beta: bool) -> Self {
-        Self::over(Offloads::On, configuration, at_beta)
+        Self::over(Offloads::On, configuration, at_beta.then_some(""))
+    }
+
+    /// Creates a world with alpha's configuration and beta's, if beta has a daemon.
+    pub(crate) fn of_each(alphas: &str, betas: Option<&str>) -> Self {
+        Self::over(Offloads::On, alphas, betas)
     }
 
     /// Creates a world with daemons at both ends of a link that shows each packet separately.
     pub(crate) fn without_offloads() -> Self {
-        Self::over(Offloads::Off, "", true)
+        Self::over(Offloads::Off, "", Some(""))
     }
 
-    fn over(offloads: Offloads, configuration: &str, at_beta: bool) -> Self {
+    fn over(offloads: Offloads, configuration: &str, at_beta: Option<&str>) -> Self {
         let programs = Programs::find().unwrap();
         let lab = Lab::new().unwrap();
         let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
         let link = lab.join(&alpha, &beta, 1, offloads).unwrap();
         let alphas = Daemon::start(&alpha, &programs, configuration).unwrap();
-        let betas = at_beta.then(|| Daemon::start(&beta, &programs, "").unwrap());
+        let betas = at_beta.map(|configuration| Daemon::start(&beta, &programs, configuration).unwrap());
         for port in [PORT, HTTP_PORT].map(|port| port.to_string()) {
             alphas.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
             if let Some(betas) = &betas {

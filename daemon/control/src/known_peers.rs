@@ -1,0 +1,436 @@
+//! Keys of other hosts, and the addresses where they were found: as rows for people and scripts, and as a file that survives the daemon.
+//!
+//! A key is written down for an address only by a caller that has connected to that address, or that was told the key. So an entry may
+//! decide about connections of this host to that address.
+//!
+//! The file has a head line with its version, then one JSON object per line. A file with a wrong line is refused as a whole, in
+//! contrast to the learned table: a lost entry would let any key pass.
+//!
+//! Refused: more than [`PEERS_MAX`] peers, more than [`ADDRESSES_MAX`] addresses of one peer, and texts that are no keys. Invariants: no two
+//! peers have the same key or name, and an address belongs to one peer. Begin with [`KnownPeers::find`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rules::{UnixMs, normalise};
+use serde::{Deserialize, Serialize};
+
+use crate::FileError;
+use crate::files::write_whole;
+
+/// First line of the file: its kind and the version of the following lines.
+const HEAD: &str = "sctpify known peers, version 1";
+/// Limit on the peers.
+pub const PEERS_MAX: usize = 4096;
+/// Limit on the addresses of one peer; the oldest goes.
+pub const ADDRESSES_MAX: usize = 32;
+/// Precision of the time of the latest connection, in milliseconds: the file is not written for each connection.
+const SEEN_STEP_MS: u64 = 60_000;
+/// Length of the longest file that is read, in bytes: a full table takes half of it.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+/// The beginning of a public key's text, and the number of characters behind it.
+const KEY_PREFIX: &str = "sctpify1:";
+const KEY_DIGITS: usize = 43;
+
+/// A host's public key as text: `sctpify1:` and 43 characters of Base64.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HostKeyText(String);
+
+/// A text is no public key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "not a host's key: it begins with {KEY_PREFIX} and has {KEY_DIGITS} letters, digits, + or / behind that"
+)]
+pub struct NoHostKey;
+
+impl HostKeyText {
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for HostKeyText {
+    type Err = NoHostKey;
+
+    fn from_str(text: &str) -> Result<HostKeyText, NoHostKey> {
+        let digits = text.strip_prefix(KEY_PREFIX).ok_or(NoHostKey)?;
+        let is_digit = |octet: u8| octet.is_ascii_alphanumeric() || matches!(octet, b'+' | b'/');
+        let is_key = digits.len() == KEY_DIGITS && digits.bytes().all(is_digit);
+        is_key.then(|| HostKeyText(text.to_owned())).ok_or(NoHostKey)
+    }
+}
+
+impl TryFrom<String> for HostKeyText {
+    type Error = NoHostKey;
+
+    fn try_from(text: String) -> Result<HostKeyText, NoHostKey> {
+        text.parse()
+    }
+}
+
+impl From<HostKeyText> for String {
+    fn from(key: HostKeyText) -> String {
+        key.0
+    }
+}
+
+impl fmt::Display for HostKeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The way in which a peer's key became known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KnownBy {
+    /// It was found at the first connection to one of its addresses. Nobody has verified it.
+    FirstUse,
+    /// People have compared words at both ends.
+    Paired,
+    /// An administrator has given it to this host.
+    Configured,
+}
+
+impl fmt::Display for KnownBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KnownBy::FirstUse => "first use",
+            KnownBy::Paired => "paired",
+            KnownBy::Configured => "configured",
+        })
+    }
+}
+
+/// A host whose key is known.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownPeer {
+    /// Its key.
+    pub key: HostKeyText,
+    /// Its name here, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The addresses where it was found, oldest first.
+    pub addresses: Vec<IpAddr>,
+    /// The way in which its key became known.
+    pub by: KnownBy,
+    /// Time of the first connection to it.
+    pub first_seen: UnixMs,
+    /// Time of the latest connection to it.
+    pub last_seen: UnixMs,
+}
+
+/// The known peers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KnownPeers {
+    all: BTreeMap<HostKeyText, KnownPeer>,
+    by_address: BTreeMap<IpAddr, HostKeyText>,
+    has_changed: bool,
+}
+
+/// The relation of a key to an address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Recognition {
+    /// It is the known key of the address.
+    Known,
+    /// The address has had no key until now.
+    New,
+    /// The address has another key, which is this one.
+    Other(HostKeyText),
+}
+
+impl KnownPeers {
+    /// Returns the peer at an address.
+    pub fn find(&self, address: IpAddr) -> Option<&KnownPeer> {
+        self.all.get(self.by_address.get(&normalise(address))?)
+    }
+
+    /// Returns the peer with a key.
+    pub fn of_key(&self, key: &HostKeyText) -> Option<&KnownPeer> {
+        self.all.get(key)
+    }
+
+    /// Returns all peers, by key.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &KnownPeer> {
+        self.all.values()
+    }
+
+    /// Compares a key found at an address with the known one.
+    pub fn recognise(&self, address: IpAddr, key: &HostKeyText) -> Recognition {
+        match self.by_address.get(&normalise(address)) {
+            None => Recognition::New,
+            Some(known) if known == key => Recognition::Known,
+            Some(known) => Recognition::Other(known.clone()),
+        }
+    }
+
+    /// Writes down that a connection of this host to `address` found this key there; returns what was known before. Changes nothing if
+    /// the address has another key. A full table forgets the peer of first use that was seen longest ago.
+    pub fn meet(&mut self, now: UnixMs, address: IpAddr, key: &HostKeyText) -> Recognition {
+        let (address, recognition) = (normalise(address), self.recognise(address, key));
+        if matches!(recognition, Recognition::Other(_)) {
+            return recognition;
+        }
+        if !self.all.contains_key(key) && self.all.len() >= PEERS_MAX && !self.make_room() {
+            return recognition;
+        }
+        let peer = self.all.entry(key.clone()).or_insert_with(|| KnownPeer {
+            key: key.clone(),
+            name: None,
+            addresses: Vec::new(),
+            by: KnownBy::FirstUse,
+            first_seen: now,
+            last_seen: now,
+        });
+        if now >= peer.last_seen.plus(SEEN_STEP_MS) {
+            peer.last_seen = now;
+            self.has_changed = true;
+        }
+        if !peer.addresses.contains(&address) {
+            if peer.addresses.len() >= ADDRESSES_MAX {
+                self.by_address.remove(&peer.addresses.remove(0));
+            }
+            peer.addresses.push(address);
+            self.by_address.insert(address, key.clone());
+            self.has_changed = true;
+        }
+        recognition
+    }
+
+    fn make_room(&mut self) -> bool {
+        let by_use = self.all.values().filter(|peer| peer.by == KnownBy::FirstUse);
+        let oldest = by_use.min_by_key(|peer| peer.last_seen.0).map(|peer| peer.key.clone());
+        oldest.is_some_and(|key| self.remove(&key).is_some())
+    }
+
+    fn remove(&mut self, key: &HostKeyText) -> Option<KnownPeer> {
+        let peer = self.all.remove(key)?;
+        for address in &peer.addresses {
+            self.by_address.remove(address);
+        }
+        self.has_changed = true;
+        Some(peer)
+    }
+
+    /// Forgets the peer with this name, address or key; returns it.
+    pub fn forget(&mut self, which: &str) -> Option<KnownPeer> {
+        let by_address = || which.parse().ok().and_then(|address| self.find(address));
+        let is_it = |peer: &&KnownPeer| peer.name.as_deref() == Some(which) || peer.key.as_str() == which;
+        let key = self.all.values().find(is_it).or_else(by_address)?.key.clone();
+        self.remove(&key)
+    }
+
+    /// Takes over an entry of the file; returns false if it breaks an invariant.
+    fn restore(&mut self, mut peer: KnownPeer) -> bool {
+        peer.addresses.iter_mut().for_each(|address| *address = normalise(*address));
+        let is_taken = |address: &IpAddr| self.by_address.contains_key(address);
+        let names =
+            |name: &Option<String>| name.is_some() && self.all.values().any(|other| other.name == *name);
+        let is_wrong = self.all.len() >= PEERS_MAX
+            || self.all.contains_key(&peer.key)
+            || names(&peer.name)
+            || peer.addresses.len() > ADDRESSES_MAX
+            || peer.addresses.iter().any(is_taken);
+        if is_wrong {
+            return false;
+        }
+        for address in &peer.addresses {
+            self.by_address.insert(*address, peer.key.clone());
+        }
+        self.all.insert(peer.key.clone(), peer);
+        true
+    }
+
+    /// Reports whether anything has changed since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+}
+
+/// Reasons why known peers were not read.
+#[derive(Debug, thiserror::Error)]
+pub enum KnownPeersError {
+    /// The file cannot be read.
+    #[error("{}: {error}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The failure.
+        error: std::io::Error,
+    },
+    /// A line is wrong.
+    #[error("{}: {error}", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        error: WrongPeer,
+    },
+}
+
+/// A wrong line of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "line {line} is no known peer, or has the key, the name or an address of another one: correct it, or remove the line"
+)]
+pub struct WrongPeer {
+    /// The line, from 1.
+    pub line: usize,
+}
+
+/// Loads the peers of a file; a missing file has none.
+///
+/// # Errors
+/// When it cannot be read, or a line is wrong.
+pub fn load_peers(path: &Path) -> Result<KnownPeers, KnownPeersError> {
+    let text = read(path).map_err(|error| KnownPeersError::Io { path: path.into(), error })?;
+    let Some(text) = text else { return Ok(KnownPeers::default()) };
+    parse_peers(&text).map_err(|error| KnownPeersError::Line { path: path.into(), error })
+}
+
+fn read(path: &Path) -> std::io::Result<Option<String>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut text = String::new();
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(std::io::Error::new(ErrorKind::FileTooLarge, "too long"));
+    }
+    Ok(Some(text))
+}
+
+/// Parses the text of a file.
+///
+/// # Errors
+/// The first wrong line.
+pub fn parse_peers(text: &str) -> Result<KnownPeers, WrongPeer> {
+    let (mut peers, mut lines) = (KnownPeers::default(), text.lines());
+    if lines.next() != Some(HEAD) {
+        return Err(WrongPeer { line: 1 });
+    }
+    for (index, line) in lines.enumerate() {
+        if !serde_json::from_str(line).is_ok_and(|peer| peers.restore(peer)) {
+            return Err(WrongPeer { line: index + 2 });
+        }
+    }
+    Ok(peers)
+}
+
+/// Writes peers to a file, wholly or not at all.
+///
+/// # Errors
+/// When it cannot be written; the file is unchanged then.
+pub fn save_peers<'a>(path: &Path, peers: impl Iterator<Item = &'a KnownPeer>) -> Result<(), FileError> {
+    let text = print_peers(peers).map_err(|error| FileError::Io { path: path.into(), error })?;
+    write_whole(path, &text)
+}
+
+/// Prints peers as the text of a file.
+///
+/// # Errors
+/// When an entry cannot be written as JSON.
+pub fn print_peers<'a>(peers: impl Iterator<Item = &'a KnownPeer>) -> std::io::Result<String> {
+    let mut text = format!("{HEAD}\n");
+    for peer in peers {
+        text.push_str(&serde_json::to_string(peer)?);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixMs = UnixMs(1_700_000_000_000);
+
+    fn key(digit: char) -> HostKeyText {
+        format!("{KEY_PREFIX}{}", digit.to_string().repeat(KEY_DIGITS)).parse().unwrap()
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_text_that_is_no_key_is_refused() {
+        for wrong in ["", "sctpify1:", "sctpify1:AAAA", &key('A').as_str()[1..], &format!("{}A", key('A'))] {
+            assert_eq!(wrong.parse::<HostKeyText>(), Err(NoHostKey), "{wrong}");
+        }
+        let strange = key('A').as_str().replace('A', "-");
+        assert_eq!(strange.parse::<HostKeyText>(), Err(NoHostKey));
+    }
+
+    #[test]
+    fn the_first_key_of_an_address_is_written_down_and_another_one_is_not() {
+        let mut peers = KnownPeers::default();
+        assert_eq!(peers.meet(NOW, ip("10.0.0.1"), &key('A')), Recognition::New);
+        assert_eq!(peers.meet(NOW.plus(SEEN_STEP_MS), ip("::ffff:10.0.0.1"), &key('A')), Recognition::Known);
+        assert_eq!(
+            peers.meet(NOW.plus(2 * SEEN_STEP_MS), ip("10.0.0.1"), &key('B')),
+            Recognition::Other(key('A'))
+        );
+        let known = peers.find(ip("10.0.0.1")).unwrap();
+        assert_eq!((&known.key, known.first_seen, known.last_seen), (&key('A'), NOW, NOW.plus(SEEN_STEP_MS)));
+        assert!(peers.of_key(&key('B')).is_none());
+        peers.take_changed();
+        peers.meet(NOW.plus(SEEN_STEP_MS + 1), ip("10.0.0.1"), &key('A'));
+        assert!(!peers.take_changed(), "not written for each connection");
+    }
+
+    #[test]
+    fn one_host_may_have_several_addresses_and_all_are_forgotten_together() {
+        let mut peers = KnownPeers::default();
+        for address in ["10.0.0.1", "10.0.0.2", "2001:db8::1"] {
+            peers.meet(NOW, ip(address), &key('A'));
+        }
+        peers.meet(NOW, ip("10.0.0.3"), &key('B'));
+        assert_eq!(peers.forget("10.0.0.2").unwrap().addresses.len(), 3);
+        assert_eq!(peers.recognise(ip("10.0.0.1"), &key('B')), Recognition::New);
+        assert_eq!(peers.forget("10.0.0.2"), None);
+        assert_eq!(peers.iter().len(), 1);
+        assert!(peers.forget(key('B').as_str()).is_some());
+    }
+
+    #[test]
+    fn a_table_survives_the_disk_and_a_wrong_line_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state/peers");
+        assert_eq!(load_peers(&path).unwrap(), KnownPeers::default());
+        let mut peers = KnownPeers::default();
+        peers.meet(NOW, ip("10.0.0.1"), &key('A'));
+        peers.meet(NOW, ip("2001:db8::1"), &key('B'));
+        assert!(peers.take_changed());
+        save_peers(&path, peers.iter()).unwrap();
+        assert_eq!(load_peers(&path).unwrap(), peers);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let twice = format!("{text}{}\n", text.lines().nth(1).unwrap());
+        assert_eq!(parse_peers(&twice), Err(WrongPeer { line: 4 }));
+        let taken = text.replace("2001:db8::1", "10.0.0.1");
+        assert_eq!(parse_peers(&taken), Err(WrongPeer { line: 3 }));
+        assert_eq!(parse_peers(""), Err(WrongPeer { line: 1 }));
+        assert_eq!(parse_peers(&text.replace("version 1", "version 2")), Err(WrongPeer { line: 1 }));
+    }
+
+    #[test]
+    fn a_full_table_forgets_a_peer_of_first_use() {
+        let mut peers = KnownPeers::default();
+        let numbered = |n: usize| format!("{KEY_PREFIX}{n:0KEY_DIGITS$}").parse::<HostKeyText>().unwrap();
+        let address = |n: usize| IpAddr::from(u32::try_from(n + 1).unwrap().to_be_bytes());
+        for n in 0..=PEERS_MAX {
+            peers.meet(NOW.plus(n as u64), address(n), &numbered(n));
+        }
+        assert_eq!(peers.iter().len(), PEERS_MAX);
+        assert!(peers.find(address(0)).is_none() && peers.find(address(PEERS_MAX)).is_some());
+    }
+}

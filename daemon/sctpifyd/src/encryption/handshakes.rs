@@ -1,0 +1,97 @@
+//! The thread of the key handshakes: TLS and the wait for signatures, next to the event loop.
+//!
+//! The event loop hands over tasks and gets back steps as commands. Tasks wait in a queue; [`super::Encryption`] limits those of one
+//! association. Begin at [`Handshakes::run`].
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use base::Time;
+use keying::{HostKey, KeyingError, Keyring, Session, Sessions, Step, Task};
+use sctp::{AssociationId, FIRST_EPOCH, KeyRole, ProtectionTerms};
+
+use crate::archive::Signer;
+use crate::commands::{Command, Handle};
+
+/// A task of an association, and the time when it was given.
+pub(crate) type Order = (Time, AssociationId, Task);
+
+/// The handshakes, as they wait for their thread.
+pub(crate) struct Handshakes {
+    orders: Receiver<Order>,
+}
+
+impl Handshakes {
+    pub(super) fn new(orders: Receiver<Order>) -> Handshakes {
+        Handshakes { orders }
+    }
+
+    /// Performs tasks until the event loop has ended.
+    pub(crate) fn run(self, signer: &Signer, shard: &Handle) {
+        let mut sessions = None;
+        for (now, association, task) in self.orders {
+            let is_last = matches!(task, Task::Forget);
+            let outcome = match &mut sessions {
+                // Nothing is known of the association.
+                None if is_last => continue,
+                None => match open(signer) {
+                    Ok(opened) => sessions.insert(opened).perform(now, association, task),
+                    Err(error) => Err(error),
+                },
+                Some(sessions) => sessions.perform(now, association, task),
+            };
+            if !is_last {
+                shard.send(Command::Keys(association, outcome));
+            }
+        }
+    }
+}
+
+/// Makes the sessions of the host's key, wherever that is.
+fn open(signer: &Signer) -> Result<Sessions, KeyingError> {
+    let public = signer.public().map_err(|error| {
+        tracing::warn!(%error, "no host key");
+        KeyingError::Keys
+    })?;
+    let signer = signer.clone();
+    let sign = move |content: &[u8]| {
+        let signed = signer.sign(content);
+        signed.inspect_err(|error| tracing::warn!(%error, "no signature with the host's key")).ok()
+    };
+    Keyring::with_signer(public, Arc::new(sign)).map(Sessions::new)
+}
+
+/// Leads a handshake with itself: the cryptographic library sets itself up at its first use, which takes longer than later ones, and
+/// may need calls that a confined process is refused.
+pub(crate) fn warm_up() -> Result<(), KeyingError> {
+    let ring = || HostKey::generate().map_err(|_| KeyingError::Keys).and_then(Keyring::new);
+    let (a, b) = (ring()?, ring()?);
+    let terms = |role| ProtectionTerms { role, method: keying::METHOD, transcript: [0; 32] };
+    let (mut client, hello) = Session::client(&a, FIRST_EPOCH, None, None)?;
+    let mut server = Session::server(&b, FIRST_EPOCH, None, None)?;
+    let answer = server.on_message(&hello, false, &terms(KeyRole::Server))?;
+    for answer in answer.iter().filter_map(message) {
+        let end = client.on_message(answer, false, &terms(KeyRole::Client))?;
+        for end in end.iter().filter_map(message) {
+            server.on_message(end, true, &terms(KeyRole::Server))?;
+        }
+    }
+    if server.is_over() { Ok(()) } else { Err(KeyingError::Keys) }
+}
+
+fn message(step: &Step) -> Option<&[u8]> {
+    match step {
+        Step::Send(message) => Some(message),
+        Step::Install { .. } | Step::Peer { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handshake_with_itself_ends() {
+        assert_eq!(warm_up(), Ok(()));
+    }
+}

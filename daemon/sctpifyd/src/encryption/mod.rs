@@ -1,0 +1,319 @@
+//! Encryption of associations with other sctpify hosts: who the peer is, and when an association may be used.
+//!
+//! The engine seals packets, and [`keying`] makes the keys, in a thread of its own ([`handshakes`]). An association with protection counts as
+//! up only once the peer is known and its packets are sealed: until then this part holds its [`Event::Established`] back.
+//!
+//! A key that is found by a connection of this host to an address is written down for that address, and must be the same later
+//! ([`crate::peers_store`]). A key that comes with a peer's association proves nothing about an address, and is only shown.
+//!
+//! Invariants: no association is used before its peer is known; an association to an address with another key than the known one is
+//! ended, and so is one without encryption to an address that had a key. Begin at [`Encryption::follow`].
+
+mod handshakes;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::mpsc::{Sender, channel};
+
+use base::Time;
+use control::{EncryptionFault, HostKeyText, KnownPeer, Recognition};
+use keying::{KeyingError, Outcome, PublicKey, Step, Task, apply};
+use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event};
+
+use crate::clock::today;
+use crate::history::{History, Line, Occurrence};
+use crate::peers_store::PeersStore;
+use crate::policy::Policy;
+
+pub(crate) use handshakes::{Handshakes, warm_up};
+
+/// Limit on the tasks of one association that wait for the thread: a handshake has two messages of each end.
+const TASKS_MAX: u32 = 8;
+/// Limit on the tasks of all associations that wait for the thread when a peer asks for one more: it performs so many in a tenth of a
+/// second, and a connection of this host waits for seconds.
+const WAITING_MAX: u32 = 512;
+/// Cause codes of ABORTs about protection (draft-ietf-tsvwg-sctp-dtls-chunk section 11.4).
+const CAUSES: std::ops::RangeInclusive<u16> = 100..=103;
+
+/// The encryption of the associations that offer it.
+pub(crate) struct Encryption {
+    orders: Sender<handshakes::Order>,
+    all: BTreeMap<AssociationId, State>,
+    /// Tasks that wait for the thread.
+    waiting: u32,
+    peers: PeersStore,
+}
+
+/// The encryption of one association.
+#[derive(Default)]
+struct State {
+    /// The address that this host has connected to; none if the peer began.
+    dialled: Option<IpAddr>,
+    /// Tasks that wait for the thread.
+    waiting: u32,
+    /// The event that is held back.
+    established: Option<Event>,
+    peer: Option<PublicKey>,
+    /// The address that has answered with a new key. The key is written down once the peer has sealed something with the keys of this very
+    /// association: whoever answers could pass on the handshake of another host.
+    unwritten: Option<IpAddr>,
+    epoch: Option<u64>,
+    fault: Option<EncryptionFault>,
+}
+
+impl Encryption {
+    /// Returns the part of the event loop, and that of the thread.
+    pub(crate) fn new(peers: PeersStore) -> (Encryption, Handshakes) {
+        let (orders, received) = channel();
+        (Encryption { orders, all: BTreeMap::new(), waiting: 0, peers }, Handshakes::new(received))
+    }
+
+    /// Begins the handshake of an association that this host has just begun to `remote`, if encryption is offered there.
+    pub(crate) fn begin(&mut self, now: Time, association: AssociationId, remote: IpAddr, policy: &Policy) {
+        if !policy.rules().offers_encryption(remote) {
+            return;
+        }
+        self.all.insert(association, State { dialled: Some(remote), ..State::default() });
+        let psk = policy.rules().preshared(remote);
+        self.order(now, association, Task::Begin { psk });
+    }
+
+    fn order(&mut self, now: Time, association: AssociationId, task: Task) {
+        if let Some(state) = self.all.get_mut(&association) {
+            state.waiting += 1;
+            self.waiting += 1;
+            // If the thread has ended, the association ends by its own limit.
+            let _ = self.orders.send((now, association, task));
+        }
+    }
+
+    /// Follows an event of the engine; returns the events to handle now, in their order.
+    pub(crate) fn follow(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        event: Event,
+        engine: &mut Endpoint,
+        (policy, history): (&Policy, &mut History),
+    ) -> [Option<Event>; 2] {
+        let peer = || peer_of(engine, association);
+        let psk = || policy.rules().preshared(peer()?);
+        let task = Task::of_event(association, &event, engine, psk);
+        // Both come of sealed packets only.
+        if matches!(event, Event::Readable | Event::Closed(CloseReason::Graceful)) {
+            self.write_down(now, association, engine, history);
+        }
+        let is_followed = policy.settings().encryption.is_offered();
+        match (task, &event) {
+            (Some(task @ (Task::Take { .. } | Task::Renew)), _) if is_followed => {
+                let state = self.all.entry(association).or_default();
+                let is_too_much = state.dialled.is_none() && self.waiting >= WAITING_MAX;
+                if state.waiting >= TASKS_MAX || is_too_much {
+                    engine.abort(now, association, AbortCause::user("too many messages about keys"));
+                } else {
+                    self.order(now, association, task);
+                }
+                return [None, None];
+            }
+            (Some(Task::Forget), _) if self.all.contains_key(&association) => {
+                let _ = self.orders.send((now, association, Task::Forget));
+            }
+            _ => {}
+        }
+        match event {
+            Event::Established { .. } if engine.protection(association).is_some() => {
+                let state = self.all.entry(association).or_default();
+                if state.epoch.is_some() {
+                    // The keys came before this host accepted the association.
+                    history.count(Occurrence::Encrypted);
+                    return [Some(event), None];
+                }
+                state.established = Some(event);
+                [None, None]
+            }
+            Event::Established { .. } => match self.missed_key(association) {
+                Some(known) => {
+                    let fault = EncryptionFault::KeyGone { known };
+                    self.give_up(now, association, fault, engine, history);
+                    [None, None]
+                }
+                None => {
+                    self.all.remove(&association);
+                    [Some(event), None]
+                }
+            },
+            Event::Protected { epoch } => {
+                let Some(state) = self.all.get_mut(&association) else { return [Some(event), None] };
+                state.epoch = Some(epoch);
+                let established = state.established.take();
+                if established.is_some() {
+                    history.count(Occurrence::Encrypted);
+                }
+                [established, Some(event)]
+            }
+            event => [Some(event), None],
+        }
+    }
+
+    /// Takes the steps of a task.
+    pub(crate) fn take(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        outcome: Result<Vec<Step>, KeyingError>,
+        engine: &mut Endpoint,
+        history: &mut History,
+    ) {
+        self.waiting = self.waiting.saturating_sub(1);
+        let Some(state) = self.all.get_mut(&association) else { return };
+        state.waiting = state.waiting.saturating_sub(1);
+        match apply(now, association, outcome, engine) {
+            None => {}
+            Some(Outcome::Peer { key, .. }) => self.on_peer(now, association, key, engine, history),
+            Some(Outcome::Failed(error)) => {
+                history.count(Occurrence::FailedKeys);
+                if let Some(left_out) = history.admit(Line::Keys, now) {
+                    let peer = peer_of(engine, association);
+                    tracing::warn!(?peer, %error, left_out, "no keys were agreed on");
+                }
+                state.fault = Some(EncryptionFault::NoKeys { cause: error.to_string() });
+            }
+        }
+    }
+
+    /// Handles the proof of the peer's key.
+    fn on_peer(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        key: PublicKey,
+        engine: &mut Endpoint,
+        history: &mut History,
+    ) {
+        let Some(state) = self.all.get_mut(&association) else { return };
+        let Ok(found) = key.to_string().parse::<HostKeyText>() else { return };
+        if let Some(dialled) = state.dialled {
+            let answered = match &state.established {
+                Some(Event::Established { route, .. }) => route.remote,
+                _ => dialled,
+            };
+            let recognition = {
+                let peers = self.peers.lock();
+                match peers.recognise(dialled, &found) {
+                    other @ Recognition::Other(_) => other,
+                    // The key counts for the address that has answered.
+                    _ => peers.recognise(answered, &found),
+                }
+            };
+            match recognition {
+                Recognition::Known | Recognition::New => state.unwritten = Some(answered),
+                Recognition::Other(known) => {
+                    let fault = EncryptionFault::OtherKey { known, found };
+                    return self.give_up(now, association, fault, engine, history);
+                }
+            }
+        }
+        state.peer = Some(key);
+        // It fails only if the association has ended.
+        let _ = engine.know_peer(now, association);
+    }
+
+    /// Writes down the key of a peer that has sealed packets.
+    fn write_down(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        engine: &mut Endpoint,
+        history: &mut History,
+    ) {
+        let Some(state) = self.all.get_mut(&association).filter(|state| state.epoch.is_some()) else {
+            return;
+        };
+        let (Some(address), Some(key)) = (state.unwritten.take(), state.peer) else { return };
+        let Ok(found) = key.to_string().parse::<HostKeyText>() else { return };
+        let recognition = self.peers.lock().meet(today(), address, &found);
+        match recognition {
+            Recognition::Known => {}
+            Recognition::New => {
+                if let Some(left_out) = history.admit(Line::Keys, now) {
+                    tracing::info!(peer = %address, key = %found, left_out, "the key of a new peer is written down");
+                }
+            }
+            // Another association has written it down meanwhile.
+            Recognition::Other(known) => {
+                let fault = EncryptionFault::OtherKey { known, found };
+                self.give_up(now, association, fault, engine, history);
+            }
+        }
+    }
+
+    /// Returns the known key of the address that this host has connected to.
+    fn missed_key(&self, association: AssociationId) -> Option<HostKeyText> {
+        let dialled = self.all.get(&association)?.dialled?;
+        Some(self.peers.lock().find(dialled)?.key.clone())
+    }
+
+    /// Ends an association with a peer that may be another host than before.
+    fn give_up(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        fault: EncryptionFault,
+        engine: &mut Endpoint,
+        history: &mut History,
+    ) {
+        history.count(Occurrence::ChangedPeer);
+        let state = self.all.entry(association).or_default();
+        if let Some(left_out) = history.admit(Line::ChangedPeer, now) {
+            tracing::warn!(peer = ?state.dialled, %fault, left_out, "association ended");
+        }
+        state.fault = Some(fault);
+        engine.abort(now, association, AbortCause::user("another key was expected"));
+    }
+
+    /// Returns the peer whose key must be found at an address.
+    pub(crate) fn known(&self, address: IpAddr) -> Option<KnownPeer> {
+        self.peers.lock().find(address).cloned()
+    }
+
+    /// Forgets an association that has ended.
+    pub(crate) fn forget(&mut self, association: AssociationId) {
+        self.all.remove(&association);
+    }
+
+    /// Returns the fault for which an association was ended.
+    pub(crate) fn fault(&self, association: AssociationId) -> Option<&EncryptionFault> {
+        self.all.get(&association)?.fault.as_ref()
+    }
+
+    /// Returns the encryption of an association for reports; none if its packets are in the clear.
+    pub(crate) fn report(&self, association: AssociationId) -> Option<control::Encryption> {
+        let state = self.all.get(&association)?;
+        let (peer, epoch) = (state.peer?.to_string().parse::<HostKeyText>().ok()?, state.epoch?);
+        let peers = self.peers.lock();
+        let known: Option<&KnownPeer> = peers.of_key(&peer);
+        Some(control::Encryption {
+            name: known.and_then(|known| known.name.clone()),
+            by: known.map(|known| known.by),
+            known_since: known.map(|known| known.first_seen),
+            peer,
+            epoch,
+        })
+    }
+}
+
+/// Returns the fault that the end of an association shows, if encryption is the reason.
+pub(crate) fn fault_of(reason: &CloseReason) -> Option<EncryptionFault> {
+    match reason {
+        CloseReason::Aborted(cause) if CAUSES.contains(&cause.code) => Some(EncryptionFault::PeerHasNone),
+        CloseReason::PeerAborted(cause) if CAUSES.contains(&cause.code) => {
+            Some(EncryptionFault::PeerRequires)
+        }
+        _ => None,
+    }
+}
+
+/// Returns an address of an association's peer.
+fn peer_of(engine: &Endpoint, association: AssociationId) -> Option<IpAddr> {
+    engine.info(association)?.paths.first().map(|path| path.route.remote)
+}

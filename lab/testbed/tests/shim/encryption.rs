@@ -1,0 +1,407 @@
+//! Associations between two daemons that are encrypted, and peers that are known by their keys.
+
+use crate::confined::worker_of;
+use crate::deaths::{Victims, kill_processes};
+use crate::keys::{KEY, give_key};
+use crate::world::{BULK, LIMIT, PORT, World, status};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::time::Duration;
+use testbed::process::wait_for;
+use testbed::{Daemon, Host, Process, Programs};
+
+const OFF: &str = "encryption = \"off\"\n";
+const TRY: &str = "encryption = \"try\"\n";
+const REQUIRE: &str = "encryption = \"require\"\n";
+/// A text that no packet may contain.
+const SECRET: &str = "the payload that nobody between the hosts may read";
+/// Sends the text a thousand times to each client.
+const TELL: &str = "
+import socket, sys
+listener = socket.create_server(('', int(sys.argv[1])))
+print('listening', flush=True)
+while True:
+    client, _ = listener.accept()
+    try:
+        client.sendall((sys.argv[2] * 1000).encode())
+    except OSError:
+        pass
+    client.close()
+";
+/// Reads to the end, and prints the number of bytes.
+const READ: &str = "
+import socket, sys
+stream = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=30)
+count = 0
+while True:
+    piece = stream.recv(65536)
+    if not piece: break
+    count += len(piece)
+print(count)
+";
+
+/// Limit on a program's wait for its error after the peer's daemon died: nobody can seal a report of that.
+const NOTICED: Duration = Duration::from_secs(40);
+
+/// A server of the secret text on beta.
+fn teller(world: &World) -> Process {
+    world.serve("python3", &["-c", TELL, &PORT.to_string(), SECRET])
+}
+
+/// Reads the text; returns whether all of it came.
+fn read(world: &World) -> bool {
+    let target = world.link.right_v4().to_string();
+    let command = world.client("python3", &["-c", READ, &target, &PORT.to_string()]);
+    let output = world.alpha.run("read", command, LIMIT).unwrap();
+    output.stdout.trim() == (SECRET.len() * 1000).to_string()
+}
+
+/// Returns the packets of two connections over SCTP: one on its own association, and one on the shared association.
+fn captured_transfers(world: &World) -> Vec<u8> {
+    let _server = teller(world);
+    let file = world.beta.dir().unwrap().join("transfers.pcap");
+    let mut tcpdump = world.beta.command("tcpdump");
+    tcpdump.args(["--immediate-mode", "-U", "-i", &world.link.name(), "-w"]).arg(&file);
+    let mut tcpdump = world.beta.spawn("tcpdump", tcpdump).unwrap();
+    tcpdump.wait_until("capture", LIMIT, |process| process.stderr().contains("listening on")).unwrap();
+    assert!(read(world));
+    assert!(wait_for(LIMIT, || counter(&world.alphas, "shared_associations") == 1));
+    assert!(read(world));
+    assert_eq!(world.connects_sctp(), 2, "{:?}", world.fallbacks());
+    assert_eq!(counter(&world.alphas, "connects_shared"), 1);
+    let is_there = || fs::metadata(&file).is_ok_and(|status| status.len() as usize > 2000 * SECRET.len());
+    assert!(wait_for(LIMIT, is_there), "the data is not there");
+    tcpdump.signal(nix::sys::signal::Signal::SIGINT).unwrap();
+    tcpdump.finish(LIMIT).unwrap();
+    fs::read(&file).unwrap()
+}
+
+fn shows_text(capture: &[u8]) -> bool {
+    capture.windows(SECRET.len()).any(|w| w == SECRET.as_bytes())
+}
+
+fn state_file(host: &Host, name: &str) -> PathBuf {
+    host.dir().unwrap().join("sctpifyd").join(name)
+}
+
+fn key(daemon: &Daemon) -> String {
+    let output = daemon.sctpify(&["key"]).unwrap().good().unwrap().stdout;
+    output.lines().next().unwrap().to_owned()
+}
+
+fn counter(daemon: &Daemon, name: &str) -> u64 {
+    status(daemon)["counters"][name].as_u64().unwrap()
+}
+
+fn peers(daemon: &Daemon) -> Vec<Value> {
+    let output = daemon.sctpify(&["peers", "--json"]).unwrap().good().unwrap().stdout;
+    let report: Value = serde_json::from_str(&output).unwrap();
+    report["peers"].as_array().unwrap().clone()
+}
+
+/// Restarts a host's daemon, after a change of its files.
+fn restart(host: &Host, daemon: &mut Option<Daemon>, change: impl FnOnce()) {
+    daemon.take().unwrap().stop();
+    change();
+    *daemon = Some(Daemon::restart(host, &Programs::find().unwrap()).unwrap());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_encrypted_transfer_arrives_and_no_packet_shows_it() {
+    // The comparison shows that the search finds the text.
+    assert!(shows_text(&captured_transfers(&World::of_each(TRY, Some(OFF)))));
+    let world = World::of_each(TRY, Some(TRY));
+    let betas = world.betas.as_ref().unwrap();
+    let capture = captured_transfers(&world);
+    assert!(!shows_text(&capture), "in the clear");
+    for (daemon, other, by) in
+        [(&world.alphas, betas, Value::from("first_use")), (betas, &world.alphas, Value::Null)]
+    {
+        let report = status(daemon);
+        let associations = report["associations"].as_array().unwrap();
+        assert!(!associations.is_empty());
+        for association in associations {
+            let encryption = &association["encryption"];
+            assert_eq!(encryption["peer"].as_str(), Some(key(other).as_str()), "{report}");
+            assert_eq!((&encryption["by"], &encryption["epoch"]), (&by, &3.into()), "{report}");
+        }
+    }
+    let text = world.alphas.sctpify(&["status"]).unwrap().stdout;
+    assert!(text.contains("encrypted, peer not verified"), "{text}");
+    let known = peers(&world.alphas);
+    assert_eq!(known[0]["key"].as_str(), Some(key(betas).as_str()));
+    assert_eq!(known[0]["addresses"][0].as_str(), Some(world.link.right_v4().to_string().as_str()));
+    assert!(peers(betas).is_empty(), "beta has connected to nobody");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_host_without_encryption_is_served_where_none_is_required() {
+    for (alphas, betas) in [(TRY, OFF), (OFF, TRY)] {
+        let world = World::of_each(alphas, Some(betas));
+        let _server = teller(&world);
+        assert!(read(&world));
+        assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
+        assert_eq!(counter(&world.alphas, "encrypted"), 0);
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn where_one_host_requires_encryption_and_the_other_has_none_both_say_why() {
+    for (alphas, betas, fault) in [(REQUIRE, OFF, "peer_has_none"), (OFF, REQUIRE, "peer_requires")] {
+        let world = World::of_each(alphas, Some(betas));
+        let _server = teller(&world);
+        assert!(read(&world), "over plain TCP");
+        assert_eq!(world.connects_sctp(), 0);
+        let reason = world.fallbacks()[0]["reason"].take();
+        assert_eq!((&reason["kind"], &reason["found"]["fault"]), (&"not_encrypted".into(), &fault.into()));
+        assert!(world.alphas.log().contains("encryption"), "{}", world.alphas.log());
+        let learned = world.alphas.shimrules(&["-L"]).unwrap().stdout;
+        assert!(!learned.contains("probed"), "nothing is learned: {learned}");
+        // A rule that requires SCTP refuses instead.
+        let rule = ["-A", "-c", "remote", "-p", "enable", "-P", &PORT.to_string(), "--require"];
+        world.alphas.shimrules(&["-D", "-c", "remote", "-p", "enable", "-P", &PORT.to_string()]).unwrap();
+        world.alphas.shimrules(&rule).unwrap().good().unwrap();
+        assert!(!read(&world));
+        assert_eq!(world.fallbacks()[0]["reason"]["kind"], "required");
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn two_hosts_that_require_encryption_have_it() {
+    let world = World::of_each(REQUIRE, Some(REQUIRE));
+    let _server = teller(&world);
+    assert!(read(&world));
+    assert_eq!(
+        (world.connects_sctp(), counter(&world.alphas, "failed_keys")),
+        (1, 0),
+        "{:?}",
+        world.fallbacks()
+    );
+    assert!(counter(&world.alphas, "encrypted") > 0);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_restart_keeps_the_key_and_the_known_peers() {
+    let mut world = World::of_each(TRY, Some(TRY));
+    let _server = teller(&world);
+    assert!(read(&world));
+    let (alphas_key, betas_key) = (key(&world.alphas), key(world.betas.as_ref().unwrap()));
+    assert_ne!(alphas_key, betas_key);
+    restart(&world.beta, &mut world.betas, || {});
+    assert_eq!(key(world.betas.as_ref().unwrap()), betas_key);
+    let mut alphas = Some(world.alphas);
+    restart(&world.alpha, &mut alphas, || {});
+    world.alphas = alphas.unwrap();
+    assert_eq!((key(&world.alphas), peers(&world.alphas).len()), (alphas_key, 1));
+    assert!(read(&world));
+    assert_eq!(
+        (world.connects_sctp(), counter(&world.alphas, "changed_peers")),
+        (1, 0),
+        "{:?}",
+        world.fallbacks()
+    );
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn another_key_at_an_address_ends_the_association_until_it_is_forgotten() {
+    let mut world = World::of_each(TRY, Some(TRY));
+    let _server = teller(&world);
+    assert!(read(&world));
+    let beta = world.beta.clone();
+    let (old, file) = (key(world.betas.as_ref().unwrap()), state_file(&beta, "host.key"));
+    restart(&beta, &mut world.betas, || fs::remove_file(&file).unwrap());
+    let new = key(world.betas.as_ref().unwrap());
+    assert!(read(&world), "over plain TCP");
+    let reason = world.fallbacks()[0]["reason"].take();
+    assert_eq!(reason["found"]["fault"], "other_key", "{reason}");
+    assert_eq!(
+        (reason["found"]["known"].as_str(), reason["found"]["found"].as_str()),
+        (Some(old.as_str()), Some(new.as_str()))
+    );
+    assert_eq!(counter(&world.alphas, "changed_peers"), 1);
+    assert!(world.alphas.log().contains("it may be another host"), "{}", world.alphas.log());
+    let address = world.link.right_v4().to_string();
+    let output = world.alphas.sctpify(&["peers", "forget", &address]).unwrap().good().unwrap().stdout;
+    assert!(output.contains("is forgotten"), "{output}");
+    assert!(read(&world));
+    assert_eq!(peers(&world.alphas)[0]["key"].as_str(), Some(new.as_str()));
+    assert!(world.fallbacks().as_array().unwrap().len() == 1, "{:?}", world.fallbacks());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn another_key_is_refused_where_encryption_is_required() {
+    let mut world = World::of_each(REQUIRE, Some(TRY));
+    let _server = teller(&world);
+    assert!(read(&world));
+    let beta = world.beta.clone();
+    let file = state_file(&beta, "host.key");
+    restart(&beta, &mut world.betas, || fs::remove_file(&file).unwrap());
+    assert!(!read(&world));
+    assert_eq!(world.fallbacks()[0]["reason"]["kind"], "required");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_host_that_had_a_key_and_offers_no_encryption_any_more_is_noticed() {
+    let mut world = World::of_each(TRY, Some(TRY));
+    let _server = teller(&world);
+    assert!(read(&world));
+    let beta = world.beta.clone();
+    let file = state_file(&beta, "sctpify.toml");
+    restart(&beta, &mut world.betas, || fs::write(&file, OFF).unwrap());
+    assert!(read(&world), "over plain TCP");
+    let reason = world.fallbacks()[0]["reason"].take();
+    assert_eq!(reason["found"]["fault"], "key_gone", "{reason}");
+    assert_eq!(counter(&world.alphas, "changed_peers"), 1);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_workers_user_cannot_read_the_hosts_key_and_the_supervisor_alone_has_it() {
+    let world = World::of_each(TRY, None);
+    let file = state_file(&world.alpha, "host.key");
+    let status = fs::metadata(&file).unwrap();
+    assert_eq!((status.mode() & 0o7777, status.uid()), (0o600, 0));
+    let worker = worker_of(&world.alpha, &world.alphas);
+    let open = fs::read_dir(format!("/proc/{worker}/fd")).unwrap();
+    let has_it = |entry: std::io::Result<fs::DirEntry>| {
+        fs::read_link(entry.unwrap().path()).is_ok_and(|to| to == file)
+    };
+    assert!(!open.into_iter().any(has_it), "an open descriptor");
+    // The secret part of a key in PKCS #8 is not in the worker's memory either.
+    let der = fs::read(&file).unwrap();
+    let seed = &der[16..48];
+    assert!(!memory_has(worker, seed), "in the worker's memory");
+    assert!(memory_has(world.alphas.id(), seed), "in the supervisor's");
+}
+
+/// Reports whether these bytes are in a process's memory.
+fn memory_has(process: u32, bytes: &[u8]) -> bool {
+    use std::os::unix::fs::FileExt;
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    let memory = fs::File::open(format!("/proc/{process}/mem")).unwrap();
+    let ranges =
+        maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|mode| mode.starts_with("rw")));
+    ranges.into_iter().any(|line| {
+        let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let [from, to] = [from, to].map(|hex| u64::from_str_radix(hex, 16).unwrap());
+        let mut part = vec![0; usize::try_from(to - from).unwrap()];
+        let read = memory.read_at(&mut part, from).unwrap_or(0);
+        part[..read].windows(bytes.len()).any(|w| w == bytes)
+    })
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_key_that_others_may_read_stops_an_encrypting_daemon() {
+    let world = World::with("", false);
+    let file = state_file(&world.alpha, "host.key");
+    assert!(file.exists(), "made although nothing is encrypted");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let alpha = world.alpha.clone();
+    world.alphas.stop();
+    fs::write(state_file(&alpha, "sctpify.toml"), TRY).unwrap();
+    let error = Daemon::restart(&alpha, &Programs::find().unwrap()).map(|_| ()).unwrap_err();
+    assert!(format!("{error:#}").contains("mode 600"), "{error:#}");
+    fs::write(state_file(&alpha, "sctpify.toml"), OFF).unwrap();
+    let daemon = Daemon::restart(&alpha, &Programs::find().unwrap()).unwrap();
+    assert!(daemon.log().contains("mode 600"), "{}", daemon.log());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_encrypted_connection_ends_with_an_error_when_the_peers_worker_dies() {
+    for victims in [Victims::All, Victims::AllButFirst] {
+        let world = World::of_each(TRY, Some(TRY));
+        let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+        let command = world.client(BULK, &["send", &world.target(), "60", "65536"]);
+        let sender = world.alpha.spawn("sender", command).unwrap();
+        assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "{:?}", world.fallbacks());
+        kill_processes(&world.beta, world.betas.as_ref().unwrap(), victims);
+        let output = sender.finish(NOTICED).unwrap();
+        println!("noticed after {:?}", output.elapsed);
+        assert!(!output.status.success(), "{victims:?}");
+        assert!(!receiver.finish(LIMIT).unwrap().status.success(), "{victims:?}");
+    }
+}
+
+/// The engine takes no association with a required key that is not signed.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn hosts_that_share_a_key_sign_and_do_not_encrypt_yet() {
+    let world = World::of_each(TRY, Some(TRY));
+    give_key(&world.alpha, &world.alphas, Some(KEY));
+    give_key(&world.beta, world.betas.as_ref().unwrap(), Some(KEY));
+    let _server = teller(&world);
+    assert!(read(&world));
+    assert_eq!(
+        (world.connects_sctp(), counter(&world.alphas, "encrypted")),
+        (1, 0),
+        "{:?}",
+        world.fallbacks()
+    );
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_host_without_the_required_shared_key_gets_no_association_although_it_encrypts() {
+    let world = World::of_each(TRY, Some(TRY));
+    give_key(&world.beta, world.betas.as_ref().unwrap(), Some(KEY));
+    let _server = teller(&world);
+    assert!(read(&world), "over plain TCP");
+    assert_eq!(world.connects_sctp(), 0);
+    assert!(counter(world.betas.as_ref().unwrap(), "wrong_keys") > 0);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_hosts_addresses_belong_to_one_known_peer() {
+    let world = World::of_each(TRY, Some(TRY));
+    let _server = teller(&world);
+    assert!(read(&world));
+    let reader = READ.replace("sys.argv[1]", &format!("'{}'", world.link.right_v6()));
+    let command = world.client("python3", &["-c", &reader, "-", &PORT.to_string()]);
+    let server = TELL.replace("('', int(sys.argv[1]))", "('::', int(sys.argv[1])), family=socket.AF_INET6");
+    let server = world.serve("python3", &["-c", &server, &PORT.to_string(), SECRET]);
+    world.alpha.run("read", command, LIMIT).unwrap().good().unwrap();
+    drop(server);
+    let known = peers(&world.alphas);
+    assert_eq!(known.len(), 1, "{known:?}");
+    let addresses = [world.link.right_v4().to_string(), world.link.right_v6().to_string()];
+    assert_eq!(known[0]["addresses"], Value::from(addresses.to_vec()), "{known:?}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_damaged_file_of_known_peers_stops_an_encrypting_daemon() {
+    let world = World::of_each(TRY, Some(TRY));
+    let _server = teller(&world);
+    assert!(read(&world));
+    let alpha = world.alpha.clone();
+    let file = state_file(&alpha, "peers");
+    world.alphas.stop();
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, &text[..text.len() - 10]).unwrap();
+    let error = Daemon::restart(&alpha, &Programs::find().unwrap()).map(|_| ()).unwrap_err();
+    assert!(format!("{error:#}").contains("line 2 is no known peer"), "{error:#}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn encryption_comes_before_an_advertisement_that_routers_could_not_read() {
+    let advertises = format!("{TRY}advertise = \"backlog\"\n");
+    let world = World::of_each(&advertises, Some(&advertises));
+    let _server = teller(&world);
+    assert!(read(&world));
+    assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
+    assert!(counter(&world.alphas, "encrypted") > 0);
+}
