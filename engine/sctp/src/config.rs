@@ -73,7 +73,8 @@ pub struct AssociationConfig {
     pub auth: AuthConfig,
     /// Protection of all packets by DTLS chunks; `None`: none is offered, and that of a peer not accepted. Where it is agreed on,
     /// messages of the application wait until the caller has [installed keys](crate::Endpoint::install_keys) and
-    /// [knows the peer](crate::Endpoint::know_peer), and AUTH is not used.
+    /// [knows the peer](crate::Endpoint::know_peer), and AUTH is not used. A host that requires a key of AUTH takes no protected association, since nothing
+    /// in it proves that key.
     pub protection: Option<ProtectionConfig>,
     /// Proof required before the peer's addresses change, and before a listed one is used.
     pub address_proof: AddressProof,

@@ -510,8 +510,7 @@ impl Endpoint {
         }
         let keys = self.keys_of(&cookie, &config);
         // The cookie may be of a time when no key was required.
-        let is_outdated =
-            by_tag.is_none() && cookie.protection.is_none() && lacks_key(keys.as_ref(), &config);
+        let is_outdated = by_tag.is_none() && lacks_key(keys.as_ref(), &config);
         if !may_replace || is_outdated || !is_authentic(keys.as_ref(), auth) {
             listener.on_unauthenticated(route);
             return self.on_dropped(route, DropReason::UnauthenticatedCookie);

@@ -399,20 +399,6 @@ fn a_host_that_opens_again_ends_the_association_whose_last_packet_was_lost() {
 }
 
 #[test]
-fn hosts_that_require_a_shared_key_of_others_may_protect_their_associations() {
-    let mut association = config(true);
-    association.extensions = Extensions::NONE.with(Extension::Auth);
-    association.auth.required = true;
-    association.auth.keys = [(1, Bytes::from_static(b"a shared key of 24 bytes"))].into();
-    let endpoint = EndpointConfig { association: association.clone(), ..EndpointConfig::default() };
-    let mut t = two_with(2, LinkConfig::default(), endpoint);
-    t.connect_with(association, sends(messages(3, 100, 1)));
-    t.world.run_for(seconds(5));
-    assert!(is_protected(&t, t.a) && is_protected(&t, t.b));
-    assert_eq!(t.talk(t.b).received.len(), 3);
-}
-
-#[test]
 fn a_message_about_keys_that_came_in_the_clear_is_told_from_a_sealed_one() {
     let mut t = two_sealed(1, LinkConfig::default());
     let b = b_route().local;
