@@ -21,12 +21,16 @@ impl Transfer {
     //= rfc8899#3-20 5-2
     pub(crate) fn fragment_size(&self) -> usize {
         let usable = self.paths.iter().filter(|(_, p)| p.is_confirmed());
-        let packet = match self.integrity.is_pending() {
-            false => usable.map(|(_, path)| path.packet_size()).min(),
-            true => usable.map(|(index, _)| self.packet_size(index)).min(),
-        };
-        let packet = packet.unwrap_or(0);
+        let packet = usable.map(|(_, path)| path.packet_size()).min().unwrap_or(0);
+        let packet = if self.integrity.is_pending() { self.least_packet_size().min(packet) } else { packet };
         packet.saturating_sub(self.data_headers_len() + self.advertising.len(self.integrity.auth())).max(4)
+    }
+
+    /// Returns the length of a packet that every path carries.
+    #[cold]
+    fn least_packet_size(&self) -> usize {
+        let paths = self.paths.iter().map(|(_, path)| path.packet_in(path.pmtu.least()));
+        paths.min().unwrap_or(0)
     }
 
     /// Returns the length of a packet that fits into one IP packet of the path. Until there are keys no path is probed: packets are as short
