@@ -414,6 +414,7 @@ impl Association {
     }
 
     /// Returns whether a packet with the association's tag came from the peer's addresses, or moves the peer to the one that it came from.
+    #[inline]
     pub(crate) fn is_from_peer(&self, route: &Route, packet: &Packet<'_>, is_sealed: bool) -> bool {
         self.knows_remote(route.remote) || self.is_moving(packet, is_sealed)
     }

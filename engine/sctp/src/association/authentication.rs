@@ -46,13 +46,7 @@ impl Association {
         ctx: &mut Context<'_>,
     ) -> Screened {
         if let Some(protection) = self.transfer.integrity.protection() {
-            let waits =
-                matches!(raw.chunk_type, ChunkType::ASCONF | ChunkType::RE_CONFIG | ChunkType::SHUTDOWN);
-            // The peer repeats a request that comes before the caller knows it.
-            if screen.is_sealed && (protection.is_open() || !waits) {
-                return Screened::Pass;
-            }
-            if !screen.is_sealed && protection.takes_in_the_clear(raw.chunk_type) {
+            if protection.takes(raw.chunk_type, screen.is_sealed) {
                 return Screened::Pass;
             }
             self.transfer.out.note(TraceEvent::Unauthenticated { chunk_type: raw.chunk_type.0 });

@@ -407,22 +407,24 @@ impl Association {
         }
         self.take_key_messages();
         let message = self.inbound.read(now, rtt);
-        // Reading may let the next one in.
         if message.is_some() {
+            // Reading may let the next one in.
             self.note_read();
-        }
-        if message.is_some() && self.inbound.has_reopened() && self.transfer.state.receives_data() {
-            self.inbound.ack.on_irregular();
+            if self.inbound.has_reopened() && self.transfer.state.receives_data() {
+                self.inbound.ack.on_irregular();
+            }
         }
         message
     }
 
     /// Notifies the driver if a message has become readable.
+    #[inline]
     fn note_readable(&mut self, had_ready: bool) {
         self.take_key_messages();
-        let may_read =
-            !matches!(self.transfer.state, State::Accepting) && !self.transfer.integrity.is_pending();
-        if !had_ready && self.inbound.has_ready() && may_read {
+        if had_ready || !self.inbound.has_ready() || matches!(self.transfer.state, State::Accepting) {
+            return;
+        }
+        if !self.transfer.integrity.is_pending() {
             self.transfer.out.emit(Event::Readable);
         }
     }

@@ -304,10 +304,17 @@ impl Protection {
         &mut self.messages
     }
 
+    /// Reports whether a chunk may come in a packet that was sealed, or was not.
+    pub(super) fn takes(&self, chunk_type: ChunkType, is_sealed: bool) -> bool {
+        // The peer repeats a request that comes before the caller knows it.
+        let waits = matches!(chunk_type, ChunkType::ASCONF | ChunkType::RE_CONFIG | ChunkType::SHUTDOWN);
+        if is_sealed { self.is_open() || !waits } else { self.takes_in_the_clear(chunk_type) }
+    }
+
     /// Reports whether a chunk may come in the clear before protection is enforced: the handshake's, and what carries messages about
     /// keys. Anybody can end the association at that time, as anybody could keep it from beginning. Nobody can make its end look like one
     /// that the peer wants.
-    pub(super) fn takes_in_the_clear(&self, chunk_type: ChunkType) -> bool {
+    fn takes_in_the_clear(&self, chunk_type: ChunkType) -> bool {
         !self.is_enforced
             && matches!(
                 chunk_type,

@@ -13,11 +13,20 @@ use crate::path::PathIndex;
 impl Association {
     /// Time of the next timer expiry.
     pub(crate) fn next_timeout(&self) -> Time {
+        match self.transfer.integrity.protection() {
+            Some(protection) if !matches!(self.transfer.state, State::Closed) => {
+                self.next_timer().min(protection.limit())
+            }
+            _ => self.next_timer(),
+        }
+    }
+
+    #[inline]
+    fn next_timer(&self) -> Time {
         let heartbeats = self.transfer.probes_paths();
         let paths =
             self.transfer.paths.iter().map(|(_, p)| p.next_timeout(heartbeats)).min().unwrap_or(Time::NEVER);
-        let keys = self.transfer.integrity.protection().map_or(Time::NEVER, |p| p.limit());
-        let next = match self.transfer.state {
+        match self.transfer.state {
             State::CookieEchoed { t1, .. } => t1.at.min(self.transfer.hearsay_timeout()),
             State::ShutdownSent { t2, guard, .. } | State::ShutdownAckSent { t2, guard, .. } => {
                 t2.at.min(guard).min(self.inbound.ack.next_timeout()).min(self.transfer.hearsay_timeout())
@@ -30,10 +39,8 @@ impl Association {
                 let others = requests.min(partial).min(quiet).min(self.transfer.tx.stranded.until());
                 paths.min(self.inbound.ack.next_timeout()).min(others).min(self.transfer.hearsay_timeout())
             }
-            State::CookieWaitOver | State::Accepting => Time::NEVER,
-            State::Closed => return Time::NEVER,
-        };
-        next.min(keys)
+            State::CookieWaitOver | State::Accepting | State::Closed => Time::NEVER,
+        }
     }
 
     /// Handles every expired timer.

@@ -182,15 +182,13 @@ impl Endpoint {
             self.on_packet_for_opening(now, id, route, packet);
             return false;
         }
-        //= rfc5061#5.3-26
-        if !begin.is_sealed && self.association(id).is_some_and(Association::is_enforced) {
-            self.on_dropped(route, DropReason::Unsealed);
-            if let Some(Ok(first)) = packet.raw_chunks().next() {
-                self.with(id, now, |association, _| association.on_unsealed(&first));
-            }
+        let Some(association) = self.association(id) else { return false };
+        if !begin.is_sealed && association.is_enforced() {
+            self.on_unsealed(now, id, route, packet);
             return false;
         }
-        if !self.association(id).is_some_and(|a| a.is_from_peer(route, packet, begin.is_sealed)) {
+        //= rfc5061#5.3-26
+        if !association.is_from_peer(route, packet, begin.is_sealed) {
             // The tag is right and the address is not one of the peer's: not to be trusted, not to be answered.
             self.on_dropped(route, DropReason::OutOfTheBlue);
             return false;
@@ -211,6 +209,15 @@ impl Endpoint {
             None => {}
         }
         false
+    }
+
+    /// Drops an unsealed packet of an association that takes sealed ones only, once it was told of it.
+    #[cold]
+    fn on_unsealed(&mut self, now: Time, id: AssociationId, route: &Route, packet: &Packet<'_>) {
+        self.on_dropped(route, DropReason::Unsealed);
+        if let Some(Ok(first)) = packet.raw_chunks().next() {
+            self.with(id, now, |association, _| association.on_unsealed(&first));
+        }
     }
 
     /// An address that was asked in addition refuses: it is asked no more, and the attempt goes on. False if it is the one

@@ -132,22 +132,34 @@ impl Transfer {
 
     /// Returns the length of the next new chunk that fits the peer's window, if `path` carries new data.
     pub(crate) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
-        //= rfc9260#6.1-13
-        if !self.carries_new_data(path) || self.tx.next_lost().is_some() || !self.state.sends_new_data() {
-            return None;
-        }
-        if self.tx.queue.is_empty() || self.is_detour(path) {
-            return None;
-        }
-        self.tx.next_length(self.fragment_size_now())
+        if self.has_waiting(path) { self.tx.next_length(self.fragment_size_now()) } else { None }
     }
 
+    /// Reports whether new data waits that `path` carries.
+    #[inline]
+    fn has_waiting(&self, path: PathIndex) -> bool {
+        //= rfc9260#6.1-13
+        !self.tx.queue.is_empty()
+            && self.carries_new_data(path)
+            && self.tx.next_lost().is_none()
+            && self.state.sends_new_data()
+            && !self.is_detour(path)
+    }
+
+    /// Adds new data to a packet, as far as windows and pacing allow it on `path`.
     pub(crate) fn fill_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let flight = self.tx.outstanding.flight(path);
         self.paths.get_mut(path).before_data(now, flight);
+        if self.window_allows(path) && self.has_waiting(path) {
+            self.take_new_data(path, packet, now);
+        }
+        self.tx.queue.end_packet();
+    }
+
+    fn take_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let (mut max, header, kind) =
             (self.fragment_size_now(), self.negotiated.data_header_len(), self.negotiated.data_chunk_type());
-        let mut next = self.next_new_length(path);
+        let mut next = self.tx.next_length(max);
         // A message about keys is cut to what the COOKIE ECHO leaves.
         if self.state.says_first() && self.integrity.is_pending() {
             max = max.min(packet.remaining_for(kind).saturating_sub(header) / 4 * 4);
@@ -184,7 +196,6 @@ impl Transfer {
                 debug_assert!(pushed.is_ok(), "the room was checked");
             }
         }
-        self.tx.queue.end_packet();
     }
 
     /// Writes a fragment as DATA or I-DATA, as negotiated.
