@@ -70,13 +70,33 @@ class Session:
     def take(self, message):
         if message[0] != self.epoch & 0x7F:
             raise Violation("a message about the keys of epoch %d, not %d" % (message[0], self.epoch))
-        answer = self.tls.take(message[1:])
+        answer = self._take_records(message[1:])
         if self.tls.exporter_secret and not self.has_keys:
-            self._install()
+            confirmation = self._install()
+            if self.is_server:
+                answer += confirmation
+            else:
+                self._compare(confirmation)
         if answer:
             self.association.send_message(0, self._message(answer), ppid=KEY_PPID)
         if self.tls.is_done:
             self._finish()
+
+    def _take_records(self, octets):
+        """Behind the records that end a client's handshake comes the server's confirmation."""
+        if self.is_server:
+            return self.tls.take(octets)
+        answer = b""
+        while octets and not self.tls.is_done:
+            length = 5 + int.from_bytes(octets[3:5], "big")
+            answer += self.tls.take(octets[:length])
+            octets = octets[length:]
+        self.confirmed = octets
+        return answer
+
+    def _compare(self, confirmation):
+        if (self.confirmed == confirmation) == bool(self.association.options.alter_init):
+            raise Violation("the server confirms %r, not %r" % (self.confirmed, confirmation))
 
     def _message(self, octets):
         return bytes([self.epoch & 0x7F]) + octets
@@ -89,9 +109,11 @@ class Session:
         keys = {False: {}, True: {}}
         for is_server, what, context, length in self._contexts():
             keys[is_server][what] = exporter.export(context, length)
+        confirmation = keys[True].pop(records.CONFIRMATION)
         directions = {side: records.Direction(self.tls.suite(), self.epoch, keys[side]) for side in keys}
         self.has_keys = True
         self.association.install(directions[self.is_server], directions[not self.is_server], at_once=not self.is_server)
+        return confirmation
 
     def _finish(self):
         """What OpenSSL exports now is what the keys were made of."""

@@ -16,10 +16,10 @@ METHOD = 229
 ROLE_CLIENT, ROLE_SERVER = 1, 2
 STATE_COOKIE, UNRECOGNIZED, COOKIE_PRESERVATIVE, PADDING = 7, 8, 9, 0x8005
 LABEL = b"EXPORTER_TLS_FOR_DTLS_IN_SCTP"
-RECORD_KEY, NUMBER_KEY, IV = range(3)                       # what is exported
+RECORD_KEY, NUMBER_KEY, IV, CONFIRMATION = range(4)         # what is exported
 APPLICATION_DATA = 0x17
 UNIFIED = 0b0010_1000                                       # 16-bit number, no connection id, no length
-TAG, IV_LENGTH = 16, 12
+TAG, IV_LENGTH, CONFIRMATION_LENGTH = 16, 12, 32
 FIRST_EPOCH = 3
 # Suite: hash, length of keys, AEAD.
 SUITES = {
@@ -87,11 +87,11 @@ class Exporter:
 
 def contexts(suite, transcript_hash, epoch):
     """Of each export: whose packets it is for (client or server), what it is, its context and its length."""
-    length = SUITES[suite][1]
+    lengths = {RECORD_KEY: SUITES[suite][1], NUMBER_KEY: SUITES[suite][1], IV: IV_LENGTH, CONFIRMATION: CONFIRMATION_LENGTH}
     for is_server in (False, True):
-        for what in (RECORD_KEY, NUMBER_KEY, IV):
+        for what, length in lengths.items():
             context = bytes([is_server, 0, what]) + transcript_hash + struct.pack("!Q", epoch)
-            yield is_server, what, context, IV_LENGTH if what == IV else length
+            yield is_server, what, context, length
 
 
 class Direction:

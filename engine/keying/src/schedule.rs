@@ -21,6 +21,9 @@ pub(crate) const LABEL: &[u8] = b"EXPORTER_TLS_FOR_DTLS_IN_SCTP";
 /// Length of an IV, in bytes.
 const IV_LEN: usize = 12;
 
+/// Length of the server's confirmation, in bytes.
+pub(crate) const CONFIRMATION_LEN: usize = 32;
+
 /// A key that both ends were given by other means, mixed into the keys of records: without it none opens.
 #[derive(Clone)]
 pub struct PresharedKey(Zeroizing<Vec<u8>>);
@@ -45,6 +48,8 @@ enum Purpose {
     Record = 0,
     Number = 1,
     Iv = 2,
+    /// Shows that the server has the same keys; not the draft's.
+    Confirmation = 3,
 }
 
 /// The exporter master secret of a handshake.
@@ -124,14 +129,8 @@ pub(crate) fn keys(
     epoch: u64,
 ) -> Option<RecordKeys> {
     let cipher = |from: KeyRole| {
-        let fill = |kind: Purpose, len: usize| {
-            let mut key = Zeroizing::new(vec![0; len]);
-            exporter.export(&context(from, kind, terms, epoch), &mut key)?;
-            match psk {
-                Some(psk) => mixed(psk, &key),
-                None => Some(key),
-            }
-        };
+        let fill =
+            |kind: Purpose, len: usize| derived(exporter, psk, &context(from, kind, terms, epoch), len);
         let len = exporter.suite.key_len();
         let iv = fill(Purpose::Iv, IV_LEN)?.first_chunk().copied()?;
         let cipher =
@@ -143,6 +142,32 @@ pub(crate) fn keys(
         KeyRole::Server => KeyRole::Client,
     };
     Some(RecordKeys { send: cipher(role)?, receive: cipher(other)? })
+}
+
+/// Returns the octets by which the server of a handshake shows that its keys are the client's: the same transcript and pre-shared key.
+pub(crate) fn confirmation(
+    exporter: &Exporter,
+    psk: Option<&PresharedKey>,
+    terms: &ProtectionTerms,
+    epoch: u64,
+) -> Option<Zeroizing<Vec<u8>>> {
+    let context = context(KeyRole::Server, Purpose::Confirmation, terms, epoch);
+    derived(exporter, psk, &context, CONFIRMATION_LEN)
+}
+
+/// Exports a key, and mixes in the pre-shared one.
+fn derived(
+    exporter: &Exporter,
+    psk: Option<&PresharedKey>,
+    context: &[u8],
+    len: usize,
+) -> Option<Zeroizing<Vec<u8>>> {
+    let mut key = Zeroizing::new(vec![0; len]);
+    exporter.export(context, &mut key)?;
+    match psk {
+        Some(psk) => mixed(psk, &key),
+        None => Some(key),
+    }
 }
 
 /// Mixes a pre-shared key into an exported one, of the same length.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::constant_time;
 use bytes::Bytes;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
@@ -10,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::cipher::Suite;
 use crate::identity::{Binding, HostKey, PublicKey};
-use crate::schedule::{self, Exporter, LABEL, PresharedKey};
+use crate::schedule::{self, CONFIRMATION_LEN, Exporter, LABEL, PresharedKey};
 use crate::sessions::RENEWALS_MAX;
 use crate::tls::{self, ALPN, Secrets, Sign};
 
@@ -46,6 +47,11 @@ pub enum KeyingError {
     /// The peer asks for new keys again and again.
     #[error("the peer asked for new keys more than {RENEWALS_MAX} times in a minute")]
     TooOften,
+    /// The server has made other keys from the same handshake.
+    #[error(
+        "the peer has other keys: its pre-shared key differs, or somebody changed INIT or INIT ACK on the way"
+    )]
+    OtherKeys,
     /// The cryptographic library refused.
     #[error("the keys could not be made")]
     Keys,
@@ -153,7 +159,7 @@ impl Session {
         let name = ServerName::try_from(SERVER).map_err(|_| KeyingError::Keys)?;
         let connection = ClientConnection::new(Arc::new(config), name)?;
         let mut session = Session::new(connection.into(), secrets, KeyRole::Client, epoch, (psk, known));
-        let hello = session.written()?.ok_or(KeyingError::Unexpected)?;
+        let hello = session.written(None)?.ok_or(KeyingError::Unexpected)?;
         Ok((session, hello))
     }
 
@@ -236,19 +242,28 @@ impl Session {
         }
         let records =
             message.get(1..).filter(|records| !records.is_empty()).ok_or(KeyingError::Unexpected)?;
-        self.read(records)?;
-        let mut steps = Vec::new();
-        if !self.has_keys
-            && let Some(keys) = self.keys(terms)?
-        {
+        let rest = self.read(records)?;
+        let exporter = self.exporter()?.filter(|_| !self.has_keys);
+        let (mut steps, mut confirmation) = (Vec::new(), None);
+        if let Some(exporter) = exporter {
             self.has_keys = true;
+            let psk = self.psk.as_ref();
+            let own = schedule::confirmation(&exporter, psk, terms, self.epoch).ok_or(KeyingError::Keys)?;
             let from = match self.role {
-                KeyRole::Client => SealFrom::Now,
-                KeyRole::Server => SealFrom::PeersFirst,
+                KeyRole::Client => {
+                    confirm(rest, &own)?;
+                    SealFrom::Now
+                }
+                KeyRole::Server => {
+                    confirmation = Some(own);
+                    SealFrom::PeersFirst
+                }
             };
+            let keys =
+                schedule::keys(&exporter, psk, terms, self.role, self.epoch).ok_or(KeyingError::Keys)?;
             steps.push(Step::Install { epoch: self.epoch, keys, from });
         }
-        steps.extend(self.written()?.map(Step::Send));
+        steps.extend(self.written(confirmation.as_deref())?.map(Step::Send));
         if !self.connection.is_handshaking() {
             steps.push(self.peer(terms)?);
             self.is_over = true;
@@ -256,10 +271,14 @@ impl Session {
         Ok(steps)
     }
 
-    /// Gives the records of a message to TLS, one by one: they are whole, and none follows the end of the handshake.
-    fn read(&mut self, mut records: &[u8]) -> Result<(), KeyingError> {
+    /// Gives the records of a message to TLS, one by one: they are whole, and none follows the end of the handshake. Returns the server's
+    /// confirmation, which the client finds behind them.
+    fn read<'a>(&mut self, mut records: &'a [u8]) -> Result<&'a [u8], KeyingError> {
         const HEADER: usize = 5;
         while !records.is_empty() {
+            if self.role == KeyRole::Client && !self.connection.is_handshaking() {
+                break;
+            }
             let length = records.get(3..HEADER).and_then(|field| field.try_into().ok());
             let length = length.map(|field| HEADER + usize::from(u16::from_be_bytes(field)));
             let (mut record, rest) = length
@@ -276,16 +295,10 @@ impl Session {
             }
             records = rest;
         }
-        Ok(())
+        Ok(records)
     }
 
-    /// The keys, once the handshake has got that far.
-    fn keys(&self, terms: &ProtectionTerms) -> Result<Option<RecordKeys>, KeyingError> {
-        let Some(exporter) = self.exporter()? else { return Ok(None) };
-        let keys = schedule::keys(&exporter, self.psk.as_ref(), terms, self.role, self.epoch);
-        keys.map(Some).ok_or(KeyingError::Keys)
-    }
-
+    /// The exporter, once the handshake has got that far.
     fn exporter(&self) -> Result<Option<Exporter>, KeyingError> {
         let Some(secret) = self.secrets.exporter() else { return Ok(None) };
         let suite = self.connection.negotiated_cipher_suite().ok_or(KeyingError::Keys)?;
@@ -315,14 +328,23 @@ impl Session {
         }
     }
 
-    /// Returns as one message all that TLS has to send.
-    fn written(&mut self) -> Result<Option<Bytes>, KeyingError> {
+    /// Returns as one message all that TLS has to send, and the confirmation behind it.
+    fn written(&mut self, confirmation: Option<&Vec<u8>>) -> Result<Option<Bytes>, KeyingError> {
         let mut message = vec![low(self.epoch)];
         while self.connection.wants_write() {
             self.connection.write_tls(&mut message).map_err(|_| KeyingError::Keys)?;
         }
+        message.extend(confirmation.into_iter().flatten());
         Ok((message.len() > 1).then(|| message.into()))
     }
+}
+
+/// Compares the server's confirmation with this end's own.
+fn confirm(found: &[u8], own: &[u8]) -> Result<(), KeyingError> {
+    if found.len() != CONFIRMATION_LEN {
+        return Err(KeyingError::Unexpected);
+    }
+    constant_time::verify_slices_are_equal(found, own).map_err(|_| KeyingError::OtherKeys)
 }
 
 /// The lowest seven bits of an epoch.
@@ -363,12 +385,12 @@ mod tests {
         }
     }
 
-    /// Plays a handshake under these transcripts and pre-shared keys of client and server.
+    /// Plays a handshake under these transcripts and pre-shared keys of client and server, until the client refuses.
     fn play(
         rings: (&Keyring, &Keyring),
         transcripts: (u8, u8),
         psks: (Option<&[u8]>, Option<&[u8]>),
-    ) -> (End, End) {
+    ) -> Result<(End, End), KeyingError> {
         let psk = |key: Option<&[u8]>| key.map(|key| PresharedKey::new(key).unwrap());
         let (mut client, hello) = Session::client(rings.0, FIRST_EPOCH, psk(psks.0), None).unwrap();
         let mut server = Session::server(rings.1, FIRST_EPOCH, psk(psks.1), None).unwrap();
@@ -380,10 +402,10 @@ mod tests {
             s.keys.is_some() && s.peer.is_none(),
             "the server has the keys before the client has answered"
         );
-        let end = c.follow(client.on_message(&answer, false, &at_client).unwrap()).unwrap();
+        let end = c.follow(client.on_message(&answer, false, &at_client)?).unwrap();
         assert!(s.follow(server.on_message(&end, true, &at_server).unwrap()).is_none());
         assert!(client.is_over() && server.is_over());
-        (c, s)
+        Ok((c, s))
     }
 
     /// Reports whether what one end seals the other opens.
@@ -398,26 +420,59 @@ mod tests {
     #[test]
     fn both_ends_learn_the_others_key_and_have_the_same_keys() {
         let (a, b) = (keyring(), keyring());
-        let (c, s) = play((&a, &b), (1, 1), (None, None));
+        let (c, s) = play((&a, &b), (1, 1), (None, None)).unwrap();
         assert!(fit(&c, &s) && fit(&s, &c) && !fit(&c, &c));
         let ((of_server, one), (of_client, other)) = (c.peer.unwrap(), s.peer.unwrap());
         assert_eq!((of_server, of_client, one), (b.public(), a.public(), other));
     }
 
     #[test]
-    fn another_transcript_or_pre_shared_key_makes_other_keys() {
-        let (a, b) = (keyring(), keyring());
-        let (c, s) = play((&a, &b), (1, 2), (None, None));
-        assert!(!fit(&c, &s) && !fit(&s, &c));
-        assert_ne!(c.peer.unwrap().1, s.peer.unwrap().1, "the words of pairing differ, too");
-        let (one, two) = (&[1; 16][..], &[2; 16][..]);
-        let (c, s) = play((&a, &b), (1, 1), (Some(one), Some(one)));
+    fn a_client_refuses_a_server_with_another_transcript_or_pre_shared_key() {
+        let rings = (&keyring(), &keyring());
+        assert_eq!(play(rings, (1, 2), (None, None)).err(), Some(KeyingError::OtherKeys));
+        let (one, two) = (Some(&[1; 16][..]), Some(&[2; 16][..]));
+        let (c, s) = play(rings, (1, 1), (one, one)).unwrap();
         assert!(fit(&c, &s) && fit(&s, &c));
-        for other in [None, Some(two)] {
-            let (c, s) = play((&a, &b), (1, 1), (Some(one), other));
-            assert!(!fit(&c, &s) && !fit(&s, &c));
+        for psks in [(one, None), (one, two), (None, one)] {
+            assert_eq!(play(rings, (1, 1), psks).err(), Some(KeyingError::OtherKeys), "{psks:?}");
         }
         assert!(PresharedKey::new(&[1; 15]).is_none());
+    }
+
+    #[test]
+    fn a_pre_shared_key_and_the_transcript_are_part_of_all_keys() {
+        let exporter = Exporter::new(Suite::Aes128GcmSha256, &[7; 32]);
+        let psk = PresharedKey::new(&[1; 16]);
+        let keys = |role, psk: Option<&PresharedKey>, transcript| {
+            let terms = terms(role, transcript);
+            let keys = schedule::keys(&exporter, psk, &terms, role, FIRST_EPOCH);
+            (End { keys, peer: None }, schedule::confirmation(&exporter, psk, &terms, FIRST_EPOCH).unwrap())
+        };
+        let (client, confirmed) = keys(KeyRole::Client, psk.as_ref(), 1);
+        for (psk, transcript, fits) in [(psk.as_ref(), 1, true), (None, 1, false), (psk.as_ref(), 2, false)] {
+            let (server, own) = keys(KeyRole::Server, psk, transcript);
+            assert_eq!([fit(&client, &server), fit(&server, &client), own == confirmed], [fits; 3]);
+        }
+    }
+
+    #[test]
+    fn a_server_must_confirm_its_keys() {
+        let (a, b) = (keyring(), keyring());
+        let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+            let (mut client, hello) = Session::client(&a, FIRST_EPOCH, None, None).unwrap();
+            let mut server = Session::server(&b, FIRST_EPOCH, None, None).unwrap();
+            let steps = server.on_message(&hello, false, &terms(KeyRole::Server, 1)).unwrap();
+            let mut answer = End::default().follow(steps).unwrap().to_vec();
+            change(&mut answer);
+            client.on_message(&answer, false, &terms(KeyRole::Client, 1)).err()
+        };
+        assert_eq!(refused(&|_| {}), None);
+        assert_eq!(refused(&|answer| *answer.last_mut().unwrap() ^= 1), Some(KeyingError::OtherKeys));
+        assert_eq!(refused(&|answer| answer.truncate(answer.len() - 1)), Some(KeyingError::Unexpected));
+        assert_eq!(
+            refused(&|answer| answer.truncate(answer.len() - CONFIRMATION_LEN)),
+            Some(KeyingError::Unexpected)
+        );
     }
 
     #[test]
@@ -481,7 +536,10 @@ mod tests {
     }
 
     /// A handshake by `rustls` alone, with the settings of this crate, changed by `change`.
-    fn raw(role: KeyRole, change: impl FnOnce(&mut ClientConfig, &mut ServerConfig)) -> Connection {
+    fn raw(
+        role: KeyRole,
+        change: impl FnOnce(&mut ClientConfig, &mut ServerConfig),
+    ) -> (Connection, Arc<Secrets>) {
         let key = HostKey::generate().unwrap();
         let sign: Sign = Arc::new({
             let key = HostKey::from_pkcs8(&key.to_pkcs8().unwrap()).unwrap();
@@ -489,13 +547,23 @@ mod tests {
         });
         let (mut client, mut server) = tls::configs(key.public(), sign).unwrap();
         change(&mut client, &mut server);
-        match role {
+        let secrets = Arc::new(Secrets::default());
+        server.key_log = secrets.clone();
+        let connection = match role {
             KeyRole::Client => {
                 let name = ServerName::try_from(SERVER).unwrap();
                 ClientConnection::new(Arc::new(client), name).unwrap().into()
             }
             KeyRole::Server => ServerConnection::new(Arc::new(server)).unwrap().into(),
-        }
+        };
+        (connection, secrets)
+    }
+
+    /// Returns the confirmation of a raw server.
+    fn confirmed(server: &Connection, secrets: &Secrets, terms: &ProtectionTerms) -> Vec<u8> {
+        let suite = Suite::of(server.negotiated_cipher_suite().unwrap().suite()).unwrap();
+        let exporter = Exporter::new(suite, &secrets.exporter().unwrap());
+        schedule::confirmation(&exporter, None, terms, FIRST_EPOCH).unwrap().to_vec()
     }
 
     /// All that a connection wants to send, as one message of the first epoch.
@@ -522,20 +590,21 @@ mod tests {
         let terms = terms(role, 1);
         match role {
             KeyRole::Client => {
-                let mut server = raw(KeyRole::Server, change);
+                let (mut server, secrets) = raw(KeyRole::Server, change);
                 let (mut client, hello) = Session::client(&ring, FIRST_EPOCH, None, None).unwrap();
                 read(&mut server, &hello);
                 let mut answer = flight(&mut server);
                 answer.extend(more(&mut server));
+                answer.extend(confirmed(&server, &secrets, &terms));
                 client.on_message(&answer, false, &terms)
             }
             KeyRole::Server => {
-                let mut client = raw(KeyRole::Client, change);
+                let (mut client, _) = raw(KeyRole::Client, change);
                 let mut server = Session::server(&ring, FIRST_EPOCH, None, None).unwrap();
                 let hello = flight(&mut client);
                 let answer =
                     End::default().follow(server.on_message(&hello, false, &terms).unwrap()).unwrap();
-                read(&mut client, &answer);
+                read(&mut client, &answer[..answer.len() - CONFIRMATION_LEN]);
                 let mut end = flight(&mut client);
                 end.extend(more(&mut client));
                 server.on_message(&end, true, &terms)
