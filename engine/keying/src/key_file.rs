@@ -1,6 +1,6 @@
 //! A host's key in a file that only its owner may read.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -8,6 +8,11 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use crate::identity::{HostKey, IdentityError};
+
+/// Longer than any key in PKCS #8, in bytes.
+const LENGTH_MAX: u64 = 4096;
+/// `O_NONBLOCK`.
+const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
 /// Why a key's file could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +57,9 @@ impl HostKey {
     pub fn load_or_create(path: &Path) -> Result<HostKey, KeyFileError> {
         let fault = |error| KeyFileError::File { path: path.to_owned(), error };
         let unfit = |error| KeyFileError::Key { path: path.to_owned(), error };
-        let mut file = match File::open(path) {
+        // Opening a FIFO must not wait for its writer.
+        let opened = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path);
+        let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let key = HostKey::generate().map_err(unfit)?;
@@ -66,8 +73,11 @@ impl HostKey {
         if owner != us || mode & 0o077 != 0 {
             return Err(KeyFileError::Exposed { path: path.to_owned(), owner, us, mode });
         }
+        if !status.is_file() {
+            return Err(fault(io::Error::other("not a regular file")));
+        }
         let mut der = Zeroizing::new(Vec::new());
-        file.read_to_end(&mut der).map_err(fault)?;
+        file.take(LENGTH_MAX).read_to_end(&mut der).map_err(fault)?;
         HostKey::from_pkcs8(&der).map_err(unfit)
     }
 }
@@ -75,8 +85,8 @@ impl HostKey {
 /// Writes a file that must not exist, under another name first: nobody finds half of it, not even after a crash.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let part = path.with_extension(format!("new-{}", std::process::id()));
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
+    let mut write = || {
         file.write_all(bytes)?;
         file.sync_all()?;
         // Unlike a renaming it fails if another process was faster.
@@ -106,6 +116,16 @@ mod tests {
     }
 
     #[test]
+    fn a_part_that_another_process_has_written_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("host.key");
+        let part = path.with_extension(format!("new-{}", std::process::id()));
+        std::fs::write(&part, b"x").unwrap();
+        assert!(matches!(HostKey::load_or_create(&path), Err(KeyFileError::File { .. })));
+        assert!(part.exists() && !path.exists());
+    }
+
+    #[test]
     fn a_key_that_others_may_read_or_that_is_none_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("host.key");
@@ -120,6 +140,10 @@ mod tests {
         std::fs::write(&path, b"not a key").unwrap();
         let refused = HostKey::load_or_create(&path).unwrap_err();
         assert!(matches!(refused, KeyFileError::Key { error: IdentityError::Private, .. }), "{refused}");
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let refused = HostKey::load_or_create(&fifo).unwrap_err();
+        assert!(refused.to_string().contains("not a regular file"), "{refused}");
         let nowhere = dir.path().join("none").join("host.key");
         assert!(matches!(HostKey::load_or_create(&nowhere), Err(KeyFileError::File { .. })));
     }
