@@ -164,6 +164,30 @@ mod tests {
     }
 
     #[test]
+    fn a_chunk_in_front_stays_in_the_clear() {
+        let front =
+            crate::SendBuffer { chunk_type: crate::SendBuffer::TYPE, occupancy: 50, backlog: Some(7) };
+        let mut buf = [0xff; 12 + 8 + RECORD_OVERHEAD + 12];
+        let mut writer = PacketWriter::for_sealing(&mut buf, HEADER).with_room_in_front(8);
+        assert_eq!(writer.remaining(), 12);
+        writer.push(&Chunk::Heartbeat(Heartbeat { info: &[7; 4] })).unwrap();
+        writer.push_front(&front).unwrap();
+        let mut sealed = Vec::new();
+        let keep = |_: &[u8], text: &mut [u8]| {
+            sealed = text.to_vec();
+            TAG
+        };
+        writer.seal(3, 9, keep, |_| [0, 0]);
+        let length = writer.finish();
+        assert_eq!(length, buf.len());
+        assert_eq!(sealed, [4, 0, 0, 12, 0, 1, 0, 8, 7, 7, 7, 7, APPLICATION_DATA]);
+        let packet = Packet::parse(&buf[..length], ChecksumMode::Verify).unwrap();
+        let raw: Vec<_> = packet.raw_chunks().map(Result::unwrap).collect();
+        assert_eq!(crate::SendBuffer::parse(&raw[0]), Some(front));
+        assert_eq!((raw.len(), Record::parse(&raw[1]).unwrap().epoch), (2, 3));
+    }
+
+    #[test]
     fn padding_inside_is_taken_off_and_other_content_refused() {
         assert_eq!(Record::chunks(&[1, 2, APPLICATION_DATA, 0, 0]), Some(&[1, 2][..]));
         assert_eq!(Record::chunks(&[1, 2, 0x16]), None, "a handshake record");

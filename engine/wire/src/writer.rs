@@ -205,7 +205,7 @@ impl<'b> PacketWriter<'b> {
     }
 
     /// Adds a chunk before all others, AUTH included, into the room kept for it; to be called before
-    /// [`PacketWriter::sign`].
+    /// [`PacketWriter::sign`]. In a packet that will be sealed it stays in the clear, before the DTLS chunk.
     ///
     /// # Errors
     /// [`NoRoom`] if no room was kept, or too little; the packet is then as it was before.
@@ -215,14 +215,17 @@ impl<'b> PacketWriter<'b> {
         chunk.write(&mut out)?;
         out.pad()?;
         let (len, end) = (out.len, self.out.len);
-        let start = self.start;
-        if len > self.kept || end < start || end + len + self.tail > self.out.buf.len() {
+        let front = COMMON_HEADER_LEN;
+        if len > self.kept || end < front || end + len + self.tail > self.out.buf.len() {
             return Err(NoRoom);
         }
         self.kept = 0;
-        self.out.buf.copy_within(start..end, start + len);
-        self.out.buf[start..start + len].copy_from_slice(out.written());
+        self.out.buf.copy_within(front..end, front + len);
+        self.out.buf[front..front + len].copy_from_slice(out.written());
         self.out.len = end + len;
+        if self.tail > 0 {
+            self.start += len;
+        }
         self.auth_at = self.auth_at.map(|at| at + len);
         Ok(())
     }
@@ -331,7 +334,7 @@ impl<'b> PacketWriter<'b> {
         if self.tail == 0 || self.is_empty() {
             return;
         }
-        let chunk = &mut self.out.buf[COMMON_HEADER_LEN..self.out.len + self.tail];
+        let chunk = &mut self.out.buf[self.start - RECORD_HEAD_LEN..self.out.len + self.tail];
         record::seal(chunk, epoch, number, encrypt, mask);
         self.out.len += self.tail;
         self.tail = 0;

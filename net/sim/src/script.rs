@@ -25,13 +25,18 @@ pub fn packet(source_port: u16, destination_port: u16, tag: u32, chunks: &[Chunk
 /// The packet as it was before it was sealed by the keys of worlds, which hide nothing, with a checksum of zero; any other as it is.
 pub fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
     let parsed = Packet::parse(packet, ChecksumMode::Ignore);
-    let first = parsed.ok().and_then(|packet| packet.raw_chunks().next()?.ok());
-    let record = first.as_ref().and_then(Record::parse);
-    let inside = record.and_then(|record| record.ciphertext.split_last_chunk::<RECORD_TAG_LEN>());
-    match inside.and_then(|(text, _)| Record::chunks(text)) {
-        Some(chunks) => Cow::Owned([&packet[..8], &[0; 4], chunks].concat()),
-        None => Cow::Borrowed(packet),
+    let Ok(parsed) = parsed else { return Cow::Borrowed(packet) };
+    // A chunk in the clear may come before the record.
+    let mut front = 0;
+    for raw in parsed.raw_chunks().map_while(Result::ok) {
+        let record = Record::parse(&raw);
+        let inside = record.and_then(|record| record.ciphertext.split_last_chunk::<RECORD_TAG_LEN>());
+        if let Some(chunks) = inside.and_then(|(text, _)| Record::chunks(text)) {
+            return Cow::Owned([&packet[..8], &[0; 4], &packet[12..12 + front], chunks].concat());
+        }
+        front += wire::padded(4 + raw.value.len());
     }
+    Cow::Borrowed(packet)
 }
 
 /// The names of a packet's chunks, such as `SACK DATA DATA`; a T bit is shown as `ABORT(T)`. Of a sealed packet, those of the chunks inside.

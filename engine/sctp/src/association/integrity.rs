@@ -45,6 +45,12 @@ impl Integrity {
         self.protection().is_some_and(|protection| !protection.is_open())
     }
 
+    /// Reports whether our packets are sealed.
+    #[inline]
+    pub(super) fn seals(&self) -> bool {
+        self.protection().is_some_and(Protection::seals)
+    }
+
     #[inline]
     pub(super) fn auth(&self) -> Option<&Auth> {
         self.auth.as_deref()
@@ -72,7 +78,7 @@ impl Integrity {
     /// Begins a packet that will sign or seal its chunks.
     #[inline]
     pub(crate) fn begin<'b>(&self, buf: &'b mut [u8], header: CommonHeader) -> PacketWriter<'b> {
-        if self.protection().is_some_and(Protection::seals) {
+        if self.seals() {
             return PacketWriter::for_sealing(buf, header);
         }
         let packet = PacketWriter::new(buf, header);

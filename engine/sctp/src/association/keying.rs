@@ -131,6 +131,14 @@ impl Association {
         })
     }
 
+    /// Takes the chunk before the record of a packet of the peer. Nothing protects it, and only an advertisement is of use: it
+    /// influences nothing.
+    pub(crate) fn on_front(&mut self, front: &RawChunk<'_>) {
+        if self.transfer.advertising.is_advertisement(front) {
+            self.transfer.on_advertisement(front);
+        }
+    }
+
     /// Takes a record that was opened and came from the peer's addresses: it will not be opened again. Returns true if it is the first
     /// by which the peer shows that it has the newest keys.
     pub(crate) fn take_opened(&mut self, opened: &Opened, ctx: &mut Context<'_>) -> bool {

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use base::{Ecn, Route, Time};
 use wire::{
-    Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Packet, PacketError, RawChunk, VerificationTag,
+    Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Packet, PacketError, RawChunk, UnrecognizedAction,
+    VerificationTag,
 };
 
 use super::slots::Slot;
@@ -54,10 +55,10 @@ impl Endpoint {
             _ if parsed.header.tag.0 == 0 => self.on_dropped(route, DropReason::BadTag),
             _ => match self.find(&parsed.header, route, &first) {
                 Owner::Association(id)
-                    if first.chunk_type == ChunkType::DTLS
+                    if let Some(record) = record_of(&parsed, &first)
                         && self.association(id).is_some_and(Association::is_protected) =>
                 {
-                    return self.on_sealed(now, id, (route, ecn), &parsed, &first);
+                    return self.on_sealed(now, id, (route, ecn), &parsed, (&first, &record));
                 }
                 Owner::Association(id) => {
                     //= rfc4895#6.3-11
@@ -72,21 +73,22 @@ impl Endpoint {
         false
     }
 
-    /// Takes a sealed packet of a protected association; a DTLS chunk travels alone.
+    /// Takes a sealed packet of a protected association: a DTLS chunk, and nothing behind it.
     fn on_sealed(
         &mut self,
         now: Time,
         id: AssociationId,
         (route, ecn): (&Route, Ecn),
         packet: &Packet<'_>,
-        first: &RawChunk<'_>,
+        (first, record): (&RawChunk<'_>, &RawChunk<'_>),
     ) -> bool {
-        if packet.raw_chunks().count() != 1 {
+        let is_alone = first.chunk_type == ChunkType::DTLS;
+        if packet.raw_chunks().count() != if is_alone { 1 } else { 2 } {
             self.on_dropped(route, DropReason::Malformed);
             return false;
         }
         let mut room = std::mem::take(&mut self.opened);
-        let opened = self.with(id, now, |association, ctx| association.open(first, &mut room, ctx.now));
+        let opened = self.with(id, now, |association, ctx| association.open(record, &mut room, ctx.now));
         let is_taken = match opened {
             Some(Ok(opened)) => {
                 let inside = Packet::opened(packet.header, &room[..opened.length]);
@@ -107,6 +109,9 @@ impl Endpoint {
             None => false,
         };
         self.opened = room;
+        if is_taken && !is_alone {
+            self.with(id, now, |association, _| association.on_front(first));
+        }
         is_taken
     }
 
@@ -350,6 +355,18 @@ pub(super) struct Begin {
     pub(super) is_sealed: bool,
     /// The packet's ECN codepoint.
     pub(super) ecn: Ecn,
+}
+
+/// Returns the DTLS chunk of a sealed packet: its first one, or the second one behind an advertisement, which routers read.
+fn record_of<'a>(packet: &Packet<'a>, first: &RawChunk<'a>) -> Option<RawChunk<'a>> {
+    if first.chunk_type == ChunkType::DTLS {
+        return Some(*first);
+    }
+    if UnrecognizedAction::for_chunk(first.chunk_type).stops() {
+        return None;
+    }
+    let second = packet.raw_chunks().nth(1)?.ok()?;
+    (second.chunk_type == ChunkType::DTLS).then_some(second)
 }
 
 /// The COOKIE ECHO that is the packet's second chunk (RFC 4895 section 6.3).

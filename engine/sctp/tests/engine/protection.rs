@@ -6,12 +6,14 @@ use base::Carrier;
 use bytes::Bytes;
 use sctp::{
     AddressChange, AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, KeyRole,
-    StateName,
+    SendBufferCadence, SendBufferConfig, StateName,
 };
 use sim::{
     Change, Conversation, Fate, HostId, LinkConfig, Loss, World, chunk_names, opened, packet, protection,
 };
-use wire::{Abort, Cause, Causes, ChecksumMode, Chunk, ChunkType, Data, Packet, Ppid, Ssn, StreamId, Tsn};
+use wire::{
+    Abort, Cause, Causes, ChecksumMode, Chunk, ChunkType, Data, Packet, Ppid, SendBuffer, Ssn, StreamId, Tsn,
+};
 
 use crate::support::{
     Two, a_route, at_seconds, b_route, content, messages, seconds, sends, sends_then_closes, two_with,
@@ -932,4 +934,79 @@ fn keys_are_agreed_on_over_a_path_that_drops_large_packets_without_a_word() {
         assert_eq!(t.talk(t.b).received.len(), 103, "{mtu}");
         assert!(t.info(t.a).paths[0].mtu <= mtu as u16, "{mtu}");
     }
+}
+
+/// Names of a packet's chunks as an observer sees them.
+fn in_the_clear(packet: &[u8]) -> Vec<ChunkType> {
+    let packet = Packet::parse(packet, ChecksumMode::Ignore).unwrap();
+    packet.raw_chunks().map(|raw| raw.unwrap().chunk_type).collect()
+}
+
+#[test]
+fn advertisements_stay_in_the_clear_before_what_is_sealed() {
+    for (advertised, lossy) in [
+        (SendBufferConfig { cadence: SendBufferCadence::EveryPacket, ..SendBufferConfig::default() }, false),
+        (SendBufferConfig::backlog_every(Duration::from_millis(200)), false),
+        (SendBufferConfig::default(), true),
+    ] {
+        let settings = AssociationConfig { advertisement: Some(advertised), ..config(true) };
+        let loss = if lossy { Loss::Uniform(0.05) } else { Loss::None };
+        let link = LinkConfig { rate: 10_000_000, loss, ..LinkConfig::default() };
+        let mut t = two_sealed(5, link);
+        let (a, b) = (t.a, t.b);
+        t.world.restart(b, EndpointConfig { association: settings.clone(), ..EndpointConfig::default() });
+        t.world.recording = true;
+        let words = messages(100, 3000, 2);
+        t.connect_with(settings, sends(words.clone()));
+        t.world.run_for(seconds(30));
+        assert_eq!(t.talk(b).received.len(), 100);
+        let said = t.info(a).counters.advertisements_sent;
+        assert!(said > 20, "{said}");
+        let sealed = t.world.records.iter().filter(|r| in_the_clear(&r.packet).contains(&ChunkType::DTLS));
+        let mut before = 0;
+        for record in sealed {
+            assert!(record.packet.len() + 20 <= 1500);
+            match in_the_clear(&record.packet)[..] {
+                [ChunkType::DTLS] => {}
+                [SendBuffer::TYPE, ChunkType::DTLS] => before += 1,
+                ref other => panic!("{other:?}"),
+            }
+        }
+        assert!(before + 20 > said && before > 20, "{before} of {said}");
+        let heard = t.events(b).iter().any(|event| matches!(event, Event::PeerSendBuffer(_)));
+        assert!(heard, "the peer takes it from before the record");
+        assert_eq!(t.world.host(b).endpoint.counters().not_opened, 0);
+    }
+}
+
+#[test]
+fn what_else_comes_before_or_behind_a_record_does_nothing() {
+    let mut t = up(5);
+    let (a, b) = (t.a, t.b);
+    t.world.records.clear();
+    send(&mut t, a, 0, content(1, 100));
+    t.world.run_for(seconds(1));
+    let arrived = t.talk(b).received.len();
+    let sealed = t.world.records.iter().find(|r| r.route.local == a_route().local && is_sealed(&r.packet));
+    let (header, record) = sealed.unwrap().packet.split_at(12);
+    let (header, record) = (header.to_vec(), record.to_vec());
+    let heartbeat = [4, 0, 0, 12, 0, 1, 0, 8, 7, 7, 7, 7];
+    let unknown = [0xbf, 0, 0, 4];
+    let cases = [
+        [&heartbeat[..], &record].concat(),
+        [&record[..], &heartbeat].concat(),
+        [&unknown[..], &unknown, &record].concat(),
+        [&unknown[..], &record, &heartbeat].concat(),
+    ];
+    t.world.records.clear();
+    for chunks in cases {
+        let mut packet = [&header[..8], &[0; 4], &chunks].concat();
+        let crc = wire::crc32c(&packet);
+        packet[8..12].copy_from_slice(&crc.to_le_bytes());
+        t.world.inject(b, b_route(), &packet);
+        t.world.run_for(seconds(1));
+    }
+    assert_eq!(t.talk(b).received.len(), arrived);
+    let answers = t.world.records.iter().filter(|r| !is_sealed(&r.packet));
+    assert_eq!(answers.count(), 0, "nothing in the clear is answered");
 }

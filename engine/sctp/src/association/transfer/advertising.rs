@@ -5,7 +5,7 @@
 //! so they keep nothing alive. Start at [`Transfer::room_for_advertisement`].
 
 use base::Time;
-use wire::{PacketWriter, RawChunk, SendBuffer};
+use wire::{PacketWriter, Pad, RawChunk, SendBuffer};
 
 use super::Transfer;
 use crate::association::Control;
@@ -122,8 +122,13 @@ impl Transfer {
         let index = self.paths.current();
         let fill = self.send_buffer_fill(index);
         let chunk = self.advertising.own.as_mut()?.advertise(&fill, now);
-        let mut packet = self.integrity.begin(buf, self.negotiated.header());
-        packet.push(&chunk).ok()?;
+        let packet = self.integrity.begin(buf, self.negotiated.header());
+        let mut packet = packet.with_room_in_front(self.advertising.len(None));
+        if self.integrity.seals() {
+            // The chunk stays in the clear, and the peer takes only packets that seal something.
+            packet.push(&Pad { len: 0 }).ok()?;
+        }
+        packet.push_front(&chunk).ok()?;
         let len = self.finish_packet(packet, false);
         self.out.note(TraceEvent::Advertised { bytes: fill.queued + fill.outstanding });
         let train = self.count_alone(index, len);
