@@ -213,7 +213,8 @@ class Association:
             return []
         self._dump("opened", keys, number, packet, inside)
         self.opened += 1
-        self.is_enforced = self.has_sealed_come = True
+        self.has_sealed_come = True
+        self._enforce()
         if self.next_keys and self.next_keys.epoch == keys.epoch:
             self.send_keys, self.next_keys = self.next_keys, None
         return list(craft.chunks(bytes(12) + inside))
@@ -239,9 +240,16 @@ class Association:
         """Takes the keys of an epoch: the peer's open from now on; ours seal AT_ONCE, or when the peer's have opened a packet."""
         self.receive_keys[peers.epoch & 3] = peers
         if at_once:
-            self.send_keys, self.is_enforced = ours, True
+            self._enforce()
+            self.send_keys = ours
         else:
             self.next_keys = ours
+
+    def _enforce(self):
+        """From now on nothing in the clear counts."""
+        if not self.is_enforced:
+            self.is_enforced = True
+            self.clear_end = self.cumulative, self.clear_taken, self.next_tsn - 1 & 0xFFFFFFFF, self.clear_sent
 
     def on_handshake_over(self, session):
         key = session.tls.peer_key()
@@ -279,17 +287,17 @@ class Association:
     def _off_boundary(self, message):
         """The client's first sealed message ends with what it took in the clear."""
         self.is_bounded = True
-        found, sent = struct.unpack("!IH", message[-6:]), (self.next_tsn - 1 & 0xFFFFFFFF, self.clear_sent)
-        if found != sent:
-            raise Violation("the client took %r in the clear, not %r" % (found, sent))
-        return message[:-6]
+        found, ours = struct.unpack("!IHIH", message[-12:]), self.clear_end
+        if found != ours[2:] + ours[:2]:
+            raise Violation("the client took and sent %r in the clear, not %r" % (found, ours[2:] + ours[:2]))
+        return message[:-12]
 
     def _with_boundary(self, message):
         if not self.send_keys:
             self.clear_sent += 1
         elif self.is_client and not self.is_bounded:
             self.is_bounded = True
-            message += struct.pack("!IH", self.cumulative, self.clear_taken)
+            message += struct.pack("!IHIH", *self.clear_end)
         return message
 
     # The beginning.
@@ -315,6 +323,7 @@ class Association:
         """Each part of the first message goes behind a COOKIE ECHO of its own."""
         echo = craft.chunk(COOKIE_ECHO, cookie)
         room = PACKET - 12 - 28 - len(echo) - 16
+        self.clear_sent += 1
         self.echoes = [self.pack(echo, self._to_flight(piece)) for piece in self._cut(0, hello, KEY_PPID, room=room)]
         self._send_echoes()
 

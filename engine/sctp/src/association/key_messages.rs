@@ -9,31 +9,56 @@ use crate::extension::protection::{KEY_MESSAGE_MAX, KEY_PPID};
 use crate::rx::Inbound;
 
 /// Octets of a [`Boundary`].
-const BOUNDARY_LEN: usize = 6;
+const BOUNDARY_LEN: usize = 12;
 
-/// The place where data in the clear ends: what the client has taken of the server until then. It goes behind the client's first sealed message
-/// about keys. The server compares it with what it has sent, since the keys cover no DATA chunk in the clear: somebody on the way could
-/// split or join chunks and messages, so that sealed ones would later count as duplicates.
+/// The end of the data in one direction that went in the clear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Boundary {
+pub(super) struct ClearEnd {
     /// The last TSN.
     pub(super) tsn: Tsn,
     /// The number of messages, modulo 2^16.
     pub(super) messages: u16,
 }
 
+impl ClearEnd {
+    fn to_bytes(self) -> [u8; BOUNDARY_LEN / 2] {
+        let ([a, b, c, d], [e, f]) = (self.tsn.0.to_be_bytes(), self.messages.to_be_bytes());
+        [a, b, c, d, e, f]
+    }
+
+    fn from_bytes([a, b, c, d, e, f]: [u8; BOUNDARY_LEN / 2]) -> ClearEnd {
+        ClearEnd { tsn: Tsn(u32::from_be_bytes([a, b, c, d])), messages: u16::from_be_bytes([e, f]) }
+    }
+}
+
+/// The place where data in the clear ends at one host. The client's goes behind its first sealed message about keys, and the server
+/// compares both, since the keys cover no DATA chunk in the clear: somebody on the way could split or join chunks and messages, so that sealed
+/// ones would later count as duplicates, or be waited for without end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Boundary {
+    /// The data that this host has taken.
+    pub(super) taken: ClearEnd,
+    /// The data that this host has sent.
+    pub(super) sent: ClearEnd,
+}
+
 impl Boundary {
     /// Puts it behind a message.
-    pub(super) fn behind(self, message: &[u8]) -> Bytes {
-        [message, &self.tsn.0.to_be_bytes(), &self.messages.to_be_bytes()].concat().into()
+    fn behind(self, message: &[u8]) -> Bytes {
+        [message, &self.taken.to_bytes(), &self.sent.to_bytes()].concat().into()
     }
 
     /// Takes it off a message; `None` if the message is too short.
     fn off(message: &Bytes) -> Option<(Bytes, Boundary)> {
         let at = message.len().checked_sub(BOUNDARY_LEN)?;
-        let [a, b, c, d, e, f] = *message.last_chunk::<BOUNDARY_LEN>()?;
-        let (tsn, messages) = (Tsn(u32::from_be_bytes([a, b, c, d])), u16::from_be_bytes([e, f]));
-        Some((message.slice(..at), Boundary { tsn, messages }))
+        let (taken, sent) = message[at..].split_first_chunk()?;
+        let sent = ClearEnd::from_bytes(*sent.first_chunk()?);
+        Some((message.slice(..at), Boundary { taken: ClearEnd::from_bytes(*taken), sent }))
+    }
+
+    /// Reports whether the other host has taken what this one has sent, and the other way round.
+    fn fits(self, other: Boundary) -> bool {
+        (self.taken, self.sent) == (other.sent, other.taken)
     }
 }
 
@@ -46,19 +71,31 @@ pub(super) struct KeyMessages {
     /// Whole messages that came in the clear, and messages that were sent so.
     taken: u16,
     sent: u16,
-    /// The boundary was sent or compared.
-    is_bounded: bool,
+    /// The boundary of this host, until it was sent or compared.
+    boundary: Option<Boundary>,
     /// Messages at the front of those that are ready to be read that are the application's.
     examined: usize,
 }
 
 impl KeyMessages {
-    /// Counts a message that is sent; returns true if the client's boundary goes behind it.
-    pub(super) fn on_send(&mut self, sealed: bool) -> bool {
-        if !sealed {
-            self.sent = self.sent.wrapping_add(1);
+    /// Ends the data in the clear, whose last TSNs these are.
+    pub(super) fn end_clear(&mut self, taken: Tsn, sent: Tsn) {
+        self.boundary = Some(Boundary {
+            taken: ClearEnd { tsn: taken, messages: self.taken },
+            sent: ClearEnd { tsn: sent, messages: self.sent },
+        });
+    }
+
+    /// Counts a message that the client or the server sends, and puts the boundary behind the client's first sealed one.
+    pub(super) fn on_send(&mut self, message: Bytes, is_client: bool) -> Bytes {
+        match self.boundary.take_if(|_| is_client) {
+            Some(boundary) => boundary.behind(&message),
+            None => {
+                // The count matters until the data in the clear ends.
+                self.sent = self.sent.wrapping_add(1);
+                message
+            }
         }
-        sealed && !std::mem::replace(&mut self.is_bounded, true)
     }
 
     /// Takes the next message about keys, or a part of one, out of those that are ready to be read. Each message is looked at once.
@@ -71,21 +108,12 @@ impl KeyMessages {
         self.examined = self.examined.saturating_sub(1);
     }
 
-    /// Returns the number of whole messages that came in the clear.
-    pub(super) fn taken(&self) -> u16 {
-        self.taken
-    }
-
-    /// Takes the client's boundary off its first sealed message, and compares it with what was sent in the clear, of which `last` is the last
-    /// TSN.
-    pub(super) fn check_boundary(&mut self, message: Bytes, last: Tsn) -> Option<Bytes> {
-        if std::mem::replace(&mut self.is_bounded, true) {
-            return Some(message);
-        }
-        let sent = Boundary { tsn: last, messages: self.sent };
-        let found = Boundary::off(&message).filter(|(_, boundary)| *boundary == sent);
+    /// Takes the client's boundary off its first sealed message, and compares it with the server's own.
+    pub(super) fn check_boundary(&mut self, message: Bytes) -> Option<Bytes> {
+        let Some(own) = self.boundary.take() else { return Some(message) };
+        let found = Boundary::off(&message).filter(|(_, boundary)| boundary.fits(own));
         if found.is_none() {
-            self.fault = Some("the peer has taken other data in the clear than was sent");
+            self.fault = Some("the peer has taken or sent other data in the clear than this host");
         }
         found.map(|(message, _)| message)
     }
@@ -159,28 +187,36 @@ mod tests {
         assert_eq!(messages.take(part(b"b", false, false), false), None);
         assert_eq!(messages.take(part(b"c", false, true), true).unwrap(), "abc");
         assert!(!messages.has_begun() && messages.fault().is_none());
-        assert_eq!(messages.taken(), 1, "the second one was sealed");
+        assert_eq!(messages.taken, 1, "the second one was sealed");
+    }
+
+    /// One end that has sent and taken so many messages in the clear.
+    fn end(sent: u16, taken: u16, last_sent: u32, last_taken: u32) -> KeyMessages {
+        let mut messages = KeyMessages { taken, ..KeyMessages::default() };
+        for _ in 0..sent {
+            assert_eq!(messages.on_send(Bytes::from_static(b"clear"), false), "clear");
+        }
+        messages.end_clear(Tsn(last_taken), Tsn(last_sent));
+        messages
     }
 
     #[test]
-    fn a_boundary_must_be_what_was_sent() {
-        let boundary = Boundary { tsn: Tsn(7), messages: 1 };
-        let message = boundary.behind(b"last");
-        let mut client = KeyMessages::default();
-        assert_eq!([false, true, true].map(|sealed| client.on_send(sealed)), [false, true, false]);
-        let mut server = KeyMessages::default();
-        server.on_send(false);
-        assert_eq!(server.check_boundary(message.clone(), Tsn(7)).unwrap(), "last");
-        assert_eq!(server.check_boundary(message.clone(), Tsn(9)).unwrap(), message, "once only");
-        for (last, sent) in [(Tsn(8), 1), (Tsn(6), 1), (Tsn(7), 0), (Tsn(7), 2)] {
-            let mut server = KeyMessages::default();
-            for _ in 0..sent {
-                server.on_send(false);
-            }
-            assert_eq!(server.check_boundary(message.clone(), last), None);
-            assert!(server.fault().is_some());
+    fn a_boundary_must_be_the_same_at_both_ends() {
+        let last = || Bytes::from_static(b"last");
+        let mut client = end(2, 1, 9, 7);
+        let message = client.on_send(last(), true);
+        assert_eq!(message.len(), 4 + BOUNDARY_LEN);
+        assert_eq!(client.on_send(last(), true), "last", "once only");
+        let mut server = end(1, 2, 7, 9);
+        assert_eq!(server.check_boundary(message.clone()).unwrap(), "last");
+        assert_eq!(server.check_boundary(message.clone()).unwrap(), message, "once only");
+        for mut other in
+            [end(0, 2, 7, 9), end(1, 3, 7, 9), end(1, 2, 8, 9), end(1, 2, 7, 8), end(1, 2, 7, 10)]
+        {
+            assert_eq!(other.check_boundary(message.clone()), None);
+            assert!(other.fault().is_some());
         }
-        assert_eq!(KeyMessages::default().check_boundary(Bytes::from_static(b"short"), Tsn(7)), None);
+        assert_eq!(end(1, 2, 7, 9).check_boundary(Bytes::from_static(b"short")), None);
     }
 
     #[test]

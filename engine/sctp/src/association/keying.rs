@@ -8,7 +8,6 @@ use base::Time;
 use bytes::Bytes;
 use wire::{Chunk, RawChunk, Record};
 
-use super::key_messages::Boundary;
 use super::protection::{Opened, PROTOCOL_VIOLATION, Unopened};
 use super::{Association, Context, State};
 use crate::error::KeyError;
@@ -88,22 +87,14 @@ impl Association {
         if message.is_empty() || message.len() > KEY_MESSAGE_MAX {
             return Err(KeyError::Length { length: message.len(), max: KEY_MESSAGE_MAX });
         }
-        let message = self.with_boundary(message);
         self.queue_key_message(message);
         Ok(())
     }
 
-    /// Puts the boundary behind the client's first sealed message about keys, and counts others.
-    fn with_boundary(&mut self, message: Bytes) -> Bytes {
-        let tsn = self.inbound.cumulative_tsn();
-        let Some(protection) = self.transfer.integrity.protection_mut() else { return message };
-        let (is_client, sealed) = (protection.terms().role == KeyRole::Client, protection.seals());
-        let is_first_sealed = protection.messages_mut().on_send(sealed);
-        let boundary = Boundary { tsn, messages: protection.messages().taken() };
-        if is_first_sealed && is_client { boundary.behind(&message) } else { message }
-    }
-
     pub(super) fn queue_key_message(&mut self, message: Bytes) {
+        let Some(protection) = self.transfer.integrity.protection_mut() else { return };
+        let is_client = protection.terms().role == KeyRole::Client;
+        let message = protection.messages_mut().on_send(message, is_client);
         self.queue_ordered(KEY_PPID, message);
     }
 
@@ -153,11 +144,14 @@ impl Association {
 
     /// Follows a step of the key management: `was_enforced` says whether unsealed packets had ended before.
     fn after_step(&mut self, was_enforced: bool, ctx: &mut Context<'_>) {
-        // Data in the clear may be anybody's. Messages about keys have proven themselves. A TSN that other data has used up
-        // would make the peer's sealed chunk with that TSN a duplicate.
-        if !was_enforced && self.is_enforced() && !self.has_only_key_messages() {
-            let reason = "data in the clear where packets are to be sealed".into();
-            return self.abort(AbortCause { code: PROTOCOL_VIOLATION, reason }, ctx);
+        if !was_enforced && self.is_enforced() {
+            // Data in the clear may be anybody's. Messages about keys have proven themselves. A TSN that other data has used up
+            // would make the peer's sealed chunk with that TSN a duplicate.
+            if !self.has_only_key_messages() {
+                let reason = "data in the clear where packets are to be sealed".into();
+                return self.abort(AbortCause { code: PROTOCOL_VIOLATION, reason }, ctx);
+            }
+            self.end_clear();
         }
         let Some(protection) = self.transfer.integrity.protection_mut() else { return };
         if !protection.is_open() {
@@ -178,6 +172,15 @@ impl Association {
             if !self.transfer.paths.get(index).is_confirmed() {
                 self.transfer.paths.get_mut(index).probe_now(ctx.now);
             }
+        }
+    }
+
+    /// Notes where the data in the clear ends, both ways.
+    fn end_clear(&mut self) {
+        let sent = self.transfer.tx.outstanding.next().tsn(self.transfer.negotiated.initial_tsn()).prev();
+        let taken = self.inbound.cumulative_tsn();
+        if let Some(protection) = self.transfer.integrity.protection_mut() {
+            protection.messages_mut().end_clear(taken, sent);
         }
     }
 
@@ -205,8 +208,6 @@ impl Association {
     }
 
     fn take_ready_key_messages(&mut self) {
-        let last_sent =
-            self.transfer.tx.outstanding.next().tsn(self.transfer.negotiated.initial_tsn()).prev();
         let Some(protection) = self.transfer.integrity.protection_mut() else { return };
         while let Some(part) = protection.messages_mut().next_of(&mut self.inbound) {
             // Nothing that came in the clear is left when enforcement begins.
@@ -219,7 +220,7 @@ impl Association {
             }
             let whole = messages.take(part, sealed);
             let message = match whole {
-                Some(whole) if sealed && is_of_client => messages.check_boundary(whole, last_sent),
+                Some(whole) if sealed && is_of_client => messages.check_boundary(whole),
                 whole => whole,
             };
             if let Some(message) = message {

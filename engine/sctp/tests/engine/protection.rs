@@ -348,8 +348,70 @@ fn a_server_notices_that_its_answer_was_cut_into_more_chunks() {
     t.connect_with(config(true), sends(messages(3, 100, 1)));
     t.world.run_for(seconds(10));
     let closed = t.talk(t.b).closed.clone();
-    let is_other = |cause: &sctp::AbortCause| cause.reason.starts_with(b"the peer has taken other data");
+    let is_other =
+        |cause: &sctp::AbortCause| cause.reason.starts_with(b"the peer has taken or sent other data");
     assert!(matches!(closed, Some(CloseReason::Aborted(ref cause)) if is_other(cause)), "{closed:?}");
+}
+
+#[test]
+fn a_server_notices_that_the_clients_hello_was_cut_into_more_chunks_or_fewer() {
+    for is_cut in [true, false] {
+        let mut t = two_sealed(1, LinkConfig::default());
+        let a = a_route().local;
+        // The last part but one, and the last TSN that the client has sent.
+        let (mut kept, mut last_sent, mut parts): (Option<Vec<u8>>, Option<Tsn>, u32) = (None, None, 0);
+        t.world.set_filter(move |record| {
+            let parsed = Packet::parse(&record.packet, ChecksumMode::Ignore).unwrap();
+            let mut chunks: Vec<Chunk<'_>> = parsed.chunks().map_while(Result::ok).collect();
+            let is_clients = record.route.local == a;
+            for chunk in &mut chunks {
+                if let (Chunk::Sack(sack), false, Some(last)) = (chunk, is_clients, last_sent) {
+                    sack.cumulative_tsn = last;
+                }
+            }
+            let joined: Vec<u8>;
+            if let Some(Chunk::Data(data)) = chunks.last().copied()
+                && is_clients
+                && last_sent.is_none()
+            {
+                parts += 1;
+                if !data.end && !is_cut && parts == 3 {
+                    kept = Some(data.payload.to_vec());
+                    return Fate::Drop;
+                }
+                if data.end {
+                    last_sent = Some(data.tsn);
+                    chunks.pop();
+                    if is_cut {
+                        let (one, other) = data.payload.split_at(10);
+                        let tsn = data.tsn.next();
+                        chunks.push(Chunk::Data(Data { payload: one, end: false, ..data }));
+                        chunks.push(Chunk::Data(Data { payload: other, begin: false, tsn, ..data }));
+                    } else {
+                        joined = [&kept.take().unwrap(), data.payload].concat();
+                        chunks.push(Chunk::Data(Data { payload: &joined, tsn: data.tsn.prev(), ..data }));
+                    }
+                }
+            }
+            if is_sealed(&record.packet) {
+                return Fate::Pass;
+            }
+            let header = parsed.header;
+            Fate::Replace(packet(header.source_port, header.destination_port, header.tag.0, &chunks))
+        });
+        t.connect_with(config(true), sends(messages(3, 100, 1)));
+        t.world.run_for(seconds(40));
+        // A chunk more makes the last flight a duplicate: the keys are never agreed on.
+        let reason = if is_cut { "no keys were agreed on" } else { "the peer has taken or sent other data" };
+        let closed = t.talk(t.b).closed.clone();
+        let is_noticed = |cause: &sctp::AbortCause| cause.reason.starts_with(reason.as_bytes());
+        assert!(
+            matches!(closed, Some(CloseReason::Aborted(ref cause)) if is_noticed(cause)),
+            "cut {is_cut}: {closed:?}"
+        );
+        assert!(t.talk(t.b).received.is_empty());
+        assert!(!is_protected(&t, t.b));
+    }
 }
 
 #[test]
