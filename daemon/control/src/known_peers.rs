@@ -27,8 +27,10 @@ use crate::files::write_whole;
 const HEAD: &str = "sctpify known peers, version 1";
 /// Limit on the peers.
 pub const PEERS_MAX: usize = 4096;
-/// Limit on the addresses of one peer; the oldest goes.
+/// Limit on the addresses of one peer.
 pub const ADDRESSES_MAX: usize = 32;
+/// Time after which a peer may be forgotten for another one, in milliseconds: half a year.
+const STALE_MS: u64 = 182 * 24 * 3_600_000;
 /// Precision of the time of the latest connection, in milliseconds: the file is not written for each connection.
 const SEEN_STEP_MS: u64 = 60_000;
 /// Length of the longest file that is read, in bytes: a full table takes half of it.
@@ -145,6 +147,8 @@ pub enum Recognition {
     New,
     /// The address has another key, which is this one.
     Other(HostKeyText),
+    /// The address has had no key, and this one is not written down: the table is full.
+    NoRoom,
 }
 
 impl KnownPeers {
@@ -173,14 +177,19 @@ impl KnownPeers {
     }
 
     /// Writes down that a connection of this host to `address` found this key there; returns what was known before. Changes nothing if
-    /// the address has another key. A full table forgets the peer of first use that was seen longest ago.
+    /// the address has another key. A full table forgets a peer of first use that was not seen for [`STALE_MS`]; without one, nothing is written
+    /// down: somebody with many addresses could otherwise have a host's key forgotten.
     pub fn meet(&mut self, now: UnixMs, address: IpAddr, key: &HostKeyText) -> Recognition {
         let (address, recognition) = (normalise(address), self.recognise(address, key));
         if matches!(recognition, Recognition::Other(_)) {
             return recognition;
         }
-        if !self.all.contains_key(key) && self.all.len() >= PEERS_MAX && !self.make_room() {
-            return recognition;
+        let is_full = match self.all.get(key) {
+            Some(peer) => recognition == Recognition::New && peer.addresses.len() >= ADDRESSES_MAX,
+            None => self.all.len() >= PEERS_MAX && !self.make_room(now),
+        };
+        if is_full {
+            return Recognition::NoRoom;
         }
         let peer = self.all.entry(key.clone()).or_insert_with(|| KnownPeer {
             key: key.clone(),
@@ -195,9 +204,6 @@ impl KnownPeers {
             self.has_changed = true;
         }
         if !peer.addresses.contains(&address) {
-            if peer.addresses.len() >= ADDRESSES_MAX {
-                self.by_address.remove(&peer.addresses.remove(0));
-            }
             peer.addresses.push(address);
             self.by_address.insert(address, key.clone());
             self.has_changed = true;
@@ -205,8 +211,10 @@ impl KnownPeers {
         recognition
     }
 
-    fn make_room(&mut self) -> bool {
-        let by_use = self.all.values().filter(|peer| peer.by == KnownBy::FirstUse);
+    fn make_room(&mut self, now: UnixMs) -> bool {
+        let is_stale =
+            |peer: &&KnownPeer| peer.by == KnownBy::FirstUse && now >= peer.last_seen.plus(STALE_MS);
+        let by_use = self.all.values().filter(is_stale);
         let oldest = by_use.min_by_key(|peer| peer.last_seen.0).map(|peer| peer.key.clone());
         oldest.is_some_and(|key| self.remove(&key).is_some())
     }
@@ -297,10 +305,13 @@ pub fn load_peers(path: &Path) -> Result<KnownPeers, KnownPeersError> {
 }
 
 fn read(path: &Path) -> std::io::Result<Option<String>> {
-    let file = match File::open(path) {
+    // Opening a FIFO would wait for its writer.
+    match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file?,
+        Ok(status) if !status.is_file() => return Err(std::io::Error::other("not a regular file")),
+        status => status?,
     };
+    let file = File::open(path)?;
     let mut text = String::new();
     file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_FILE_BYTES {
@@ -423,14 +434,30 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_forgets_a_peer_of_first_use() {
+    fn a_full_table_forgets_only_peers_that_were_not_seen_for_long() {
         let mut peers = KnownPeers::default();
         let numbered = |n: usize| format!("{KEY_PREFIX}{n:0KEY_DIGITS$}").parse::<HostKeyText>().unwrap();
         let address = |n: usize| IpAddr::from(u32::try_from(n + 1).unwrap().to_be_bytes());
-        for n in 0..=PEERS_MAX {
-            peers.meet(NOW.plus(n as u64), address(n), &numbered(n));
+        for n in 0..PEERS_MAX {
+            assert_eq!(peers.meet(NOW.plus(n as u64), address(n), &numbered(n)), Recognition::New);
         }
+        let next = (address(PEERS_MAX), numbered(PEERS_MAX));
+        assert_eq!(peers.meet(NOW.plus(STALE_MS - 1), next.0, &next.1), Recognition::NoRoom);
+        assert!(peers.find(address(0)).is_some() && peers.find(next.0).is_none());
+        assert_eq!(peers.meet(NOW.plus(STALE_MS), next.0, &next.1), Recognition::New);
         assert_eq!(peers.iter().len(), PEERS_MAX);
-        assert!(peers.find(address(0)).is_none() && peers.find(address(PEERS_MAX)).is_some());
+        assert!(peers.find(address(0)).is_none() && peers.find(next.0).is_some());
+    }
+
+    #[test]
+    fn addresses_that_lead_to_a_host_push_none_of_its_own_out() {
+        let mut peers = KnownPeers::default();
+        let address = |n: usize| IpAddr::from([10, 0, 0, u8::try_from(n).unwrap()]);
+        for n in 0..ADDRESSES_MAX {
+            assert_eq!(peers.meet(NOW, address(n), &key('A')), Recognition::New);
+        }
+        assert_eq!(peers.meet(NOW, address(ADDRESSES_MAX), &key('A')), Recognition::NoRoom);
+        assert_eq!(peers.recognise(address(0), &key('B')), Recognition::Other(key('A')));
+        assert_eq!(peers.meet(NOW, address(3), &key('A')), Recognition::Known);
     }
 }

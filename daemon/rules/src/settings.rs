@@ -466,10 +466,9 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Encryption of associations with other sctpify hosts, and proof of their keys. off: none is offered. try: it is used \
               with each host that offers it, too. A host's key is written down at the first connection to one of its addresses. \
               If another key or none is found there later, connections to that address are plain TCP, with a warning, until \
-              `sctpify peers forget`. require: hosts without it get no association, and a connection to an address with another \
-              key than the known one is refused. Where a rule has no --require, connections to hosts without encryption are plain \
-              TCP. `sctpify status` shows which associations are encrypted. Encrypted associations do not advertise their send \
-              buffer, and neither do those that offered encryption in vain.",
+              `sctpify peers forget`. require: hosts without it get no association. A connection to a host whose key is known is \
+              encrypted or refused. Where a rule has no --require, connections to other hosts without encryption are plain TCP. \
+              `sctpify status` shows which associations are encrypted.",
         needs_restart: true,
         read: |s| s.encryption.to_string(),
         write: |s, v| put(&mut s.encryption, v.parse().ok()),

@@ -114,11 +114,11 @@ impl Policy {
     }
 
     /// Decides whether the connection of a SYN with this mark may use SCTP; the returned state gives the reason. `is_enclosed`: it
-    /// begins in a command's enclosed namespace. `connections` exist already.
+    /// begins in a command's enclosed namespace. `is_order`: what was learned about the destination does not count. `connections` exist already.
     pub(crate) fn decide(
         &self,
         flow: &FourTuple,
-        mark: u32,
+        (mark, is_order): (u32, bool),
         is_enclosed: bool,
         connections: usize,
     ) -> Result<(Settings, ShimState), Plain> {
@@ -127,7 +127,7 @@ impl Policy {
         if self.addresses.stays_plain(remote.ip()) || remote.ip().is_multicast() || local == remote {
             return Err(Plain::ByRule);
         }
-        let (settings, step, is_order) = self.ask_rules(remote, mark)?;
+        let (settings, step, is_rules_order) = self.ask_rules(remote, mark)?;
         if self.is_ending() {
             return Err(Plain::Because(FallbackReason::DaemonStopping));
         }
@@ -140,7 +140,11 @@ impl Policy {
         if connections >= CONNECTIONS_MAX {
             return Err(Plain::at_limit("connections"));
         }
-        if !is_order && settings.learn && self.learned.lock().call(today(), remote).is_some() {
+        if !is_order
+            && !is_rules_order
+            && settings.learn
+            && self.learned.lock().call(today(), remote).is_some()
+        {
             self.rules.record(Chain::Remote, remote, Outcome::KeptOnTcp);
             return Err(Plain::Learned);
         }
@@ -306,7 +310,7 @@ mod tests {
     }
 
     fn outcome(policy: &Policy, local: &str, mark: u32) -> Result<ShimState, Plain> {
-        policy.decide(&flow(local), mark, false, 0).map(|(_, state)| state)
+        policy.decide(&flow(local), (mark, false), false, 0).map(|(_, state)| state)
     }
 
     #[test]
@@ -324,7 +328,7 @@ mod tests {
         assert_eq!(outcome(&policy, "127.0.0.1:5000", 0), Ok(ShimState::EnableSrules));
         let foreign = Err(Plain::Because(FallbackReason::ForeignSource));
         assert_eq!(outcome(&policy, "198.51.100.1:5000", 0), foreign);
-        let full = policy.decide(&flow("127.0.0.1:5000"), 0, false, CONNECTIONS_MAX);
+        let full = policy.decide(&flow("127.0.0.1:5000"), (0, false), false, CONNECTIONS_MAX);
         assert_eq!(full.map(drop), Err(Plain::at_limit("connections")));
         policy.on_failure(flow("127.0.0.1:5000").remote(), Some(Failure::PortUnreachable));
         assert_eq!(outcome(&policy, "127.0.0.1:5000", 0), Err(Plain::Learned));

@@ -218,9 +218,7 @@ impl RulesStore {
     /// Returns the configuration of an association with this host, with its key if it has one.
     pub(crate) fn keyed(&self, peer: IpAddr, config: AssociationConfig) -> AssociationConfig {
         let protection = config.protection.filter(|_| self.offers_encryption(peer));
-        // Routers cannot read an advertisement in a sealed packet.
-        let advertisement = config.advertisement.filter(|_| protection.is_none());
-        let config = AssociationConfig { protection, advertisement, ..config };
+        let config = AssociationConfig { protection, ..config };
         match self.auth_for(peer) {
             Some(auth) => AssociationConfig { auth, ..config },
             None => config,

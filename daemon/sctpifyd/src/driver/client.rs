@@ -9,7 +9,7 @@
 //! association does elsewhere. Any other answer gives the SYN an association of its own, or plain TCP where TCP
 //! would report the same to the program.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::{Carrier, Time};
@@ -83,7 +83,9 @@ impl Driver {
             return Err(Plain::ByRule);
         }
         let (is_enclosed, connections) = (self.interception.is_enclosed(), self.connections.len());
-        let (settings, shim) = self.policy.decide(&syn.flow, syn.mark, is_enclosed, connections)?;
+        let is_order = self.refuses_plain(syn.flow.remote().ip(), false);
+        let (settings, shim) =
+            self.policy.decide(&syn.flow, (syn.mark, is_order), is_enclosed, connections)?;
         match self.interception.find_client(syn) {
             Ok(Applicant::Waits) => {}
             // Nobody waits for this connection; the sender of the SYN gets plain TCP.
@@ -305,6 +307,12 @@ impl Driver {
         if is_privileged(local.port()) && !state.vouches_for_ports() {
             return false;
         }
+        // It began before the host's key was known.
+        let is_in_the_clear = self.engine.protection(association).is_none();
+        if settings.encryption.is_offered() && is_in_the_clear && self.encryption.known(remote.ip()).is_some()
+        {
+            return false;
+        }
         // An association of its own promises less.
         if self.shared.has_granted_all(association) {
             return false;
@@ -410,6 +418,12 @@ impl Driver {
         }
     }
 
+    /// Reports whether `encryption=require` refuses plain TCP to a host: one whose key is known or shared, or that is taken for another one.
+    fn refuses_plain(&self, host: IpAddr, is_suspicious: bool) -> bool {
+        let has_key = || self.encryption.known(host).is_some() || self.policy.rules().is_keyed(host);
+        self.policy.settings().encryption == Encryption::Require && (is_suspicious || has_key())
+    }
+
     /// Releases a SYN as plain TCP although SCTP was allowed.
     ///
     /// `failure`: the evidence about the destination, if any.
@@ -417,7 +431,7 @@ impl Driver {
         let destination = syn.flow.remote();
         let reason = self.policy.told(destination, reason);
         let is_by_rule = matches!(reason, FallbackReason::Required { .. });
-        let is_by_key = reason.is_suspicious() && self.policy.settings().encryption == Encryption::Require;
+        let is_by_key = self.refuses_plain(destination.ip(), reason.is_suspicious());
         let reason = match is_by_key && !is_by_rule {
             true => FallbackReason::Required { cause: Box::new(reason) },
             false => reason,

@@ -50,8 +50,6 @@ impl Driver {
         let (told, chunk_type) =
             (self.policy.rules().advertisement(server), self.policy.settings().advertise_type);
         let advertisement = timing::advertisement(told, chunk_type);
-        // Routers cannot read an advertisement in a sealed packet.
-        let advertisement = advertisement.filter(|_| self.engine.protection(association).is_none());
         self.engine.set_advertisement(self.now, association, advertisement);
         self.give_way(server, client, |engine, old| is_from(engine, old, route));
         let uplink = self.interception.uplink_of(route, &self.policy, &self.packet_io);

@@ -100,14 +100,17 @@ impl Encryption {
         let psk = || policy.rules().preshared(peer()?);
         let task = Task::of_event(association, &event, engine, psk);
         // Both come of sealed packets only.
-        if matches!(event, Event::Readable | Event::Closed(CloseReason::Graceful)) {
-            self.write_down(now, association, engine, history);
+        if matches!(event, Event::Readable | Event::Closed(CloseReason::Graceful))
+            && !self.write_down(now, association, engine, history)
+        {
+            return [None, None];
         }
         let is_followed = policy.settings().encryption.is_offered();
         match (task, &event) {
             (Some(task @ (Task::Take { .. } | Task::Renew)), _) if is_followed => {
                 let state = self.all.entry(association).or_default();
-                let is_too_much = state.dialled.is_none() && self.waiting >= WAITING_MAX;
+                let is_stranger = state.dialled.is_none() && state.epoch.is_none();
+                let is_too_much = is_stranger && self.waiting >= WAITING_MAX;
                 if state.waiting >= TASKS_MAX || is_too_much {
                     engine.abort(now, association, AbortCause::user("too many messages about keys"));
                 } else {
@@ -131,7 +134,7 @@ impl Encryption {
                 state.established = Some(event);
                 [None, None]
             }
-            Event::Established { .. } => match self.missed_key(association) {
+            Event::Established { route, .. } => match self.missed_key(association, Some(route.remote)) {
                 Some(known) => {
                     let fault = EncryptionFault::KeyGone { known };
                     self.give_up(now, association, fault, engine, history);
@@ -150,6 +153,14 @@ impl Encryption {
                     history.count(Occurrence::Encrypted);
                 }
                 [established, Some(event)]
+            }
+            Event::Closed(ref reason) => {
+                // Where encryption is required, the engine refuses a peer without it before the association is up.
+                let missed = self.missed_key(association, None);
+                if let (Some(EncryptionFault::PeerHasNone), Some(known)) = (fault_of(reason), missed) {
+                    self.note_other_peer(now, association, EncryptionFault::KeyGone { known }, history);
+                }
+                [Some(event), None]
             }
             event => [Some(event), None],
         }
@@ -206,7 +217,9 @@ impl Encryption {
                 }
             };
             match recognition {
-                Recognition::Known | Recognition::New => state.unwritten = Some(answered),
+                Recognition::Known | Recognition::New | Recognition::NoRoom => {
+                    state.unwritten = Some(answered)
+                }
                 Recognition::Other(known) => {
                     let fault = EncryptionFault::OtherKey { known, found };
                     return self.give_up(now, association, fault, engine, history);
@@ -218,22 +231,28 @@ impl Encryption {
         let _ = engine.know_peer(now, association);
     }
 
-    /// Writes down the key of a peer that has sealed packets.
+    /// Writes down the key of a peer that has sealed packets; returns false if the association ends.
     fn write_down(
         &mut self,
         now: Time,
         association: AssociationId,
         engine: &mut Endpoint,
         history: &mut History,
-    ) {
+    ) -> bool {
         let Some(state) = self.all.get_mut(&association).filter(|state| state.epoch.is_some()) else {
-            return;
+            return true;
         };
-        let (Some(address), Some(key)) = (state.unwritten.take(), state.peer) else { return };
-        let Ok(found) = key.to_string().parse::<HostKeyText>() else { return };
+        let (Some(address), Some(key)) = (state.unwritten.take(), state.peer) else { return true };
+        let Ok(found) = key.to_string().parse::<HostKeyText>() else { return true };
         let recognition = self.peers.lock().meet(today(), address, &found);
         match recognition {
             Recognition::Known => {}
+            Recognition::NoRoom => {
+                if let Some(left_out) = history.admit(Line::Keys, now) {
+                    tracing::warn!(peer = %address, key = %found, left_out, "the key of a new peer is not written down: \
+                        the table is full (sctpify peers forget makes room)");
+                }
+            }
             Recognition::New => {
                 if let Some(left_out) = history.admit(Line::Keys, now) {
                     tracing::info!(peer = %address, key = %found, left_out, "the key of a new peer is written down");
@@ -243,14 +262,18 @@ impl Encryption {
             Recognition::Other(known) => {
                 let fault = EncryptionFault::OtherKey { known, found };
                 self.give_up(now, association, fault, engine, history);
+                return false;
             }
         }
+        true
     }
 
-    /// Returns the known key of the address that this host has connected to.
-    fn missed_key(&self, association: AssociationId) -> Option<HostKeyText> {
+    /// Returns the known key of the address that this host has connected to, or else of the one that has answered.
+    fn missed_key(&self, association: AssociationId, answered: Option<IpAddr>) -> Option<HostKeyText> {
         let dialled = self.all.get(&association)?.dialled?;
-        Some(self.peers.lock().find(dialled)?.key.clone())
+        let peers = self.peers.lock();
+        let known = peers.find(dialled).or_else(|| peers.find(answered?));
+        known.map(|known| known.key.clone())
     }
 
     /// Ends an association with a peer that may be another host than before.
@@ -262,13 +285,24 @@ impl Encryption {
         engine: &mut Endpoint,
         history: &mut History,
     ) {
+        self.note_other_peer(now, association, fault, history);
+        engine.abort(now, association, AbortCause::user("another key was expected"));
+    }
+
+    /// Counts and reports a peer that may be another host than before.
+    fn note_other_peer(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        fault: EncryptionFault,
+        history: &mut History,
+    ) {
         history.count(Occurrence::ChangedPeer);
         let state = self.all.entry(association).or_default();
         if let Some(left_out) = history.admit(Line::ChangedPeer, now) {
             tracing::warn!(peer = ?state.dialled, %fault, left_out, "association ended");
         }
         state.fault = Some(fault);
-        engine.abort(now, association, AbortCause::user("another key was expected"));
     }
 
     /// Returns the peer whose key must be found at an address.

@@ -236,7 +236,6 @@ impl SharedAssociations {
         timers.set(now + PATIENCE, Timer::SharedOpening(association));
         let settings = policy.settings();
         let advertisement = timing::advertisement(settings.advertisement(), settings.advertise_type);
-        let advertisement = advertisement.filter(|_| engine.protection(association).is_none());
         engine.set_advertisement(now, association, advertisement);
         engine.accept(now, association);
     }

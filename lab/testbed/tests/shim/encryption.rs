@@ -52,8 +52,17 @@ fn teller(world: &World) -> Process {
 
 /// Reads the text; returns whether all of it came.
 fn read(world: &World) -> bool {
+    read_by(world, READ)
+}
+
+/// Tries to read the text where the connection is dropped; returns whether all of it came.
+fn read_in_vain(world: &World) -> bool {
+    read_by(world, &READ.replace("timeout=30", "timeout=4"))
+}
+
+fn read_by(world: &World, reader: &str) -> bool {
     let target = world.link.right_v4().to_string();
-    let command = world.client("python3", &["-c", READ, &target, &PORT.to_string()]);
+    let command = world.client("python3", &["-c", reader, &target, &PORT.to_string()]);
     let output = world.alpha.run("read", command, LIMIT).unwrap();
     output.stdout.trim() == (SECRET.len() * 1000).to_string()
 }
@@ -166,7 +175,7 @@ fn where_one_host_requires_encryption_and_the_other_has_none_both_say_why() {
         let rule = ["-A", "-c", "remote", "-p", "enable", "-P", &PORT.to_string(), "--require"];
         world.alphas.shimrules(&["-D", "-c", "remote", "-p", "enable", "-P", &PORT.to_string()]).unwrap();
         world.alphas.shimrules(&rule).unwrap().good().unwrap();
-        assert!(!read(&world));
+        assert!(!read_in_vain(&world));
         assert_eq!(world.fallbacks()[0]["reason"]["kind"], "required");
     }
 }
@@ -245,8 +254,35 @@ fn another_key_is_refused_where_encryption_is_required() {
     let beta = world.beta.clone();
     let file = state_file(&beta, "host.key");
     restart(&beta, &mut world.betas, || fs::remove_file(&file).unwrap());
-    assert!(!read(&world));
+    assert!(!read_in_vain(&world));
     assert_eq!(world.fallbacks()[0]["reason"]["kind"], "required");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn where_encryption_is_required_a_known_host_without_it_or_without_sctp_is_refused() {
+    let mut world = World::of_each(&format!("{REQUIRE}learned_failures = 1\n"), Some(TRY));
+    let _server = teller(&world);
+    assert!(read(&world));
+    let beta = world.beta.clone();
+    let file = state_file(&beta, "sctpify.toml");
+    restart(&beta, &mut world.betas, || fs::write(&file, OFF).unwrap());
+    assert!(!read_in_vain(&world));
+    let reason = world.fallbacks()[0]["reason"].take();
+    assert_eq!(
+        (&reason["kind"], &reason["cause"]["found"]["fault"]),
+        (&"required".into(), &"key_gone".into())
+    );
+    assert_eq!(counter(&world.alphas, "changed_peers"), 1);
+    // Nobody may get plain TCP by keeping SCTP from working, neither now nor by what is learned from it.
+    world.betas.take().unwrap().stop();
+    for _ in 0..2 {
+        assert!(!read_in_vain(&world));
+    }
+    assert_eq!(counter(&world.alphas, "connects_learned_tcp"), 0);
+    let address = world.link.right_v4().to_string();
+    world.alphas.sctpify(&["peers", "forget", &address]).unwrap().good().unwrap();
+    assert!(read(&world), "over plain TCP");
 }
 
 #[test]
@@ -397,11 +433,13 @@ fn a_damaged_file_of_known_peers_stops_an_encrypting_daemon() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn encryption_comes_before_an_advertisement_that_routers_could_not_read() {
+fn routers_read_the_advertisements_of_encrypted_associations() {
     let advertises = format!("{TRY}advertise = \"backlog\"\n");
     let world = World::of_each(&advertises, Some(&advertises));
-    let _server = teller(&world);
-    assert!(read(&world));
-    assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
-    assert!(counter(&world.alphas, "encrypted") > 0);
+    let capture = captured_transfers(&world);
+    assert_eq!(counter(&world.alphas, "encrypted"), 2);
+    assert!(!shows_text(&capture));
+    // The chunk of 8 octets, and the DTLS chunk behind it.
+    let advertised = |w: &[u8]| w[0] == 0x96 && w[2..4] == [0, 8] && w[8] == 65;
+    assert!(capture.windows(9).filter(|w| advertised(w)).count() > 10);
 }
