@@ -17,6 +17,7 @@
 
 mod against;
 mod bulk;
+mod encryption;
 mod fallback;
 pub(crate) mod instructions;
 mod latency;
@@ -67,6 +68,12 @@ const BENCHES: &[Bench] = &[
         options: "[--against DIRECTORY OF ANOTHER BUILD]",
         page: Some("connects"),
         measure: connect,
+    },
+    Bench {
+        name: "encryption",
+        options: "",
+        page: Some("encryption"),
+        measure: |lab, _, report| encryption::run(lab, &optimised::tools()?, report),
     },
     Bench {
         name: "unnamed",

@@ -1,9 +1,10 @@
 //! The command line of `sctpify`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, Transport};
+use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, HostKeyText, Transport};
 use ops::Docs;
 
 /// Carry TCP connections over SCTP
@@ -166,7 +167,7 @@ pub enum Command {
     ///
     /// Other hosts recognise this host by its key (setting encryption). The daemon makes the key at its first start.
     Key,
-    /// List the hosts whose keys are known, or forget one
+    /// List the hosts whose keys are known, give the key of one, or forget one
     ///
     /// The daemon writes down the key that it finds at the first encrypted connection to an address (setting encryption).
     #[command(disable_help_subcommand = true)]
@@ -300,6 +301,21 @@ pub struct WatchArgs {
 /// Commands of `sctpify peers`.
 #[derive(Subcommand, Debug)]
 pub enum PeersCommand {
+    /// Give the key of a host, from `sctpify key` there: connections to its addresses take no other key
+    ///
+    /// So the first connection need not be trusted. A key that was found at one of the addresses before gives way. A host of another key that was
+    /// given must be forgotten first.
+    Add {
+        /// Key of the host, as `sctpify key` prints it there
+        #[arg(value_name = "KEY")]
+        key: HostKeyText,
+        /// Addresses of the host
+        #[arg(value_name = "ADDRESS", required = true)]
+        addresses: Vec<IpAddr>,
+        /// Name of the host, for `sctpify status` and `sctpify peers`
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
     /// Forget the key of a host: the next connection to it writes down the key that it finds
     Forget {
         /// Name, address or key of the host

@@ -46,6 +46,10 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         Command::Forget { host } => forget(session, host),
         Command::Key => ask_and_show(session, &Request::HostKey),
         Command::Peers { command: None } => ask_and_show(session, &Request::Peers),
+        Command::Peers { command: Some(PeersCommand::Add { key, addresses, name }) } => {
+            let (key, name, addresses) = (key.clone(), name.clone(), addresses.clone());
+            ask_and_show(session, &Request::PeersAdd { key, name, addresses })
+        }
         Command::Peers { command: Some(PeersCommand::Forget { which }) } => {
             ask_and_show(session, &Request::PeersForget { which: which.clone() })
         }

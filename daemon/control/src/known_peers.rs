@@ -29,6 +29,8 @@ const HEAD: &str = "sctpify known peers, version 1";
 pub const PEERS_MAX: usize = 4096;
 /// Limit on the addresses of one peer.
 pub const ADDRESSES_MAX: usize = 32;
+/// Limit on a peer's name, in bytes.
+const NAME_MAX: usize = 64;
 /// Time after which a peer may be forgotten for another one, in milliseconds: half a year.
 const STALE_MS: u64 = 182 * 24 * 3_600_000;
 /// Precision of the time of the latest connection, in milliseconds: the file is not written for each connection.
@@ -138,6 +140,35 @@ pub struct KnownPeers {
     has_changed: bool,
 }
 
+/// Reasons why a key was not added.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AddError {
+    /// The name is no name.
+    #[error("a name has 1 to {NAME_MAX} characters, none of them a control character, and is no address")]
+    Name,
+    /// Another host has the name.
+    #[error(
+        "{name} is the name of the host with the key {key}: forget that one first, or choose another name"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// The other host's key.
+        key: HostKeyText,
+    },
+    /// Another host, whose key was given or verified, has the address.
+    #[error("{address} belongs to the host with the key {key}: forget that one first (sctpify peers forget)")]
+    AddressTaken {
+        /// The address.
+        address: IpAddr,
+        /// The other host's key.
+        key: HostKeyText,
+    },
+    /// Too many hosts, or too many addresses of one.
+    #[error("there is room for {PEERS_MAX} hosts with {ADDRESSES_MAX} addresses each: forget one first")]
+    NoRoom,
+}
+
 /// The relation of a key to an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Recognition {
@@ -209,6 +240,78 @@ impl KnownPeers {
             self.has_changed = true;
         }
         recognition
+    }
+
+    /// Takes over a key that an administrator has given for these addresses, and the host's name. Keys that were found there at a first connection
+    /// give way.
+    ///
+    /// # Errors
+    /// When the name belongs to another host, an address to another one whose key was given or verified, or there is no room. Nothing
+    /// has changed then.
+    pub fn add(
+        &mut self,
+        now: UnixMs,
+        key: &HostKeyText,
+        name: Option<&str>,
+        addresses: &[IpAddr],
+    ) -> Result<(), AddError> {
+        if let Some(name) = name {
+            let is_wrong = name.is_empty() || name.len() > NAME_MAX || name.chars().any(char::is_control);
+            if is_wrong || name.parse::<IpAddr>().is_ok() {
+                return Err(AddError::Name);
+            }
+            if let Some(other) = self.all.values().find(|p| p.name.as_deref() == Some(name) && p.key != *key)
+            {
+                return Err(AddError::NameTaken { name: name.to_owned(), key: other.key.clone() });
+            }
+        }
+        let mut addresses: Vec<IpAddr> = addresses.iter().copied().map(normalise).collect();
+        for address in &addresses {
+            let other = self.find(*address).filter(|peer| peer.key != *key && peer.by != KnownBy::FirstUse);
+            if let Some(other) = other {
+                return Err(AddError::AddressTaken { address: *address, key: other.key.clone() });
+            }
+        }
+        let known = self.all.get(key);
+        addresses.extend(known.iter().flat_map(|peer| &peer.addresses));
+        addresses.sort_unstable();
+        addresses.dedup();
+        let is_full = known.is_none() && self.all.len() >= PEERS_MAX && !self.make_room(now);
+        if is_full || addresses.len() > ADDRESSES_MAX {
+            return Err(AddError::NoRoom);
+        }
+        for address in &addresses {
+            self.leave(*address, key);
+        }
+        let peer = self.all.entry(key.clone()).or_insert_with(|| KnownPeer {
+            key: key.clone(),
+            name: None,
+            addresses: Vec::new(),
+            by: KnownBy::Configured,
+            first_seen: now,
+            last_seen: now,
+        });
+        if peer.by == KnownBy::FirstUse {
+            peer.by = KnownBy::Configured;
+        }
+        peer.name = name.map(str::to_owned).or(peer.name.take());
+        for address in &addresses {
+            self.by_address.insert(*address, key.clone());
+        }
+        peer.addresses = addresses;
+        self.has_changed = true;
+        Ok(())
+    }
+
+    /// Takes an address from the host that has it, unless that has this key. A host of first use without an address is forgotten.
+    fn leave(&mut self, address: IpAddr, key: &HostKeyText) {
+        let Some(old) = self.by_address.get(&address).filter(|old| *old != key).cloned() else { return };
+        self.by_address.remove(&address);
+        let Some(peer) = self.all.get_mut(&old) else { return };
+        peer.addresses.retain(|other| *other != address);
+        if peer.addresses.is_empty() {
+            self.all.remove(&old);
+        }
     }
 
     fn make_room(&mut self, now: UnixMs) -> bool {
@@ -447,6 +550,49 @@ mod tests {
         assert_eq!(peers.meet(NOW.plus(STALE_MS), next.0, &next.1), Recognition::New);
         assert_eq!(peers.iter().len(), PEERS_MAX);
         assert!(peers.find(address(0)).is_none() && peers.find(next.0).is_some());
+    }
+
+    #[test]
+    fn a_key_that_was_given_replaces_one_of_first_use_and_no_other() {
+        let mut peers = KnownPeers::default();
+        let (one, two) = (ip("10.0.0.1"), ip("10.0.0.2"));
+        peers.meet(NOW, one, &key('A'));
+        peers.add(NOW, &key('B'), Some("beta"), &[one, two]).unwrap();
+        assert_eq!(peers.recognise(one, &key('B')), Recognition::Known);
+        assert!(peers.of_key(&key('A')).is_none(), "it has no address left");
+        let beta = peers.find(two).unwrap();
+        assert_eq!((beta.by, beta.name.as_deref()), (KnownBy::Configured, Some("beta")));
+        assert_eq!(
+            peers.add(NOW, &key('C'), None, &[two]),
+            Err(AddError::AddressTaken { address: two, key: key('B') })
+        );
+        assert_eq!(
+            peers.add(NOW, &key('C'), Some("beta"), &[ip("10.0.0.3")]),
+            Err(AddError::NameTaken { name: "beta".into(), key: key('B') })
+        );
+        for name in ["", "a\nb", "10.0.0.9", &"x".repeat(NAME_MAX + 1)] {
+            assert_eq!(
+                peers.add(NOW, &key('C'), Some(name), &[ip("10.0.0.3")]),
+                Err(AddError::Name),
+                "{name}"
+            );
+        }
+        let many: Vec<IpAddr> = (0..=ADDRESSES_MAX).map(|n| IpAddr::from([10, 1, 0, n as u8])).collect();
+        assert_eq!(peers.add(NOW, &key('C'), None, &many), Err(AddError::NoRoom));
+        assert_eq!(peers.iter().len(), 1, "a refused key changes nothing");
+        peers.add(NOW, &key('B'), None, &[ip("::ffff:10.0.0.4")]).unwrap();
+        let beta = peers.find(ip("10.0.0.4")).unwrap();
+        assert_eq!((beta.addresses.len(), beta.name.as_deref()), (3, Some("beta")), "addresses are added");
+        assert!(parse_peers(&print_peers(peers.iter()).unwrap()).is_ok());
+    }
+
+    #[test]
+    fn a_known_key_of_first_use_becomes_a_given_one() {
+        let mut peers = KnownPeers::default();
+        peers.meet(NOW, ip("10.0.0.1"), &key('A'));
+        peers.add(NOW, &key('A'), Some("alpha"), &[ip("10.0.0.1")]).unwrap();
+        assert_eq!(peers.find(ip("10.0.0.1")).unwrap().by, KnownBy::Configured);
+        assert_eq!(peers.forget("alpha").unwrap().addresses, [ip("10.0.0.1")]);
     }
 
     #[test]

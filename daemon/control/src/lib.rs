@@ -43,7 +43,7 @@ pub use files::{FileError, load_config, load_rules, save_rules, save_setting};
 pub use frame::{read_request, read_response, serve, write_request, write_response};
 pub use known_peers::{ADDRESSES_MAX, PEERS_MAX, load_peers, parse_peers, print_peers, save_peers};
 pub use known_peers::{
-    HostKeyText, KnownBy, KnownPeer, KnownPeers, KnownPeersError, NoHostKey, Recognition, WrongPeer,
+    AddError, HostKeyText, KnownBy, KnownPeer, KnownPeers, KnownPeersError, NoHostKey, Recognition, WrongPeer,
 };
 pub use learned::{LearnedRow, LearnedState, load_learned, parse_learned, print_learned, save_learned};
 pub use peer_keys::{PeerKey, PeerKeyError, parse_peer_keys, read_peer_keys};

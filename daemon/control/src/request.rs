@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use rules::{Chain, Policy, Rule};
 use serde::{Deserialize, Serialize};
 
+use crate::known_peers::HostKeyText;
+
 /// One question or order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
@@ -88,6 +90,16 @@ pub enum Request {
     HostKey,
     /// The known peers; answered by [`crate::Response::Peers`].
     Peers,
+    /// Takes over the key of a host at these addresses; answered by [`crate::Response::Done`].
+    PeersAdd {
+        /// Its key.
+        key: HostKeyText,
+        /// Its name here.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// Its addresses.
+        addresses: Vec<IpAddr>,
+    },
     /// Forgets a known peer: the next connection to it takes any key. Answered by [`crate::Response::Done`].
     PeersForget {
         /// Its name, key, or one of its addresses.
@@ -141,7 +153,7 @@ impl Request {
             Request::Doctor { .. } | Request::HostKey | Request::Peers => true,
             Request::Set { .. } | Request::RulesAdd { .. } | Request::RulesDelete { .. } => false,
             Request::RuleAutoEn | Request::RuleAutoDis | Request::Forget { .. } => false,
-            Request::PeersForget { .. } => false,
+            Request::PeersAdd { .. } | Request::PeersForget { .. } => false,
             Request::RulesFlush | Request::DefaultSet { .. } | Request::Reload | Request::Shutdown => false,
             Request::Drain | Request::Capture { .. } | Request::Expose { .. } => false,
         }

@@ -229,6 +229,11 @@ fn requests() -> Vec<Request> {
         Request::Forget { address: "10.1.2.3".parse().unwrap() },
         Request::HostKey,
         Request::Peers,
+        Request::PeersAdd {
+            key: format!("sctpify1:{}", "A".repeat(43)).parse().unwrap(),
+            name: Some("beta".into()),
+            addresses: vec!["10.1.2.3".parse().unwrap()],
+        },
         Request::PeersForget { which: "10.1.2.3".into() },
         Request::Reload,
         Request::Shutdown,
@@ -348,6 +353,7 @@ fn only_questions_are_read_only() {
         "rule_auto_en",
         "rule_auto_dis",
         "forget",
+        "peers_add",
         "peers_forget",
         "expose",
     ];

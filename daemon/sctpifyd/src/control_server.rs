@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use control::{
-    Added, DefaultPolicy, Done, ErrorCode, HostKeyReport, LearnedRow, PeersReport, Request, Response,
-    RuleSelector, RulesReport, SettingsReport,
+    Added, DefaultPolicy, Done, ErrorCode, HostKeyReport, HostKeyText, LearnedRow, PeersReport, Request,
+    Response, RuleSelector, RulesReport, SettingsReport,
 };
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
@@ -296,6 +296,7 @@ impl Desk {
             Request::Peers => {
                 Response::Peers(PeersReport { peers: self.peers.lock().iter().cloned().collect() })
             }
+            Request::PeersAdd { key, name, addresses } => self.add_peer(&key, name.as_deref(), &addresses),
             Request::PeersForget { which } => self.forget_peer(&which),
             Request::Reload => done(self.rules.reload(&self.shard).map(|()| self.reloaded())),
             Request::Shutdown => {
@@ -453,6 +454,21 @@ impl Desk {
             Ok(key) => Response::HostKey(HostKeyReport { key, words }),
             Err(error) => Response::error(ErrorCode::Failed, format!("{error}")),
         }
+    }
+
+    fn add_peer(&self, key: &HostKeyText, name: Option<&str>, addresses: &[IpAddr]) -> Response {
+        if addresses.is_empty() {
+            return Response::error(
+                ErrorCode::Refused,
+                "a key needs an address where its host is found".to_owned(),
+            );
+        }
+        if let Err(error) = self.peers.lock().add(today(), key, name, addresses) {
+            return Response::error(ErrorCode::Refused, error.to_string());
+        }
+        let at = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
+        let message = format!("connections to {at} take this key only (setting encryption)");
+        done(self.peers.save().map(|()| Done::new(message)))
     }
 
     fn forget_peer(&self, which: &str) -> Response {

@@ -9,11 +9,12 @@ use anyhow::{Context, Result, ensure};
 use pages::stats::{percentile, spread};
 use pages::{Limit, Table};
 use std::io::IsTerminal;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
-use testbed::{Capture, DelayedLink, Lab, Link, Offloads, c_programs, cpu};
+use testbed::{Capture, DelayedLink, Lab, Link, Offloads, Process, c_programs, cpu};
 
 /// Sizes of writes and messages, in bytes. The last one is judged.
 const SIZES: [usize; 2] = [1_024, 65_536];
@@ -43,6 +44,9 @@ const USRSCTP_UDP_PORT: &str = "9900";
 /// SCTP port of usrsctp.
 const USRSCTP_PORT: &str = "5003";
 
+/// The program whose processor time counts.
+pub(super) const DAEMON: &str = "sctpifyd";
+
 /// The carrier of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
@@ -55,9 +59,9 @@ const CARRIERS: [Carrier; 3] = [Carrier::Tcp, Carrier::Shim, Carrier::Usrsctp];
 
 /// The results of one carrier at one size.
 #[derive(Debug, Default)]
-struct Samples {
-    gbit_per_s: Vec<f64>,
-    cpu_s_per_gb: Vec<f64>,
+pub(super) struct Samples {
+    pub(super) gbit_per_s: Vec<f64>,
+    pub(super) cpu_s_per_gb: Vec<f64>,
 }
 
 /// A link to measure.
@@ -185,6 +189,55 @@ impl TestLink {
     }
 }
 
+impl Samples {
+    /// Takes one run of `stream`, which returns bytes and seconds; `daemon` names the processes that work for it on both hosts.
+    pub(super) fn take(
+        &mut self,
+        pair: &Pair,
+        daemon: &str,
+        stream: impl FnOnce() -> Result<(f64, f64)>,
+    ) -> Result<()> {
+        // Of ended programs, and of the daemons so far.
+        let cpu = || -> Result<Duration> {
+            let daemons = cpu::of_processes(&pair.alpha, daemon)? + cpu::of_processes(&pair.beta, daemon)?;
+            Ok(cpu::of_ended_children()? + daemons)
+        };
+        let before = cpu()?;
+        let (bytes, time) = stream()?;
+        let used = cpu()? - before;
+        self.gbit_per_s.push(bytes * 8.0 / 1e9 / time);
+        self.cpu_s_per_gb.push(used.as_secs_f64() / (bytes / 1e9));
+        Ok(())
+    }
+}
+
+/// Transfers bytes by a program's TCP for a time, in writes of `size` bytes; returns the receiver's bytes and seconds.
+pub(super) fn by_tcp(
+    pair: &Pair,
+    tools: &Tools,
+    (host, port): (Ipv4Addr, u16),
+    (seconds, size): (&str, usize),
+) -> Result<(f64, f64)> {
+    let server = pair.serve(&tools.bulk, &["receive", &port.to_string()])?;
+    let mut sender = pair.alpha.command(&tools.bulk);
+    sender.args(["send", &format!("{host}:{port}"), seconds, &size.to_string()]);
+    transferred(pair, server, sender)
+}
+
+/// Runs a sender to its end; returns the bytes and seconds that its receiver reports.
+fn transferred(pair: &Pair, server: Process, sender: Command) -> Result<(f64, f64)> {
+    pair.alpha.run("sender", sender, LIMIT)?.good()?;
+    let output = server.finish(LIMIT)?.good()?.stdout;
+    let numbers = output
+        .lines()
+        .last()
+        .and_then(|line| line.split_once(' '))
+        .context("the receiver reported nothing")?;
+    let (bytes, micros): (f64, f64) = (numbers.0.parse()?, numbers.1.parse()?);
+    ensure!(bytes > 0.0 && micros > 0.0, "nothing was received");
+    Ok((bytes, micros / 1e6))
+}
+
 impl Bench<'_> {
     /// Measures all carriers at one size, interleaved, and adds their rows.
     fn size(&self, size: usize, table: &mut Table) -> Result<Ratios> {
@@ -208,59 +261,34 @@ impl Bench<'_> {
 
     /// Measures one run.
     fn measure(&self, carrier: Carrier, size: usize, samples: &mut Samples) -> Result<()> {
-        let (connects_before, cpu_before) = (self.daemons.connects_sctp()?, self.cpu()?);
-        let (bytes, time) = self.stream(carrier, SECONDS, size)?;
-        let (cpu, connects) = (self.cpu()? - cpu_before, self.daemons.connects_sctp()? - connects_before);
+        let connects_before = self.daemons.connects_sctp()?;
+        samples.take(&self.pair, DAEMON, || self.stream(carrier, SECONDS, size))?;
+        let connects = self.daemons.connects_sctp()? - connects_before;
         let expected = u64::from(carrier == Carrier::Shim);
         ensure!(connects == expected, "{connects} connections were carried over SCTP instead of {expected}");
-        samples.gbit_per_s.push(bytes * 8.0 / 1e9 / time);
-        samples.cpu_s_per_gb.push(cpu.as_secs_f64() / (bytes / 1e9));
         Ok(())
-    }
-
-    /// Returns the processor time of ended programs, and of the daemons so far.
-    fn cpu(&self) -> Result<Duration> {
-        let daemons = cpu::of_processes(&self.pair.alpha, "sctpifyd")?
-            + cpu::of_processes(&self.pair.beta, "sctpifyd")?;
-        Ok(cpu::of_ended_children()? + daemons)
     }
 
     /// Transfers bytes for a time; returns the receiver's bytes and seconds.
     fn stream(&self, carrier: Carrier, seconds: &str, size: usize) -> Result<(f64, f64)> {
-        let (server, sender) = match carrier {
-            Carrier::Tcp => self.tcp(TCP_PORT, seconds, size)?,
-            Carrier::Shim => self.tcp(SHIM_PORT, seconds, size)?,
-            Carrier::Usrsctp => self.usrsctp(seconds, size)?,
-        };
-        self.pair.alpha.run("sender", sender, LIMIT)?.good()?;
-        let output = server.finish(LIMIT)?.good()?.stdout;
-        let numbers = output
-            .lines()
-            .last()
-            .and_then(|line| line.split_once(' '))
-            .context("the receiver reported nothing")?;
-        let (bytes, micros): (f64, f64) = (numbers.0.parse()?, numbers.1.parse()?);
-        ensure!(bytes > 0.0 && micros > 0.0, "nothing was received");
-        Ok((bytes, micros / 1e6))
+        let to = |port| (self.link.link().right_v4(), port);
+        match carrier {
+            Carrier::Tcp => by_tcp(&self.pair, self.tools, to(TCP_PORT), (seconds, size)),
+            Carrier::Shim => by_tcp(&self.pair, self.tools, to(SHIM_PORT), (seconds, size)),
+            Carrier::Usrsctp => {
+                let (server, sender) = self.usrsctp(seconds, size)?;
+                transferred(&self.pair, server, sender)
+            }
+        }
     }
 
-    fn tcp(&self, port: u16, seconds: &str, size: usize) -> Result<(testbed::Process, Command)> {
-        let server = self.pair.serve(&self.tools.bulk, &["receive", &port.to_string()])?;
-        let to = format!("{}:{port}", self.link.link().right_v4());
-        Ok((server, self.sender(&self.tools.bulk, &["send", &to, seconds, &size.to_string()])))
-    }
-
-    fn usrsctp(&self, seconds: &str, size: usize) -> Result<(testbed::Process, Command)> {
+    fn usrsctp(&self, seconds: &str, size: usize) -> Result<(Process, Command)> {
         let server = self.pair.serve(self.usrsctp, &["receive", USRSCTP_PORT, USRSCTP_UDP_PORT])?;
         let to = self.link.link().right_v4().to_string();
         let args = ["send", &to, USRSCTP_PORT, USRSCTP_UDP_PORT, seconds, &size.to_string()];
-        Ok((server, self.sender(self.usrsctp, &args)))
-    }
-
-    fn sender(&self, program: &Path, args: &[&str]) -> Command {
-        let mut command = self.pair.alpha.command(program);
-        command.args(args);
-        command
+        let mut sender = self.pair.alpha.command(self.usrsctp);
+        sender.args(args);
+        Ok((server, sender))
     }
 
     /// Checks once, from outside, that the shim's traffic is SCTP and not TCP.

@@ -190,6 +190,7 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
             words: vec!["badak".into(), "bodak".into()],
         })),
         Request::Peers => Ok(Response::Peers(PeersReport { peers: vec![known_peer()] })),
+        Request::PeersAdd { key, .. } => Ok(Response::Done(Done::new(format!("{key} added")))),
         Request::PeersForget { which } => Ok(Response::Done(Done::new(format!("{which} forgotten")))),
         Request::Reload => Ok(Response::Done(Done::new("read again"))),
         Request::Capture { .. } => Err("another capture is running".to_owned()),

@@ -418,6 +418,30 @@ fn a_hosts_addresses_belong_to_one_known_peer() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
+fn a_key_that_was_given_need_not_be_trusted_at_the_first_connection() {
+    let world = World::of_each(REQUIRE, Some(TRY));
+    let _server = teller(&world);
+    let (address, right) = (world.link.right_v4().to_string(), key(world.betas.as_ref().unwrap()));
+    let wrong = key(&world.alphas);
+    let add = |key: &str| world.alphas.sctpify(&["peers", "add", key, &address, "--name", "beta"]).unwrap();
+    add(&wrong).good().unwrap();
+    assert!(!read_in_vain(&world));
+    assert_eq!(world.fallbacks()[0]["reason"]["cause"]["found"]["fault"], "other_key");
+    let refused = add(&right);
+    assert!(
+        !refused.status.success() && refused.stderr.contains("forget that one first"),
+        "{}",
+        refused.stderr
+    );
+    world.alphas.sctpify(&["peers", "forget", "beta"]).unwrap().good().unwrap();
+    add(&right).good().unwrap();
+    assert!(read(&world));
+    let known = peers(&world.alphas);
+    assert_eq!((&known[0]["name"], &known[0]["by"]), (&"beta".into(), &"configured".into()));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
 fn a_damaged_file_of_known_peers_stops_an_encrypting_daemon() {
     let world = World::of_each(TRY, Some(TRY));
     let _server = teller(&world);
