@@ -1,6 +1,7 @@
 //! The supervisor's end. Everything it receives may have been written by an intruder.
 //!
-//! Files are read and written in another thread than the one that receives: a handshake does not wait for a disk.
+//! Files are read and written in another thread than the one that receives: a handshake does not wait for a disk, unless more than
+//! [`WAITING_MAX`] questions about files do.
 
 use std::io::BufReader;
 use std::net::Shutdown;
