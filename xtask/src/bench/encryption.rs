@@ -228,20 +228,23 @@ fn start(
     [here, there]: [&str; 2],
     outside: &str,
 ) -> Result<Process> {
-    let process = host.spawn("wireguard", command(host, "wireguard-go", &["-f", "wg0"]))?;
+    // All hosts share the directory of wireguard-go's sockets, which have the interfaces' names.
+    let number = here.rsplit('.').next().unwrap_or_default();
+    let name = &format!("wg{}-{number}", std::process::id());
+    let process = host.spawn("wireguard", command(host, "wireguard-go", &["-f", name]))?;
     let is_there = || {
-        let run = host.run("ip", command(host, "ip", &["link", "show", "wg0"]), START_LIMIT);
+        let run = host.run("ip", command(host, "ip", &["link", "show", name]), START_LIMIT);
         run.is_ok_and(|output| output.status.success())
     };
-    ensure!(wait_for(START_LIMIT, is_there), "wireguard-go makes no wg0: {}", process.stderr());
+    ensure!(wait_for(START_LIMIT, is_there), "wireguard-go makes no interface: {}", process.stderr());
     let (endpoint, inside) = (format!("{outside}:{WIREGUARD_PORT}"), format!("{here}/24"));
     let allowed = format!("{there}/32");
     let peer = ["peer", other, "endpoint", &endpoint, "allowed-ips", &allowed];
-    let set = [&["set", "wg0", "listen-port", WIREGUARD_PORT, "private-key", own][..], &peer].concat();
+    let set = [&["set", name, "listen-port", WIREGUARD_PORT, "private-key", own][..], &peer].concat();
     for (program, args) in [
         ("wg", &set[..]),
-        ("ip", &["address", "add", &inside, "dev", "wg0"]),
-        ("ip", &["link", "set", "wg0", "up"]),
+        ("ip", &["address", "add", &inside, "dev", name]),
+        ("ip", &["link", "set", name, "up"]),
     ] {
         host.run(program, command(host, program, args), START_LIMIT)?.good().context("WireGuard")?;
     }

@@ -75,7 +75,7 @@ impl Endpoint {
     /// packets could otherwise make a host talk to itself with a key that he does not know. A host may talk to itself by
     /// one address.
     fn is_reflected(&self, route: &Route, peer: &PeerInit<'_>) -> bool {
-        route.local != route.remote && peer.auth.random().is_some_and(|nonce| self.random.is_own_nonce(nonce))
+        !is_to_itself(route) && peer.auth.random().is_some_and(|nonce| self.random.is_own_nonce(nonce))
     }
 
     /// Reports whether an INIT that offers protection is that of an association of this endpoint, by its tag and TSN. A host that answered it
@@ -87,7 +87,7 @@ impl Endpoint {
             Some(Slot::Association(association)) if association.is_protected() => association.initial_tsn(),
             _ => return false,
         };
-        route.local != route.remote && initial_tsn == init.initial_tsn
+        !is_to_itself(route) && initial_tsn == init.initial_tsn
     }
 
     /// Reports whether new associations with this host begin with a shared key.
@@ -775,4 +775,9 @@ fn write_addresses<'b>(addresses: &[IpAddr], buf: &'b mut [u8]) -> &'b [u8] {
         length += out.written().len();
     }
     &buf[..length]
+}
+
+/// Reports whether a host has sent a packet to itself: to the same address, or from one loopback address to another.
+fn is_to_itself(route: &Route) -> bool {
+    route.local == route.remote || (route.local.is_loopback() && route.remote.is_loopback())
 }

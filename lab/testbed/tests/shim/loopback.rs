@@ -56,12 +56,14 @@ fn serve(world: &World) -> testbed::Process {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_host_reaches_itself_over_sctp_when_loopback_is_included_but_never_by_the_loopback_address_of_ipv6() {
-    let world = world("loopback = true\nrace_timer_ms = 3000\n");
-    let _server = serve(&world);
-    let own = [world.link.left_v4().to_string(), world.link.left_v6().to_string()];
-    for (to, count) in [("127.0.0.1", 1), (&own[0], 2), (&own[1], 3), ("127.9.9.9", 4), ("::1", 4)] {
-        connect(&world, to);
-        assert_eq!(world.connects_sctp(), count, "{to}");
+    for encryption in ["off", "try"] {
+        let world = world(&format!("loopback = true\nrace_timer_ms = 3000\nencryption = \"{encryption}\"\n"));
+        let _server = serve(&world);
+        let own = [world.link.left_v4().to_string(), world.link.left_v6().to_string()];
+        for (to, count) in [("127.0.0.1", 1), (&own[0], 2), (&own[1], 3), ("127.9.9.9", 4), ("::1", 4)] {
+            connect(&world, to);
+            assert_eq!(world.connects_sctp(), count, "{to}, {encryption}: {:?}", world.fallbacks());
+        }
     }
 }
 
