@@ -69,7 +69,9 @@ impl Association {
     ) -> Verdict {
         let mut is_first = true;
         self.transfer.integrity.begin_packet(screen.is_authenticated, screen.is_sealed);
-        if let Some(asconf) = self.asconf.as_mut().filter(|_| screen.is_sealed) {
+        if screen.is_sealed
+            && let Some(asconf) = &mut self.asconf
+        {
             asconf.is_keyed = true;
         }
         //= rfc9260#6.10-6

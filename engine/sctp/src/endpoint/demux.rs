@@ -74,6 +74,7 @@ impl Endpoint {
     }
 
     /// Takes a sealed packet of a protected association: a DTLS chunk, and nothing behind it.
+    #[inline(never)]
     fn on_sealed(
         &mut self,
         now: Time,
@@ -358,13 +359,17 @@ pub(super) struct Begin {
 }
 
 /// Returns the DTLS chunk of a sealed packet: its first one, or the second one behind an advertisement, which routers read.
+#[inline]
 fn record_of<'a>(packet: &Packet<'a>, first: &RawChunk<'a>) -> Option<RawChunk<'a>> {
-    if first.chunk_type == ChunkType::DTLS {
-        return Some(*first);
+    match first.chunk_type {
+        ChunkType::DTLS => Some(*first),
+        other if UnrecognizedAction::for_chunk(other).stops() => None,
+        _ => record_behind(packet),
     }
-    if UnrecognizedAction::for_chunk(first.chunk_type).stops() {
-        return None;
-    }
+}
+
+#[cold]
+fn record_behind<'a>(packet: &Packet<'a>) -> Option<RawChunk<'a>> {
     let second = packet.raw_chunks().nth(1)?.ok()?;
     (second.chunk_type == ChunkType::DTLS).then_some(second)
 }
