@@ -276,8 +276,8 @@ impl KnownPeers {
         addresses.extend(known.iter().flat_map(|peer| &peer.addresses));
         addresses.sort_unstable();
         addresses.dedup();
-        let is_full = known.is_none() && self.all.len() >= PEERS_MAX && !self.make_room(now);
-        if is_full || addresses.len() > ADDRESSES_MAX {
+        let is_new = known.is_none();
+        if addresses.len() > ADDRESSES_MAX || is_new && self.all.len() >= PEERS_MAX && !self.make_room(now) {
             return Err(AddError::NoRoom);
         }
         for address in &addresses {

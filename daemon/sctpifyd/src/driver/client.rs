@@ -307,10 +307,8 @@ impl Driver {
         if is_privileged(local.port()) && !state.vouches_for_ports() {
             return false;
         }
-        // It began before the host's key was known.
-        let is_in_the_clear = self.engine.protection(association).is_none();
-        if settings.encryption.is_offered() && is_in_the_clear && self.encryption.known(remote.ip()).is_some()
-        {
+        // It began before the host's key was known, or given.
+        if settings.encryption.is_offered() && !self.encryption.may_carry(association, remote.ip()) {
             return false;
         }
         // An association of its own promises less.

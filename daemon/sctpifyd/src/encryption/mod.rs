@@ -310,6 +310,13 @@ impl Encryption {
         self.peers.lock().find(address).cloned()
     }
 
+    /// Reports whether further connections to a host may go over an association with it: its peer has proven the known key, if there is one.
+    pub(crate) fn may_carry(&self, association: AssociationId, host: IpAddr) -> bool {
+        let Some(known) = self.known(host) else { return true };
+        let peer = self.all.get(&association).and_then(|state| state.peer);
+        peer.is_some_and(|peer| peer.to_string() == known.key.as_str())
+    }
+
     /// Forgets an association that has ended.
     pub(crate) fn forget(&mut self, association: AssociationId) {
         self.all.remove(&association);
