@@ -122,7 +122,7 @@ impl Default for Settings {
             manual_listen: false,
             peer_keys: String::new(),
             peer_key_required: true,
-            encryption: Encryption::Off,
+            encryption: Encryption::Try,
             confine_capabilities: true,
             confine_system_calls: true,
             confine_files: true,

@@ -98,9 +98,9 @@ impl FromStr for Multipath {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Encryption {
     /// None is offered.
-    #[default]
     Off,
     /// With peers that offer it, too.
+    #[default]
     Try,
     /// Peers without it get no association.
     Require,

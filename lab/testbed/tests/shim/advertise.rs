@@ -45,7 +45,7 @@ fn rule(daemon: &Daemon, chain: &str, form: &str) {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn by_default_no_program_advertises() {
-    let world = World::without_offloads();
+    let world = World::readable();
     let _server = world.serve(BULK, &["give", &PORT.to_string()]);
     let tap = Tap::on(&world, "off");
     fetch(&world);
@@ -56,7 +56,7 @@ fn by_default_no_program_advertises() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_server_behind_a_local_rule_advertises_in_each_packet_with_data_and_all_arrives() {
-    let world = World::without_offloads();
+    let world = World::readable();
     rule(world.betas.as_ref().unwrap(), "local", "backlog");
     let _server = world.serve(BULK, &["give", &PORT.to_string()]);
     let tap = Tap::on(&world, "local");
@@ -68,7 +68,7 @@ fn a_server_behind_a_local_rule_advertises_in_each_packet_with_data_and_all_arri
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_client_under_a_remote_rule_advertises_though_a_shared_association_would_not() {
-    let world = World::without_offloads();
+    let world = World::readable();
     let server = world.serve(BULK, &["accept", &PORT.to_string()]);
     let connect = || {
         let command = world.client(BULK, &["connect", &world.target(), "1"]);
@@ -90,7 +90,7 @@ fn a_client_under_a_remote_rule_advertises_though_a_shared_association_would_not
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn by_the_setting_a_shared_association_advertises_too() {
-    let world = World::without_offloads();
+    let world = World::readable();
     let betas = world.betas.as_ref().unwrap();
     betas.sctpify(&["set", "advertise=economical"]).unwrap().good().unwrap();
     let _server = world.serve(BULK, &["give", &PORT.to_string()]);
@@ -108,7 +108,7 @@ fn by_the_setting_a_shared_association_advertises_too() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn by_the_setting_the_chunk_has_another_type() {
-    let world = World::without_offloads();
+    let world = World::readable();
     let betas = world.betas.as_ref().unwrap();
     for setting in ["advertise=percent", "advertise_type=151"] {
         betas.sctpify(&["set", setting]).unwrap().good().unwrap();
@@ -123,7 +123,7 @@ fn by_the_setting_the_chunk_has_another_type() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_server_with_nothing_to_say_advertises_by_the_interval_of_its_rule_in_packets_of_their_own() {
-    let world = World::without_offloads();
+    let world = World::readable();
     let words = ["--advertise", "timer", "--advertise-interval", "200"];
     let port = PORT.to_string();
     let rule = [["-A", "-c", "local", "-p", "enable", "-P", &port].as_slice(), &words].concat();

@@ -3,7 +3,7 @@
 use crate::confined::worker_of;
 use crate::deaths::{Victims, kill_processes};
 use crate::keys::{KEY, give_key};
-use crate::world::{BULK, LIMIT, PORT, World, status};
+use crate::world::{BULK, LIMIT, PORT, UNENCRYPTED, World, status};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,7 +12,6 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Host, Process, Programs};
 
-const OFF: &str = "encryption = \"off\"\n";
 const TRY: &str = "encryption = \"try\"\n";
 const REQUIRE: &str = "encryption = \"require\"\n";
 /// A text that no packet may contain.
@@ -121,7 +120,7 @@ fn restart(host: &Host, daemon: &mut Option<Daemon>, change: impl FnOnce()) {
 #[ignore = "needs root: makes network namespaces"]
 fn an_encrypted_transfer_arrives_and_no_packet_shows_it() {
     // The comparison shows that the search finds the text.
-    assert!(shows_text(&captured_transfers(&World::of_each(TRY, Some(OFF)))));
+    assert!(shows_text(&captured_transfers(&World::of_each(TRY, Some(UNENCRYPTED)))));
     let world = World::of_each(TRY, Some(TRY));
     let betas = world.betas.as_ref().unwrap();
     let capture = captured_transfers(&world);
@@ -149,7 +148,7 @@ fn an_encrypted_transfer_arrives_and_no_packet_shows_it() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_host_without_encryption_is_served_where_none_is_required() {
-    for (alphas, betas) in [(TRY, OFF), (OFF, TRY)] {
+    for (alphas, betas) in [(TRY, UNENCRYPTED), (UNENCRYPTED, TRY)] {
         let world = World::of_each(alphas, Some(betas));
         let _server = teller(&world);
         assert!(read(&world));
@@ -161,7 +160,9 @@ fn a_host_without_encryption_is_served_where_none_is_required() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn where_one_host_requires_encryption_and_the_other_has_none_both_say_why() {
-    for (alphas, betas, fault) in [(REQUIRE, OFF, "peer_has_none"), (OFF, REQUIRE, "peer_requires")] {
+    for (alphas, betas, fault) in
+        [(REQUIRE, UNENCRYPTED, "peer_has_none"), (UNENCRYPTED, REQUIRE, "peer_requires")]
+    {
         let world = World::of_each(alphas, Some(betas));
         let _server = teller(&world);
         assert!(read(&world), "over plain TCP");
@@ -266,7 +267,7 @@ fn where_encryption_is_required_a_known_host_without_it_or_without_sctp_is_refus
     assert!(read(&world));
     let beta = world.beta.clone();
     let file = state_file(&beta, "sctpify.toml");
-    restart(&beta, &mut world.betas, || fs::write(&file, OFF).unwrap());
+    restart(&beta, &mut world.betas, || fs::write(&file, UNENCRYPTED).unwrap());
     assert!(!read_in_vain(&world));
     let reason = world.fallbacks()[0]["reason"].take();
     assert_eq!(
@@ -293,7 +294,7 @@ fn a_host_that_had_a_key_and_offers_no_encryption_any_more_is_noticed() {
     assert!(read(&world));
     let beta = world.beta.clone();
     let file = state_file(&beta, "sctpify.toml");
-    restart(&beta, &mut world.betas, || fs::write(&file, OFF).unwrap());
+    restart(&beta, &mut world.betas, || fs::write(&file, UNENCRYPTED).unwrap());
     assert!(read(&world), "over plain TCP");
     let reason = world.fallbacks()[0]["reason"].take();
     assert_eq!(reason["found"]["fault"], "key_gone", "{reason}");
@@ -348,7 +349,7 @@ fn a_key_that_others_may_read_stops_an_encrypting_daemon() {
     fs::write(state_file(&alpha, "sctpify.toml"), TRY).unwrap();
     let error = Daemon::restart(&alpha, &Programs::find().unwrap()).map(|_| ()).unwrap_err();
     assert!(format!("{error:#}").contains("mode 600"), "{error:#}");
-    fs::write(state_file(&alpha, "sctpify.toml"), OFF).unwrap();
+    fs::write(state_file(&alpha, "sctpify.toml"), UNENCRYPTED).unwrap();
     let daemon = Daemon::restart(&alpha, &Programs::find().unwrap()).unwrap();
     assert!(daemon.log().contains("mode 600"), "{}", daemon.log());
 }

@@ -1,7 +1,7 @@
 //! Hosts lose and gain addresses during a program's connection, and the program does not notice.
 
 use crate::keys::{KEY, give_key};
-use crate::world::{BULK, LIMIT, PORT, World};
+use crate::world::{BULK, LIMIT, PORT, UNENCRYPTED, World};
 use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Host, Offloads, Process};
@@ -59,14 +59,24 @@ fn a_second_link_that_comes_later_carries_the_connection_when_the_first_goes() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_host_that_shares_a_key_and_loses_its_only_address_goes_on_from_the_next_one() {
-    let world = World::new();
+    let world = World::with(UNENCRYPTED, true);
     share_key(&world);
-    let transfer = Transfer::begin(&world);
+    goes_on_from_the_next_address(&world);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_host_that_encrypts_and_loses_its_only_address_goes_on_from_the_next_one() {
+    goes_on_from_the_next_address(&World::new());
+}
+
+fn goes_on_from_the_next_address(world: &World) {
+    let transfer = Transfer::begin(world);
     let name = world.link.name();
     world.alpha.ip(&["addr", "flush", "dev", &name, "scope", "global"]).unwrap();
     std::thread::sleep(PAUSE / 2);
     world.alpha.ip(&["addr", "add", "10.77.1.99/24", "dev", &name]).unwrap();
-    transfer.end(&world);
+    transfer.end(world);
 }
 
 /// Anyone who saw the handshake could claim the same. As with TCP, the connection resumes when the address is
@@ -74,7 +84,7 @@ fn a_host_that_shares_a_key_and_loses_its_only_address_goes_on_from_the_next_one
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn without_a_key_a_host_that_loses_its_only_address_is_not_believed_at_another_and_goes_on_at_the_old_one() {
-    let world = World::new();
+    let world = World::with(UNENCRYPTED, true);
     let transfer = Transfer::begin(&world);
     let (name, old) = (world.link.name(), world.link.left_v4().to_string());
     let betas = world.betas.as_ref().unwrap();

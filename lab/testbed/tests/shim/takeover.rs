@@ -2,7 +2,7 @@
 //! connection.
 
 use crate::keys::{KEY, give_key};
-use crate::world::{LIMIT, PORT, World, status};
+use crate::world::{LIMIT, PORT, UNENCRYPTED, World, status};
 use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Host, Offloads, Process};
@@ -155,6 +155,9 @@ while time.time() < end:
 print('sent', sent)
 ";
 
+/// The kinds of forgeries.
+const FORGERIES: [&str; 3] = ["abort", "fault", "icmp"];
+
 /// Greets each connected client every 0.2 s: argv is the port.
 const SERVER: &str = "
 import socket, sys, threading, time
@@ -256,9 +259,9 @@ fn who_has_seen_the_handshake_moves_no_association_to_his_address() {
 }
 
 /// Runs an on-path forger for a while with these forgeries; returns the victim's server and client.
-fn forged(key: Option<&str>, what: &[&str]) -> (World, Process, Process) {
+fn forged(configuration: &str, key: Option<&str>, what: &[&str]) -> (World, Process, Process) {
     // On one path, so that an ICMP error about it affects the whole association.
-    let world = World::with(&format!("{BY_UDP}\ninterfaces = \"10.77.0.0/16\""), true);
+    let world = World::with(&format!("{configuration}{BY_UDP}\ninterfaces = \"10.77.0.0/16\""), true);
     for (host, daemon) in [(&world.alpha, &world.alphas), (&world.beta, world.betas.as_ref().unwrap())] {
         give_key(host, daemon, key);
     }
@@ -277,11 +280,18 @@ fn forged(key: Option<&str>, what: &[&str]) -> (World, Process, Process) {
 #[ignore = "needs root: makes network namespaces"]
 fn an_observer_without_the_key_ends_no_connection_of_hosts_that_share_one() {
     // Without a key, each kind ends a connection.
-    for what in ["abort", "fault", "icmp"] {
-        let (_world, _server, client) = forged(None, &[what]);
+    for what in FORGERIES {
+        let (_world, _server, client) = forged(UNENCRYPTED, None, &[what]);
         let output = client.finish(LIMIT).unwrap();
         assert!(!output.status.success(), "{what} is not forged well: {}", output.stdout);
     }
-    let (world, _server, client) = forged(Some(KEY), &["abort", "fault", "icmp"]);
+    let (world, _server, client) = forged(UNENCRYPTED, Some(KEY), &FORGERIES);
+    was_left_alone(&world, client, FORGED_FOR);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_observer_ends_no_connection_of_hosts_that_encrypt() {
+    let (world, _server, client) = forged("", None, &FORGERIES);
     was_left_alone(&world, client, FORGED_FOR);
 }

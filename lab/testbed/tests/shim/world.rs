@@ -19,6 +19,9 @@ const LASTING_SENDERS: usize = 2;
 /// The program that measures throughput and connects repeatedly.
 pub(crate) const BULK: &str = env!("CARGO_BIN_EXE_bulk");
 
+/// A configuration that offers no encryption.
+pub(crate) const UNENCRYPTED: &str = "encryption = \"off\"\n";
+
 pub(crate) struct World {
     pub(crate) alpha: Host,
     pub(crate) beta: Host,
@@ -54,6 +57,11 @@ impl World {
     /// Creates a world with daemons at both ends of a link that shows each packet separately.
     pub(crate) fn without_offloads() -> Self {
         Self::over(Offloads::Off, "", Some(""))
+    }
+
+    /// Like [`World::without_offloads`], where a capture shows each chunk.
+    pub(crate) fn readable() -> Self {
+        Self::over(Offloads::Off, UNENCRYPTED, Some(""))
     }
 
     fn over(offloads: Offloads, configuration: &str, at_beta: Option<&str>) -> Self {
