@@ -413,8 +413,8 @@ impl Endpoint {
         self.settle(id);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due; [`Time::NEVER`] if no timer runs. Asked before
-    /// [`poll_transmit`](Self::poll_transmit) has returned `None`, it may say too early a time.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due; [`Time::NEVER`] if no timer runs. It may be too early, since most
+    /// timers are put off again and again: `handle_timeout` then does nothing.
     pub fn next_timeout(&self) -> Time {
         let unsettled = self.ready.iter().filter_map(|&id| Some(timeout_of(self.slots.get(id)?)));
         unsettled.fold(self.slots.next_timeout(), Time::min)

@@ -42,6 +42,8 @@ struct Entry {
     generation: u64,
     slot: Slot,
     timeout: Time,
+    /// Its place in the queue of timeouts, which is never later than the timeout.
+    queued: Time,
     ready: bool,
     memory: usize,
     /// Bytes of that which the user holds.
@@ -239,6 +241,7 @@ impl Slots {
             generation,
             slot: Slot::Finished,
             timeout: Time::NEVER,
+            queued: Time::NEVER,
             ready: false,
             memory: 0,
             user_memory: 0,
@@ -350,8 +353,8 @@ impl Slots {
         }
         self.count_memory(id, 0);
         self.discharge(id);
-        if let Some(timeout) = self.entry(id).map(|e| e.timeout) {
-            self.timeouts.remove(&(timeout, id));
+        if let Some(queued) = self.entry(id).map(|e| e.queued) {
+            self.timeouts.remove(&(queued, id));
             self.entries.remove(id.index);
         }
     }
@@ -502,26 +505,39 @@ impl Slots {
     #[inline]
     pub(crate) fn set_timeout(&mut self, id: AssociationId, timeout: Time) {
         let Some(entry) = self.entry_mut(id) else { return };
-        let old = std::mem::replace(&mut entry.timeout, timeout);
-        if old == timeout {
+        entry.timeout = timeout;
+        // Almost each packet puts a timer off: its place in the queue follows when its turn comes.
+        if entry.queued <= timeout && timeout != Time::NEVER || entry.queued == timeout {
             return;
         }
-        self.timeouts.remove(&(old, id));
+        let old = std::mem::replace(&mut entry.queued, timeout);
+        if old != Time::NEVER {
+            self.timeouts.remove(&(old, id));
+        }
         if timeout != Time::NEVER {
             self.timeouts.insert((timeout, id));
         }
     }
 
+    /// Returns a time at or before the first timeout.
     pub(crate) fn next_timeout(&self) -> Time {
         self.timeouts.first().map_or(Time::NEVER, |t| t.0)
     }
 
     /// Takes out the first association whose timer has expired; the caller sets its next one.
     pub(crate) fn pop_expired(&mut self, now: Time) -> Option<AssociationId> {
-        let &(timeout, id) = self.timeouts.first().filter(|t| t.0 <= now)?;
-        self.timeouts.remove(&(timeout, id));
-        self.entry_mut(id)?.timeout = Time::NEVER;
-        Some(id)
+        while self.timeouts.first().is_some_and(|t| t.0 <= now) {
+            let (_, id) = self.timeouts.pop_first()?;
+            let Some(entry) = self.entry_mut(id) else { continue };
+            if entry.timeout <= now {
+                (entry.timeout, entry.queued) = (Time::NEVER, Time::NEVER);
+                return Some(id);
+            }
+            entry.queued = entry.timeout;
+            let queued = entry.queued;
+            self.timeouts.insert((queued, id));
+        }
+        None
     }
 
     /// Reports whether the association waits in the queue of senders.
@@ -532,6 +548,8 @@ impl Slots {
     pub(crate) fn check_invariants(&self) {
         let (mut all, mut hosts) = (0, HashMap::<usize, (usize, usize)>::new());
         for (_, entry) in &self.entries {
+            let (is_queued, has_timeout) = (entry.queued != Time::NEVER, entry.timeout != Time::NEVER);
+            assert!(entry.queued <= entry.timeout && is_queued == has_timeout, "a timer comes too late");
             let memory = entry.memory;
             let recounted = entry.whole_memory();
             if entry.buffered != NOT_COUNTED {
