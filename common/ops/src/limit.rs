@@ -12,14 +12,21 @@ pub enum LimitedBy {
     Network,
     /// Its receiver takes no more.
     Receiver,
+    /// Its path or its receiver: the receiver's window is encrypted.
+    NetworkOrReceiver,
     /// Not known.
     Unknown,
 }
 
 impl LimitedBy {
     /// All limits, in their order.
-    pub const ALL: [LimitedBy; 4] =
-        [LimitedBy::Application, LimitedBy::Network, LimitedBy::Receiver, LimitedBy::Unknown];
+    pub const ALL: [LimitedBy; 5] = [
+        LimitedBy::Application,
+        LimitedBy::Network,
+        LimitedBy::Receiver,
+        LimitedBy::NetworkOrReceiver,
+        LimitedBy::Unknown,
+    ];
 
     /// Returns the word for tables and labels.
     pub const fn word(self) -> &'static str {
@@ -27,6 +34,7 @@ impl LimitedBy {
             LimitedBy::Application => "application",
             LimitedBy::Network => "network",
             LimitedBy::Receiver => "receiver",
+            LimitedBy::NetworkOrReceiver => "network-or-receiver",
             LimitedBy::Unknown => "unknown",
         }
     }

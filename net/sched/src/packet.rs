@@ -3,10 +3,12 @@
 use std::net::IpAddr;
 
 use base::Ecn;
-use wire::{ChecksumMode, ChunkType, SendBuffer};
+use wire::{ChecksumMode, ChunkType, RECORD_OVERHEAD, SendBuffer};
 
 /// Chunks of a packet that are looked at for DATA; a packet with more counts as one that has DATA.
 const CHUNKS_READ: usize = 16;
+/// Longest value of a DTLS chunk that has neither DATA nor HEARTBEAT inside, whose least lengths are 20: a SACK without gaps fits.
+const SEALED_CONTROL_MAX: usize = RECORD_OVERHEAD - 4 + 16;
 
 /// A packet in a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,7 +43,7 @@ pub struct View {
     pub flow: Flow,
     /// True if it waits and is dropped like data: it has user data, or probes the path (HEARTBEAT). Probes of the path MTU
     /// come in pairs, a long and a short one. If only the short one were protected, congestion would look like a smaller
-    /// MTU. Other packets set up, acknowledge or end an association.
+    /// MTU. Other packets set up, acknowledge or end an association. An encrypted packet has data if it is long enough for that.
     pub has_data: bool,
     /// Its sender's advertisement of its send buffer.
     pub said: Option<Said>,
@@ -70,8 +72,11 @@ impl View {
                 view.said = SendBuffer::parse(&chunk)
                     .map(|said| Said { occupancy: said.occupancy, backlog: said.backlog });
             }
-            let waits =
-                matches!(chunk.chunk_type, ChunkType::DATA | ChunkType::I_DATA | ChunkType::HEARTBEAT);
+            let waits = match chunk.chunk_type {
+                ChunkType::DATA | ChunkType::I_DATA | ChunkType::HEARTBEAT => true,
+                ChunkType::DTLS => view.said.is_some() || chunk.value.len() > SEALED_CONTROL_MAX,
+                _ => false,
+            };
             if waits || place == CHUNKS_READ {
                 view.has_data = true;
                 break;
@@ -121,6 +126,18 @@ mod tests {
         let heartbeat: &[u8] = &[4, 0, 0, 8, 0, 1, 0, 4];
         assert!(read(&[heartbeat]).unwrap().has_data);
         assert!(!read(&[&[5, 0, 0, 8, 0, 1, 0, 4]]).unwrap().has_data, "an answer does not");
+    }
+
+    #[test]
+    fn an_encrypted_packet_is_protected_if_it_is_too_short_for_data() {
+        let sealed = |inside: u8| {
+            let length = 28 + inside;
+            [&[65, 0, 0, length][..], &vec![7; usize::from(length) - 4]].concat()
+        };
+        assert!(!read(&[&sealed(16)]).unwrap().has_data, "a SACK");
+        assert!(read(&[&sealed(20)]).unwrap().has_data, "an octet of data");
+        let advertised = read(&[PERCENT, &sealed(16)]).unwrap();
+        assert!(advertised.has_data && advertised.said.is_some());
     }
 
     #[test]

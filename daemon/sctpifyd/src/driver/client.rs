@@ -181,12 +181,10 @@ impl Driver {
         let Some(Stage::Cookie(syn)) = self.connections.get(id).map(Connection::stage) else { return };
         let syn = *syn;
         let association = self.connections.get(id).map(Connection::association);
-        if association.is_some_and(|association| self.engine.protection(association).is_some()) {
-            let state = association.and_then(|association| self.engine.state(association));
-            let cause = match state {
-                Some(StateName::CookieEchoed) => NO_COOKIE_ACK.to_owned(),
-                _ => format!("the handshake took longer than {} s", COOKIE_LIMIT.as_secs()),
-            };
+        let has_begun =
+            association.and_then(|id| self.engine.state(id)).is_some_and(|s| s != StateName::CookieEchoed);
+        if has_begun && association.is_some_and(|id| self.engine.protection(id).is_some()) {
+            let cause = format!("the handshake took longer than {} s", COOKIE_LIMIT.as_secs());
             let found = EncryptionFault::NoKeys { cause };
             // That is no evidence against SCTP.
             return self.abandon(id, &syn, FallbackReason::NotEncrypted { found }, None);

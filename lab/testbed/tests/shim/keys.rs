@@ -2,7 +2,7 @@
 
 use crate::deaths::{Victims, kill_processes};
 use crate::tap::Tap;
-use crate::world::{BULK, LIMIT, PORT, UNENCRYPTED, World, status};
+use crate::world::{BULK, LIMIT, PORT, World, status};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use testbed::process::wait_for;
@@ -31,7 +31,7 @@ pub(crate) fn give_key(host: &Host, daemon: &Daemon, key: Option<&str>) {
 }
 
 fn world(alpha: Option<&str>, beta: Option<&str>) -> (World, Process) {
-    let world = World::of_each(UNENCRYPTED, Some(UNENCRYPTED));
+    let world = World::new();
     give_key(&world.alpha, &world.alphas, alpha);
     give_key(&world.beta, world.betas.as_ref().unwrap(), beta);
     let server = world.serve(BULK, &["accept", &PORT.to_string()]);

@@ -2,6 +2,7 @@
 //!
 //! A sender that says nothing waits is limited by its application. One whose bytes in flight, as far as they pass here, are for most of the
 //! time about all that its receiver still takes (a_rwnd of SACKs) is limited by its receiver. Any other that has something waiting is limited by the network.
+//! SACKs of an encrypted association cannot be read: what waits there is limited by one of the two.
 //! A sender that says nothing has no verdict. Begin at [`FlowTable::note`] and [`FlowTable::tick`].
 
 use std::collections::BTreeMap;
@@ -64,6 +65,8 @@ struct Track {
     said: Option<(Said, Time)>,
     /// The highest TSN sent, and the user bytes of the chunk with it.
     highest: Option<(u32, u32)>,
+    /// True if its packets are encrypted.
+    is_sealed: bool,
 }
 
 /// The receiver's window since the first SACK after the last report.
@@ -137,6 +140,12 @@ impl FlowTable {
                     }
                     continue;
                 }
+                ChunkType::DTLS => {
+                    if let Some(track) = self.flows.get_mut(&flow) {
+                        track.is_sealed = true;
+                    }
+                    continue;
+                }
                 _ => continue,
             };
             if let (Some(tsn), Some(track)) = (word(0), self.flows.get_mut(&flow)) {
@@ -187,6 +196,7 @@ impl Track {
         match (waits, self.room.is_some_and(|room| room.is_mostly_closed(now))) {
             (false, _) => LimitedBy::Application,
             (true, true) => LimitedBy::Receiver,
+            (true, false) if self.is_sealed => LimitedBy::NetworkOrReceiver,
             (true, false) => LimitedBy::Network,
         }
     }
@@ -295,6 +305,15 @@ mod tests {
         // Five chunks of 100 bytes are in flight.
         assert_eq!(verdict(&[150, 60, 0, 4], 500).verdict, LimitedBy::Receiver);
         assert_eq!(verdict(&[150, 60, 0, 4], 600).verdict, LimitedBy::Network);
+    }
+
+    #[test]
+    fn who_waits_and_encrypts_is_limited_by_the_network_or_by_its_receiver() {
+        let (mut flows, sealed) = (FlowTable::default(), [&[65, 0, 0, 8][..], &[7; 4]].concat());
+        flows.note(MS(0), A, B, &packet([1, 2], &[&[150, 60, 0, 4], &sealed]), 48, 150);
+        assert_eq!(flows.tick(MS(1000))[0].verdict, LimitedBy::NetworkOrReceiver);
+        flows.note(MS(1100), A, B, &packet([1, 2], &[&[150, 0, 0, 4], &sealed]), 48, 150);
+        assert_eq!(flows.tick(MS(2000))[0].verdict, LimitedBy::Application);
     }
 
     #[test]

@@ -25,10 +25,17 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Programs on these hosts advertise as `form` says, over these carriers.
-    pub(crate) fn new(lab: Lab, [alpha, beta]: [Host; 2], carriers: &str, form: &str) -> Ends {
+    /// Programs on these hosts advertise as `form` says, over these carriers, and with this setting `encryption`.
+    pub(crate) fn new(
+        lab: Lab,
+        [alpha, beta]: [Host; 2],
+        carriers: &str,
+        form: &str,
+        encryption: &str,
+    ) -> Ends {
         let programs = Programs::find().unwrap();
-        let configuration = format!("carriers = \"{carriers}\"\nrace_timer_ms = 3000\n");
+        let configuration =
+            format!("carriers = \"{carriers}\"\nrace_timer_ms = 3000\nencryption = \"{encryption}\"\n");
         let daemons = [&alpha, &beta].map(|host| {
             let daemon = Daemon::start(host, &programs, &configuration).unwrap();
             for chain in ["local", "remote"] {

@@ -19,7 +19,7 @@ fn ends(guest: &Guest, carriers: &str) -> Ends {
     for (host, other) in hosts.iter().zip(["eth1", "eth0"]) {
         host.ip(&["link", "set", other, "down"]).unwrap();
     }
-    Ends::new(lab, hosts, carriers, "percent")
+    Ends::new(lab, hosts, carriers, "percent", "try")
 }
 
 fn router(guest: &Guest, words: &[&str]) -> Output {

@@ -30,14 +30,23 @@ impl World {
         ] {
             host.ip(&["route", "add", &to, "via", &via]).unwrap();
         }
-        World { ends: Ends::new(lab, [alpha, beta], carriers, form), middle, link }
+        World { ends: Ends::new(lab, [alpha, beta], carriers, form, "try"), middle, link }
     }
 
     /// Nothing passes between the router's interfaces `left` and `right` but by a program of ours.
     pub(crate) fn gap(carriers: &str, form: &str) -> World {
+        World::gap_with(carriers, form, "try")
+    }
+
+    /// Like [`World::gap`], where programs read all chunks.
+    pub(crate) fn readable_gap(carriers: &str, form: &str) -> World {
+        World::gap_with(carriers, form, "off")
+    }
+
+    fn gap_with(carriers: &str, form: &str, encryption: &str) -> World {
         let (lab, [alpha, beta, middle]) = hosts();
         let link = testbed::delay::gap(&alpha, &beta, 1, &middle).unwrap();
-        World { ends: Ends::new(lab, [alpha, beta], carriers, form), middle, link }
+        World { ends: Ends::new(lab, [alpha, beta], carriers, form, encryption), middle, link }
     }
 
     /// Runs `sctpify-router` on the router.
