@@ -303,13 +303,19 @@ impl KnownPeers {
         Ok(())
     }
 
-    /// Takes an address from the host that has it, unless that has this key. A host of first use without an address is forgotten.
+    /// Takes an address from the host that has it, unless that has this key.
     fn leave(&mut self, address: IpAddr, key: &HostKeyText) {
-        let Some(old) = self.by_address.get(&address).filter(|old| *old != key).cloned() else { return };
-        self.by_address.remove(&address);
+        if self.by_address.get(&address).is_some_and(|old| old != key) {
+            self.leave_one(address);
+        }
+    }
+
+    /// Takes an address from the host that has it. A host of first use without an address is forgotten.
+    fn leave_one(&mut self, address: IpAddr) {
+        let Some(old) = self.by_address.remove(&address) else { return };
         let Some(peer) = self.all.get_mut(&old) else { return };
         peer.addresses.retain(|other| *other != address);
-        if peer.addresses.is_empty() {
+        if peer.addresses.is_empty() && peer.by == KnownBy::FirstUse {
             self.all.remove(&old);
         }
     }
@@ -358,6 +364,67 @@ impl KnownPeers {
         }
         self.all.insert(peer.key.clone(), peer);
         true
+    }
+
+    /// Returns the table of a file that other daemons write, too, with all changes that this table has made since it was `base`.
+    /// Of two keys for an address the file's stays, unless the one here was given and the file's is of first use.
+    pub fn merged(&self, base: &KnownPeers, file: KnownPeers) -> KnownPeers {
+        let mut merged = file;
+        for key in base.all.keys().filter(|key| !self.all.contains_key(*key)) {
+            merged.remove(key);
+        }
+        for peer in self.all.values() {
+            let old = base.all.get(&peer.key);
+            if old != Some(peer) {
+                merged.take_over(peer, old);
+            }
+        }
+        merged.has_changed = self.has_changed;
+        merged
+    }
+
+    /// Takes over the changes of a peer from `old`, in another table.
+    fn take_over(&mut self, peer: &KnownPeer, old: Option<&KnownPeer>) {
+        let had = |address: &IpAddr| old.is_some_and(|old| old.addresses.contains(address));
+        let is_seen_alone = old
+            .is_some_and(|old| (&old.name, &old.addresses, old.by) == (&peer.name, &peer.addresses, peer.by));
+        let is_known = self.all.contains_key(&peer.key);
+        // A host that somebody forgot meanwhile stays forgotten, although it was seen.
+        if !is_known && (is_seen_alone || self.all.len() >= PEERS_MAX) {
+            return;
+        }
+        for address in old.iter().flat_map(|old| &old.addresses).filter(|a| !peer.addresses.contains(*a)) {
+            if self.by_address.get(address) == Some(&peer.key) {
+                self.leave_one(*address);
+            }
+        }
+        let is_name_free =
+            |name: &str| self.all.values().all(|p| p.name.as_deref() != Some(name) || p.key == peer.key);
+        let name = peer.name.clone().filter(|name| is_name_free(name));
+        let mut entry = match self.all.remove(&peer.key) {
+            Some(entry) => entry,
+            None => KnownPeer { name: None, addresses: Vec::new(), ..peer.clone() },
+        };
+        for address in peer.addresses.iter().filter(|address| !had(address) || !is_known) {
+            let owner = self.by_address.get(address).and_then(|key| self.all.get(key));
+            let is_free = owner.is_none_or(|o| o.by == KnownBy::FirstUse && peer.by != KnownBy::FirstUse);
+            let is_room = entry.addresses.len() < ADDRESSES_MAX && !entry.addresses.contains(address);
+            if is_free && is_room {
+                self.leave_one(*address);
+                entry.addresses.push(*address);
+                self.by_address.insert(*address, peer.key.clone());
+            }
+        }
+        if old.is_none_or(|old| old.name != peer.name) {
+            entry.name = name.or(entry.name);
+        }
+        if old.is_none_or(|old| old.by != peer.by) && entry.by == KnownBy::FirstUse {
+            entry.by = peer.by;
+        }
+        entry.last_seen = entry.last_seen.max(peer.last_seen);
+        if entry.by != KnownBy::FirstUse || !entry.addresses.is_empty() {
+            self.all.insert(peer.key.clone(), entry);
+        }
     }
 
     /// Reports whether anything has changed since the last call.
@@ -593,6 +660,38 @@ mod tests {
         peers.add(NOW, &key('A'), Some("alpha"), &[ip("10.0.0.1")]).unwrap();
         assert_eq!(peers.find(ip("10.0.0.1")).unwrap().by, KnownBy::Configured);
         assert_eq!(peers.forget("alpha").unwrap().addresses, [ip("10.0.0.1")]);
+    }
+
+    #[test]
+    fn what_two_daemons_met_gave_and_forgot_is_all_in_the_file() {
+        let mut base = KnownPeers::default();
+        for (address, digit) in [("10.0.0.1", 'A'), ("10.0.0.2", 'B'), ("10.0.0.3", 'C')] {
+            base.meet(NOW, ip(address), &key(digit));
+        }
+        let later = NOW.plus(SEEN_STEP_MS);
+        let mut file = base.clone();
+        file.forget("10.0.0.1").unwrap();
+        file.meet(NOW, ip("10.0.0.4"), &key('D'));
+        file.meet(NOW, ip("10.0.0.5"), &key('E'));
+        let mut here = base.clone();
+        here.meet(later, ip("10.0.0.1"), &key('A'));
+        here.meet(later, ip("10.0.0.22"), &key('B'));
+        here.forget("10.0.0.3").unwrap();
+        here.add(NOW, &key('F'), Some("f"), &[ip("10.0.0.4")]).unwrap();
+        here.meet(NOW, ip("10.0.0.5"), &key('G'));
+        here.meet(NOW, ip("10.0.0.6"), &key('G'));
+        let merged = here.merged(&base, file.clone());
+        assert_eq!(merged.find(ip("10.0.0.1")), None, "forgotten in the file, and only seen here");
+        let b = merged.of_key(&key('B')).unwrap();
+        assert_eq!((b.addresses.len(), b.last_seen), (2, later));
+        assert_eq!(merged.of_key(&key('C')), None, "forgotten here");
+        assert_eq!(merged.recognise(ip("10.0.0.4"), &key('F')), Recognition::Known, "given here");
+        assert_eq!(merged.of_key(&key('D')), None, "found there");
+        assert_eq!(merged.recognise(ip("10.0.0.5"), &key('G')), Recognition::Other(key('E')));
+        assert_eq!(merged.recognise(ip("10.0.0.6"), &key('G')), Recognition::Known);
+        assert_eq!(parse_peers(&print_peers(merged.iter()).unwrap()).unwrap().all, merged.all);
+        assert_eq!(here.merged(&here, file.clone()).all, file.all, "nothing has changed here");
+        assert_eq!(merged.merged(&base, base.clone()).all, merged.all, "nothing has changed there");
     }
 
     #[test]

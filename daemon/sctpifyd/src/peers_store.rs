@@ -1,17 +1,18 @@
 //! The known peers, shared by the shard (which meets and recognises them) and the control server (which shows and forgets them), and
 //! their file.
 //!
-//! A separate thread writes the file, so the event loop never waits for a disk. A file that cannot be read stops a daemon that
+//! A separate thread writes the file, so the event loop never waits for a disk. The daemons of one user's `sctpify run` share the file: each
+//! writes its own changes into it, and takes over those of the others. A file that cannot be read stops a daemon that
 //! encrypts: without it any key would pass. SIGKILL loses up to [`SAVE_PAUSE`] of changes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use control::{DaemonArgs, KnownPeer, KnownPeers, load_peers};
+use control::{DaemonArgs, KnownPeers, load_peers};
 use rules::Settings;
 
-use crate::archive::{Archive, ArchiveError};
+use crate::archive::{Archive, ArchiveError, Stamp};
 
 /// Interval at which changes are written.
 const SAVE_PAUSE: Duration = Duration::from_secs(1);
@@ -21,8 +22,16 @@ const SAVE_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct PeersStore {
     peers: Arc<Mutex<KnownPeers>>,
     archive: Archive,
-    /// Held while the file is written; true if the last write failed.
-    failing: Arc<Mutex<bool>>,
+    /// Held while the file is written.
+    written: Arc<Mutex<Written>>,
+}
+
+/// The latest state of the file.
+struct Written {
+    peers: KnownPeers,
+    stamp: Option<Stamp>,
+    /// True if the last write failed.
+    is_failing: bool,
 }
 
 impl PeersStore {
@@ -31,6 +40,7 @@ impl PeersStore {
     /// # Errors
     /// When the file cannot be read and the settings ask for encryption.
     pub(crate) fn load(args: &DaemonArgs, settings: &Settings, archive: Archive) -> Result<PeersStore> {
+        let stamp = archive.peers_stamp();
         let peers = match load_peers(&args.peers_file()) {
             Ok(peers) => peers,
             Err(error) if settings.encryption.is_offered() => bail!("known peers: {error}"),
@@ -39,7 +49,9 @@ impl PeersStore {
                 KnownPeers::default()
             }
         };
-        Ok(PeersStore { peers: Arc::new(Mutex::new(peers)), archive, failing: Arc::default() })
+        let written = Written { peers: peers.clone(), stamp, is_failing: false };
+        let (peers, written) = (Arc::new(Mutex::new(peers)), Arc::new(Mutex::new(written)));
+        Ok(PeersStore { peers, archive, written })
     }
 
     /// Locks the peers. Hold it for moments only: the shard waits for it.
@@ -56,23 +68,68 @@ impl PeersStore {
         }
     }
 
-    /// Writes changes. Repeated failures are logged once; unwritten changes are written next time.
+    /// Writes changes, and takes over those of other daemons. Repeated failures are logged once; unwritten changes are written next time.
     pub(crate) fn save(&self) -> Result<(), ArchiveError> {
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        let peers: Vec<KnownPeer> = {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = self.archive.peers_stamp();
+        let peers = {
             let mut peers = self.lock();
-            if !peers.take_changed() && !*failing {
+            if !peers.take_changed() && !written.is_failing && stamp == written.stamp {
                 return Ok(());
             }
-            peers.iter().cloned().collect()
+            peers.clone()
         };
-        let saved = self.archive.save_peers(peers.iter());
-        if let Err(error) = &saved
-            && !*failing
-        {
-            tracing::warn!(%error, "cannot write the known peers; retrying");
+        match self.archive.merge_peers(&peers, &written.peers) {
+            Ok((merged, stamp)) => {
+                let mut now = self.lock();
+                *now = now.merged(&peers, merged.clone());
+                *written = Written { peers: merged, stamp, is_failing: false };
+                Ok(())
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut written.is_failing, true) {
+                    tracing::warn!(%error, "cannot write the known peers; retrying");
+                }
+                Err(error)
+            }
         }
-        *failing = saved.is_err();
-        saved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use control::HostKeyText;
+    use rules::UnixMs;
+
+    use super::*;
+
+    #[test]
+    fn daemons_that_share_a_file_know_each_others_peers_and_lose_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let args = DaemonArgs { state_dir: dir.path().into(), ..DaemonArgs::parse_from(["sctpifyd"]) };
+        let store = || PeersStore::load(&args, &Settings::default(), Archive::own(&args)).unwrap();
+        let key = |digit: &str| format!("sctpify1:{}", digit.repeat(43)).parse::<HostKeyText>().unwrap();
+        let (one, two) = (store(), store());
+        one.lock().meet(UnixMs(1), [10, 0, 0, 1].into(), &key("A"));
+        two.lock().meet(UnixMs(1), [10, 0, 0, 2].into(), &key("B"));
+        for store in [&one, &two, &one] {
+            store.save().unwrap();
+        }
+        for store in [&one, &two, &store()] {
+            assert_eq!(store.lock().iter().len(), 2);
+        }
+        one.lock().forget("10.0.0.2").unwrap();
+        for store in [&one, &two] {
+            store.save().unwrap();
+        }
+        assert!(two.lock().find([10, 0, 0, 2].into()).is_none(), "forgotten by the other one");
+        std::fs::write(args.peers_file(), "damaged").unwrap();
+        two.lock().meet(UnixMs(1), [10, 0, 0, 3].into(), &key("C"));
+        two.save().unwrap_err();
+        assert_eq!(std::fs::read_to_string(args.peers_file()).unwrap(), "damaged", "left to people");
+        std::fs::remove_file(args.peers_file()).unwrap();
+        two.save().unwrap();
+        assert!(store().lock().find([10, 0, 0, 3].into()).is_some());
     }
 }

@@ -1,15 +1,25 @@
 //! Reads and writes the daemon's files, in the process that has access to them.
 
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use control::{DaemonArgs, FileError, KnownPeer};
+use control::{DaemonArgs, FileError, KnownPeer, KnownPeers};
 use rules::{LearnedEntry, RulesTable, Settings};
 
 use super::ArchiveError;
 use crate::control_server::make_directory;
 use crate::peer_keys::PeerKeys;
+
+/// Attempts to lock the peers' file, which another daemon may be writing, and the pause between two.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// A state of a file: its inode, and its time in seconds and nanoseconds.
+pub(crate) type Stamp = (u64, i64, i64);
 
 /// The contents of the files.
 pub(crate) struct Loaded {
@@ -70,6 +80,46 @@ impl Files {
     ) -> Result<(), ArchiveError> {
         Ok(control::save_peers(&self.args.peers_file(), peers)?)
     }
+
+    /// Writes what `peers` has changed since `base` into the file, which other daemons of the same user write, too; returns the file's peers,
+    /// and its state.
+    pub(super) fn merge_peers(
+        &self,
+        peers: &KnownPeers,
+        base: &KnownPeers,
+    ) -> Result<(KnownPeers, Option<Stamp>), ArchiveError> {
+        let path = self.args.peers_file();
+        let _lock = lock_beside(&path)?;
+        let file = control::load_peers(&path).map_err(|error| ArchiveError::Failed(error.to_string()))?;
+        let merged = peers.merged(base, file.clone());
+        if !merged.iter().eq(file.iter()) {
+            self.save_peers(merged.iter())?;
+        }
+        Ok((merged, self.peers_stamp()))
+    }
+
+    /// Returns what tells one state of the peers' file from another.
+    pub(super) fn peers_stamp(&self) -> Option<Stamp> {
+        let status = std::fs::metadata(self.args.peers_file()).ok()?;
+        Some((status.ino(), status.mtime(), status.mtime_nsec()))
+    }
+}
+
+/// Locks a file against other daemons, until the lock is dropped.
+fn lock_beside(path: &Path) -> Result<File, ArchiveError> {
+    let path = path.with_extension("lock");
+    let failed = |error: io::Error| ArchiveError::Failed(format!("{}: {error}", path.display()));
+    let mut open = OpenOptions::new();
+    open.write(true).create(true).truncate(false).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
+    let file = open.open(&path).map_err(failed)?;
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+    }
+    Err(failed(io::Error::other("another daemon does not release it")))
 }
 
 fn refused(error: impl ToString) -> ArchiveError {

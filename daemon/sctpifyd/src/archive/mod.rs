@@ -16,10 +16,10 @@ mod words;
 
 use std::sync::Arc;
 
-use control::{DaemonArgs, KnownPeer};
+use control::{DaemonArgs, KnownPeers};
 use rules::{LearnedEntry, RulesTable, Setting};
 
-pub(crate) use files::{Loaded, prepare_directories};
+pub(crate) use files::{Loaded, Stamp, prepare_directories};
 pub(crate) use host_key::{Signer, load_or_make};
 pub(crate) use line::Listener;
 pub(crate) use server::serve;
@@ -107,18 +107,29 @@ impl Archive {
         }
     }
 
-    /// Writes the known peers' file.
-    pub(crate) fn save_peers<'a>(
+    /// Writes what the known peers have changed since `base`, the state of the file before; returns the file's peers, and its state
+    /// as [`Archive::peers_stamp`] does. Only daemons without a supervisor share the file with others.
+    pub(crate) fn merge_peers(
         &self,
-        peers: impl Iterator<Item = &'a KnownPeer>,
-    ) -> Result<(), ArchiveError> {
+        peers: &KnownPeers,
+        base: &KnownPeers,
+    ) -> Result<(KnownPeers, Option<Stamp>), ArchiveError> {
         match self {
-            Archive::Own(files) => files.save_peers(peers),
+            Archive::Own(files) => files.merge_peers(peers, base),
             Archive::Asked(line) => {
-                let text = control::print_peers(peers);
+                let text = control::print_peers(peers.iter());
                 let text = text.map_err(|error| ArchiveError::Failed(error.to_string()))?;
-                line.tell(Ask::Peers { text })
+                line.tell(Ask::Peers { text })?;
+                Ok((peers.clone(), None))
             }
+        }
+    }
+
+    /// Returns what tells one state of the peers' file from another, if other daemons may write it.
+    pub(crate) fn peers_stamp(&self) -> Option<Stamp> {
+        match self {
+            Archive::Own(files) => files.peers_stamp(),
+            Archive::Asked(_) => None,
         }
     }
 

@@ -137,6 +137,7 @@ mod tests {
     use std::path::Path;
 
     use clap::Parser;
+    use control::KnownPeers;
     use keying::IdentityError;
     use rules::{Chain, Failure, LearnPolicy, LearnedTable, Policy, Rule, RulesTable, Settings};
 
@@ -304,12 +305,13 @@ mod tests {
         let pair = Pair::new();
         let path = pair.dir.path().join("state/peers");
         let key = HostKey::generate().expect("a key").public().to_string().parse().expect("its text");
-        let mut peers = control::KnownPeers::default();
+        let mut peers = KnownPeers::default();
         peers.meet(today(), [192, 0, 2, 1].into(), &key);
-        pair.archive.save_peers(peers.iter()).expect("saved");
+        pair.archive.merge_peers(&peers, &KnownPeers::default()).expect("saved");
         assert_eq!(control::load_peers(&path).expect("loaded").iter().len(), 1);
-        let twice = peers.iter().chain(peers.iter());
-        pair.archive.save_peers(twice).expect_err("two peers with one key");
+        let text = control::print_peers(peers.iter().chain(peers.iter())).expect("a text");
+        let Archive::Asked(line) = &pair.archive else { unreachable!("a supervisor writes") };
+        line.tell(Ask::Peers { text }).expect_err("two peers with one key");
         assert_eq!(control::load_peers(&path).expect("loaded").iter().len(), 1);
     }
 }

@@ -33,6 +33,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_fcntl,
+    libc::SYS_flock,
     libc::SYS_fstat,
     libc::SYS_futex,
     libc::SYS_getdents64,
