@@ -243,7 +243,7 @@ impl KnownPeers {
     }
 
     /// Takes over a key that an administrator has given for these addresses, and the host's name. Keys that were found there at a first connection
-    /// give way.
+    /// give way, and so do other addresses at which this key was found: somebody may pass on packets of its host there.
     ///
     /// # Errors
     /// When the name belongs to another host, an address to another one whose key was given or verified, or there is no room. Nothing
@@ -273,7 +273,8 @@ impl KnownPeers {
             }
         }
         let known = self.all.get(key);
-        addresses.extend(known.iter().flat_map(|peer| &peer.addresses));
+        let given = known.filter(|peer| peer.by != KnownBy::FirstUse);
+        addresses.extend(given.iter().flat_map(|peer| &peer.addresses));
         addresses.sort_unstable();
         addresses.dedup();
         let is_new = known.is_none();
@@ -283,6 +284,7 @@ impl KnownPeers {
         for address in &addresses {
             self.leave(*address, key);
         }
+        self.by_address.retain(|_, owner| owner != key);
         let peer = self.all.entry(key.clone()).or_insert_with(|| KnownPeer {
             key: key.clone(),
             name: None,
@@ -656,8 +658,11 @@ mod tests {
     #[test]
     fn a_known_key_of_first_use_becomes_a_given_one() {
         let mut peers = KnownPeers::default();
-        peers.meet(NOW, ip("10.0.0.1"), &key('A'));
+        for last in 1..=ADDRESSES_MAX {
+            peers.meet(NOW, IpAddr::from([10, 0, 0, u8::try_from(last).unwrap()]), &key('A'));
+        }
         peers.add(NOW, &key('A'), Some("alpha"), &[ip("10.0.0.1")]).unwrap();
+        assert_eq!(peers.recognise(ip("10.0.0.2"), &key('B')), Recognition::New, "nobody gave that address");
         assert_eq!(peers.find(ip("10.0.0.1")).unwrap().by, KnownBy::Configured);
         assert_eq!(peers.forget("alpha").unwrap().addresses, [ip("10.0.0.1")]);
     }

@@ -53,6 +53,8 @@ pub(crate) enum Line {
     WrongKey,
     /// Handshakes about keys.
     Keys,
+    /// Keys of new peers, which only connections of this host find.
+    NewPeer,
     /// Peers that have another key than before.
     ChangedPeer,
     /// Path switches.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -107,7 +108,14 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let peer_keeper = peers.clone();
     spawn("known peers", move || peer_keeper.keep())?;
     let for_steps = handle.clone();
-    spawn("handshakes", move || handshakes.run(&signer, &for_steps))?;
+    spawn("handshakes", move || {
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| handshakes.run(&signer, &for_steps)));
+        if outcome.is_err() {
+            // Without it no association gets keys. The supervisor starts another worker.
+            tracing::error!("the thread of the key handshakes has failed");
+            std::process::abort();
+        }
+    })?;
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
     if args.inside.is_some() {

@@ -438,7 +438,8 @@ impl Driver {
             (true, _) => self.interception.release_to_refusal(syn),
             (false, true) => self.interception.refuse(syn),
         }
-        self.policy.on_failure(destination, failure);
+        // Such a host is never left to plain TCP, nor will it be when its key is forgotten.
+        self.policy.on_failure(destination, failure.filter(|_| !is_by_key));
     }
 
     /// Releases SYNs that the rules no longer send over SCTP: if sent again, they would pass.

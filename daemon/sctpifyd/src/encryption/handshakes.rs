@@ -1,7 +1,7 @@
 //! The thread of the key handshakes: TLS and the wait for signatures, next to the event loop.
 //!
-//! The event loop hands over tasks and gets back steps as commands. Tasks wait in a queue; [`super::Encryption`] limits those of one
-//! association. Begin at [`Handshakes::run`].
+//! The event loop hands over tasks and gets back steps as commands; [`super::backlog`] holds back those that wait. Begin at
+//! [`Handshakes::run`].
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;

@@ -9,11 +9,13 @@
 //! Invariants: no association is used before its peer is known; an association to an address with another key than the known one is
 //! ended, and so is one without encryption to an address that had a key. Begin at [`Encryption::follow`].
 
+mod backlog;
 mod handshakes;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::IpAddr;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 
 use base::Time;
 use control::{EncryptionFault, HostKeyText, KnownPeer, Recognition};
@@ -27,20 +29,21 @@ use crate::policy::Policy;
 
 pub(crate) use handshakes::{Handshakes, warm_up};
 
+use backlog::Backlog;
+
 /// Limit on the tasks of one association that wait for the thread: a handshake has two messages of each end.
-const TASKS_MAX: u32 = 8;
-/// Limit on the tasks of all associations that wait for the thread when a peer asks for one more: it performs so many in a tenth of a
-/// second, and a connection of this host waits for seconds.
-const WAITING_MAX: u32 = 512;
+const TASKS_MAX: u32 = 4;
+/// Limit on the length of a message about keys, in bytes; one with the largest key share has two thirds of it.
+const MESSAGE_MAX: usize = 4096;
+/// Memory that a handshake of a peer takes in the thread, in bytes: measured 12,000.
+const SESSION_MEMORY: usize = 16 << 10;
 /// Cause codes of ABORTs about protection (draft-ietf-tsvwg-sctp-dtls-chunk section 11.4).
 const CAUSES: std::ops::RangeInclusive<u16> = 100..=103;
 
 /// The encryption of the associations that offer it.
 pub(crate) struct Encryption {
-    orders: Sender<handshakes::Order>,
+    backlog: Backlog,
     all: BTreeMap<AssociationId, State>,
-    /// Tasks that wait for the thread.
-    waiting: u32,
     peers: PeersStore,
 }
 
@@ -49,7 +52,9 @@ pub(crate) struct Encryption {
 struct State {
     /// The address that this host has connected to; none if the peer began.
     dialled: Option<IpAddr>,
-    /// Tasks that wait for the thread.
+    /// The address of a peer that began; none if this host did.
+    client: Option<IpAddr>,
+    /// Tasks that wait for the thread, or are with it.
     waiting: u32,
     /// The event that is held back.
     established: Option<Event>,
@@ -65,7 +70,8 @@ impl Encryption {
     /// Returns the part of the event loop, and that of the thread.
     pub(crate) fn new(peers: PeersStore) -> (Encryption, Handshakes) {
         let (orders, received) = channel();
-        (Encryption { orders, all: BTreeMap::new(), waiting: 0, peers }, Handshakes::new(received))
+        let backlog = Backlog::new(orders);
+        (Encryption { backlog, all: BTreeMap::new(), peers }, Handshakes::new(received))
     }
 
     /// Begins the handshake of an association that this host has just begun to `remote`, if encryption is offered there.
@@ -78,12 +84,31 @@ impl Encryption {
         self.order(now, association, Task::Begin { psk });
     }
 
-    fn order(&mut self, now: Time, association: AssociationId, task: Task) {
-        if let Some(state) = self.all.get_mut(&association) {
-            state.waiting += 1;
-            self.waiting += 1;
-            // If the thread has ended, the association ends by its own limit.
-            let _ = self.orders.send((now, association, task));
+    /// Hands a task over; returns false if too many wait.
+    fn order(&mut self, now: Time, association: AssociationId, task: Task) -> bool {
+        let Some(state) = self.all.get_mut(&association) else { return true };
+        let order = (now, association, task);
+        let is_taken = state.waiting < TASKS_MAX
+            && match state.client {
+                Some(client) => self.backlog.push(client, order).is_ok(),
+                None => {
+                    self.backlog.push_own(order);
+                    true
+                }
+            };
+        state.waiting += u32::from(is_taken);
+        is_taken
+    }
+
+    /// Handles a task that follows from an event: a message of the peer, or keys that are worn.
+    fn on_task(&mut self, now: Time, association: AssociationId, task: Task, engine: &mut Endpoint) {
+        if let Entry::Vacant(vacant) = self.all.entry(association) {
+            vacant.insert(State { client: peer_of(engine, association), ..State::default() });
+            engine.set_user_memory(association, SESSION_MEMORY);
+        }
+        let is_long = matches!(&task, Task::Take { message, .. } if message.len() > MESSAGE_MAX);
+        if is_long || !self.order(now, association, task) {
+            engine.abort(now, association, AbortCause::user("too many messages about keys"));
         }
     }
 
@@ -108,18 +133,13 @@ impl Encryption {
         let is_followed = policy.settings().encryption.is_offered();
         match (task, &event) {
             (Some(task @ (Task::Take { .. } | Task::Renew)), _) if is_followed => {
-                let state = self.all.entry(association).or_default();
-                let is_stranger = state.dialled.is_none() && state.epoch.is_none();
-                let is_too_much = is_stranger && self.waiting >= WAITING_MAX;
-                if state.waiting >= TASKS_MAX || is_too_much {
-                    engine.abort(now, association, AbortCause::user("too many messages about keys"));
-                } else {
-                    self.order(now, association, task);
-                }
+                self.on_task(now, association, task, engine);
                 return [None, None];
             }
-            (Some(Task::Forget), _) if self.all.contains_key(&association) => {
-                let _ = self.orders.send((now, association, Task::Forget));
+            (Some(Task::Forget), _) => {
+                if let Some(state) = self.all.get(&association) {
+                    self.backlog.forget(now, association, state.client);
+                }
             }
             _ => {}
         }
@@ -147,7 +167,9 @@ impl Encryption {
             },
             Event::Protected { epoch } => {
                 let Some(state) = self.all.get_mut(&association) else { return [Some(event), None] };
-                state.epoch = Some(epoch);
+                if state.epoch.replace(epoch).is_none() && state.client.is_some() {
+                    engine.set_user_memory(association, 0);
+                }
                 let established = state.established.take();
                 if established.is_some() {
                     history.count(Occurrence::Encrypted);
@@ -175,7 +197,7 @@ impl Encryption {
         engine: &mut Endpoint,
         history: &mut History,
     ) {
-        self.waiting = self.waiting.saturating_sub(1);
+        self.backlog.on_performed();
         let Some(state) = self.all.get_mut(&association) else { return };
         state.waiting = state.waiting.saturating_sub(1);
         match apply(now, association, outcome, engine) {
@@ -248,13 +270,13 @@ impl Encryption {
         match recognition {
             Recognition::Known => {}
             Recognition::NoRoom => {
-                if let Some(left_out) = history.admit(Line::Keys, now) {
+                if let Some(left_out) = history.admit(Line::NewPeer, now) {
                     tracing::warn!(peer = %address, key = %found, left_out, "the key of a new peer is not written down: \
                         the table is full (sctpify peers forget makes room)");
                 }
             }
             Recognition::New => {
-                if let Some(left_out) = history.admit(Line::Keys, now) {
+                if let Some(left_out) = history.admit(Line::NewPeer, now) {
                     tracing::info!(peer = %address, key = %found, left_out, "the key of a new peer is written down");
                 }
             }

@@ -95,9 +95,10 @@ impl Endpoint {
                 let inside = Packet::opened(packet.header, &room[..opened.length]);
                 // A copy from elsewhere must not use up the record's number.
                 if self.association(id).is_some_and(|a| a.is_from_peer(route, &inside, true)) {
+                    let was_open = self.is_open(id);
                     let take = self.with(id, now, |association, ctx| association.take_opened(&opened, ctx));
                     if take == Some(true) {
-                        self.on_keys(id, false);
+                        self.on_keys(id, was_open);
                     }
                 }
                 let begin = Begin { ecn, is_sealed: true, ..Begin::default() };

@@ -27,7 +27,7 @@ fn flooded() -> Two {
 }
 
 /// `count` INITs from one address; how many were answered.
-fn flood(t: &mut Two, source: &str, count: u16) -> usize {
+pub(crate) fn flood(t: &mut Two, source: &str, count: u16) -> usize {
     let stranger = |port| Stranger::new(t.b, "10.0.1.2", source, port);
     (1..=count)
         .map(stranger)

@@ -5,8 +5,8 @@ use std::time::Duration;
 use base::Carrier;
 use bytes::Bytes;
 use sctp::{
-    AddressChange, AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, KeyRole,
-    SendBufferCadence, SendBufferConfig, StateName,
+    AddressChange, AnswerRate, AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions,
+    KeyRole, Limits, SendBufferCadence, SendBufferConfig, StateName,
 };
 use sim::{
     Change, Conversation, Fate, HostId, LinkConfig, Loss, World, chunk_names, opened, packet, protection,
@@ -15,6 +15,7 @@ use wire::{
     Abort, Cause, Causes, ChecksumMode, Chunk, ChunkType, Data, Packet, Ppid, SendBuffer, Ssn, StreamId, Tsn,
 };
 
+use crate::floods::flood;
 use crate::support::{
     Two, a_route, at_seconds, b_route, content, messages, seconds, sends, sends_then_closes, two_with,
 };
@@ -698,6 +699,26 @@ fn keys_are_renewed_under_load_without_a_pause() {
         let worn = t.events(t.a).iter().filter(|event| matches!(event, Event::KeysWorn)).count();
         assert!(worn >= 5, "seed {seed}: {worn}");
     }
+}
+
+#[test]
+fn keys_give_the_client_back_its_one_init_and_renewals_none() {
+    let mut t = two_sealed(1, LinkConfig::default());
+    let inits = AnswerRate { per_second: 1000, burst: 1000, source_per_second: 1, source_burst: 30 };
+    let limits = Limits { inits, ..Limits::default() };
+    t.world.restart(t.b, EndpointConfig { limits, association: config(false), ..EndpointConfig::default() });
+    t.world.host_mut(t.a).app.keying.records = 3000;
+    t.connect_with(config(true), sends(messages(30_000, 1200, 3)));
+    t.world.run_for(Duration::from_millis(100));
+    assert_eq!(flood(&mut t, "10.0.1.77", 100), 30);
+    let worn = |t: &Two| t.events(t.a).iter().filter(|event| matches!(event, Event::KeysWorn)).count();
+    let before = t.world.now();
+    while worn(&t) < 8 && t.world.now() - before < seconds(30) {
+        t.world.run_for(Duration::from_millis(50));
+    }
+    let passed = (t.world.now() - before).as_secs();
+    assert_eq!((worn(&t), t.state(t.a)), (8, StateName::Established));
+    assert!(flood(&mut t, "10.0.1.77", 100) as u64 <= passed + 1, "{passed} s");
 }
 
 #[test]

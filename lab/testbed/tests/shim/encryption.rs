@@ -284,6 +284,7 @@ fn where_encryption_is_required_a_known_host_without_it_or_without_sctp_is_refus
     let address = world.link.right_v4().to_string();
     world.alphas.sctpify(&["peers", "forget", &address]).unwrap().good().unwrap();
     assert!(read(&world), "over plain TCP");
+    assert_eq!(counter(&world.alphas, "connects_learned_tcp"), 0, "SCTP was tried again");
 }
 
 #[test]

@@ -1,0 +1,245 @@
+//! The tasks of key handshakes that wait for their thread.
+//!
+//! The thread has a few tasks at a time, and the rest waits here. Tasks of associations that this host has begun go first. Those that peers have
+//! begun take turns by host: a host with many of them, renewals included, delays another host's first one by one task.
+//!
+//! Refused: tasks of a host that has [`HOST_TASKS_MAX`] of them already, and messages beyond [`BYTES_MAX`] in all. Invariants: the tasks of an
+//! association keep their order, and a host has a turn if and only if it has a task. Begin at [`Backlog::push`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::mpsc::Sender;
+
+use base::Time;
+use keying::Task;
+use sctp::AssociationId;
+
+use super::handshakes::Order;
+use crate::addresses::host_part;
+
+/// Limit on the tasks of one host that wait here: the thread performs so many in a tenth of a second.
+const HOST_TASKS_MAX: usize = 512;
+/// Limit on the bytes of all messages that wait here.
+const BYTES_MAX: usize = 16 << 20;
+/// Tasks that the thread has at a time: enough for it to work while the event loop takes its steps.
+const IN_HAND_MAX: u32 = 8;
+
+/// A task was refused: too much waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct TooMuch;
+
+/// The tasks that wait, and the way to the thread.
+pub(super) struct Backlog {
+    to_thread: Sender<Order>,
+    /// Tasks that the thread has.
+    in_hand: u32,
+    /// Tasks of associations that this host has begun.
+    own: VecDeque<Order>,
+    /// Tasks of the others, by their host.
+    of_hosts: BTreeMap<IpAddr, VecDeque<Order>>,
+    /// The hosts that have tasks, in the order of their turns.
+    turns: VecDeque<IpAddr>,
+    /// Bytes of the messages of hosts.
+    bytes: usize,
+}
+
+impl Backlog {
+    pub(super) fn new(to_thread: Sender<Order>) -> Backlog {
+        Backlog {
+            to_thread,
+            in_hand: 0,
+            own: VecDeque::new(),
+            of_hosts: BTreeMap::new(),
+            turns: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Adds a task of an association that this host has begun.
+    pub(super) fn push_own(&mut self, order: Order) {
+        self.own.push_back(order);
+        self.feed();
+    }
+
+    /// Adds a task of an association that this peer has begun.
+    ///
+    /// # Errors
+    /// When too much of the peer's host, or of all hosts, waits.
+    pub(super) fn push(&mut self, peer: IpAddr, order: Order) -> Result<(), TooMuch> {
+        let (host, length) = (host_part(peer), length_of(&order));
+        let tasks = self.of_hosts.entry(host).or_default();
+        if tasks.len() >= HOST_TASKS_MAX || self.bytes + length > BYTES_MAX {
+            if tasks.is_empty() {
+                self.of_hosts.remove(&host);
+            }
+            return Err(TooMuch);
+        }
+        if tasks.is_empty() {
+            self.turns.push_back(host);
+        }
+        tasks.push_back(order);
+        self.bytes += length;
+        self.feed();
+        Ok(())
+    }
+
+    /// Drops the tasks of an association that has ended, and lets the thread forget it; `peer` has begun it, or else this host.
+    pub(super) fn forget(&mut self, now: Time, association: AssociationId, peer: Option<IpAddr>) {
+        let is_others = |order: &Order| order.1 != association;
+        match peer.map(host_part) {
+            None => self.own.retain(is_others),
+            Some(host) => {
+                if let Some(tasks) = self.of_hosts.get_mut(&host) {
+                    let dropped = tasks.iter().filter(|order| !is_others(order)).map(length_of);
+                    self.bytes -= dropped.sum::<usize>();
+                    tasks.retain(is_others);
+                    if tasks.is_empty() {
+                        self.of_hosts.remove(&host);
+                        self.turns.retain(|other| *other != host);
+                    }
+                }
+            }
+        }
+        // It comes behind the tasks that the thread has, and has no outcome.
+        self.send((now, association, Task::Forget));
+    }
+
+    /// Takes note of a task that the thread has performed.
+    pub(super) fn on_performed(&mut self) {
+        self.in_hand = self.in_hand.saturating_sub(1);
+        self.feed();
+    }
+
+    fn feed(&mut self) {
+        while self.in_hand < IN_HAND_MAX
+            && let Some(order) = self.own.pop_front().or_else(|| self.next_of_hosts())
+        {
+            self.in_hand += 1;
+            self.send(order);
+        }
+    }
+
+    fn next_of_hosts(&mut self) -> Option<Order> {
+        let host = self.turns.pop_front()?;
+        let tasks = self.of_hosts.get_mut(&host)?;
+        let order = tasks.pop_front()?;
+        self.bytes -= length_of(&order);
+        if tasks.is_empty() {
+            self.of_hosts.remove(&host);
+        } else {
+            self.turns.push_back(host);
+        }
+        Some(order)
+    }
+
+    fn send(&self, order: Order) {
+        // Without the thread the daemon stops.
+        let _ = self.to_thread.send(order);
+    }
+}
+
+/// Returns the bytes that a task holds.
+fn length_of((_, _, task): &Order) -> usize {
+    match task {
+        Task::Take { message, .. } => message.len(),
+        Task::Begin { .. } | Task::Renew | Task::Forget => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+
+    use base::{Carrier, Route};
+    use keying::METHOD;
+    use sctp::{AssociationConfig, Connect, Endpoint, EndpointConfig, KeyRole, ProtectionTerms};
+
+    use super::*;
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn renewal(id: AssociationId) -> Order {
+        (Time::ZERO, id, Task::Renew)
+    }
+
+    fn message(id: AssociationId, length: usize) -> Order {
+        let terms = ProtectionTerms { role: KeyRole::Server, method: METHOD, transcript: [0; 32] };
+        let message = vec![0; length].into();
+        (Time::ZERO, id, Task::Take { message, sealed: true, terms, psk: None })
+    }
+
+    /// Creates associations.
+    fn ids(count: u16) -> Vec<AssociationId> {
+        let mut engine = Endpoint::new(Time::ZERO, EndpointConfig::default(), [0; 32]);
+        let route = Route { local: ip(1), remote: ip(2), carrier: Carrier::Ip };
+        let mut connect = |local_port| {
+            let connect = Connect {
+                local_port,
+                remote_port: 80,
+                init_routes: vec![route],
+                local_addresses: vec![ip(1)],
+                config: AssociationConfig::default(),
+            };
+            engine.connect(Time::ZERO, connect).unwrap()
+        };
+        (1..=count).map(|n| connect(n)).collect()
+    }
+
+    fn performed(backlog: &mut Backlog, thread: &Receiver<Order>) -> Vec<AssociationId> {
+        let mut all = Vec::new();
+        while let Ok((_, id, _)) = thread.try_recv() {
+            all.push(id);
+            backlog.on_performed();
+        }
+        all
+    }
+
+    #[test]
+    fn hosts_take_turns_and_own_tasks_go_first() {
+        let (to_thread, thread) = channel();
+        let (mut backlog, ids) = (Backlog::new(to_thread), ids(22));
+        let (many, others) = ids.split_at(20);
+        let (other, own) = (others[0], others[1]);
+        for id in many {
+            backlog.push(ip(1), renewal(*id)).unwrap();
+        }
+        backlog.push(ip(2), renewal(other)).unwrap();
+        backlog.push_own(renewal(own));
+        // The thread has the first ones already. One more of that host goes before the other host's.
+        let (first, rest) = many.split_at(IN_HAND_MAX as usize);
+        let expected = [first, &[own], &rest[..1], &[other], &rest[1..]].concat();
+        assert_eq!(performed(&mut backlog, &thread), expected);
+        assert!(backlog.of_hosts.is_empty() && backlog.turns.is_empty());
+    }
+
+    #[test]
+    fn a_host_with_too_much_is_refused_and_another_is_not() {
+        let (to_thread, _thread) = channel();
+        let (mut backlog, ids) = (Backlog::new(to_thread), ids(3));
+        for _ in 0..HOST_TASKS_MAX + IN_HAND_MAX as usize {
+            backlog.push(ip(1), renewal(ids[0])).unwrap();
+        }
+        assert_eq!(backlog.push(ip(1), renewal(ids[0])), Err(TooMuch));
+        backlog.push(ip(2), message(ids[1], BYTES_MAX)).unwrap();
+        assert_eq!(backlog.push(ip(3), message(ids[2], 1)), Err(TooMuch));
+        backlog.push(ip(3), renewal(ids[2])).unwrap();
+    }
+
+    #[test]
+    fn what_an_ended_association_had_waiting_is_dropped() {
+        let (to_thread, thread) = channel();
+        let (mut backlog, ids) = (Backlog::new(to_thread), ids(11));
+        for id in &ids[..10] {
+            backlog.push(ip(1), message(*id, 100)).unwrap();
+        }
+        backlog.push_own(renewal(ids[10]));
+        backlog.forget(Time::ZERO, ids[9], Some(ip(1)));
+        backlog.forget(Time::ZERO, ids[10], None);
+        assert_eq!((backlog.bytes, backlog.own.len()), (100, 0));
+        let performed = performed(&mut backlog, &thread);
+        // Those that the thread is to forget are among them, once each.
+        assert_eq!((performed.len(), backlog.bytes, backlog.turns.len()), (11, 0, 0));
+    }
+}
