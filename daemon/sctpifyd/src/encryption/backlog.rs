@@ -184,7 +184,7 @@ mod tests {
             };
             engine.connect(Time::ZERO, connect).unwrap()
         };
-        (1..=count).map(|n| connect(n)).collect()
+        (1..=count).map(&mut connect).collect()
     }
 
     fn performed(backlog: &mut Backlog, thread: &Receiver<Order>) -> Vec<AssociationId> {
