@@ -167,6 +167,21 @@ pub enum Command {
     ///
     /// Other hosts recognise this host by its key (setting encryption). The daemon makes the key at its first start.
     Key,
+    /// Compare words with a host, to verify its key
+    ///
+    /// Connect to the host over SCTP first, and run this at both ends while the connection lives. Both show six words for it. If those of the
+    /// other end are typed in, this host notes that people have verified the key.
+    Pair {
+        /// Host, such as 10.1.2.3 or host.example, or its name in `sctpify peers`
+        #[arg(value_name = "HOST")]
+        host: String,
+        /// Words that the other end shows, instead of a question on the terminal
+        #[arg(long, value_name = "WORDS")]
+        words: Option<String>,
+        /// Name of the host, for `sctpify status` and `sctpify peers`
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
     /// List the hosts whose keys are known, give the key of one, or forget one
     ///
     /// The daemon writes down the key that it finds at the first encrypted connection to an address (setting encryption).

@@ -12,8 +12,8 @@ use rules::normalise;
 use crate::bench;
 use crate::session::Session;
 use crate::{
-    CliError, Command, PeersCommand, Sctpify, WatchArgs, capture, daemon, doctor, expose, live, man, run,
-    settings, show,
+    CliError, Command, PeersCommand, Sctpify, WatchArgs, capture, daemon, doctor, expose, live, man, pair,
+    run, settings, show,
 };
 
 /// Runs one command.
@@ -45,6 +45,7 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         Command::Get { name, config } => settings::get(session, name.as_deref(), config),
         Command::Forget { host } => forget(session, host),
         Command::Key => ask_and_show(session, &Request::HostKey),
+        Command::Pair { host, words, name } => pair::run(session, host, words.as_deref(), name.clone()),
         Command::Peers { command: None } => ask_and_show(session, &Request::Peers),
         Command::Peers { command: Some(PeersCommand::Add { key, addresses, name }) } => {
             let (key, name, addresses) = (key.clone(), name.clone(), addresses.clone());
@@ -107,7 +108,7 @@ pub(crate) fn resolve_host(host: &str) -> Result<IpAddr, CliError> {
     first.ok_or_else(|| CliError::Failed(format!("{host} has no address")))
 }
 
-fn addresses_of(host: &str) -> Result<impl Iterator<Item = IpAddr>, CliError> {
+pub(crate) fn addresses_of(host: &str) -> Result<impl Iterator<Item = IpAddr>, CliError> {
     let has_port = |(name, port): (&str, &str)| {
         port.parse::<u16>().is_ok() && (!name.contains(':') || name.ends_with(']'))
     };

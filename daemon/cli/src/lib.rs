@@ -20,6 +20,7 @@ mod expose;
 mod kernel;
 mod live;
 mod man;
+mod pair;
 mod probe;
 mod run;
 mod session;

@@ -255,16 +255,7 @@ impl KnownPeers {
         name: Option<&str>,
         addresses: &[IpAddr],
     ) -> Result<(), AddError> {
-        if let Some(name) = name {
-            let is_wrong = name.is_empty() || name.len() > NAME_MAX || name.chars().any(char::is_control);
-            if is_wrong || name.parse::<IpAddr>().is_ok() {
-                return Err(AddError::Name);
-            }
-            if let Some(other) = self.all.values().find(|p| p.name.as_deref() == Some(name) && p.key != *key)
-            {
-                return Err(AddError::NameTaken { name: name.to_owned(), key: other.key.clone() });
-            }
-        }
+        self.check_name(name, key)?;
         let mut addresses: Vec<IpAddr> = addresses.iter().copied().map(normalise).collect();
         for address in &addresses {
             let other = self.find(*address).filter(|peer| peer.key != *key && peer.by != KnownBy::FirstUse);
@@ -301,6 +292,45 @@ impl KnownPeers {
             self.by_address.insert(*address, key.clone());
         }
         peer.addresses = addresses;
+        self.has_changed = true;
+        Ok(())
+    }
+
+    /// Checks that a host with this key may have this name.
+    fn check_name(&self, name: Option<&str>, key: &HostKeyText) -> Result<(), AddError> {
+        let Some(name) = name else { return Ok(()) };
+        let is_wrong = name.is_empty() || name.len() > NAME_MAX || name.chars().any(char::is_control);
+        if is_wrong || name.parse::<IpAddr>().is_ok() {
+            return Err(AddError::Name);
+        }
+        match self.all.values().find(|peer| peer.name.as_deref() == Some(name) && peer.key != *key) {
+            Some(other) => Err(AddError::NameTaken { name: name.to_owned(), key: other.key.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes that people have compared words at both ends of an association with the host that has this key. Its addresses stay those where a
+    /// connection of this host has found it: words prove no address.
+    ///
+    /// # Errors
+    /// When the name belongs to another host, or there is no room. Nothing has changed then.
+    pub fn pair(&mut self, now: UnixMs, key: &HostKeyText, name: Option<&str>) -> Result<(), AddError> {
+        self.check_name(name, key)?;
+        if !self.all.contains_key(key) && self.all.len() >= PEERS_MAX && !self.make_room(now) {
+            return Err(AddError::NoRoom);
+        }
+        let peer = self.all.entry(key.clone()).or_insert_with(|| KnownPeer {
+            key: key.clone(),
+            name: None,
+            addresses: Vec::new(),
+            by: KnownBy::Paired,
+            first_seen: now,
+            last_seen: now,
+        });
+        if peer.by == KnownBy::FirstUse {
+            peer.by = KnownBy::Paired;
+        }
+        peer.name = name.map(str::to_owned).or(peer.name.take());
         self.has_changed = true;
         Ok(())
     }
@@ -420,7 +450,7 @@ impl KnownPeers {
         if old.is_none_or(|old| old.name != peer.name) {
             entry.name = name.or(entry.name);
         }
-        if old.is_none_or(|old| old.by != peer.by) && entry.by == KnownBy::FirstUse {
+        if old.is_none_or(|old| old.by != peer.by) && peer.by != KnownBy::FirstUse {
             entry.by = peer.by;
         }
         entry.last_seen = entry.last_seen.max(peer.last_seen);
@@ -652,6 +682,21 @@ mod tests {
         peers.add(NOW, &key('B'), None, &[ip("::ffff:10.0.0.4")]).unwrap();
         let beta = peers.find(ip("10.0.0.4")).unwrap();
         assert_eq!((beta.addresses.len(), beta.name.as_deref()), (3, Some("beta")), "addresses are added");
+        assert!(parse_peers(&print_peers(peers.iter()).unwrap()).is_ok());
+    }
+
+    #[test]
+    fn a_paired_key_keeps_its_addresses_and_gives_way_to_no_first_use() {
+        let mut peers = KnownPeers::default();
+        peers.meet(NOW, ip("10.0.0.1"), &key('A'));
+        peers.pair(NOW, &key('A'), Some("alpha")).unwrap();
+        let alpha = peers.find(ip("10.0.0.1")).unwrap();
+        assert_eq!((alpha.by, alpha.name.as_deref()), (KnownBy::Paired, Some("alpha")));
+        peers.pair(NOW, &key('B'), None).unwrap();
+        assert!(peers.of_key(&key('B')).unwrap().addresses.is_empty(), "it was never dialled");
+        assert!(matches!(peers.pair(NOW, &key('C'), Some("alpha")), Err(AddError::NameTaken { .. })));
+        let taken = peers.add(NOW, &key('C'), None, &[ip("10.0.0.1")]);
+        assert_eq!(taken, Err(AddError::AddressTaken { address: ip("10.0.0.1"), key: key('A') }));
         assert!(parse_peers(&print_peers(peers.iter()).unwrap()).is_ok());
     }
 

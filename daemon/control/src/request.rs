@@ -100,6 +100,14 @@ pub enum Request {
         /// Its addresses.
         addresses: Vec<IpAddr>,
     },
+    /// Notes that people have compared the words of an association with the host that has this key; answered by [`crate::Response::Done`].
+    PeersPair {
+        /// The key.
+        key: HostKeyText,
+        /// The host's name here.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
     /// Forgets a known peer: the next connection to it takes any key. Answered by [`crate::Response::Done`].
     PeersForget {
         /// Its name, key, or one of its addresses.
@@ -153,7 +161,7 @@ impl Request {
             Request::Doctor { .. } | Request::HostKey | Request::Peers => true,
             Request::Set { .. } | Request::RulesAdd { .. } | Request::RulesDelete { .. } => false,
             Request::RuleAutoEn | Request::RuleAutoDis | Request::Forget { .. } => false,
-            Request::PeersAdd { .. } | Request::PeersForget { .. } => false,
+            Request::PeersAdd { .. } | Request::PeersPair { .. } | Request::PeersForget { .. } => false,
             Request::RulesFlush | Request::DefaultSet { .. } | Request::Reload | Request::Shutdown => false,
             Request::Drain | Request::Capture { .. } | Request::Expose { .. } => false,
         }

@@ -224,6 +224,9 @@ pub struct Encryption {
     pub known_since: Option<UnixMs>,
     /// The epoch of the keys: 3 at first, and one more after each renewal.
     pub epoch: u64,
+    /// Six words that both ends have, if nobody is between them: people compare them (`sctpify pair`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<String>,
 }
 
 /// The state of a path.

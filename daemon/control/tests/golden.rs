@@ -83,6 +83,7 @@ fn association() -> Association {
             by: Some(KnownBy::FirstUse),
             known_since: Some(UnixMs(1_700_000_000_000)),
             epoch: 3,
+            words: vec!["badak".into(), "bodak".into()],
         }),
         paths: vec![path(), Path { carrier: Via::Sctp, state: PathState::Active, ..second }],
     }
@@ -234,6 +235,10 @@ fn requests() -> Vec<Request> {
             name: Some("beta".into()),
             addresses: vec!["10.1.2.3".parse().unwrap()],
         },
+        Request::PeersPair {
+            key: format!("sctpify1:{}", "A".repeat(43)).parse().unwrap(),
+            name: Some("beta".into()),
+        },
         Request::PeersForget { which: "10.1.2.3".into() },
         Request::Reload,
         Request::Shutdown,
@@ -354,6 +359,7 @@ fn only_questions_are_read_only() {
         "rule_auto_dis",
         "forget",
         "peers_add",
+        "peers_pair",
         "peers_forget",
         "expose",
     ];

@@ -297,6 +297,7 @@ impl Desk {
                 Response::Peers(PeersReport { peers: self.peers.lock().iter().cloned().collect() })
             }
             Request::PeersAdd { key, name, addresses } => self.add_peer(&key, name.as_deref(), &addresses),
+            Request::PeersPair { key, name } => self.pair_peer(&key, name.as_deref()),
             Request::PeersForget { which } => self.forget_peer(&which),
             Request::Reload => done(self.rules.reload(&self.shard).map(|()| self.reloaded())),
             Request::Shutdown => {
@@ -469,6 +470,13 @@ impl Desk {
         let at = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
         let message = format!("connections to {at} take this key only (setting encryption)");
         done(self.peers.save().map(|()| Done::new(message)))
+    }
+
+    fn pair_peer(&self, key: &HostKeyText, name: Option<&str>) -> Response {
+        if let Err(error) = self.peers.lock().pair(today(), key, name) {
+            return Response::error(ErrorCode::Refused, error.to_string());
+        }
+        done(self.peers.save().map(|()| Done::new(format!("paired with the host that has the key {key}"))))
     }
 
     fn forget_peer(&self, which: &str) -> Response {

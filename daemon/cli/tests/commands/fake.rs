@@ -102,6 +102,7 @@ pub(crate) fn status() -> Status {
                 by: Some(KnownBy::FirstUse),
                 known_since: Some(KNOWN_SINCE),
                 epoch: 3,
+                words: vec!["badak".into(), "bodak".into()],
             }),
             paths: vec![path("10.0.1.2", PathState::Active), path("10.0.2.2", PathState::PotentiallyFailed)],
         }],
@@ -191,6 +192,9 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
         })),
         Request::Peers => Ok(Response::Peers(PeersReport { peers: vec![known_peer()] })),
         Request::PeersAdd { key, .. } => Ok(Response::Done(Done::new(format!("{key} added")))),
+        Request::PeersPair { key, name } => {
+            Ok(Response::Done(Done::new(format!("paired with {key} {}", name.unwrap_or_default()))))
+        }
         Request::PeersForget { which } => Ok(Response::Done(Done::new(format!("{which} forgotten")))),
         Request::Reload => Ok(Response::Done(Done::new("read again"))),
         Request::Capture { .. } => Err("another capture is running".to_owned()),

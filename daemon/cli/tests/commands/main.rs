@@ -219,6 +219,20 @@ fn the_hosts_key_comes_with_its_words_and_known_peers_with_their_addresses() {
 }
 
 #[test]
+fn a_host_is_paired_by_the_words_of_its_association_only() {
+    let daemon = FakeDaemon::start();
+    let key = format!("sctpify1:{}", "A".repeat(43));
+    let shown = daemon.run(SCTPIFY, "pair 10.0.1.2").out;
+    assert!(shown.contains("    badak bodak\n") && shown.ends_with("not paired\n"), "{shown}");
+    let pair = |words| daemon.run(SCTPIFY, &format!("pair 10.0.2.2 --name beta --words {words}"));
+    assert_eq!(pair(",badak,,bodak,").out, format!("paired with {key} beta\n"));
+    for wrong in ["bodak,badak", "badak", "badak,bodak,badak"] {
+        assert!(pair(wrong).err.contains("somebody is between"), "{wrong}");
+    }
+    assert!(daemon.run(SCTPIFY, "pair 10.9.9.9").err.contains("no connection to it lives"));
+}
+
+#[test]
 fn paths_shows_each_path_with_its_state() {
     let daemon = FakeDaemon::start();
     let paths = daemon.run(SCTPIFY, "paths").out;

@@ -59,6 +59,8 @@ struct State {
     /// The event that is held back.
     established: Option<Event>,
     peer: Option<PublicKey>,
+    /// Words that both ends have.
+    words: Vec<String>,
     /// The address that has answered with a new key. The key is written down once the peer has sealed something with the keys of this very
     /// association: whoever answers could pass on the handshake of another host.
     unwritten: Option<IpAddr>,
@@ -202,7 +204,10 @@ impl Encryption {
         state.waiting = state.waiting.saturating_sub(1);
         match apply(now, association, outcome, engine) {
             None => {}
-            Some(Outcome::Peer { key, .. }) => self.on_peer(now, association, key, engine, history),
+            Some(Outcome::Peer { key, binding }) => {
+                state.words = binding.words().into();
+                self.on_peer(now, association, key, engine, history)
+            }
             Some(Outcome::Failed(error)) => {
                 history.count(Occurrence::FailedKeys);
                 if let Some(left_out) = history.admit(Line::Keys, now) {
@@ -361,6 +366,7 @@ impl Encryption {
             known_since: known.map(|known| known.first_seen),
             peer,
             epoch,
+            words: state.words.clone(),
         })
     }
 }

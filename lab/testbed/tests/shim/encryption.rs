@@ -3,6 +3,7 @@
 use crate::confined::worker_of;
 use crate::deaths::{Victims, kill_processes};
 use crate::keys::{KEY, give_key};
+use crate::roaming::Transfer;
 use crate::world::{BULK, LIMIT, PORT, UNENCRYPTED, World, status};
 use serde_json::Value;
 use std::fs;
@@ -398,6 +399,32 @@ fn a_host_without_the_required_shared_key_gets_no_association_although_it_encryp
     assert!(read(&world), "over plain TCP");
     assert_eq!(world.connects_sctp(), 0);
     assert!(counter(world.betas.as_ref().unwrap(), "wrong_keys") > 0);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn hosts_whose_people_compare_the_words_of_a_connection_are_paired() {
+    let world = World::of_each(TRY, Some(TRY));
+    let transfer = Transfer::begin(&world);
+    let betas = world.betas.as_ref().unwrap();
+    let (here, there) = (world.link.left_v4().to_string(), world.link.right_v4().to_string());
+    let words = |daemon: &Daemon, host: &str| {
+        let shown = daemon.sctpify(&["pair", host]).unwrap().good().unwrap().stdout;
+        shown.lines().find_map(|line| line.strip_prefix("    ")).expect("words").to_owned()
+    };
+    let (alphas_words, betas_words) = (words(&world.alphas, &there), words(betas, &here));
+    assert_eq!(alphas_words, betas_words);
+    let wrong = world.alphas.sctpify(&["pair", &there, "--words", "badak bodak"]).unwrap();
+    assert!(!wrong.status.success() && wrong.stderr.contains("somebody is between"), "{wrong:?}");
+    for (daemon, host, name) in [(&world.alphas, &there, "beta"), (betas, &here, "alpha")] {
+        let pair = ["pair", host, "--words", &alphas_words, "--name", name];
+        daemon.sctpify(&pair).unwrap().good().unwrap();
+        let known = peers(daemon);
+        assert_eq!((&known[0]["by"], &known[0]["name"]), (&"paired".into(), &name.into()), "{known:?}");
+    }
+    // Words prove no address: beta has never dialled alpha.
+    assert_eq!(peers(betas)[0]["addresses"], Value::from(Vec::<Value>::new()));
+    transfer.end(&world);
 }
 
 #[test]
