@@ -3,7 +3,8 @@
 //! The thread has a few tasks at a time, and the rest waits here. Tasks of associations that this host has begun go first. Those that peers have
 //! begun take turns by host: a host with many of them, renewals included, delays another host's first one by one task.
 //!
-//! Refused: tasks of a host that has [`HOST_TASKS_MAX`] of them already, and messages beyond [`BYTES_MAX`] in all. Invariants: the tasks of an
+//! Refused: first handshakes of a host that has [`HOST_TASKS_MAX`] tasks already, and messages beyond [`HOST_BYTES_MAX`] of one host and [`BYTES_MAX`]
+//! in all. Invariants: the tasks of an
 //! association keep their order, and a host has a turn if and only if it has a task. Begin at [`Backlog::push`].
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,16 +18,26 @@ use sctp::AssociationId;
 use super::handshakes::Order;
 use crate::addresses::host_part;
 
-/// Limit on the tasks of one host that wait here: the thread performs so many in a tenth of a second.
+/// Limit on the tasks of one host that wait here when it begins one more handshake: the thread performs so many in a tenth of a second.
 const HOST_TASKS_MAX: usize = 512;
+/// Limit on the bytes of one host's messages that wait here: thousands of associations may renew their keys at once, and must not end.
+const HOST_BYTES_MAX: usize = 4 << 20;
 /// Limit on the bytes of all messages that wait here.
-const BYTES_MAX: usize = 16 << 20;
+const BYTES_MAX: usize = 64 << 20;
 /// Tasks that the thread has at a time: enough for it to work while the event loop takes its steps.
 const IN_HAND_MAX: u32 = 8;
 
 /// A task was refused: too much waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TooMuch;
+
+/// The tasks of one host.
+#[derive(Default)]
+struct Waiting {
+    tasks: VecDeque<Order>,
+    /// Bytes of their messages.
+    bytes: usize,
+}
 
 /// The tasks that wait, and the way to the thread.
 pub(super) struct Backlog {
@@ -36,7 +47,7 @@ pub(super) struct Backlog {
     /// Tasks of associations that this host has begun.
     own: VecDeque<Order>,
     /// Tasks of the others, by their host.
-    of_hosts: BTreeMap<IpAddr, VecDeque<Order>>,
+    of_hosts: BTreeMap<IpAddr, Waiting>,
     /// The hosts that have tasks, in the order of their turns.
     turns: VecDeque<IpAddr>,
     /// Bytes of the messages of hosts.
@@ -61,23 +72,25 @@ impl Backlog {
         self.feed();
     }
 
-    /// Adds a task of an association that this peer has begun.
+    /// Adds a task of an association that this peer has begun; it `is_up` if it has keys already.
     ///
     /// # Errors
     /// When too much of the peer's host, or of all hosts, waits.
-    pub(super) fn push(&mut self, peer: IpAddr, order: Order) -> Result<(), TooMuch> {
+    pub(super) fn push(&mut self, peer: IpAddr, is_up: bool, order: Order) -> Result<(), TooMuch> {
         let (host, length) = (host_part(peer), length_of(&order));
-        let tasks = self.of_hosts.entry(host).or_default();
-        if tasks.len() >= HOST_TASKS_MAX || self.bytes + length > BYTES_MAX {
-            if tasks.is_empty() {
-                self.of_hosts.remove(&host);
-            }
+        let (count, bytes) = self.of_hosts.get(&host).map_or((0, 0), |w| (w.tasks.len(), w.bytes));
+        if !is_up && count >= HOST_TASKS_MAX
+            || bytes + length > HOST_BYTES_MAX
+            || self.bytes + length > BYTES_MAX
+        {
             return Err(TooMuch);
         }
-        if tasks.is_empty() {
+        if count == 0 {
             self.turns.push_back(host);
         }
-        tasks.push_back(order);
+        let waiting = self.of_hosts.entry(host).or_default();
+        waiting.tasks.push_back(order);
+        waiting.bytes += length;
         self.bytes += length;
         self.feed();
         Ok(())
@@ -89,9 +102,10 @@ impl Backlog {
         match peer.map(host_part) {
             None => self.own.retain(is_others),
             Some(host) => {
-                if let Some(tasks) = self.of_hosts.get_mut(&host) {
-                    let dropped = tasks.iter().filter(|order| !is_others(order)).map(length_of);
-                    self.bytes -= dropped.sum::<usize>();
+                if let Some(Waiting { tasks, bytes }) = self.of_hosts.get_mut(&host) {
+                    let dropped: usize = tasks.iter().filter(|order| !is_others(order)).map(length_of).sum();
+                    *bytes -= dropped;
+                    self.bytes -= dropped;
                     tasks.retain(is_others);
                     if tasks.is_empty() {
                         self.of_hosts.remove(&host);
@@ -121,8 +135,9 @@ impl Backlog {
 
     fn next_of_hosts(&mut self) -> Option<Order> {
         let host = self.turns.pop_front()?;
-        let tasks = self.of_hosts.get_mut(&host)?;
+        let Waiting { tasks, bytes } = self.of_hosts.get_mut(&host)?;
         let order = tasks.pop_front()?;
+        *bytes -= length_of(&order);
         self.bytes -= length_of(&order);
         if tasks.is_empty() {
             self.of_hosts.remove(&host);
@@ -203,9 +218,9 @@ mod tests {
         let (many, others) = ids.split_at(20);
         let (other, own) = (others[0], others[1]);
         for id in many {
-            backlog.push(ip(1), renewal(*id)).unwrap();
+            backlog.push(ip(1), false, renewal(*id)).unwrap();
         }
-        backlog.push(ip(2), renewal(other)).unwrap();
+        backlog.push(ip(2), false, renewal(other)).unwrap();
         backlog.push_own(renewal(own));
         // The thread has the first ones already. One more of that host goes before the other host's.
         let (first, rest) = many.split_at(IN_HAND_MAX as usize);
@@ -219,12 +234,16 @@ mod tests {
         let (to_thread, _thread) = channel();
         let (mut backlog, ids) = (Backlog::new(to_thread), ids(3));
         for _ in 0..HOST_TASKS_MAX + IN_HAND_MAX as usize {
-            backlog.push(ip(1), renewal(ids[0])).unwrap();
+            backlog.push(ip(1), false, message(ids[0], 1)).unwrap();
         }
-        assert_eq!(backlog.push(ip(1), renewal(ids[0])), Err(TooMuch));
-        backlog.push(ip(2), message(ids[1], BYTES_MAX)).unwrap();
-        assert_eq!(backlog.push(ip(3), message(ids[2], 1)), Err(TooMuch));
-        backlog.push(ip(3), renewal(ids[2])).unwrap();
+        assert_eq!(backlog.push(ip(1), false, message(ids[0], 1)), Err(TooMuch));
+        backlog.push(ip(1), true, message(ids[0], HOST_BYTES_MAX - HOST_TASKS_MAX)).unwrap();
+        assert_eq!(backlog.push(ip(1), true, message(ids[0], 1)), Err(TooMuch));
+        for host in 2..=u8::try_from(BYTES_MAX / HOST_BYTES_MAX).unwrap() {
+            backlog.push(ip(host), false, message(ids[1], HOST_BYTES_MAX)).unwrap();
+        }
+        assert_eq!(backlog.push(ip(100), true, message(ids[2], 1)), Err(TooMuch));
+        backlog.push(ip(100), true, renewal(ids[2])).unwrap();
     }
 
     #[test]
@@ -232,7 +251,7 @@ mod tests {
         let (to_thread, thread) = channel();
         let (mut backlog, ids) = (Backlog::new(to_thread), ids(11));
         for id in &ids[..10] {
-            backlog.push(ip(1), message(*id, 100)).unwrap();
+            backlog.push(ip(1), false, message(*id, 100)).unwrap();
         }
         backlog.push_own(renewal(ids[10]));
         backlog.forget(Time::ZERO, ids[9], Some(ip(1)));

@@ -92,7 +92,7 @@ impl Encryption {
         let order = (now, association, task);
         let is_taken = state.waiting < TASKS_MAX
             && match state.client {
-                Some(client) => self.backlog.push(client, order).is_ok(),
+                Some(client) => self.backlog.push(client, state.epoch.is_some(), order).is_ok(),
                 None => {
                     self.backlog.push_own(order);
                     true

@@ -252,10 +252,11 @@ impl Association {
 
     fn watch_protection(&mut self, ctx: &mut Context<'_>) {
         let is_over = matches!(self.transfer.state, State::Closed);
+        let own = self.transfer.negotiated.tags().0;
         let Some(protection) = self.transfer.integrity.protection_mut().filter(|_| !is_over) else { return };
         if let Some(cause) = protection.fault() {
             self.abort(cause, ctx);
-        } else if protection.take_worn() {
+        } else if protection.take_worn(own, ctx.now) {
             self.transfer.out.emit(Event::KeysWorn);
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::Time;
 use smallvec::SmallVec;
-use wire::{ChunkType, PacketWriter, RECORD_OVERHEAD, RECORD_TAG_LEN, Record};
+use wire::{ChunkType, PacketWriter, RECORD_OVERHEAD, RECORD_TAG_LEN, Record, VerificationTag};
 
 use super::FirstMessage;
 use super::key_messages::KeyMessages;
@@ -26,6 +26,10 @@ pub(super) const PROTOCOL_VIOLATION: u16 = 13;
 
 /// Share of the records of a key that may be sealed until new ones are asked for.
 const WORN_PART: u64 = 4;
+
+/// Time after which new keys are asked for, and the part of it that differs by association: a host may have set up many at once.
+const KEYS_LIFETIME: Duration = Duration::from_secs(3600);
+const KEYS_SPREAD_S: u32 = 1800;
 
 /// A record that was decrypted.
 #[derive(Debug)]
@@ -78,6 +82,8 @@ struct Sending {
     cipher: Box<dyn RecordCipher>,
     /// The number of the next record.
     number: u64,
+    /// When the keys came.
+    since: Time,
 }
 
 #[derive(Debug)]
@@ -177,7 +183,7 @@ impl Protection {
             forged: 0,
             until: Time::NEVER,
         });
-        let sending = Sending { epoch, cipher: keys.send, number: 0 };
+        let sending = Sending { epoch, cipher: keys.send, number: 0, since: now };
         match from {
             SealFrom::Now => {
                 // The client seals as soon as the server has answered, and the server's answer is the last that it takes in the clear.
@@ -227,12 +233,14 @@ impl Protection {
         true
     }
 
-    /// Reports, once for each epoch, that new keys are due.
+    /// Reports, once for each epoch, that new keys are due: the keys have sealed much, or are old. `own` is a number of this end of the association.
     #[inline]
-    pub(super) fn take_worn(&mut self) -> bool {
-        let is_worn = !self.has_asked
-            && self.next.is_none()
-            && self.send.as_ref().is_some_and(|s| s.number >= s.cipher.record_limit() / WORN_PART);
+    pub(super) fn take_worn(&mut self, own: VerificationTag, now: Time) -> bool {
+        let is_due = |s: &Sending| {
+            let spread = Duration::from_secs((own.0 % KEYS_SPREAD_S).into());
+            s.number >= s.cipher.record_limit() / WORN_PART || now - s.since >= KEYS_LIFETIME + spread
+        };
+        let is_worn = !self.has_asked && self.next.is_none() && self.send.as_ref().is_some_and(is_due);
         self.has_asked |= is_worn;
         is_worn
     }

@@ -722,6 +722,23 @@ fn keys_give_the_client_back_its_one_init_and_renewals_none() {
 }
 
 #[test]
+fn keys_are_renewed_in_time_although_little_is_sealed() {
+    let mut t = up(1);
+    let epochs = |t: &Two, host| {
+        let of = |event: &&Event| if let Event::Protected { epoch } = event { Some(*epoch) } else { None };
+        t.events(host).iter().filter_map(of).collect::<Vec<_>>()
+    };
+    t.world.run_for(seconds(59 * 60));
+    assert_eq!([epochs(&t, t.a), epochs(&t, t.b)], [[3], [3]]);
+    t.world.run_for(seconds(181 * 60));
+    for host in [t.a, t.b] {
+        let epochs = epochs(&t, host);
+        assert!((5..=7).contains(&epochs.last().copied().unwrap()), "{epochs:?}");
+        assert_eq!(t.state(host), StateName::Established);
+    }
+}
+
+#[test]
 fn both_ends_renew_keys_that_wear_out_at_once() {
     for seed in 0..6 {
         let mut t = two_sealed(seed, LinkConfig::default());
