@@ -146,27 +146,13 @@ impl Encryption {
             _ => {}
         }
         match event {
-            Event::Established { .. } if engine.protection(association).is_some() => {
-                let state = self.all.entry(association).or_default();
-                if state.epoch.is_some() {
-                    // The keys came before this host accepted the association.
-                    history.count(Occurrence::Encrypted);
-                    return [Some(event), None];
-                }
-                state.established = Some(event);
-                [None, None]
+            Event::Established { route, .. } => {
+                let is_held = match engine.protection(association) {
+                    Some(_) => self.holds_back(association, &event, history),
+                    None => self.refuses_clear(now, association, route.remote, engine, history),
+                };
+                [(!is_held).then_some(event), None]
             }
-            Event::Established { route, .. } => match self.missed_key(association, Some(route.remote)) {
-                Some(known) => {
-                    let fault = EncryptionFault::KeyGone { known };
-                    self.give_up(now, association, fault, engine, history);
-                    [None, None]
-                }
-                None => {
-                    self.all.remove(&association);
-                    [Some(event), None]
-                }
-            },
             Event::Protected { epoch } => {
                 let Some(state) = self.all.get_mut(&association) else { return [Some(event), None] };
                 if state.epoch.replace(epoch).is_none() && state.client.is_some() {
@@ -188,6 +174,35 @@ impl Encryption {
             }
             event => [Some(event), None],
         }
+    }
+
+    /// Holds the event "established" back until the association has keys; returns false if it has them.
+    fn holds_back(&mut self, association: AssociationId, event: &Event, history: &mut History) -> bool {
+        let state = self.all.entry(association).or_default();
+        // The keys may come before this host accepts the association.
+        if state.epoch.is_some() {
+            history.count(Occurrence::Encrypted);
+            return false;
+        }
+        state.established = Some(event.clone());
+        true
+    }
+
+    /// Ends an association without encryption to a host that had a key; returns false if it had none.
+    fn refuses_clear(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        answered: IpAddr,
+        engine: &mut Endpoint,
+        history: &mut History,
+    ) -> bool {
+        let Some(known) = self.missed_key(association, Some(answered)) else {
+            self.all.remove(&association);
+            return false;
+        };
+        self.give_up(now, association, EncryptionFault::KeyGone { known }, engine, history);
+        true
     }
 
     /// Takes the steps of a task.
