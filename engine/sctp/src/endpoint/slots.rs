@@ -59,8 +59,8 @@ struct Entry {
     turns: u8,
     /// Number of its steps in this turn.
     works: u8,
-    /// The host whose memory that is.
-    host: Option<usize>,
+    /// The host whose memory that is; [`NO_HOST`] if there is none.
+    host: usize,
     tag: Option<VerificationTag>,
     peers: Vec<Peer>,
 }
@@ -108,6 +108,8 @@ const TURN_STEP: usize = 1024;
 
 /// The measure of what was never counted: any other differs by much.
 const NOT_COUNTED: usize = usize::MAX / 2;
+/// No index of a host.
+const NO_HOST: usize = usize::MAX;
 
 impl Slot {
     /// Bytes that it takes.
@@ -250,7 +252,7 @@ impl Slots {
             raised: 0,
             turns: 0,
             works: 0,
-            host: None,
+            host: NO_HOST,
             tag: None,
             peers: Vec::new(),
         };
@@ -359,9 +361,14 @@ impl Slots {
         }
     }
 
+    /// Returns the host whose memory the slot's is.
+    fn host_use(&self, id: AssociationId) -> Option<&HostUse> {
+        self.hosts.get(self.entry(id)?.host)
+    }
+
     /// Charges the slot's memory to that host from now on.
     fn charge(&mut self, id: AssociationId, host: Host) {
-        if self.entry(id).and_then(|e| e.host).is_some_and(|known| self.hosts[known].host == host) {
+        if self.host_use(id).is_some_and(|known| known.host == host) {
             return;
         }
         let memory = self.entry(id).map_or(0, |e| e.memory);
@@ -373,7 +380,7 @@ impl Slots {
         let new = || hosts.insert(HostUse { host, memory: 0, slots: 0 });
         let index = *self.by_host.entry(host).or_insert_with(new);
         let Some(entry) = self.entry_mut(id) else { return };
-        entry.host = Some(index);
+        entry.host = index;
         self.hosts[index].slots += 1;
         if memory > 0 {
             self.count_memory(id, memory);
@@ -382,8 +389,9 @@ impl Slots {
 
     /// The slot, which holds nothing, is no host's any more.
     fn discharge(&mut self, id: AssociationId) {
-        let Some(index) = self.entry_mut(id).and_then(|e| e.host.take()) else { return };
-        let used = &mut self.hosts[index];
+        let Some(entry) = self.entry_mut(id) else { return };
+        let index = std::mem::replace(&mut entry.host, NO_HOST);
+        let Some(used) = self.hosts.get_mut(index) else { return };
         used.slots -= 1;
         if used.slots == 0 {
             self.by_host.remove(&used.host);
@@ -457,7 +465,7 @@ impl Slots {
         let before = std::mem::replace(&mut entry.memory, memory);
         let host = entry.host;
         self.memory = self.memory + memory - before;
-        if let Some(used) = host.and_then(|host| self.hosts.get_mut(host)) {
+        if let Some(used) = self.hosts.get_mut(host) {
             let was_pressed = Pressure::of(used.memory, self.budget_of_host) > Pressure::Calm;
             used.memory = used.memory + memory - before;
             let is_pressed = Pressure::of(used.memory, self.budget_of_host) > Pressure::Calm;
@@ -485,8 +493,7 @@ impl Slots {
         if self.pressed == 0 {
             return Pressure::Calm;
         }
-        let host = self.entry(id).and_then(|e| e.host).and_then(|host| self.hosts.get(host));
-        host.map_or(Pressure::Calm, |used| Pressure::of(used.memory, self.budget_of_host))
+        self.host_use(id).map_or(Pressure::Calm, |used| Pressure::of(used.memory, self.budget_of_host))
     }
 
     /// Bytes that all slots take.
@@ -571,8 +578,8 @@ impl Slots {
                 ),
             }
             all += memory;
-            if let Some(host) = entry.host {
-                let (memory_of_host, slots) = hosts.entry(host).or_default();
+            if entry.host != NO_HOST {
+                let (memory_of_host, slots) = hosts.entry(entry.host).or_default();
                 (*memory_of_host, *slots) = (*memory_of_host + memory, *slots + 1);
             }
         }
