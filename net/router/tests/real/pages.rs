@@ -72,7 +72,7 @@ fn the_page_of_the_kernels_classes_draws_what_passes_and_the_metrics_count_as_tc
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn the_page_of_flows_draws_each_flows_rate_and_verdict_and_finds_one() {
-    let world = World::gap("udp", "backlog");
+    let world = World::readable_gap("udp", "backlog");
     let _router = world.spawn_router(&["run", "left", "right", "--rate", "10mbit"]);
     let _flows = world.with_page(&["flows", "left", "right", "--every", "1"]);
     let _sending = world.sending("40");
