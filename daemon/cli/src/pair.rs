@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::net::IpAddr;
 
-use control::{Association, Encryption, Request, Response};
+use control::{Association, Encryption, HostKeyText, Request, Response};
 
 use crate::commands::addresses_of;
 use crate::session::{Session, unexpected};
@@ -19,20 +19,19 @@ pub(crate) fn run(
 ) -> Result<(), CliError> {
     let found = associations(session, host)?;
     let typed = match words {
-        Some(words) => words.to_owned(),
-        None => ask(host, &found)?,
+        Some(words) => words.to_lowercase(),
+        None => ask(host, &found)?.to_lowercase(),
     };
     let is_between = |c: char| c.is_whitespace() || c == ',';
     let typed: Vec<&str> = typed.split(is_between).filter(|word| !word.is_empty()).collect();
     if typed.is_empty() {
-        println!("not paired");
         return Ok(());
     }
     let same = found.into_iter().find(|encryption| encryption.words == typed);
     let Some(same) = same else {
         return Err(CliError::Failed(format!(
-            "no association with {host} has these words here. If they come from `sctpify pair` at {host}, and its connection to this \
-             host still lives, somebody is between the hosts: do not trust the connection"
+            "no association with {host} has these words here: check them. If `sctpify pair` at {host} shows them for a connection that \
+             still lives, somebody is between the hosts: do not trust the connection"
         )));
     };
     let answer = session.ask(&Request::PeersPair { key: same.peer, name })?;
@@ -53,6 +52,16 @@ fn associations(session: Session<'_>, host: &str) -> Result<Vec<Encryption>, Cli
         let addresses: BTreeSet<IpAddr> = addresses_of(host)?.collect();
         found.retain(|a| a.paths.iter().any(|path| addresses.contains(&path.remote)));
     }
+    let keys: BTreeSet<&HostKeyText> =
+        found.iter().filter_map(|a| Some(&a.encryption.as_ref()?.peer)).collect();
+    let known = known_key(session, host)?;
+    if keys.len() > 1 || known.as_ref().is_some_and(|known| keys.iter().any(|key| *key != known)) {
+        let all: BTreeSet<String> = keys.into_iter().chain(&known).map(ToString::to_string).collect();
+        return Err(CliError::Failed(format!(
+            "cannot pair with {host}: more than one key is found there ({}), so somebody may be between the hosts in one direction",
+            all.into_iter().collect::<Vec<_>>().join(", ")
+        )));
+    }
     let has_any = !found.is_empty();
     let mut encrypted: Vec<Encryption> = found.into_iter().filter_map(|a| a.encryption).collect();
     encrypted.retain(|encryption| !encryption.words.is_empty());
@@ -63,6 +72,20 @@ fn associations(session: Session<'_>, host: &str) -> Result<Vec<Encryption>, Cli
         )));
     }
     Ok(encrypted)
+}
+
+/// Returns the key that connections to a host must find, if one is known.
+fn known_key(session: Session<'_>, host: &str) -> Result<Option<HostKeyText>, CliError> {
+    let peers = match session.ask(&Request::Peers)? {
+        Response::Peers(report) => report.peers,
+        other => return Err(unexpected(&other)),
+    };
+    if let Some(named) = peers.iter().find(|peer| peer.name.as_deref() == Some(host)) {
+        return Ok(Some(named.key.clone()));
+    }
+    let addresses: Vec<IpAddr> = addresses_of(host)?.collect();
+    let is_there = |address: &IpAddr| addresses.contains(address);
+    Ok(peers.into_iter().find(|peer| peer.addresses.iter().any(is_there)).map(|peer| peer.key))
 }
 
 /// Shows the words, and asks for those of the other end, on a terminal.

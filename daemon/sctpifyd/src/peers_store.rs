@@ -124,6 +124,9 @@ mod tests {
             store.save().unwrap();
         }
         assert!(two.lock().find([10, 0, 0, 2].into()).is_none(), "forgotten by the other one");
+        std::fs::remove_file(args.peers_file()).unwrap();
+        one.save().unwrap();
+        assert!(store().lock().find([10, 0, 0, 1].into()).is_some(), "a lost file is written again");
         std::fs::write(args.peers_file(), "damaged").unwrap();
         two.lock().meet(UnixMs(1), [10, 0, 0, 3].into(), &key("C"));
         two.save().unwrap_err();

@@ -91,6 +91,11 @@ impl Files {
         let path = self.args.peers_file();
         let _lock = lock_beside(&path)?;
         let file = control::load_peers(&path).map_err(|error| ArchiveError::Failed(error.to_string()))?;
+        if file.iter().len() == 0 && base.iter().len() > 0 && !path.exists() {
+            tracing::warn!(file = %path.display(), "the file of known peers is gone, and is written again");
+            self.save_peers(peers.iter())?;
+            return Ok((peers.clone(), self.peers_stamp()));
+        }
         let merged = peers.merged(base, file.clone());
         if !merged.iter().eq(file.iter()) {
             self.save_peers(merged.iter())?;

@@ -1,10 +1,10 @@
 //! The tasks of key handshakes that wait for their thread.
 //!
-//! The thread has a few tasks at a time, and the rest waits here. Tasks of associations that this host has begun go first. Those that peers have
-//! begun take turns by host: a host with many of them, renewals included, delays another host's first one by one task.
+//! The thread has a few tasks at a time, and the rest waits here. First handshakes of associations that this host has begun go first. All others, renewals
+//! included, take turns by host: a host with many of them delays another host's first one by one task.
 //!
-//! Refused: first handshakes of a host that has [`HOST_TASKS_MAX`] tasks already, and messages beyond [`HOST_BYTES_MAX`] of one host and [`BYTES_MAX`]
-//! in all. Invariants: the tasks of an
+//! Refused: first handshakes of a host that has [`HOST_TASKS_MAX`] tasks already, and messages beyond [`HOST_BYTES_MAX`] of one host. Beyond
+//! [`BYTES_MAX`] in all, only a host with less than its share is served. Invariants: the tasks of an
 //! association keep their order, and a host has a turn if and only if it has a task. Begin at [`Backlog::push`].
 
 use std::collections::{BTreeMap, VecDeque};
@@ -44,9 +44,9 @@ pub(super) struct Backlog {
     to_thread: Sender<Order>,
     /// Tasks that the thread has.
     in_hand: u32,
-    /// Tasks of associations that this host has begun.
+    /// First handshakes of associations that this host has begun.
     own: VecDeque<Order>,
-    /// Tasks of the others, by their host.
+    /// All others, by host.
     of_hosts: BTreeMap<IpAddr, Waiting>,
     /// The hosts that have tasks, in the order of their turns.
     turns: VecDeque<IpAddr>,
@@ -66,23 +66,24 @@ impl Backlog {
         }
     }
 
-    /// Adds a task of an association that this host has begun.
+    /// Adds a task of the first handshake of an association that this host has begun.
     pub(super) fn push_own(&mut self, order: Order) {
         self.own.push_back(order);
         self.feed();
     }
 
-    /// Adds a task of an association that this peer has begun; it `is_up` if it has keys already.
+    /// Adds a task of an association with this peer; it `is_up` if it has keys already.
     ///
     /// # Errors
     /// When too much of the peer's host, or of all hosts, waits.
     pub(super) fn push(&mut self, peer: IpAddr, is_up: bool, order: Order) -> Result<(), TooMuch> {
         let (host, length) = (host_part(peer), length_of(&order));
         let (count, bytes) = self.of_hosts.get(&host).map_or((0, 0), |w| (w.tasks.len(), w.bytes));
-        if !is_up && count >= HOST_TASKS_MAX
+        let is_over_share = bytes + length > BYTES_MAX / (self.of_hosts.len() + 1);
+        let is_refused = !is_up && count >= HOST_TASKS_MAX
             || bytes + length > HOST_BYTES_MAX
-            || self.bytes + length > BYTES_MAX
-        {
+            || self.bytes + length > BYTES_MAX && is_over_share;
+        if is_refused {
             return Err(TooMuch);
         }
         if count == 0 {
@@ -96,22 +97,19 @@ impl Backlog {
         Ok(())
     }
 
-    /// Drops the tasks of an association that has ended, and lets the thread forget it; `peer` has begun it, or else this host.
-    pub(super) fn forget(&mut self, now: Time, association: AssociationId, peer: Option<IpAddr>) {
+    /// Drops the tasks of an association with this peer that has ended, and lets the thread forget it.
+    pub(super) fn forget(&mut self, now: Time, association: AssociationId, peer: IpAddr) {
         let is_others = |order: &Order| order.1 != association;
-        match peer.map(host_part) {
-            None => self.own.retain(is_others),
-            Some(host) => {
-                if let Some(Waiting { tasks, bytes }) = self.of_hosts.get_mut(&host) {
-                    let dropped: usize = tasks.iter().filter(|order| !is_others(order)).map(length_of).sum();
-                    *bytes -= dropped;
-                    self.bytes -= dropped;
-                    tasks.retain(is_others);
-                    if tasks.is_empty() {
-                        self.of_hosts.remove(&host);
-                        self.turns.retain(|other| *other != host);
-                    }
-                }
+        self.own.retain(is_others);
+        let host = host_part(peer);
+        if let Some(Waiting { tasks, bytes }) = self.of_hosts.get_mut(&host) {
+            let dropped: usize = tasks.iter().filter(|order| !is_others(order)).map(length_of).sum();
+            *bytes -= dropped;
+            self.bytes -= dropped;
+            tasks.retain(is_others);
+            if tasks.is_empty() {
+                self.of_hosts.remove(&host);
+                self.turns.retain(|other| *other != host);
             }
         }
         // It comes behind the tasks that the thread has, and has no outcome.
@@ -242,8 +240,8 @@ mod tests {
         for host in 2..=u8::try_from(BYTES_MAX / HOST_BYTES_MAX).unwrap() {
             backlog.push(ip(host), false, message(ids[1], HOST_BYTES_MAX)).unwrap();
         }
-        assert_eq!(backlog.push(ip(100), true, message(ids[2], 1)), Err(TooMuch));
-        backlog.push(ip(100), true, renewal(ids[2])).unwrap();
+        backlog.push(ip(100), true, message(ids[2], HOST_BYTES_MAX / 2)).unwrap();
+        assert_eq!(backlog.push(ip(100), true, message(ids[2], HOST_BYTES_MAX / 2)), Err(TooMuch));
     }
 
     #[test]
@@ -254,8 +252,8 @@ mod tests {
             backlog.push(ip(1), false, message(*id, 100)).unwrap();
         }
         backlog.push_own(renewal(ids[10]));
-        backlog.forget(Time::ZERO, ids[9], Some(ip(1)));
-        backlog.forget(Time::ZERO, ids[10], None);
+        backlog.forget(Time::ZERO, ids[9], ip(1));
+        backlog.forget(Time::ZERO, ids[10], ip(2));
         assert_eq!((backlog.bytes, backlog.own.len()), (100, 0));
         let performed = performed(&mut backlog, &thread);
         // Those that the thread is to forget are among them, once each.

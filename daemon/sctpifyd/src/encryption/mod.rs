@@ -13,7 +13,6 @@ mod backlog;
 mod handshakes;
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::sync::mpsc::channel;
 
@@ -52,8 +51,8 @@ pub(crate) struct Encryption {
 struct State {
     /// The address that this host has connected to; none if the peer began.
     dialled: Option<IpAddr>,
-    /// The address of a peer that began; none if this host did.
-    client: Option<IpAddr>,
+    /// An address of the peer, for its turns.
+    host: Option<IpAddr>,
     /// Tasks that wait for the thread, or are with it.
     waiting: u32,
     /// The event that is held back.
@@ -81,7 +80,7 @@ impl Encryption {
         if !policy.rules().offers_encryption(remote) {
             return;
         }
-        self.all.insert(association, State { dialled: Some(remote), ..State::default() });
+        self.all.insert(association, State { dialled: Some(remote), host: Some(remote), ..State::default() });
         let psk = policy.rules().preshared(remote);
         self.order(now, association, Task::Begin { psk });
     }
@@ -90,10 +89,11 @@ impl Encryption {
     fn order(&mut self, now: Time, association: AssociationId, task: Task) -> bool {
         let Some(state) = self.all.get_mut(&association) else { return true };
         let order = (now, association, task);
+        let is_own = state.dialled.is_some() && state.epoch.is_none();
         let is_taken = state.waiting < TASKS_MAX
-            && match state.client {
-                Some(client) => self.backlog.push(client, state.epoch.is_some(), order).is_ok(),
-                None => {
+            && match state.host {
+                Some(host) if !is_own => self.backlog.push(host, state.epoch.is_some(), order).is_ok(),
+                _ => {
                     self.backlog.push_own(order);
                     true
                 }
@@ -102,12 +102,17 @@ impl Encryption {
         is_taken
     }
 
+    /// Returns the state of an association; one that is new here was begun by its peer.
+    fn state(&mut self, association: AssociationId, engine: &mut Endpoint) -> &mut State {
+        self.all.entry(association).or_insert_with(|| {
+            engine.set_user_memory(association, SESSION_MEMORY);
+            State { host: peer_of(engine, association), ..State::default() }
+        })
+    }
+
     /// Handles a task that follows from an event: a message of the peer, or keys that are worn.
     fn on_task(&mut self, now: Time, association: AssociationId, task: Task, engine: &mut Endpoint) {
-        if let Entry::Vacant(vacant) = self.all.entry(association) {
-            vacant.insert(State { client: peer_of(engine, association), ..State::default() });
-            engine.set_user_memory(association, SESSION_MEMORY);
-        }
+        self.state(association, engine);
         let is_long = matches!(&task, Task::Take { message, .. } if message.len() > MESSAGE_MAX);
         if is_long || !self.order(now, association, task) {
             engine.abort(now, association, AbortCause::user("too many messages about keys"));
@@ -139,8 +144,8 @@ impl Encryption {
                 return [None, None];
             }
             (Some(Task::Forget), _) => {
-                if let Some(state) = self.all.get(&association) {
-                    self.backlog.forget(now, association, state.client);
+                if let Some(host) = self.all.get(&association).and_then(|state| state.host) {
+                    self.backlog.forget(now, association, host);
                 }
             }
             _ => {}
@@ -148,14 +153,14 @@ impl Encryption {
         match event {
             Event::Established { route, .. } => {
                 let is_held = match engine.protection(association) {
-                    Some(_) => self.holds_back(association, &event, history),
+                    Some(_) => self.holds_back(association, &event, engine, history),
                     None => self.refuses_clear(now, association, route.remote, engine, history),
                 };
                 [(!is_held).then_some(event), None]
             }
             Event::Protected { epoch } => {
                 let Some(state) = self.all.get_mut(&association) else { return [Some(event), None] };
-                if state.epoch.replace(epoch).is_none() && state.client.is_some() {
+                if state.epoch.replace(epoch).is_none() && state.dialled.is_none() {
                     engine.set_user_memory(association, 0);
                 }
                 let established = state.established.take();
@@ -177,8 +182,14 @@ impl Encryption {
     }
 
     /// Holds the event "established" back until the association has keys; returns false if it has them.
-    fn holds_back(&mut self, association: AssociationId, event: &Event, history: &mut History) -> bool {
-        let state = self.all.entry(association).or_default();
+    fn holds_back(
+        &mut self,
+        association: AssociationId,
+        event: &Event,
+        engine: &mut Endpoint,
+        history: &mut History,
+    ) -> bool {
+        let state = self.state(association, engine);
         // The keys may come before this host accepts the association.
         if state.epoch.is_some() {
             history.count(Occurrence::Encrypted);
