@@ -132,6 +132,14 @@ pub struct KnownPeer {
     pub last_seen: UnixMs,
 }
 
+impl KnownPeer {
+    /// Returns a peer without name and addresses.
+    fn new(now: UnixMs, key: &HostKeyText, by: KnownBy) -> KnownPeer {
+        let (key, addresses) = (key.clone(), Vec::new());
+        KnownPeer { key, name: None, addresses, by, first_seen: now, last_seen: now }
+    }
+}
+
 /// The known peers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KnownPeers {
@@ -222,14 +230,7 @@ impl KnownPeers {
         if is_full {
             return Recognition::NoRoom;
         }
-        let peer = self.all.entry(key.clone()).or_insert_with(|| KnownPeer {
-            key: key.clone(),
-            name: None,
-            addresses: Vec::new(),
-            by: KnownBy::FirstUse,
-            first_seen: now,
-            last_seen: now,
-        });
+        let peer = self.all.entry(key.clone()).or_insert_with(|| KnownPeer::new(now, key, KnownBy::FirstUse));
         if now >= peer.last_seen.plus(SEEN_STEP_MS) {
             peer.last_seen = now;
             self.has_changed = true;
@@ -276,14 +277,8 @@ impl KnownPeers {
             self.leave(*address, key);
         }
         self.by_address.retain(|_, owner| owner != key);
-        let peer = self.all.entry(key.clone()).or_insert_with(|| KnownPeer {
-            key: key.clone(),
-            name: None,
-            addresses: Vec::new(),
-            by: KnownBy::Configured,
-            first_seen: now,
-            last_seen: now,
-        });
+        let peer =
+            self.all.entry(key.clone()).or_insert_with(|| KnownPeer::new(now, key, KnownBy::Configured));
         if peer.by == KnownBy::FirstUse {
             peer.by = KnownBy::Configured;
         }
@@ -319,14 +314,7 @@ impl KnownPeers {
         if !self.all.contains_key(key) && self.all.len() >= PEERS_MAX && !self.make_room(now) {
             return Err(AddError::NoRoom);
         }
-        let peer = self.all.entry(key.clone()).or_insert_with(|| KnownPeer {
-            key: key.clone(),
-            name: None,
-            addresses: Vec::new(),
-            by: KnownBy::Paired,
-            first_seen: now,
-            last_seen: now,
-        });
+        let peer = self.all.entry(key.clone()).or_insert_with(|| KnownPeer::new(now, key, KnownBy::Paired));
         if peer.by == KnownBy::FirstUse {
             peer.by = KnownBy::Paired;
         }
