@@ -200,6 +200,17 @@ impl Connection {
         }
     }
 
+    /// Holds a SYN in the place of the one that is held, if it is the same one, sent again; returns false otherwise.
+    pub(crate) fn hold_again(&mut self, syn: HeldSyn) -> bool {
+        match &mut self.stage {
+            Stage::Init(held) | Stage::Cookie(held) | Stage::Asking(held) if held.isn == syn.isn => {
+                *held = syn;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the SYN of a connection that waits for the answer on a shared association.
     pub(crate) const fn asking(&self) -> Option<HeldSyn> {
         match self.stage {

@@ -36,6 +36,9 @@ use crate::timing;
 const COOKIE_LIMIT: Duration = Duration::from_secs(3);
 /// The same limit with a shared key: a peer with a different key does not answer.
 const KEYED_COOKIE_LIMIT: Duration = Duration::from_secs(1);
+/// Time limit from the SYN to the keys, if the peer has sent COOKIE ACK: enough for TCP's customary timeouts of 1, 2 and 4 s. Where messages
+/// about keys get lost, plain TCP would take long, too, and would not be encrypted.
+const KEYS_LIMIT: Duration = Duration::from_secs(10);
 /// A peer that requires a key gives no other sign.
 const NO_COOKIE_ACK: &str = "no COOKIE ACK arrived; the peer may require a key (its setting peer_keys)";
 /// Time after the check during which a program is assumed to still wait.
@@ -51,9 +54,14 @@ impl Driver {
         if self.interception.judge_again(&syn) {
             return;
         }
+        let old = self.connections.of_client(&syn.flow);
+        // The kernel drops all held packets when any firewall removes a chain, and sends this one again.
+        if old.and_then(|old| self.connections.get_mut(old)).is_some_and(|old| old.hold_again(syn)) {
+            return;
+        }
         self.history.count(Occurrence::ConnectSeen);
         // An earlier connection with the same addresses is forgotten.
-        if let Some(old) = self.connections.of_client(&syn.flow) {
+        if let Some(old) = old {
             self.drop_connection(old);
         }
         self.interception.end_diversion(&syn.flow);
@@ -176,15 +184,18 @@ impl Driver {
         self.abandon(id, &syn, reason, Some(Failure::NoAnswer));
     }
 
-    /// Gives up because the handshake stalled after INIT ACK.
+    /// Gives up because the handshake stalled after INIT ACK. The handshake of keys may take until [`KEYS_LIMIT`].
     pub(super) fn on_cookie_late(&mut self, id: ConnectionId) {
-        let Some(Stage::Cookie(syn)) = self.connections.get(id).map(Connection::stage) else { return };
-        let syn = *syn;
-        let association = self.connections.get(id).map(Connection::association);
-        let has_begun =
-            association.and_then(|id| self.engine.state(id)).is_some_and(|s| s != StateName::CookieEchoed);
-        if has_begun && association.is_some_and(|id| self.engine.protection(id).is_some()) {
-            let cause = format!("the handshake took longer than {} s", COOKIE_LIMIT.as_secs());
+        let Some(connection) = self.connections.get(id) else { return };
+        let Stage::Cookie(syn) = *connection.stage() else { return };
+        let (association, keys_due) = (connection.association(), connection.began() + KEYS_LIMIT);
+        let has_begun = self.engine.state(association).is_some_and(|s| s != StateName::CookieEchoed);
+        if has_begun && self.engine.protection(association).is_some() {
+            if self.now < keys_due {
+                self.timers.set(keys_due, Timer::Cookie(id));
+                return;
+            }
+            let cause = format!("the handshake took longer than {} s", KEYS_LIMIT.as_secs());
             let found = EncryptionFault::NoKeys { cause };
             // That is no evidence against SCTP.
             return self.abandon(id, &syn, FallbackReason::NotEncrypted { found }, None);

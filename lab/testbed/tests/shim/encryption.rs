@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Host, Process, Programs};
@@ -42,6 +43,8 @@ while True:
 print(count)
 ";
 
+/// Time for which packets get lost, longer than a client waits for COOKIE ACK.
+const LOSSES: Duration = Duration::from_secs(4);
 /// Limit on a program's wait for its error after the peer's daemon died: nobody can seal a report of that.
 const NOTICED: Duration = Duration::from_secs(40);
 
@@ -371,6 +374,26 @@ fn an_encrypted_connection_ends_with_an_error_when_the_peers_worker_dies() {
         assert!(!output.status.success(), "{victims:?}");
         assert!(!receiver.finish(LIMIT).unwrap().status.success(), "{victims:?}");
     }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn keys_are_awaited_for_longer_than_cookies_while_packets_get_lost() {
+    let world = World::of_each(TRY, Some(TRY));
+    let _server = teller(&world);
+    // The server's first message about keys is longer than this, and INIT ACK and COOKIE ACK are shorter.
+    let chain = "{ chain in { type filter hook input priority 0; udp sport 9899 udp length > 1000 drop; }; }";
+    world.alpha.tool("nft", &[&format!("table inet long {chain}")]).unwrap();
+    let target = world.link.right_v4().to_string();
+    let command = world.client("python3", &["-c", READ, &target, &PORT.to_string()]);
+    let reader = world.alpha.spawn("read", command).unwrap();
+    thread::sleep(LOSSES);
+    // This drops the held SYN, too.
+    world.alpha.tool("nft", &["delete", "table", "inet", "long"]).unwrap();
+    let output = reader.finish(LIMIT).unwrap().good().unwrap();
+    assert_eq!(output.stdout.trim(), (SECRET.len() * 1000).to_string());
+    assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
+    assert!(counter(&world.alphas, "encrypted") > 0);
 }
 
 /// The engine takes no association with a required key that is not signed.
