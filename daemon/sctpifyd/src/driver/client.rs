@@ -55,6 +55,10 @@ impl Driver {
             return;
         }
         let old = self.connections.of_client(&syn.flow);
+        let replaced = old.and_then(|old| self.connections.get(old)).and_then(Connection::held_syn);
+        if let Some(replaced) = replaced {
+            self.interception.drop_replaced(&replaced);
+        }
         // The kernel drops all held packets when any firewall removes a chain, and sends this one again.
         if old.and_then(|old| self.connections.get_mut(old)).is_some_and(|old| old.hold_again(syn)) {
             return;

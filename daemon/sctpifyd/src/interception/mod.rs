@@ -202,6 +202,12 @@ impl Interception {
         self.give_verdict(syn, verdict);
     }
 
+    /// Drops a SYN that another one with the same addresses replaces: it would keep its place in the kernel's queue. The verdict is not
+    /// remembered, since the other one may be the same SYN, sent again.
+    pub(crate) fn drop_replaced(&mut self, syn: &HeldSyn) {
+        self.give_verdict(syn, Verdict::Drop);
+    }
+
     fn give_verdict(&mut self, syn: &HeldSyn, verdict: Verdict) {
         if let Err(error) = self.interceptor.queue().verdict(syn.id, verdict) {
             tracing::warn!(flow = %syn.flow, %error, "the kernel refused a verdict");
