@@ -3,7 +3,7 @@
 
 use crate::confined::worker_of;
 use crate::roaming::Transfer;
-use crate::world::{BULK, PORT, World};
+use crate::world::{BULK, PORT, World, drop_sctp};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::time::Duration;
@@ -168,4 +168,35 @@ fn an_interface_that_goes_down_for_a_second_is_survived() {
         std::thread::sleep(Duration::from_secs(1));
         host.ip(&["link", "set", &name, "up"]).unwrap();
     });
+}
+
+/// Connects from one port again and again, and gives up at once each time.
+const GIVE_UP: &str = "
+import socket, sys
+for _ in range(50):
+    with socket.socket() as stream:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stream.bind(('', 5555))
+        stream.setblocking(False)
+        stream.connect_ex((sys.argv[1], int(sys.argv[2])))
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn syns_of_programs_that_gave_up_leave_the_kernels_queue() {
+    let world = World::new();
+    drop_sctp(&world.beta);
+    let target = world.link.right_v4().to_string();
+    let command = world.client("python3", &["-c", GIVE_UP, &target, &PORT.to_string()]);
+    world.alpha.run("give up", command, CONNECT_LIMIT).unwrap().good().unwrap();
+    // The third column is the number of packets in the queue.
+    let waiting = || {
+        let queues = world.alpha.tool("cat", &["/proc/net/netfilter/nfnetlink_queue"]).unwrap();
+        assert!(!queues.is_empty());
+        queues
+            .lines()
+            .map(|queue| queue.split_whitespace().nth(2).unwrap().parse::<u32>().unwrap())
+            .sum::<u32>()
+    };
+    assert!(wait_for(CONNECT_LIMIT, || waiting() == 0), "{} are held", waiting());
 }
