@@ -45,7 +45,8 @@ const NO_COOKIE_ACK: &str = "no COOKIE ACK arrived; the peer may require a key (
 const AT_ONCE: Duration = Duration::from_millis(2);
 /// A peer is near if it answers within this time. The loop does not sleep through it.
 const NEAR: Duration = Duration::from_micros(300);
-/// Time limit for a released SYN to arrive in the private namespace.
+/// Time limit for a released SYN to arrive in the private namespace, beyond the time for which it was held: if the kernel has dropped it
+/// meanwhile, it sends it again after no more than that and a second.
 const CLAIM_LIMIT: Duration = Duration::from_secs(2);
 
 impl Driver {
@@ -55,13 +56,14 @@ impl Driver {
             return;
         }
         let old = self.connections.of_client(&syn.flow);
-        let replaced = old.and_then(|old| self.connections.get(old)).and_then(Connection::held_syn);
-        if let Some(replaced) = replaced {
-            self.interception.drop_replaced(&replaced);
-        }
-        // The kernel drops all held packets when any firewall removes a chain, and sends this one again.
-        if old.and_then(|old| self.connections.get_mut(old)).is_some_and(|old| old.hold_again(syn)) {
-            return;
+        if let Some(connection) = old.and_then(|old| self.connections.get_mut(old)) {
+            if let Some(replaced) = connection.held_syn() {
+                self.interception.drop_replaced(&replaced);
+            }
+            // The kernel drops all held packets when any firewall removes a chain, and sends this one again.
+            if connection.hold_again(syn) {
+                return;
+            }
         }
         self.history.count(Occurrence::ConnectSeen);
         // An earlier connection with the same addresses is forgotten.
@@ -271,11 +273,12 @@ impl Driver {
             return;
         }
         let Some(connection) = self.connections.get_mut(id) else { return };
-        let (rtt_us, setup_us) = (connection.divert(peer), micros(self.now.since(connection.began())));
+        let held = self.now.since(connection.began());
+        let (rtt_us, setup_us) = (connection.divert(peer), micros(held));
         self.policy.on_success(syn.flow.remote(), rtt_us);
         self.history.succeeded(syn.flow.remote(), setup_us);
         self.interception.judge(&syn, Verdict::Divert);
-        self.timers.set(self.now + CLAIM_LIMIT, Timer::Claim(id));
+        self.timers.set(self.now + CLAIM_LIMIT + held, Timer::Claim(id));
         if peer == Peer::Shim {
             let ends = Ends::new(self.interception.wire_address(&syn.flow).ip(), syn.flow.remote().ip());
             let (engine, timers) = (&mut self.engine, &mut self.timers);
