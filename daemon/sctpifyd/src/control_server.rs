@@ -473,10 +473,22 @@ impl Desk {
     }
 
     fn pair_peer(&self, key: &HostKeyText, name: Option<&str>) -> Response {
-        if let Err(error) = self.peers.lock().pair(today(), key, name) {
-            return Response::error(ErrorCode::Refused, error.to_string());
+        let paired = {
+            let mut peers = self.peers.lock();
+            peers
+                .pair(today(), key, name)
+                .map(|()| peers.of_key(key).is_some_and(|peer| peer.addresses.is_empty()))
+        };
+        let has_no_address = match paired {
+            Ok(has_no_address) => has_no_address,
+            Err(error) => return Response::error(ErrorCode::Refused, error.to_string()),
+        };
+        let mut message = format!("paired with the host that has the key {key}");
+        if has_no_address {
+            message +=
+                ". Words prove no address: a connection of this host to it writes down where it is found";
         }
-        done(self.peers.save().map(|()| Done::new(format!("paired with the host that has the key {key}"))))
+        done(self.peers.save().map(|()| Done::new(message)))
     }
 
     fn forget_peer(&self, which: &str) -> Response {

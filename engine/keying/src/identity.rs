@@ -125,6 +125,10 @@ pub struct Binding(Zeroizing<[u8; 32]>);
 
 impl Binding {
     /// Returns six words that people compare at both ends.
+    ///
+    /// 66 bits need no commitment before the handshake. An attacker between two hosts is the client of one handshake, and there the server
+    /// chooses its share last. For the other handshake a share must then be found that gives the same words: in 2^66 attempts on average, by the
+    /// time limit of a handshake.
     pub fn words(&self) -> [String; 6] {
         words(&self.0)
     }
