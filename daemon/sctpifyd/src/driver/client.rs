@@ -36,13 +36,12 @@ use crate::timing;
 const COOKIE_LIMIT: Duration = Duration::from_secs(3);
 /// The same limit with a shared key: a peer with a different key does not answer.
 const KEYED_COOKIE_LIMIT: Duration = Duration::from_secs(1);
-/// Time limit from the SYN to the keys, if the peer has sent COOKIE ACK: enough for TCP's customary timeouts of 1, 2 and 4 s. Where messages
-/// about keys get lost, plain TCP would take long, too, and would not be encrypted.
-const KEYS_LIMIT: Duration = Duration::from_secs(10);
 /// A peer that requires a key gives no other sign.
 const NO_COOKIE_ACK: &str = "no COOKIE ACK arrived; the peer may require a key (its setting peer_keys)";
 /// Time after the check during which a program is assumed to still wait.
 const AT_ONCE: Duration = Duration::from_millis(2);
+/// Time from the SYN after which programs may have given up since INIT ACK: TCP's customary timeouts begin there.
+const LONG: Duration = Duration::from_secs(1);
 /// A peer is near if it answers within this time. The loop does not sleep through it.
 const NEAR: Duration = Duration::from_micros(300);
 /// Time limit for a released SYN to arrive in the private namespace, beyond the time for which it was held: if the kernel has dropped it
@@ -144,6 +143,18 @@ impl Driver {
             || matches!(self.interception.find_client(syn), Ok(Applicant::Waits))
     }
 
+    /// Reports whether the program has given up after a wait so long that programs do.
+    pub(super) fn has_given_up(&mut self, id: ConnectionId, syn: &HeldSyn) -> bool {
+        let began = self.connections.get(id).map(|connection| connection.began());
+        began.is_some_and(|began| self.now.since(began) >= LONG) && !self.still_waits(id, syn)
+    }
+
+    /// Drops a connection for which nobody waits.
+    pub(super) fn drop_with_syn(&mut self, id: ConnectionId, syn: &HeldSyn) {
+        self.drop_connection(id);
+        self.interception.judge(syn, Verdict::Drop);
+    }
+
     fn connect(&mut self, syn: &HeldSyn, settings: &Settings) -> Result<AssociationId, Plain> {
         let (local, remote) = (self.interception.wire_address(&syn.flow), syn.flow.remote());
         let (ends, config) = ((local, remote), timing::association_config);
@@ -171,8 +182,7 @@ impl Driver {
             self.timers.set(self.now + limit, Timer::Cookie(id));
             return;
         }
-        self.drop_connection(id);
-        self.interception.judge(&syn, Verdict::Drop);
+        self.drop_with_syn(id, &syn);
     }
 
     /// Gives up because no INIT ACK came in time.
@@ -190,18 +200,20 @@ impl Driver {
         self.abandon(id, &syn, reason, Some(Failure::NoAnswer));
     }
 
-    /// Gives up because the handshake stalled after INIT ACK. The handshake of keys may take until [`KEYS_LIMIT`].
+    /// Gives up because the handshake stalled after INIT ACK. The handshake of keys may take longer ([`crate::encryption::Encryption::limit`]).
     pub(super) fn on_cookie_late(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let Stage::Cookie(syn) = *connection.stage() else { return };
-        let (association, keys_due) = (connection.association(), connection.began() + KEYS_LIMIT);
+        let (association, began) = (connection.association(), connection.began());
         let has_begun = self.engine.state(association).is_some_and(|s| s != StateName::CookieEchoed);
         if has_begun && self.engine.protection(association).is_some() {
-            if self.now < keys_due {
-                self.timers.set(keys_due, Timer::Cookie(id));
+            let limit = self.encryption.limit(self.now, association);
+            if self.now < began + limit {
+                self.timers.set(began + limit, Timer::Cookie(id));
                 return;
             }
-            let cause = format!("the handshake took longer than {} s", KEYS_LIMIT.as_secs());
+            self.encryption.on_late(self.now, association);
+            let cause = format!("the handshake took longer than {} s", limit.as_secs());
             let found = EncryptionFault::NoKeys { cause };
             // That is no evidence against SCTP.
             return self.abandon(id, &syn, FallbackReason::NotEncrypted { found }, None);
@@ -367,8 +379,7 @@ impl Driver {
         let (Some(syn), association) = (connection.asking(), connection.association()) else { return };
         if !self.still_waits(id, &syn) {
             // A reset informs the other side.
-            self.drop_connection(id);
-            return self.interception.judge(&syn, Verdict::Drop);
+            return self.drop_with_syn(id, &syn);
         }
         let carrier = carrier_of(&self.engine, association);
         self.history.count(Occurrence::ConnectShared);

@@ -325,6 +325,9 @@ impl Driver {
         match self.connections.get(id).map(Connection::stage) {
             Some(Stage::Init(syn) | Stage::Cookie(syn)) => {
                 let (syn, peer) = (*syn, Peer::of_adaptation(adaptation));
+                if self.has_given_up(id, &syn) {
+                    return self.drop_with_syn(id, &syn);
+                }
                 self.engine.set_timing(self.now, association, timing::timing(peer, self.connections.len()));
                 self.engine.set_initial_packets(self.now, association, timing::initial_packets(peer));
                 self.on_client_up(id, syn, peer, carrier);

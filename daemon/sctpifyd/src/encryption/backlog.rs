@@ -1,7 +1,7 @@
 //! The tasks of key handshakes that wait for their thread.
 //!
-//! The thread has a few tasks at a time, and the rest waits here. First handshakes of associations that this host has begun go first. All others, renewals
-//! included, take turns by host: a host with many of them delays another host's first one by one task.
+//! The thread has a few tasks at a time, and the rest waits here. First handshakes of associations that this host has begun have every other turn. All
+//! others, renewals included, share the rest by host: a host with many of them delays another host's first one by one task.
 //!
 //! Refused: first handshakes of a host that has [`HOST_TASKS_MAX`] tasks already, and messages beyond [`HOST_BYTES_MAX`] of one host. Beyond
 //! [`BYTES_MAX`] in all, only a host with less than its share is served. Invariants: the tasks of an
@@ -46,6 +46,8 @@ pub(super) struct Backlog {
     in_hand: u32,
     /// First handshakes of associations that this host has begun.
     own: VecDeque<Order>,
+    /// True if the last task was one of these.
+    was_own: bool,
     /// All others, by host.
     of_hosts: BTreeMap<IpAddr, Waiting>,
     /// The hosts that have tasks, in the order of their turns.
@@ -60,6 +62,7 @@ impl Backlog {
             to_thread,
             in_hand: 0,
             own: VecDeque::new(),
+            was_own: false,
             of_hosts: BTreeMap::new(),
             turns: VecDeque::new(),
             bytes: 0,
@@ -97,8 +100,16 @@ impl Backlog {
         Ok(())
     }
 
-    /// Drops the tasks of an association with this peer that has ended, and lets the thread forget it.
-    pub(super) fn forget(&mut self, now: Time, association: AssociationId, peer: IpAddr) {
+    /// Lets the thread forget an association with this peer that has ended; `has_tasks` if any may wait here.
+    pub(super) fn forget(&mut self, now: Time, association: AssociationId, peer: IpAddr, has_tasks: bool) {
+        if has_tasks {
+            self.drop_tasks(association, peer);
+        }
+        // It comes behind the tasks that the thread has, and has no outcome.
+        self.send((now, association, Task::Forget));
+    }
+
+    fn drop_tasks(&mut self, association: AssociationId, peer: IpAddr) {
         let is_others = |order: &Order| order.1 != association;
         self.own.retain(is_others);
         let host = host_part(peer);
@@ -112,8 +123,6 @@ impl Backlog {
                 self.turns.retain(|other| *other != host);
             }
         }
-        // It comes behind the tasks that the thread has, and has no outcome.
-        self.send((now, association, Task::Forget));
     }
 
     /// Takes note of a task that the thread has performed.
@@ -124,11 +133,18 @@ impl Backlog {
 
     fn feed(&mut self) {
         while self.in_hand < IN_HAND_MAX
-            && let Some(order) = self.own.pop_front().or_else(|| self.next_of_hosts())
+            && let Some(order) = self.next()
         {
             self.in_hand += 1;
             self.send(order);
         }
+    }
+
+    fn next(&mut self) -> Option<Order> {
+        let is_for_hosts = self.was_own && !self.turns.is_empty();
+        let own = (!is_for_hosts).then(|| self.own.pop_front()).flatten();
+        self.was_own = own.is_some();
+        own.or_else(|| self.next_of_hosts())
     }
 
     fn next_of_hosts(&mut self) -> Option<Order> {
@@ -210,19 +226,19 @@ mod tests {
     }
 
     #[test]
-    fn hosts_take_turns_and_own_tasks_go_first() {
+    fn hosts_take_turns_and_own_tasks_have_every_other_one() {
         let (to_thread, thread) = channel();
-        let (mut backlog, ids) = (Backlog::new(to_thread), ids(22));
+        let (mut backlog, ids) = (Backlog::new(to_thread), ids(24));
         let (many, others) = ids.split_at(20);
-        let (other, own) = (others[0], others[1]);
+        let (other, own) = (others[0], &others[1..]);
         for id in many {
             backlog.push(ip(1), false, renewal(*id)).unwrap();
         }
         backlog.push(ip(2), false, renewal(other)).unwrap();
-        backlog.push_own(renewal(own));
+        own.iter().for_each(|own| backlog.push_own(renewal(*own)));
         // The thread has the first ones already. One more of that host goes before the other host's.
         let (first, rest) = many.split_at(IN_HAND_MAX as usize);
-        let expected = [first, &[own], &rest[..1], &[other], &rest[1..]].concat();
+        let expected = [first, &own[..1], &rest[..1], &own[1..2], &[other], &own[2..], &rest[1..]].concat();
         assert_eq!(performed(&mut backlog, &thread), expected);
         assert!(backlog.of_hosts.is_empty() && backlog.turns.is_empty());
     }
@@ -252,8 +268,8 @@ mod tests {
             backlog.push(ip(1), false, message(*id, 100)).unwrap();
         }
         backlog.push_own(renewal(ids[10]));
-        backlog.forget(Time::ZERO, ids[9], ip(1));
-        backlog.forget(Time::ZERO, ids[10], ip(2));
+        backlog.forget(Time::ZERO, ids[9], ip(1), true);
+        backlog.forget(Time::ZERO, ids[10], ip(2), true);
         assert_eq!((backlog.bytes, backlog.own.len()), (100, 0));
         let performed = performed(&mut backlog, &thread);
         // Those that the thread is to forget are among them, once each.

@@ -11,10 +11,12 @@
 
 mod backlog;
 mod handshakes;
+mod patience;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use base::Time;
 use control::{EncryptionFault, HostKeyText, KnownPeer, Recognition};
@@ -29,6 +31,7 @@ use crate::policy::Policy;
 pub(crate) use handshakes::{Handshakes, warm_up};
 
 use backlog::Backlog;
+use patience::Patience;
 
 /// Limit on the tasks of one association that wait for the thread: a handshake has two messages of each end.
 const TASKS_MAX: u32 = 4;
@@ -44,6 +47,7 @@ pub(crate) struct Encryption {
     backlog: Backlog,
     all: BTreeMap<AssociationId, State>,
     peers: PeersStore,
+    patience: Patience,
 }
 
 /// The encryption of one association.
@@ -72,7 +76,8 @@ impl Encryption {
     pub(crate) fn new(peers: PeersStore) -> (Encryption, Handshakes) {
         let (orders, received) = channel();
         let backlog = Backlog::new(orders);
-        (Encryption { backlog, all: BTreeMap::new(), peers }, Handshakes::new(received))
+        let encryption = Encryption { backlog, all: BTreeMap::new(), peers, patience: Patience::default() };
+        (encryption, Handshakes::new(received))
     }
 
     /// Begins the handshake of an association that this host has just begun to `remote`, if encryption is offered there.
@@ -83,6 +88,20 @@ impl Encryption {
         self.all.insert(association, State { dialled: Some(remote), host: Some(remote), ..State::default() });
         let psk = policy.rules().preshared(remote);
         self.order(now, association, Task::Begin { psk });
+    }
+
+    /// Returns the time from its SYN within which a connection's association must have keys. A peer that has proven its key gets the longest one.
+    pub(crate) fn limit(&self, now: Time, association: AssociationId) -> Duration {
+        let state = self.all.get(&association);
+        let late = state.filter(|state| state.peer.is_none()).and_then(|state| state.dialled);
+        self.patience.limit(now, late)
+    }
+
+    /// Takes note of an association that had no keys in time.
+    pub(crate) fn on_late(&mut self, now: Time, association: AssociationId) {
+        if let Some(dialled) = self.all.get(&association).and_then(|state| state.dialled) {
+            self.patience.note_late(now, dialled);
+        }
     }
 
     /// Hands a task over; returns false if too many wait.
@@ -144,8 +163,9 @@ impl Encryption {
                 return [None, None];
             }
             (Some(Task::Forget), _) => {
-                if let Some(host) = self.all.get(&association).and_then(|state| state.host) {
-                    self.backlog.forget(now, association, host);
+                let state = self.all.get(&association);
+                if let Some((host, state)) = state.and_then(|state| Some((state.host?, state))) {
+                    self.backlog.forget(now, association, host, state.waiting > 0);
                 }
             }
             _ => {}
@@ -166,6 +186,9 @@ impl Encryption {
                 let established = state.established.take();
                 if established.is_some() {
                     history.count(Occurrence::Encrypted);
+                }
+                if let Some(dialled) = state.dialled {
+                    self.patience.note_agreed(dialled);
                 }
                 [established, Some(event)]
             }

@@ -376,14 +376,37 @@ fn an_encrypted_connection_ends_with_an_error_when_the_peers_worker_dies() {
     }
 }
 
+/// Drops the server's first message about keys, which is longer than INIT ACK and COOKIE ACK.
+fn drop_keys(world: &World) {
+    let chain = "{ chain in { type filter hook input priority 0; udp sport 9899 udp length > 1000 drop; }; }";
+    world.alpha.tool("nft", &[&format!("table inet long {chain}")]).unwrap();
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_host_that_gave_no_keys_in_time_delays_the_next_connection_less_and_is_tried_again() {
+    let world = World::of_each(TRY, Some(TRY));
+    let _server = teller(&world);
+    drop_keys(&world);
+    assert!(read(&world) && read(&world));
+    let fallbacks = world.fallbacks();
+    let causes: Vec<String> =
+        fallbacks.as_array().unwrap().iter().map(|fallback| fallback["reason"].to_string()).collect();
+    for limit in ["10 s", "3 s"] {
+        let count = causes.iter().filter(|cause| cause.contains(&format!("longer than {limit}"))).count();
+        assert_eq!((count, causes.len()), (1, 2), "{causes:?}");
+    }
+    world.alpha.tool("nft", &["delete", "table", "inet", "long"]).unwrap();
+    assert!(read(&world));
+    assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
+}
+
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn keys_are_awaited_for_longer_than_cookies_while_packets_get_lost() {
     let world = World::of_each(TRY, Some(TRY));
     let _server = teller(&world);
-    // The server's first message about keys is longer than this, and INIT ACK and COOKIE ACK are shorter.
-    let chain = "{ chain in { type filter hook input priority 0; udp sport 9899 udp length > 1000 drop; }; }";
-    world.alpha.tool("nft", &[&format!("table inet long {chain}")]).unwrap();
+    drop_keys(&world);
     let target = world.link.right_v4().to_string();
     let command = world.client("python3", &["-c", READ, &target, &PORT.to_string()]);
     let reader = world.alpha.spawn("read", command).unwrap();

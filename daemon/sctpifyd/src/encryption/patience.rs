@@ -1,0 +1,88 @@
+//! Time limits for the agreement on keys, by host.
+//!
+//! Messages about keys get lost on congested paths, so a held SYN waits long for them. A host that has exceeded the limit once gets less time
+//! for a while: its connections would each wait that long for plain TCP. Nothing else follows from it: the next connection tries again.
+//!
+//! Invariant: there are no more than [`HOSTS_MAX`] entries. Begin at [`Patience::limit`].
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::Time;
+
+/// Time limit from the SYN to the keys, if the peer has sent COOKIE ACK: enough for TCP's customary timeouts of 1, 2 and 4 s. Where messages
+/// about keys get lost, plain TCP would take long, too, and would not be encrypted.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The same limit for a host that has recently exceeded it.
+const LATE_LIMIT: Duration = Duration::from_secs(3);
+/// Time for which a host counts as late.
+const MEMORY: Duration = Duration::from_secs(600);
+/// Limit on the hosts that are remembered.
+const HOSTS_MAX: usize = 1024;
+
+/// The hosts that were late with their keys.
+#[derive(Default)]
+pub(super) struct Patience {
+    /// By host, the time until which it counts as late.
+    late: BTreeMap<IpAddr, Time>,
+}
+
+impl Patience {
+    /// Returns the time from the SYN within which a host must have agreed on keys; without a host, that of one that was not late.
+    pub(super) fn limit(&self, now: Time, host: Option<IpAddr>) -> Duration {
+        match host.and_then(|host| self.late.get(&host)) {
+            Some(until) if now < *until => LATE_LIMIT,
+            _ => LIMIT,
+        }
+    }
+
+    /// Takes note of a host that has exceeded the limit.
+    pub(super) fn note_late(&mut self, now: Time, host: IpAddr) {
+        if self.late.len() >= HOSTS_MAX && !self.late.contains_key(&host) {
+            self.late.retain(|_, until| now < *until);
+            if self.late.len() >= HOSTS_MAX {
+                return;
+            }
+        }
+        self.late.insert(host, now + MEMORY);
+    }
+
+    /// Takes note of a host that has agreed on keys.
+    pub(super) fn note_agreed(&mut self, host: IpAddr) {
+        self.late.remove(&host);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(number: u16) -> IpAddr {
+        let [high, low] = number.to_be_bytes();
+        IpAddr::from([10, 0, high, low])
+    }
+
+    #[test]
+    fn a_late_host_gets_less_time_until_it_agrees_or_time_has_passed() {
+        let (mut patience, begin) = (Patience::default(), Time::ZERO);
+        assert_eq!(patience.limit(begin, Some(host(1))), LIMIT);
+        patience.note_late(begin, host(1));
+        assert_eq!(patience.limit(begin, Some(host(1))), LATE_LIMIT);
+        assert_eq!(patience.limit(begin, Some(host(2))), LIMIT);
+        assert_eq!(patience.limit(begin + MEMORY, Some(host(1))), LIMIT);
+        patience.note_agreed(host(1));
+        assert_eq!(patience.limit(begin, Some(host(1))), LIMIT);
+    }
+
+    #[test]
+    fn a_full_table_takes_no_more_hosts_until_old_ones_have_expired() {
+        let (mut patience, begin) = (Patience::default(), Time::ZERO);
+        let full = u16::try_from(HOSTS_MAX).unwrap();
+        (0..=full).for_each(|number| patience.note_late(begin, host(number)));
+        assert_eq!(patience.late.len(), HOSTS_MAX);
+        assert_eq!(patience.limit(begin, Some(host(full))), LIMIT);
+        patience.note_late(begin + MEMORY, host(full));
+        assert_eq!(patience.late.len(), 1);
+    }
+}
