@@ -79,10 +79,17 @@ impl Forwarder {
         Ok(Forwarder { orders, waker, waiting: BTreeMap::new(), names })
     }
 
-    /// Opens a plain TCP connection for a held SYN; [`Command::Opened`] reports the outcome.
-    pub(crate) fn open(&mut self, syn: HeldSyn) {
-        self.waiting.insert(syn.flow, syn);
+    /// Opens a plain TCP connection for a held SYN; [`Command::Opened`] reports the outcome. Returns the SYN of an earlier connection with the
+    /// same addresses, if that still waits.
+    pub(crate) fn open(&mut self, syn: HeldSyn) -> Option<HeldSyn> {
         self.order(Order::Open(syn.flow, self.names.resolve(syn.flow.remote())));
+        self.waiting.insert(syn.flow, syn)
+    }
+
+    /// Holds a SYN in the place of the one that waits, if it is the same one, sent again; returns the replaced one.
+    pub(crate) fn hold_again(&mut self, syn: HeldSyn) -> Option<HeldSyn> {
+        let waiting = self.waiting.get_mut(&syn.flow).filter(|waiting| waiting.isn == syn.isn)?;
+        Some(std::mem::replace(waiting, syn))
     }
 
     /// Removes and returns the SYN whose destination has answered, if it still waits.

@@ -191,8 +191,14 @@ impl Interception {
 
     /// Gives a SYN that was sent again the verdict that it had; returns false if it had none.
     pub(crate) fn judge_again(&mut self, syn: &HeldSyn) -> bool {
-        let Some(verdict) = self.verdicts.find(&syn.flow, syn.isn) else { return false };
-        self.give_verdict(syn, verdict);
+        if let Some(verdict) = self.verdicts.find(&syn.flow, syn.isn) {
+            self.give_verdict(syn, verdict);
+            return true;
+        }
+        let Some(replaced) = self.forwarder.as_mut().and_then(|forwarder| forwarder.hold_again(*syn)) else {
+            return false;
+        };
+        self.drop_replaced(&replaced);
         true
     }
 
@@ -217,7 +223,11 @@ impl Interception {
     /// Lets a SYN go on as plain TCP.
     pub(crate) fn release(&mut self, syn: &HeldSyn) {
         match &mut self.forwarder {
-            Some(forwarder) => forwarder.open(*syn),
+            Some(forwarder) => {
+                if let Some(replaced) = forwarder.open(*syn) {
+                    self.drop_replaced(&replaced);
+                }
+            }
             None => self.judge(syn, Verdict::Accept),
         }
     }
