@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, Parser};
 use control::{DEFAULT_CONTROL, Request, Response, RuleRow, RuleSelector, RulesReport};
-use rules::{Advertise, AdvertiseInterval, Chain, Framing, IpNet, Policy, PortRange, Rule, Usage};
+use rules::{Advertise, AdvertiseInterval, Chain, Framing, IpNet, Policy, PortRange, Rule, Secure, Usage};
 
 use crate::session::{Session, unexpected};
 use crate::table::{Align, Table, millis};
@@ -116,6 +116,11 @@ pub struct Shimrules {
     /// With -A -p enable: send each message of this protocol to a native peer as one SCTP message; only sip (RFC 4168)
     #[arg(long, value_name = "PROTOCOL")]
     pub framing: Option<Framing>,
+
+    /// With -A -p enable: encryption instead of the setting `encryption`: off, try, require or require=PEER. With require,
+    /// connections without it are refused; with require=PEER, those with any host but this known peer, too
+    #[arg(long, value_name = "MODE")]
+    pub secure: Option<Secure>,
 
     /// Number of the rule to delete, from -L
     #[arg(value_name = "NUMBER")]
@@ -235,6 +240,9 @@ fn rule(args: &Shimrules) -> Result<Rule, CliError> {
     if framing.is_some() && !args.add {
         return Err(usage("--framing goes with -A"));
     }
+    if args.secure.is_some() && !args.add {
+        return Err(usage("--secure goes with -A"));
+    }
     let rule = Rule {
         address: *address,
         ports: *ports,
@@ -245,6 +253,7 @@ fn rule(args: &Shimrules) -> Result<Rule, CliError> {
         advertise: args.advertise,
         advertise_interval: args.advertise_interval,
         framing: *framing,
+        secure: args.secure.clone(),
     };
     rule.check().map_err(|e| usage(&e.to_string()))?;
     Ok(rule)
@@ -293,7 +302,8 @@ fn policy_cell(row: &RuleRow) -> String {
     let advertise = row.rule.advertise.map(|form| format!(", advertise {form}")).unwrap_or_default();
     let interval = row.rule.advertise_interval.map(|ms| format!(" {ms} ms")).unwrap_or_default();
     let framing = row.rule.framing.map(|framing| format!(", {framing}")).unwrap_or_default();
-    format!("{policy}{own}{advertise}{interval}{framing}")
+    let secure = row.rule.secure.as_ref().map(|secure| format!(", secure {secure}")).unwrap_or_default();
+    format!("{policy}{own}{advertise}{interval}{framing}{secure}")
 }
 
 fn rules_table(rules: &[RuleRow], verbose: bool) -> Table {

@@ -196,6 +196,12 @@ impl KnownPeers {
         self.all.get(self.by_address.get(&normalise(address))?)
     }
 
+    /// Returns the peer with this name or key.
+    pub fn named(&self, which: &str) -> Option<&KnownPeer> {
+        let is_it = |peer: &&KnownPeer| peer.name.as_deref() == Some(which) || peer.key.as_str() == which;
+        self.all.values().find(is_it)
+    }
+
     /// Returns the peer with a key.
     pub fn of_key(&self, key: &HostKeyText) -> Option<&KnownPeer> {
         self.all.get(key)
@@ -360,8 +366,7 @@ impl KnownPeers {
     /// Forgets the peer with this name, address or key; returns it.
     pub fn forget(&mut self, which: &str) -> Option<KnownPeer> {
         let by_address = || which.parse().ok().and_then(|address| self.find(address));
-        let is_it = |peer: &&KnownPeer| peer.name.as_deref() == Some(which) || peer.key.as_str() == which;
-        let key = self.all.values().find(is_it).or_else(by_address)?.key.clone();
+        let key = self.named(which).or_else(by_address)?.key.clone();
         self.remove(&key)
     }
 

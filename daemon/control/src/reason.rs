@@ -153,6 +153,20 @@ pub enum EncryptionFault {
         /// The known key.
         known: HostKeyText,
     },
+    /// A rule requires encryption, and the setting turns it off.
+    OffHere,
+    /// A rule requires a peer that is not known.
+    UnknownPeer {
+        /// Its name or key.
+        peer: String,
+    },
+    /// The peer is not the one that a rule requires.
+    NotThePeer {
+        /// The key that the rule requires.
+        required: HostKeyText,
+        /// The key found.
+        found: HostKeyText,
+    },
 }
 
 impl EncryptionFault {
@@ -167,7 +181,7 @@ impl fmt::Display for EncryptionFault {
         use EncryptionFault as E;
         match self {
             E::PeerHasNone => {
-                f.write_str("the peer offers no encryption, which this host requires (setting encryption)")
+                f.write_str("the peer offers no encryption, which this host requires (setting encryption, or a rule's --secure)")
             }
             E::PeerRequires => {
                 f.write_str("the peer requires encryption, which is off here (setting encryption)")
@@ -183,6 +197,15 @@ impl fmt::Display for EncryptionFault {
                 "the peer offers no encryption, and had the key {known} before: it may be another host. If the change is right: \
                  sctpify peers forget ADDRESS"
             ),
+            E::OffHere => f.write_str(
+                "the rule requires encryption (--secure), and the setting encryption=off turns it off on this host",
+            ),
+            E::UnknownPeer { peer } => {
+                write!(f, "the rule requires the peer {peer} (--secure), and none is known by that name or key (sctpify peers)")
+            }
+            E::NotThePeer { required, found } => {
+                write!(f, "the peer has the key {found}, and the rule requires the one with {required} (--secure)")
+            }
         }
     }
 }

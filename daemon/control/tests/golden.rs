@@ -23,6 +23,7 @@ fn rule() -> Rule {
         advertise: None,
         advertise_interval: None,
         framing: None,
+        secure: None,
     }
 }
 
@@ -203,6 +204,9 @@ fn reasons() -> Vec<FallbackReason> {
         R::NotEncrypted { found: EncryptionFault::NoKeys { cause: "TLS: decode error".into() } },
         R::NotEncrypted { found: EncryptionFault::OtherKey { known: host_key(), found: host_key() } },
         R::NotEncrypted { found: EncryptionFault::KeyGone { known: host_key() } },
+        R::NotEncrypted { found: EncryptionFault::OffHere },
+        R::NotEncrypted { found: EncryptionFault::UnknownPeer { peer: "beta".into() } },
+        R::NotEncrypted { found: EncryptionFault::NotThePeer { required: host_key(), found: host_key() } },
         R::LimitReached { limit: "associations".into() },
         R::DaemonStopping,
         R::LocalError { error: "no buffer space".into() },

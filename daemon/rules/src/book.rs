@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::{
-    Advertisement, Chain, Framing, IpNet, Outcome, Policy, PortRange, Rule, RuleMatch, RulesTable, Settings,
-    UnixMs, print_rule,
+    Advertisement, Chain, Framing, IpNet, Outcome, Policy, PortRange, Rule, RuleMatch, RulesTable, Secure,
+    Settings, UnixMs, print_rule,
 };
 
 /// Settings and table, and the decisions made from them.
@@ -55,12 +55,17 @@ pub enum Because {
 impl Decision {
     /// Reports whether the deciding rule names a single host or requires SCTP: nothing learned overrules it.
     pub fn is_order(&self) -> bool {
-        self.rule().is_some_and(|rule| rule.require || rule.address.is_some_and(IpNet::is_host))
+        self.rule().is_some_and(|rule| rule.refuses_plain() || rule.address.is_some_and(IpNet::is_host))
     }
 
     /// Reports whether the connection is carried over SCTP or fails.
     pub fn is_required(&self) -> bool {
-        self.rule().is_some_and(|rule| rule.require)
+        self.rule().is_some_and(Rule::refuses_plain)
+    }
+
+    /// Returns the encryption that the deciding rule asks for; `None`: according to the setting.
+    pub fn secure(&self) -> Option<&Secure> {
+        self.rule().and_then(|rule| rule.secure.as_ref())
     }
 
     /// Returns the protocol each of whose messages a native peer gets as one message; `None`: bytes as they come.
@@ -194,7 +199,7 @@ impl Rulebook {
             self.table.list(Some(Chain::Remote), Some(policy)).map(|found| Guarded {
                 address: found.rule.address,
                 ports: found.rule.ports,
-                is_refused: found.rule.require,
+                is_refused: found.rule.refuses_plain(),
             })
         };
         let is_default = self.default_policy(Chain::Remote).is_enable();

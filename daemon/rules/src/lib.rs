@@ -21,6 +21,7 @@ mod nearest;
 mod net;
 mod ports;
 mod rule;
+mod secure;
 mod settings;
 mod table;
 mod tried;
@@ -39,6 +40,7 @@ pub use ports::{PortRange, PortsError};
 pub use rule::{
     Chain, Framing, FramingWordError, MAX_COMMENT_BYTES, MAX_NAME_BYTES, Policy, Rule, RuleError, WordError,
 };
+pub use secure::{Secure, SecureError};
 pub use settings::{Kind, SETTINGS, Setting, SettingError, Settings, find_setting, parse_bool};
 pub use table::{Added, MAX_RULES, RuleMatch, RulesTable, TableError};
 pub use tried::{DESTINATIONS_MAX, Destinations, Tried};

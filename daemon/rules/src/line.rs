@@ -8,7 +8,8 @@ use std::fmt::Write;
 use crate::rule::did_you_mean;
 use crate::{
     Added, Advertise, AdvertiseError, AdvertiseInterval, AdvertiseIntervalError, Chain, Framing,
-    FramingWordError, IpNet, NetError, Policy, PortRange, PortsError, Rule, RuleError, RulesTable,
+    FramingWordError, IpNet, NetError, Policy, PortRange, PortsError, Rule, RuleError, RulesTable, Secure,
+    SecureError,
 };
 use crate::{TableError, WordError};
 
@@ -73,6 +74,9 @@ pub enum LineError {
     /// Not an interval of advertisements.
     #[error(transparent)]
     Interval(#[from] AdvertiseIntervalError),
+    /// Not an encryption.
+    #[error(transparent)]
+    Secure(#[from] SecureError),
     /// An invalid name or comment.
     #[error(transparent)]
     Rule(#[from] RuleError),
@@ -100,8 +104,11 @@ const OWN: &str = "--own";
 const ADVERTISE: &str = "--advertise";
 const INTERVAL: &str = "--advertise-interval";
 const FRAMING: &str = "--framing";
-const OPTION_NAMES: [&str; 13] =
-    [ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT, REQUIRE, OWN, ADVERTISE, INTERVAL, FRAMING];
+const SECURE: &str = "--secure";
+const OPTION_NAMES: [&str; 14] = [
+    ADD, DELETE, CHAIN, POLICY, ADDRESS, PORTS, NAME, COMMENT, REQUIRE, OWN, ADVERTISE, INTERVAL, FRAMING,
+    SECURE,
+];
 /// Options that take no value.
 const SWITCHES: [&str; 4] = [ADD, DELETE, REQUIRE, OWN];
 
@@ -170,6 +177,7 @@ impl Fields {
                 put(&mut self.rule.advertise_interval, option, value()?.parse::<AdvertiseInterval>()?)
             }
             FRAMING => put(&mut self.rule.framing, option, value()?.parse::<Framing>()?),
+            SECURE => put(&mut self.rule.secure, option, value()?.parse::<Secure>()?),
             NAME => put(&mut self.rule.name, option, value()?),
             _ => put(&mut self.rule.comment, option, value()?),
         }
@@ -258,6 +266,7 @@ pub fn print_rule(rule: &Rule) -> String {
     parts.extend(rule.advertise.map(|form| format!("{ADVERTISE} {form}")));
     parts.extend(rule.advertise_interval.map(|ms| format!("{INTERVAL} {ms}")));
     parts.extend(rule.framing.map(|framing| format!("{FRAMING} {framing}")));
+    parts.extend(rule.secure.as_ref().map(|secure| format!("{SECURE} {}", quoted(&secure.to_string()))));
     parts.extend(rule.name.as_deref().map(|n| format!("{NAME} {}", quoted(n))));
     parts.extend(rule.comment.as_deref().map(|c| format!("{COMMENT} {}", quoted(c))));
     parts.join(" ")
@@ -316,6 +325,21 @@ mod tests {
     fn a_line_prints_in_one_canonical_form() {
         let line = parse("-p disable   -P 1-1024 -c local -D -d ::ffff:10.1.2.9/120");
         assert_eq!(line.print(), "-D -c local -p disable -d 10.1.2.0/24 -P 1:1024");
+    }
+
+    #[test]
+    fn the_peer_that_a_rule_requires_reads_back() {
+        let line = parse("-A -c remote -p enable -P 22 --secure 'require=the other host'");
+        assert_eq!(line.print(), "-A -c remote -p enable -P 22 --secure \"require=the other host\"");
+        assert_eq!(parse(&line.print()), line);
+        assert_eq!(
+            parse("-A -c remote -p enable --secure=require=beta").rule.secure.unwrap().peer(),
+            Some("beta")
+        );
+        let refused = |line: &str| parse_table(line).unwrap_err().1;
+        assert_eq!(refused("-A -c remote -p disable --secure try"), TableError::SecureElsewhere.into());
+        assert_eq!(refused("-A -c local -p enable --secure try"), TableError::SecureLocal.into());
+        assert!(parse_table("-A -c local -p enable --secure require").is_ok());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Advertise, AdvertiseInterval, IpNet, PortRange, nearest};
+use crate::{Advertise, AdvertiseInterval, IpNet, PortRange, Secure, nearest};
 
 /// Length of the longest rule name.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -191,6 +191,9 @@ pub struct Rule {
     /// The protocol each of whose messages a native peer gets as one message; `None`: bytes as they come. For enable rules only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framing: Option<Framing>,
+    /// Encryption of its connections; `None`: according to the setting. For enable rules only, and for local ones only if it is required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secure: Option<Secure>,
 }
 
 /// An invalid name or comment.
@@ -227,7 +230,16 @@ impl Rule {
 
     /// Reports whether the rule asks for something beyond SCTP, which a default that allows SCTP does not imply.
     pub(crate) const fn asks_for_more(&self) -> bool {
-        self.require || self.own || self.advertise.is_some() || self.framing.is_some()
+        self.require
+            || self.own
+            || self.advertise.is_some()
+            || self.framing.is_some()
+            || self.secure.is_some()
+    }
+
+    /// Reports whether connections that match are never plain TCP.
+    pub fn refuses_plain(&self) -> bool {
+        self.require || self.secure.as_ref().is_some_and(Secure::is_required)
     }
 
     /// Checks that name and comment can be kept, printed and read back.

@@ -468,6 +468,7 @@ pub const SETTINGS: &[Setting] = &[
               If another key or none is found there later, connections to that address are plain TCP, with a warning, until \
               `sctpify peers forget`. require: hosts without it get no association. A connection to a host whose key is known is \
               encrypted or refused. Where a rule has no --require, connections to other hosts without encryption are plain TCP. \
+              A rule may differ by `shimrules --secure`, except where this is off. \
               `sctpify status` shows which associations are encrypted.",
         needs_restart: true,
         read: |s| s.encryption.to_string(),

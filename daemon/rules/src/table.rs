@@ -72,6 +72,14 @@ pub enum TableError {
     /// Connections that stay plain TCP have no messages.
     #[error("--framing goes with enable rules only")]
     FramingElsewhere,
+    /// Connections that stay plain TCP are not encrypted.
+    #[error("--secure goes with enable rules only")]
+    SecureElsewhere,
+    /// Associations that peers begin follow the setting; a rule can only refuse some.
+    #[error(
+        "local rules take --secure require or --secure require=PEER only: the setting encryption is for all listeners"
+    )]
+    SecureLocal,
     /// No rule with this match.
     #[error("no such rule in {0}-{1}: `shimrules -L -c {0} -p {1}` lists its rules")]
     NoSuchRule(Chain, Policy),
@@ -132,6 +140,14 @@ impl RulesTable {
         }
         if rule.framing.is_some() && !policy.is_enable() {
             return Err(TableError::FramingElsewhere);
+        }
+        if let Some(secure) = &rule.secure {
+            if !policy.is_enable() {
+                return Err(TableError::SecureElsewhere);
+            }
+            if chain == Chain::Local && !secure.is_required() {
+                return Err(TableError::SecureLocal);
+            }
         }
         let full = self.len() >= MAX_RULES;
         let rules = &mut self.chains[slot(chain, policy)];

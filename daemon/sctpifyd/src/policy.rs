@@ -8,9 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::{Carrier, Route, Time};
-use control::{FallbackReason, ShimState, ShimStep};
+use control::{EncryptionFault, FallbackReason, ShimState, ShimStep};
 use intercept::FourTuple;
-use rules::{Chain, Failure, LearnPolicy, Outcome, Settings, Streams};
+use rules::{Chain, Decision, Encryption, Failure, LearnPolicy, Outcome, Settings, Streams};
 use sctp::{AssociationConfig, Connect};
 
 use crate::addresses::{AddressBook, Asker};
@@ -47,7 +47,37 @@ pub(crate) enum Plain {
     Because(FallbackReason),
 }
 
+/// The terms of a connection that may use SCTP.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    /// The settings, as its rule changes them.
+    pub(crate) settings: Settings,
+    /// The name or key of the only peer that may have it.
+    pub(crate) peer: Option<String>,
+}
+
+impl Terms {
+    fn of(settings: &Settings, decision: &Decision) -> Result<Terms, Plain> {
+        let mut settings = settings.clone();
+        if decision.wants_own() {
+            settings.streams = Streams::Own;
+        }
+        settings.set_advertisement(decision.advertisement(&settings));
+        let Some(secure) = decision.secure() else { return Ok(Terms { settings, peer: None }) };
+        if settings.encryption != Encryption::Off {
+            settings.encryption = secure.encryption();
+        } else if secure.is_required() {
+            return Err(Plain::not_encrypted(EncryptionFault::OffHere));
+        }
+        Ok(Terms { settings, peer: secure.peer().map(str::to_owned) })
+    }
+}
+
 impl Plain {
+    pub(crate) const fn not_encrypted(found: EncryptionFault) -> Plain {
+        Plain::Because(FallbackReason::NotEncrypted { found })
+    }
+
     pub(crate) fn at_limit(of: &str) -> Plain {
         Plain::Because(FallbackReason::LimitReached { limit: of.to_owned() })
     }
@@ -121,13 +151,13 @@ impl Policy {
         (mark, is_order): (u32, bool),
         is_enclosed: bool,
         connections: usize,
-    ) -> Result<(Settings, ShimState), Plain> {
+    ) -> Result<(Terms, ShimState), Plain> {
         let (local, remote) = (flow.local(), flow.remote());
         // A socket connected to itself has one end only.
         if self.addresses.stays_plain(remote.ip()) || remote.ip().is_multicast() || local == remote {
             return Err(Plain::ByRule);
         }
-        let (settings, step, is_rules_order) = self.ask_rules(remote, mark)?;
+        let (terms, step, is_rules_order) = self.ask_rules(remote, mark)?;
         if self.is_ending() {
             return Err(Plain::Because(FallbackReason::DaemonStopping));
         }
@@ -142,31 +172,37 @@ impl Policy {
         }
         if !is_order
             && !is_rules_order
-            && settings.learn
+            && terms.settings.learn
             && self.learned.lock().call(today(), remote).is_some()
         {
             self.rules.record(Chain::Remote, remote, Outcome::KeptOnTcp);
             return Err(Plain::Learned);
         }
-        Ok((settings, stepped(stepped(ShimState::Notinit, ShimStep::Created), step)))
+        Ok((terms, stepped(stepped(ShimState::Notinit, ShimStep::Created), step)))
     }
 
-    /// Returns the settings and the step that allow SCTP, and whether SCTP was requested explicitly.
-    fn ask_rules(&self, remote: SocketAddr, mark: u32) -> Result<(Settings, ShimStep, bool), Plain> {
+    /// Returns the terms and the step that allow SCTP, and whether SCTP was requested explicitly.
+    fn ask_rules(&self, remote: SocketAddr, mark: u32) -> Result<(Terms, ShimStep, bool), Plain> {
         let mut book = self.rules.lock();
         if is_asked_for(mark, &book.settings) {
-            return Ok((book.settings.clone(), ShimStep::AskedFor, true));
+            let terms = Terms { settings: book.settings.clone(), peer: None };
+            return Ok((terms, ShimStep::AskedFor, true));
         }
         let decision = book.decide(Chain::Remote, remote.ip(), remote.port());
         if !decision.policy.is_enable() {
             return Err(Plain::ByRule);
         }
-        let mut settings = book.settings.clone();
-        if decision.wants_own() {
-            settings.streams = Streams::Own;
-        }
-        settings.set_advertisement(decision.advertisement(&settings));
-        Ok((settings, ShimStep::Allowed, decision.is_order()))
+        let terms = Terms::of(&book.settings, &decision)?;
+        Ok((terms, ShimStep::Allowed, decision.is_order()))
+    }
+
+    /// Returns the terms of a connection that was allowed to use SCTP, without counting the query.
+    ///
+    /// # Errors
+    /// When a rule requires encryption, and the setting turns it off.
+    pub(crate) fn terms(&self, remote: SocketAddr) -> Result<Terms, Plain> {
+        let book = self.rules.lock();
+        Terms::of(&book.settings, &book.explain(Chain::Remote, remote.ip(), remote.port()))
     }
 
     /// Reports whether the rules or a SYN's mark allow SCTP, without counting the query.

@@ -13,7 +13,7 @@ use control::{
 use netio::LocalAddress;
 use ops::LimitedBy;
 use relay::Peer;
-use rules::{Because, Chain, Decision};
+use rules::{Because, Chain, Decision, Secure};
 use sctp::{AssociationId, AssociationInfo, Endpoint, PathInfo};
 
 use crate::addresses::{Asker, LeftOut};
@@ -231,6 +231,14 @@ impl Report<'_> {
                 "the host must prove the key {}, known by {} (sctpify peers)",
                 known.key, known.by
             ));
+        }
+        if let Some(peer) = decision.secure().and_then(Secure::peer) {
+            notes.push(match self.encryption.key_of(peer) {
+                Some(key) => format!("the rule requires the peer {peer}, whose key is {key}"),
+                None => {
+                    format!("no peer is known by the name or key {peer}: connections fail (sctpify peers)")
+                }
+            });
         }
         if let Some(whose) = self.policy.rules().keys().whose(address) {
             notes.push(format!("both hosts must prove the key for {whose} (setting peer_keys)"));

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::{DaemonArgs, PendingChange, SettingsReport};
 use keying::PresharedKey;
-use rules::{Advertisement, Carriers, Chain, Encryption, Outcome, Policy, Rulebook, RulesTable, Settings};
+use rules::{
+    Advertisement, Carriers, Chain, Encryption, Outcome, Policy, Rulebook, RulesTable, Secure, Settings,
+};
 use sctp::{AssociationConfig, AuthConfig};
 
 use crate::archive::{Archive, ArchiveError, Loaded};
@@ -217,7 +219,7 @@ impl RulesStore {
 
     /// Returns the configuration of an association with this host, with its key if it has one.
     pub(crate) fn keyed(&self, peer: IpAddr, config: AssociationConfig) -> AssociationConfig {
-        let protection = config.protection.filter(|_| self.offers_encryption(peer));
+        let protection = config.protection.filter(|offer| offer.required || !self.is_keyed(peer));
         let config = AssociationConfig { protection, ..config };
         match self.auth_for(peer) {
             Some(auth) => AssociationConfig { auth, ..config },
@@ -225,14 +227,20 @@ impl RulesStore {
         }
     }
 
-    /// Reports whether encryption is offered to this host on associations that this one begins. The engine takes no association with a
-    /// required key that is not signed: with `encryption=try` such hosts sign, as before, and do not encrypt.
-    pub(crate) fn offers_encryption(&self, peer: IpAddr) -> bool {
-        match self.settings().encryption {
+    /// Reports whether encryption is offered to this host on an association that this one begins with such a setting. The engine takes no
+    /// association with a required key that is not signed: with `try` such hosts sign, as before, and do not encrypt.
+    pub(crate) fn offers_encryption(&self, encryption: Encryption, peer: IpAddr) -> bool {
+        match encryption {
             Encryption::Off => false,
             Encryption::Try => !self.is_keyed(peer),
             Encryption::Require => true,
         }
+    }
+
+    /// Returns the encryption that a rule requires of connections to the program that listens there.
+    pub(crate) fn secure(&self, server: SocketAddr) -> Option<Secure> {
+        let decision = self.lock().explain(Chain::Local, server.ip(), server.port());
+        decision.secure().filter(|secure| secure.is_required()).cloned()
     }
 
     /// Returns the key that this host requires of a peer, to be mixed into the keys of encrypted associations.

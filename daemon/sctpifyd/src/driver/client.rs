@@ -13,20 +13,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::{Carrier, Time};
-use control::{EncryptionFault, FallbackReason, KeyFault, ShimState, ShimStep};
+use control::{EncryptionFault, FallbackReason, HostKeyText, KeyFault, ShimState, ShimStep};
 use intercept::{Arrival, HeldSyn, Verdict};
 use relay::mux::Refusal;
 use relay::{Peer, Role as RelayRole};
-use rules::{Encryption, Failure, Settings};
+use rules::{Encryption, Failure};
 use sctp::{AssociationId, CloseReason, ConnectError, Endpoint, PathState, StateName};
 
 use super::Driver;
 use crate::connection::{Connection, ConnectionId, Stage, micros};
-use crate::encryption::fault_of;
+use crate::encryption::{Dialled, fault_of};
 use crate::evidence::{evidence, fallback_reason};
 use crate::history::Occurrence;
 use crate::interception::Applicant;
-use crate::policy::{Plain, is_privileged};
+use crate::policy::{Plain, Terms, is_privileged};
 use crate::racing;
 use crate::shared::Ends;
 use crate::timers::Timer;
@@ -97,8 +97,7 @@ impl Driver {
         }
         let (is_enclosed, connections) = (self.interception.is_enclosed(), self.connections.len());
         let is_order = self.refuses_plain(syn.flow.remote().ip(), false);
-        let (settings, shim) =
-            self.policy.decide(&syn.flow, (syn.mark, is_order), is_enclosed, connections)?;
+        let (terms, shim) = self.policy.decide(&syn.flow, (syn.mark, is_order), is_enclosed, connections)?;
         match self.interception.find_client(syn) {
             Ok(Applicant::Waits) => {}
             // Nobody waits for this connection; the sender of the SYN gets plain TCP.
@@ -106,21 +105,21 @@ impl Driver {
             Ok(Applicant::IsBound) => return Err(Plain::Because(FallbackReason::DeviceBoundSocket)),
             Err(error) => return Err(Plain::by_error(&error)),
         }
-        if self.join_shared(syn, &settings, shim) {
+        if self.join_shared(syn, &terms, shim) {
             return Ok(());
         }
-        self.begin_alone(syn, &settings, shim, Held { since: self.now, round_trip: Duration::ZERO })
+        self.begin_alone(syn, &terms, shim, Held { since: self.now, round_trip: Duration::ZERO })
     }
 
     /// Starts a separate association for the connection; `shim` is the state that it was in at the decision.
     fn begin_alone(
         &mut self,
         syn: &HeldSyn,
-        settings: &Settings,
+        terms: &Terms,
         shim: ShimState,
         held: Held,
     ) -> Result<(), Plain> {
-        let association = self.connect(syn, settings)?;
+        let (association, settings) = (self.connect(syn, terms)?, &terms.settings);
         let (patience, _) = timing::init_patience(settings);
         let stage = Stage::Init(*syn);
         let mut connection = Connection::of_client(association, syn.flow, held.since, stage, shim);
@@ -155,7 +154,8 @@ impl Driver {
         self.interception.judge(syn, Verdict::Drop);
     }
 
-    fn connect(&mut self, syn: &HeldSyn, settings: &Settings) -> Result<AssociationId, Plain> {
+    fn connect(&mut self, syn: &HeldSyn, terms: &Terms) -> Result<AssociationId, Plain> {
+        let (settings, required) = (&terms.settings, self.required_key(terms)?);
         let (local, remote) = (self.interception.wire_address(&syn.flow), syn.flow.remote());
         let (ends, config) = ((local, remote), timing::association_config);
         let connect = self.policy.connect(self.now, ends, settings, &self.packet_io, config);
@@ -164,13 +164,21 @@ impl Driver {
         }
         let begun = self.engine.connect(self.now, connect);
         if let Ok(association) = begun {
-            self.encryption.begin(self.now, association, remote.ip(), &self.policy);
+            let dialled = Dialled { address: remote.ip(), encryption: settings.encryption, required };
+            self.encryption.begin(self.now, association, dialled, &self.policy);
         }
         begun.map_err(|error| match error {
             ConnectError::TooMany(_) => Plain::at_limit("associations"),
             ConnectError::NoMemory { .. } | ConnectError::NoMemoryForHost { .. } => Plain::at_limit("memory"),
             error => Plain::by_error(&error),
         })
+    }
+
+    /// Returns the key of the only peer that may have a connection, if its rule names one.
+    fn required_key(&self, terms: &Terms) -> Result<Option<HostKeyText>, Plain> {
+        let Some(peer) = &terms.peer else { return Ok(None) };
+        let unknown = || Plain::not_encrypted(EncryptionFault::UnknownPeer { peer: peer.clone() });
+        self.encryption.key_of(peer).map(Some).ok_or_else(unknown)
     }
 
     pub(super) fn on_init_ack(&mut self, id: ConnectionId) {
@@ -296,7 +304,9 @@ impl Driver {
             let (engine, timers) = (&mut self.engine, &mut self.timers);
             let begun = self.shared.want(self.now, ends, engine, &self.policy, &self.packet_io, timers);
             if let Some(association) = begun {
-                self.encryption.begin(self.now, association, ends.remote, &self.policy);
+                let encryption = self.policy.settings().encryption;
+                let dialled = Dialled { address: ends.remote, encryption, required: None };
+                self.encryption.begin(self.now, association, dialled, &self.policy);
             }
         }
     }
@@ -322,7 +332,8 @@ impl Driver {
     }
 
     /// Asks for the connection on a shared association to its destination, if one exists.
-    fn join_shared(&mut self, syn: &HeldSyn, settings: &Settings, shim: ShimState) -> bool {
+    fn join_shared(&mut self, syn: &HeldSyn, terms: &Terms, shim: ShimState) -> bool {
+        let settings = &terms.settings;
         let (local, remote) = (self.interception.wire_address(&syn.flow), syn.flow.remote());
         if !settings.streams.is_shared() {
             return false;
@@ -335,8 +346,11 @@ impl Driver {
         if is_privileged(local.port()) && !state.vouches_for_ports() {
             return false;
         }
-        // It began before the host's key was known, or given.
-        if settings.encryption.is_offered() && !self.encryption.may_carry(association, remote.ip()) {
+        // It began before the host's key was known, or given, or the rule asks for more than the setting.
+        if settings.encryption.is_offered()
+            && !(self.encryption.may_carry(association, remote.ip())
+                && self.is_as_required(association, terms))
+        {
             return false;
         }
         // An association of its own promises less.
@@ -372,6 +386,12 @@ impl Driver {
             self.poller.stay_awake(self.now + NEAR);
         }
         true
+    }
+
+    /// Reports whether an association has the encryption, and the peer, that a connection's terms require.
+    fn is_as_required(&self, association: AssociationId, terms: &Terms) -> bool {
+        let is_required = terms.settings.encryption == Encryption::Require;
+        !is_required || self.encryption.has_peer(association, terms.peer.as_deref())
     }
 
     pub(super) fn on_channel_accepted(&mut self, id: ConnectionId) {
@@ -418,8 +438,9 @@ impl Driver {
         let (shim, began) = (connection.shim(), connection.began());
         let (round_trip, _) = vital_signs(&self.engine, connection.association());
         self.drop_connection(id);
-        let settings = self.policy.settings();
-        if let Err(plain) = self.begin_alone(&syn, &settings, shim, Held { since: began, round_trip }) {
+        let terms = self.policy.terms(syn.flow.remote());
+        let held = Held { since: began, round_trip };
+        if let Err(plain) = terms.and_then(|terms| self.begin_alone(&syn, &terms, shim, held)) {
             self.go_plain(&syn, plain);
         }
     }

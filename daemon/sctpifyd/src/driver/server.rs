@@ -30,6 +30,8 @@ const LISTENER_LIMIT: Duration = Duration::from_secs(5);
 /// Time to accept otherwise. A kernel that accepts does so at once, whatever the program does; no answer means that something
 /// drops the SYN. Shorter than the race timer, so the client gets its plain TCP in time.
 const ANSWER_LIMIT: Duration = Duration::from_millis(200);
+/// The answer to a host that a rule does not serve.
+const NOT_ENCRYPTED: &str = "the rule for this program requires encryption, or another peer (--secure)";
 /// Delay of the first look at a backlog: before the program can have emptied it.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
@@ -47,6 +49,9 @@ impl Driver {
         let Some(offer) = accept_policy.still_serves(server, client, route.carrier) else {
             return self.refuse(association, FallbackReason::NOT_SERVED);
         };
+        if self.policy.rules().secure(server).is_some() && self.engine.protection(association).is_none() {
+            return self.refuse(association, NOT_ENCRYPTED);
+        }
         let (told, chunk_type) =
             (self.policy.rules().advertisement(server), self.policy.settings().advertise_type);
         let advertisement = timing::advertisement(told, chunk_type);
@@ -191,13 +196,31 @@ impl Driver {
 
     /// Handles the establishment of the association with a client: bytes may flow.
     pub(super) fn on_server_up(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let (server, association) = (connection.flow().local(), connection.association());
+        let secure = self.policy.rules().secure(server);
+        if secure.is_some_and(|secure| !self.encryption.has_peer(association, secure.peer())) {
+            return self.refuse_peer(id, association);
+        }
         let Some(connection) = self.connections.get_mut(id) else { return };
-        let server = connection.flow().local();
         if let Some(stream) = connection.take_accepting() {
             self.history.count(Occurrence::Accept);
             self.policy.rules().record(Chain::Local, server, Outcome::Sctp { rtt_us: None });
             self.begin_relay(id, stream, RelayRole::Acceptor);
         }
+    }
+
+    /// Ends a connection of a host that its rule does not serve. Its program has seen no byte.
+    fn refuse_peer(&mut self, id: ConnectionId, association: AssociationId) {
+        self.history.count(Occurrence::AcceptRefused);
+        let Some(connection) = self.connections.get(id) else { return };
+        if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
+            tracing::info!(flow = %connection.flow(), why = NOT_ENCRYPTED, left_out, "refused");
+        }
+        if connection.channel().is_none() {
+            self.engine.abort(self.now, association, AbortCause::user(NOT_ENCRYPTED));
+        }
+        self.drop_connection(id);
     }
 
     /// Handles a connection from a program of the peer's host to one here.
@@ -210,6 +233,13 @@ impl Driver {
     ) {
         let (packet_io, engine, mut accept_policy) = self.receivers();
         let admitted = accept_policy.admit(engine, packet_io, association, client, server);
+        let secure = self.policy.rules().secure(server);
+        // An association of the connection's own shows who the client's host is.
+        let admitted =
+            match secure.is_some_and(|secure| !self.encryption.has_peer(association, secure.peer())) {
+                true => admitted.and(Err(Refusal::OwnAssociation)),
+                false => admitted,
+            };
         let outcome = admitted.and_then(|(offer, uplink)| {
             self.give_way(server, client, |_, old| old == association);
             let opened = Opened { peer: Peer::Shim, channel: Some(channel), offer, uplink };

@@ -50,11 +50,22 @@ pub(crate) struct Encryption {
     patience: Patience,
 }
 
+/// An association that this host begins.
+pub(crate) struct Dialled {
+    /// The address.
+    pub(crate) address: IpAddr,
+    pub(crate) encryption: rules::Encryption,
+    /// The only key that its peer may have, if a rule requires one.
+    pub(crate) required: Option<HostKeyText>,
+}
+
 /// The encryption of one association.
 #[derive(Default)]
 struct State {
     /// The address that this host has connected to; none if the peer began.
     dialled: Option<IpAddr>,
+    /// The only key that the peer may have, if a rule requires one.
+    required: Option<HostKeyText>,
     /// An address of the peer, for its turns.
     host: Option<IpAddr>,
     /// Tasks that wait for the thread, or are with it.
@@ -80,12 +91,14 @@ impl Encryption {
         (encryption, Handshakes::new(received))
     }
 
-    /// Begins the handshake of an association that this host has just begun to `remote`, if encryption is offered there.
-    pub(crate) fn begin(&mut self, now: Time, association: AssociationId, remote: IpAddr, policy: &Policy) {
-        if !policy.rules().offers_encryption(remote) {
+    /// Begins the handshake of an association that this host has just begun, if encryption is offered there.
+    pub(crate) fn begin(&mut self, now: Time, association: AssociationId, dialled: Dialled, policy: &Policy) {
+        let Dialled { address: remote, encryption, required } = dialled;
+        if !policy.rules().offers_encryption(encryption, remote) {
             return;
         }
-        self.all.insert(association, State { dialled: Some(remote), host: Some(remote), ..State::default() });
+        let (dialled, host) = (Some(remote), Some(remote));
+        self.all.insert(association, State { dialled, required, host, ..State::default() });
         let psk = policy.rules().preshared(remote);
         self.order(now, association, Task::Begin { psk });
     }
@@ -279,6 +292,11 @@ impl Encryption {
     ) {
         let Some(state) = self.all.get_mut(&association) else { return };
         let Ok(found) = key.to_string().parse::<HostKeyText>() else { return };
+        if let Some(required) = state.required.clone().filter(|required| *required != found) {
+            state.fault = Some(EncryptionFault::NotThePeer { required, found });
+            engine.abort(now, association, AbortCause::user("a rule requires another peer"));
+            return;
+        }
         if let Some(dialled) = state.dialled {
             let answered = match &state.established {
                 Some(Event::Established { route, .. }) => route.remote,
@@ -391,6 +409,18 @@ impl Encryption {
         let Some(known) = self.known(host) else { return true };
         let peer = self.all.get(&association).and_then(|state| state.peer);
         peer.is_some_and(|peer| peer.to_string() == known.key.as_str())
+    }
+
+    /// Returns the key of the known peer with this name or key.
+    pub(crate) fn key_of(&self, peer: &str) -> Option<HostKeyText> {
+        self.peers.lock().named(peer).map(|known| known.key.clone())
+    }
+
+    /// Reports whether an association has keys, and its peer is the known one with this name or key, if that is given.
+    pub(crate) fn has_peer(&self, association: AssociationId, name: Option<&str>) -> bool {
+        let state = self.all.get(&association).filter(|state| state.epoch.is_some());
+        let Some(peer) = state.and_then(|state| state.peer) else { return false };
+        name.is_none_or(|name| self.key_of(name).is_some_and(|key| key.as_str() == peer.to_string()))
     }
 
     /// Forgets an association that has ended.

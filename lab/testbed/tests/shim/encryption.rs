@@ -185,6 +185,97 @@ fn where_one_host_requires_encryption_and_the_other_has_none_both_say_why() {
     }
 }
 
+/// Changes the rule for the port.
+fn secure(daemon: &Daemon, chain: &str, mode: &str) {
+    let rule = ["-A", "-c", chain, "-p", "enable", "-P", &PORT.to_string(), "--secure", mode];
+    daemon.shimrules(&rule).unwrap().good().unwrap();
+}
+
+/// Returns the fault for which alpha's latest connection was refused.
+fn refused_for(world: &World) -> String {
+    assert!(!read_in_vain(world));
+    let mut reason = world.fallbacks()[0]["reason"].take();
+    assert_eq!(reason["kind"], "required", "{reason}");
+    reason["cause"]["found"]["fault"].take().as_str().expect("a fault").to_owned()
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_rule_requires_encryption_with_one_peer_where_the_setting_requires_none() {
+    let world = World::of_each(TRY, Some(TRY));
+    let _server = teller(&world);
+    let (alphas, there) = (&world.alphas, world.link.right_v4().to_string());
+    let add = |key: &str, name: &str, address: &str| {
+        alphas.sctpify(&["peers", "add", key, address, "--name", name]).unwrap().good().unwrap();
+    };
+    secure(alphas, "remote", "require=beta");
+    assert_eq!(refused_for(&world), "unknown_peer");
+    add(&format!("sctpify1:{}", "A".repeat(43)), "gamma", "192.0.2.1");
+    secure(alphas, "remote", "require=gamma");
+    assert_eq!(refused_for(&world), "not_the_peer");
+    assert_eq!(world.connects_sctp(), 0);
+    add(&key(world.betas.as_ref().unwrap()), "beta", &there);
+    secure(alphas, "remote", "require=beta");
+    // The second one may go over a shared association.
+    assert!(read(&world) && read(&world));
+    assert_eq!((world.connects_sctp(), counter(alphas, "changed_peers")), (2, 0), "{:?}", world.fallbacks());
+    // A shared association lives now, and is not gamma's.
+    secure(alphas, "remote", "require=gamma");
+    assert_eq!(refused_for(&world), "not_the_peer");
+    let told = alphas.sctpify(&["explain", &world.target()]).unwrap().stdout;
+    assert!(told.contains("the rule requires the peer gamma"), "{told}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_rule_that_requires_encryption_refuses_where_either_host_has_none() {
+    for (alphas, betas, fault) in [(TRY, UNENCRYPTED, "peer_has_none"), (UNENCRYPTED, TRY, "off_here")] {
+        let world = World::of_each(alphas, Some(betas));
+        let _server = teller(&world);
+        secure(&world.alphas, "remote", "require");
+        assert_eq!(refused_for(&world), fault);
+        secure(&world.alphas, "remote", "try");
+        assert!(read(&world));
+        assert_eq!((world.connects_sctp(), counter(&world.alphas, "encrypted")), (1, 0));
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_rule_turns_encryption_off_also_to_a_host_whose_key_is_known() {
+    let world = World::of_each("encryption = \"try\"\nstreams = \"own\"\n", Some(TRY));
+    let _server = teller(&world);
+    let key = key(world.betas.as_ref().unwrap());
+    let there = world.link.right_v4().to_string();
+    world.alphas.sctpify(&["peers", "add", &key, &there]).unwrap().good().unwrap();
+    secure(&world.alphas, "remote", "off");
+    assert!(read(&world));
+    assert_eq!((world.connects_sctp(), counter(&world.alphas, "encrypted")), (1, 0));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_rule_for_a_listener_refuses_associations_of_other_peers_and_in_the_clear() {
+    let world = World::of_each(UNENCRYPTED, Some(TRY));
+    let _server = teller(&world);
+    secure(world.betas.as_ref().unwrap(), "local", "require");
+    assert!(read(&world), "over plain TCP");
+    assert_eq!(world.connects_sctp(), 0);
+    drop(world);
+    let world = World::of_each(TRY, Some(TRY));
+    let _server = teller(&world);
+    let betas = world.betas.as_ref().unwrap();
+    secure(betas, "local", "require");
+    assert!(read(&world) && read(&world));
+    assert_eq!(world.connects_sctp(), 2, "{:?}", world.fallbacks());
+    // Neither on the shared association nor on another one.
+    secure(betas, "local", "require=alpha");
+    assert!(!read(&world));
+    let here = world.link.left_v4().to_string();
+    betas.sctpify(&["peers", "add", &key(&world.alphas), &here, "--name", "alpha"]).unwrap().good().unwrap();
+    assert!(read(&world));
+}
+
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn two_hosts_that_require_encryption_have_it() {
