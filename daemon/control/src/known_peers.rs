@@ -198,8 +198,8 @@ impl KnownPeers {
 
     /// Returns the peer with this name or key.
     pub fn named(&self, which: &str) -> Option<&KnownPeer> {
-        let is_it = |peer: &&KnownPeer| peer.name.as_deref() == Some(which) || peer.key.as_str() == which;
-        self.all.values().find(is_it)
+        let by_key = || self.all.get(&which.parse::<HostKeyText>().ok()?);
+        self.all.values().find(|peer| peer.name.as_deref() == Some(which)).or_else(by_key)
     }
 
     /// Returns the peer with a key.
@@ -301,7 +301,7 @@ impl KnownPeers {
     fn check_name(&self, name: Option<&str>, key: &HostKeyText) -> Result<(), AddError> {
         let Some(name) = name else { return Ok(()) };
         let is_wrong = name.is_empty() || name.len() > NAME_MAX || name.chars().any(char::is_control);
-        if is_wrong || name.parse::<IpAddr>().is_ok() {
+        if is_wrong || name.parse::<IpAddr>().is_ok() || name.starts_with(KEY_PREFIX) {
             return Err(AddError::Name);
         }
         match self.all.values().find(|peer| peer.name.as_deref() == Some(name) && peer.key != *key) {

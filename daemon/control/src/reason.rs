@@ -155,6 +155,8 @@ pub enum EncryptionFault {
     },
     /// A rule requires encryption, and the setting turns it off.
     OffHere,
+    /// The rules have come to require encryption, or another peer, since the connection began.
+    RulesChanged,
     /// A rule requires a peer that is not known.
     UnknownPeer {
         /// Its name or key.
@@ -200,6 +202,9 @@ impl fmt::Display for EncryptionFault {
             E::OffHere => f.write_str(
                 "the rule requires encryption (--secure), and the setting encryption=off turns it off on this host",
             ),
+            E::RulesChanged => {
+                f.write_str("the rules have come to require encryption, or another peer, while it was opened")
+            }
             E::UnknownPeer { peer } => {
                 write!(f, "the rule requires the peer {peer} (--secure), and none is known by that name or key (sctpify peers)")
             }

@@ -205,6 +205,7 @@ fn reasons() -> Vec<FallbackReason> {
         R::NotEncrypted { found: EncryptionFault::OtherKey { known: host_key(), found: host_key() } },
         R::NotEncrypted { found: EncryptionFault::KeyGone { known: host_key() } },
         R::NotEncrypted { found: EncryptionFault::OffHere },
+        R::NotEncrypted { found: EncryptionFault::RulesChanged },
         R::NotEncrypted { found: EncryptionFault::UnknownPeer { peer: "beta".into() } },
         R::NotEncrypted { found: EncryptionFault::NotThePeer { required: host_key(), found: host_key() } },
         R::LimitReached { limit: "associations".into() },

@@ -45,11 +45,16 @@ impl Listener for AcceptPolicy<'_> {
     }
 
     fn on_unauthenticated(&mut self, route: &Route) {
-        self.history.count(Occurrence::WrongKey);
-        let Some(left_out) = self.history.admit(Line::WrongKey, self.now) else { return };
-        let whose = self.policy.rules().keys().whose(route.remote).unwrap_or_default();
-        tracing::warn!(peer = %route.remote, key_for = whose, left_out, "refused: the peer has another key, or none (peer_keys)");
+        note_wrong_key(self.now, route.remote, self.policy, self.history);
     }
+}
+
+/// Counts and reports a peer that has not proven the key that the hosts should share.
+pub(crate) fn note_wrong_key(now: Time, peer: IpAddr, policy: &Policy, history: &mut History) {
+    history.count(Occurrence::WrongKey);
+    let Some(left_out) = history.admit(Line::WrongKey, now) else { return };
+    let whose = policy.rules().keys().whose(peer).unwrap_or_default();
+    tracing::warn!(%peer, key_for = whose, left_out, "refused: the peer has another key, or none (peer_keys)");
 }
 
 impl AcceptPolicy<'_> {

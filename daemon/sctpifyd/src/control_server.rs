@@ -24,7 +24,7 @@ use control::{
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Uid, geteuid};
-use rules::{Chain, LearnedEntry, Policy, Rule, find_setting};
+use rules::{Chain, LearnedEntry, Policy, Rule, RuleMatch, find_setting, print_rule};
 
 use crate::archive::{ArchiveError, Signer};
 use crate::capture::Ear;
@@ -382,13 +382,23 @@ impl Desk {
         if let Err(error) = check {
             return Response::error(ErrorCode::Refused, error.to_string());
         }
-        done(self.rules.change_table(&self.shard, |table| table.add(chain, policy, rule)).map(|added| {
+        let (new, mut is_weaker) = (rule.clone(), false);
+        let added = self.rules.change_table(&self.shard, |table| {
+            let refuses = |old: &RuleMatch<'_>| old.rule.has_same_match(&rule) && old.rule.refuses_plain();
+            is_weaker =
+                !rule.refuses_plain() && table.list(Some(chain), Some(policy)).any(|old| refuses(&old));
+            table.add(chain, policy, rule)
+        });
+        done(added.map(|added| {
             let added = Added::from(added);
             let message = match added {
                 Added::New(number) => format!("rule {number} of {chain}-{policy} added"),
                 Added::Same(number) => format!("rule {number} of {chain}-{policy} already exists"),
                 Added::Renamed(number) => {
-                    format!("rule {number} of {chain}-{policy} has its new name and comment")
+                    let text = print_rule(&new);
+                    let warning =
+                        if is_weaker { ". It no longer refuses connections in plain TCP" } else { "" };
+                    format!("rule {number} of {chain}-{policy} replaced by: {text}{warning}")
                 }
             };
             Done { added: Some(added), ..Done::new(message) }

@@ -68,8 +68,9 @@ impl PeerKeys {
     }
 
     /// Returns the key for this host, to be mixed into the keys of encrypted associations.
-    pub(crate) fn preshared(&self, peer: IpAddr) -> Option<PresharedKey> {
-        PresharedKey::new(self.find(peer)?.secret())
+    pub(crate) fn preshared(&self, peer: IpAddr, is_required: bool) -> Option<PresharedKey> {
+        let key = PresharedKey::new(self.find(peer)?.secret())?;
+        Some(if is_required { key } else { key.optional() })
     }
 
     /// Describes, for people, the hosts that the key for this host covers.

@@ -185,8 +185,8 @@ impl Policy {
     fn ask_rules(&self, remote: SocketAddr, mark: u32) -> Result<(Terms, ShimStep, bool), Plain> {
         let mut book = self.rules.lock();
         if is_asked_for(mark, &book.settings) {
-            let terms = Terms { settings: book.settings.clone(), peer: None };
-            return Ok((terms, ShimStep::AskedFor, true));
+            let decision = book.explain(Chain::Remote, remote.ip(), remote.port());
+            return Ok((Terms::of(&book.settings, &decision)?, ShimStep::AskedFor, true));
         }
         let decision = book.decide(Chain::Remote, remote.ip(), remote.port());
         if !decision.policy.is_enable() {
@@ -194,6 +194,11 @@ impl Policy {
         }
         let terms = Terms::of(&book.settings, &decision)?;
         Ok((terms, ShimStep::Allowed, decision.is_order()))
+    }
+
+    /// Reports whether plain TCP to this destination is refused by a rule.
+    pub(crate) fn is_required(&self, remote: SocketAddr) -> bool {
+        self.rules.lock().explain(Chain::Remote, remote.ip(), remote.port()).is_required()
     }
 
     /// Returns the terms of a connection that was allowed to use SCTP, without counting the query.
@@ -214,8 +219,7 @@ impl Policy {
 
     /// Returns the reason to report: where SCTP is required, the connection is refused.
     pub(crate) fn told(&self, to: SocketAddr, reason: FallbackReason) -> FallbackReason {
-        let is_required = self.rules.lock().explain(Chain::Remote, to.ip(), to.port()).is_required();
-        if is_required { FallbackReason::Required { cause: Box::new(reason) } } else { reason }
+        if self.is_required(to) { FallbackReason::Required { cause: Box::new(reason) } } else { reason }
     }
 
     /// The addresses offered to a peer that this host connects to.
@@ -356,6 +360,14 @@ mod tests {
         assert_eq!(outcome(&policy, "127.0.0.1:5000", MARK), Ok(ShimState::EnableManual));
         assert!(policy.may_use_sctp(flow("127.0.0.1:5000").remote(), MARK));
         assert!(!policy.may_use_sctp(flow("127.0.0.1:5000").remote(), 0));
+    }
+
+    #[test]
+    fn a_mark_asks_for_sctp_and_not_for_less_than_its_rule() {
+        let policy = policy(false, "-A -c remote -p enable -d 192.0.2.1 --secure require=beta");
+        let (terms, state) = policy.decide(&flow("127.0.0.1:5000"), (MARK, false), false, 0).unwrap();
+        assert_eq!((state, terms.peer.as_deref()), (ShimState::EnableManual, Some("beta")));
+        assert_eq!(terms.settings.encryption, Encryption::Require);
     }
 
     #[test]

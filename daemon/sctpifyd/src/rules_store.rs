@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::{DaemonArgs, PendingChange, SettingsReport};
 use keying::PresharedKey;
-use rules::{
-    Advertisement, Carriers, Chain, Encryption, Outcome, Policy, Rulebook, RulesTable, Secure, Settings,
-};
+use rules::{Advertisement, Carriers, Chain, Outcome, Policy, Rulebook, RulesTable, Secure, Settings};
 use sctp::{AssociationConfig, AuthConfig};
 
 use crate::archive::{Archive, ArchiveError, Loaded};
@@ -219,21 +217,9 @@ impl RulesStore {
 
     /// Returns the configuration of an association with this host, with its key if it has one.
     pub(crate) fn keyed(&self, peer: IpAddr, config: AssociationConfig) -> AssociationConfig {
-        let protection = config.protection.filter(|offer| offer.required || !self.is_keyed(peer));
-        let config = AssociationConfig { protection, ..config };
         match self.auth_for(peer) {
             Some(auth) => AssociationConfig { auth, ..config },
             None => config,
-        }
-    }
-
-    /// Reports whether encryption is offered to this host on an association that this one begins with such a setting. The engine takes no
-    /// association with a required key that is not signed: with `try` such hosts sign, as before, and do not encrypt.
-    pub(crate) fn offers_encryption(&self, encryption: Encryption, peer: IpAddr) -> bool {
-        match encryption {
-            Encryption::Off => false,
-            Encryption::Try => !self.is_keyed(peer),
-            Encryption::Require => true,
         }
     }
 
@@ -243,9 +229,10 @@ impl RulesStore {
         decision.secure().filter(|secure| secure.is_required()).cloned()
     }
 
-    /// Returns the key that this host requires of a peer, to be mixed into the keys of encrypted associations.
+    /// Returns the key that this host shares with a peer, to be mixed into the keys of encrypted associations.
     pub(crate) fn preshared(&self, peer: IpAddr) -> Option<PresharedKey> {
-        if self.settings().peer_key_required { self.keys().preshared(peer) } else { None }
+        let is_required = self.settings().peer_key_required;
+        self.keys().preshared(peer, is_required)
     }
 
     /// Locks the keys shared with other hosts.

@@ -130,7 +130,7 @@ impl Shard {
             match command {
                 Command::Stop => self.driver.policy().stop(),
                 Command::Keys(association, outcome) => self.driver.take_keys(association, outcome),
-                Command::Opened(flow, outcome) => self.driver.interception().on_opened(&flow, &outcome),
+                Command::Opened(flow, outcome) => self.driver.on_opened(&flow, &outcome),
                 Command::Survey(question, reply) => self.surveys.begin(question, reply),
                 // The asker may have given up: then nobody waits for the answer.
                 Command::Capture(reply) => {

@@ -30,5 +30,5 @@ pub use key_file::KeyFileError;
 pub use manager::KeyManager;
 pub use schedule::{METHOD, PresharedKey};
 pub use session::{KeyingError, Keyring, Session, Step};
-pub use sessions::{Outcome, Sessions, Task, apply, protection};
+pub use sessions::{Outcome, Sessions, Task, apply, had_other_keys, protection};
 pub use signing::{HANDSHAKE_CONTENT_MAX, sign_handshake};

@@ -26,13 +26,27 @@ pub(crate) const CONFIRMATION_LEN: usize = 32;
 
 /// A key that both ends were given by other means, mixed into the keys of records: without it none opens.
 #[derive(Clone)]
-pub struct PresharedKey(Zeroizing<Vec<u8>>);
+pub struct PresharedKey {
+    secret: Zeroizing<Vec<u8>>,
+    is_required: bool,
+}
 
 impl PresharedKey {
-    /// Takes at least 16 random bytes; `None` if there are fewer.
+    /// Takes at least 16 random bytes; `None` if there are fewer. A peer without the key gets no association.
     pub fn new(key: &[u8]) -> Option<PresharedKey> {
         const LEAST: usize = 16;
-        (key.len() >= LEAST).then(|| PresharedKey(Zeroizing::new(key.to_vec())))
+        (key.len() >= LEAST).then(|| PresharedKey { secret: Zeroizing::new(key.to_vec()), is_required: true })
+    }
+
+    /// Returns the same key for peers that may be without it: it is mixed in where both ends have it.
+    #[must_use]
+    pub fn optional(self) -> PresharedKey {
+        PresharedKey { is_required: false, ..self }
+    }
+
+    /// Reports whether a peer without the key gets no association.
+    pub fn is_required(&self) -> bool {
+        self.is_required
     }
 }
 
@@ -172,7 +186,7 @@ fn derived(
 
 /// Mixes a pre-shared key into an exported one, of the same length.
 fn mixed(psk: &PresharedKey, exported: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-    let prk = Salt::new(HKDF_SHA256, &psk.0).extract(exported);
+    let prk = Salt::new(HKDF_SHA256, &psk.secret).extract(exported);
     let mut key = Zeroizing::new(vec![0; exported.len()]);
     expand(&prk, b"sctpify psk", b"", &mut key)?;
     Some(key)

@@ -18,6 +18,9 @@ use crate::tls::{self, ALPN, Secrets, Sign};
 /// The name that a client gives to its server; it is not sent.
 const SERVER: &str = "peer.invalid";
 
+/// The bit of a message's first octet by which the client of a handshake says that it has a pre-shared key.
+const HAS_PSK: u8 = 0x80;
+
 /// Most bytes of a handshake that are taken from a peer.
 const HANDSHAKE_MAX: usize = 16 * 1024;
 
@@ -116,6 +119,8 @@ pub enum Step {
         key: PublicKey,
         /// Shows that both ends have had the same handshake.
         binding: Binding,
+        /// True if both ends have mixed in the same pre-shared key.
+        has_psk: bool,
     },
 }
 
@@ -194,15 +199,17 @@ impl Session {
     pub fn is_hello(message: &[u8]) -> bool {
         const HANDSHAKE: u8 = 22;
         const CLIENT_HELLO: u8 = 1;
-        Session::epoch_of(message).is_some()
-            && message.get(1) == Some(&HANDSHAKE)
-            && message.get(6) == Some(&CLIENT_HELLO)
+        message.get(1) == Some(&HANDSHAKE) && message.get(6) == Some(&CLIENT_HELLO)
     }
 
-    /// The epoch that a message about keys speaks of, by its lowest seven bits; `None` if it is of no kind that is known.
+    /// Returns the epoch that a message about keys speaks of, by its lowest seven bits; `None` for an empty one.
     pub fn epoch_of(message: &[u8]) -> Option<u8> {
-        const CONTROL: u8 = 0x80;
-        message.first().copied().filter(|first| first & CONTROL == 0)
+        message.first().map(|first| first & !HAS_PSK)
+    }
+
+    /// Returns the pre-shared key that is mixed in. Before the end of the handshake it is the one that this end may mix in.
+    pub fn psk(&self) -> Option<&PresharedKey> {
+        self.psk.as_ref()
     }
 
     /// This end's role in the handshake.
@@ -233,8 +240,13 @@ impl Session {
         // The peer seals as soon as this end has the keys, and all messages about later ones.
         let must_be_sealed = self.has_keys || self.epoch > FIRST_EPOCH;
         let is_of_epoch = Session::epoch_of(message) == Some(low(self.epoch));
-        if self.is_over || !is_of_epoch || (must_be_sealed && !sealed) {
+        let is_first = self.role == KeyRole::Server && self.received == 0;
+        let peer_has_psk = message.first().is_some_and(|first| first & HAS_PSK != 0);
+        if self.is_over || !is_of_epoch || (must_be_sealed && !sealed) || (peer_has_psk && !is_first) {
             return Err(KeyingError::Unexpected);
+        }
+        if is_first && !peer_has_psk {
+            self.psk.take_if(|psk| !psk.is_required());
         }
         self.received += message.len();
         if self.received > HANDSHAKE_MAX {
@@ -247,20 +259,18 @@ impl Session {
         let (mut steps, mut confirmation) = (Vec::new(), None);
         if let Some(exporter) = exporter {
             self.has_keys = true;
-            let psk = self.psk.as_ref();
-            let own = schedule::confirmation(&exporter, psk, terms, self.epoch).ok_or(KeyingError::Keys)?;
             let from = match self.role {
                 KeyRole::Client => {
-                    confirm(rest, &own)?;
+                    self.confirm(rest, &exporter, terms)?;
                     SealFrom::Now
                 }
                 KeyRole::Server => {
-                    confirmation = Some(own);
+                    confirmation = Some(self.confirmation(&exporter, terms)?);
                     SealFrom::PeersFirst
                 }
             };
-            let keys =
-                schedule::keys(&exporter, psk, terms, self.role, self.epoch).ok_or(KeyingError::Keys)?;
+            let keys = schedule::keys(&exporter, self.psk.as_ref(), terms, self.role, self.epoch)
+                .ok_or(KeyingError::Keys)?;
             steps.push(Step::Install { epoch: self.epoch, keys, from });
         }
         steps.extend(self.written(confirmation.as_deref())?.map(Step::Send));
@@ -269,6 +279,34 @@ impl Session {
             self.is_over = true;
         }
         Ok(steps)
+    }
+
+    fn confirmation(
+        &self,
+        exporter: &Exporter,
+        terms: &ProtectionTerms,
+    ) -> Result<Zeroizing<Vec<u8>>, KeyingError> {
+        schedule::confirmation(exporter, self.psk.as_ref(), terms, self.epoch).ok_or(KeyingError::Keys)
+    }
+
+    /// Compares the server's confirmation with this end's own. A server without the pre-shared key has another one, which counts if the key is
+    /// optional.
+    fn confirm(
+        &mut self,
+        found: &[u8],
+        exporter: &Exporter,
+        terms: &ProtectionTerms,
+    ) -> Result<(), KeyingError> {
+        if found.len() != CONFIRMATION_LEN {
+            return Err(KeyingError::Unexpected);
+        }
+        loop {
+            let own = self.confirmation(exporter, terms)?;
+            if constant_time::verify_slices_are_equal(found, &own).is_ok() {
+                return Ok(());
+            }
+            self.psk.take_if(|psk| !psk.is_required()).ok_or(KeyingError::OtherKeys)?;
+        }
     }
 
     /// Gives the records of a message to TLS, one by one: they are whole, and none follows the end of the handshake. Returns the server's
@@ -324,27 +362,21 @@ impl Session {
         let key = spki.and_then(|spki| PublicKey::from_spki(spki)).ok_or(KeyingError::Unexpected)?;
         match self.known {
             Some(known) if known != key => Err(KeyingError::OtherPeer { known, found: key }),
-            _ => Ok(Step::Peer { key, binding }),
+            _ => Ok(Step::Peer { key, binding, has_psk: self.psk.is_some() }),
         }
     }
 
     /// Returns as one message all that TLS has to send, and the confirmation behind it.
     fn written(&mut self, confirmation: Option<&Vec<u8>>) -> Result<Option<Bytes>, KeyingError> {
-        let mut message = vec![low(self.epoch)];
+        let is_first = self.role == KeyRole::Client && self.received == 0;
+        let flag = if is_first && self.psk.is_some() { HAS_PSK } else { 0 };
+        let mut message = vec![low(self.epoch) | flag];
         while self.connection.wants_write() {
             self.connection.write_tls(&mut message).map_err(|_| KeyingError::Keys)?;
         }
         message.extend(confirmation.into_iter().flatten());
         Ok((message.len() > 1).then(|| message.into()))
     }
-}
-
-/// Compares the server's confirmation with this end's own.
-fn confirm(found: &[u8], own: &[u8]) -> Result<(), KeyingError> {
-    if found.len() != CONFIRMATION_LEN {
-        return Err(KeyingError::Unexpected);
-    }
-    constant_time::verify_slices_are_equal(found, own).map_err(|_| KeyingError::OtherKeys)
 }
 
 /// The lowest seven bits of an epoch.
@@ -369,6 +401,7 @@ mod tests {
     struct End {
         keys: Option<RecordKeys>,
         peer: Option<(PublicKey, Binding)>,
+        has_psk: bool,
     }
 
     impl End {
@@ -378,7 +411,9 @@ mod tests {
                 match step {
                     Step::Install { keys, .. } => self.keys = Some(keys),
                     Step::Send(bytes) => message = Some(bytes),
-                    Step::Peer { key, binding } => self.peer = Some((key, binding)),
+                    Step::Peer { key, binding, has_psk } => {
+                        (self.peer, self.has_psk) = (Some((key, binding)), has_psk);
+                    }
                 }
             }
             message
@@ -392,8 +427,16 @@ mod tests {
         psks: (Option<&[u8]>, Option<&[u8]>),
     ) -> Result<(End, End), KeyingError> {
         let psk = |key: Option<&[u8]>| key.map(|key| PresharedKey::new(key).unwrap());
-        let (mut client, hello) = Session::client(rings.0, FIRST_EPOCH, psk(psks.0), None).unwrap();
-        let mut server = Session::server(rings.1, FIRST_EPOCH, psk(psks.1), None).unwrap();
+        play_with(rings, transcripts, (psk(psks.0), psk(psks.1)))
+    }
+
+    fn play_with(
+        rings: (&Keyring, &Keyring),
+        transcripts: (u8, u8),
+        psks: (Option<PresharedKey>, Option<PresharedKey>),
+    ) -> Result<(End, End), KeyingError> {
+        let (mut client, hello) = Session::client(rings.0, FIRST_EPOCH, psks.0, None).unwrap();
+        let mut server = Session::server(rings.1, FIRST_EPOCH, psks.1, None).unwrap();
         let (at_client, at_server) =
             (terms(KeyRole::Client, transcripts.0), terms(KeyRole::Server, transcripts.1));
         let (mut c, mut s) = (End::default(), End::default());
@@ -440,13 +483,61 @@ mod tests {
     }
 
     #[test]
+    fn an_optional_pre_shared_key_is_mixed_in_where_both_ends_have_it() {
+        let rings = (&keyring(), &keyring());
+        let required = |octet| PresharedKey::new(&[octet; 16]);
+        let optional = |octet| required(octet).map(PresharedKey::optional);
+        let all = [
+            (optional(1), optional(1), Some(true)),
+            (optional(1), required(1), Some(true)),
+            (required(1), optional(1), Some(true)),
+            (optional(1), None, Some(false)),
+            (None, optional(1), Some(false)),
+            (required(1), None, None),
+            (None, required(1), None),
+            (optional(1), required(2), None),
+            (required(1), optional(2), None),
+        ];
+        for (of_client, of_server, is_mixed) in all {
+            let case = format!("{of_client:?} {of_server:?} {is_mixed:?}");
+            let played = play_with(rings, (1, 1), (of_client, of_server));
+            let mixed = played.map(|(client, server)| {
+                assert!(fit(&client, &server) && fit(&server, &client), "{case}");
+                assert_eq!(client.has_psk, server.has_psk, "{case}");
+                client.has_psk
+            });
+            assert_eq!(mixed.ok(), is_mixed, "{case}");
+        }
+        // Two optional keys that differ: both ends say that they have one, and so their keys differ.
+        assert_eq!(play_with(rings, (1, 1), (optional(1), optional(2))).err(), Some(KeyingError::OtherKeys));
+    }
+
+    #[test]
+    fn only_the_first_message_of_a_client_may_say_that_it_has_a_pre_shared_key() {
+        let (a, b) = (keyring(), keyring());
+        let terms = |role| terms(role, 1);
+        let (mut client, hello) =
+            Session::client(&a, FIRST_EPOCH, PresharedKey::new(&[1; 16]), None).unwrap();
+        let mut server = Session::server(&b, FIRST_EPOCH, PresharedKey::new(&[1; 16]), None).unwrap();
+        assert_eq!(hello[0], low(FIRST_EPOCH) | HAS_PSK);
+        let steps = server.on_message(&hello, false, &terms(KeyRole::Server)).unwrap();
+        let mut answer = End::default().follow(steps).unwrap().to_vec();
+        answer[0] |= HAS_PSK;
+        let refused = client.on_message(&answer, false, &terms(KeyRole::Client)).err();
+        assert_eq!(refused, Some(KeyingError::Unexpected));
+    }
+
+    #[test]
     fn a_pre_shared_key_and_the_transcript_are_part_of_all_keys() {
         let exporter = Exporter::new(Suite::Aes128GcmSha256, &[7; 32]);
         let psk = PresharedKey::new(&[1; 16]);
         let keys = |role, psk: Option<&PresharedKey>, transcript| {
             let terms = terms(role, transcript);
             let keys = schedule::keys(&exporter, psk, &terms, role, FIRST_EPOCH);
-            (End { keys, peer: None }, schedule::confirmation(&exporter, psk, &terms, FIRST_EPOCH).unwrap())
+            (
+                End { keys, ..End::default() },
+                schedule::confirmation(&exporter, psk, &terms, FIRST_EPOCH).unwrap(),
+            )
         };
         let (client, confirmed) = keys(KeyRole::Client, psk.as_ref(), 1);
         for (psk, transcript, fits) in [(psk.as_ref(), 1, true), (None, 1, false), (psk.as_ref(), 2, false)] {
@@ -507,7 +598,7 @@ mod tests {
         let terms = terms(KeyRole::Server, 1);
         let (_, hello) = Session::client(&ring, FIRST_EPOCH, None, None).unwrap();
         let records = [&[3][..], &[3, 22, 3, 3, 0, 9, 1], &[3, 22, 3, 3], &[3, 23, 3, 3, 0, 1, 0]];
-        let others = [&[][..], &[4, 22], &[0x83, 1], &[3, 255, 255, 255, 255, 255, 255]];
+        let others = [&[][..], &[4, 22], &[0x83, 1], &[0x84, 22], &[3, 255, 255, 255, 255, 255, 255]];
         let trailing = [&hello[..], &[0]].concat();
         for wrong in others.into_iter().chain(records).chain([&trailing[..]]) {
             let mut server = Session::server(&ring, FIRST_EPOCH, None, None).unwrap();

@@ -10,7 +10,8 @@ use std::time::Duration;
 use base::Time;
 use bytes::Bytes;
 use sctp::{
-    AbortCause, AssociationId, Endpoint, Event, FIRST_EPOCH, KeyRole, ProtectionConfig, ProtectionTerms,
+    AbortCause, AssociationId, CloseReason, Endpoint, Event, FIRST_EPOCH, KeyRole, ProtectionConfig,
+    ProtectionTerms,
 };
 
 use crate::identity::{Binding, PublicKey};
@@ -80,9 +81,20 @@ pub enum Outcome {
         key: PublicKey,
         /// Shows that both ends have had the same handshake.
         binding: Binding,
+        /// True if both ends have mixed in the same pre-shared key.
+        has_psk: bool,
     },
     /// The handshake failed. The association was aborted.
     Failed(KeyingError),
+}
+
+/// The reason in a client's ABORT, if the server has made other keys than the client.
+const OTHER_KEYS: &str = "both ends have made different keys";
+
+/// Reports whether the peer ended an association because it had made other keys: its pre-shared key differs, or INIT or INIT ACK were changed on
+/// the way. Anybody can say so before packets are sealed.
+pub fn had_other_keys(reason: &CloseReason) -> bool {
+    matches!(reason, CloseReason::PeerAborted(cause) if cause.reason == OTHER_KEYS)
 }
 
 /// Takes the steps of a task. A failed task aborts the association; one that is over is left alone.
@@ -98,7 +110,8 @@ pub fn apply(
         // The association has ended since the task was given.
         Err(KeyingError::Endpoint(sctp::KeyError::NotAgreed)) => None,
         Err(error) => {
-            endpoint.abort(now, id, AbortCause::user("no keys were agreed on"));
+            let cause = if error == KeyingError::OtherKeys { OTHER_KEYS } else { "no keys were agreed on" };
+            endpoint.abort(now, id, AbortCause::user(cause));
             Some(Outcome::Failed(error))
         }
     }
@@ -115,7 +128,7 @@ fn take(
         match step {
             Step::Install { epoch, keys, from } => endpoint.install_keys(now, id, epoch, keys, from)?,
             Step::Send(message) => endpoint.send_key_message(now, id, message)?,
-            Step::Peer { key, binding } => outcome = Some(Outcome::Peer { key, binding }),
+            Step::Peer { key, binding, has_psk } => outcome = Some(Outcome::Peer { key, binding, has_psk }),
         }
     }
     Ok(outcome)
@@ -249,6 +262,8 @@ impl State {
         }
         // The same key as before needs no new decision.
         steps.retain(|step| !was_known || !matches!(step, Step::Peer { .. }));
+        // Later keys have the pre-shared one if the first ones have it.
+        self.psk = session.psk().cloned();
         self.session = (!session.is_over()).then_some(session);
         Ok(steps)
     }

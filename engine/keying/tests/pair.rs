@@ -59,7 +59,7 @@ impl End {
                 self.endpoint.accept(now, id);
             }
             match self.keys.on_event(now, id, &event, &mut self.endpoint) {
-                Some(Outcome::Peer { key, binding }) => {
+                Some(Outcome::Peer { key, binding, .. }) => {
                     self.peer = Some((key, binding));
                     self.keys.accept(now, id, &mut self.endpoint);
                 }

@@ -9,12 +9,14 @@
 //! association does elsewhere. Any other answer gives the SYN an association of its own, or plain TCP where TCP
 //! would report the same to the program.
 
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::{Carrier, Time};
 use control::{EncryptionFault, FallbackReason, HostKeyText, KeyFault, ShimState, ShimStep};
-use intercept::{Arrival, HeldSyn, Verdict};
+use intercept::{Arrival, FourTuple, HeldSyn, Verdict};
+use nix::errno::Errno;
 use relay::mux::Refusal;
 use relay::{Peer, Role as RelayRole};
 use rules::{Encryption, Failure};
@@ -96,7 +98,7 @@ impl Driver {
             return Err(Plain::ByRule);
         }
         let (is_enclosed, connections) = (self.interception.is_enclosed(), self.connections.len());
-        let is_order = self.refuses_plain(syn.flow.remote().ip(), false);
+        let is_order = self.refuses_plain(syn.flow.remote(), false);
         let (terms, shim) = self.policy.decide(&syn.flow, (syn.mark, is_order), is_enclosed, connections)?;
         match self.interception.find_client(syn) {
             Ok(Applicant::Waits) => {}
@@ -145,7 +147,8 @@ impl Driver {
     /// Reports whether the program has given up after a wait so long that programs do.
     pub(super) fn has_given_up(&mut self, id: ConnectionId, syn: &HeldSyn) -> bool {
         let began = self.connections.get(id).map(|connection| connection.began());
-        began.is_some_and(|began| self.now.since(began) >= LONG) && !self.still_waits(id, syn)
+        began.is_some_and(|began| self.now.since(began) >= LONG)
+            && matches!(self.interception.find_client(syn), Ok(Applicant::Gone))
     }
 
     /// Drops a connection for which nobody waits.
@@ -288,6 +291,17 @@ impl Driver {
     /// Handles an established association: diverts the connection and releases its SYN.
     pub(super) fn on_client_up(&mut self, id: ConnectionId, syn: HeldSyn, peer: Peer, carrier: Carrier) {
         self.policy.on_reached(self.now, syn.flow.remote().ip(), carrier);
+        if !self.is_as_required_now(id, syn.flow.remote()) {
+            return match self.connections.get(id).and_then(Connection::channel) {
+                Some(_) => self.leave_shared(id),
+                None => self.abandon(
+                    id,
+                    &syn,
+                    FallbackReason::NotEncrypted { found: EncryptionFault::RulesChanged },
+                    None,
+                ),
+            };
+        }
         if let Err(error) = self.interception.begin_diversion(syn.flow) {
             self.abandon(id, &syn, FallbackReason::LocalError { error: error.to_string() }, None);
             return;
@@ -388,6 +402,13 @@ impl Driver {
         true
     }
 
+    /// Reports the same by the rules in force, which may have changed since the connection began.
+    fn is_as_required_now(&self, id: ConnectionId, remote: SocketAddr) -> bool {
+        let association = self.connections.get(id).map(Connection::association);
+        let terms = self.policy.terms(remote);
+        association.is_some_and(|id| terms.is_ok_and(|terms| self.is_as_required(id, &terms)))
+    }
+
     /// Reports whether an association has the encryption, and the peer, that a connection's terms require.
     fn is_as_required(&self, association: AssociationId, terms: &Terms) -> bool {
         let is_required = terms.settings.encryption == Encryption::Require;
@@ -465,9 +486,12 @@ impl Driver {
     }
 
     /// Reports whether `encryption=require` refuses plain TCP to a host: one whose key is known or shared, or that is taken for another one.
-    fn refuses_plain(&self, host: IpAddr, is_suspicious: bool) -> bool {
+    fn refuses_plain(&self, to: SocketAddr, is_suspicious: bool) -> bool {
+        let host = to.ip();
         let has_key = || self.encryption.known(host).is_some() || self.policy.rules().is_keyed(host);
-        self.policy.settings().encryption == Encryption::Require && (is_suspicious || has_key())
+        let is_required =
+            || self.policy.terms(to).is_ok_and(|terms| terms.settings.encryption == Encryption::Require);
+        is_required() && (is_suspicious || has_key())
     }
 
     /// Releases a SYN as plain TCP although SCTP was allowed.
@@ -477,7 +501,7 @@ impl Driver {
         let destination = syn.flow.remote();
         let reason = self.policy.told(destination, reason);
         let is_by_rule = matches!(reason, FallbackReason::Required { .. });
-        let is_by_key = self.refuses_plain(destination.ip(), reason.is_suspicious());
+        let is_by_key = self.refuses_plain(destination, reason.is_suspicious());
         let reason = match is_by_key && !is_by_rule {
             true => FallbackReason::Required { cause: Box::new(reason) },
             false => reason,
@@ -485,11 +509,20 @@ impl Driver {
         self.history.fell_back(self.now, destination, micros(tried.held), tried.shim, reason);
         match (is_by_rule, is_by_key) {
             (false, false) => self.interception.release(syn),
-            (true, _) => self.interception.release_to_refusal(syn),
+            (true, _) => self.interception.release_to_refusal(syn, self.policy.rules()),
             (false, true) => self.interception.refuse(syn),
         }
         // Such a host is never left to plain TCP, nor will it be when its key is forgotten.
         self.policy.on_failure(destination, failure.filter(|_| !is_by_key));
+    }
+
+    /// Handles the answer of a plain connection's destination, in a command's own namespace. The rules may have come to refuse it.
+    pub(crate) fn on_opened(&mut self, flow: &FourTuple, outcome: &io::Result<()>) {
+        if outcome.is_ok() && self.policy.is_required(flow.remote()) {
+            let refused = io::Error::from_raw_os_error(Errno::EHOSTUNREACH as i32);
+            return self.interception.on_opened(flow, &Err(refused));
+        }
+        self.interception.on_opened(flow, outcome);
     }
 
     /// Releases SYNs that the rules no longer send over SCTP: if sent again, they would pass.

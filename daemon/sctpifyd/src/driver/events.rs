@@ -11,6 +11,7 @@ use relay::mux::{ChannelEvent, ChannelId, MuxFault};
 use relay::{ADAPTATION, Closed, Peer};
 use sctp::{AbortCause, AddressChange, AssociationId, CloseReason, Event, PathState, TraceRecord};
 
+use super::server::Incoming;
 use super::{ADDRESSES, CARRIERS, CONNECTIONS, Driver, ENGINE_LOG, LISTENERS, QUEUE, WAKER};
 use crate::connection::{Connection, ConnectionId, Stage};
 use crate::history::{Line, Occurrence};
@@ -245,7 +246,7 @@ impl Driver {
                 let server = SocketAddr::new(route.local, local_port);
                 let client = SocketAddr::new(route.remote, remote_port);
                 let peer = Peer::of_adaptation(adaptation);
-                self.on_incoming(association, server, client, (&route, peer));
+                self.on_incoming(association, Incoming { server, client, route, peer });
             }
             (Event::Established { route, adaptation, .. }, Some(id)) => {
                 self.on_established(id, association, route.carrier, adaptation);
@@ -296,6 +297,7 @@ impl Driver {
             (Event::Closed(reason), id) => {
                 self.on_closed(association, id, &reason);
                 self.encryption.forget(association);
+                self.forget_unproven(association);
             }
             // The daemon sends nothing that may be abandoned; encryption follows the events about keys before.
             (
@@ -310,7 +312,8 @@ impl Driver {
                 | Event::PeerSendBuffer(_),
                 _,
             ) => {}
-            (Event::Established { .. } | Event::Readable | Event::Writable | Event::PeerShutdown, None) => {}
+            (Event::Established { .. }, None) => self.on_proven(association),
+            (Event::Readable | Event::Writable | Event::PeerShutdown, None) => {}
         }
     }
 
@@ -404,7 +407,8 @@ impl Driver {
     fn on_shared_established(&mut self, association: AssociationId, streams: u16) {
         let (now, engine) = (self.now, &mut self.engine);
         let (policy, connections) = (&self.policy, &mut self.connections);
-        let up = self.shared.on_established(now, association, streams, engine, policy, connections);
+        let terms = (streams, self.encryption.lacks_shared_key(association));
+        let up = self.shared.on_established(now, association, terms, engine, policy, connections);
         let Some((remote, side)) = up else { return };
         if let Some(left_out) = self.history.admit(Line::Shared, now) {
             tracing::info!(%remote, ?side, left_out, "connections may share an association");

@@ -11,6 +11,7 @@ mod client;
 mod events;
 mod server;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 
@@ -21,7 +22,7 @@ use intercept::Interceptor;
 use mio::net::TcpStream;
 use mio::{Token, Waker};
 use relay::{Closed, Role as RelayRole};
-use sctp::{AbortCause, Endpoint};
+use sctp::{AbortCause, AssociationId, Endpoint};
 
 use crate::accept_policy::AcceptPolicy;
 use crate::addresses::AddressBook;
@@ -46,6 +47,7 @@ use crate::rules_store::RulesStore;
 use crate::shared::SharedAssociations;
 use crate::timers::{Timer, Timers};
 use crate::timing;
+use server::Incoming;
 
 /// Target of log lines about the engine's actions.
 const ENGINE_LOG: &str = "engine";
@@ -72,6 +74,8 @@ pub(crate) struct Driver {
     pump: Pump,
     probes: Probes,
     encryption: Encryption,
+    /// Incoming associations whose peer has to prove a key before the program hears of them.
+    unproven: BTreeMap<AssociationId, Incoming>,
     history: History,
     /// Data of an association took another path in this turn: an interface may be gone.
     has_switched: bool,
@@ -117,6 +121,7 @@ impl Driver {
             shared,
             pump: Pump::new(),
             probes: Probes::default(),
+            unproven: BTreeMap::new(),
             encryption,
             history: History::default(),
             has_switched: false,
@@ -144,10 +149,6 @@ impl Driver {
 
     pub(crate) const fn policy(&mut self) -> &mut Policy {
         &mut self.policy
-    }
-
-    pub(crate) const fn interception(&mut self) -> &mut Interception {
-        &mut self.interception
     }
 
     /// Starts a capture of packets; returns `None` if another one is active.

@@ -35,29 +35,74 @@ const NOT_ENCRYPTED: &str = "the rule for this program requires encryption, or a
 /// Delay of the first look at a backlog: before the program can have emptied it.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
+/// An incoming association, which a connection to a local program shall use.
+pub(super) struct Incoming {
+    pub(super) server: SocketAddr,
+    pub(super) client: SocketAddr,
+    pub(super) route: Route,
+    pub(super) peer: Peer,
+}
+
 impl Driver {
-    /// Handles a good COOKIE ECHO of a client: connects to the local program. The rules and the program are checked once more:
-    /// they may have changed since the INIT, and if the peer has restarted an association they were not checked before.
-    pub(super) fn on_incoming(
-        &mut self,
-        association: AssociationId,
-        server: SocketAddr,
-        client: SocketAddr,
-        (route, peer): (&Route, Peer),
-    ) {
+    /// Handles a good COOKIE ECHO of a client: connects to the local program. Where the client's host must prove a key in sealed packets,
+    /// that waits for it.
+    pub(super) fn on_incoming(&mut self, association: AssociationId, incoming: Incoming) {
+        let is_sealed = self.engine.protection(association).is_some();
+        let is_secure = self.policy.rules().secure(incoming.server).is_some();
+        if is_secure && !is_sealed {
+            return self.refuse(association, NOT_ENCRYPTED);
+        }
+        if !is_sealed || !(is_secure || self.policy.rules().is_keyed(incoming.client.ip())) {
+            return self.deliver(association, incoming);
+        }
+        let (.., mut accept_policy) = self.receivers();
+        if accept_policy.still_serves(incoming.server, incoming.client, incoming.route.carrier).is_none() {
+            return self.refuse(association, FallbackReason::NOT_SERVED);
+        }
+        self.accept(association, incoming.peer);
+        self.unproven.insert(association, incoming);
+    }
+
+    /// Handles the proof of a key by an incoming association's peer, if one was awaited.
+    pub(super) fn on_proven(&mut self, association: AssociationId) {
+        if let Some(incoming) = self.unproven.remove(&association) {
+            self.deliver(association, incoming);
+        }
+    }
+
+    /// Forgets an incoming association that has ended.
+    pub(super) fn forget_unproven(&mut self, association: AssociationId) {
+        self.unproven.remove(&association);
+    }
+
+    fn accept(&mut self, association: AssociationId, peer: Peer) {
+        let (now, connections) = (self.now, self.connections.len());
+        self.engine.set_timing(now, association, timing::timing(peer, connections));
+        self.engine.set_initial_packets(now, association, timing::initial_packets(peer));
+        self.engine.accept(now, association);
+    }
+
+    /// Connects to the local program. The rules and the program are checked once more: they may have changed since the INIT, and if
+    /// the peer has restarted an association they were not checked before.
+    fn deliver(&mut self, association: AssociationId, incoming: Incoming) {
+        let Incoming { server, client, route, peer } = incoming;
         let (.., mut accept_policy) = self.receivers();
         let Some(offer) = accept_policy.still_serves(server, client, route.carrier) else {
             return self.refuse(association, FallbackReason::NOT_SERVED);
         };
-        if self.policy.rules().secure(server).is_some() && self.engine.protection(association).is_none() {
+        let secure = self.policy.rules().secure(server);
+        if secure.is_some_and(|secure| !self.encryption.has_peer(association, secure.peer())) {
             return self.refuse(association, NOT_ENCRYPTED);
         }
         let (told, chunk_type) =
             (self.policy.rules().advertisement(server), self.policy.settings().advertise_type);
         let advertisement = timing::advertisement(told, chunk_type);
         self.engine.set_advertisement(self.now, association, advertisement);
-        self.give_way(server, client, |engine, old| is_from(engine, old, route));
-        let uplink = self.interception.uplink_of(route, &self.policy, &self.packet_io);
+        // A newcomer that has not proven the same key ends nothing that is sealed: its connection gets another port.
+        let old = self.channel_between(server, client).map(|(_, old)| old);
+        let is_others = old.is_some_and(|old| self.encryption.is_anothers(old, association));
+        self.give_way(server, client, |engine, old| !is_others && is_from(engine, old, &route));
+        let uplink = self.interception.uplink_of(&route, &self.policy, &self.packet_io);
         let opened = uplink.map_err(std::io::Error::other).and_then(|uplink| {
             self.open_local(association, server, client, Opened { peer, channel: None, offer, uplink })
         });
@@ -80,15 +125,21 @@ impl Driver {
         client: SocketAddr,
         is_own: impl FnOnce(&Endpoint, AssociationId) -> bool,
     ) {
-        let old = FourTuple::new(server, client).and_then(|flow| self.connections.of_channel(&flow));
-        let Some(id) = old else { return };
-        let Some(association) = self.connections.get(id).map(Connection::association) else {
-            return;
-        };
+        let Some((id, association)) = self.channel_between(server, client) else { return };
         let is_over = self.engine.state(association).is_none_or(|state| state == StateName::Closed);
         if is_over || is_own(&self.engine, association) {
             self.drop_connection(id);
         }
+    }
+
+    /// Returns the channel from a client's address and port to a program here, and its association.
+    fn channel_between(
+        &self,
+        server: SocketAddr,
+        client: SocketAddr,
+    ) -> Option<(ConnectionId, AssociationId)> {
+        let id = self.connections.of_channel(&FourTuple::new(server, client)?)?;
+        Some((id, self.connections.get(id)?.association()))
     }
 
     /// Gives the local program's kernel time to accept; usually it has done so already.
@@ -121,7 +172,6 @@ impl Driver {
 
     /// Checks whether the local connection is ready or has failed.
     pub(super) fn on_local_connected(&mut self, id: ConnectionId) {
-        let (now, connections) = (self.now, self.connections.len());
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Stage::Connecting(stream) = connection.stage() else { return };
         let outcome = stream.peer_addr().map_err(|error| stream.take_error().ok().flatten().unwrap_or(error));
@@ -133,15 +183,16 @@ impl Driver {
                     if let Some(state) = self.shared.get_mut(association) {
                         state.mux().accept(channel);
                     }
-                    self.shared.flush(now, association, &mut self.engine);
+                    self.shared.flush(self.now, association, &mut self.engine);
                     self.is_urgent = true;
                     return self.on_server_up(id);
                 }
-                let timing = timing::timing(connection.peer(), connections);
-                let packets = timing::initial_packets(connection.peer());
-                self.engine.set_timing(now, association, timing);
-                self.engine.set_initial_packets(now, association, packets);
-                self.engine.accept(now, association);
+                let peer = connection.peer();
+                // It is up already if the peer has proven its key first.
+                match self.encryption.has_peer(association, None) {
+                    true => self.on_server_up(id),
+                    false => self.accept(association, peer),
+                }
             }
             // Not connected yet: the event was of another kind.
             Err(error) if error.kind() == std::io::ErrorKind::NotConnected => {}

@@ -20,9 +20,10 @@ use std::time::Duration;
 
 use base::Time;
 use control::{EncryptionFault, HostKeyText, KnownPeer, Recognition};
-use keying::{KeyingError, Outcome, PublicKey, Step, Task, apply};
+use keying::{KeyingError, Outcome, PublicKey, Step, Task, apply, had_other_keys};
 use sctp::{AbortCause, AssociationId, CloseReason, Endpoint, Event};
 
+use crate::accept_policy::note_wrong_key;
 use crate::clock::today;
 use crate::history::{History, Line, Occurrence};
 use crate::peers_store::PeersStore;
@@ -73,6 +74,8 @@ struct State {
     /// The event that is held back.
     established: Option<Event>,
     peer: Option<PublicKey>,
+    /// True if both ends have mixed in the same shared key.
+    has_psk: bool,
     /// Words that both ends have.
     words: Vec<String>,
     /// The address that has answered with a new key. The key is written down once the peer has sealed something with the keys of this very
@@ -94,7 +97,7 @@ impl Encryption {
     /// Begins the handshake of an association that this host has just begun, if encryption is offered there.
     pub(crate) fn begin(&mut self, now: Time, association: AssociationId, dialled: Dialled, policy: &Policy) {
         let Dialled { address: remote, encryption, required } = dialled;
-        if !policy.rules().offers_encryption(encryption, remote) {
+        if !encryption.is_offered() {
             return;
         }
         let (dialled, host) = (Some(remote), Some(remote));
@@ -160,8 +163,7 @@ impl Encryption {
         engine: &mut Endpoint,
         (policy, history): (&Policy, &mut History),
     ) -> [Option<Event>; 2] {
-        let peer = || peer_of(engine, association);
-        let psk = || policy.rules().preshared(peer()?);
+        let psk = || policy.rules().preshared(peer_of(engine, association)?);
         let task = Task::of_event(association, &event, engine, psk);
         // Both come of sealed packets only.
         if matches!(event, Event::Readable | Event::Closed(CloseReason::Graceful))
@@ -210,6 +212,10 @@ impl Encryption {
                 let missed = self.missed_key(association, None);
                 if let (Some(EncryptionFault::PeerHasNone), Some(known)) = (fault_of(reason), missed) {
                     self.note_other_peer(now, association, EncryptionFault::KeyGone { known }, history);
+                }
+                let keyed = peer_of(engine, association).filter(|host| policy.rules().is_keyed(*host));
+                if let Some(host) = keyed.filter(|_| had_other_keys(reason)) {
+                    note_wrong_key(now, host, policy, history);
                 }
                 [Some(event), None]
             }
@@ -266,8 +272,9 @@ impl Encryption {
         state.waiting = state.waiting.saturating_sub(1);
         match apply(now, association, outcome, engine) {
             None => {}
-            Some(Outcome::Peer { key, binding }) => {
+            Some(Outcome::Peer { key, binding, has_psk }) => {
                 state.words = binding.words().into();
+                state.has_psk = has_psk;
                 self.on_peer(now, association, key, engine, history)
             }
             Some(Outcome::Failed(error)) => {
@@ -292,11 +299,6 @@ impl Encryption {
     ) {
         let Some(state) = self.all.get_mut(&association) else { return };
         let Ok(found) = key.to_string().parse::<HostKeyText>() else { return };
-        if let Some(required) = state.required.clone().filter(|required| *required != found) {
-            state.fault = Some(EncryptionFault::NotThePeer { required, found });
-            engine.abort(now, association, AbortCause::user("a rule requires another peer"));
-            return;
-        }
         if let Some(dialled) = state.dialled {
             let answered = match &state.established {
                 Some(Event::Established { route, .. }) => route.remote,
@@ -319,6 +321,11 @@ impl Encryption {
                     return self.give_up(now, association, fault, engine, history);
                 }
             }
+        }
+        if let Some(required) = state.required.clone().filter(|required| *required != found) {
+            state.fault = Some(EncryptionFault::NotThePeer { required, found });
+            engine.abort(now, association, AbortCause::user("a rule requires another peer"));
+            return;
         }
         state.peer = Some(key);
         // It fails only if the association has ended.
@@ -418,9 +425,24 @@ impl Encryption {
 
     /// Reports whether an association has keys, and its peer is the known one with this name or key, if that is given.
     pub(crate) fn has_peer(&self, association: AssociationId, name: Option<&str>) -> bool {
-        let state = self.all.get(&association).filter(|state| state.epoch.is_some());
-        let Some(peer) = state.and_then(|state| state.peer) else { return false };
+        let Some(peer) = self.proven(association) else { return false };
         name.is_none_or(|name| self.key_of(name).is_some_and(|key| key.as_str() == peer.to_string()))
+    }
+
+    /// Reports whether an association has keys, and the peer of `newcomer` has not proven to be its peer.
+    pub(crate) fn is_anothers(&self, association: AssociationId, newcomer: AssociationId) -> bool {
+        let peer = self.proven(association);
+        peer.is_some() && peer != self.proven(newcomer)
+    }
+
+    /// Returns the key of a peer whose association has keys.
+    fn proven(&self, association: AssociationId) -> Option<PublicKey> {
+        self.all.get(&association).filter(|state| state.epoch.is_some())?.peer
+    }
+
+    /// Reports whether an association is sealed without a key that the hosts share: its peer has not proven one.
+    pub(crate) fn lacks_shared_key(&self, association: AssociationId) -> bool {
+        self.all.get(&association).is_some_and(|state| !state.has_psk)
     }
 
     /// Forgets an association that has ended.

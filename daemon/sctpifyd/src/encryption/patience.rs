@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use base::Time;
 
+use crate::addresses::host_part;
+
 /// Time limit from the SYN to the keys, if the peer has sent COOKIE ACK: enough for TCP's customary timeouts of 1, 2 and 4 s. Where messages
 /// about keys get lost, plain TCP would take long, too, and would not be encrypted.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -31,7 +33,7 @@ pub(super) struct Patience {
 impl Patience {
     /// Returns the time from the SYN within which a host must have agreed on keys; without a host, that of one that was not late.
     pub(super) fn limit(&self, now: Time, host: Option<IpAddr>) -> Duration {
-        match host.and_then(|host| self.late.get(&host)) {
+        match host.and_then(|host| self.late.get(&host_part(host))) {
             Some(until) if now < *until => LATE_LIMIT,
             _ => LIMIT,
         }
@@ -39,6 +41,7 @@ impl Patience {
 
     /// Takes note of a host that has exceeded the limit.
     pub(super) fn note_late(&mut self, now: Time, host: IpAddr) {
+        let host = host_part(host);
         if self.late.len() >= HOSTS_MAX && !self.late.contains_key(&host) {
             self.late.retain(|_, until| now < *until);
             if self.late.len() >= HOSTS_MAX {
@@ -50,7 +53,7 @@ impl Patience {
 
     /// Takes note of a host that has agreed on keys.
     pub(super) fn note_agreed(&mut self, host: IpAddr) {
-        self.late.remove(&host);
+        self.late.remove(&host_part(host));
     }
 }
 

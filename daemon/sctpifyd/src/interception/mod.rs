@@ -32,6 +32,7 @@ use crate::addresses::AddressBook;
 use crate::connection::Connections;
 use crate::forwarding::{self, Forwarder};
 use crate::manual::Socket;
+use crate::rules_store::RulesStore;
 use crate::timers::{Timer, Timers};
 use diversions::{Diversions, Full};
 use holding::Holding;
@@ -232,10 +233,11 @@ impl Interception {
         }
     }
 
-    /// Lets a SYN go on as plain TCP to a destination where the kernel refuses that. In an enclosed namespace it refuses nothing.
-    pub(crate) fn release_to_refusal(&mut self, syn: &HeldSyn) {
-        match self.is_enclosed() {
-            true => self.judge(syn, Verdict::Deny(Denial::HostUnreachable)),
+    /// Lets a SYN go on as plain TCP to a destination where the kernel refuses that. In an enclosed namespace it refuses nothing, nor does
+    /// one that has not taken the rules.
+    pub(crate) fn release_to_refusal(&mut self, syn: &HeldSyn, rules: &RulesStore) {
+        match self.is_enclosed() || self.guarded != rules.lock().guarded() {
+            true => self.refuse(syn),
             false => self.release(syn),
         }
     }

@@ -19,7 +19,7 @@ use base::{Route, Time};
 use relay::mux::{ChannelEvent, ChannelId, MuxFault, SHARED_STREAMS, Side};
 use relay::{Peer, SHARED_ADAPTATION};
 use rules::Settings;
-use sctp::{AbortCause, AssociationId, Endpoint, StateName};
+use sctp::{AbortCause, AssociationId, AuthConfig, Endpoint, StateName};
 
 pub(crate) use self::association::{Ends, SharedAssociation, flush};
 use crate::addresses::host_part;
@@ -241,12 +241,12 @@ impl SharedAssociations {
     }
 
     /// Handles an association that is up with so many streams each way, if it is a shared one; returns the peer's address and this
-    /// host's side.
+    /// host's side. `lacks_key`: it is sealed without the hosts' shared key.
     pub(crate) fn on_established(
         &mut self,
         now: Time,
         association: AssociationId,
-        streams: u16,
+        (streams, lacks_key): (u16, bool),
         engine: &mut Endpoint,
         policy: &Policy,
         connections: &mut Connections,
@@ -264,7 +264,8 @@ impl SharedAssociations {
         engine.set_scheduler(now, association, timing::SHARED_SCHEDULER);
         // The rules may have come to require a key, or another one, since it began.
         let auth = policy.rules().auth_for(ends.remote);
-        let auth = auth.filter(|auth| !auth.required || engine.is_keyed_by(association, auth));
+        let is_proven = |auth: &AuthConfig| !lacks_key && engine.is_keyed_by(association, auth);
+        let auth = auth.filter(|auth| !auth.required || is_proven(auth));
         let state = SharedAssociation::new(now, connections.reserve(), ends, side, auth);
         self.all.insert(association, state);
         self.readable.insert(association);

@@ -292,6 +292,9 @@ impl Endpoint {
                 let (tie, mut config) = (self.cookies.tie(association.tags()), association.config().clone());
                 if !association.transfer().is_keyed() {
                     config.auth = fresh;
+                } else if !association.is_protected() {
+                    // A signed association begins anew by its key alone.
+                    config.protection = None;
                 }
                 Some(Terms { tag, initial_tsn, tie: Some(tie), local_addresses, config, nonce })
             }
@@ -509,8 +512,11 @@ impl Endpoint {
             config.auth = association.config().auth.clone();
         }
         let keys = self.keys_of(&cookie, &config);
-        // The cookie may be of a time when no key was required.
-        let is_outdated = by_tag.is_none() && lacks_key(keys.as_ref(), &config);
+        // The cookie may be of a time when no key was required. Where packets are sealed, the caller's key management asks for the key; but an
+        // association that is signed does not give way before that.
+        let is_sealed = cookie.protection.is_some()
+            && replaced.is_none_or(|association| !association.transfer().is_keyed());
+        let is_outdated = by_tag.is_none() && !is_sealed && lacks_key(keys.as_ref(), &config);
         if !may_replace || is_outdated || !is_authentic(keys.as_ref(), auth) {
             listener.on_unauthenticated(route);
             return self.on_dropped(route, DropReason::UnauthenticatedCookie);

@@ -68,7 +68,8 @@ pub struct AuthConfig {
     /// other implementations have RFC 4895 alone. The empty key stays as it is.
     pub by_direction: bool,
     /// True if a peer without authentication is refused: its INIT or INIT ACK is answered with ABORT. If `chunks` also
-    /// lists COOKIE ECHO and COOKIE ACK, and the key is not empty, nobody without the key gets an association.
+    /// lists COOKIE ECHO and COOKIE ACK, and the key is not empty, nobody without the key gets an association. An association
+    /// with [`protection`](crate::AssociationConfig::protection) has no authentication: its key management must ask for the key.
     pub required: bool,
     #[doc(hidden)]
     pub _non_exhaustive: (),

@@ -263,17 +263,41 @@ fn a_rule_for_a_listener_refuses_associations_of_other_peers_and_in_the_clear() 
     assert_eq!(world.connects_sctp(), 0);
     drop(world);
     let world = World::of_each(TRY, Some(TRY));
-    let _server = teller(&world);
+    let server = teller(&world);
     let betas = world.betas.as_ref().unwrap();
     secure(betas, "local", "require");
     assert!(read(&world) && read(&world));
     assert_eq!(world.connects_sctp(), 2, "{:?}", world.fallbacks());
-    // Neither on the shared association nor on another one.
+    drop(server);
+    // Neither on the shared association nor on another one, and the program hears of neither.
+    let told = TELL.replace("listener.accept()", "listener.accept(); print('accepted', flush=True)");
+    let server = world.serve("python3", &["-c", &told, &PORT.to_string(), SECRET]);
     secure(betas, "local", "require=alpha");
-    assert!(!read(&world));
+    assert!(!read(&world) && !server.stdout().contains("accepted"));
     let here = world.link.left_v4().to_string();
     betas.sctpify(&["peers", "add", &key(&world.alphas), &here, "--name", "alpha"]).unwrap().good().unwrap();
-    assert!(read(&world));
+    assert!(read(&world) && server.stdout().contains("accepted"));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_connection_that_is_opened_while_its_rule_changes_is_as_the_new_rule_requires() {
+    let world = World::of_each(TRY, Some(UNENCRYPTED));
+    let _server = teller(&world);
+    // COOKIE ACK is lost for a while.
+    let chain = "{ chain in { type filter hook input priority 0; udp sport 9899 udp length < 32 drop; }; }";
+    world.alpha.tool("nft", &[&format!("table inet short {chain}")]).unwrap();
+    let reader = READ.replace("timeout=30", "timeout=4");
+    let command =
+        world.client("python3", &["-c", &reader, &world.link.right_v4().to_string(), &PORT.to_string()]);
+    let reader = world.alpha.spawn("read", command).unwrap();
+    thread::sleep(Duration::from_millis(700));
+    secure(&world.alphas, "remote", "require");
+    world.alpha.tool("nft", &["delete", "table", "inet", "short"]).unwrap();
+    assert!(!reader.finish(LIMIT).unwrap().status.success());
+    let reason = world.fallbacks()[0]["reason"].take();
+    assert_eq!(reason["cause"]["found"]["fault"], "rules_changed", "{reason}");
+    assert_eq!(world.connects_sctp(), 0);
 }
 
 #[test]
@@ -510,21 +534,23 @@ fn keys_are_awaited_for_longer_than_cookies_while_packets_get_lost() {
     assert!(counter(&world.alphas, "encrypted") > 0);
 }
 
-/// The engine takes no association with a required key that is not signed.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn hosts_that_share_a_key_sign_and_do_not_encrypt_yet() {
-    let world = World::of_each(TRY, Some(TRY));
-    give_key(&world.alpha, &world.alphas, Some(KEY));
-    give_key(&world.beta, world.betas.as_ref().unwrap(), Some(KEY));
-    let _server = teller(&world);
-    assert!(read(&world));
-    assert_eq!(
-        (world.connects_sctp(), counter(&world.alphas, "encrypted")),
-        (1, 0),
-        "{:?}",
-        world.fallbacks()
-    );
+fn hosts_that_share_a_key_encrypt_with_it() {
+    for is_required in [true, false] {
+        let world = World::of_each(TRY, Some(TRY));
+        let betas = world.betas.as_ref().unwrap();
+        give_key(&world.alpha, &world.alphas, Some(KEY));
+        give_key(&world.beta, betas, Some(KEY));
+        // While a key is introduced, one host requires it before the other.
+        if !is_required {
+            world.alphas.sctpify(&["set", "peer_key_required=0"]).unwrap().good().unwrap();
+        }
+        let _server = teller(&world);
+        assert!(read(&world) && read(&world));
+        assert_eq!(world.connects_sctp(), 2, "{:?}", world.fallbacks());
+        assert!(counter(&world.alphas, "encrypted") > 0 && counter(betas, "encrypted") > 0);
+    }
 }
 
 #[test]
@@ -535,7 +561,11 @@ fn a_host_without_the_required_shared_key_gets_no_association_although_it_encryp
     let _server = teller(&world);
     assert!(read(&world), "over plain TCP");
     assert_eq!(world.connects_sctp(), 0);
-    assert!(counter(world.betas.as_ref().unwrap(), "wrong_keys") > 0);
+    let betas = world.betas.as_ref().unwrap();
+    assert!(wait_for(LIMIT, || counter(betas, "wrong_keys") > 0));
+    assert!(betas.log().contains("another key"), "{}", betas.log());
+    let reason = world.fallbacks()[0]["reason"].take();
+    assert!(reason.to_string().contains("pre-shared key differs"), "{reason}");
 }
 
 #[test]

@@ -31,7 +31,8 @@ pub(crate) fn give_key(host: &Host, daemon: &Daemon, key: Option<&str>) {
 }
 
 fn world(alpha: Option<&str>, beta: Option<&str>) -> (World, Process) {
-    let world = World::new();
+    // Signed, not encrypted.
+    let world = World::readable();
     give_key(&world.alpha, &world.alphas, alpha);
     give_key(&world.beta, world.betas.as_ref().unwrap(), beta);
     let server = world.serve(BULK, &["accept", &PORT.to_string()]);

@@ -11,6 +11,7 @@ use sim::{Conversation, Fate, HostId, LinkConfig, World, chunk_names, packet};
 use wire::{Cause, Causes, ChecksumMode, Chunk, ChunkType, Data, Packet, Ppid, Ssn, StreamId, Tsn};
 
 use super::{announced, config, is_protected, is_sealed, offer, send, two_sealed, up};
+use crate::keyed::keyed;
 use crate::support::{
     Two, a_route, at_seconds, b_route, content, messages, seconds, sends, sends_then_closes, two_with,
 };
@@ -495,6 +496,43 @@ fn nobody_begins_a_protected_association_anew_without_its_keys() {
     t.world.run_for(Duration::from_millis(900));
     assert_eq!(t.world.host(t.b).endpoint.state(old), Some(StateName::Established));
     assert_eq!(t.world.host(t.b).app.conversations.len(), 1);
+}
+
+/// A required key, and an offer of protection.
+fn keyed_and_offering() -> AssociationConfig {
+    AssociationConfig { protection: config(false).protection, ..keyed() }
+}
+
+#[test]
+fn a_required_key_asks_for_no_signatures_where_packets_are_sealed() {
+    let endpoint = EndpointConfig { association: keyed_and_offering(), ..EndpointConfig::default() };
+    let mut t = two_with(1, LinkConfig::default(), endpoint);
+    t.connect_with(keyed_and_offering(), sends_then_closes(messages(5, 100, 1)));
+    assert_eq!(t.run_to_end(seconds(20)), (CloseReason::Graceful, CloseReason::Graceful));
+    assert_eq!(t.talk(t.b).received.len(), 5);
+    assert!(is_protected(&t, t.a) && is_protected(&t, t.b));
+}
+
+#[test]
+fn a_signed_association_gives_way_to_its_key_alone() {
+    for (with_key, association) in [(false, config(false)), (true, keyed_and_offering())] {
+        let endpoint = EndpointConfig { association: keyed_and_offering(), ..EndpointConfig::default() };
+        let mut t = two_with(1, LinkConfig::default(), endpoint);
+        t.connect_with(keyed(), Conversation::default());
+        t.world.run_for(seconds(5));
+        let old = t.id(t.b);
+        assert!(!is_protected(&t, t.b));
+        // Another program at the peer's address, or the same one begun anew; its daemon has come to offer protection.
+        t.world
+            .restart(t.a, EndpointConfig { association: association.clone(), ..EndpointConfig::default() });
+        t.connect_with(association, sends(messages(1, 100, 1)));
+        t.world.run_for(Duration::from_millis(900));
+        let received: usize =
+            t.world.host(t.b).app.conversations.values().map(|talk| talk.received.len()).sum();
+        assert_eq!(received, usize::from(with_key));
+        let state = t.world.host(t.b).endpoint.state(old);
+        assert_eq!(state == Some(StateName::Established), !with_key, "{state:?}");
+    }
 }
 
 #[test]
