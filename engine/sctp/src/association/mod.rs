@@ -366,6 +366,9 @@ impl Association {
             self.transfer.tx.buffer.want_room();
             return Err(SendError::WouldBlock);
         }
+        if let Some(protection) = self.transfer.integrity.protection_mut() {
+            protection.note_data();
+        }
         let id = self.transfer.tx.queue.push(stream, ppid, message, options.unordered, limit.is_some());
         if let Some(limit) = limit {
             self.transfer.tx.pr_messages.on_queued(id, stream, limit);

@@ -71,6 +71,8 @@ pub(super) struct Protection {
     has_asked: bool,
     /// The application's message that was to go with the COOKIE ECHO.
     first: Option<FirstMessage>,
+    /// The application has sent a message.
+    has_data: bool,
     messages: KeyMessages,
     /// When the association ends unless messages may pass by then.
     limit: Time,
@@ -110,6 +112,7 @@ impl Protection {
             told: None,
             has_asked: false,
             first: None,
+            has_data: false,
             messages: KeyMessages::default(),
             limit,
         }
@@ -126,7 +129,17 @@ impl Protection {
     }
 
     pub(super) fn take_first(&mut self) -> Option<FirstMessage> {
-        self.first.take()
+        self.first.take().inspect(|_| self.has_data = true)
+    }
+
+    /// Records that the application sends a message.
+    pub(super) fn note_data(&mut self) {
+        self.has_data = true;
+    }
+
+    /// Reports whether the application has sent a message. Others are about keys.
+    pub(super) fn has_data(&self) -> bool {
+        self.has_data
     }
 
     pub(super) fn terms(&self) -> &ProtectionTerms {

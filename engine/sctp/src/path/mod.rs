@@ -187,7 +187,7 @@ impl Path {
         let pmtu = Pmtu::new(route.remote, config.mtu, now);
         let packet = usize::from(pmtu.current().saturating_sub(overhead(&route)));
         let mut sending = Sending::new(config.congestion, packet);
-        sending.begin_with(config.initial_packets);
+        sending.begin_with(config.initial_packets, false);
         Path {
             route,
             state: PathState::Unconfirmed,

@@ -130,10 +130,10 @@ impl Sending {
         }
     }
 
-    /// Sets the initial window in packets. Has no effect after the first acknowledgement.
-    pub(crate) fn begin_with(&mut self, packets: u8) {
+    /// Sets the initial window in packets. Has no effect after the first acknowledgement, unless the data `is_to_come`.
+    pub(crate) fn begin_with(&mut self, packets: u8, is_to_come: bool) {
         self.initial_packets = packets;
-        if self.round == 0 && self.congested_at.is_none() {
+        if (self.round == 0 || is_to_come) && self.congested_at.is_none() {
             self.control.begin_with(usize::from(packets) * self.mtu);
             self.update_window();
         }
@@ -509,12 +509,12 @@ mod tests {
         {
             let mut s = Sending::new(algorithm, MTU);
             let first = s.window;
-            s.begin_with(1);
+            s.begin_with(1, false);
             assert_eq!(s.window, first, "{algorithm:?}");
-            s.begin_with(10);
+            s.begin_with(10, false);
             assert_eq!(s.window, 10 * MTU, "{algorithm:?}");
             s.on_timeout(1, MS(1000));
-            s.begin_with(10);
+            s.begin_with(10, true);
             assert_eq!(s.window, MTU, "{algorithm:?}");
         }
     }

@@ -203,11 +203,12 @@ impl Transfer {
         }
     }
 
-    /// Changes the initial window.
+    /// Changes the initial window: messages about keys do not end its time.
     pub(crate) fn set_initial_packets(&mut self, packets: u8) {
         self.config.initial_packets = packets;
+        let awaits_data = self.integrity.protection().is_some_and(|protection| !protection.has_data());
         for index in self.paths.indices() {
-            self.paths.get_mut(index).sending.begin_with(packets);
+            self.paths.get_mut(index).sending.begin_with(packets, awaits_data);
         }
     }
 

@@ -536,6 +536,18 @@ fn a_signed_association_gives_way_to_its_key_alone() {
 }
 
 #[test]
+fn the_initial_window_is_for_the_applications_data_not_for_the_messages_about_keys() {
+    let mut t = up(7);
+    for host in [t.a, t.b] {
+        let (id, now) = (t.id(host), t.world.now());
+        let endpoint = &mut t.world.host_mut(host).endpoint;
+        endpoint.set_initial_packets(now, id, 10);
+        let path = &endpoint.info(id).unwrap().paths[0];
+        assert!(path.cwnd >= 9 * usize::from(path.mtu), "{} of {}", path.cwnd, path.mtu);
+    }
+}
+
+#[test]
 fn a_first_message_of_the_program_waits_for_the_keys() {
     let mut t = two_sealed(1, LinkConfig::default());
     t.world.recording = true;
