@@ -441,7 +441,8 @@ pub const SETTINGS: &[Setting] = &[
         name: "peer_keys",
         kind: Kind::Path,
         doc: "File of the keys that this host shares with other sctpify hosts. Each line has an address, a prefix or * for all \
-              hosts, then blanks and a key of at least 16 bytes, literal or as hex:00ff.... Only root may have read access to the \
+              hosts, then blanks and a random key of at least 16 bytes, literal or as hex:00ff.... (`openssl rand -hex 32`); who \
+              connects can try guesses of a passphrase. Only root may have read access to the \
               file. An association with a host of a line begins only if both ends prove that they have the same key. Where both \
               encrypt, the key is mixed into the keys of packets. Elsewhere packets are signed: signatures follow RFC 4895, but \
               with a key for each direction, which other SCTP implementations do not support. All hosts of a line can impersonate each other, so give each pair its own key. \

@@ -57,6 +57,7 @@ mod survey;
 mod timers;
 mod timing;
 mod turns;
+mod unproven;
 mod worker;
 
 use std::process::ExitCode;

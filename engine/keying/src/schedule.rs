@@ -44,6 +44,11 @@ impl PresharedKey {
         PresharedKey { is_required: false, ..self }
     }
 
+    /// Returns the same key for later keys of an association that has it.
+    pub(crate) fn required(self) -> PresharedKey {
+        PresharedKey { is_required: true, ..self }
+    }
+
     /// Reports whether a peer without the key gets no association.
     pub fn is_required(&self) -> bool {
         self.is_required

@@ -263,7 +263,7 @@ impl State {
         // The same key as before needs no new decision.
         steps.retain(|step| !was_known || !matches!(step, Step::Peer { .. }));
         // Later keys have the pre-shared one if the first ones have it.
-        self.psk = session.psk().cloned();
+        self.psk = session.psk().cloned().map(PresharedKey::required);
         self.session = (!session.is_over()).then_some(session);
         Ok(steps)
     }

@@ -11,7 +11,6 @@ use relay::mux::{ChannelEvent, ChannelId, MuxFault};
 use relay::{ADAPTATION, Closed, Peer};
 use sctp::{AbortCause, AddressChange, AssociationId, CloseReason, Event, PathState, TraceRecord};
 
-use super::server::Incoming;
 use super::{ADDRESSES, CARRIERS, CONNECTIONS, Driver, ENGINE_LOG, LISTENERS, QUEUE, WAKER};
 use crate::connection::{Connection, ConnectionId, Stage};
 use crate::history::{Line, Occurrence};
@@ -21,6 +20,7 @@ use crate::rules_store::Draft;
 use crate::shared::asks_to_share;
 use crate::timers::Timer;
 use crate::timing;
+use crate::unproven::Incoming;
 
 /// Limit on the SYNs and arrivals taken in one turn.
 const SYNS_PER_TURN: usize = 128;
@@ -43,6 +43,9 @@ impl Driver {
         self.release_all_syns();
         for id in self.connections.ids() {
             self.drop_connection(id);
+        }
+        for association in self.unproven.take_all() {
+            self.engine.abort(self.now, association, AbortCause::user("the daemon stops"));
         }
         self.shared.abort_all(self.now, &mut self.engine);
         self.transmit();
@@ -181,6 +184,7 @@ impl Driver {
                 Timer::AttemptDelay(id) => self.on_attempt_delay_over(id),
                 Timer::Cookie(id) => self.on_cookie_late(id),
                 Timer::Claim(id) => self.on_unclaimed(id),
+                Timer::Proof(association) => self.on_proof_late(association),
                 Timer::Listener(id) => self.on_listener_late(id),
                 Timer::Forget => self.interception.forget_all_served(),
                 Timer::Diversions => self.on_diversions_over(),
@@ -297,7 +301,7 @@ impl Driver {
             (Event::Closed(reason), id) => {
                 self.on_closed(association, id, &reason);
                 self.encryption.forget(association);
-                self.forget_unproven(association);
+                self.unproven.take(association);
             }
             // The daemon sends nothing that may be abandoned; encryption follows the events about keys before.
             (

@@ -11,7 +11,6 @@ mod client;
 mod events;
 mod server;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 
@@ -22,7 +21,7 @@ use intercept::Interceptor;
 use mio::net::TcpStream;
 use mio::{Token, Waker};
 use relay::{Closed, Role as RelayRole};
-use sctp::{AbortCause, AssociationId, Endpoint};
+use sctp::{AbortCause, Endpoint};
 
 use crate::accept_policy::AcceptPolicy;
 use crate::addresses::AddressBook;
@@ -47,7 +46,7 @@ use crate::rules_store::RulesStore;
 use crate::shared::SharedAssociations;
 use crate::timers::{Timer, Timers};
 use crate::timing;
-use server::Incoming;
+use crate::unproven::Unproven;
 
 /// Target of log lines about the engine's actions.
 const ENGINE_LOG: &str = "engine";
@@ -74,8 +73,7 @@ pub(crate) struct Driver {
     pump: Pump,
     probes: Probes,
     encryption: Encryption,
-    /// Incoming associations whose peer has to prove a key before the program hears of them.
-    unproven: BTreeMap<AssociationId, Incoming>,
+    unproven: Unproven,
     history: History,
     /// Data of an association took another path in this turn: an interface may be gone.
     has_switched: bool,
@@ -121,7 +119,7 @@ impl Driver {
             shared,
             pump: Pump::new(),
             probes: Probes::default(),
-            unproven: BTreeMap::new(),
+            unproven: Unproven::default(),
             encryption,
             history: History::default(),
             has_switched: false,

@@ -1,13 +1,14 @@
 //! The server's side: turns an INIT into a connection to a local listener, under the client's own address.
 //!
 //! [`crate::accept_policy`] answers INITs. Only a COOKIE ECHO, which proves the client's address, opens the local connection.
-//! COOKIE ACK waits until the program's kernel has accepted it, so a port closed to TCP is closed to SCTP.
+//! COOKIE ACK waits until the program's kernel has accepted it, so a port closed to TCP is closed to SCTP. Where the client's host
+//! must prove a key first, COOKIE ACK comes before ([`crate::unproven`]).
 //! [`crate::interception`] chooses the interface by which the connection arrives.
 //!
 //! A peer may ask for a connection as a channel of a shared association. The checks are those of an INIT. The peer must also speak
 //! for the client's address, and packets from there must reach the server's address ([`crate::shared`]).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::Route;
@@ -24,6 +25,7 @@ use crate::flowing::INTERESTS;
 use crate::history::{Line, Occurrence};
 use crate::timers::Timer;
 use crate::timing;
+use crate::unproven::{Incoming, PROOF_LIMIT};
 
 /// Time for the local program's kernel to accept if the program's backlog is full: long enough for a second SYN.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
@@ -35,14 +37,6 @@ const NOT_ENCRYPTED: &str = "the rule for this program requires encryption, or a
 /// Delay of the first look at a backlog: before the program can have emptied it.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
-/// An incoming association, which a connection to a local program shall use.
-pub(super) struct Incoming {
-    pub(super) server: SocketAddr,
-    pub(super) client: SocketAddr,
-    pub(super) route: Route,
-    pub(super) peer: Peer,
-}
-
 impl Driver {
     /// Handles a good COOKIE ECHO of a client: connects to the local program. Where the client's host must prove a key in sealed packets,
     /// that waits for it.
@@ -52,27 +46,42 @@ impl Driver {
         if is_secure && !is_sealed {
             return self.refuse(association, NOT_ENCRYPTED);
         }
-        if !is_sealed || !(is_secure || self.policy.rules().is_keyed(incoming.client.ip())) {
+        let Incoming { server, client, .. } = incoming;
+        // A channel between the same ends gives way to the same peer alone.
+        let old = || self.channel_between(server, client);
+        let must_prove = is_secure
+            || self.policy.rules().is_keyed(client.ip())
+            || old().is_some_and(|(_, old)| self.encryption.has_peer(old, None));
+        if !is_sealed || !must_prove {
             return self.deliver(association, incoming);
         }
+        let has_room = self.unproven.has_room_for(client);
         let (.., mut accept_policy) = self.receivers();
-        if accept_policy.still_serves(incoming.server, incoming.client, incoming.route.carrier).is_none() {
+        if !has_room || accept_policy.still_serves(server, client, incoming.route.carrier).is_none() {
             return self.refuse(association, FallbackReason::NOT_SERVED);
         }
         self.accept(association, incoming.peer);
-        self.unproven.insert(association, incoming);
+        self.unproven.add(association, incoming);
+        self.timers.set(self.now + PROOF_LIMIT, Timer::Proof(association));
     }
 
     /// Handles the proof of a key by an incoming association's peer, if one was awaited.
     pub(super) fn on_proven(&mut self, association: AssociationId) {
-        if let Some(incoming) = self.unproven.remove(&association) {
+        if let Some(incoming) = self.unproven.take(association) {
             self.deliver(association, incoming);
         }
     }
 
-    /// Forgets an incoming association that has ended.
-    pub(super) fn forget_unproven(&mut self, association: AssociationId) {
-        self.unproven.remove(&association);
+    /// Ends an incoming association whose peer has proven no key in time.
+    pub(super) fn on_proof_late(&mut self, association: AssociationId) {
+        if self.unproven.take(association).is_some() {
+            self.refuse(association, NOT_ENCRYPTED);
+        }
+    }
+
+    /// Reports whether a sealed association lacks the key that its hosts must share by the settings in force.
+    pub(super) fn lacks_key(&self, association: AssociationId, host: IpAddr) -> bool {
+        self.encryption.lacks_shared_key(association) && self.policy.rules().is_keyed(host)
     }
 
     fn accept(&mut self, association: AssociationId, peer: Peer) {
@@ -91,7 +100,8 @@ impl Driver {
             return self.refuse(association, FallbackReason::NOT_SERVED);
         };
         let secure = self.policy.rules().secure(server);
-        if secure.is_some_and(|secure| !self.encryption.has_peer(association, secure.peer())) {
+        let is_others = secure.is_some_and(|secure| !self.encryption.has_peer(association, secure.peer()));
+        if is_others || self.lacks_key(association, client.ip()) {
             return self.refuse(association, NOT_ENCRYPTED);
         }
         let (told, chunk_type) =
@@ -248,9 +258,11 @@ impl Driver {
     /// Handles the establishment of the association with a client: bytes may flow.
     pub(super) fn on_server_up(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
-        let (server, association) = (connection.flow().local(), connection.association());
+        let (flow, association) = (connection.flow(), connection.association());
+        let (server, is_own) = (flow.local(), connection.channel().is_none());
         let secure = self.policy.rules().secure(server);
-        if secure.is_some_and(|secure| !self.encryption.has_peer(association, secure.peer())) {
+        let is_others = secure.is_some_and(|secure| !self.encryption.has_peer(association, secure.peer()));
+        if is_others || is_own && self.lacks_key(association, flow.remote().ip()) {
             return self.refuse_peer(id, association);
         }
         let Some(connection) = self.connections.get_mut(id) else { return };

@@ -291,7 +291,8 @@ fn a_connection_that_is_opened_while_its_rule_changes_is_as_the_new_rule_require
     let command =
         world.client("python3", &["-c", &reader, &world.link.right_v4().to_string(), &PORT.to_string()]);
     let reader = world.alpha.spawn("read", command).unwrap();
-    thread::sleep(Duration::from_millis(700));
+    let is_begun = || status(&world.alphas)["associations"][0]["state"] == "COOKIE-ECHOED";
+    assert!(wait_for(LIMIT, is_begun), "{}", status(&world.alphas));
     secure(&world.alphas, "remote", "require");
     world.alpha.tool("nft", &["delete", "table", "inet", "short"]).unwrap();
     assert!(!reader.finish(LIMIT).unwrap().status.success());
