@@ -79,6 +79,12 @@ impl Driver {
         }
     }
 
+    /// Reports whether an association has the encryption, and the peer, that a rule requires for the program that listens there.
+    fn is_served(&self, association: AssociationId, server: SocketAddr) -> bool {
+        let secure = self.policy.rules().secure(server);
+        secure.is_none_or(|secure| self.encryption.has_peer(association, secure.peer()))
+    }
+
     /// Reports whether a sealed association lacks the key that its hosts must share by the settings in force.
     pub(super) fn lacks_key(&self, association: AssociationId, host: IpAddr) -> bool {
         self.encryption.lacks_shared_key(association) && self.policy.rules().is_keyed(host)
@@ -99,9 +105,7 @@ impl Driver {
         let Some(offer) = accept_policy.still_serves(server, client, route.carrier) else {
             return self.refuse(association, FallbackReason::NOT_SERVED);
         };
-        let secure = self.policy.rules().secure(server);
-        let is_others = secure.is_some_and(|secure| !self.encryption.has_peer(association, secure.peer()));
-        if is_others || self.lacks_key(association, client.ip()) {
+        if !self.is_served(association, server) || self.lacks_key(association, client.ip()) {
             return self.refuse(association, NOT_ENCRYPTED);
         }
         let (told, chunk_type) =
@@ -260,9 +264,7 @@ impl Driver {
         let Some(connection) = self.connections.get(id) else { return };
         let (flow, association) = (connection.flow(), connection.association());
         let (server, is_own) = (flow.local(), connection.channel().is_none());
-        let secure = self.policy.rules().secure(server);
-        let is_others = secure.is_some_and(|secure| !self.encryption.has_peer(association, secure.peer()));
-        if is_others || is_own && self.lacks_key(association, flow.remote().ip()) {
+        if !self.is_served(association, server) || is_own && self.lacks_key(association, flow.remote().ip()) {
             return self.refuse_peer(id, association);
         }
         let Some(connection) = self.connections.get_mut(id) else { return };
@@ -296,13 +298,11 @@ impl Driver {
     ) {
         let (packet_io, engine, mut accept_policy) = self.receivers();
         let admitted = accept_policy.admit(engine, packet_io, association, client, server);
-        let secure = self.policy.rules().secure(server);
         // An association of the connection's own shows who the client's host is.
-        let admitted =
-            match secure.is_some_and(|secure| !self.encryption.has_peer(association, secure.peer())) {
-                true => admitted.and(Err(Refusal::OwnAssociation)),
-                false => admitted,
-            };
+        let admitted = match self.is_served(association, server) {
+            true => admitted,
+            false => admitted.and(Err(Refusal::OwnAssociation)),
+        };
         let outcome = admitted.and_then(|(offer, uplink)| {
             self.give_way(server, client, |_, old| old == association);
             let opened = Opened { peer: Peer::Shim, channel: Some(channel), offer, uplink };
