@@ -203,7 +203,7 @@ impl fmt::Display for EncryptionFault {
                 "the rule requires encryption (--secure), and the setting encryption=off turns it off on this host",
             ),
             E::RulesChanged => {
-                f.write_str("the rules have come to require encryption, or another peer, while it was opened")
+                f.write_str("the rules or keys have come to require encryption, another peer or another key while it was opened")
             }
             E::UnknownPeer { peer } => {
                 write!(f, "the rule requires the peer {peer} (--secure), and none is known by that name or key (sctpify peers)")

@@ -36,8 +36,8 @@ pub(crate) enum Timer {
     Diversions,
     /// Can a carrier be opened that could not be before?
     Carriers,
-    /// Has the peer of an incoming association not proven a key yet?
-    Proof(AssociationId),
+    /// Have peers of incoming associations not proven a key yet?
+    Proof,
     /// Must the kernel get names of destinations?
     Naming,
     /// Is a probe due?

@@ -1,26 +1,29 @@
 //! Incoming associations whose peer must prove a key before a local program hears of them.
 //!
-//! They are accepted, and hold neither a connection nor a channel. Refused: more than [`HOST_MAX`] of one host, and more than [`ALL_MAX`].
-//! Invariant: an entry goes with the proof, with the association, or [`PROOF_LIMIT`] after it came. Begin at [`Unproven::add`].
+//! They are accepted, and hold neither a connection nor a channel. One host has at most [`HOST_MAX`], all hosts [`ALL_MAX`]. At a limit
+//! the oldest gives way to the newcomer: a peer that has the key proves it within a few round trips, so the oldest hardly ever has it.
+//! Invariant: an entry goes with the proof, with the association, at a limit, or [`PROOF_LIMIT`] after it came. Begin at
+//! [`Unproven::add`].
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use base::Route;
+use base::{Route, Time};
 use relay::Peer;
 use sctp::AssociationId;
 
 use crate::addresses::host_part;
 
 /// Time limit for the proof: a client waits no longer for keys.
-pub(crate) const PROOF_LIMIT: Duration = Duration::from_secs(10);
+const PROOF_LIMIT: Duration = Duration::from_secs(10);
 /// Limit on the associations of one host. Each holds one of the host's ports.
 const HOST_MAX: usize = 512;
 /// Limit on all associations.
 const ALL_MAX: usize = 4096;
 
 /// An incoming association, which a connection to a local program shall use.
+#[derive(Clone, Copy)]
 pub(crate) struct Incoming {
     pub(crate) server: SocketAddr,
     pub(crate) client: SocketAddr,
@@ -31,49 +34,91 @@ pub(crate) struct Incoming {
 /// The incoming associations without proof.
 #[derive(Default)]
 pub(crate) struct Unproven {
-    all: BTreeMap<AssociationId, Incoming>,
+    /// Oldest first, each with the end of its time.
+    all: BTreeMap<AssociationId, (Time, Incoming)>,
+    of_hosts: BTreeMap<IpAddr, BTreeSet<AssociationId>>,
+    /// True while a timer is set.
+    is_timed: bool,
 }
 
 impl Unproven {
-    /// Reports whether there is room for one more association of a client's host.
-    pub(crate) fn has_room_for(&self, client: SocketAddr) -> bool {
-        let host = host_part(client.ip());
-        let of_host = self.all.values().filter(|incoming| host_part(incoming.client.ip()) == host);
-        self.all.len() < ALL_MAX && of_host.count() < HOST_MAX
+    /// Removes and returns the association that gives way to one more of a client's host, if a limit is reached.
+    pub(crate) fn make_room_for(&mut self, client: SocketAddr) -> Option<(AssociationId, Incoming)> {
+        let of_host = self.of_hosts.get(&host_part(client.ip())).filter(|of_host| of_host.len() >= HOST_MAX);
+        let oldest = match of_host {
+            Some(of_host) => of_host.first().copied(),
+            None => self.all.keys().next().copied().filter(|_| self.all.len() >= ALL_MAX),
+        }?;
+        self.take(oldest).map(|incoming| (oldest, incoming))
     }
 
-    pub(crate) fn add(&mut self, association: AssociationId, incoming: Incoming) {
-        self.all.insert(association, incoming);
+    /// Adds an association that came at this time. [`make_room_for`](Self::make_room_for) comes before.
+    pub(crate) fn add(&mut self, now: Time, association: AssociationId, incoming: Incoming) {
+        self.all.insert(association, (now + PROOF_LIMIT, incoming));
+        self.of_hosts.entry(host_part(incoming.client.ip())).or_default().insert(association);
     }
 
     /// Removes and returns an association whose peer has proven a key, or that has ended.
     pub(crate) fn take(&mut self, association: AssociationId) -> Option<Incoming> {
-        self.all.remove(&association)
+        let (_, incoming) = self.all.remove(&association)?;
+        let host = host_part(incoming.client.ip());
+        if let Some(of_host) = self.of_hosts.get_mut(&host) {
+            of_host.remove(&association);
+            if of_host.is_empty() {
+                self.of_hosts.remove(&host);
+            }
+        }
+        Some(incoming)
+    }
+
+    /// Handles the timer: removes and returns the associations whose time is over.
+    pub(crate) fn take_late(&mut self, now: Time) -> Vec<(AssociationId, Incoming)> {
+        self.is_timed = false;
+        let late =
+            self.all.iter().filter(|(_, (until, _))| *until <= now).map(|(association, _)| *association);
+        let late: Vec<AssociationId> = late.collect();
+        late.into_iter().filter_map(|association| Some((association, self.take(association)?))).collect()
     }
 
     /// Removes and returns all associations.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = AssociationId> {
+        self.of_hosts.clear();
         std::mem::take(&mut self.all).into_keys()
+    }
+
+    /// Returns the time for which a timer is to be set: none if one is set, or nothing waits.
+    pub(crate) fn arm(&mut self) -> Option<Time> {
+        let next = self.all.values().map(|(until, _)| *until).min().filter(|_| !self.is_timed)?;
+        self.is_timed = true;
+        Some(next)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use base::{Carrier, Time};
+    use base::Carrier;
     use sctp::{AssociationConfig, Connect, Endpoint, EndpointConfig};
 
     use super::*;
 
-    #[test]
-    fn a_host_has_a_part_of_the_places() {
-        let mut engine = Endpoint::new(Time::ZERO, EndpointConfig::default(), [0; 32]);
-        let server: SocketAddr = "10.0.0.1:80".parse().unwrap();
-        let client = |host: u8, port| SocketAddr::from(([10, 0, 1, host], port));
-        let route = Route { local: server.ip(), remote: client(1, 0).ip(), carrier: Carrier::Ip };
-        let mut unproven = Unproven::default();
-        let mut last = None;
-        for port in 1..=u16::try_from(HOST_MAX).unwrap() {
-            assert!(unproven.has_room_for(client(1, port)));
+    const SERVER: [u8; 4] = [10, 0, 0, 1];
+
+    struct World {
+        engine: Endpoint,
+        unproven: Unproven,
+    }
+
+    impl World {
+        fn new() -> World {
+            let engine = Endpoint::new(Time::ZERO, EndpointConfig::default(), [0; 32]);
+            World { engine, unproven: Unproven::default() }
+        }
+
+        /// Adds an association of a host's port; returns it, and the one that gave way.
+        fn add(&mut self, now: Time, host: u8, port: u16) -> (AssociationId, Option<AssociationId>) {
+            let client = SocketAddr::from(([10, 0, 1, host], port));
+            let server = SocketAddr::from((SERVER, 80));
+            let route = Route { local: server.ip(), remote: client.ip(), carrier: Carrier::Ip };
             let connect = Connect {
                 local_port: port,
                 remote_port: 80,
@@ -81,14 +126,65 @@ mod tests {
                 local_addresses: vec![server.ip()],
                 config: AssociationConfig::default(),
             };
-            let association = engine.connect(Time::ZERO, connect).unwrap();
-            let incoming = Incoming { server, client: client(1, port), route, peer: Peer::Shim };
-            unproven.add(association, incoming);
-            last = Some(association);
+            let association = self.engine.connect(Time::ZERO, connect).unwrap();
+            let gone = self.unproven.make_room_for(client).map(|(gone, _)| gone);
+            self.unproven.add(now, association, Incoming { server, client, route, peer: Peer::Shim });
+            (association, gone)
         }
-        assert!(!unproven.has_room_for(client(1, 9999)) && unproven.has_room_for(client(2, 1)));
-        assert!(unproven.take(last.unwrap()).is_some() && unproven.has_room_for(client(1, 9999)));
-        assert_eq!(unproven.take_all().count(), HOST_MAX - 1);
-        assert!(unproven.has_room_for(client(1, 1)));
+    }
+
+    fn ports(count: usize) -> std::ops::RangeInclusive<u16> {
+        1..=u16::try_from(count).unwrap()
+    }
+
+    #[test]
+    fn at_the_limit_of_a_host_its_own_oldest_gives_way() {
+        let mut world = World::new();
+        let (others, _) = world.add(Time::ZERO, 2, 1);
+        let all: Vec<AssociationId> = ports(HOST_MAX)
+            .map(|port| {
+                let (association, gone) = world.add(Time::ZERO, 1, port);
+                assert_eq!(gone, None);
+                association
+            })
+            .collect();
+        assert_eq!(world.add(Time::ZERO, 1, 9000).1, Some(all[0]));
+        assert!(world.unproven.take(all[0]).is_none() && world.unproven.take(all[1]).is_some());
+        assert_eq!(world.add(Time::ZERO, 1, 9001).1, None);
+        assert_eq!(world.add(Time::ZERO, 1, 9002).1, Some(all[2]));
+        assert!(world.unproven.take(others).is_some());
+        assert_eq!(world.unproven.take_all().count(), HOST_MAX);
+        assert_eq!(world.add(Time::ZERO, 1, 9003).1, None);
+    }
+
+    #[test]
+    fn at_the_limit_of_all_hosts_the_oldest_gives_way() {
+        let mut world = World::new();
+        let (first, _) = world.add(Time::ZERO, 200, 1);
+        let (second, _) = world.add(Time::ZERO, 201, 1);
+        for host in 1..=8 {
+            for port in ports(HOST_MAX).skip(if host == 8 { 2 } else { 0 }) {
+                assert_eq!(world.add(Time::ZERO, host, port).1, None);
+            }
+        }
+        assert_eq!(world.add(Time::ZERO, 202, 1).1, Some(first));
+        assert_eq!(world.add(Time::ZERO, 203, 1).1, Some(second));
+    }
+
+    #[test]
+    fn the_late_are_those_whose_time_is_over() {
+        let mut world = World::new();
+        let later = Time::ZERO + PROOF_LIMIT / 2;
+        let (first, _) = world.add(Time::ZERO, 1, 1);
+        let (second, _) = world.add(later, 1, 2);
+        let late = |unproven: &mut Unproven, now| {
+            unproven.take_late(now).into_iter().map(|(association, _)| association).collect::<Vec<_>>()
+        };
+        assert_eq!([world.unproven.arm(), world.unproven.arm()], [Some(Time::ZERO + PROOF_LIMIT), None]);
+        assert_eq!(late(&mut world.unproven, Time::ZERO + (PROOF_LIMIT - Duration::from_millis(1))), []);
+        assert_eq!(late(&mut world.unproven, Time::ZERO + PROOF_LIMIT), [first]);
+        assert_eq!(world.unproven.arm(), Some(later + PROOF_LIMIT));
+        assert_eq!(late(&mut world.unproven, later + PROOF_LIMIT), [second]);
+        assert_eq!(world.unproven.arm(), None);
     }
 }

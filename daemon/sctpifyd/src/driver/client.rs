@@ -405,10 +405,10 @@ impl Driver {
     /// Reports the same by the rules in force, which may have changed since the connection began.
     fn is_as_required_now(&self, id: ConnectionId, remote: SocketAddr) -> bool {
         let Some(connection) = self.connections.get(id) else { return false };
-        let (association, is_own) = (connection.association(), connection.channel().is_none());
+        let association = connection.association();
         let terms = self.policy.terms(remote);
         terms.is_ok_and(|terms| self.is_as_required(association, &terms))
-            && !(is_own && self.lacks_key(association, remote.ip()))
+            && !self.lacks_key(association, remote.ip())
     }
 
     /// Reports whether an association has the encryption, and the peer, that a connection's terms require.

@@ -184,7 +184,7 @@ impl Driver {
                 Timer::AttemptDelay(id) => self.on_attempt_delay_over(id),
                 Timer::Cookie(id) => self.on_cookie_late(id),
                 Timer::Claim(id) => self.on_unclaimed(id),
-                Timer::Proof(association) => self.on_proof_late(association),
+                Timer::Proof => self.on_proofs_late(),
                 Timer::Listener(id) => self.on_listener_late(id),
                 Timer::Forget => self.interception.forget_all_served(),
                 Timer::Diversions => self.on_diversions_over(),

@@ -17,15 +17,16 @@ use intercept::FourTuple;
 use relay::mux::{ChannelId, Refusal};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Outcome};
-use sctp::{AbortCause, AssociationId, Endpoint, PathState, StateName};
+use sctp::{AbortCause, AssociationId, AuthConfig, Endpoint, PathState, StateName};
 
 use super::{Driver, token_of};
+use crate::accept_policy::note_wrong_key;
 use crate::connection::{Connection, ConnectionId, Opened, Stage};
 use crate::flowing::INTERESTS;
 use crate::history::{Line, Occurrence};
 use crate::timers::Timer;
 use crate::timing;
-use crate::unproven::{Incoming, PROOF_LIMIT};
+use crate::unproven::Incoming;
 
 /// Time for the local program's kernel to accept if the program's backlog is full: long enough for a second SYN.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
@@ -34,6 +35,10 @@ const LISTENER_LIMIT: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: Duration = Duration::from_millis(200);
 /// The answer to a host that a rule does not serve.
 const NOT_ENCRYPTED: &str = "the rule for this program requires encryption, or another peer (--secure)";
+/// The answer to a host that has not proven the key that the hosts must share.
+const NO_SHARED_KEY: &str = "the hosts must share a key, and none was proven (peer_keys)";
+/// The answer to a host that has proven no key in time.
+const NOT_PROVEN: &str = "no key was proven in time";
 /// Delay of the first look at a backlog: before the program can have emptied it.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
@@ -55,14 +60,22 @@ impl Driver {
         if !is_sealed || !must_prove {
             return self.deliver(association, incoming);
         }
-        let has_room = self.unproven.has_room_for(client);
         let (.., mut accept_policy) = self.receivers();
-        if !has_room || accept_policy.still_serves(server, client, incoming.route.carrier).is_none() {
+        if accept_policy.still_serves(server, client, incoming.route.carrier).is_none() {
             return self.refuse(association, FallbackReason::NOT_SERVED);
         }
+        if let Some((oldest, its)) = self.unproven.make_room_for(client) {
+            self.refuse_unproven(oldest, &its);
+        }
         self.accept(association, incoming.peer);
-        self.unproven.add(association, incoming);
-        self.timers.set(self.now + PROOF_LIMIT, Timer::Proof(association));
+        self.unproven.add(self.now, association, incoming);
+        self.time_proofs();
+    }
+
+    fn time_proofs(&mut self) {
+        if let Some(at) = self.unproven.arm() {
+            self.timers.set(at, Timer::Proof);
+        }
     }
 
     /// Handles the proof of a key by an incoming association's peer, if one was awaited.
@@ -72,11 +85,22 @@ impl Driver {
         }
     }
 
-    /// Ends an incoming association whose peer has proven no key in time.
-    pub(super) fn on_proof_late(&mut self, association: AssociationId) {
-        if self.unproven.take(association).is_some() {
-            self.refuse(association, NOT_ENCRYPTED);
+    /// Ends the incoming associations whose peers have proven no key in time.
+    pub(super) fn on_proofs_late(&mut self) {
+        for (association, incoming) in self.unproven.take_late(self.now) {
+            self.refuse_unproven(association, &incoming);
         }
+        self.time_proofs();
+    }
+
+    fn refuse_unproven(&mut self, association: AssociationId, incoming: &Incoming) {
+        let Incoming { server, client, .. } = incoming;
+        if self.policy.rules().is_keyed(client.ip()) {
+            note_wrong_key(self.now, client.ip(), &self.policy, &mut self.history);
+        } else if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
+            tracing::info!(%client, %server, why = NOT_PROVEN, left_out, "refused");
+        }
+        self.refuse(association, NOT_PROVEN);
     }
 
     /// Reports whether an association has the encryption, and the peer, that a rule requires for the program that listens there.
@@ -85,9 +109,29 @@ impl Driver {
         secure.is_none_or(|secure| self.encryption.has_peer(association, secure.peer()))
     }
 
-    /// Reports whether a sealed association lacks the key that its hosts must share by the settings in force.
+    /// Reports whether an association lacks the key that its hosts must share by the settings in force.
     pub(super) fn lacks_key(&self, association: AssociationId, host: IpAddr) -> bool {
-        self.encryption.lacks_shared_key(association) && self.policy.rules().is_keyed(host)
+        let auth = self.policy.rules().auth_for(host).filter(|auth| auth.required);
+        let has_key = |auth: AuthConfig| match self.shared.get(association) {
+            Some(shared) => shared.has_key(&Some(auth)),
+            None => {
+                !self.encryption.lacks_shared_key(association) && self.engine.is_keyed_by(association, &auth)
+            }
+        };
+        !auth.is_none_or(has_key)
+    }
+
+    /// Returns the reason not to carry a connection to a program by an association.
+    fn unfit(
+        &self,
+        association: AssociationId,
+        server: SocketAddr,
+        client: SocketAddr,
+    ) -> Option<&'static str> {
+        if !self.is_served(association, server) {
+            return Some(NOT_ENCRYPTED);
+        }
+        self.lacks_key(association, client.ip()).then_some(NO_SHARED_KEY)
     }
 
     fn accept(&mut self, association: AssociationId, peer: Peer) {
@@ -105,8 +149,8 @@ impl Driver {
         let Some(offer) = accept_policy.still_serves(server, client, route.carrier) else {
             return self.refuse(association, FallbackReason::NOT_SERVED);
         };
-        if !self.is_served(association, server) || self.lacks_key(association, client.ip()) {
-            return self.refuse(association, NOT_ENCRYPTED);
+        if let Some(why) = self.unfit(association, server, client) {
+            return self.refuse(association, why);
         }
         let (told, chunk_type) =
             (self.policy.rules().advertisement(server), self.policy.settings().advertise_type);
@@ -192,8 +236,12 @@ impl Driver {
         match outcome {
             Ok(_) => {
                 let (association, channel) = (connection.association(), connection.channel());
+                let flow = connection.flow();
                 connection.set_accepting();
                 if let Some(channel) = channel {
+                    if let Some(why) = self.unfit(association, flow.local(), flow.remote()) {
+                        return self.refuse_connection(id, why, Refusal::OwnAssociation);
+                    }
                     if let Some(state) = self.shared.get_mut(association) {
                         state.mux().accept(channel);
                     }
@@ -210,7 +258,7 @@ impl Driver {
             }
             // Not connected yet: the event was of another kind.
             Err(error) if error.kind() == std::io::ErrorKind::NotConnected => {}
-            Err(error) => self.refuse_connection(id, &error.to_string()),
+            Err(error) => self.refuse_connection(id, &error.to_string(), Refusal::NotTaken),
         }
     }
 
@@ -234,10 +282,11 @@ impl Driver {
         if !is_full {
             self.interception.note_unanswered(self.now, flow, uplink, &mut self.history);
         }
-        self.refuse_connection(id, why);
+        self.refuse_connection(id, why, Refusal::NotTaken);
     }
 
-    fn refuse_connection(&mut self, id: ConnectionId, why: &str) {
+    /// Ends a connection for which the peer waits; `refusal` is the answer if it is a channel.
+    fn refuse_connection(&mut self, id: ConnectionId, why: &str, refusal: Refusal) {
         let Some(connection) = self.connections.get(id) else { return };
         if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
             tracing::info!(flow = %connection.flow(), why, left_out, "refused");
@@ -247,7 +296,7 @@ impl Driver {
             Some(channel) => {
                 self.history.count(Occurrence::AcceptRefused);
                 if let Some(state) = self.shared.get_mut(connection.association()) {
-                    state.mux().refuse(channel, Refusal::NotTaken);
+                    state.mux().refuse(channel, refusal);
                 }
             }
         }
@@ -263,9 +312,9 @@ impl Driver {
     pub(super) fn on_server_up(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let (flow, association) = (connection.flow(), connection.association());
-        let (server, is_own) = (flow.local(), connection.channel().is_none());
-        if !self.is_served(association, server) || is_own && self.lacks_key(association, flow.remote().ip()) {
-            return self.refuse_peer(id, association);
+        let server = flow.local();
+        if let Some(why) = self.unfit(association, server, flow.remote()) {
+            return self.refuse_peer(id, association, why);
         }
         let Some(connection) = self.connections.get_mut(id) else { return };
         if let Some(stream) = connection.take_accepting() {
@@ -276,14 +325,14 @@ impl Driver {
     }
 
     /// Ends a connection of a host that its rule does not serve. Its program has seen no byte.
-    fn refuse_peer(&mut self, id: ConnectionId, association: AssociationId) {
+    fn refuse_peer(&mut self, id: ConnectionId, association: AssociationId, why: &str) {
         self.history.count(Occurrence::AcceptRefused);
         let Some(connection) = self.connections.get(id) else { return };
         if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
-            tracing::info!(flow = %connection.flow(), why = NOT_ENCRYPTED, left_out, "refused");
+            tracing::info!(flow = %connection.flow(), why, left_out, "refused");
         }
         if connection.channel().is_none() {
-            self.engine.abort(self.now, association, AbortCause::user(NOT_ENCRYPTED));
+            self.engine.abort(self.now, association, AbortCause::user(why.to_owned()));
         }
         self.drop_connection(id);
     }

@@ -43,6 +43,10 @@ const SHARED_MAX: usize = 1024;
 const INCOMING_MAX: usize = SHARED_MAX / 4 * 3;
 /// Limit on those opened by one peer: each of its addresses opens its own, and its restarts may overlap.
 const INCOMING_PER_PEER_MAX: usize = 4;
+/// Limit on the handshakes that one peer has under way beside them. The oldest gives way: they hold a place without proof of a key.
+const OPENING_PER_PEER_MAX: usize = 64;
+/// Limit on the handshakes of all peers.
+const OPENING_MAX: usize = 1024;
 /// Limit on the handshake of a shared association: nobody waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for which a host that refused a shared association is not asked again.
@@ -122,13 +126,31 @@ impl SharedAssociations {
             || self.refused.get(&ends.remote).is_some_and(|until| now < *until)
     }
 
-    /// Reports whether a peer at this address may open one more.
+    /// Reports whether a peer at this address may open one more. Handshakes under way do not count ([`Self::make_room_for`]).
     pub(crate) fn has_room_for(&self, peer: IpAddr) -> bool {
-        let opening = self.opening.values().map(|opening| (opening.side, opening.ends.remote));
-        let all = opening.chain(self.all.values().map(|state| (state.side(), state.handshake().remote)));
-        let incoming = || all.clone().filter(|(side, _)| *side == Side::Acceptor);
-        let of_peer = incoming().filter(|(_, remote)| host_part(*remote) == host_part(peer)).count();
-        has_room(self.len()) && of_peer < INCOMING_PER_PEER_MAX && incoming().count() < INCOMING_MAX
+        let incoming = || self.all.values().filter(|state| state.side() == Side::Acceptor);
+        let of_peer =
+            incoming().filter(|state| host_part(state.handshake().remote) == host_part(peer)).count();
+        self.has_room() && of_peer < INCOMING_PER_PEER_MAX && incoming().count() < INCOMING_MAX
+    }
+
+    /// Reports whether there is room for one more beside those that are up and those that this host opens.
+    fn has_room(&self) -> bool {
+        let ours = self.opening.values().filter(|opening| opening.side == Side::Initiator).count();
+        self.all.len() + ours < SHARED_MAX
+    }
+
+    /// Removes and returns the handshake that gives way to another one of this peer, if a limit is reached: the oldest.
+    fn make_room_for(&mut self, peer: IpAddr) -> Option<AssociationId> {
+        let incoming = || self.opening.iter().filter(|(_, opening)| opening.side == Side::Acceptor);
+        let of_peer = || incoming().filter(|(_, opening)| host_part(opening.ends.remote) == host_part(peer));
+        let (oldest, _) = match of_peer().count() >= OPENING_PER_PEER_MAX {
+            true => of_peer().next(),
+            false => incoming().next().filter(|_| incoming().count() >= OPENING_MAX),
+        }?;
+        let oldest = *oldest;
+        self.opening.remove(&oldest);
+        Some(oldest)
     }
 
     /// Allows connections to be requested on the shared association between these addresses only, no longer between `former` ones.
@@ -194,7 +216,7 @@ impl SharedAssociations {
         let settings = policy.settings();
         let is_elsewhere = !remote.is_loopback() && !policy.addresses().is_own(remote);
         let is_wanted = settings.streams.is_shared() && is_elsewhere && !self.is_settled(ends, now);
-        if !is_wanted || policy.is_ending() || !has_room(self.len()) {
+        if !is_wanted || policy.is_ending() || !self.has_room() {
             return None;
         }
         let from = SocketAddr::new(local, random_port_of(PORTS));
@@ -225,12 +247,14 @@ impl SharedAssociations {
         timers: &mut Timers<Timer>,
     ) {
         if !self.has_room_for(route.remote) {
-            tracing::debug!(peer = %route.remote, "refused: this peer has reached its limit of shared associations");
-            return engine.refuse(now, association, AbortCause::user("limit of shared associations reached"));
+            return refuse_one_more(now, association, route.remote, engine);
         }
         // The last rule may have gone since the INIT.
         if !policy.rules().serves_any() {
             return engine.refuse(now, association, AbortCause::user("nothing is served"));
+        }
+        if let Some(oldest) = self.make_room_for(route.remote) {
+            engine.abort(now, oldest, AbortCause::user("too many handshakes under way"));
         }
         self.opening.insert(association, Opening { ends: Ends::of(route), side: Side::Acceptor });
         timers.set(now + PATIENCE, Timer::SharedOpening(association));
@@ -257,6 +281,10 @@ impl SharedAssociations {
             self.on_failed(opening, now);
             let cause = AbortCause::user("too few streams for a shared association");
             engine.abort(now, association, cause);
+            return None;
+        }
+        if side == Side::Acceptor && !self.has_room_for(ends.remote) {
+            refuse_one_more(now, association, ends.remote, engine);
             return None;
         }
         engine.set_timing(now, association, timing::timing(Peer::Shim, self.len()));
@@ -473,9 +501,9 @@ pub(crate) fn asks_to_share(local_port: u16, adaptation: Option<u32>) -> bool {
     local_port == SHARED_PORT && adaptation == Some(SHARED_ADAPTATION)
 }
 
-/// Reports whether one more may begin.
-const fn has_room(shared: usize) -> bool {
-    shared < SHARED_MAX
+fn refuse_one_more(now: Time, association: AssociationId, peer: IpAddr, engine: &mut Endpoint) {
+    tracing::debug!(%peer, "refused: this peer has reached its limit of shared associations");
+    engine.abort(now, association, AbortCause::user("limit of shared associations reached"));
 }
 
 fn idle_limit(settings: &Settings) -> Duration {
@@ -543,9 +571,24 @@ mod tests {
         let mut shared = SharedAssociations::new(1 << 30);
         up(&mut shared, all[0], Side::Initiator);
         all[1..4].iter().for_each(|id| up(&mut shared, *id, Side::Acceptor));
-        assert!(shared.has_room_for(THERE));
         shared.opening.insert(all[4], Opening { ends: ENDS, side: Side::Acceptor });
+        assert!(shared.has_room_for(THERE));
+        up(&mut shared, all[5], Side::Acceptor);
         assert!(!shared.has_room_for(THERE) && shared.has_room_for([10, 0, 0, 3].into()));
+    }
+
+    #[test]
+    fn the_oldest_handshake_of_a_peer_gives_way_to_its_next() {
+        let all = associations(66);
+        let mut shared = SharedAssociations::new(1 << 30);
+        shared.opening.insert(all[0], Opening { ends: ENDS, side: Side::Initiator });
+        for id in &all[1..65] {
+            assert_eq!(shared.make_room_for(THERE), None);
+            shared.opening.insert(*id, Opening { ends: ENDS, side: Side::Acceptor });
+        }
+        assert_eq!(shared.make_room_for([10, 0, 0, 3].into()), None);
+        assert_eq!(shared.make_room_for(THERE), Some(all[1]));
+        assert_eq!(shared.make_room_for(THERE), None);
     }
 
     #[test]
