@@ -4,6 +4,8 @@ use crate::confined::worker_of;
 use crate::deaths::{Victims, kill_processes};
 use crate::keys::{KEY, give_key};
 use crate::roaming::Transfer;
+use crate::strangers::{begin, unprivileged};
+use crate::streams::shared;
 use crate::world::{BULK, LIMIT, PORT, UNENCRYPTED, World, status};
 use serde_json::Value;
 use std::fs;
@@ -15,6 +17,8 @@ use testbed::process::wait_for;
 use testbed::{Daemon, Host, Process, Programs};
 
 const TRY: &str = "encryption = \"try\"\n";
+/// The port of shared associations.
+const SHARED_PORT: u16 = 9899;
 const REQUIRE: &str = "encryption = \"require\"\n";
 /// A text that no packet may contain.
 const SECRET: &str = "the payload that nobody between the hosts may read";
@@ -43,6 +47,28 @@ while True:
 print(count)
 ";
 
+/// Begins a handshake from each of many ports, 300 a second, as one who encrypts; sends no key. Goes on until it is ended.
+const BEGIN_IN_VAIN: &str = "
+bound = udp()
+peer, port, kind = (sys.argv[1], PORT), int(sys.argv[2]), sys.argv[3]
+offer = parameter(0x8006, struct.pack('!IBB', 1, 1, 229))
+said = (shared_parameters() if kind == 'shared' else own_parameters()) + offer
+streams = STREAMS if kind == 'shared' else 1
+made, tags, begun = 0, {}, time.time()
+for n in range(10 ** 6):
+    ports, tag = (1024 + n % 60000, port), 0x40000000 + n
+    tags[tag] = ports
+    bound.sendto(packet(*ports, 0, chunk(INIT, init_value(tag, 1000, said, streams))), peer)
+    while came := receive(bound, max(0, begun + n / 300 - time.time())):
+        source, to, tag, chunks = read(came[0])
+        for kind, value in chunks:
+            if kind == INIT_ACK and tag in tags:
+                answer = read_init(value)
+                cookie = dict(answer['parameters'])[STATE_COOKIE]
+                bound.sendto(packet(*tags[tag], answer['tag'], chunk(COOKIE_ECHO, cookie)), peer)
+            elif kind == COOKIE_ACK:
+                made += 1
+                if made == 700: print('enough', flush=True)";
 /// Time for which packets get lost, longer than a client waits for COOKIE ACK.
 const LOSSES: Duration = Duration::from_secs(4);
 /// Limit on a program's wait for its error after the peer's daemon died: nobody can seal a report of that.
@@ -567,6 +593,28 @@ fn a_host_without_the_required_shared_key_gets_no_association_although_it_encryp
     assert!(betas.log().contains("another key"), "{}", betas.log());
     let reason = world.fallbacks()[0]["reason"].take();
     assert!(reason.to_string().contains("pre-shared key differs"), "{reason}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn handshakes_without_a_key_from_the_clients_address_keep_no_key_holder_out() {
+    let world = World::of_each(TRY, Some(TRY));
+    let betas = world.betas.as_ref().unwrap();
+    give_key(&world.alpha, &world.alphas, Some(KEY));
+    give_key(&world.beta, betas, Some(KEY));
+    let _server = teller(&world);
+    let to = world.link.right_v4().to_string();
+    let in_vain = |port: u16, kind: &str| {
+        let command = unprivileged(&world.alpha, BEGIN_IN_VAIN, &[&to, &port.to_string(), kind]);
+        begin(&world.alpha, command, "enough")
+    };
+    let _own = in_vain(PORT, "own");
+    let _shared = in_vain(SHARED_PORT, "shared");
+    for _ in 0..3 {
+        assert!(read(&world));
+    }
+    assert_eq!(world.connects_sctp(), 3, "{:?}", world.fallbacks());
+    assert!(wait_for(LIMIT, || read(&world) && shared(&world) > 0), "{:?}", world.fallbacks());
 }
 
 #[test]

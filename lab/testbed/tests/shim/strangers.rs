@@ -67,7 +67,7 @@ fn python(host: &Host, body: &str, args: &[&str]) -> Command {
 }
 
 /// Like [`python`], as an unprivileged user.
-fn unprivileged(host: &Host, body: &str, args: &[&str]) -> Command {
+pub(crate) fn unprivileged(host: &Host, body: &str, args: &[&str]) -> Command {
     python(host, &format!("{AS_NOBODY}\n{body}"), args)
 }
 
@@ -75,7 +75,7 @@ fn said(host: &Host, command: Command) -> String {
     host.run("stranger", command, LIMIT).unwrap().good().unwrap().stdout.trim().to_owned()
 }
 
-fn begin(host: &Host, command: Command, word: &str) -> Process {
+pub(crate) fn begin(host: &Host, command: Command, word: &str) -> Process {
     let mut process = host.spawn("stranger", command).unwrap();
     process.wait_until(word, LIMIT, |process| process.stdout().contains(word)).unwrap();
     process
