@@ -1,5 +1,5 @@
-//! `./x test`: the checks; the engine's instruction counts; every test of the workspace; then the tests that
-//! need root and create network namespaces (marked `#[ignore]` in the sources), some third-party suites
+//! `./x test`: the checks; the engine's instruction counts; every test of the workspace; the engine's worlds once
+//! more with sealed packets ([`sealed`]); then the tests that need root and create network namespaces (marked `#[ignore]` in the sources), some third-party suites
 //! ([`transparency`]), and the lab's experiments in their quick form ([`lab`]). Their packages are installed
 //! meanwhile ([`packages`]). Each part starts with a line that reports the time so far. Ends with one line of
 //! counts over all parts.
@@ -20,6 +20,25 @@ use packages::Packages;
 use run::Run;
 use testbed::process::now;
 
+/// Modules of the engine's tests that look into packets for the most part, or seal them by themselves, and two that
+/// take long without learning more from sealed packets.
+const NOT_SEALED: [&str; 14] = [
+    "addresses::",
+    "advertising::",
+    "alternating::",
+    "attacks::",
+    "authentication::",
+    "data::",
+    "keyed::",
+    "obeyed::",
+    "pr_sctp::",
+    "protection::",
+    "reconfig::",
+    "reflection::",
+    "size_holes::",
+    "takeover::",
+];
+
 /// `./x test`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     if let Some((_, suites)) = words.split_first().filter(|(first, _)| *first == "--transparency") {
@@ -38,6 +57,8 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     totals += instructions::judged()?;
     part("every test that needs no root");
     let mut plain = Run::of(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))?.totals;
+    part("the engine's worlds with sealed packets");
+    plain += sealed()?;
     if testbed::is_root() {
         plain.skipped = 0;
         part("tests that require root and create network namespaces");
@@ -55,4 +76,15 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     part("the end");
     println!("{totals}");
     Ok(if totals.failed == 0 { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Plays the engine's worlds with sealed packets (`SIM_PROTECTED`), except [`NOT_SEALED`].
+fn sealed() -> Result<Totals> {
+    let mut command = cargo(&["test", "--package", "sctp-engine", "--test", "engine", "--"]);
+    for module in NOT_SEALED {
+        command.args(["--skip", module]);
+    }
+    let mut totals = Run::of(command.env("SIM_PROTECTED", "1"))?.totals;
+    totals.skipped = 0;
+    Ok(totals)
 }

@@ -13,6 +13,7 @@
 
 mod app;
 mod capture;
+mod clear;
 pub mod dumbbell;
 mod exchange;
 mod host;
@@ -25,6 +26,7 @@ pub mod tcp;
 mod world;
 
 pub use app::{Accept, App, Close, Conversation, Listen, Outgoing, Progress, Reading, Received};
+pub use clear::InTheClear;
 pub use exchange::{Exchange, Side, Step};
 pub use host::Host;
 pub use keying::{Keying, protection};

@@ -18,11 +18,10 @@ use sctp::{
 };
 
 use crate::app::{App, Conversation};
-use crate::capture;
 use crate::host::Host;
-use crate::keying::protection;
 use crate::link::{Coming, Direction, Link};
 use crate::nat::{Nat, NatConfig};
+use crate::{capture, clear};
 use netem::DirectionConfig as LinkConfig;
 
 /// Names a host.
@@ -170,8 +169,7 @@ pub struct World {
     pub checks: bool,
     /// True if packets for the links wait in the sending hosts, which then report the queue to their engines on request.
     pub queues_are_local: bool,
-    /// The offer of protection where settings have none; environment variable `SIM_PROTECTED` sets it, so that tests can be played with
-    /// sealed packets.
+    /// The offer of protection where settings have none ([`InTheClear`](crate::InTheClear)).
     pub protection: Option<ProtectionConfig>,
     /// True if packets are kept in [`records`](Self::records), and the engines' traces in [`traces`](Self::traces).
     pub recording: bool,
@@ -205,7 +203,7 @@ impl World {
             buf: vec![0; TRAIN_BYTES],
             checks: true,
             queues_are_local: false,
-            protection: std::env::var_os("SIM_PROTECTED").map(|_| protection(false)),
+            protection: clear::offer(),
             recording: false,
             records: Vec::new(),
             traces: Vec::new(),

@@ -11,7 +11,9 @@ use sctp::{
     AddressChange, AddressError, AssociationConfig, AuthConfig, CloseReason, EndpointConfig, Event,
     Extension, Extensions, PathState, StateName,
 };
-use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, Loss, World, chunk_names, packet};
+use sim::{
+    Change, Close, Conversation, Fate, HostId, InTheClear, LinkConfig, Loss, World, chunk_names, packet,
+};
 use wire::{
     Abort, Asconf, AsconfAck, AsconfSerial, Cause, Causes, Chunk, ErrorChunk, Heartbeat, Parameter,
     Parameters,
@@ -140,6 +142,7 @@ fn new_addresses_carry_nothing_but_heartbeats_until_they_are_proven() {
 #[test]
 //= rfc5061#5.3-8 5.3-22 5.3-14
 fn nothing_is_lost_when_the_address_in_use_is_removed() {
+    let _clear = InTheClear::begin();
     let mut t = world(3, LinkConfig { rate: 5_000_000, ..LinkConfig::default() });
     let talk = Conversation { close: Close::After(0), ..sends(messages(1000, 2000, 3)) };
     t.world.connect(t.a, t.b, Carrier::Ip, config(), talk);
@@ -161,6 +164,7 @@ fn nothing_is_lost_when_the_address_in_use_is_removed() {
 #[test]
 //= rfc5061#5.1-11 5.1-6 5.1-7
 fn a_lost_request_and_a_lost_answer_are_made_good_and_applied_once() {
+    let _clear = InTheClear::begin();
     for (name, count) in [("AUTH ASCONF", 2), ("AUTH ASCONF-ACK", 2)] {
         let mut t = established(4);
         let mut left = count;
@@ -275,6 +279,7 @@ fn delete(text: &str) -> Parameter<'static> {
 #[test]
 //= rfc5061#5.3-15 5.3-17 5.4-3
 fn the_last_the_source_and_a_strange_address_are_not_deleted() {
+    let _clear = InTheClear::begin();
     let mut t = established(9);
     assert_eq!(answer_to(&mut t, "10.0.1.1", 0, &[delete("10.0.1.1")]), Some(vec![Some(0xa0)]));
     assert_eq!(answer_to(&mut t, "10.0.1.1", 1, &[add("10.0.2.1")]), Some(vec![]));
@@ -292,6 +297,7 @@ fn the_last_the_source_and_a_strange_address_are_not_deleted() {
 #[test]
 //= rfc5061#5.1-9 5.3-6
 fn a_peer_that_does_not_know_asconf_is_asked_no_more() {
+    let _clear = InTheClear::begin();
     let mut t = established(17);
     drop_all(&mut t.world, |names, _| names == "AUTH ASCONF");
     let changes = [AddressChange::Add(ip("10.0.2.1")), AddressChange::Add(ip("10.0.3.1"))];
@@ -313,6 +319,7 @@ fn a_peer_that_does_not_know_asconf_is_asked_no_more() {
 #[test]
 //= rfc5061#4.1.1-3 4.1.1-2
 fn what_comes_behind_an_unsigned_asconf_is_dropped_with_it() {
+    let _clear = InTheClear::begin();
     let mut t = established(18);
     let (tag, from) = (t.info(t.b).local_tag, t.world.records.len());
     let parameters = [add("10.0.2.1")];
@@ -328,6 +335,7 @@ fn what_comes_behind_an_unsigned_asconf_is_dropped_with_it() {
 #[test]
 //= rfc5061#5.3-10
 fn an_abort_to_an_address_that_is_leaving_is_ignored() {
+    let _clear = InTheClear::begin();
     let mut t = established(19);
     change(&mut t, AddressChange::Add(ip("10.0.2.1"))).unwrap();
     t.world.run_for(seconds(1));
@@ -345,6 +353,7 @@ fn an_abort_to_an_address_that_is_leaving_is_ignored() {
 #[test]
 //= rfc5061#5.1.1-5
 fn a_request_is_answered_although_shutdown_was_sent() {
+    let _clear = InTheClear::begin();
     let mut t = established(20);
     drop_all(&mut t.world, |names, _| names.contains("SHUTDOWN"));
     let (now, id) = (t.world.now(), t.id(t.b));
@@ -357,6 +366,7 @@ fn a_request_is_answered_although_shutdown_was_sent() {
 #[test]
 //= rfc5061#4.2.1-3 4.2.2-3 5.2-9
 fn a_host_that_has_moved_names_its_new_address_by_the_wildcard() {
+    let _clear = InTheClear::begin();
     let mut t = established(10);
     let moved = [add("0.0.0.0"), delete("0.0.0.0")];
     assert_eq!(answer_to(&mut t, "10.0.3.1", 0, &moved), Some(vec![]));
@@ -369,6 +379,7 @@ fn a_host_that_has_moved_names_its_new_address_by_the_wildcard() {
 #[test]
 //= rfc5061#5.3-19
 fn only_so_many_addresses_are_taken() {
+    let _clear = InTheClear::begin();
     let mut t = established(11);
     let many: Vec<Parameter<'_>> =
         (1..=20).map(|n| Parameter::AddIp { correlation: n, address: ip(&format!("10.7.0.{n}")) }).collect();
@@ -380,6 +391,7 @@ fn only_so_many_addresses_are_taken() {
 #[test]
 //= rfc5061#4.1.1-3
 fn old_and_far_numbers_and_unsigned_requests_are_not_answered() {
+    let _clear = InTheClear::begin();
     let mut t = established(12);
     assert_eq!(answer_to(&mut t, "10.0.1.1", 0, &[add("10.0.2.1")]), Some(vec![]));
     assert_eq!(answer_to(&mut t, "10.0.1.1", 5, &[add("10.0.3.1")]), None);
@@ -398,6 +410,7 @@ fn old_and_far_numbers_and_unsigned_requests_are_not_answered() {
 #[test]
 //= rfc5061#5.3-2
 fn an_answer_that_nothing_asked_for_ends_the_association() {
+    let _clear = InTheClear::begin();
     let mut t = established(13);
     let forger = Forger::new(&t.world, KEY);
     let info = t.info(t.a);
@@ -417,6 +430,7 @@ fn an_answer_that_nothing_asked_for_ends_the_association() {
 
 #[test]
 fn addresses_come_and_go_at_random_and_everything_arrives() {
+    let _clear = InTheClear::begin();
     for seed in 0..40 {
         roam(seed);
     }
@@ -474,6 +488,7 @@ fn what_was_in_flight_from_a_removed_address_is_sent_again_at_once() {
 
 #[test]
 fn data_waits_while_no_path_is_proven() {
+    let _clear = InTheClear::begin();
     let mut t = established(15);
     let moved = [add("0.0.0.0"), delete("0.0.0.0")];
     let (now, link) = (t.world.now(), t.links[2]);
@@ -489,6 +504,7 @@ fn data_waits_while_no_path_is_proven() {
 
 #[test]
 fn an_address_of_another_association_stays_with_that() {
+    let _clear = InTheClear::begin();
     let mut t = established(16);
     let forger = Forger::new(&t.world, KEY);
     let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };

@@ -7,7 +7,7 @@ use sctp::{
     AssociationConfig, AuthConfig, ChunkSet, ChunkType, CloseReason, EndpointConfig, Event, Extension,
     Extensions, SendBufferCadence, SendBufferConfig, SendBufferForm, StateName,
 };
-use sim::{Close, Conversation, LinkConfig, Loss, Reading, Record, chunk_names};
+use sim::{Close, Conversation, InTheClear, LinkConfig, Loss, Reading, Record, chunk_names};
 use wire::{ChecksumMode, Chunk, Heartbeat, Packet, Parameter, SendBuffer};
 
 use crate::states::{STATES, Subject};
@@ -57,6 +57,7 @@ fn by_default_nothing_is_advertised() {
 
 #[test]
 fn the_chunk_is_first_in_packets_with_data_and_in_no_others() {
+    let _clear = InTheClear::begin();
     for form in [SendBufferForm::Percent, SendBufferForm::Backlog, SendBufferForm::SeedTenths] {
         let settings = config(every_packet(form));
         let mut t = world(&settings, &settings, slow(), sends_then_closes(messages(100, 3000, 2)));
@@ -74,6 +75,7 @@ fn the_chunk_is_first_in_packets_with_data_and_in_no_others() {
 
 #[test]
 fn the_occupancy_falls_from_all_to_nothing_as_the_buffer_empties() {
+    let _clear = InTheClear::begin();
     let settings = AssociationConfig {
         send_buffer: 100_000,
         buffer_start: 100_000,
@@ -93,6 +95,7 @@ fn the_occupancy_falls_from_all_to_nothing_as_the_buffer_empties() {
 
 #[test]
 fn economy_speaks_in_every_eighth_packet_of_a_steady_flow() {
+    let _clear = InTheClear::begin();
     let settings = config(SendBufferConfig::default());
     let talk = Conversation { bulk: 3_000_000, ..Conversation::default() };
     let mut t = world(&settings, &settings, slow(), talk);
@@ -135,6 +138,7 @@ fn on_a_timer(ms: u64) -> AssociationConfig {
 
 #[test]
 fn on_a_timer_a_host_with_nothing_to_send_says_so_and_all_else_is_as_without_it() {
+    let _clear = InTheClear::begin();
     let quiet = |settings: &AssociationConfig| {
         let mut t = world(settings, settings, slow(), Conversation::default());
         t.world.run_for(Duration::from_millis(60_400));
@@ -155,6 +159,7 @@ fn on_a_timer_a_host_with_nothing_to_send_says_so_and_all_else_is_as_without_it(
 
 #[test]
 fn on_a_timer_a_host_whose_peer_takes_no_more_says_how_much_waits() {
+    let _clear = InTheClear::begin();
     let settings = AssociationConfig { receive_buffer: 20_000, buffer_start: 20_000, ..on_a_timer(1000) };
     let mut t = world(&settings, &settings, slow(), sends(messages(40, 2000, 1)));
     t.world.host_mut(t.b).app.template.reading = Reading::Never;
@@ -167,6 +172,7 @@ fn on_a_timer_a_host_whose_peer_takes_no_more_says_how_much_waits() {
 
 #[test]
 fn a_timer_neither_keeps_an_association_alive_nor_speaks_into_the_void() {
+    let _clear = InTheClear::begin();
     let dead = |settings: &AssociationConfig| {
         let mut t = world(settings, settings, slow(), Conversation::default());
         t.run_to_established();
@@ -186,6 +192,7 @@ fn a_timer_neither_keeps_an_association_alive_nor_speaks_into_the_void() {
 
 #[test]
 fn on_a_timer_the_chunk_goes_alone_in_the_states_that_send_data_and_in_no_others() {
+    let _clear = InTheClear::begin();
     for state in STATES {
         let mut subject = Subject::in_state_with(state, &on_a_timer(700));
         let before = subject.world().world.records.len();
@@ -237,6 +244,7 @@ fn signing(chunks: ChunkSet, advertisement: Option<SendBufferConfig>) -> Associa
 
 #[test]
 fn it_comes_before_auth_and_full_packets_have_room_for_both() {
+    let _clear = InTheClear::begin();
     let advertisement = Some(every_packet(SendBufferForm::Percent));
     let settings = signing([ChunkType::DATA].into_iter().collect(), advertisement);
     let mut t = world(&settings, &settings, slow(), sends_then_closes(messages(50, 3000, 2)));
@@ -251,6 +259,7 @@ fn it_comes_before_auth_and_full_packets_have_room_for_both() {
 
 #[test]
 fn a_peer_that_takes_it_only_signed_gets_none_and_one_that_sends_it_never_asks_for_that() {
+    let _clear = InTheClear::begin();
     let listed: ChunkSet = [ChunkType::DATA, SendBuffer::TYPE].into_iter().collect();
     let on = Some(every_packet(SendBufferForm::Percent));
     for (of_b, expected) in [(None, false), (on, true)] {
@@ -271,6 +280,7 @@ fn a_peer_that_takes_it_only_signed_gets_none_and_one_that_sends_it_never_asks_f
 
 #[test]
 fn another_type_can_be_agreed_on() {
+    let _clear = InTheClear::begin();
     let advertisement =
         SendBufferConfig { chunk_type: ChunkType(0xbf), ..every_packet(SendBufferForm::Percent) };
     let settings = config(advertisement);
@@ -285,6 +295,7 @@ fn another_type_can_be_agreed_on() {
 /// states in which the chunk should be generated and sent".
 #[test]
 fn the_chunk_is_sent_in_the_states_that_send_data_and_in_no_others() {
+    let _clear = InTheClear::begin();
     for state in STATES {
         let mut subject = Subject::in_state_with(state, &config(every_packet(SendBufferForm::Percent)));
         let records = |subject: &mut Subject| -> Vec<String> {
@@ -336,6 +347,7 @@ fn what_is_advertised_can_be_changed_once_the_peer_is_known_and_all_arrives() {
 
 #[test]
 fn in_every_state_the_chunk_changes_nothing() {
+    let _clear = InTheClear::begin();
     for state in STATES {
         for form in [SendBufferForm::Percent, SendBufferForm::Backlog] {
             let settings = config(every_packet(form));

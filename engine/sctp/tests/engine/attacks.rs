@@ -7,7 +7,7 @@ use bytes::Bytes;
 use sctp::{
     AssociationConfig, CloseReason, EndpointConfig, Event, PathState, Ppid, SendOptions, StateName, StreamId,
 };
-use sim::{Accept, Conversation, HostId, LinkConfig, Record, chunk_names, packet};
+use sim::{Accept, Conversation, HostId, InTheClear, LinkConfig, Record, chunk_names, packet};
 use wire::{Chunk, ChunkType, CookieEcho, Heartbeat, UnknownChunk};
 
 use crate::reflection::dial;
@@ -31,6 +31,7 @@ fn closed_of(t: &Two, host: HostId) -> Vec<Option<CloseReason>> {
 
 #[test]
 fn who_merely_lists_an_address_does_not_keep_its_owner_out() {
+    let _clear = InTheClear::begin();
     let mut t = two(1);
     // With a second address the owner cannot take the camper's association for its own and restart it.
     t.world.host_mut(t.a).addresses.push("10.0.9.1".parse().unwrap());
@@ -48,6 +49,7 @@ fn who_merely_lists_an_address_does_not_keep_its_owner_out() {
 
 #[test]
 fn a_cookie_kept_back_does_not_take_an_address_from_who_came_in_between() {
+    let _clear = InTheClear::begin();
     let mut t = two(1);
     let answer = evil(&t).ask(&mut t.world, &[address(EVIL), address(VICTIM)]).unwrap();
     t.connect(Conversation::default());
@@ -89,6 +91,7 @@ fn heartbeat_acks_that_were_never_asked_for_prove_no_address() {
 
 #[test]
 fn the_cookie_for_a_restart_does_not_show_the_tags_of_the_association() {
+    let _clear = InTheClear::begin();
     let mut t = Two::established(1);
     let new_owner = Stranger::new(t.b, "10.0.1.2", VICTIM, 40_000);
     let answer = new_owner.ask(&mut t.world, &[]).unwrap();
@@ -115,6 +118,7 @@ fn the_tag_of_an_association_that_is_opening_is_not_told_to_who_names_the_peer()
 
 #[test]
 fn a_restart_ends_the_old_association_before_the_driver_and_nothing_of_it_goes_on() {
+    let _clear = InTheClear::begin();
     let mut t = Two::established(1);
     t.world.host_mut(t.b).app.accept = Accept::Never;
     let old = t.id(t.b);
@@ -288,6 +292,7 @@ fn a_cookie_is_stale_a_millisecond_after_its_life_and_its_error_is_shorter_than_
 
 #[test]
 fn a_packet_full_of_unknown_chunks_or_heartbeats_is_answered_by_one_packet() {
+    let _clear = InTheClear::begin();
     let unknown = Chunk::Unknown(UnknownChunk { chunk_type: ChunkType(0xff), flags: 0, value: &[] });
     let heartbeat = Chunk::Heartbeat(Heartbeat { info: b"beat" });
     for chunk in [unknown, heartbeat] {
@@ -319,6 +324,7 @@ fn an_init_that_is_wrong_in_any_way_leaves_an_association_alone() {
 
 #[test]
 fn chunks_that_reflect_a_tag_are_believed_with_the_peers_tag_alone_in_every_state() {
+    let _clear = InTheClear::begin();
     for state in STATES.into_iter().filter(|s| *s != StateName::Closed) {
         for name in ["ABORT(T)", "SHUTDOWN COMPLETE(T)"] {
             let tags: [fn(&Subject) -> u32; 4] =
@@ -376,6 +382,7 @@ fn an_init_ack_with_a_guessed_tag_or_from_a_stranger_does_not_decide_whom_we_tal
 
 #[test]
 fn our_own_init_ack_is_read_as_such() {
+    let _clear = InTheClear::begin();
     // The tools of this file, checked against a real handshake.
     let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
     t.world.recording = true;

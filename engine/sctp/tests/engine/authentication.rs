@@ -5,7 +5,7 @@ use sctp::{
     AssociationConfig, AuthConfig, AuthKeyError, ChunkType, CloseReason, EndpointConfig, Event, Extension,
     Extensions, HmacAlgorithm, StateName,
 };
-use sim::{Close, Conversation, LinkConfig, Loss, chunk_names, packet};
+use sim::{Close, Conversation, InTheClear, LinkConfig, Loss, chunk_names, packet};
 use wire::{
     Auth, Chunk, Data, Heartbeat, Init, List, Parameter, Parameters, Ppid, Ssn, StreamId, Tsn,
     VerificationTag,
@@ -59,6 +59,7 @@ fn data(tsn: u32) -> Chunk<'static> {
 #[test]
 //= rfc4895#6.2-1 6.2-3 6.1-5
 fn everything_arrives_over_a_bad_link_and_every_data_chunk_is_behind_auth() {
+    let _clear = InTheClear::begin();
     let link =
         LinkConfig { loss: Loss::Uniform(0.03), corrupt: 0.01, reorder: 0.05, ..LinkConfig::default() };
     let mut b = asking_for(&[ChunkType::DATA, ChunkType::SACK], b"key");
@@ -98,6 +99,7 @@ fn everything_arrives_over_a_bad_link_and_every_data_chunk_is_behind_auth() {
 #[test]
 //= rfc4895#6.3-1
 fn unauthenticated_data_is_dropped_in_silence() {
+    let _clear = InTheClear::begin();
     let mut t = established(2);
     let from = t.world.records.len();
     let tag = t.info(t.b).local_tag;
@@ -112,6 +114,7 @@ fn unauthenticated_data_is_dropped_in_silence() {
 #[test]
 //= rfc4895#6.3-6 6.3-7 6.3-5
 fn a_wrong_or_empty_hmac_and_an_unknown_key_drop_what_follows() {
+    let _clear = InTheClear::begin();
     for (key, hmac) in [(1, &[0; 32][..]), (7, &[0; 32]), (0, &[0; 32]), (1, &[]), (1, &[0; 20])] {
         let mut t = established(3);
         let from = t.world.records.len();
@@ -127,6 +130,7 @@ fn a_wrong_or_empty_hmac_and_an_unknown_key_drop_what_follows() {
 #[test]
 //= rfc4895#6.3-3 4.1-1
 fn an_algorithm_that_was_not_offered_is_reported() {
+    let _clear = InTheClear::begin();
     let mut t = established(4);
     let from = t.world.records.len();
     let tag = t.info(t.b).local_tag;
@@ -138,6 +142,7 @@ fn an_algorithm_that_was_not_offered_is_reported() {
 
 #[test]
 fn with_different_keys_nothing_is_delivered() {
+    let _clear = InTheClear::begin();
     let mut t = world(5, LinkConfig::default(), asking_for(&[ChunkType::DATA], b"one"));
     t.connect_with(asking_for(&[ChunkType::DATA], b"other"), sends(messages(3, 100, 1)));
     t.world.run_for(seconds(20));
@@ -148,6 +153,7 @@ fn with_different_keys_nothing_is_delivered() {
 #[test]
 //= rfc4895#6.3-8 6.3-9
 fn a_cookie_echo_that_must_be_authenticated_comes_behind_auth_or_not_at_all() {
+    let _clear = InTheClear::begin();
     let config = asking_for(&[ChunkType::COOKIE_ECHO, ChunkType::COOKIE_ACK, ChunkType::DATA], b"key");
     let mut t = world(6, LinkConfig::default(), config.clone());
     let talk = Conversation { close: Close::After(0), ..sends(messages(5, 100, 1)) };
@@ -167,6 +173,7 @@ fn a_cookie_echo_that_must_be_authenticated_comes_behind_auth_or_not_at_all() {
 
 #[test]
 fn where_a_key_is_required_a_peer_that_offers_no_authentication_is_refused_by_either_end() {
+    let _clear = InTheClear::begin();
     let mut keyed = asking_for(&[ChunkType::COOKIE_ECHO, ChunkType::COOKIE_ACK], b"key");
     keyed.auth.required = true;
     for (a, b) in [(AssociationConfig::default(), keyed.clone()), (keyed, AssociationConfig::default())] {
@@ -184,6 +191,7 @@ fn where_a_key_is_required_a_peer_that_offers_no_authentication_is_refused_by_ei
 
 #[test]
 fn an_abort_that_must_be_authenticated_is() {
+    let _clear = InTheClear::begin();
     let config = asking_for(&[ChunkType::ABORT], b"key");
     let mut t = world(7, LinkConfig::default(), config.clone());
     let id = t.connect_with(config, Conversation::default());
@@ -200,6 +208,7 @@ fn an_abort_that_must_be_authenticated_is() {
 #[test]
 //= rfc4895#6.2-2 6.3-5
 fn keys_change_while_data_flows() {
+    let _clear = InTheClear::begin();
     let mut t = established(8);
     let (a, b) = (t.id(t.a), t.id(t.b));
     let now = t.world.now();
@@ -220,6 +229,7 @@ fn keys_change_while_data_flows() {
 
 #[test]
 fn without_the_extension_there_are_no_keys_and_auth_stops_a_packet() {
+    let _clear = InTheClear::begin();
     let mut t = Two::established(9);
     let (now, id) = (t.world.now(), t.id(t.b));
     let refused = t.world.host_mut(t.b).endpoint.set_auth_key(now, id, 1, b"key");
@@ -257,6 +267,7 @@ fn offers_that_break_the_rules_are_refused() {
 #[test]
 //= rfc4895#6.3-8
 fn a_restarted_peer_is_authenticated_by_its_new_random_number() {
+    let _clear = InTheClear::begin();
     let config = asking_for(&[ChunkType::DATA, ChunkType::COOKIE_ECHO], b"key");
     let mut t = world(11, LinkConfig::default(), config.clone());
     t.connect_with(config.clone(), Conversation::default());
@@ -272,6 +283,7 @@ fn a_restarted_peer_is_authenticated_by_its_new_random_number() {
 
 #[test]
 fn a_replayed_packet_under_another_association_is_not_believed() {
+    let _clear = InTheClear::begin();
     let mut t = established(12);
     let id = t.id(t.a);
     t.world.host_mut(t.a).app.conversations.get_mut(&id).unwrap().outgoing = messages(1, 50, 1).into();

@@ -1,7 +1,7 @@
 //! The plain walk: set-up, data both ways, the end.
 
 use sctp::{CloseReason, Event};
-use sim::{Close, Conversation};
+use sim::{Close, Conversation, InTheClear};
 
 use crate::support::{messages, seconds, sends, two};
 
@@ -14,4 +14,17 @@ fn two_hosts_open_talk_both_ways_and_close() {
     assert_eq!(t.talk(t.b).received.len(), 100);
     assert_eq!(t.talk(t.a).received.len(), 50);
     assert!(matches!(t.events(t.a)[0], Event::Established { .. }));
+}
+
+#[test]
+fn packets_are_sealed_where_the_environment_asks_for_it_and_the_test_does_not_look_into_them() {
+    let is_sealed = || {
+        let mut t = two(1);
+        t.connect(Conversation { close: Close::After(0), ..sends(messages(5, 1000, 4)) });
+        t.run_to_end(seconds(10));
+        t.events(t.a).iter().any(|event| matches!(event, Event::Protected { .. }))
+    };
+    assert_eq!(is_sealed(), std::env::var_os("SIM_PROTECTED").is_some());
+    let _clear = InTheClear::begin();
+    assert!(!is_sealed());
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sctp::{
     AssociationConfig, CloseReason, Endpoint, EndpointConfig, LimitedBy, PathError, SendOptions, StateName,
 };
-use sim::{Conversation, Fate, LinkConfig, Loss, Outgoing, Reading, World, chunk_names};
+use sim::{Conversation, Fate, InTheClear, LinkConfig, Loss, Outgoing, Reading, World, chunk_names};
 use wire::{ChecksumMode, Chunk, Data, GapBlock, Heartbeat, Packet, Ppid, Sack, Ssn, StreamId, Tsn};
 
 use crate::states::Subject;
@@ -78,6 +78,7 @@ fn many_streams_each_keep_their_own_order_over_a_bad_link() {
 #[test]
 //= rfc9260#3.3.1-3
 fn an_unordered_message_overtakes_a_lost_ordered_one() {
+    let _clear = InTheClear::begin();
     let mut t = two(1);
     crate::support::lose(&mut t.world, "DATA", 1);
     let late = Outgoing { stream: 0, unordered: false, bytes: content(0, 1400) };
@@ -105,6 +106,7 @@ fn a_message_of_a_mebibyte_passes_a_receive_buffer_of_a_sixteenth_in_parts() {
 #[test]
 //= rfc9260#6-11
 fn small_messages_share_packets() {
+    let _clear = InTheClear::begin();
     let mut t = two(1);
     t.world.recording = true;
     t.connect(sends_then_closes(messages(100, 20, 1)));
@@ -185,6 +187,7 @@ fn reader_that_begins_at(second: u64) -> Two {
 
 #[test]
 fn what_keeps_a_sender_from_sending_more_is_told() {
+    let _clear = InTheClear::begin();
     let limit = |t: &Two| (t.info(t.a).limited_by, t.info(t.a).send_waiting > 0);
     let mut t = reader_that_begins_at(30);
     assert_eq!(limit(&t), (LimitedBy::Receiver, true), "nobody has read");
@@ -213,6 +216,7 @@ fn a_window_closed_for_ten_minutes_fails_no_path_and_loses_nothing() {
 #[test]
 //= rfc9260#6.1-5 6.1-6
 fn a_window_that_closes_before_the_first_chunk_arrives_is_probed_ever_more_seldom_and_fails_no_path() {
+    let _clear = InTheClear::begin();
     let mut subject = Subject::in_state(StateName::Established);
     subject.send().unwrap();
     let (tag, nothing) = (subject.own_tag, subject.own_tsn().prev());
@@ -276,6 +280,7 @@ fn a_slow_reader_holds_no_more_than_its_buffer_and_nothing_is_dropped() {
 #[test]
 //= rfc9260#6.2-21 6.2-26
 fn what_comes_twice_is_delivered_once() {
+    let _clear = InTheClear::begin();
     let link = LinkConfig { duplicate: 1.0, ..LinkConfig::default() };
     let mut t = two_with(1, link, EndpointConfig::default());
     t.connect(sends_then_closes(messages(100, 1000, 2)));
@@ -286,6 +291,7 @@ fn what_comes_twice_is_delivered_once() {
 
 #[test]
 fn a_gap_is_reported_at_once() {
+    let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let (tag, before) = (t.info(t.b).local_tag, t.world.records.len());
     t.inject_to_b(tag, &[data(tsn.wrapping_add(1), 1, b"second")]);
@@ -294,6 +300,7 @@ fn a_gap_is_reported_at_once() {
 
 #[test]
 fn what_comes_again_is_acknowledged_at_once() {
+    let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let tag = t.info(t.b).local_tag;
     t.inject_to_b(tag, &[data(tsn, 0, b"first")]);
@@ -324,6 +331,7 @@ fn a_single_loss_is_repaired_without_a_timeout() {
 #[test]
 //= rfc9260#6.1-18 6.3.3-2
 fn a_chunk_that_is_lost_twice_is_repaired_without_a_timeout_and_one_lost_for_seconds_by_the_timer() {
+    let _clear = InTheClear::begin();
     for (losses, timeouts) in [(2, 0), (200, 1)] {
         let t = after_losses_of_one_chunk(losses);
         assert_eq!(t.talk(t.b).received.len(), 200);
@@ -368,6 +376,7 @@ fn after_sack(ahead: u32, gaps: &[GapBlock]) -> Two {
 #[test]
 //= rfc9260#12.4-4
 fn a_sack_of_what_was_never_sent_ends_the_association() {
+    let _clear = InTheClear::begin();
     let t = after_sack(1, &[]);
     assert!(matches!(&t.talk(t.a).closed, Some(CloseReason::Aborted(cause)) if cause.code == 13));
 }
@@ -397,6 +406,7 @@ fn in_flight_after(gaps: &[(u16, u16)]) -> usize {
 
 #[test]
 fn gap_blocks_may_come_in_any_order_and_impossible_ones_say_nothing() {
+    let _clear = InTheClear::begin();
     // Of five messages the first is acknowledged, and those that a block names.
     for nothing in [&[][..], &[(0, 0)], &[(1, 1)], &[(3, 2)], &[(1, 4)]] {
         assert_eq!(in_flight_after(nothing), in_flight_after(&[]), "{nothing:?}");
@@ -418,6 +428,7 @@ fn a_sack_that_says_nothing_new_changes_nothing() {
 #[test]
 //= rfc9260#6.2-31
 fn data_without_user_data_ends_the_association() {
+    let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let tag = t.info(t.b).local_tag;
     t.inject_to_b(tag, &[data(tsn, 0, b"")]);
@@ -427,6 +438,7 @@ fn data_without_user_data_ends_the_association() {
 #[test]
 //= rfc9260#6.5-2
 fn data_on_a_stream_that_does_not_exist_is_acknowledged_and_reported() {
+    let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let tag = t.info(t.b).local_tag;
     let before = t.world.records.len();
@@ -438,6 +450,7 @@ fn data_on_a_stream_that_does_not_exist_is_acknowledged_and_reported() {
 #[test]
 //= rfc9260#6.2-4 6.2-5 6.2-17 6.2-27 6.7-1 6.7-7
 fn a_thousand_gaps_are_neither_kept_nor_reported() {
+    let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let tag = t.info(t.b).local_tag;
     for n in 1..1000 {

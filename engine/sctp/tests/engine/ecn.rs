@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Ecn;
 use sctp::{AssociationConfig, CongestionAlgorithm, EndpointConfig, Extension, Extensions, SendBufferConfig};
-use sim::{Conversation, Fate, LinkConfig, chunk_names, packet};
+use sim::{Conversation, Fate, InTheClear, LinkConfig, chunk_names, packet};
 use wire::{Chunk, Cwr, Ecne, Tsn};
 
 use crate::support::{Two, a_route, b_route, describe, lose, messages, seconds, sends, two_with};
@@ -68,6 +68,7 @@ fn both_ends_agree_on_it_by_default_and_not_if_one_does_not_offer_it() {
 
 #[test]
 fn new_data_is_capable_and_all_else_is_not() {
+    let _clear = InTheClear::begin();
     let mut t = two_with(1, marking(None), EndpointConfig::default());
     t.world.recording = true;
     lose(&mut t.world, "DATA", 1);
@@ -196,6 +197,7 @@ fn without_agreement_ecne_and_cwr_mean_nothing() {
 
 #[test]
 fn a_path_that_drops_what_is_capable_is_used_without_after_the_first_timeout() {
+    let _clear = InTheClear::begin();
     let mut t = bulk(LinkConfig { drops_ect: true, ..marking(None) }, with(CUBIC));
     t.world.run_for(seconds(5));
     assert!(t.talk(t.b).received_bytes > 1_000_000, "{}", describe(&t.world));

@@ -1,7 +1,7 @@
 //! Which extensions two ends use.
 
 use sctp::{AssociationConfig, EndpointConfig, Extension, Extensions};
-use sim::{Close, Conversation, Fate, LinkConfig, chunk_names};
+use sim::{Close, Conversation, Fate, InTheClear, LinkConfig, chunk_names};
 
 use crate::support::{Two, b_route, messages, seconds, sends, two_with};
 
@@ -63,6 +63,7 @@ fn with_one_method_at_both_ends_all_but_the_handshake_has_a_checksum_of_zero() {
 #[test]
 //= rfc9653#5.2-1 5.3-1 5.3-2
 fn without_the_same_method_every_packet_has_its_checksum_and_zero_is_taken_by_who_said_so() {
+    let _clear = InTheClear::begin();
     for (a, b) in [(None, None), (Some(1), None), (None, Some(1)), (Some(1), Some(2))] {
         let mut t = with_methods(a, b);
         assert!(!t.world.records.iter().any(|r| has_zero_checksum(&r.packet)));
@@ -115,6 +116,7 @@ fn no_init_ends_in_a_parameter_of_four_octets() {
 #[test]
 //= rfc9653#5.2-4
 fn a_packet_with_asconf_has_its_checksum_whatever_was_agreed() {
+    let _clear = InTheClear::begin();
     let config = AssociationConfig {
         zero_checksum: Some(1),
         extensions: Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration),

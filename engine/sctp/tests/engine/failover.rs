@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::Carrier;
 use sctp::{AssociationConfig, EndpointConfig, Event, Extension, Extensions, PathState, Timing};
-use sim::{Change, Conversation, Direction, Fate, LinkConfig, LinkId, World, chunk_names};
+use sim::{Change, Conversation, Direction, Fate, InTheClear, LinkConfig, LinkId, World, chunk_names};
 
 use crate::support::{Two, messages, route, seconds, sends, sent_by};
 
@@ -385,6 +385,7 @@ fn sacks_that_still_come_to_a_lost_address_do_not_have_what_had_left_sent_again(
 
 #[test]
 fn what_the_kernel_refused_to_send_goes_by_the_other_path_at_once_and_what_had_left_does_not() {
+    let _clear = InTheClear::begin();
     let mut t = joined_daemons();
     stream(&mut t, MS(500));
     forget_silence(&mut t);
@@ -476,6 +477,7 @@ fn what_was_lost_with_a_link_that_went_down_is_sent_again_after_a_round_trip() {
 #[test]
 //= rfc9260#6.4-3
 fn a_sack_that_names_duplicates_goes_where_they_came_from_though_new_data_still_came_by_the_old_way() {
+    let _clear = InTheClear::begin();
     let mut t = idle(&[10, 10]);
     t.world.recording = true;
     speak(&mut t, 1);

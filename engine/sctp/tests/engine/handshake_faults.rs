@@ -1,7 +1,7 @@
 //! INITs, INIT ACKs and cookies that are wrong, odd, or in bad company (RFC 9260 sections 3.2.2, 3.3.2, 3.3.3 and 5).
 
 use sctp::{CloseReason, ConnectError, EndpointConfig, StateName};
-use sim::{Conversation, HostId};
+use sim::{Conversation, HostId, InTheClear};
 use wire::{
     Cause, Causes, ChecksumMode, Chunk, ChunkType, CommonHeader, CookieEcho, Data, ErrorChunk, Init, Packet,
     PacketWriter, Parameter, Parameters, Ppid, ShutdownComplete, Ssn, StreamId, Tsn, UnknownChunk,
@@ -230,6 +230,7 @@ fn an_init_ack_in_company_is_dropped_and_one_that_travels_alone_is_taken() {
 //= rfc9260#3-1
 #[test]
 fn a_shutdown_complete_in_company_ends_nothing_and_one_that_travels_alone_does() {
+    let _clear = InTheClear::begin();
     let mut subject = Subject::in_state(StateName::ShutdownAckSent);
     let (tag, tsn) = (subject.own_tag, subject.peer_tsn().0);
     let complete = Chunk::ShutdownComplete(ShutdownComplete { tag_reflected: false });
@@ -242,6 +243,7 @@ fn a_shutdown_complete_in_company_ends_nothing_and_one_that_travels_alone_does()
 
 #[test]
 fn data_beside_shutdown_ack_keeps_the_end_from_nothing() {
+    let _clear = InTheClear::begin();
     let mut subject = Subject::in_state(StateName::ShutdownSent);
     let (tag, tsn) = (subject.own_tag, subject.peer_tsn().0);
     assert_eq!(subject.answer_to_all(tag, &[Chunk::ShutdownAck, data(tsn)]), ["SHUTDOWN COMPLETE"]);
@@ -394,6 +396,7 @@ fn tags_and_initial_tsns_differ_from_one_association_to_the_next() {
 //= rfc9260#3.1-3 3.1-4 3-1 5.1-1 5.1-3 5.1-7 3.3.11-1 6.10-3
 #[test]
 fn the_packets_of_a_set_up_have_the_right_tags_and_nothing_leaves_before_its_time() {
+    let _clear = InTheClear::begin();
     let mut t = two(1);
     t.world.recording = true;
     t.connect(sends(messages(3, 100, 1)));
@@ -425,6 +428,7 @@ fn the_packets_of_a_set_up_have_the_right_tags_and_nothing_leaves_before_its_tim
 //= rfc9260#4-7
 #[test]
 fn a_cookie_echo_that_is_never_answered_is_given_up() {
+    let _clear = InTheClear::begin();
     let mut t = two(1);
     drop_all(&mut t.world, |names, _| names.contains("COOKIE ACK"));
     let config = sctp::AssociationConfig { max_init_retransmits: 2, ..sctp::AssociationConfig::default() };
@@ -495,6 +499,7 @@ fn a_stale_cookie_asks_for_no_more_than_the_round_trip_and_a_second() {
 //= rfc9260#5.2.4-6 9.2-22
 #[test]
 fn a_peer_that_restarts_while_the_end_is_under_way_gets_shutdown_ack_and_an_error() {
+    let _clear = InTheClear::begin();
     let mut t = Two::established(1);
     let b_tag = t.info(t.b).local_tag;
     t.inject_to_b(0, &[Chunk::Init(init(&[]))]);
@@ -516,6 +521,7 @@ fn a_peer_that_restarts_while_the_end_is_under_way_gets_shutdown_ack_and_an_erro
 
 #[test]
 fn data_beside_cookie_ack_is_taken() {
+    let _clear = InTheClear::begin();
     let mut subject = Subject::in_state(StateName::CookieEchoed);
     let tag = subject.own_tag;
     let tsn = {

@@ -8,7 +8,9 @@ use sctp::{
     AddressProof, AssociationConfig, AuthConfig, ChunkType, CloseReason, EndpointConfig, Extension,
     Extensions, PathError, PathState, StateName, Timing, Unreachable,
 };
-use sim::{Change, Close, Conversation, Direction, Fate, HostId, LinkConfig, World, chunk_names, packet};
+use sim::{
+    Change, Close, Conversation, Direction, Fate, HostId, InTheClear, LinkConfig, World, chunk_names, packet,
+};
 use wire::{
     Abort, Causes, ChecksumMode, Chunk, Cwr, Ecne, Heartbeat, Packet, ShutdownComplete, Tsn, UnknownChunk,
 };
@@ -200,6 +202,7 @@ fn unsigned(t: &Two) -> Vec<String> {
 #[test]
 //= rfc4895#6.2-3 3.2-5
 fn all_that_can_be_signed_is_and_a_conversation_goes_its_way() {
+    let _clear = InTheClear::begin();
     let mut world = World::new(1);
     world.recording = true;
     let [a, b] = ["10.0.1.1", "10.0.1.2"].map(|address| world.add_host(&[address], endpoint(keyed())));
@@ -216,6 +219,7 @@ fn all_that_can_be_signed_is_and_a_conversation_goes_its_way() {
 
 #[test]
 fn an_abort_without_a_signature_ends_no_association_and_a_signed_one_does() {
+    let _clear = InTheClear::begin();
     // Independent of the chunks that the peer was asked to sign.
     for config in [asking_for(&[]), keyed()] {
         let mut t = idle(config);
@@ -242,6 +246,7 @@ fn an_abort_without_a_signature_ends_no_association_and_a_signed_one_does() {
 
 #[test]
 fn an_abort_without_a_signature_ends_no_handshake_and_no_shutdown() {
+    let _clear = InTheClear::begin();
     // The COOKIE ECHO of `a` is kept back meanwhile.
     let mut world = World::new(1);
     let [a, b] = ["10.0.1.1", "10.0.1.2"].map(|address| world.add_host(&[address], endpoint(keyed())));
@@ -295,6 +300,7 @@ fn forgotten(mut t: Two) -> Option<Duration> {
 
 #[test]
 fn a_peer_that_has_lost_its_state_is_noticed_in_seconds_whether_data_flows_or_not() {
+    let _clear = InTheClear::begin();
     let noticed = forgotten(idle(keyed()));
     assert!(noticed.is_some_and(|after| after < NOTICED), "{noticed:?}");
     let mut t = idle(keyed());
@@ -306,6 +312,7 @@ fn a_peer_that_has_lost_its_state_is_noticed_in_seconds_whether_data_flows_or_no
 
 #[test]
 fn whoever_repeats_signed_packets_and_answers_by_unsigned_ones_hides_no_peer_that_is_gone() {
+    let _clear = InTheClear::begin();
     let mut t = idle(keyed());
     give_bulk(&mut t, B);
     t.world.run_for(seconds(1));
@@ -344,6 +351,7 @@ fn whoever_repeats_signed_packets_and_answers_by_unsigned_ones_hides_no_peer_tha
 
 #[test]
 fn a_peer_that_begins_anew_takes_the_place_of_its_old_association() {
+    let _clear = InTheClear::begin();
     let mut t = idle(keyed());
     let a = t.a;
     t.world.restart(a, endpoint(keyed()));
@@ -356,6 +364,7 @@ fn a_peer_that_begins_anew_takes_the_place_of_its_old_association() {
 
 #[test]
 fn what_is_malformed_or_against_the_protocol_ends_an_association_only_if_it_is_signed() {
+    let _clear = InTheClear::begin();
     for (name, chunks) in [
         ("PAD, then a chunk longer than the packet", &[0x84, 0, 0, 4, 0x84, 0, 1, 0][..]),
         ("octets left over", &[0x84, 0, 0, 4, 1, 0, 0]),
@@ -391,6 +400,7 @@ fn what_is_malformed_or_against_the_protocol_ends_an_association_only_if_it_is_s
 
 #[test]
 fn icmp_that_nobody_has_reason_for_neither_ends_an_association_nor_moves_its_data() {
+    let _clear = InTheClear::begin();
     for what in [Unreachable::Port, Unreachable::Protocol, Unreachable::Host, Unreachable::Prohibited] {
         let mut t = idle(keyed());
         for _ in 0..100 {
@@ -512,6 +522,7 @@ fn a_link_that_this_host_itself_has_lost_is_left_at_once() {
 
 #[test]
 fn forged_echoes_of_congestion_and_marked_copies_of_data_reduce_no_window() {
+    let _clear = InTheClear::begin();
     let mut t = busy(keyed());
     let before = rate(&mut t, seconds(3), |_| {});
     let last_tsn = |t: &Two| {
@@ -566,6 +577,7 @@ fn neither_shutdown_chunks_nor_errors_nor_heartbeats_count_unsigned() {
 
 #[test]
 fn somebody_who_goes_on_forging_makes_us_send_less_than_he_sends() {
+    let _clear = InTheClear::begin();
     for icmp in [false, true] {
         let mut t = idle(keyed());
         let from = t.world.records.len();
@@ -626,6 +638,7 @@ fn a_peer_that_asks_for_fewer_signatures_or_none_is_served_and_noticed_when_it_i
 
 #[test]
 fn a_cookie_that_is_stale_is_told_of_with_a_signature() {
+    let _clear = InTheClear::begin();
     let mut world = World::new(1);
     world.recording = true;
     let short = EndpointConfig { cookie_lifetime: MS(50), ..endpoint(keyed()) };
@@ -713,6 +726,7 @@ fn one_unsigned_abort_in_a_short_outage_ends_nothing() {
 /// `a` loses its address and gets another. An observer of its ASCONF sends a copy from an address of his own, which comes first.
 #[test]
 fn a_move_that_somebody_else_repeats_first_leads_to_the_peer_all_the_same() {
+    let _clear = InTheClear::begin();
     let extensions = Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration);
     let config = AssociationConfig { extensions, ..keyed() };
     let mut world = World::new(3);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Time;
 use sctp::Event;
-use sim::Change;
+use sim::{Change, InTheClear};
 
 use crate::alternating::{joined, longest_silence, talk, transfer};
 use crate::support::{Two, seconds};
@@ -34,6 +34,7 @@ fn switches(t: &Two) -> usize {
 
 #[test]
 fn a_busy_host_whose_paths_work_stays_on_its_path() {
+    let _clear = InTheClear::begin();
     for seed in 0..20 {
         let mut t = joined(seed, &["10.L.0."]);
         be_busy(&mut t, seconds(20));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sctp::{AssociationConfig, CongestionAlgorithm, EndpointConfig, PathError};
-use sim::{Conversation, LinkConfig};
+use sim::{Conversation, InTheClear, LinkConfig};
 
 use crate::support::{Two, a_route, describe, seconds, two_with};
 
@@ -57,6 +57,7 @@ fn a_queue_of_the_host_itself_stays_short_and_the_link_busy() {
 
 #[test]
 fn a_driver_that_tells_nothing_leaves_the_window_to_the_peer() {
+    let _clear = InTheClear::begin();
     let mut t = bulk(2_000_000, CongestionAlgorithm::Cubic, false);
     t.world.run_for(seconds(80));
     assert!(round_trip(&t) > BOUND, "{:?}", round_trip(&t));

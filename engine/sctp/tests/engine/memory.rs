@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::{Carrier, Time};
 use sctp::{AssociationConfig, CloseReason, Connect, ConnectError, EndpointConfig, Limits};
-use sim::{Conversation, LinkConfig, Reading, World};
+use sim::{Conversation, InTheClear, LinkConfig, Reading, World};
 
 use crate::support::{Two, a_route, content, messages, seconds, sends, sends_then_closes, two, two_with};
 
@@ -34,6 +34,7 @@ fn goodput(t: &mut Two, from: u64, to: u64) -> f64 {
 
 #[test]
 fn a_gigabit_over_a_tenth_of_a_second_is_filled_from_buffers_that_begin_small() {
+    let _clear = InTheClear::begin();
     let (mut t, config) = path(1000, Duration::from_millis(100), 64 << 20);
     t.connect_with(config, Conversation { bulk: u64::MAX, ..Conversation::default() });
     let reached = goodput(&mut t, 3000, 4000);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::{Carrier, Time};
 use sctp::{AssociationConfig, EndpointConfig, Event, PathError, PathInfo};
-use sim::{Change, Conversation, Direction, LinkConfig, Loss, World, chunk_names};
+use sim::{Change, Conversation, Direction, InTheClear, LinkConfig, Loss, World, chunk_names};
 
 use crate::support::{Two, UDP, a_route, describe, messages, seconds, sends, sends_then_closes, two_with};
 
@@ -54,6 +54,7 @@ fn lengths(t: &Two, name: &str) -> Vec<usize> {
 #[test]
 //= rfc8899#3-19 5.2-1
 fn on_a_usual_path_the_first_data_packet_has_full_size_and_a_short_transfer_is_not_probed() {
+    let _clear = InTheClear::begin();
     let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
     t.world.recording = true;
     t.connect(sends_then_closes(messages(2, 1440, 1)));

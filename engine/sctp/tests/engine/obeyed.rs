@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sctp::{CloseReason, PathState, SendError, StateName};
-use sim::{Change, Conversation, Fate, Reading, chunk_names};
+use sim::{Change, Conversation, Fate, InTheClear, Reading, chunk_names};
 use wire::{ChecksumMode, Chunk, ChunkType, Data, Packet, Ppid, Sack, Ssn, StreamId, Tsn, UnknownChunk};
 
 use crate::states::Subject;
@@ -49,6 +49,7 @@ fn last_sack<R>(t: &Two, read: impl FnOnce(Sack<'_>) -> R) -> R {
 //= rfc9260#5.1-18 6.2-1 6.2-15 6.2-25 3.3.4-1
 #[test]
 fn the_first_data_is_acknowledged_at_once_and_the_next_packet_is_not() {
+    let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded();
     let (tag, before) = (t.info(t.b).local_tag, t.world.records.len());
     t.inject_to_b(tag, &[data(tsn, b"first")]);
@@ -65,6 +66,7 @@ fn the_first_data_is_acknowledged_at_once_and_the_next_packet_is_not() {
 //= rfc9260#6.2-20 6.2-21 6.2-10
 #[test]
 fn a_duplicate_alone_is_acknowledged_at_once_and_named_once() {
+    let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded();
     let tag = t.info(t.b).local_tag;
     t.inject_to_b(tag, &[data(tsn, b"x")]);
@@ -81,6 +83,7 @@ fn a_duplicate_alone_is_acknowledged_at_once_and_named_once() {
 //= rfc9260#7.2.4-1 6.7-1
 #[test]
 fn while_there_is_a_gap_every_packet_is_acknowledged_at_once() {
+    let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded();
     let (tag, before) = (t.info(t.b).local_tag, t.world.records.len());
     for n in 1..6 {
@@ -92,6 +95,7 @@ fn while_there_is_a_gap_every_packet_is_acknowledged_at_once() {
 //= rfc9260#6.2-2 6.2-23 6.2-28 6.2-29 6.2-11 6.2-12
 #[test]
 fn a_full_buffer_takes_no_more_and_an_emptied_one_is_told_once() {
+    let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded();
     let id = t.id(t.b);
     t.world.host_mut(t.b).app.conversations.get_mut(&id).unwrap().reading = Reading::Never;
@@ -123,6 +127,7 @@ fn a_full_buffer_takes_no_more_and_an_emptied_one_is_told_once() {
 //= rfc9260#8.3-8 6.4-2
 #[test]
 fn a_heartbeat_comes_back_with_all_its_parameters() {
+    let _clear = InTheClear::begin();
     let mut subject = Subject::in_state(StateName::Established);
     let tag = subject.own_tag;
     let value = [0, 1, 0, 8, 1, 2, 3, 4, 0xc0, 0x77, 0, 6, 9, 9, 0, 0];
@@ -153,6 +158,7 @@ fn an_abort_with_a_format_error_is_dropped_in_silence() {
 //= rfc9260#9.2-21
 #[test]
 fn no_state_of_the_end_takes_anything_to_send() {
+    let _clear = InTheClear::begin();
     let states = [
         StateName::ShutdownPending,
         StateName::ShutdownSent,

@@ -6,7 +6,7 @@ use base::Time;
 use sctp::{
     AbortCause, Event, Heartbeats, PathOptionError, PathOptions, PathState, Ppid, SendOptions, StreamId,
 };
-use sim::{Change, Conversation, Direction, LinkConfig, World};
+use sim::{Change, Conversation, Direction, InTheClear, LinkConfig, World};
 
 use crate::support::{Two, a_route, drop_all, seconds, sent_by};
 
@@ -189,6 +189,7 @@ fn dry_is_told_once_and_only_when_all_is_acknowledged() {
 
 #[test]
 fn after_the_end_messages_of_which_nothing_was_sent_are_given_back_in_order() {
+    let _clear = InTheClear::begin();
     let mut t = two_links();
     drop_all(&mut t.world, |_, _| true);
     hand_over(&mut t, 60);

@@ -17,7 +17,7 @@
 
 use base::Carrier;
 use sctp::{AbortCause, AssociationConfig, StateName};
-use sim::{Conversation, packet};
+use sim::{Conversation, InTheClear, packet};
 use wire::{ChecksumMode, Chunk, Packet, Parameter};
 
 use crate::states::{STATES, Subject};
@@ -70,6 +70,7 @@ fn a_parameter_without_a_value_in_last_place_is_no_harm() {
 
 #[test]
 fn each_chunk_twice_in_each_state_neither_panics_nor_makes_a_second_association() {
+    let _clear = InTheClear::begin();
     for state in STATES {
         for name in Subject::chunks() {
             let mut subject = Subject::in_state(state);
@@ -120,6 +121,7 @@ fn every_command_may_be_given_at_every_event() {
 
 #[test]
 fn a_heartbeat_carries_a_path_number_and_a_nonce_and_nothing_else() {
+    let _clear = InTheClear::begin();
     let mut t = Two::established(1);
     t.world.run_for(seconds(100));
     let mut infos = Vec::new();

@@ -7,7 +7,7 @@ use sctp::{
     AssociationConfig, CloseReason, EndpointConfig, Event, PathError, PathState, StateName, Timing,
     Unreachable,
 };
-use sim::{Change, Conversation, Direction, LinkConfig, World, packet};
+use sim::{Change, Conversation, Direction, InTheClear, LinkConfig, World, packet};
 use wire::{Chunk, Heartbeat};
 
 use crate::states::Subject;
@@ -134,6 +134,7 @@ fn with_all_paths_cut_both_sides_lose_contact() {
 #[test]
 //= rfc7829#4-1 4.1-1
 fn an_outage_of_ten_seconds_on_every_path_is_survived_even_with_quick_timers() {
+    let _clear = InTheClear::begin();
     let mut t = two_links(1);
     let timing = sctp::Timing {
         rto_initial: Duration::from_millis(300),
@@ -205,6 +206,7 @@ fn port_unreachable_on_every_path_ends_the_association_soon() {
 //= rfc6951#5.5-1
 //= rfc8899#4.6.1-1
 fn icmp_with_a_wrong_tag_is_not_believed_and_with_the_right_one_it_is() {
+    let _clear = InTheClear::begin();
     let mut t = Two::established(1);
     let (tag, rto) = (t.info(t.a).peer_tag, t.info(t.a).paths[0].rto);
     t.world.run_for(rto);
@@ -224,6 +226,7 @@ const NOBODY: [PathError; 2] =
 //= rfc9260#10-7
 //= rfc6951#5.5-4
 fn that_nobody_is_there_counts_once_the_peer_has_been_silent_for_a_timeout() {
+    let _clear = InTheClear::begin();
     for error in NOBODY {
         let mut t = two(1);
         t.connect(Conversation::default());
@@ -241,6 +244,7 @@ fn that_nobody_is_there_counts_once_the_peer_has_been_silent_for_a_timeout() {
 #[test]
 //= rfc9260#10-7
 fn that_nobody_is_there_in_answer_to_what_is_sent_again_ends_the_association_soon() {
+    let _clear = InTheClear::begin();
     for error in NOBODY {
         let mut t = two(1);
         t.connect(sends(messages(500, 1000, 1)));
@@ -354,6 +358,7 @@ fn a_host_that_cannot_be_routed_to_for_a_while_is_waited_for() {
 #[test]
 //= rfc7829#3.2-19
 fn icmp_about_one_path_moves_data_to_the_other() {
+    let _clear = InTheClear::begin();
     let mut t = busy(1);
     let quoted = packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);
     let error = PathError::Unreachable(Unreachable::Host);
@@ -401,6 +406,7 @@ fn a_set_up_whose_first_path_dies_right_after_goes_on_over_the_second() {
 //= rfc9260#8.3-8
 #[test]
 fn a_heartbeat_is_answered_whole_if_the_answer_fits_a_packet_of_the_path() {
+    let _clear = InTheClear::begin();
     let mut subject = Subject::in_state(StateName::Established);
     let tag = subject.own_tag;
     let (fits, too_long) = (vec![7; 1500 - 20 - 12 - 8], vec![7; 1500 - 20 - 12 - 4]);

@@ -6,7 +6,7 @@ use base::Time;
 use sctp::{
     AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, Reliability, SendOptions,
 };
-use sim::{Change, Close, Conversation, Fate, LinkConfig, Loss, Outgoing, Reading, chunk_names};
+use sim::{Change, Close, Conversation, Fate, InTheClear, LinkConfig, Loss, Outgoing, Reading, chunk_names};
 use wire::{
     ChecksumMode, Chunk, ChunkType, ForwardTsn, ForwardTsnStream, IForwardTsn, IForwardTsnStream, List, Mid,
     Packet, Ppid, Ssn, StreamId, Tsn,
@@ -68,6 +68,7 @@ fn assert_partly_delivered(t: &Two, sent: &[Outgoing]) -> usize {
 #[test]
 //= rfc3758#3.5-2 3.5-7 3.6-7 3.5-8 3.6-2
 fn a_lost_message_without_retransmissions_is_given_up_and_the_next_one_arrives() {
+    let _clear = InTheClear::begin();
     for (extensions, data, forward) in
         [(PARTIAL, "DATA", "FORWARD TSN"), (INTERLEAVED, "I-DATA", "I-FORWARD-TSN")]
     {
@@ -87,6 +88,7 @@ fn a_lost_message_without_retransmissions_is_given_up_and_the_next_one_arrives()
 #[test]
 //= rfc3758#3.5-13
 fn a_lost_forward_tsn_is_sent_again() {
+    let _clear = InTheClear::begin();
     let mut t = start(
         1,
         LinkConfig::default(),
@@ -107,6 +109,7 @@ fn a_lost_forward_tsn_is_sent_again() {
 
 #[test]
 fn a_message_given_up_while_a_part_of_it_is_sent_again_leaves_no_timer() {
+    let _clear = InTheClear::begin();
     // The first message measures the round trip. The second part of the second one is sent again as a probe: when its first
     // part is, after a timeout, the message is given up.
     let outgoing = [messages(1, 100, 1), messages(1, 2000, 1)].concat();
@@ -126,6 +129,7 @@ fn a_message_given_up_while_a_part_of_it_is_sent_again_leaves_no_timer() {
 
 #[test]
 fn a_message_may_be_sent_again_just_as_often_as_it_says() {
+    let _clear = InTheClear::begin();
     let mut t = start(
         1,
         LinkConfig::default(),
@@ -179,6 +183,7 @@ fn messages_whose_lifetime_ends_behind_a_cut_link_are_told_of_and_make_room() {
 
 #[test]
 fn an_important_message_takes_the_room_of_unimportant_ones() {
+    let _clear = InTheClear::begin();
     let small = AssociationConfig { send_buffer: 10_000, ..config(PARTIAL) };
     let mut t = start(1, LinkConfig::default(), &small, Conversation::default());
     t.run_to_established();
@@ -233,6 +238,7 @@ fn a_reader_of_parts_hears_that_the_rest_will_not_come() {
 
 #[test]
 fn an_association_whose_every_message_is_given_up_lives_on() {
+    let _clear = InTheClear::begin();
     let mut t = start(
         1,
         LinkConfig::default(),
@@ -281,6 +287,7 @@ fn jump(extensions: Extensions, jump: u32) -> Option<u32> {
 #[test]
 //= rfc3758#3.6-4
 fn jumps_of_any_width_cost_the_same_and_only_those_ahead_are_taken() {
+    let _clear = InTheClear::begin();
     for extensions in [PARTIAL, INTERLEAVED] {
         assert_eq!(jump(extensions, 1), Some(1));
         assert_eq!(jump(extensions, (1 << 31) - 1), Some((1 << 31) - 1));
@@ -293,6 +300,7 @@ fn jumps_of_any_width_cost_the_same_and_only_those_ahead_are_taken() {
 #[test]
 //= rfc8260#2.3.1-6 2.3.1-1 2-2
 fn forward_tsn_of_the_wrong_kind_ends_an_interleaving_association() {
+    let _clear = InTheClear::begin();
     let mut t = start(1, LinkConfig::default(), &config(INTERLEAVED), Conversation::default());
     t.run_to_established();
     let (tag, initial) = tag_and_tsn(&t);
@@ -305,6 +313,7 @@ fn forward_tsn_of_the_wrong_kind_ends_an_interleaving_association() {
 #[test]
 //= rfc3758#3.5-12 3.5-10 3.5-11
 fn a_point_that_skips_more_streams_than_a_packet_can_name_is_told_in_steps() {
+    let _clear = InTheClear::begin();
     let sent: Vec<_> = messages(600, 20, 600);
     let many = AssociationConfig { outbound_streams: 600, ..config(PARTIAL) };
     let talk = Conversation { reliability: Reliability::Retransmissions(0), ..sends(sent) };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Carrier, Route};
 use sctp::{AssociationConfig, EndpointConfig, Event, PathError, PathState, StateName, Timing, Unreachable};
-use sim::{Change, Conversation, Fate, LinkConfig, chunk_names, packet};
+use sim::{Change, Conversation, Fate, InTheClear, LinkConfig, chunk_names, packet};
 use wire::{Chunk, Heartbeat};
 
 use crate::support::{Two, UDP, b_route, describe, messages, seconds, sends, two_with};
@@ -112,6 +112,7 @@ fn a_receiver_whose_port_changes_gets_data_one_round_trip_after_it_was_heard_aga
 
 #[test]
 fn no_data_goes_to_a_port_that_has_not_answered() {
+    let _clear = InTheClear::begin();
     let mut t = by_udp(&AssociationConfig::default(), counted(), bulk());
     t.world.run_for(seconds(1));
     t.world.recording = true;
@@ -129,6 +130,7 @@ fn no_data_goes_to_a_port_that_has_not_answered() {
 
 #[test]
 fn a_storm_from_many_ports_is_answered_once_a_round_trip_at_most() {
+    let _clear = InTheClear::begin();
     let mut t = by_udp(&AssociationConfig::default(), bulk(), counted());
     t.world.run_for(seconds(1));
     t.world.recording = true;
@@ -162,6 +164,7 @@ fn a_port_that_cannot_be_sent_to_is_no_reason_to_leave_the_path() {
 
 #[test]
 fn a_heartbeat_from_a_new_port_is_answered_there() {
+    let _clear = InTheClear::begin();
     let mut t = by_udp(&AssociationConfig::default(), counted(), counted());
     t.world.run_for(seconds(1));
     t.world.recording = true;
@@ -174,6 +177,7 @@ fn a_heartbeat_from_a_new_port_is_answered_there() {
 
 #[test]
 fn many_heartbeats_in_a_packet_from_a_new_port_get_one_answer() {
+    let _clear = InTheClear::begin();
     let mut t = by_udp(&AssociationConfig::default(), counted(), counted());
     t.world.run_for(seconds(1));
     t.world.recording = true;

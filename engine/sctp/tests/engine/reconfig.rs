@@ -9,7 +9,9 @@ use sctp::{
     AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, ReconfigError,
     ReconfigOutcome, ReconfigPolicy, StateName, StreamDirection, StreamId,
 };
-use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, Loss, Outgoing, World, chunk_names};
+use sim::{
+    Change, Close, Conversation, Fate, HostId, InTheClear, LinkConfig, Loss, Outgoing, World, chunk_names,
+};
 use wire::{
     ChecksumMode, Chunk, ForwardTsn, List, Packet, Parameter, Parameters, ReConfig, ReconfigResult,
     RequestSn, Tsn,
@@ -134,6 +136,7 @@ fn result_of(parameter: &Parameter<'_>) -> Option<ReconfigResult> {
 #[test]
 //= rfc6525#5.1.2-1 5.1.2-9 5.2.2-7 5.2.2-9 5.2.7-4
 fn a_reset_stream_begins_again_with_zero_behind_what_was_handed_over_before() {
+    let _clear = InTheClear::begin();
     for extensions in [PLAIN, INTERLEAVED] {
         let mut t = up(extensions);
         let sent = messages(60, 3000, 3);
@@ -157,6 +160,7 @@ fn a_reset_stream_begins_again_with_zero_behind_what_was_handed_over_before() {
 #[test]
 //= rfc6525#5.2.3-1 5.1.2-5 5.1.2-6 5.2.2-1
 fn incoming_streams_are_reset_by_the_peer_that_sends_on_them() {
+    let _clear = InTheClear::begin();
     for streams in [&[2][..], &[]] {
         let mut t = up(PLAIN);
         let sent = messages(20, 500, 4);
@@ -179,6 +183,7 @@ fn incoming_streams_are_reset_by_the_peer_that_sends_on_them() {
 #[test]
 //= rfc6525#5.2.3-5
 fn streams_that_are_at_zero_need_no_reset() {
+    let _clear = InTheClear::begin();
     let mut t = up(PLAIN);
     reset(&mut t, HostId(0), StreamDirection::Incoming, &[3]).unwrap();
     t.world.run_for(seconds(1));
@@ -189,6 +194,7 @@ fn streams_that_are_at_zero_need_no_reset() {
 #[test]
 //= rfc6525#5.2.4-1 5.2.4-2 5.2.4-4 5.2.4-5 5.2.4-6 5.1.7-3 5.1.7-5 5.2.7-5 5.2.7-6 5.1.4-3
 fn a_reset_association_begins_all_streams_and_tsns_anew_and_loses_nothing() {
+    let _clear = InTheClear::begin();
     for extensions in [PLAIN, INTERLEAVED] {
         let mut t = up_with(
             2,
@@ -240,6 +246,7 @@ fn an_association_is_not_reset_twice_in_thirty_seconds() {
 #[test]
 //= rfc6525#5.1.5-1 5.1.5-2 5.2.5-2 5.2.6-1 5.2.7-7
 fn added_streams_carry_messages_from_number_zero_on() {
+    let _clear = InTheClear::begin();
     let mut t = up(PLAIN);
     add(&mut t, HostId(0), 4, 3).unwrap();
     t.world.run_for(seconds(1));
@@ -349,6 +356,7 @@ fn lost_requests_and_answers_are_made_good_and_done_once() {
 #[test]
 //= rfc6525#5.2.2-3 5.2.2-4 5.2.2-5 5.2.2-8
 fn a_request_that_overtakes_data_waits_for_it_and_is_answered_without_being_asked_again() {
+    let _clear = InTheClear::begin();
     let mut t = up(PLAIN);
     lose(&mut t.world, "DATA", 1);
     say(&mut t, HostId(0), messages(6, 1400, 1));
@@ -363,6 +371,7 @@ fn a_request_that_overtakes_data_waits_for_it_and_is_answered_without_being_aske
 #[test]
 //= rfc6525#5.2.7-3
 fn a_peer_that_is_at_work_is_asked_again_without_counting_errors() {
+    let _clear = InTheClear::begin();
     let mut t = up(PLAIN);
     say(&mut t, HostId(1), messages(2, 100, 2));
     t.world.run_for(seconds(1));
@@ -417,6 +426,7 @@ fn a_request_for_incoming_streams_waits_for_an_outgoing_reset_of_others() {
 #[test]
 //= rfc6525#5.1.1-3
 fn commands_that_make_no_sense_are_refused_with_a_reason() {
+    let _clear = InTheClear::begin();
     let mut t = up(PLAIN);
     let wrong = ReconfigError::NoSuchStream { stream: 16, streams: 16 };
     assert_eq!(reset(&mut t, HostId(0), StreamDirection::Outgoing, &[1, 16]), Err(wrong));
@@ -436,6 +446,7 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
 #[test]
 //= rfc6525#5.1.1-9
 fn without_an_answer_the_association_fails_as_for_data() {
+    let _clear = InTheClear::begin();
     let mut t = up(PLAIN);
     let (now, link) = (t.world.now(), t.links[0]);
     t.world.at(now, Change::CutBoth(link, true));
@@ -446,6 +457,7 @@ fn without_an_answer_the_association_fails_as_for_data() {
 
 #[test]
 fn an_association_shuts_down_while_streams_are_reset() {
+    let _clear = InTheClear::begin();
     for wish in 0..3 {
         let mut t = up(PLAIN);
         let sent = messages(20, 2000, 2);
@@ -468,6 +480,7 @@ fn an_association_shuts_down_while_streams_are_reset() {
 
 #[test]
 fn what_came_while_the_association_was_to_be_reset_is_read_before_either_side_ends_it() {
+    let _clear = InTheClear::begin();
     for (name, ends) in [("the one that asked", HostId(0)), ("the one that was asked", HostId(1))] {
         let mut t = up(PLAIN);
         let mut left = 2;
@@ -541,6 +554,7 @@ fn answers_to(t: &mut Two, parameters: &[Parameter<'_>]) -> Vec<ReconfigResult> 
 #[test]
 //= rfc6525#5.1.7-1 5.1.7-2 5.2.1-5
 fn every_result_of_the_table_is_given_where_it_belongs() {
+    let _clear = InTheClear::begin();
     let mut t = up(PLAIN);
     let first = opener_tsn(&t);
     let n = |n: u32| RequestSn(first.wrapping_add(n));
@@ -580,6 +594,7 @@ fn every_result_of_the_table_is_given_where_it_belongs() {
 #[test]
 //= rfc6525#3.1-1
 fn parameters_that_do_not_belong_together_are_an_error_and_nothing_is_done() {
+    let _clear = InTheClear::begin();
     let mut t = up(PLAIN);
     let request = RequestSn(opener_tsn(&t));
     let pair = [
@@ -595,6 +610,7 @@ fn parameters_that_do_not_belong_together_are_an_error_and_nothing_is_done() {
 
 #[test]
 fn requests_are_answered_from_established_until_the_end_of_data_and_in_no_other_state() {
+    let _clear = InTheClear::begin();
     for state in STATES {
         let mut subject = Subject::in_state_with(state, &config(PLAIN));
         let request = RequestSn(subject.peer_tsn().0);

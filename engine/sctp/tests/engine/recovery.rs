@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::{Carrier, Time};
 use sctp::{AssociationConfig, AssociationInfo, CongestionAlgorithm, EndpointConfig};
-use sim::{Conversation, Fate, LinkConfig, Loss, Record};
+use sim::{Conversation, Fate, InTheClear, LinkConfig, Loss, Record};
 use wire::{ChecksumMode, Chunk, Packet, Tsn};
 
 use crate::support::{Two, messages, seconds, sends, two_with};
@@ -86,6 +86,7 @@ fn after_losing_the_tail(messages_sent: usize, lost: std::ops::Range<u32>, times
 
 #[test]
 fn a_lost_tail_is_recovered_by_a_probe_after_two_round_trips() {
+    let _clear = InTheClear::begin();
     // Eleven messages take three round trips; the last one is lost.
     let (t, begin) = after_losing_the_tail(11, 10..11, 1);
     let took = t.world.now() - begin;
@@ -96,6 +97,7 @@ fn a_lost_tail_is_recovered_by_a_probe_after_two_round_trips() {
 
 #[test]
 fn a_tail_of_many_is_recovered_by_one_probe() {
+    let _clear = InTheClear::begin();
     let (t, begin) = after_losing_the_tail(24, 14..24, 1);
     let took = t.world.now() - begin;
     let counters = t.info(t.a).counters;
@@ -105,6 +107,7 @@ fn a_tail_of_many_is_recovered_by_one_probe() {
 
 #[test]
 fn a_tail_whose_probe_is_lost_too_waits_for_the_timer() {
+    let _clear = InTheClear::begin();
     let (t, begin) = after_losing_the_tail(11, 10..11, 2);
     assert_eq!(t.info(t.a).counters.timeouts, 1);
     assert!(t.world.now() - begin > seconds(1));
@@ -112,6 +115,7 @@ fn a_tail_whose_probe_is_lost_too_waits_for_the_timer() {
 
 #[test]
 fn a_retransmission_that_is_lost_is_found_in_a_round_trip_while_data_flows() {
+    let _clear = InTheClear::begin();
     let mut t = bulk(100, CongestionAlgorithm::Cubic);
     t.world.run_for(seconds(2));
     let mut victim = None;
@@ -173,6 +177,7 @@ fn after_one_late_packet(late: Duration) -> (usize, usize, u64) {
 
 #[test]
 fn a_recovery_that_was_needless_is_undone_and_the_window_is_as_before() {
+    let _clear = InTheClear::begin();
     let (before, after, undone) = after_one_late_packet(MS(20));
     assert_eq!(undone, 1);
     assert!(after >= before, "{after} after {before}");
@@ -260,6 +265,7 @@ fn two_loss_tolerant_flows_share_a_link_and_leave_its_queue_short() {
 
 #[test]
 fn when_sacks_come_together_data_leaves_in_short_trains_and_not_in_windows() {
+    let _clear = InTheClear::begin();
     let mut t = bulk(40, CongestionAlgorithm::Cubic);
     t.world.set_filter(|record| {
         let pause = 20_000_000;
@@ -279,6 +285,7 @@ fn when_sacks_come_together_data_leaves_in_short_trains_and_not_in_windows() {
 
 #[test]
 fn with_little_in_flight_the_timer_counts_from_when_the_earliest_chunk_was_sent() {
+    let _clear = InTheClear::begin();
     // Two packets, 300 ms apart; the second, its probe, and all that follows for a while are lost.
     let mut t = path(100, CongestionAlgorithm::Cubic);
     t.connect_with(config(CongestionAlgorithm::Cubic), Conversation::default());

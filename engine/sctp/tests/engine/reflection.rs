@@ -6,7 +6,7 @@ use sctp::{
     AssociationConfig, AssociationId, AuthConfig, Connect, EndpointConfig, Extensions, Limits, PathState,
     StateName,
 };
-use sim::{Change, Conversation, Fate, HostId, LinkConfig, Record, World, chunk_names, packet};
+use sim::{Change, Conversation, Fate, HostId, InTheClear, LinkConfig, Record, World, chunk_names, packet};
 
 use crate::keyed::{
     MS, NOTICED, by, closed, endpoint, give_bulk, keyed, noise, state_of, two_links, with_checksum,
@@ -126,6 +126,7 @@ fn no_host_that_has_the_key_is_made_to_talk_to_itself() {
 /// Somebody between has what `b` sends to port 7 of `a` arrive at port 8, before the original.
 #[test]
 fn no_connection_is_led_to_another_port() {
+    let _clear = InTheClear::begin();
     let mut t = hosts(9, 1);
     t.world.host_mut(t.a).app.template = sends(messages(3, 200, 1));
     t.world.connect(t.b, t.a, Carrier::Ip, keyed(), sends(messages(4, 100, 1)));
@@ -153,6 +154,7 @@ fn no_connection_is_led_to_another_port() {
 
 #[test]
 fn no_acknowledgement_ends_the_association_of_whoever_sent_it() {
+    let _clear = InTheClear::begin();
     for seed in 0..40 {
         let mut t = joined(seed);
         for host in [t.a, t.b] {
@@ -175,6 +177,7 @@ fn no_acknowledgement_ends_the_association_of_whoever_sent_it() {
 
 #[test]
 fn heartbeats_that_come_back_hide_no_peer_that_is_gone() {
+    let _clear = InTheClear::begin();
     let mut t = two_links(keyed(), keyed());
     let (a, begin, mut at) = (t.a, t.world.now(), t.world.records.len());
     t.world.restart(a, endpoint(keyed()));
@@ -250,6 +253,7 @@ fn add_to(bytes: &mut [u8], at: usize, n: i32) {
 
 #[test]
 fn an_init_or_init_ack_that_somebody_has_changed_leads_to_no_association() {
+    let _clear = InTheClear::begin();
     const RWND: usize = 20;
     const TSN: usize = 28;
     let changes: [fn(&mut Vec<u8>); 6] = [
@@ -321,6 +325,7 @@ fn two_hosts_that_dial_each_other_agree_on_the_keys_of_one_handshake() {
 
 #[test]
 fn no_association_with_a_key_begins_whose_cookie_could_not_be_remembered() {
+    let _clear = InTheClear::begin();
     let config =
         EndpointConfig { limits: Limits { spent_cookies: 2, ..Limits::default() }, ..endpoint(keyed()) };
     let mut world = World::new(1);
@@ -377,6 +382,7 @@ fn dial_again(t: &mut Two, config: AssociationConfig) {
 
 #[test]
 fn no_address_that_lacks_the_key_begins_an_association_anew_that_has_it() {
+    let _clear = InTheClear::begin();
     let mut t = two_links(keyed(), keyed());
     let (a, without) = (t.a, sctp::AuthConfig::default());
     t.world.host_mut(t.b).app.keys.insert("10.0.2.1".parse().unwrap(), without);
@@ -389,6 +395,7 @@ fn no_address_that_lacks_the_key_begins_an_association_anew_that_has_it() {
 
 #[test]
 fn a_cookie_of_a_time_without_keys_begins_nothing_once_a_key_is_required() {
+    let _clear = InTheClear::begin();
     let offering = crate::failover::config().extensions;
     for (is_required, extensions) in
         [(false, Extensions::NONE), (true, Extensions::NONE), (false, offering), (true, offering)]
@@ -413,6 +420,7 @@ fn a_cookie_of_a_time_without_keys_begins_nothing_once_a_key_is_required() {
 
 #[test]
 fn an_association_that_a_key_protects_is_not_begun_anew_by_another_key() {
+    let _clear = InTheClear::begin();
     let mut other = keyed();
     other.auth.keys.values_mut().for_each(|key| *key = Bytes::from_static(b"the key of another host"));
     for (config, expected) in [(keyed(), 0), (other.clone(), 1)] {
@@ -432,6 +440,7 @@ fn an_association_that_a_key_protects_is_not_begun_anew_by_another_key() {
 
 #[test]
 fn keys_that_came_by_command_are_not_lost_by_an_init() {
+    let _clear = InTheClear::begin();
     let auth = AuthConfig { chunks: keyed().auth.chunks, ..AuthConfig::default() };
     let config = AssociationConfig { auth, ..crate::failover::config() };
     for is_keyed in [false, true] {

@@ -10,7 +10,7 @@ use sctp::{
     AssociationConfig, EndpointConfig, Event, Extension, Extensions, ReconfigOutcome, ReconfigPolicy,
     Reliability, SendOptions, StreamDirection,
 };
-use sim::{Conversation, LinkConfig, Loss};
+use sim::{Conversation, InTheClear, LinkConfig, Loss};
 use wire::{ChunkType, Ppid, StreamId};
 
 use crate::support::{Two, content, describe, is_chosen, seconds, seeds, two_with, without};
@@ -113,6 +113,7 @@ fn messages_given_up_between_resets_of_their_streams_hold_up_and_skip_no_others(
 
 #[test]
 fn a_reset_that_is_never_answered_stops_no_other_stream() {
+    let _clear = InTheClear::begin();
     let reconfig = ReconfigPolicy::default().everything();
     let config = AssociationConfig { extensions: BOTH, reconfig, ..AssociationConfig::default() };
     let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };

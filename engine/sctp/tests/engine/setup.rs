@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::{Carrier, Route};
 use sctp::{AssociationConfig, CloseReason, Connect, EndpointConfig, Event, StateName, Unreachable};
-use sim::{Accept, Change, Conversation, Fate, LinkConfig, Listen, chunk_names};
+use sim::{Accept, Change, Conversation, Fate, InTheClear, LinkConfig, Listen, chunk_names};
 use wire::{Chunk, CookieEcho, Init, Parameter, Parameters, Tsn, VerificationTag};
 
 use crate::support::{
@@ -56,11 +56,13 @@ fn a_lost_init_ack_is_made_up_for_by_another_init() {
 #[test]
 //= rfc9260#5.1.4-2 5.1.4-3
 fn a_lost_cookie_echo_is_sent_again() {
+    let _clear = InTheClear::begin();
     assert!((3..4).contains(&opens_although_lost("COOKIE ECHO", 2).as_secs()));
 }
 
 #[test]
 fn a_lost_cookie_ack_is_made_up_for_by_another_cookie_echo() {
+    let _clear = InTheClear::begin();
     assert!((3..5).contains(&opens_although_lost("COOKIE ACK", 2).as_secs()));
 }
 
@@ -119,6 +121,7 @@ fn with_cookie_life(milliseconds: u64) -> Two {
 #[test]
 //= rfc9260#5.1.5-4 5.2.6-1
 fn after_a_stale_cookie_a_longer_life_is_asked_for_and_serves() {
+    let _clear = InTheClear::begin();
     let mut t = with_cookie_life(300);
     t.connect(Conversation::default());
     t.run_to_established();
@@ -173,6 +176,7 @@ fn two_hosts_that_open_at_once_get_one_association() {
 #[test]
 //= rfc9260#5.2.4-4 5.2.2-5 5.2.2-7 5.3.1-3 7.2.5-1
 fn a_host_that_restarts_and_opens_again_replaces_its_old_association() {
+    let _clear = InTheClear::begin();
     let mut t = Two::established(1);
     t.world.restart(t.a, EndpointConfig::default());
     t.connect(sends_then_closes(messages(10, 100, 1)));
@@ -184,6 +188,7 @@ fn a_host_that_restarts_and_opens_again_replaces_its_old_association() {
 
 #[test]
 fn a_listener_that_has_restarted_ends_associations_of_its_past_by_abort() {
+    let _clear = InTheClear::begin();
     let mut t = two(1);
     t.connect(Conversation { bulk: 100_000_000, ..Conversation::default() });
     t.run_to_established();
@@ -195,6 +200,7 @@ fn a_listener_that_has_restarted_ends_associations_of_its_past_by_abort() {
 #[test]
 //= rfc9260#5.2.2-2 5.2.2-3 5.2.1-7 5.2.1-8 5.2.2-6
 fn a_restart_that_adds_an_address_is_refused() {
+    let _clear = InTheClear::begin();
     let mut t = Two::established(1);
     let new = Parameter::Ipv4Address("192.0.2.9".parse().unwrap());
     let old = Parameter::Ipv4Address("10.0.1.1".parse().unwrap());

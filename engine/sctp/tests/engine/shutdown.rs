@@ -1,7 +1,7 @@
 //! The graceful end (RFC 9260 section 9.2), and its losses.
 
 use sctp::{AssociationConfig, CloseReason, PathState, SendError, SendOptions, StateName};
-use sim::{Conversation, LinkConfig, Loss};
+use sim::{Conversation, InTheClear, LinkConfig, Loss};
 use wire::{Chunk, Data, Ppid, Ssn, StreamId, Tsn};
 
 use crate::support::{
@@ -80,6 +80,7 @@ fn nothing_can_be_sent_after_the_end_was_asked_for() {
 #[test]
 //= rfc9260#9.2-9
 fn data_that_comes_after_shutdown_was_sent_is_acknowledged_with_another_shutdown() {
+    let _clear = InTheClear::begin();
     let mut t = two(1);
     t.world.recording = true;
     t.connect(Conversation::default());
@@ -112,6 +113,7 @@ fn data_that_comes_after_shutdown_was_sent_is_acknowledged_with_another_shutdown
 
 #[test]
 fn a_shutdown_that_acknowledges_what_was_never_sent_is_answered_all_the_same() {
+    let _clear = InTheClear::begin();
     // One of the two lies ahead of what was sent.
     for tsn in [0x1234_5678, 0x9234_5678] {
         let mut t = Two::established(1);

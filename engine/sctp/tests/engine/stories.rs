@@ -7,7 +7,7 @@ use sctp::{
     AbortCause, AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, ReconfigPolicy,
     Reliability, SendOptions, StateName, StreamDirection,
 };
-use sim::{Conversation, HostId, LinkConfig, chunk_names};
+use sim::{Conversation, HostId, InTheClear, LinkConfig, chunk_names};
 use wire::{
     Abort, Causes, ChecksumMode, Chunk, ChunkType, Data, Heartbeat, IForwardTsn, IForwardTsnStream, List,
     Mid, Packet, Parameter, Ppid, Ssn, StreamId, Tsn, UnknownChunk,
@@ -33,6 +33,7 @@ fn complete_was_lost() -> Two {
 #[test]
 //= rfc9260#8.4-6 8.4-7
 fn a_host_that_has_forgotten_all_repeats_the_shutdown_complete_that_was_lost() {
+    let _clear = InTheClear::begin();
     let mut t = complete_was_lost();
     let before = t.world.records.len();
     t.world.run_for(seconds(3));
@@ -76,6 +77,7 @@ fn send(t: &mut Two, stream: u16, bytes: Bytes, reliability: Reliability) {
 //= rfc3758#3.5-10
 //= rfc6525#5.2.7-4
 fn a_forward_tsn_after_a_reset_does_not_name_numbers_from_before_it() {
+    let _clear = InTheClear::begin();
     const BOTH: Extensions =
         Extensions::NONE.with(Extension::StreamReconfiguration).with(Extension::PartialReliability);
     for extensions in [BOTH, BOTH.with(Extension::Interleaving)] {
@@ -148,6 +150,7 @@ fn an_i_forward_tsn_is_taken_from_a_peer_that_interleaves_though_it_did_not_list
 #[test]
 //= rfc9260#3.2.2-2
 fn hundreds_of_unknown_chunks_in_a_packet_are_reported_within_a_limit_and_the_rest_is_taken() {
+    let _clear = InTheClear::begin();
     let mut t = Two::established(1);
     let (tag, before) = (t.info(t.b).local_tag, t.world.records.len());
     let unknown = Chunk::Unknown(UnknownChunk { chunk_type: ChunkType(0xf1), flags: 0, value: &[] });
@@ -187,6 +190,7 @@ fn an_abort_leaves_alone_and_its_reason_is_cut_to_what_fits() {
 #[test]
 //= rfc9260#9.1-6
 fn what_stands_behind_an_abort_is_not_looked_at_and_what_stands_before_it_is_delivered() {
+    let _clear = InTheClear::begin();
     let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
     t.world.recording = true;
     t.connect(sends(Vec::new()));

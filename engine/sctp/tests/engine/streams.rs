@@ -8,7 +8,7 @@ use sctp::{
     AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, Scheduler, StreamError,
     StreamId,
 };
-use sim::{Close, Conversation, LinkConfig, Loss, Outgoing, Reading, chunk_names};
+use sim::{Close, Conversation, InTheClear, LinkConfig, Loss, Outgoing, Reading, chunk_names};
 use wire::{ChecksumMode, Chunk, Data, Fragment, Fsn, IData, Mid, Packet, Ppid, Ssn, Tsn};
 
 use crate::support::{Two, at_seconds, content, describe, messages, seconds, sends, two_with};
@@ -107,6 +107,7 @@ fn with_i_data_no_data_chunk_leaves_and_without_it_no_i_data() {
 #[test]
 //= rfc8260#2.2.2-1 2.2.2-2 2.2.2-3
 fn the_second_fragment_of_a_message_has_number_one() {
+    let _clear = InTheClear::begin();
     let mut t = up(&config(INTERLEAVED, Scheduler::FirstCome), slow());
     talk(&mut t, vec![one(1, 0, 4000)]);
     t.world.run_for(seconds(1));
@@ -128,6 +129,7 @@ fn the_second_fragment_of_a_message_has_number_one() {
 
 #[test]
 fn packets_hold_chunks_of_one_stream_under_round_robin_per_packet() {
+    let _clear = InTheClear::begin();
     for extensions in [Extensions::NONE, INTERLEAVED] {
         let mut t = up(&config(extensions, Scheduler::RoundRobinPerPacket), slow());
         talk(&mut t, messages(300, 200, 3));
@@ -204,6 +206,7 @@ fn every_scheduler_delivers_everything_in_order_over_bad_links_while_it_is_chang
 #[test]
 //= rfc8260#2.2.2-6
 fn two_messages_longer_than_the_receive_buffer_arrive_in_parts_side_by_side() {
+    let _clear = InTheClear::begin();
     let settings = AssociationConfig { receive_buffer: 40_000, ..config(INTERLEAVED, Scheduler::RoundRobin) };
     let mut t = up(&settings, slow());
     let sent = vec![one(1, 0, 300_000), one(2, 1, 300_000)];
@@ -272,6 +275,7 @@ fn i_data(tsn: Tsn, mid: u32, fragment: Fragment, end: bool) -> Chunk<'static> {
 #[test]
 //= rfc8260#2.2.3-3
 fn data_where_i_data_was_negotiated_ends_the_association() {
+    let _clear = InTheClear::begin();
     let mut t = up(&config(INTERLEAVED, Scheduler::FirstCome), slow());
     let (tag, tsn) = tag_and_tsn(&t);
     let data = Data {
@@ -292,6 +296,7 @@ fn data_where_i_data_was_negotiated_ends_the_association() {
 
 #[test]
 fn i_data_that_was_not_negotiated_ends_the_association() {
+    let _clear = InTheClear::begin();
     let mut t = up(&config(Extensions::NONE, Scheduler::FirstCome), slow());
     let (tag, tsn) = tag_and_tsn(&t);
     t.inject_to_b(tag, &[i_data(tsn, 0, Fragment::First(Ppid(0)), true)]);

@@ -1,6 +1,7 @@
 //! Verification tags (RFC 9260 section 8.5) and packets out of the blue (section 8.4).
 
 use sctp::{CloseReason, StateName};
+use sim::InTheClear;
 
 use crate::states::{STATES, Subject};
 
@@ -27,6 +28,7 @@ fn is_ignored_with_a_wrong_tag(name: &str) {
 #[test]
 //= rfc9260#8.5-2 8.5-3 8.5.1-13
 fn no_chunk_with_a_wrong_tag_is_believed_or_answered() {
+    let _clear = InTheClear::begin();
     for name in Subject::chunks().filter(|n| *n != "INIT") {
         is_ignored_with_a_wrong_tag(name);
     }
@@ -35,6 +37,7 @@ fn no_chunk_with_a_wrong_tag_is_believed_or_answered() {
 #[test]
 //= rfc9260#12.3-2
 fn an_init_with_a_tag_is_dropped_in_every_state() {
+    let _clear = InTheClear::begin();
     for state in STATES {
         let mut subject = Subject::in_state(state);
         let tag = subject.own_tag;

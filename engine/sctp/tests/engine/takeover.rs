@@ -13,7 +13,10 @@ use sctp::{
     AddressChange, AddressError, AddressProof, AssociationConfig, AuthConfig, CloseReason, EndpointConfig,
     Event, Extension, Extensions, PathError, PathState, StateName, Timing, Unreachable,
 };
-use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, Listen, Loss, World, chunk_names, packet};
+use sim::{
+    Change, Close, Conversation, Fate, HostId, InTheClear, LinkConfig, Listen, Loss, World, chunk_names,
+    packet,
+};
 use wire::{
     Abort, Asconf, AsconfSerial, Causes, ChecksumMode, Chunk, CookieEcho, Heartbeat, Packet, Parameter,
     Parameters,
@@ -164,6 +167,7 @@ fn answer_all(t: &mut Two, remote: &str, port: u16, for_long: Duration) -> Vec<S
 
 #[test]
 fn an_asconf_with_the_empty_key_counts_only_by_a_confirmed_path() {
+    let _clear = InTheClear::begin();
     let mut t = established(&strict(), &strict());
     let moved = [add("0.0.0.0"), delete("0.0.0.0")];
     assert_eq!(forge(&mut t, EVIL, 0, &moved), [""; 0]);
@@ -180,6 +184,7 @@ fn an_asconf_with_the_empty_key_counts_only_by_a_confirmed_path() {
 
 #[test]
 fn an_asconf_with_the_empty_key_from_another_port_of_the_peer_does_not_count() {
+    let _clear = InTheClear::begin();
     let mut t = established(&strict(), &strict());
     let (forger, info) = (Forger::without_key(&t.world), t.info(t.b));
     let parameters = [add(EVIL)];
@@ -202,6 +207,7 @@ fn initial_tsn(t: &Two) -> u32 {
 
 #[test]
 fn who_spoofs_the_peer_and_answers_at_his_own_address_is_never_sent_to() {
+    let _clear = InTheClear::begin();
     for (config, is_used) in
         [(strict(), false), (AssociationConfig { address_proof: AddressProof::Signature, ..strict() }, true)]
     {
@@ -326,6 +332,7 @@ fn addresses_come_and_go_at_random_without_a_key_and_everything_arrives() {
 
 #[test]
 fn an_address_that_a_peer_of_another_make_adds_without_a_key_is_not_used() {
+    let _clear = InTheClear::begin();
     let rfc = AssociationConfig { address_proof: AddressProof::Signature, ..strict() };
     let mut t = established(&rfc, &strict());
     change(&mut t, AddressChange::Add(ip("10.0.2.1"))).unwrap();
@@ -337,6 +344,7 @@ fn an_address_that_a_peer_of_another_make_adds_without_a_key_is_not_used() {
 
 #[test]
 fn an_address_of_ours_that_is_new_makes_no_way_to_one_that_nobody_has_vouched_for() {
+    let _clear = InTheClear::begin();
     let mut t = established(&strict(), &strict());
     drop_all(&mut t.world, |names, _| names.contains("ASCONF-ACK"));
     assert_eq!(forge(&mut t, "10.0.1.1", 0, &[add(EVIL)])[0], "AUTH ASCONF-ACK");
@@ -366,6 +374,7 @@ fn an_address_of_ours_that_is_new_makes_no_way_to_one_that_nobody_has_vouched_fo
 
 #[test]
 fn the_only_address_changes_with_a_shared_key_alone() {
+    let _clear = InTheClear::begin();
     let moved = AddressChange::MoveTo(ip("10.0.2.1"));
     let mut t = established(&strict(), &strict());
     assert_eq!(change(&mut t, moved), Err(AddressError::NoKey(ip("10.0.2.1"))));
@@ -454,6 +463,7 @@ fn who_answers_from_another_port_does_not_get_the_path_while_the_peer_lives() {
 
 #[test]
 fn a_peer_whose_packets_were_lost_has_its_path_back_once_it_is_heard() {
+    let _clear = InTheClear::begin();
     let config = AssociationConfig { timing: Timing::quick(), ..AssociationConfig::default() };
     let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
     let mut t = two_with(1, LinkConfig::default(), endpoint);
@@ -515,6 +525,7 @@ fn closed(t: &Two) -> Vec<Option<CloseReason>> {
 
 #[test]
 fn an_init_from_another_port_of_a_peer_that_lives_asks_the_peer_and_is_not_answered() {
+    let _clear = InTheClear::begin();
     let mut t = up_by_udp();
     for _ in 0..100 {
         let answers = from(&t, 666).send(&mut t.world, 0, &[init(77, &[])]);
@@ -533,6 +544,7 @@ fn an_init_from_another_port_of_a_peer_that_lives_asks_the_peer_and_is_not_answe
 
 #[test]
 fn a_peer_that_has_restarted_behind_another_port_is_answered_once_nobody_is_at_the_old_one() {
+    let _clear = InTheClear::begin();
     let gone = PathError::Unreachable(Unreachable::Port);
     let abort = |t: &mut Two, tag| {
         let abort = Chunk::Abort(Abort { tag_reflected: true, causes: Causes::EMPTY });
@@ -566,6 +578,7 @@ fn a_peer_that_has_restarted_behind_another_port_is_answered_once_nobody_is_at_t
 
 #[test]
 fn while_no_path_works_the_peer_may_restart_from_any_port() {
+    let _clear = InTheClear::begin();
     let timing = Timing { association_max_retrans: 200, ..Timing::quick() };
     let config = AssociationConfig { timing, ..AssociationConfig::default() };
     let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
@@ -584,6 +597,7 @@ fn while_no_path_works_the_peer_may_restart_from_any_port() {
 
 #[test]
 fn a_cookie_that_would_restart_comes_from_the_port_that_the_peer_has_now() {
+    let _clear = InTheClear::begin();
     let mut t = up_by_udp();
     let answer = from(&t, 9899).ask(&mut t.world, &[]).unwrap();
     let now = t.world.now();
@@ -645,6 +659,7 @@ fn listing_evil() -> Two {
 
 #[test]
 fn who_has_an_address_that_the_peer_only_lists_ends_nothing_by_saying_that_he_knows_of_nothing() {
+    let _clear = InTheClear::begin();
     for reflected in [true, false] {
         let mut t = listing_evil();
         let info = t.info(t.b);
@@ -660,6 +675,7 @@ fn who_has_an_address_that_the_peer_only_lists_ends_nothing_by_saying_that_he_kn
 
 #[test]
 fn heartbeats_from_a_new_port_of_an_address_that_the_peer_only_lists_are_answered_on_credit() {
+    let _clear = InTheClear::begin();
     let mut t = listing_evil();
     let info = t.info(t.b);
     let heartbeats = [Chunk::Heartbeat(Heartbeat { info: &[1; 4] }); 100];
@@ -715,6 +731,7 @@ fn an_init_ack_comes_from_the_port_that_was_asked_or_opens_nothing() {
 
 #[test]
 fn an_init_that_lists_a_peer_of_ours_is_answered_as_if_it_did_not() {
+    let _clear = InTheClear::begin();
     let mut t = Two::established(1);
     let evil = Stranger::new(t.b, "10.0.1.2", EVIL, 40_000);
     let known = evil.ask(&mut t.world, &[address("10.0.1.1")]).expect("an INIT ACK");
@@ -739,6 +756,7 @@ fn an_init_that_lists_a_peer_of_ours_is_answered_as_if_it_did_not() {
 
 #[test]
 fn a_cookie_echo_that_repeats_the_handshake_moves_nothing() {
+    let _clear = InTheClear::begin();
     let mut t = up_by_udp();
     let answer = from(&t, 9899).ask(&mut t.world, &[]).unwrap();
     // Somebody else's copy of it, from elsewhere, without the tie.
@@ -752,6 +770,7 @@ fn a_cookie_echo_that_repeats_the_handshake_moves_nothing() {
 /// The filter of these tests lets all pass that it does not name.
 #[test]
 fn what_an_observer_may_still_do_is_what_the_documents_say() {
+    let _clear = InTheClear::begin();
     // ABORT with the tag that he has seen, from the peer's address.
     let mut t = established(&strict(), &strict());
     t.world.set_filter(|_| Fate::Pass);

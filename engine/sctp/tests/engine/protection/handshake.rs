@@ -7,7 +7,7 @@ use sctp::{
     AddressChange, AssociationConfig, CloseReason, EndpointConfig, Event, Extension, Extensions, KeyRole,
     StateName,
 };
-use sim::{Conversation, Fate, HostId, LinkConfig, World, chunk_names, packet};
+use sim::{Conversation, Fate, HostId, InTheClear, LinkConfig, World, chunk_names, packet};
 use wire::{Cause, Causes, ChecksumMode, Chunk, ChunkType, Data, Packet, Ppid, Ssn, StreamId, Tsn};
 
 use super::{announced, config, is_protected, is_sealed, offer, send, two_sealed, up};
@@ -515,6 +515,7 @@ fn a_required_key_asks_for_no_signatures_where_packets_are_sealed() {
 
 #[test]
 fn a_signed_association_gives_way_to_its_key_alone() {
+    let _clear = InTheClear::begin();
     for (with_key, association) in [(false, config(false)), (true, keyed_and_offering())] {
         let endpoint = EndpointConfig { association: keyed_and_offering(), ..EndpointConfig::default() };
         let mut t = two_with(1, LinkConfig::default(), endpoint);
