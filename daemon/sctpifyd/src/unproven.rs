@@ -22,6 +22,12 @@ const HOST_MAX: usize = 512;
 /// Limit on all associations.
 const ALL_MAX: usize = 4096;
 
+/// Time for which a program's refusal is remembered: the host's further associations then end before they are up, so that its programs
+/// get plain TCP instead of a reset.
+const DECLINED_LIMIT: Duration = Duration::from_secs(30);
+/// Limit on the refusals remembered; beyond it the memory starts anew.
+const DECLINED_MAX: usize = 1024;
+
 /// An incoming association, which a connection to a local program shall use.
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming {
@@ -39,6 +45,8 @@ pub(crate) struct Unproven {
     of_hosts: BTreeMap<IpAddr, BTreeSet<AssociationId>>,
     /// True while a timer is set.
     is_timed: bool,
+    /// Programs that did not take a proven connection, each with the client's host and the end of the memory.
+    declined: BTreeMap<(SocketAddr, IpAddr), Time>,
 }
 
 impl Unproven {
@@ -84,6 +92,19 @@ impl Unproven {
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = AssociationId> {
         self.of_hosts.clear();
         std::mem::take(&mut self.all).into_keys()
+    }
+
+    /// Records that the kernel of a local program has not taken the connection of a client with a proven key.
+    pub(crate) fn note_declined(&mut self, now: Time, server: SocketAddr, client: SocketAddr) {
+        if self.declined.len() >= DECLINED_MAX {
+            self.declined.clear();
+        }
+        self.declined.insert((server, host_part(client.ip())), now + DECLINED_LIMIT);
+    }
+
+    /// Reports whether a program has lately not taken a connection of this client's host.
+    pub(crate) fn is_declined(&self, now: Time, server: SocketAddr, client: SocketAddr) -> bool {
+        self.declined.get(&(server, host_part(client.ip()))).is_some_and(|until| now < *until)
     }
 
     /// Returns the time for which a timer is to be set: none if one is set, or nothing waits.
@@ -169,6 +190,20 @@ mod tests {
         }
         assert_eq!(world.add(Time::ZERO, 202, 1).1, Some(first));
         assert_eq!(world.add(Time::ZERO, 203, 1).1, Some(second));
+    }
+
+    #[test]
+    fn a_refusal_is_remembered_for_half_a_minute_for_the_programs_port_and_the_clients_host() {
+        let mut unproven = Unproven::default();
+        let [server, other] = [80, 81].map(|port| SocketAddr::from((SERVER, port)));
+        let [client, again, others] =
+            [(1, 1), (1, 2), (2, 1)].map(|(host, port)| SocketAddr::from(([10, 0, 1, host], port)));
+        unproven.note_declined(Time::ZERO, server, client);
+        let just_before = Time::ZERO + (DECLINED_LIMIT - Duration::from_millis(1));
+        assert!(unproven.is_declined(just_before, server, again));
+        assert!(!unproven.is_declined(just_before, server, others));
+        assert!(!unproven.is_declined(just_before, other, client));
+        assert!(!unproven.is_declined(Time::ZERO + DECLINED_LIMIT, server, client));
     }
 
     #[test]

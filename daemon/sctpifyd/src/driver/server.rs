@@ -60,8 +60,9 @@ impl Driver {
         if !is_sealed || !must_prove {
             return self.deliver(association, incoming);
         }
+        let is_declined = self.unproven.is_declined(self.now, server, client);
         let (.., mut accept_policy) = self.receivers();
-        if accept_policy.still_serves(server, client, incoming.route.carrier).is_none() {
+        if is_declined || accept_policy.still_serves(server, client, incoming.route.carrier).is_none() {
             return self.refuse(association, FallbackReason::NOT_SERVED);
         }
         if let Some((oldest, its)) = self.unproven.make_room_for(client) {
@@ -258,7 +259,10 @@ impl Driver {
             }
             // Not connected yet: the event was of another kind.
             Err(error) if error.kind() == std::io::ErrorKind::NotConnected => {}
-            Err(error) => self.refuse_connection(id, &error.to_string(), Refusal::NotTaken),
+            Err(error) => {
+                self.note_declined(id);
+                self.refuse_connection(id, &error.to_string(), Refusal::NotTaken);
+            }
         }
     }
 
@@ -280,9 +284,22 @@ impl Driver {
             return self.timers.set(limit, Timer::Listener(id));
         }
         if !is_full {
+            self.note_declined(id);
             self.interception.note_unanswered(self.now, flow, uplink, &mut self.history);
         }
         self.refuse_connection(id, why, Refusal::NotTaken);
+    }
+
+    /// Remembers a program that does not take a connection whose association is up because its peer has proven a key.
+    fn note_declined(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id).filter(|connection| connection.channel().is_none())
+        else {
+            return;
+        };
+        let flow = connection.flow();
+        if self.encryption.has_peer(connection.association(), None) {
+            self.unproven.note_declined(self.now, flow.local(), flow.remote());
+        }
     }
 
     /// Ends a connection for which the peer waits; `refusal` is the answer if it is a channel.

@@ -4,6 +4,7 @@
 //! Each closing rule is shown to close. A rule that differs only in the interface is shown to leave open: the
 //! program is then reached, over SCTP.
 
+use crate::keys::{KEY, give_key};
 use crate::promises::{ask, serve};
 use crate::world::{LIMIT, PORT, World, status};
 use std::fs;
@@ -246,6 +247,24 @@ fn what_a_firewall_drops_is_refused_within_the_clients_patience_and_told() {
         doctor.contains(&format!("{server}:{PORT} through {UPLINK}: no answer to 1 connections")),
         "{doctor}"
     );
+}
+
+/// With a required key the association is up before the program's kernel answers, so a program sees a reset once.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn what_a_firewall_drops_resets_one_connection_of_a_key_holder_and_the_next_are_as_over_tcp() {
+    let site = Site::new();
+    let server: IpAddr = site.world.link.right_v4().into();
+    give_key(&site.world.alpha, &site.world.alphas, Some(KEY));
+    give_key(&site.world.beta, site.world.betas.as_ref().unwrap(), Some(KEY));
+    site.is_open(server);
+    site.chain("input priority filter", &format!("iifname {UPLINK} tcp dport 7000 drop"));
+    // Later connections of the host that is open share an association, whose channels wait for the kernel.
+    site.world.alphas.sctpify(&["set", "streams=own"]).unwrap().good().unwrap();
+    assert_eq!(site.ask(server), "ConnectionResetError");
+    for _ in 0..2 {
+        site.is_closed(server, "TimeoutError");
+    }
 }
 
 /// Starts the real daemon with a failing bpf(2), as in a container without privileges.
