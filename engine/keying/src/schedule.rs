@@ -69,6 +69,8 @@ enum Purpose {
     Iv = 2,
     /// Shows that the server has the same keys; not the draft's.
     Confirmation = 3,
+    /// The same to a client that says that it has a pre-shared key: nobody removes that from its message.
+    ConfirmationOfPsk = 4,
 }
 
 /// The exporter master secret of a handshake.
@@ -164,13 +166,16 @@ pub(crate) fn keys(
 }
 
 /// Returns the octets by which the server of a handshake shows that its keys are the client's: the same transcript and pre-shared key.
+/// `client_has_psk`: the client says that it has one.
 pub(crate) fn confirmation(
     exporter: &Exporter,
     psk: Option<&PresharedKey>,
+    client_has_psk: bool,
     terms: &ProtectionTerms,
     epoch: u64,
 ) -> Option<Zeroizing<Vec<u8>>> {
-    let context = context(KeyRole::Server, Purpose::Confirmation, terms, epoch);
+    let purpose = if client_has_psk { Purpose::ConfirmationOfPsk } else { Purpose::Confirmation };
+    let context = context(KeyRole::Server, purpose, terms, epoch);
     derived(exporter, psk, &context, CONFIRMATION_LEN)
 }
 

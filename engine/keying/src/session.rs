@@ -131,6 +131,8 @@ pub struct Session {
     role: KeyRole,
     epoch: u64,
     psk: Option<PresharedKey>,
+    /// True if the client's first message says that it has a pre-shared key.
+    client_has_psk: bool,
     /// The peer of the association's first handshake.
     known: Option<PublicKey>,
     received: usize,
@@ -192,7 +194,19 @@ impl Session {
         epoch: u64,
         (psk, known): (Option<PresharedKey>, Option<PublicKey>),
     ) -> Session {
-        Session { connection, secrets, role, epoch, psk, known, received: 0, has_keys: false, is_over: false }
+        let client_has_psk = role == KeyRole::Client && psk.is_some();
+        Session {
+            connection,
+            secrets,
+            role,
+            epoch,
+            psk,
+            client_has_psk,
+            known,
+            received: 0,
+            has_keys: false,
+            is_over: false,
+        }
     }
 
     /// Reports whether a message begins a handshake: its first record has a ClientHello.
@@ -245,8 +259,9 @@ impl Session {
         if self.is_over || !is_of_epoch || (must_be_sealed && !sealed) || (peer_has_psk && !is_first) {
             return Err(KeyingError::Unexpected);
         }
-        if is_first && !peer_has_psk {
-            self.psk.take_if(|psk| !psk.is_required());
+        if is_first {
+            self.client_has_psk = peer_has_psk;
+            self.psk.take_if(|psk| !peer_has_psk && !psk.is_required());
         }
         self.received += message.len();
         if self.received > HANDSHAKE_MAX {
@@ -286,7 +301,8 @@ impl Session {
         exporter: &Exporter,
         terms: &ProtectionTerms,
     ) -> Result<Zeroizing<Vec<u8>>, KeyingError> {
-        schedule::confirmation(exporter, self.psk.as_ref(), terms, self.epoch).ok_or(KeyingError::Keys)
+        schedule::confirmation(exporter, self.psk.as_ref(), self.client_has_psk, terms, self.epoch)
+            .ok_or(KeyingError::Keys)
     }
 
     /// Compares the server's confirmation with this end's own. A server without the pre-shared key has another one, which counts if the key is
@@ -369,7 +385,7 @@ impl Session {
     /// Returns as one message all that TLS has to send, and the confirmation behind it.
     fn written(&mut self, confirmation: Option<&Vec<u8>>) -> Result<Option<Bytes>, KeyingError> {
         let is_first = self.role == KeyRole::Client && self.received == 0;
-        let flag = if is_first && self.psk.is_some() { HAS_PSK } else { 0 };
+        let flag = if is_first && self.client_has_psk { HAS_PSK } else { 0 };
         let mut message = vec![low(self.epoch) | flag];
         while self.connection.wants_write() {
             self.connection.write_tls(&mut message).map_err(|_| KeyingError::Keys)?;
@@ -528,6 +544,24 @@ mod tests {
     }
 
     #[test]
+    fn nobody_takes_away_or_adds_that_a_client_has_a_pre_shared_key() {
+        let (a, b) = (keyring(), keyring());
+        let terms = |role| terms(role, 1);
+        let optional = || PresharedKey::new(&[1; 16]).map(PresharedKey::optional);
+        for psks in [(optional(), optional()), (optional(), None), (None, optional())] {
+            let case = format!("{psks:?}");
+            let (mut client, hello) = Session::client(&a, FIRST_EPOCH, psks.0, None).unwrap();
+            let mut server = Session::server(&b, FIRST_EPOCH, psks.1, None).unwrap();
+            let mut altered = hello.to_vec();
+            altered[0] ^= HAS_PSK;
+            let steps = server.on_message(&altered, false, &terms(KeyRole::Server)).unwrap();
+            let answer = End::default().follow(steps).unwrap();
+            let refused = client.on_message(&answer, false, &terms(KeyRole::Client)).err();
+            assert_eq!(refused, Some(KeyingError::OtherKeys), "{case}");
+        }
+    }
+
+    #[test]
     fn a_pre_shared_key_and_the_transcript_are_part_of_all_keys() {
         let exporter = Exporter::new(Suite::Aes128GcmSha256, &[7; 32]);
         let psk = PresharedKey::new(&[1; 16]);
@@ -536,7 +570,7 @@ mod tests {
             let keys = schedule::keys(&exporter, psk, &terms, role, FIRST_EPOCH);
             (
                 End { keys, ..End::default() },
-                schedule::confirmation(&exporter, psk, &terms, FIRST_EPOCH).unwrap(),
+                schedule::confirmation(&exporter, psk, true, &terms, FIRST_EPOCH).unwrap(),
             )
         };
         let (client, confirmed) = keys(KeyRole::Client, psk.as_ref(), 1);
@@ -654,7 +688,7 @@ mod tests {
     fn confirmed(server: &Connection, secrets: &Secrets, terms: &ProtectionTerms) -> Vec<u8> {
         let suite = Suite::of(server.negotiated_cipher_suite().unwrap().suite()).unwrap();
         let exporter = Exporter::new(suite, &secrets.exporter().unwrap());
-        schedule::confirmation(&exporter, None, terms, FIRST_EPOCH).unwrap().to_vec()
+        schedule::confirmation(&exporter, None, false, terms, FIRST_EPOCH).unwrap().to_vec()
     }
 
     /// All that a connection wants to send, as one message of the first epoch.
