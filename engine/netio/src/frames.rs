@@ -54,7 +54,7 @@ pub struct FrameSocket {
 pub struct Frame<'a> {
     /// All of it but the checksum at the end (FCS), which the kernel does not hand over.
     pub bytes: &'a [u8],
-    /// When the kernel saw it, since 1970; none if it did not say.
+    /// Time at which the kernel saw it, since 1970; none if it did not say.
     pub seen_at: Option<Duration>,
     /// Offloads still to be done on it.
     pub offload: Offload,

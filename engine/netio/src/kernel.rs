@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where a kernel with SCTP shows itself: the first while the protocol is registered in the thread's
+/// Signs of a kernel with SCTP: the first while the protocol is registered in the thread's
 /// network namespace, the second while the module is loaded.
 const SIGNS: [&str; 2] = ["/proc/thread-self/net/sctp", "/sys/module/sctp"];
 

@@ -11,7 +11,7 @@ use crate::ChunkType;
 /// The T bit of ABORT and SHUTDOWN COMPLETE.
 const FLAG_T: u8 = 1;
 
-/// Where a packet goes: to one or to all, so a `match` may be exhaustive.
+/// Destination of a packet: one or all, so a `match` may be exhaustive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Steer {
     /// To this shard.

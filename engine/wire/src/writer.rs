@@ -124,11 +124,11 @@ impl<'b> Writer<'b> {
 pub struct PacketWriter<'b> {
     out: Writer<'b>,
     auth: Option<AuthPlan>,
-    /// Where the AUTH chunk begins, once it is there.
+    /// Offset of the AUTH chunk, once it is there.
     auth_at: Option<usize>,
     /// Octets kept for a chunk that will be put in front.
     kept: usize,
-    /// Where the first chunk begins: behind the common header, or behind the head of a DTLS chunk.
+    /// Offset of the first chunk: behind the common header, or behind the head of a DTLS chunk.
     start: usize,
     /// Octets kept behind the last chunk for the end of a DTLS chunk.
     tail: usize,

@@ -15,7 +15,7 @@ pub fn now() -> Time {
     Time::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
 
-/// When the kernel saw a frame that it stamped with the time of day.
+/// Returns the time at which the kernel saw a frame that it stamped with the time of day.
 pub fn time_of(seen_at: Option<Duration>) -> Time {
     let now = now();
     let today = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME));

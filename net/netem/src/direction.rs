@@ -18,7 +18,7 @@ use crate::counters::Counters;
 pub struct LinkDirection {
     weather: Weather,
     wander: Wander,
-    /// When the wire is free; in the past by what the token bucket holds.
+    /// Time at which the wire is free; in the past by what the token bucket holds.
     free_at: Time,
     /// Last bits on the wire, and lengths, of the packets that wait.
     waiting: VecDeque<(Time, usize)>,
@@ -113,7 +113,7 @@ impl LinkDirection {
         Fate::Passes(Passage { first, copy, ecn })
     }
 
-    /// When the last bit is on the wire, or why it never is.
+    /// Returns the time at which the last bit is on the wire, or why it never is.
     fn sent(
         &mut self,
         now: Time,
@@ -135,7 +135,7 @@ impl LinkDirection {
         }
     }
 
-    /// When the last bit is on the wire; `None` if the queue is full.
+    /// Returns the time at which the last bit is on the wire; `None` if the queue is full.
     fn enqueue(&mut self, now: Time, length: usize, config: &DirectionConfig) -> Option<Time> {
         self.forget_sent(now);
         if config.rate == 0 {

@@ -38,7 +38,7 @@ pub struct Line<T> {
 pub struct Delivery<T> {
     /// The packet as it came in.
     pub packet: T,
-    /// When it was to come out.
+    /// Time at which it was to come out.
     pub due: Time,
     /// The ECN codepoint that it leaves with.
     pub ecn: Ecn,
@@ -161,7 +161,7 @@ impl<T: Clone> Line<T> {
         self.held.push(Reverse(Held { sequence: self.sequence, length, delivery }));
     }
 
-    /// When the next packet comes out; [`Time::NEVER`] if none is in.
+    /// Returns the time at which the next packet comes out; [`Time::NEVER`] if none is in.
     pub fn next_wakeup(&self) -> Time {
         self.held.peek().map_or(Time::NEVER, |held| held.0.delivery.due)
     }

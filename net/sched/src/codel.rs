@@ -36,7 +36,7 @@ pub(crate) struct Codel {
     is_dropping: bool,
     /// 1 / √count, a fraction of 2¹⁶.
     root: u16,
-    /// When the wait will have been too long for an interval; 0: it is not too long.
+    /// Time at which the wait will have been too long for an interval; 0: it is not too long.
     first_above: Ticks,
     drop_next: Ticks,
 }
@@ -151,7 +151,7 @@ mod tests {
         Codel::new(Duration::from_millis(5), Duration::from_millis(100))
     }
 
-    /// When packets that all have waited for 50 ms are dropped, one coming each millisecond.
+    /// Returns the times at which packets are dropped that all have waited for 50 ms, one coming each millisecond.
     fn drops(until: u64) -> Vec<u64> {
         let mut codel = codel();
         let late = |codel: &mut Codel, ms: &u64| {

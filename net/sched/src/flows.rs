@@ -36,7 +36,7 @@ pub(crate) struct State<T> {
     order: Option<Order>,
 }
 
-/// Where a flow with packets stands.
+/// Position of a flow with packets.
 #[derive(Clone, Copy, Debug)]
 struct Order {
     served: u64,

@@ -10,7 +10,7 @@ pub struct Pace {
     rate: u64,
     /// Duration of the burst at the rate.
     credit: Duration,
-    /// When the bucket is full again.
+    /// Time at which the bucket is full again.
     full_at: Time,
 }
 
@@ -20,12 +20,12 @@ impl Pace {
         Pace { rate, credit: time_of(burst, rate), full_at: Time::ZERO }
     }
 
-    /// When the next packet may go: now or later.
+    /// Returns the time at which the next packet may go: now or later.
     pub fn ready_at(&self, now: Time) -> Time {
         self.level_at().max(now)
     }
 
-    /// When the bucket is level again; in the past by what it holds.
+    /// Returns the time at which the bucket is level again; in the past by what it holds.
     fn level_at(&self) -> Time {
         Time::ZERO + self.full_at.since(Time::ZERO + self.credit)
     }

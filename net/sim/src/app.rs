@@ -78,12 +78,12 @@ pub enum Reading {
     Every(Duration),
 }
 
-/// When an association is shut down by this side.
+/// The condition on which this side shuts an association down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Close {
     /// Not before the test does.
     Never,
-    /// When everything was handed over to be sent, and this many messages were received.
+    /// After everything was handed over to be sent, and this many messages were received.
     After(usize),
 }
 
@@ -98,7 +98,7 @@ pub struct Conversation {
     pub bulk: u64,
     /// Its reading.
     pub reading: Reading,
-    /// When it is closed.
+    /// The condition on which it is closed.
     pub close: Close,
     /// True if received data is kept, false if it is only counted.
     pub keeps: bool,
@@ -108,7 +108,7 @@ pub struct Conversation {
     pub received_aborted: usize,
     /// User bytes received.
     pub received_bytes: u64,
-    /// When something was last received, and the longest silence between two receptions.
+    /// Time at which something was last received, and the longest silence between two receptions.
     pub last_received: Option<Time>,
     /// The longest time between two receptions.
     pub longest_silence: Duration,
@@ -215,7 +215,7 @@ impl App {
         }
     }
 
-    /// When this program wants to work even if nothing happens.
+    /// Returns the time at which this program wants to work even if nothing happens.
     pub(crate) fn next_wake(&self) -> Time {
         let reads = |c: &Conversation| match c.reading {
             Reading::Every(_) if c.progress.established && c.closed.is_none() => c.progress.next_read,

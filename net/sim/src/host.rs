@@ -25,7 +25,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// When this host wants to be woken.
+    /// Returns the time at which this host wants to be woken.
     pub(crate) fn next_timeout(&self) -> Time {
         let next = self.endpoint.next_timeout().min(self.app.next_wake());
         if !self.is_up || next == Time::NEVER {

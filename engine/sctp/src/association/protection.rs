@@ -74,7 +74,7 @@ pub(super) struct Protection {
     /// The application has sent a message.
     has_data: bool,
     messages: KeyMessages,
-    /// When the association ends unless messages may pass by then.
+    /// Time at which the association ends unless messages may pass by then.
     limit: Time,
 }
 
@@ -84,7 +84,7 @@ struct Sending {
     cipher: Box<dyn RecordCipher>,
     /// The number of the next record.
     number: u64,
-    /// When the keys came.
+    /// Time at which the keys came.
     since: Time,
 }
 
@@ -95,7 +95,7 @@ struct Receiving {
     window: ReplayWindow,
     /// Records that these keys did not open.
     forged: u64,
-    /// When it ends, once there are newer keys.
+    /// Time at which it ends, once there are newer keys.
     until: Time,
 }
 
@@ -118,7 +118,7 @@ impl Protection {
         }
     }
 
-    /// When the association ends for want of keys.
+    /// Returns the time at which the association ends for want of keys.
     pub(super) fn limit(&self) -> Time {
         if self.is_open() && self.has_opened { Time::NEVER } else { self.limit }
     }

@@ -15,7 +15,7 @@ use crate::event::{CloseReason, PathError, Unreachable};
 use crate::info::StateName;
 use crate::trace::DropReason;
 
-/// Where a packet with an INIT has its initiate tag: behind the common header and the chunk's (RFC 9260 section 3.3.2).
+/// Offset of the initiate tag in a packet with an INIT: behind the common header and the chunk's (RFC 9260 section 3.3.2).
 const INITIATE_TAG: std::ops::Range<usize> = 16..20;
 
 impl Endpoint {
@@ -346,7 +346,7 @@ fn quotes_init(header: CommonHeader, quoted: &[u8], tag: VerificationTag) -> boo
         && initiate_tag.is_some_and(|quoted| quoted == tag.0.to_be_bytes())
 }
 
-/// Where in a packet an association begins to handle chunks: those before are done with.
+/// Place in a packet from which an association handles chunks: those before are done with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Begin {
     /// The first chunk to be handled, counted from 0.

@@ -743,7 +743,7 @@ impl Endpoint {
     }
 }
 
-/// When the next timer of a slot expires.
+/// Returns the time at which the next timer of a slot expires.
 fn timeout_of(slot: &Slot) -> Time {
     match slot {
         Slot::Opening(opening) => opening.t1,

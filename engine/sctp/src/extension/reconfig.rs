@@ -216,7 +216,7 @@ pub(crate) struct Reconfig {
     pub(crate) additions_asked: u16,
     /// The request that was put off until everything before has come.
     pub(crate) put_off: Option<(RequestSn, Streams)>,
-    /// When the driver last wished for a reset of the association.
+    /// Time at which the driver last wished for a reset of the association.
     pub(crate) association_reset_at: Option<Time>,
     /// Our cumulative TSN acknowledged when the peer last asked to reset the association, and the number of its requests since
     /// then without that having moved.

@@ -135,7 +135,7 @@ pub(crate) struct Fill {
     pub(crate) window: usize,
 }
 
-/// When to advertise, and what.
+/// Decides when to advertise, and what.
 #[derive(Debug)]
 pub(crate) struct Advertiser {
     pub(crate) config: SendBufferConfig,
@@ -143,7 +143,7 @@ pub(crate) struct Advertiser {
     last: Option<(u8, Time)>,
     /// Packets with DATA since.
     packets: u32,
-    /// When it is looked at whether to speak without DATA.
+    /// Time at which it is looked at whether to speak without DATA.
     alone_at: Time,
     alone: Alone,
 }
@@ -191,7 +191,7 @@ impl Advertiser {
         }
     }
 
-    /// When [`on_timeout`](Self::on_timeout) is due.
+    /// Returns the time at which [`on_timeout`](Self::on_timeout) is due.
     pub(crate) fn next_timeout(&self) -> Time {
         self.alone_at
     }

@@ -10,7 +10,7 @@ use wire::{GapBlock, Tsn};
 use crate::memory::list;
 use crate::tx::Seq;
 
-/// Where a new TSN fell.
+/// Position of a new TSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
     /// It was the first missing one.

@@ -21,7 +21,7 @@ pub use event::{DropReason, TraceEvent};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub struct TraceRecord {
-    /// When it happened.
+    /// Time at which it happened.
     pub at: Time,
     /// The association concerned; `None` if there is none.
     pub association: Option<AssociationId>,

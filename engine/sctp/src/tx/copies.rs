@@ -43,7 +43,7 @@ struct PathCopies {
 pub(crate) struct CopyAcks {
     /// User bytes that arrived.
     pub(crate) bytes: usize,
-    /// When the last sent of these was sent.
+    /// Time at which the last sent of these was sent.
     pub(crate) newest: Option<Time>,
     /// Copies that were lost, their user bytes, and when the last of them was sent.
     pub(crate) lost: usize,

@@ -12,7 +12,7 @@ use wire::StreamId;
 use super::{Outstanding, Seq};
 use crate::memory::tree;
 
-/// Where the peer is to go on, and what it was told.
+/// The TSN from which the peer is to go on, and what it was told.
 #[derive(Debug, Default)]
 pub(crate) struct Forward {
     /// The first sequence that the peer must still wait for.
@@ -20,7 +20,7 @@ pub(crate) struct Forward {
     /// The value of `advanced` when a FORWARD TSN last left, and the time.
     told: Option<(Seq, Time)>,
     due: bool,
-    /// When to say it again although nothing came: stands in for T3-rtx, which runs only for chunks in flight.
+    /// Time at which to say it again although nothing came: stands in for T3-rtx, which runs only for chunks in flight.
     timer: Option<Time>,
     /// Streams that were reset while chunks of theirs were outstanding: those before this sequence have numbers that mean
     /// other messages now.

@@ -79,9 +79,9 @@ pub(crate) struct Losses {
     pub(crate) bytes: usize,
     /// Number of the chunks that had been retransmitted already.
     pub(crate) again: usize,
-    /// When the last sent of them was sent.
+    /// Time at which the last sent of them was sent.
     pub(crate) newest: Time,
-    /// When the next chunk will count as lost if nothing is heard of it.
+    /// Time at which the next chunk will count as lost if nothing is heard of it.
     pub(crate) next_at: Option<Time>,
 }
 
@@ -295,7 +295,7 @@ impl Outstanding {
         self.earliest_of(path).map(|(seq, _)| seq)
     }
 
-    /// When the earliest sent of the chunks in flight on `path` was sent.
+    /// Returns the time at which the earliest sent of the chunks in flight on `path` was sent.
     pub(crate) fn earliest_sent_at(&self, path: PathIndex) -> Option<Time> {
         self.earliest_of(path).map(|(_, sent_at)| sent_at)
     }
@@ -620,7 +620,7 @@ impl Outstanding {
         losses
     }
 
-    /// When the earliest sent chunk in flight on `path` counts as lost; `None` if nothing sent after it was delivered.
+    /// Returns the time at which the earliest sent chunk in flight on `path` counts as lost; `None` if nothing sent after it was delivered.
     fn deadline_of(&self, path: PathIndex, seq: Seq, at: Time) -> Option<Time> {
         let on_path = &self.by_path[path.get()];
         on_path.rack.deadline(seq, at, || {

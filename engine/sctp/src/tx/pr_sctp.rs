@@ -140,7 +140,7 @@ impl PrMessages {
         self.deadlines.first().filter(|(time, _)| *time <= now).map(|(_, id)| *id)
     }
 
-    /// When the next queued message expires.
+    /// Returns the time at which the next queued message expires.
     pub(crate) fn next_deadline(&self) -> Time {
         self.deadlines.first().map_or(Time::NEVER, |(time, _)| *time)
     }

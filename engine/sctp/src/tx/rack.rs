@@ -137,7 +137,7 @@ impl Rack {
         (least / 4 * u32::from(1 + self.widening)).min(self.rtt.max(least))
     }
 
-    /// When a chunk counts as lost; `None` if nothing sent after it was delivered.
+    /// Returns the time at which a chunk counts as lost; `None` if nothing sent after it was delivered.
     pub(super) fn deadline(&self, seq: Seq, sent_at: Time, above: impl FnOnce() -> usize) -> Option<Time> {
         self.newest.filter(|&newest| (sent_at, seq) < newest)?;
         Some(sent_at + self.rtt + self.reordering_window(above))

@@ -31,7 +31,7 @@ pub(super) struct Burst {
 struct Delivery {
     bytes: u64,
     at: Time,
-    /// When the chunk whose delivery `at` notes was sent.
+    /// Time at which the chunk whose delivery `at` notes was sent.
     sent_at: Time,
     /// True if the program gave too little to fill the path.
     app_limited: bool,
@@ -54,7 +54,7 @@ pub(super) struct Transmissions {
     /// Chunks acknowledged by gap blocks only.
     pub(super) above: usize,
     pub(super) rack: Rack,
-    /// When T3 expired, if nothing was acknowledged since and nothing of it was sent by another path.
+    /// Time at which T3 expired, if nothing was acknowledged since and nothing of it was sent by another path.
     pub(super) timed_out_at: Option<Time>,
     /// Chunks given up whose retransmission was found needless, since the last SACK.
     pub(super) spurious: usize,

@@ -27,7 +27,7 @@ use crate::stranger::{Stranger, address, init, names, read};
 use crate::support::{Two, UDP, describe, drop_all, messages, route, seconds, sends, two, two_with};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
-/// Where the attacker is.
+/// The attacker's address.
 const EVIL: &str = "10.0.9.9";
 
 fn ip(text: &str) -> IpAddr {

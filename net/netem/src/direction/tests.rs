@@ -24,7 +24,7 @@ impl Bench {
         self.direction.offer(now, &self.config, length, Ecn::Ect0, &mut self.rng, &mut self.counters)
     }
 
-    /// When the packet arrives, if it does.
+    /// Returns the time at which the packet arrives, if it does.
     fn arrival(&mut self, now: Time, length: usize) -> Option<Time> {
         match self.offer(now, length) {
             Fate::Passes(passage) => Some(passage.first.at),

@@ -27,7 +27,7 @@ pub(super) struct Direction {
     rate: u64,
     policy: String,
     look: Look,
-    /// When packets went in or out last; the queue's time never goes back.
+    /// Time at which packets went in or out last; the queue's time never goes back.
     last: Time,
     sent_bytes: u64,
     missed: u64,
@@ -52,7 +52,7 @@ impl Direction {
         }
     }
 
-    /// When the next packet may leave.
+    /// Returns the time at which the next packet may leave.
     pub(super) fn next(&self) -> Time {
         if self.queue.backlog().packets == 0 { Time::NEVER } else { self.pace.ready_at(self.last) }
     }

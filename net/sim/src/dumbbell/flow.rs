@@ -24,11 +24,11 @@ pub(super) struct Flow {
     left: u64,
     read: u64,
     is_shut: bool,
-    /// When messages were handed over that have not arrived.
+    /// Times at which the messages were handed over that have not arrived.
     written_at: VecDeque<Time>,
     /// Bytes received when the window began.
     before_window: u64,
-    /// When something was read last.
+    /// Time at which something was read last.
     read_at: Option<Time>,
 }
 
@@ -49,7 +49,7 @@ impl Flow {
         }
     }
 
-    /// When the flow's own time is over.
+    /// Returns the time at which the flow's own time is over.
     pub(super) fn own_end(&self) -> Option<Time> {
         match (self.plan.load, self.report.established) {
             (Load::Bulk { lasting, .. }, Some(at)) => Some(at + lasting),

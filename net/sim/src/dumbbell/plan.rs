@@ -22,7 +22,7 @@ pub struct Dumbbell {
     pub window: (Duration, Duration),
     /// Interval at which the senders' buffers are sampled; `None`: never.
     pub sampling: Option<Duration>,
-    /// When it ends, whatever is unfinished.
+    /// Time at which it ends, whatever is unfinished.
     pub limit: Duration,
     /// Of all chance in it.
     pub seed: u64,
@@ -31,7 +31,7 @@ pub struct Dumbbell {
 /// Plan of one flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowPlan {
-    /// When it begins its association.
+    /// Time at which it begins its association.
     pub start: Duration,
     /// Its round trip without queues.
     pub round_trip: Duration,
@@ -61,7 +61,7 @@ pub enum Load {
         length: usize,
         /// Pause.
         every: Duration,
-        /// When the last is sent.
+        /// Time at which the last is sent.
         until: Duration,
     },
 }

@@ -16,16 +16,16 @@ pub struct DumbbellReport {
     pub advertisements: u64,
     /// Packets of both directions.
     pub packets: u64,
-    /// When it was over.
+    /// Time at which it was over.
     pub ended: Time,
 }
 
 /// Result of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowReport {
-    /// When its sender's side was set up.
+    /// Time at which its sender's side was set up.
     pub established: Option<Time>,
-    /// When its receiver had everything that the flow was to send; never for a bulk.
+    /// Time at which its receiver had everything that the flow was to send; never for a bulk.
     pub finished: Option<Time>,
     /// User bytes received in all, without duplicates.
     pub received: u64,

@@ -33,7 +33,7 @@ pub(super) struct Receiver {
     delay: Duration,
     /// User bytes, without duplicates.
     pub(super) received: u64,
-    /// When the last of them came, and the longest time without any.
+    /// Time at which the last of them came, and the longest time without any.
     last: Time,
     pub(super) longest_pause: Duration,
 }

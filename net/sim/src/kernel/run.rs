@@ -45,7 +45,7 @@ struct Flow {
     receiver: Receiver,
     has_started: bool,
     link: Pace,
-    /// When its last packet comes to the router.
+    /// Time at which its last packet comes to the router.
     last_arrival: Time,
     buffers: Vec<Buffer>,
 }
@@ -136,7 +136,7 @@ impl<'a> State<'a> {
         self.planned.insert((at, self.sequence), (flow, event));
     }
 
-    /// When the bottleneck takes another packet.
+    /// Returns the time at which the bottleneck takes another packet.
     fn link_at(&self) -> Time {
         if self.queue.backlog().packets == 0 { Time::NEVER } else { self.pace.ready_at(self.now) }
     }

@@ -31,9 +31,9 @@ pub(super) struct Segment {
     pub(super) sacks: [Option<Range>; SACK_BLOCKS_MAX],
     /// The acknowledged data is a duplicate (RFC 2883).
     pub(super) is_of_duplicate: bool,
-    /// When it was sent.
+    /// Time at which it was sent.
     pub(super) at: Time,
-    /// When the segment was sent that this answers (RFC 7323 section 4.3).
+    /// Time at which the segment was sent that this answers (RFC 7323 section 4.3).
     pub(super) echo: Option<Time>,
     pub(super) piece: Piece,
 }

@@ -38,7 +38,7 @@ fn agent(user: &str, at: &str, calls_max: usize, password: &str) -> Agent {
     Agent::new(config, [at.as_bytes()[8]; 32])
 }
 
-/// When it arrives, its number, from whom, for whom, and what.
+/// Time of arrival, number, sender, recipient, and content.
 type Flying = (Time, u64, SocketAddr, SocketAddr, Bytes);
 
 /// Registered agents, a proxy that asks for passwords, and what is under way between them.

@@ -10,7 +10,7 @@ use sip::{Name, Transport};
 use crate::secure::{tls, with_tls};
 use crate::world::*;
 
-/// Where the proxies are.
+/// Addresses of the proxies.
 const PROXIES: [&str; 2] = ["192.0.2.100:5060", "192.0.2.101:5060"];
 
 /// A store as it is meant, and two proxies with it.

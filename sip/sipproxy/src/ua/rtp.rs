@@ -41,7 +41,7 @@ pub(super) fn tone() -> [u8; SAMPLES] {
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
     pub(super) peer: SocketAddr,
-    /// When the next packet is due.
+    /// Time at which the next packet is due.
     pub(super) next: Time,
     source: u32,
     sequence: u16,

@@ -12,7 +12,7 @@ use crate::world::{LIMIT, Site, scenario};
 /// Kamailio's address, in the guest, and ours beside it.
 const THEIRS: &str = "10.60.0.11";
 const OURS: &str = "10.60.0.1";
-/// Where Debian has its module for SCTP.
+/// Path of Debian's module for SCTP.
 const MODULE: &str = "/usr/lib/x86_64-linux-gnu/kamailio/modules/sctp.so";
 /// Limit on its run, in seconds.
 const RUN_S: u64 = 120;

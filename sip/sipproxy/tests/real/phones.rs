@@ -13,7 +13,7 @@ struct Phone {
     user: &'static str,
     password: &'static str,
     transport: &'static str,
-    /// Where it is.
+    /// Its address.
     address: &'static str,
     /// Treatment of calls to it: `auto` answers.
     answers: &'static str,

@@ -6,7 +6,7 @@ use testbed::{Capture, Host, Lab, Offloads, Process};
 use crate::framed::{World, are_each_one, messages};
 use crate::world::{LIMIT, Site};
 
-/// Where scripts/setup.sh puts the library.
+/// Directory in which scripts/setup.sh puts the library.
 const PACKAGES: &str = "/usr/local/lib/sctpify-tests";
 const PHONE: &str = include_str!("pjsua.py");
 const USERS: &str = "[authentication]\nusers = { alice = \"secret\", bob = \"geheim\" }\n";

@@ -10,7 +10,7 @@ use testbed::{Lab, Process};
 use crate::store_server::{KEY, Kind, PASSWORD, PORT, Server};
 use crate::world::{LIMIT, Site};
 
-/// Where nothing is.
+/// A port at which nothing listens.
 const NO_PORT: u16 = 7002;
 
 /// Two proxies on one host; nobody needs a password of theirs.

@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-/// Where the store is.
+/// Port of the store.
 pub(crate) const PORT: u16 = 7001;
 
 /// A server of the test's own, in a directory of its own.

@@ -8,7 +8,7 @@ use testbed::{Host, Lab, Process};
 
 /// Limit on any step.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// Where those who answer calls listen.
+/// Port of those who answer calls.
 const CALLEE_PORT: &str = "6666";
 
 /// A host with a proxy for one domain, at port 5060 of one of its addresses.
@@ -19,7 +19,7 @@ pub(crate) struct Site {
     pub(crate) domain: &'static str,
 }
 
-/// Where a scenario of SIPp is.
+/// Returns the path of a scenario of SIPp.
 pub(crate) fn scenario(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/real/scenarios", name].iter().collect()
 }
@@ -82,7 +82,7 @@ impl Site {
         command
     }
 
-    /// Where its proxy can be asked, if it is told so.
+    /// Returns the control socket of its proxy, if it has one.
     pub(crate) fn control(&self) -> PathBuf {
         self.dir.join(format!("control-{}", self.address))
     }

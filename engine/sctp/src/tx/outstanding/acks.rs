@@ -20,7 +20,7 @@ pub(crate) struct PathAcks {
     pub(crate) longest: usize,
     /// The newest newly acknowledged chunk that was sent only once, and when.
     pub(crate) newest: Option<(Seq, Duration)>,
-    /// When the last sent of the newly acknowledged chunks was sent.
+    /// Time at which the last sent of the newly acknowledged chunks was sent.
     pub(crate) newest_sent_at: Option<Time>,
     /// True if chunks of the path were acknowledged cumulatively: the earliest outstanding one has changed.
     pub(crate) earliest: bool,

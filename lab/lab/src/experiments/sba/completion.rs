@@ -10,7 +10,7 @@ use sim::dumbbell::{Dumbbell, DumbbellReport, FlowPlan, Load, run};
 use std::time::Duration;
 
 const PANEL: &str = "completion";
-/// When long flows are measured from.
+/// Time from which long flows are measured.
 const WARM_S: f64 = 10.0;
 /// Extra time to wait for files.
 const PATIENCE_S: f64 = 60.0;

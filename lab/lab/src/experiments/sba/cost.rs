@@ -12,7 +12,7 @@ use std::time::Duration;
 const COST: &str = "cost";
 const USE: &str = "use";
 const SERIES: &str = "least left first";
-/// When flows are measured from.
+/// Time from which flows are measured.
 const WARM_S: u64 = 5;
 /// Flows that share the link for the cost.
 const FLOWS: u64 = 20;

@@ -10,7 +10,7 @@ use sim::dumbbell::{FlowPlan, FlowReport, Load, run};
 use std::time::Duration;
 
 const PANEL: &str = "lies";
-/// When flows are measured from, in seconds.
+/// Time from which flows are measured, in seconds.
 const WARM_S: u64 = 20;
 /// Always full, and always almost done.
 const FULL: Said = Said { occupancy: 100, backlog: Some(u32::MAX) };

@@ -8,7 +8,7 @@ use sim::dumbbell::{FlowPlan, Load, run};
 use std::time::Duration;
 
 const PANEL: &str = "messages";
-/// When flows are measured from, in seconds.
+/// Time from which flows are measured, in seconds.
 const WARM_S: u64 = 5;
 
 /// Its parameters.

@@ -40,7 +40,7 @@ const PACKET: usize = 1500;
 const KERNEL_FACTOR: f64 = 1.36;
 /// Interval at which buffers are sampled for the summary.
 const STEP: Duration = Duration::from_millis(100);
-/// When flows are measured from, in seconds.
+/// Time from which flows are measured, in seconds.
 const WARM_S: u64 = 10;
 
 /// Its parameters.
@@ -151,7 +151,7 @@ fn off(flows: &[KernelFlow]) -> f64 {
 struct Kernels {
     config: KernelConfig,
     bottleneck: Bottleneck,
-    /// When the second begins.
+    /// Time at which the second begins.
     offset: Duration,
 }
 

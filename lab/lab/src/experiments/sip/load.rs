@@ -17,7 +17,7 @@ use testbed::{Host, Lab, Process, cpu, kamailio};
 
 const PANEL: &str = "sessions";
 const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Where who is called listens: the proxy's place where there is none.
+/// Port of the agent that is called. Without a proxy, the caller takes it for the proxy.
 const CALLED_PORT: u16 = 5072;
 /// RFC 7501's Establishment Threshold Time; over UDP a message that was lost is repeated after as long (RFC 3261 timer A).
 const THRESHOLD_MS: f64 = 500.0;

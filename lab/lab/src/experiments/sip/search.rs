@@ -11,7 +11,7 @@ const STEP_BACK: f64 = 0.05;
 /// Trials in all; more show that what is measured is not steady.
 const TRIALS_MAX: usize = 60;
 
-/// Where to look.
+/// Bounds of a search for a rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
     /// The first rate: the RFC's s.
