@@ -1,8 +1,8 @@
 //! `./x test`: the checks; the engine's instruction counts; every test of the workspace; the engine's worlds once
-//! more with sealed packets ([`sealed`]); then the tests that need root and create network namespaces (marked `#[ignore]` in the sources), some third-party suites
-//! ([`transparency`]), and the lab's experiments in their quick form ([`lab`]). Their packages are installed
-//! meanwhile ([`packages`]). Each part starts with a line that reports the time so far. Ends with one line of
-//! counts over all parts.
+//! more with sealed packets ([`sealed`]); then the tests that need root and create network namespaces (marked
+//! `#[ignore]` in the sources), some third-party suites ([`transparency`]), and the lab's experiments in their quick
+//! form ([`lab`]). Their packages are installed meanwhile ([`packages`]). Each part starts with a line that reports
+//! the time so far. Ends with one line of counts over all parts.
 //!
 //! Namespace tests run two at a time: they mostly wait, and more of them would delay one another. Failed ones
 //! are run a second time ([`again`]).
@@ -20,8 +20,8 @@ use packages::Packages;
 use run::Run;
 use testbed::process::now;
 
-/// Modules of the engine's tests that look into packets for the most part, or seal them by themselves, and two that
-/// take long without learning more from sealed packets.
+/// Modules of the engine's tests that are left out: they look into packets to a large part, seal them by themselves, or
+/// take long and learn little from sealed packets.
 const NOT_SEALED: [&str; 14] = [
     "addresses::",
     "advertising::",

@@ -70,10 +70,10 @@ impl Driver {
         }
         self.accept(association, incoming.peer);
         self.unproven.add(self.now, association, incoming);
-        self.time_proofs();
+        self.set_proof_timer();
     }
 
-    fn time_proofs(&mut self) {
+    fn set_proof_timer(&mut self) {
         if let Some(at) = self.unproven.arm() {
             self.timers.set(at, Timer::Proof);
         }
@@ -91,7 +91,7 @@ impl Driver {
         for (association, incoming) in self.unproven.take_late(self.now) {
             self.refuse_unproven(association, &incoming);
         }
-        self.time_proofs();
+        self.set_proof_timer();
     }
 
     fn refuse_unproven(&mut self, association: AssociationId, incoming: &Incoming) {

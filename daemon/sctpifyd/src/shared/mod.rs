@@ -247,7 +247,7 @@ impl SharedAssociations {
         timers: &mut Timers<Timer>,
     ) {
         if !self.has_room_for(route.remote) {
-            return refuse_one_more(now, association, route.remote, engine);
+            return refuse_at_limit(now, association, route.remote, engine);
         }
         // The last rule may have gone since the INIT.
         if !policy.rules().serves_any() {
@@ -284,7 +284,7 @@ impl SharedAssociations {
             return None;
         }
         if side == Side::Acceptor && !self.has_room_for(ends.remote) {
-            refuse_one_more(now, association, ends.remote, engine);
+            refuse_at_limit(now, association, ends.remote, engine);
             return None;
         }
         engine.set_timing(now, association, timing::timing(Peer::Shim, self.len()));
@@ -501,7 +501,7 @@ pub(crate) fn asks_to_share(local_port: u16, adaptation: Option<u32>) -> bool {
     local_port == SHARED_PORT && adaptation == Some(SHARED_ADAPTATION)
 }
 
-fn refuse_one_more(now: Time, association: AssociationId, peer: IpAddr, engine: &mut Endpoint) {
+fn refuse_at_limit(now: Time, association: AssociationId, peer: IpAddr, engine: &mut Endpoint) {
     tracing::debug!(%peer, "refused: this peer has reached its limit of shared associations");
     engine.abort(now, association, AbortCause::user("limit of shared associations reached"));
 }

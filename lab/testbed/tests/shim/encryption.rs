@@ -17,9 +17,9 @@ use testbed::process::wait_for;
 use testbed::{Daemon, Host, Process, Programs};
 
 const TRY: &str = "encryption = \"try\"\n";
+const REQUIRE: &str = "encryption = \"require\"\n";
 /// The port of shared associations.
 const SHARED_PORT: u16 = 9899;
-const REQUIRE: &str = "encryption = \"require\"\n";
 /// A text that no packet may contain.
 const SECRET: &str = "the payload that nobody between the hosts may read";
 /// Sends the text a thousand times to each client.
@@ -48,7 +48,7 @@ print(count)
 ";
 
 /// Begins a handshake from each of many ports, 300 a second, as one who encrypts; sends no key. Goes on until it is ended.
-const BEGIN_IN_VAIN: &str = "
+const HANDSHAKES_WITHOUT_KEYS: &str = "
 bound = udp()
 peer, port, kind = (sys.argv[1], PORT), int(sys.argv[2]), sys.argv[3]
 offer = parameter(0x8006, struct.pack('!IBB', 1, 1, 229))
@@ -69,6 +69,7 @@ for n in range(10 ** 6):
             elif kind == COOKIE_ACK:
                 made += 1
                 if made == 700: print('enough', flush=True)";
+
 /// Time for which packets get lost, longer than a client waits for COOKIE ACK.
 const LOSSES: Duration = Duration::from_secs(4);
 /// Limit on a program's wait for its error after the peer's daemon died: nobody can seal a report of that.
@@ -605,7 +606,7 @@ fn handshakes_without_a_key_from_the_clients_address_keep_no_key_holder_out() {
     let _server = teller(&world);
     let to = world.link.right_v4().to_string();
     let in_vain = |port: u16, kind: &str| {
-        let command = unprivileged(&world.alpha, BEGIN_IN_VAIN, &[&to, &port.to_string(), kind]);
+        let command = unprivileged(&world.alpha, HANDSHAKES_WITHOUT_KEYS, &[&to, &port.to_string(), kind]);
         begin(&world.alpha, command, "enough")
     };
     let _own = in_vain(PORT, "own");
