@@ -1,7 +1,7 @@
 //! Incoming associations whose peer must prove a key before a local program hears of them.
 //!
 //! They are accepted, and hold neither a connection nor a channel. One host has at most [`HOST_MAX`], all hosts [`ALL_MAX`]. At a limit
-//! the oldest gives way to the newcomer: a peer that has the key proves it within a few round trips, so the oldest hardly ever has it.
+//! the oldest of the fullest host gives way to the newcomer: a peer that has the key proves it within a few round trips, so the oldest hardly ever has it.
 //! Invariant: an entry goes with the proof, with the association, at a limit, or [`PROOF_LIMIT`] after it came. Begin at
 //! [`Unproven::add`].
 
@@ -22,9 +22,11 @@ const HOST_MAX: usize = 512;
 /// Limit on all associations.
 const ALL_MAX: usize = 4096;
 
-/// Time for which a program's refusal is remembered: the host's further associations then end before they are up, so that its programs
-/// get plain TCP instead of a reset.
+/// Time after a repeated refusal by a program in which the host's further associations end before they are up: its programs get plain
+/// TCP instead of a reset.
 const DECLINED_LIMIT: Duration = Duration::from_secs(30);
+/// Time for which a refusal is remembered. A single one may be chance, such as a backlog that was full for a moment.
+const DECLINED_MEMORY: Duration = Duration::from_secs(600);
 /// Limit on the refusals remembered; beyond it the memory starts anew.
 const DECLINED_MAX: usize = 1024;
 
@@ -37,6 +39,13 @@ pub(crate) struct Incoming {
     pub(crate) peer: Peer,
 }
 
+/// The refusals of a client's host by a program.
+struct Declined {
+    /// Time of the last one.
+    at: Time,
+    is_repeated: bool,
+}
+
 /// The incoming associations without proof.
 #[derive(Default)]
 pub(crate) struct Unproven {
@@ -45,18 +54,17 @@ pub(crate) struct Unproven {
     of_hosts: BTreeMap<IpAddr, BTreeSet<AssociationId>>,
     /// True while a timer is set.
     is_timed: bool,
-    /// Programs that did not take a proven connection, each with the client's host and the end of the memory.
-    declined: BTreeMap<(SocketAddr, IpAddr), Time>,
+    /// Programs that did not take a proven connection, each with the client's host.
+    declined: BTreeMap<(SocketAddr, IpAddr), Declined>,
 }
 
 impl Unproven {
     /// Removes and returns the association that gives way to one more of a client's host, if a limit is reached.
     pub(crate) fn make_room_for(&mut self, client: SocketAddr) -> Option<(AssociationId, Incoming)> {
         let of_host = self.of_hosts.get(&host_part(client.ip())).filter(|of_host| of_host.len() >= HOST_MAX);
-        let oldest = match of_host {
-            Some(of_host) => of_host.first().copied(),
-            None => self.all.keys().next().copied().filter(|_| self.all.len() >= ALL_MAX),
-        }?;
+        let fullest = || self.of_hosts.values().max_by_key(|of_host| of_host.len());
+        let full = of_host.or_else(|| fullest().filter(|_| self.all.len() >= ALL_MAX))?;
+        let oldest = *full.first()?;
         self.take(oldest).map(|incoming| (oldest, incoming))
     }
 
@@ -99,20 +107,35 @@ impl Unproven {
         if self.declined.len() >= DECLINED_MAX {
             self.declined.clear();
         }
-        self.declined.insert((server, host_part(client.ip())), now + DECLINED_LIMIT);
+        let is_recent = |last: &Declined| now < last.at + DECLINED_MEMORY;
+        let is_repeated = self.declined.get(&key_of(server, client)).is_some_and(is_recent);
+        self.declined.insert(key_of(server, client), Declined { at: now, is_repeated });
     }
 
-    /// Reports whether a program has lately not taken a connection of this client's host.
+    /// Forgets refusals: the program has taken a connection of this client's host.
+    pub(crate) fn note_taken(&mut self, server: SocketAddr, client: SocketAddr) {
+        self.declined.remove(&key_of(server, client));
+    }
+
+    /// Reports whether a program repeatedly does not take the connections of this client's host.
     pub(crate) fn is_declined(&self, now: Time, server: SocketAddr, client: SocketAddr) -> bool {
-        self.declined.get(&(server, host_part(client.ip()))).is_some_and(|until| now < *until)
+        let last = self.declined.get(&key_of(server, client));
+        last.is_some_and(|last| last.is_repeated && now < last.at + DECLINED_LIMIT)
     }
 
     /// Returns the time for which a timer is to be set: none if one is set, or nothing waits.
     pub(crate) fn arm(&mut self) -> Option<Time> {
-        let next = self.all.values().map(|(until, _)| *until).min().filter(|_| !self.is_timed)?;
+        if self.is_timed {
+            return None;
+        }
+        let next = self.all.values().map(|(until, _)| *until).min()?;
         self.is_timed = true;
         Some(next)
     }
+}
+
+fn key_of(server: SocketAddr, client: SocketAddr) -> (SocketAddr, IpAddr) {
+    (server, host_part(client.ip()))
 }
 
 #[cfg(test)]
@@ -179,31 +202,50 @@ mod tests {
     }
 
     #[test]
-    fn at_the_limit_of_all_hosts_the_oldest_gives_way() {
+    fn at_the_limit_of_all_hosts_the_oldest_of_the_fullest_host_gives_way() {
         let mut world = World::new();
         let (first, _) = world.add(Time::ZERO, 200, 1);
-        let (second, _) = world.add(Time::ZERO, 201, 1);
         for host in 1..=8 {
-            for port in ports(HOST_MAX).skip(if host == 8 { 2 } else { 0 }) {
+            // The third host alone has as many as it may have.
+            for port in ports(HOST_MAX - usize::from(host != 3)) {
                 assert_eq!(world.add(Time::ZERO, host, port).1, None);
             }
         }
-        assert_eq!(world.add(Time::ZERO, 202, 1).1, Some(first));
-        assert_eq!(world.add(Time::ZERO, 203, 1).1, Some(second));
+        let missing = ALL_MAX - world.unproven.all.len();
+        assert!(ports(missing).all(|port| world.add(Time::ZERO, 9, port).1.is_none()));
+        let oldest = world.unproven.of_hosts[&IpAddr::from([10, 0, 1, 3])].first().copied();
+        assert_eq!(world.add(Time::ZERO, 202, 1).1, oldest);
+        assert!(world.unproven.take(first).is_some());
     }
 
     #[test]
-    fn a_refusal_is_remembered_for_half_a_minute_for_the_programs_port_and_the_clients_host() {
+    fn a_repeated_refusal_counts_for_half_a_minute_for_the_programs_port_and_the_clients_host() {
         let mut unproven = Unproven::default();
         let [server, other] = [80, 81].map(|port| SocketAddr::from((SERVER, port)));
         let [client, again, others] =
             [(1, 1), (1, 2), (2, 1)].map(|(host, port)| SocketAddr::from(([10, 0, 1, host], port)));
+        let second = Time::ZERO + (DECLINED_MEMORY - Duration::from_millis(1));
         unproven.note_declined(Time::ZERO, server, client);
-        let just_before = Time::ZERO + (DECLINED_LIMIT - Duration::from_millis(1));
-        assert!(unproven.is_declined(just_before, server, again));
+        assert!(!unproven.is_declined(Time::ZERO, server, client));
+        unproven.note_declined(second, server, again);
+        let just_before = second + (DECLINED_LIMIT - Duration::from_millis(1));
+        assert!(unproven.is_declined(just_before, server, client));
         assert!(!unproven.is_declined(just_before, server, others));
         assert!(!unproven.is_declined(just_before, other, client));
-        assert!(!unproven.is_declined(Time::ZERO + DECLINED_LIMIT, server, client));
+        assert!(!unproven.is_declined(second + DECLINED_LIMIT, server, client));
+    }
+
+    #[test]
+    fn a_refusal_is_forgotten_after_a_connection_that_was_taken_and_after_ten_minutes() {
+        let mut unproven = Unproven::default();
+        let (server, client) = (SocketAddr::from((SERVER, 80)), SocketAddr::from(([10, 0, 1, 1], 1)));
+        unproven.note_declined(Time::ZERO, server, client);
+        unproven.note_taken(server, client);
+        unproven.note_declined(Time::ZERO, server, client);
+        assert!(!unproven.is_declined(Time::ZERO, server, client));
+        let later = Time::ZERO + DECLINED_MEMORY;
+        unproven.note_declined(later, server, client);
+        assert!(!unproven.is_declined(later, server, client));
     }
 
     #[test]

@@ -475,7 +475,7 @@ impl Driver {
 
     /// Handles the end of the association: programs still get the data received, then see a reset.
     fn on_shared_closed(&mut self, association: AssociationId) {
-        self.shared.on_closed(self.now, association);
+        self.shared.on_closed(self.now, association, self.encryption.awaits_keys(association));
         while self.shared.get(association).is_some() {
             self.serve_shared(association);
             if !self.shared.was_readable(association) {

@@ -239,6 +239,7 @@ impl Driver {
                 let (association, channel) = (connection.association(), connection.channel());
                 let flow = connection.flow();
                 connection.set_accepting();
+                self.unproven.note_taken(flow.local(), flow.remote());
                 if let Some(channel) = channel {
                     if let Some(why) = self.unfit(association, flow.local(), flow.remote()) {
                         return self.refuse_connection(id, why, Refusal::OwnAssociation);
@@ -274,7 +275,8 @@ impl Driver {
             return;
         }
         let (flow, began, uplink) = (connection.flow(), connection.began(), connection.uplink().0);
-        let is_full = self.interception.is_backlog_full(&flow);
+        // The time of a full backlog is over only if it was full at the first look.
+        let is_full = self.interception.is_backlog_full(&flow) || began + LISTENER_LIMIT <= self.now;
         let (limit, why) = if is_full {
             (began + LISTENER_LIMIT, "the local program accepts no connections: its backlog is full")
         } else {

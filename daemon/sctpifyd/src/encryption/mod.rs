@@ -445,6 +445,11 @@ impl Encryption {
         self.all.get(&association).is_some_and(|state| !state.has_psk)
     }
 
+    /// Reports whether an association's handshake is over and that of its keys is under way.
+    pub(crate) fn awaits_keys(&self, association: AssociationId) -> bool {
+        self.all.get(&association).is_some_and(|state| state.established.is_some())
+    }
+
     /// Forgets an association that has ended.
     pub(crate) fn forget(&mut self, association: AssociationId) {
         self.all.remove(&association);

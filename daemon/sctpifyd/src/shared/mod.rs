@@ -44,13 +44,15 @@ const INCOMING_MAX: usize = SHARED_MAX / 4 * 3;
 /// Limit on those opened by one peer: each of its addresses opens its own, and its restarts may overlap.
 const INCOMING_PER_PEER_MAX: usize = 4;
 /// Limit on the handshakes that one peer has under way beside them. The oldest gives way: they hold a place without proof of a key.
-const OPENING_PER_PEER_MAX: usize = 64;
+const OPENING_PER_PEER_MAX: usize = 512;
 /// Limit on the handshakes of all peers.
-const OPENING_MAX: usize = 1024;
+const OPENING_MAX: usize = 4096;
 /// Limit on the handshake of a shared association: nobody waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for which a host that refused a shared association is not asked again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(600);
+/// The same for a host that took the association, which then ended before its keys: handshakes of others may have filled its places.
+const KEYLESS_PAUSE: Duration = Duration::from_secs(10);
 /// Limit on the hosts remembered to have refused; beyond it the memory starts anew.
 const REFUSED_MAX: usize = 4096;
 /// Interval of the check for idle shared associations: the setting may have changed.
@@ -168,15 +170,16 @@ impl SharedAssociations {
         }
     }
 
-    /// Records that a shared association was refused, or broke. If this host opened it, it does not ask the peer for another one soon.
-    fn on_failed(&mut self, opening: Opening, now: Time) {
+    /// Records that a shared association was refused, or broke. If this host opened it, it does not ask the peer for another one before
+    /// `pause` is over.
+    fn on_failed(&mut self, opening: Opening, now: Time, pause: Duration) {
         if opening.side == Side::Acceptor {
             return;
         }
         if self.refused.len() >= REFUSED_MAX {
             self.refused.clear();
         }
-        self.refused.insert(opening.ends.remote, now + REFUSED_PAUSE);
+        self.refused.insert(opening.ends.remote, now + pause);
     }
 
     /// Runs a change of the shared association's windows, which may grow only by the spare bytes, and counts them; None if there is no such
@@ -278,7 +281,7 @@ impl SharedAssociations {
         let opening = self.opening.remove(&association)?;
         let Opening { ends, side } = opening;
         if streams < SHARED_STREAMS {
-            self.on_failed(opening, now);
+            self.on_failed(opening, now, REFUSED_PAUSE);
             let cause = AbortCause::user("too few streams for a shared association");
             engine.abort(now, association, cause);
             return None;
@@ -314,7 +317,7 @@ impl SharedAssociations {
     /// Gives up the handshake of a shared association that takes too long.
     pub(crate) fn on_opening_late(&mut self, now: Time, association: AssociationId, engine: &mut Endpoint) {
         if let Some(opening) = self.opening.remove(&association) {
-            self.on_failed(opening, now);
+            self.on_failed(opening, now, REFUSED_PAUSE);
             engine.abort(now, association, AbortCause::default());
         }
     }
@@ -358,7 +361,7 @@ impl SharedAssociations {
     pub(crate) fn on_fault(&mut self, now: Time, association: AssociationId) -> Option<IpAddr> {
         let state = self.all.get(&association)?;
         let opening = Opening { ends: state.handshake(), side: state.side() };
-        self.on_failed(opening, now);
+        self.on_failed(opening, now, REFUSED_PAUSE);
         Some(opening.ends.remote)
     }
 
@@ -471,10 +474,10 @@ impl SharedAssociations {
         owners
     }
 
-    /// Handles the end of an association whose handshake was under way.
-    pub(crate) fn on_closed(&mut self, now: Time, association: AssociationId) {
+    /// Handles the end of an association whose handshake was under way; `awaits_keys`: only its keys were missing.
+    pub(crate) fn on_closed(&mut self, now: Time, association: AssociationId, awaits_keys: bool) {
         if let Some(opening) = self.opening.remove(&association) {
-            self.on_failed(opening, now);
+            self.on_failed(opening, now, if awaits_keys { KEYLESS_PAUSE } else { REFUSED_PAUSE });
         }
     }
 
@@ -556,13 +559,17 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_refused_is_asked_again_after_ten_minutes() {
+    fn a_host_that_refused_is_asked_again_after_ten_minutes_and_one_without_keys_after_ten_seconds() {
         let mut shared = SharedAssociations::new(1 << 30);
-        shared.on_failed(Opening { ends: ENDS, side: Side::Acceptor }, Time::ZERO);
-        assert!(!shared.is_settled(ENDS, Time::ZERO));
-        shared.on_failed(Opening { ends: ENDS, side: Side::Initiator }, Time::ZERO);
-        assert!(shared.is_settled(ENDS, Time::from_millis(599_999)));
-        assert!(!shared.is_settled(ENDS, Time::from_millis(600_000)));
+        let association = associations(1)[0];
+        let mut end = |side, awaits_keys| {
+            shared.opening.insert(association, Opening { ends: ENDS, side });
+            shared.on_closed(Time::ZERO, association, awaits_keys);
+            [9_999, 10_000, 599_999, 600_000].map(|ms| shared.is_settled(ENDS, Time::from_millis(ms)))
+        };
+        assert_eq!(end(Side::Acceptor, false), [false; 4]);
+        assert_eq!(end(Side::Initiator, true), [true, false, false, false]);
+        assert_eq!(end(Side::Initiator, false), [true, true, true, false]);
     }
 
     #[test]
@@ -579,10 +586,11 @@ mod tests {
 
     #[test]
     fn the_oldest_handshake_of_a_peer_gives_way_to_its_next() {
-        let all = associations(66);
+        let last = OPENING_PER_PEER_MAX + 1;
+        let all = associations(u16::try_from(last).unwrap());
         let mut shared = SharedAssociations::new(1 << 30);
         shared.opening.insert(all[0], Opening { ends: ENDS, side: Side::Initiator });
-        for id in &all[1..65] {
+        for id in &all[1..last] {
             assert_eq!(shared.make_room_for(THERE), None);
             shared.opening.insert(*id, Opening { ends: ENDS, side: Side::Acceptor });
         }
