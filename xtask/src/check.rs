@@ -1,10 +1,10 @@
 //! `./x check`: formatting, lints, layers, module docs, comments, unsafe, compliance tables, names on the page of the
-//! papers, links of the documents, generated parts of the results, published crates, licences. Prints a line per part; every part runs even
+//! papers, prose and links of the documents, generated parts of the results, published crates, licences. Prints a line per part; every part runs even
 //! after a fault in an earlier one.
 
 use crate::tools::{cargo, has, root, succeeds};
 use crate::totals::Totals;
-use crate::{Outcome, compliance, layers, links, papers, planted, published, results, sources};
+use crate::{Outcome, compliance, layers, links, papers, planted, prose, published, results, sources};
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
@@ -51,6 +51,7 @@ fn fast() -> Result<Totals> {
     totals += part("unsafe", || listed(sources::unsafe_code()?))?;
     totals += part("planted bugs apply", || listed(planted::faults()?))?;
     totals += part("papers", || listed(papers::faults()?))?;
+    totals += part("prose", || listed(prose::faults()?))?;
     totals += part("links", || listed(links::faults()?))?;
     totals += part("results", || listed(results::faults()?))?;
     totals += part("compliance", || Ok(compliance::run(&["--check".to_owned()])? == Outcome::Good))?;

@@ -19,6 +19,7 @@ mod links;
 mod optimised;
 mod papers;
 mod planted;
+mod prose;
 mod published;
 mod results;
 mod seeds;
