@@ -9,7 +9,8 @@ use crate::error::{PathError, PathErrorKind};
 use crate::socket::Kind;
 use crate::sys::Slot;
 
-/// Finds route and SCTP bytes of a received datagram; none if it was cut or is no unicast packet.
+/// Returns the route, control data and SCTP bytes of a received datagram, or `None` if the kernel cut the datagram or it is not a
+/// unicast packet.
 pub(crate) fn open_datagram(kind: Kind, is_v4: bool, slot: &Slot) -> Option<(Route, Meta, &[u8])> {
     let meta = Meta::parse(slot.control());
     let (remote, port) = slot.name.decode()?;

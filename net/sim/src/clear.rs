@@ -1,5 +1,5 @@
-//! Whether worlds protect packets by themselves. Environment variable `SIM_PROTECTED` asks for it, so that tests can be played with sealed
-//! packets. Those that look into packets, or forge some, hold an [`InTheClear`].
+//! Default protection of worlds. The environment variable `SIM_PROTECTED` makes all worlds seal their packets, so the same tests also
+//! cover sealed packets. A test that reads or forges packets holds an [`InTheClear`], which prevents this.
 
 use std::cell::Cell;
 

@@ -22,7 +22,7 @@ use crate::timers::Timer;
 use crate::timing;
 use crate::unproven::Incoming;
 
-/// Limit on the SYNs and arrivals taken in one turn.
+/// Limit on the SYNs that one turn takes, and on the diverted connections that it takes from each listener.
 const SYNS_PER_TURN: usize = 128;
 /// Interval at which a carrier that could not be opened is tried again.
 const CARRIERS_PAUSE: Duration = Duration::from_secs(2);
@@ -66,7 +66,7 @@ impl Driver {
     /// Puts a change of rules, settings or keys in force, in the kernel and here.
     ///
     /// # Errors
-    /// The change is in force here, but the kernel follows the rules before. It is tried again.
+    /// The change is in force in the daemon, but the kernel still follows the old rules. The update of the kernel is retried.
     pub(crate) fn put_in_force(&mut self, draft: Draft) -> Result<(), String> {
         // The old rules decided about connections until now.
         let held = self.interception.begin_change(self.policy.rules(), &mut self.history);
@@ -289,7 +289,7 @@ impl Driver {
                     tracing::info!(?change, ?refusal, left_out, "the peer answers a change of our addresses");
                 }
             }
-            // A new path of the data is reported where it is taken.
+            // If data moves to another path because of the request, `PathSwitched` reports it.
             (Event::PeerAddressChange(change @ AddressChange::SetPrimary(_)), _) => {
                 tracing::debug!(?change, "the peer's request");
             }
@@ -303,7 +303,7 @@ impl Driver {
                 self.encryption.forget(association);
                 self.unproven.take(association);
             }
-            // The daemon sends nothing that may be abandoned; encryption follows the events about keys before.
+            // The daemon sends nothing that may be abandoned. `take_engine_events` passes events about keys to `encryption` first.
             (
                 Event::KeyMessage { .. }
                 | Event::Protected { .. }
@@ -441,11 +441,11 @@ impl Driver {
         }
     }
 
-    /// Gives up a shared association whose peer has sent something that this version never sends.
+    /// Aborts a shared association whose peer has violated the protocol of its messages.
     fn give_shared_up(&mut self, association: AssociationId, fault: &MuxFault) {
         let Some(peer) = self.shared.on_fault(self.now, association) else { return };
         if let Some(left_out) = self.history.admit(Line::Fault, self.now) {
-            tracing::warn!(%peer, %fault, left_out, "a shared association was abandoned during setup");
+            tracing::warn!(%peer, %fault, left_out, "a shared association was aborted: the peer violated its protocol");
         }
         self.take_channel_events(association);
         self.engine.abort(self.now, association, AbortCause::user(fault.to_string()));

@@ -25,7 +25,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header of a packet with `length` bytes of SCTP. Too long a one gets a length that the interface refuses.
+    /// The header of a packet with `length` bytes of SCTP. A longer packet than IP allows gets the greatest length, and the interface
+    /// refuses it.
     pub(super) fn new(route: &Route, ecn: Ecn, hops: Hops, length: usize) -> Header {
         match (route.local, route.remote) {
             (IpAddr::V4(local), IpAddr::V4(remote)) => {

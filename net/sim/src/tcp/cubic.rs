@@ -60,8 +60,8 @@ impl Cubic {
         cwnd + acked / acks_per_segment.max(ACKS_PER_SEGMENT_MIN)
     }
 
-    /// A round trip was measured when all before `acked` was acknowledged and all before `sent` sent; returns whether the delay
-    /// says that slow start has filled the path.
+    /// Takes a sample of the round trip, when all data before `acked` was acknowledged and all before `sent` was sent. Returns
+    /// whether the delay shows that slow start has filled the path.
     pub(super) fn on_rtt(&mut self, rtt: Duration, cwnd: f64, acked: u64, sent: u64) -> bool {
         let least = self.min_rtt.map_or(rtt, |least| least.min(rtt));
         self.min_rtt = Some(least);

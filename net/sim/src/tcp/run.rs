@@ -30,8 +30,8 @@ struct Connection {
     header: usize,
 }
 
-/// Both ends behave as `config` says, and say what `exchange` says, over a link with these settings in both directions. One seed gives
-/// the same run. `None`: it took longer than `limit`.
+/// Runs one connection: both ends behave as `config` requires, and exchange the bytes of `exchange`. The link has the same settings in
+/// both directions. The same seed gives the same run. Returns `None` if the run would take longer than `limit`.
 pub fn run(
     config: &TcpConfig,
     exchange: &Exchange,

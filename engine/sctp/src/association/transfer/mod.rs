@@ -1,9 +1,9 @@
 //! Data transfer over the paths of an association: what leaves, on which path, what its acknowledgement means, and when
 //! a path counts as failed.
 //!
-//! Nothing here knows the handshake, address changes, stream reconfiguration or received data: the association calls
-//! down, and hears of the rest by [`Outbox`]. The parts call each other, as their subjects do: a SACK judges paths, a
-//! failed path moves data, and moved data changes what may be sent ([ADR
+//! No code here depends on the handshake, address changes, stream reconfiguration or received data. The association calls
+//! this module, which reports everything else through [`Outbox`]. The parts call each other, because each affects the
+//! others: a SACK judges paths, a failed path moves data, and moved data changes what may be sent ([ADR
 //! 0026](../../../../../docs/adr/0026-an-association-and-its-transfer.md)). Sending starts at [`Transfer::fill_new_data`],
 //! acknowledgements at [`Transfer::on_path_acks`], failures at [`Transfer::report_transition`].
 
@@ -203,7 +203,8 @@ impl Transfer {
         }
     }
 
-    /// Changes the initial window: messages about keys do not end its time.
+    /// Changes the initial window of all paths. Has no effect on a path after its first acknowledgement, unless only key
+    /// messages have been sent so far.
     pub(crate) fn set_initial_packets(&mut self, packets: u8) {
         self.config.initial_packets = packets;
         let awaits_data = self.integrity.protection().is_some_and(|protection| !protection.has_data());

@@ -103,8 +103,8 @@ impl Transfer {
         }
     }
 
-    /// Sends something that must be answered after two round trips of silence (RFC 8985 section 7.3): lost or
-    /// new data if there is any, otherwise the last chunk again.
+    /// Sends a packet that asks for an answer when a path has been silent for two round trips (RFC 8985 section 7.3): lost
+    /// or new data if there is any, otherwise the last chunk again.
     ///
     /// T3 keeps running: restarting it, as in RFC 8985, would delay failover to another path by two round
     /// trips. But the probe must have time to be answered.
@@ -170,7 +170,7 @@ impl Transfer {
         path.sending.arm_probe(path.srtt(), flight, ack_delay, now);
     }
 
-    /// Time at which another path is asked why this one is silent.
+    /// Returns the time at which the path becomes doubted: another path then repeats its earliest chunk.
     fn doubt_at(&self, index: PathIndex, now: Time) -> Option<Time> {
         let srtt = self.paths.get(index).srtt()?;
         let least = self.tx.outstanding.least_round_trip(index).unwrap_or(srtt);
@@ -183,9 +183,9 @@ impl Transfer {
         self.paths.get_mut(index).t3 = Some(at);
     }
 
-    /// Ends the back-off once a path has recovered and can carry the data in flight on those that have not.
-    /// That data, and data sent earlier on this path, waits no longer than a timeout without back-off:
-    /// unanswered by then, it left during the outage.
+    /// Ends the back-off of T3 after a path has recovered: on this path, and on all paths that are not active. Their data in
+    /// flight now waits no longer than a timeout without back-off. Data that has already waited longer was sent during the
+    /// outage: it counts as lost, and the recovered path can carry it.
     pub(crate) fn end_back_off(&mut self, recovered: PathIndex, now: Time) {
         for index in self.paths.indices() {
             let path = self.paths.get_mut(index);
@@ -201,8 +201,8 @@ impl Transfer {
         }
     }
 
-    /// Makes T3 of a path that was silent, and has just answered a HEARTBEAT, expire as if it had not backed off. An answer
-    /// to the probe that left after the HEARTBEAT comes first.
+    /// Removes the back-off from T3 of a path that was silent and has just answered a HEARTBEAT. T3 still leaves time for the
+    /// answer to a probe that was sent after that HEARTBEAT.
     pub(crate) fn hasten_t3(&mut self, index: PathIndex, now: Time) {
         let Some(sent_at) = self.tx.outstanding.earliest_sent_at(index) else { return };
         let path = self.paths.get_mut(index);
@@ -211,8 +211,8 @@ impl Transfer {
         path.t3 = path.t3.map(|at| at.min(due));
     }
 
-    /// Returns `after` from now. With little in flight and nothing queued it counts from the earliest chunk,
-    /// unless that time has passed, since no fast retransmission will follow (RFC 7765 section 4).
+    /// Returns the time `after` from now. If little is in flight and nothing is queued, no fast retransmission will follow (RFC
+    /// 7765 section 4). Then the time counts from the sending of the earliest chunk, unless the result is in the past.
     fn due(&self, index: PathIndex, after: Duration, now: Time) -> Time {
         let is_little = self.tx.outstanding.flight(index) < FEW_PACKETS * self.paths.get(index).packet_size();
         let from = if is_little && self.tx.queue.is_empty() {
@@ -271,7 +271,7 @@ impl Transfer {
                 continue;
             }
             if self.waiting_length(index).is_some() {
-                // Too little room for a train counts as none.
+                // If there is too little room for a train, the window counts as full.
                 let flight =
                     if self.may_begin(index) { self.tx.flight_beside_copies(index) } else { usize::MAX };
                 self.paths.get_mut(index).sending.on_waiting(flight, now);
