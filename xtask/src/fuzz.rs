@@ -15,7 +15,7 @@ use crate::Outcome;
 use crate::tools::{has, output, root, succeeds};
 
 /// The targets: the names of `fuzzing::TARGETS`.
-const TARGETS: &[&str] = &["packet", "endpoint", "pair", "operations", "mux", "sip"];
+const TARGETS: &[&str] = &["packet", "endpoint", "pair", "sealed", "operations", "mux", "sip"];
 
 /// The version of cargo-fuzz to install if there is none.
 const CARGO_FUZZ: &str = "0.13.2";

@@ -4,7 +4,7 @@
 //! runs it with engines in virtual time, and panics on a fault. The code is here and not with the fuzzer, so
 //! that plain tests can replay the committed inputs. The targets: [`packet`] (parsing and writing packets),
 //! [`endpoint`] (a hostile peer), [`pair`] (an honest pair over a bad network: everything arrives once and in
-//! order), [`operations`] (calls in any order), [`mux`] (a hostile peer of a relay), [`sip`](mod@sip) (SIP
+//! order; also with sealed packets), [`operations`] (calls in any order), [`mux`] (a hostile peer of a relay), [`sip`](mod@sip) (SIP
 //! from strangers). [`torture`] mutates known messages without a fuzzer. Every byte string is a valid input.
 //! Begin at [`TARGETS`].
 
@@ -28,6 +28,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("packet", packet::run),
     ("endpoint", endpoint::run),
     ("pair", pair::run),
+    ("sealed", pair::run_sealed),
     ("operations", operations::run),
     ("mux", mux::run),
     ("sip", self::sip::run),

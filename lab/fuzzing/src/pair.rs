@@ -11,8 +11,8 @@ use std::time::Duration;
 use base::Carrier;
 use bytes::Bytes;
 use sctp::{
-    AssociationConfig, AssociationId, CloseReason, CongestionAlgorithm, EndpointConfig, Event, Reliability,
-    Timing,
+    AssociationConfig, AssociationId, CloseReason, CongestionAlgorithm, EndpointConfig, Event,
+    ProtectionConfig, Reliability, Timing,
 };
 use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, LinkId, Outgoing, Reading, Record, World};
 
@@ -43,8 +43,17 @@ struct Pair {
 
 /// Runs the input.
 pub fn run(data: &[u8]) {
+    play(data, None);
+}
+
+/// Runs the input with sealed packets.
+pub fn run_sealed(data: &[u8]) {
+    play(data, Some(sim::protection(true)));
+}
+
+fn play(data: &[u8], protection: Option<ProtectionConfig>) {
     let mut head = Input::new(data);
-    let mut pair = Pair::new(&mut head);
+    let mut pair = Pair::new(&mut head, protection);
     let mut rest = head.bytes(data.len()).to_vec();
     rest.reverse();
     let story: Story = Rc::new(RefCell::new(rest));
@@ -115,8 +124,8 @@ fn config(input: &mut Input<'_>) -> AssociationConfig {
 }
 
 impl Pair {
-    fn new(input: &mut Input<'_>) -> Pair {
-        let association = config(input);
+    fn new(input: &mut Input<'_>, protection: Option<ProtectionConfig>) -> Pair {
+        let association = AssociationConfig { protection, ..config(input) };
         let endpoint = EndpointConfig { association, ..EndpointConfig::default() };
         let mut world = World::new(1);
         let paths = 1 + input.below(2);

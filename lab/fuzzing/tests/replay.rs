@@ -43,6 +43,11 @@ fn stories_of_bad_networks_kept_by_the_fuzzer_deliver_everything() {
 }
 
 #[test]
+fn stories_of_bad_networks_kept_by_the_fuzzer_deliver_everything_by_sealed_packets() {
+    replay("sealed");
+}
+
+#[test]
 fn calls_kept_by_the_fuzzer_leave_nothing_behind() {
     replay("operations");
 }
