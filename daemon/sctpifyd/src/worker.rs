@@ -19,7 +19,7 @@ use crate::carriers::PacketIo;
 use crate::commands::{Command, Handle};
 use crate::confinement::{self, Confinement, Identity};
 use crate::control_server::{ControlServer, ControlSocket};
-use crate::encryption::{Encryption, warm_up};
+use crate::encryption::{Encryption, Handshakes, warm_up};
 use crate::forwarding::{Forwarder, Names};
 use crate::learned_store::LearnedStore;
 use crate::page;
@@ -104,18 +104,10 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
             shard.note_page_fault(fault);
         }
     }
+    spawn_handshakes(handshakes, signer, handle.clone())?;
     spawn("learned table", move || keeper.keep(shared))?;
     let peer_keeper = peers.clone();
     spawn("known peers", move || peer_keeper.keep())?;
-    let for_steps = handle.clone();
-    spawn("handshakes", move || {
-        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| handshakes.run(&signer, &for_steps)));
-        if outcome.is_err() {
-            // Without it no association gets keys. The supervisor starts another worker.
-            tracing::error!("the thread of the key handshakes has failed");
-            std::process::abort();
-        }
-    })?;
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
     if args.inside.is_some() {
@@ -136,6 +128,18 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         let _ = std::fs::remove_file(&args.control);
     }
     outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Starts the thread of the key handshakes. Without it no association gets keys, so the process ends if it fails, and the supervisor
+/// starts another worker.
+fn spawn_handshakes(handshakes: Handshakes, signer: Signer, shard: Handle) -> Result<()> {
+    spawn("handshakes", move || {
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| handshakes.run(&signer, &shard)));
+        if outcome.is_err() {
+            tracing::error!("the thread of the key handshakes has failed");
+            std::process::abort();
+        }
+    })
 }
 
 /// Sets the cryptographic library up before this process is confined. Without a key an encrypting daemon does not start.
