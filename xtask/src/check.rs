@@ -4,7 +4,9 @@
 
 use crate::tools::{cargo, has, root, succeeds};
 use crate::totals::Totals;
-use crate::{Outcome, compliance, layers, links, papers, planted, prose, published, results, sources};
+use crate::{
+    Outcome, compliance, layers, links, papers, planted, prose, published, reference, results, sources,
+};
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
@@ -37,6 +39,7 @@ pub(crate) fn without_licences() -> Result<Totals> {
         succeeds(&mut cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
     totals += part("documentation of published crates", published::documents)?;
+    totals += part("reference", || listed(reference::faults()?))?;
     totals += part("public API", || listed(published::api_faults()?))?;
     totals += part("packages", published::packages_serve_a_user)?;
     Ok(totals)

@@ -21,6 +21,7 @@ mod papers;
 mod planted;
 mod prose;
 mod published;
+mod reference;
 mod results;
 mod seeds;
 mod skipped;
@@ -108,6 +109,11 @@ const COMMANDS: &[(&str, &str, Command)] = &[
         seeds::run,
     ),
     ("docs", "build a book of all documents in target/book (mdbook); fails on a broken link", docs::run),
+    (
+        "reference",
+        "compare the pages of docs/reference with their sources; `--write` writes them",
+        reference::run,
+    ),
     ("deb", "`deb [--static | --bins DIR]`: build a Debian package in target/deb", deb::run),
     ("man", "write the manual pages of all programs to target/man", man),
     ("doctor", "report missing tools of this host, and how to get them", doctor::run),
@@ -134,17 +140,15 @@ fn main() -> ExitCode {
     }
 }
 
+/// The programs that write manual and reference pages, also those of the other programs of their package.
+const WRITERS: [&str; 4] = ["sctpify", "linkemu", "sctpify-router", "sctpify-sip"];
+
 /// `./x man`: the programs generate their own pages.
 fn man(_: &[String]) -> anyhow::Result<Outcome> {
-    let generators = [
-        ("cli", "sctpify"),
-        ("linkemu", "linkemu"),
-        ("router", "sctpify-router"),
-        ("sipproxy", "sctpify-sip"),
-    ];
-    for (package, program) in generators {
-        let words = ["run", "--quiet", "--package", package, "--bin", program, "--", "man", "target/man"];
-        if !tools::succeeds(&mut tools::cargo(&words))? {
+    let programs = tools::built_programs()?;
+    for program in WRITERS {
+        let mut command = std::process::Command::new(programs.join(program));
+        if !tools::succeeds(command.args(["man", "target/man"]).current_dir(tools::root()))? {
             println!("the manual pages of {program} and the programs of its package were not written");
             return Ok(Outcome::Bad);
         }

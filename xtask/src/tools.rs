@@ -41,3 +41,13 @@ pub(crate) fn has(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
+
+/// Builds all programs as the tests use them, and returns their directory: this program's own.
+pub(crate) fn built_programs() -> Result<PathBuf> {
+    let exe = std::env::current_exe().context("cannot determine this program's path")?;
+    anyhow::ensure!(
+        succeeds(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?,
+        "the programs were not built"
+    );
+    Ok(exe.parent().unwrap_or(Path::new("/")).to_path_buf())
+}

@@ -1,4 +1,4 @@
-//! Manual pages and completions of programs, from the definitions of their command lines.
+//! Manual pages, reference pages and completions of programs, from the definitions of their command lines.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,12 +8,23 @@ use clap::{Command, Subcommand};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
+/// Ending of the files in Markdown.
+const MARKDOWN: &str = ".md";
+/// Width of help in the reference, in columns.
+const HELP_WIDTH: usize = 100;
+
 /// The commands for packagers; a program flattens them into its own.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Docs {
     /// Write the manual pages to a directory
     #[command(hide = true)]
     Man {
+        /// The directory; made if it is missing
+        dir: PathBuf,
+    },
+    /// Write the reference pages, in Markdown, to a directory
+    #[command(hide = true)]
+    Reference {
         /// The directory; made if it is missing
         dir: PathBuf,
     },
@@ -50,8 +61,8 @@ pub enum DocsError {
 }
 
 impl Docs {
-    /// Executes the command for these programs, of which the first is the default, with `pages` more manual pages: file names and
-    /// contents.
+    /// Executes the command for these programs, of which the first is the default, with `pages` more pages: file names and contents.
+    /// Those in Markdown (`.md`) belong to the reference, the others to the manual.
     ///
     /// # Errors
     /// When the output cannot be written, or no program has the name.
@@ -65,6 +76,10 @@ impl Docs {
             Docs::Man { dir } => {
                 let error = |error| DocsError::Io { to: dir.display().to_string(), error };
                 write_pages(dir, &mut programs, pages).map_err(error)
+            }
+            Docs::Reference { dir } => {
+                let error = |error| DocsError::Io { to: dir.display().to_string(), error };
+                write_reference(dir, &mut programs, pages).map_err(error)
             }
             Docs::Completions { shell, program } => {
                 let text = completions(*shell, &mut programs, program.as_deref())?;
@@ -81,7 +96,22 @@ fn write_pages(dir: &Path, programs: &mut [Command], pages: &[(&str, Vec<u8>)]) 
         program.build();
         write_command_pages(dir, program)?;
     }
-    pages.iter().try_for_each(|(name, page)| fs::write(dir.join(name), page))
+    let mut manual = pages.iter().filter(|(name, _)| !name.ends_with(MARKDOWN));
+    manual.try_for_each(|(name, page)| fs::write(dir.join(name), page))
+}
+
+/// Writes NAME.md for each program, with the help of all its commands, and the other pages in Markdown.
+fn write_reference(dir: &Path, programs: &mut [Command], pages: &[(&str, Vec<u8>)]) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    for program in programs {
+        program.build();
+        let name = program.get_name().to_owned();
+        let mut page = format!("# {name}\n");
+        add_help(&mut page, program);
+        fs::write(dir.join(name + MARKDOWN), page)?;
+    }
+    let mut reference = pages.iter().filter(|(name, _)| name.ends_with(MARKDOWN));
+    reference.try_for_each(|(name, page)| fs::write(dir.join(name), page))
 }
 
 /// Writes NAME.8 and a page for each visible command. The command must be built.
@@ -90,8 +120,23 @@ fn write_command_pages(dir: &Path, command: &Command) -> io::Result<()> {
     let mut page = Vec::new();
     Man::new(command.clone()).section("8").manual("sctpify").render(&mut page)?;
     fs::write(dir.join(format!("{name}.8")), page)?;
-    let shown = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
-    shown.into_iter().try_for_each(|c| write_command_pages(dir, c))
+    shown(command).try_for_each(|command| write_command_pages(dir, command))
+}
+
+/// Adds the help of a command and of its visible commands. The command must be built.
+fn add_help(page: &mut String, command: &Command) {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    if command.get_bin_name().is_some_and(|name| name.contains(' ')) {
+        *page += &format!("\n## `{name}`\n");
+    }
+    let help = command.clone().term_width(HELP_WIDTH).render_long_help().to_string();
+    let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+    *page += &format!("\n```text\n{}\n```\n", lines.join("\n").trim_end());
+    shown(command).for_each(|command| add_help(page, command));
+}
+
+fn shown(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
 }
 
 fn completions(shell: Shell, programs: &mut [Command], name: Option<&str>) -> Result<Vec<u8>, DocsError> {
@@ -121,18 +166,41 @@ mod tests {
         vec![Command::new("one").subcommand(Command::new("go")), Command::new("two")]
     }
 
+    /// Runs the command for a directory; returns its files with their contents.
+    fn files(kind: &str, of: impl FnOnce(PathBuf) -> Docs) -> Vec<(String, String)> {
+        let dir = std::env::temp_dir().join(format!("sctpify-{kind}-{}", std::process::id()));
+        let pages = [("one.conf.5", b"text".to_vec()), ("settings.md", b"text".to_vec())];
+        of(dir.clone()).run(programs(), &pages, &mut io::sink()).unwrap();
+        let mut files: Vec<(String, String)> = fs::read_dir(&dir)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| {
+                (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()).unwrap())
+            })
+            .collect();
+        files.sort();
+        fs::remove_dir_all(&dir).unwrap();
+        files
+    }
+
     #[test]
     fn each_program_and_command_has_a_page_beside_the_extra_ones() {
-        let dir = std::env::temp_dir().join(format!("sctpify-docs-{}", std::process::id()));
-        let man = Docs::Man { dir: dir.clone() };
-        man.run(programs(), &[("one.conf.5", b"text".to_vec())], &mut io::sink()).unwrap();
-        let mut names: Vec<String> = fs::read_dir(&dir)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        fs::remove_dir_all(&dir).unwrap();
+        let names: Vec<String> =
+            files("man", |dir| Docs::Man { dir }).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["one-go.8", "one.8", "one.conf.5", "two.8"]);
+    }
+
+    #[test]
+    fn the_reference_has_a_page_for_each_program_with_its_commands_and_no_manual_page() {
+        let files = files("reference", |dir| Docs::Reference { dir });
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["one.md", "settings.md", "two.md"]);
+        let page = &files[0].1;
+        assert!(
+            page.starts_with("# one\n\n```text\n") && page.contains("\n## `one go`\n\n```text\n"),
+            "{page}"
+        );
+        assert!(!page.contains("## `one help`"), "{page}");
     }
 
     #[test]

@@ -1,22 +1,26 @@
-//! Manual pages and completions, from the same definitions as the command lines and the settings.
+//! Manual pages, reference pages and completions, from the same definitions as the command lines, the settings and the metrics.
 
 use std::io::Write;
 
 use clap::{Command, CommandFactory};
 use clap_mangen::roff::{Roff, bold, roman};
-use control::{DEFAULT_CONFIG, DaemonArgs};
+use control::{DEFAULT_CONFIG, DaemonArgs, Status};
 use ops::{Docs, DocsError};
 use rules::{SETTINGS, Setting};
 
 use crate::{CliError, Sctpify, Shimrules};
 
-/// Writes sctpify(8) with a page for each of its commands, shimrules(8), sctpifyd(8) and sctpify.toml(5) to a directory, or the
-/// completions of one of the programs.
+/// Writes sctpify(8) with a page for each of its commands, shimrules(8), sctpifyd(8) and sctpify.toml(5) to a directory; or the pages of
+/// the reference; or the completions of one of the programs.
 ///
 /// # Errors
 /// When no program has that name, or the output cannot be written.
 pub(crate) fn write(docs: &Docs, out: &mut dyn Write) -> Result<(), CliError> {
-    let pages = [("sctpify.toml.5", settings_page().to_roff().into_bytes())];
+    let pages = [
+        ("sctpify.toml.5", settings_page().to_roff().into_bytes()),
+        ("settings.md", settings_reference().into_bytes()),
+        ("metrics.md", metrics_reference().into_bytes()),
+    ];
     docs.run(programs(), &pages, out).map_err(|error| match error {
         DocsError::NoProgram { .. } => CliError::Usage(error.to_string()),
         DocsError::Io { .. } => CliError::Failed(error.to_string()),
@@ -25,6 +29,35 @@ pub(crate) fn write(docs: &Docs, out: &mut dyn Write) -> Result<(), CliError> {
 
 fn programs() -> Vec<Command> {
     vec![Sctpify::command(), Shimrules::command(), DaemonArgs::command()]
+}
+
+/// Returns the reference page of the settings.
+fn settings_reference() -> String {
+    let mut page = format!(
+        "# Settings\n\nThe daemon reads its settings from {DEFAULT_CONFIG}. `sctpify set NAME=VALUE` changes one and keeps the file's \
+         comments, and `sctpify get` shows them all.\n"
+    );
+    for setting in SETTINGS {
+        let restart =
+            if setting.needs_restart { "\n- A change waits for the next start of the daemon." } else { "" };
+        page += &format!(
+            "\n## `{}`\n\n{}\n\n- Values: {}\n- Default: {}{restart}\n",
+            setting.name,
+            setting.doc,
+            setting.kind,
+            default_of(setting)
+        );
+    }
+    page
+}
+
+/// Returns the reference page of the metrics.
+fn metrics_reference() -> String {
+    format!(
+        "# Metrics of the daemon\n\nThe setting `page_port` opens `http://127.0.0.1:PORT/metrics`, in the text format of \
+         Prometheus. The daemon counts from its start.\n\n{}",
+        control::metrics(&Status::default()).reference()
+    )
 }
 
 /// Builds sctpify.toml(5) from the table of settings.

@@ -22,6 +22,7 @@ mod files;
 mod frame;
 mod known_peers;
 mod learned;
+mod metrics;
 mod peer_keys;
 mod reason;
 mod request;
@@ -46,6 +47,7 @@ pub use known_peers::{
     AddError, HostKeyText, KnownBy, KnownPeer, KnownPeers, KnownPeersError, NoHostKey, Recognition, WrongPeer,
 };
 pub use learned::{LearnedRow, LearnedState, load_learned, parse_learned, print_learned, save_learned};
+pub use metrics::metrics;
 pub use peer_keys::{PeerKey, PeerKeyError, parse_peer_keys, read_peer_keys};
 pub use reason::{EncryptionFault, FallbackReason, KeyFault};
 pub use request::{Request, RuleSelector};

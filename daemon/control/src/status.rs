@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Confinement, FallbackReason, HostKeyText, KnownBy, PendingChange, ShimState};
 
 /// The status.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// The daemon's version.
     pub version: String,

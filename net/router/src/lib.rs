@@ -35,6 +35,26 @@ pub fn run(router: &Router, out: &mut dyn std::io::Write) -> Result<(), RouterEr
         Command::Tc(command) => tc::run(command, router.json, out),
         Command::Run(args) => run::run(args, router.json, out),
         Command::Flows(args) => flows::run(args, router.json, out),
-        Command::Docs(docs) => Ok(docs.run(vec![<Router as clap::CommandFactory>::command()], &[], out)?),
+        Command::Docs(docs) => Ok(docs.run(
+            vec![<Router as clap::CommandFactory>::command()],
+            &[("router-metrics.md", reference().into_bytes())],
+            out,
+        )?),
     }
+}
+
+/// Returns the reference page of the metrics of each command.
+fn reference() -> String {
+    let parts = [
+        ("run", run::metrics(&RunReport::default())),
+        ("flows", flows::metrics(&[])),
+        ("tc show --every SECONDS", tc::metrics("", &[])),
+    ];
+    let mut page = "# Metrics of sctpify-router\n\nThe option `--metrics-port` opens `http://127.0.0.1:PORT/metrics`, in the text format of \
+                    Prometheus.\n"
+        .to_owned();
+    for (command, metrics) in parts {
+        page += &format!("\n## `sctpify-router {command}`\n\n{}", metrics.reference());
+    }
+    page
 }

@@ -80,7 +80,8 @@ fn show(command: &Command) -> Result<(), SipError> {
         Command::Trace(how) => return follow(how),
         Command::Docs(docs) => {
             let programs = vec![SipArgs::command(), UaArgs::command()];
-            return Ok(docs.run(programs, &[], &mut std::io::stdout())?);
+            let pages = [("sip-metrics.md", page::metrics_reference().into_bytes())];
+            return Ok(docs.run(programs, &pages, &mut std::io::stdout())?);
         }
     };
     let (answer, _) = control_socket::ask(&how.socket.control, &question)?;

@@ -14,6 +14,18 @@ impl MetricsText {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
+    /// Returns a table of the families for documents, in Markdown.
+    pub fn reference(&self) -> String {
+        let mut table = "| metric | type | meaning |\n|---|---|---|\n".to_owned();
+        let mut helps = self.0.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
+        let kinds = self.0.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        for (name, kind) in kinds {
+            let help = helps.find(|(known, _)| *known == name).map_or("", |(_, help)| help);
+            let _ = writeln!(table, "| `{name}` | {kind} | {help} |");
+        }
+        table
+    }
+
     /// Writes a family of one series.
     pub fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.head(name, kind, help);
@@ -64,6 +76,16 @@ fn escaped(value: &dyn Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reference_lists_each_family_once() {
+        let mut out = MetricsText::default();
+        out.one("a", "gauge", "About a.", 1);
+        out.head("b_total", "counter", "About b.");
+        out.series("b_total", &[("c", &"d")], 7);
+        let rows = "| `a` | gauge | About a. |\n| `b_total` | counter | About b. |\n";
+        assert_eq!(out.reference(), format!("| metric | type | meaning |\n|---|---|---|\n{rows}"));
+    }
 
     #[test]
     fn quotes_backslashes_and_line_ends_do_not_end_a_label() {

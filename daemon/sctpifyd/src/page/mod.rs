@@ -1,8 +1,6 @@
 //! The web page and the metrics: the daemon's activity, for people and for Prometheus, on 127.0.0.1 only.
 //!
-//! [`ops::Page`] serves it and checks access. Begin with [`run`]; [`metrics`] writes the numbers.
-
-mod metrics;
+//! [`ops::Page`] serves it and checks access. Begin with [`run`]; [`control::metrics`] writes the numbers.
 
 use control::{Request, Response};
 
@@ -25,7 +23,7 @@ fn answer(desk: &Desk, request: &PageRequest<'_>) -> Option<PageAnswer> {
         "/status.json" => json(&desk.look(Request::Status)),
         "/rules.json" => json(&desk.look(Request::RulesList { chain: None, policy: None })),
         "/metrics" => match desk.look(Request::Status) {
-            Response::Status(status) => PageAnswer::metrics(metrics::write(&status)),
+            Response::Status(status) => PageAnswer::metrics(control::metrics(&status)),
             _ => PageAnswer::text("503 Service Unavailable", "the daemon is stopping or overloaded"),
         },
         _ => return None,

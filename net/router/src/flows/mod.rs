@@ -24,6 +24,7 @@ use crate::{page, signals};
 use flow_table::FlowTable;
 
 pub use flow_table::FlowRow;
+pub(crate) use table::metrics;
 
 /// Receive calls of one interface before the others have their turn.
 const RECEIVES_PER_TURN: usize = 8;

@@ -77,7 +77,7 @@ pub(super) fn print(rows: &[FlowRow], top: usize, is_json: bool, out: &mut dyn W
 }
 
 /// The page of metrics.
-pub(super) fn metrics(rows: &[FlowRow]) -> MetricsText {
+pub(crate) fn metrics(rows: &[FlowRow]) -> MetricsText {
     let mut out = MetricsText::default();
     out.head("sctpify_flows", "gauge", "Flows seen recently, by the limit on their rate.");
     for (verdict, count) in counts(rows) {

@@ -23,6 +23,7 @@ use crate::error::RouterError;
 use crate::signals;
 use direction::Direction;
 
+pub(crate) use page::metrics;
 pub use report::{DirectionReport, RunReport};
 
 /// Receive calls of one interface in a turn, before packets are sent.

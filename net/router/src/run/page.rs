@@ -15,14 +15,15 @@ pub(super) fn serve(port: Option<u16>, shared: &Shared) -> Result<(), RouterErro
     page::serve(port, "/, /metrics and /report.json", page::QUEUES, move |request| {
         let report = || shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match request.path() {
-            "/metrics" => Some(PageAnswer::metrics(write(&report()))),
+            "/metrics" => Some(PageAnswer::metrics(metrics(&report()))),
             "/report.json" => Some(PageAnswer::file("application/json", report().json().to_string())),
             _ => None,
         }
     })
 }
 
-fn write(report: &RunReport) -> MetricsText {
+/// Returns the metrics of a report.
+pub(crate) fn metrics(report: &RunReport) -> MetricsText {
     let mut out = MetricsText::default();
     out.one("sctpify_router_up_seconds", "gauge", "Time since the router started.", report.uptime_s);
     let mut family = |name: &str, kind, help, value: &dyn Fn(&DirectionReport) -> u64| {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 /// Counters of one direction.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct DirectionReport {
     /// Source of frames.
     pub from: String,
@@ -40,7 +40,7 @@ pub struct DirectionReport {
 }
 
 /// Counters of the router.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct RunReport {
     /// Since it was started, in seconds.
     pub uptime_s: f64,

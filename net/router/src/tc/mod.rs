@@ -22,6 +22,7 @@ use crate::page;
 
 pub use counted::Counted;
 pub use plan::Plan;
+pub(crate) use table::metrics;
 
 /// The last counters, which the page reads.
 type Shared = Arc<Mutex<Vec<table::Row>>>;

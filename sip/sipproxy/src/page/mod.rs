@@ -2,11 +2,12 @@
 
 use std::io;
 
-use ops::{Page, PageAnswer, PageRequest, Part};
+use ops::{MetricsText, Page, PageAnswer, PageRequest, Part};
 
 use crate::control_socket::Desk;
+use crate::performance::Performance;
 use crate::report;
-use crate::words::{Answer, Question};
+use crate::words::{Answer, Question, Status};
 
 /// The available paths.
 const NAMES: &str = "/, /metrics, /status.json, /performance.json, and /contacts.json, /dialogs.json and /connections.json (?search=TEXT&count=NUMBER&after=NEXT)";
@@ -26,9 +27,7 @@ fn answer(desk: &Desk, request: &PageRequest<'_>) -> Option<PageAnswer> {
         "/page.js" => PageAnswer::script(include_str!("page.js")),
         "/metrics" => match (desk.look(Question::Status), desk.look(Question::Performance)) {
             (Ok(Answer::Status(status)), Ok(Answer::Performance(performance))) => {
-                let mut metrics = report::metrics(&status);
-                performance.add_to(&mut metrics);
-                PageAnswer::metrics(metrics)
+                PageAnswer::metrics(metrics(&status, &performance))
             }
             _ => PageAnswer::text("503 Service Unavailable", "the proxy is stopping or overloaded"),
         },
@@ -39,6 +38,23 @@ fn answer(desk: &Desk, request: &PageRequest<'_>) -> Option<PageAnswer> {
         "/connections.json" => list(Question::Connections),
         _ => return None,
     })
+}
+
+fn metrics(status: &Status, performance: &Performance) -> MetricsText {
+    let mut metrics = report::metrics(status);
+    performance.add_to(&mut metrics);
+    metrics
+}
+
+/// Returns the reference page of the metrics, including those of a drain and of a shared store.
+pub(crate) fn metrics_reference() -> String {
+    let status = Status { transactions_left: Some(0), store_up: Some(true), ..Status::default() };
+    format!(
+        "# Metrics of the SIP proxy\n\nThe key `page_port` of the configuration opens `http://127.0.0.1:PORT/metrics`, in the text \
+         format of Prometheus. The proxy counts from its start. `sctpify_sip_transactions_left` exists while the proxy drains, and \
+         `sctpify_sip_store_up` and `sctpify_sip_store_waiting` where proxies share a store.\n\n{}",
+        metrics(&status, &Performance::default()).reference()
+    )
 }
 
 /// Returns the same line as on the control socket.

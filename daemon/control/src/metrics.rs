@@ -1,18 +1,18 @@
-//! The numbers for Prometheus, in its text format 0.0.4.
+//! The status as numbers for Prometheus, in its text format 0.0.4.
 
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use control::{Association, Path, PathState, Status, TurnTimes};
-
 use ops::MetricsText;
+
+use crate::{Association, Path, PathState, Status, TurnTimes};
 
 /// Limit on the path series: a busy host has more associations than a time series store likes.
 const PATHS_MAX: usize = 512;
 
-/// The whole page of metrics.
-pub(super) fn write(status: &Status) -> MetricsText {
+/// Returns the metrics of a status. Paths have up to 512 series of each kind.
+pub fn metrics(status: &Status) -> MetricsText {
     let mut out = MetricsText::default();
     let c = &status.counters;
     out.one("sctpify_up_seconds", "gauge", "Time since the daemon started.", status.uptime_s);
