@@ -5,6 +5,7 @@
 //! both links. The daemon's own counters are judged only in the output of `explain` and `shimrules -L`.
 //! Begin with [`STEPS`].
 
+mod picture;
 mod refusals;
 mod row;
 mod rules;
@@ -14,7 +15,7 @@ mod world;
 use std::process::Command;
 
 use crate::{Outcome, optimised};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use row::Row;
 use testbed::process::now;
 use world::World;
@@ -45,8 +46,13 @@ fn without_root() -> Result<Outcome> {
     Ok(if status.success() { Outcome::Good } else { Outcome::Bad })
 }
 
-/// `./x demo`.
-pub(crate) fn run(_: &[String]) -> Result<Outcome> {
+/// `./x demo [--picture FILE]`.
+pub(crate) fn run(words: &[String]) -> Result<Outcome> {
+    let picture = match words {
+        [] => None,
+        [flag, file] if flag == "--picture" => Some(file),
+        _ => bail!("usage: ./x demo [--picture FILE]"),
+    };
     if !testbed::is_root() {
         return without_root();
     }
@@ -58,6 +64,10 @@ pub(crate) fn run(_: &[String]) -> Result<Outcome> {
     for (number, what, step) in STEPS {
         println!("\n{number}. {what}");
         rows.extend(judged(number, what, step(&mut world)));
+    }
+    if let Some(file) = picture {
+        let drawn = picture::draw(&mut world).context("no picture")?;
+        std::fs::write(file, drawn).with_context(|| format!("cannot write {file}"))?;
     }
     println!("\ndemo: cleaning up");
     rows.push(nothing_left(world));

@@ -13,6 +13,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Directory of the pictures, which are SVG.
+const PICTURES: &str = "docs/pictures";
+
 /// `./x docs`.
 pub(crate) fn run(_: &[String]) -> Result<Outcome> {
     let faults = links::faults()?;
@@ -54,6 +57,10 @@ fn stage(root: &Path, to: &Path) -> Result<()> {
         write(&to.join(as_index(&page.to_string_lossy())), &as_index(text))?;
     }
     fs::copy(root.join("docs/book.toml"), to.join("book.toml")).context("cannot copy docs/book.toml")?;
+    for picture in fs::read_dir(root.join(PICTURES)).with_context(|| format!("cannot read {PICTURES}"))? {
+        let picture = picture?.path();
+        write(&to.join(picture.strip_prefix(root)?), &fs::read_to_string(&picture)?)?;
+    }
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use super::world::{FILE_BYTES, World};
 use anyhow::{Result, ensure};
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use testbed::files::{Growth, make_random, sha256};
 use testbed::process::wait_for;
 use testbed::programs::{curl, roundtrip};
@@ -14,7 +14,7 @@ use testbed::{Finished, Seen};
 /// Bytes that the roundtrip clients send and get back.
 const ROUNDTRIP_BYTES: u64 = 16 << 20;
 /// Bytes that scp transfers while path 1 dies: enough that it is still running then.
-const SILENT_BYTES: u64 = 128 << 20;
+pub(super) const SILENT_BYTES: u64 = 128 << 20;
 /// Limit on scp with and without path 1.
 const SILENT_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes that have arrived when path 1 dies.
@@ -115,7 +115,7 @@ pub(crate) fn silent_path(world: &mut World) -> Result<Vec<Row>> {
     let hash = sha256(&source)?;
     let observed = world.observe("silent", |world| scp_over_dying_path(world, &source, &copy));
     world.path1.restore()?;
-    let ((finished, silence, arrived), seen) = observed?;
+    let (Dying { finished, silence, arrived, .. }, seen) = observed?;
     let mut row = Row::new("4", "scp, path 1 silent");
     row.measured(SILENT_BYTES, finished.elapsed);
     row.require(sha256(&copy)? == hash, || "the file differs".into());
@@ -134,19 +134,29 @@ pub(crate) fn silent_path(world: &mut World) -> Result<Vec<Row>> {
     Ok(vec![row])
 }
 
-/// Runs scp and silences path 1 once some bytes have arrived. Returns scp's end, the longest time without a new
-/// byte in the receiver's file, and the number of bytes that had arrived when path 1 was dead.
-fn scp_over_dying_path(world: &World, source: &Path, copy: &Path) -> Result<(Finished, Duration, u64)> {
+/// An scp during which path 1 died.
+pub(super) struct Dying {
+    finished: Finished,
+    /// Longest time without a new byte in the receiver's file.
+    pub(super) silence: Duration,
+    /// Time of the path's death, and the number of bytes that had arrived then.
+    pub(super) died: SystemTime,
+    arrived: u64,
+}
+
+/// Runs scp and silences path 1 once some bytes have arrived.
+#[allow(clippy::disallowed_methods, reason = "captures have the real time")]
+pub(super) fn scp_over_dying_path(world: &World, source: &Path, copy: &Path) -> Result<Dying> {
     let growth = Growth::watch(copy);
     let command = world.sshd.scp_to(&world.alpha, source, world.beta_v4(), copy);
     let scp = world.alpha.spawn("scp-silent", command)?;
     let length = || std::fs::metadata(copy).map_or(0, |meta| meta.len());
     let has_begun = wait_for(SILENT_LIMIT, || length() >= SILENT_AFTER_BYTES);
     world.path1.silence()?;
-    ensure!(has_begun, "scp moved only {} bytes: {}", length(), scp.stderr());
-    let arrived = length();
+    let (died, arrived) = (SystemTime::now(), length());
+    ensure!(has_begun, "scp moved only {arrived} bytes: {}", scp.stderr());
     let finished = scp.finish(SILENT_LIMIT)?.good()?;
-    Ok((finished, growth.longest_silence(), arrived))
+    Ok(Dying { finished, silence: growth.longest_silence(), died, arrived })
 }
 
 /// Returns alpha's address as a server at `to` must see it.
