@@ -39,7 +39,7 @@ const NOT_ENCRYPTED: &str = "the rule for this program requires encryption, or a
 const NO_SHARED_KEY: &str = "the hosts must share a key, and none was proven (peer_keys)";
 /// The answer to a host that has proven no key in time.
 const NOT_PROVEN: &str = "no key was proven in time";
-/// Delay of the first look at a backlog: before the program can have emptied it.
+/// Delay of the first look at a backlog that was not full at once: the kernel may not have seen the SYN yet.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
 impl Driver {
@@ -201,10 +201,17 @@ impl Driver {
         Some((id, self.connections.get(id)?.association()))
     }
 
-    /// Gives the local program's kernel time to accept; usually it has done so already.
+    /// Gives the local program's kernel time to accept; usually it has done so already. A backlog that is full now may have room again
+    /// at the first look, long before the kernel sends the SYN again.
     fn await_listener(&mut self, id: ConnectionId) {
-        self.timers.set(self.now + FIRST_LOOK, Timer::Listener(id));
         self.on_local_connected(id);
+        let Some(connection) = self.connections.get(id) else { return };
+        if !matches!(connection.stage(), Stage::Connecting(_)) {
+            return;
+        }
+        let is_full = self.interception.is_backlog_full(&connection.flow());
+        let pause = if is_full { LISTENER_LIMIT } else { FIRST_LOOK };
+        self.timers.set(self.now + pause, Timer::Listener(id));
     }
 
     /// Connects to the local program by `uplink`, for a channel or for the connection's own association.
