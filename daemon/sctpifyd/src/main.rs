@@ -16,6 +16,7 @@
 mod accept_policy;
 mod addresses;
 mod archive;
+mod by_host;
 mod capture;
 mod carriers;
 mod channel_windows;

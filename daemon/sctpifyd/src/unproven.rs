@@ -1,11 +1,11 @@
 //! Incoming associations whose peer must prove a key before a local program hears of them.
 //!
-//! They are accepted, and hold neither a connection nor a channel. One host has at most [`HOST_MAX`], all hosts [`ALL_MAX`]. At a limit
-//! the oldest of the fullest host gives way to the newcomer: a peer that has the key proves it within a few round trips, so the oldest hardly ever has it.
+//! They are accepted, and hold neither a connection nor a channel. Each holds one of its host's ports. At the limits of [`ByHost`] an
+//! older one gives way to the newcomer: a peer that has the key proves it within a few round trips, so the oldest hardly ever has it.
 //! Invariant: an entry goes with the proof, with the association, at a limit, or [`PROOF_LIMIT`] after it came. Begin at
 //! [`Unproven::add`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -13,21 +13,19 @@ use base::{Route, Time};
 use relay::Peer;
 use sctp::AssociationId;
 
-use crate::addresses::host_part;
+use crate::by_host::ByHost;
 
 /// Time limit for the proof: a client waits no longer for keys.
 const PROOF_LIMIT: Duration = Duration::from_secs(10);
-/// Limit on the associations of one host. Each holds one of the host's ports.
-const HOST_MAX: usize = 512;
-/// Limit on all associations.
-const ALL_MAX: usize = 4096;
 
 /// Time after a repeated refusal by a program in which the host's further associations end before they are up: its programs get plain
 /// TCP instead of a reset.
 const DECLINED_LIMIT: Duration = Duration::from_secs(30);
 /// Time for which a refusal is remembered. A single one may be chance, such as a backlog that was full for a moment.
 const DECLINED_MEMORY: Duration = Duration::from_secs(600);
-/// Limit on the refusals remembered; beyond it the memory starts anew.
+/// Time within which further refusals are part of the same event: connections that a program opens at once meet the same backlog.
+const DECLINED_APART: Duration = Duration::from_secs(1);
+/// Limit on the refusals remembered: beyond it those that are no longer of use go, or else all.
 const DECLINED_MAX: usize = 1024;
 
 /// An incoming association, which a connection to a local program shall use.
@@ -39,9 +37,9 @@ pub(crate) struct Incoming {
     pub(crate) peer: Peer,
 }
 
-/// The refusals of a client's host by a program.
+/// The refusals of a client's address by a program.
 struct Declined {
-    /// Time of the last one.
+    /// Time of the last one, or of the first within [`DECLINED_APART`].
     at: Time,
     is_repeated: bool,
 }
@@ -51,39 +49,30 @@ struct Declined {
 pub(crate) struct Unproven {
     /// Oldest first, each with the end of its time.
     all: BTreeMap<AssociationId, (Time, Incoming)>,
-    of_hosts: BTreeMap<IpAddr, BTreeSet<AssociationId>>,
+    by_host: ByHost,
     /// True while a timer is set.
     is_timed: bool,
-    /// Programs that did not take a proven connection, each with the client's host.
+    /// Programs that did not take a proven connection, each with the client's address: others of its network are other hosts.
     declined: BTreeMap<(SocketAddr, IpAddr), Declined>,
 }
 
 impl Unproven {
     /// Removes and returns the association that gives way to one more of a client's host, if a limit is reached.
     pub(crate) fn make_room_for(&mut self, client: SocketAddr) -> Option<(AssociationId, Incoming)> {
-        let of_host = self.of_hosts.get(&host_part(client.ip())).filter(|of_host| of_host.len() >= HOST_MAX);
-        let fullest = || self.of_hosts.values().max_by_key(|of_host| of_host.len());
-        let full = of_host.or_else(|| fullest().filter(|_| self.all.len() >= ALL_MAX))?;
-        let oldest = *full.first()?;
+        let oldest = self.by_host.giving_way(client.ip())?;
         self.take(oldest).map(|incoming| (oldest, incoming))
     }
 
     /// Adds an association that came at this time. [`make_room_for`](Self::make_room_for) comes before.
     pub(crate) fn add(&mut self, now: Time, association: AssociationId, incoming: Incoming) {
         self.all.insert(association, (now + PROOF_LIMIT, incoming));
-        self.of_hosts.entry(host_part(incoming.client.ip())).or_default().insert(association);
+        self.by_host.insert(association, incoming.client.ip());
     }
 
     /// Removes and returns an association whose peer has proven a key, or that has ended.
     pub(crate) fn take(&mut self, association: AssociationId) -> Option<Incoming> {
         let (_, incoming) = self.all.remove(&association)?;
-        let host = host_part(incoming.client.ip());
-        if let Some(of_host) = self.of_hosts.get_mut(&host) {
-            of_host.remove(&association);
-            if of_host.is_empty() {
-                self.of_hosts.remove(&host);
-            }
-        }
+        self.by_host.remove(association);
         Some(incoming)
     }
 
@@ -98,26 +87,34 @@ impl Unproven {
 
     /// Removes and returns all associations.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = AssociationId> {
-        self.of_hosts.clear();
+        self.by_host.clear();
         std::mem::take(&mut self.all).into_keys()
     }
 
     /// Records that the kernel of a local program has not taken the connection of a client with a proven key.
     pub(crate) fn note_declined(&mut self, now: Time, server: SocketAddr, client: SocketAddr) {
+        let key = key_of(server, client);
+        let is_recent = |last: &Declined| now < last.at + DECLINED_MEMORY;
+        match self.declined.get_mut(&key).filter(|last| is_recent(last)) {
+            Some(last) if now < last.at + DECLINED_APART => return,
+            Some(last) => return *last = Declined { at: now, is_repeated: true },
+            None => {}
+        }
+        if self.declined.len() >= DECLINED_MAX {
+            self.declined.retain(|_, last| is_recent(last));
+        }
         if self.declined.len() >= DECLINED_MAX {
             self.declined.clear();
         }
-        let is_recent = |last: &Declined| now < last.at + DECLINED_MEMORY;
-        let is_repeated = self.declined.get(&key_of(server, client)).is_some_and(is_recent);
-        self.declined.insert(key_of(server, client), Declined { at: now, is_repeated });
+        self.declined.insert(key, Declined { at: now, is_repeated: false });
     }
 
-    /// Forgets refusals: the program has taken a connection of this client's host.
+    /// Forgets refusals: the program has taken a connection of this client.
     pub(crate) fn note_taken(&mut self, server: SocketAddr, client: SocketAddr) {
         self.declined.remove(&key_of(server, client));
     }
 
-    /// Reports whether a program repeatedly does not take the connections of this client's host.
+    /// Reports whether a program repeatedly does not take the connections of this client.
     pub(crate) fn is_declined(&self, now: Time, server: SocketAddr, client: SocketAddr) -> bool {
         let last = self.declined.get(&key_of(server, client));
         last.is_some_and(|last| last.is_repeated && now < last.at + DECLINED_LIMIT)
@@ -135,7 +132,7 @@ impl Unproven {
 }
 
 fn key_of(server: SocketAddr, client: SocketAddr) -> (SocketAddr, IpAddr) {
-    (server, host_part(client.ip()))
+    (server, client.ip().to_canonical())
 }
 
 #[cfg(test)]
@@ -144,6 +141,7 @@ mod tests {
     use sctp::{AssociationConfig, Connect, Endpoint, EndpointConfig};
 
     use super::*;
+    use crate::by_host::HOST_MAX;
 
     const SERVER: [u8; 4] = [10, 0, 0, 1];
 
@@ -177,49 +175,21 @@ mod tests {
         }
     }
 
-    fn ports(count: usize) -> std::ops::RangeInclusive<u16> {
-        1..=u16::try_from(count).unwrap()
-    }
-
     #[test]
-    fn at_the_limit_of_a_host_its_own_oldest_gives_way() {
+    fn one_that_gives_way_goes_whole() {
         let mut world = World::new();
-        let (others, _) = world.add(Time::ZERO, 2, 1);
-        let all: Vec<AssociationId> = ports(HOST_MAX)
-            .map(|port| {
-                let (association, gone) = world.add(Time::ZERO, 1, port);
-                assert_eq!(gone, None);
-                association
-            })
-            .collect();
-        assert_eq!(world.add(Time::ZERO, 1, 9000).1, Some(all[0]));
-        assert!(world.unproven.take(all[0]).is_none() && world.unproven.take(all[1]).is_some());
-        assert_eq!(world.add(Time::ZERO, 1, 9001).1, None);
-        assert_eq!(world.add(Time::ZERO, 1, 9002).1, Some(all[2]));
-        assert!(world.unproven.take(others).is_some());
-        assert_eq!(world.unproven.take_all().count(), HOST_MAX);
-        assert_eq!(world.add(Time::ZERO, 1, 9003).1, None);
-    }
-
-    #[test]
-    fn at_the_limit_of_all_hosts_the_oldest_of_the_fullest_host_gives_way() {
-        let mut world = World::new();
-        let (first, _) = world.add(Time::ZERO, 200, 1);
-        for host in 1..=8 {
-            // The third host alone has as many as it may have.
-            for port in ports(HOST_MAX - usize::from(host != 3)) {
-                assert_eq!(world.add(Time::ZERO, host, port).1, None);
-            }
+        let (oldest, _) = world.add(Time::ZERO, 1, 1);
+        for port in 2..=u16::try_from(HOST_MAX).unwrap() {
+            assert_eq!(world.add(Time::ZERO, 1, port).1, None);
         }
-        let missing = ALL_MAX - world.unproven.all.len();
-        assert!(ports(missing).all(|port| world.add(Time::ZERO, 9, port).1.is_none()));
-        let oldest = world.unproven.of_hosts[&IpAddr::from([10, 0, 1, 3])].first().copied();
-        assert_eq!(world.add(Time::ZERO, 202, 1).1, oldest);
-        assert!(world.unproven.take(first).is_some());
+        assert_eq!(world.add(Time::ZERO, 1, 9000).1, Some(oldest));
+        assert!(world.unproven.take(oldest).is_none());
+        assert_eq!(world.unproven.take_all().count(), HOST_MAX);
+        assert_eq!(world.add(Time::ZERO, 1, 9001).1, None);
     }
 
     #[test]
-    fn a_repeated_refusal_counts_for_half_a_minute_for_the_programs_port_and_the_clients_host() {
+    fn a_repeated_refusal_counts_for_half_a_minute_for_the_programs_port_and_the_clients_address() {
         let mut unproven = Unproven::default();
         let [server, other] = [80, 81].map(|port| SocketAddr::from((SERVER, port)));
         let [client, again, others] =
@@ -246,6 +216,35 @@ mod tests {
         let later = Time::ZERO + DECLINED_MEMORY;
         unproven.note_declined(later, server, client);
         assert!(!unproven.is_declined(later, server, client));
+    }
+
+    #[test]
+    fn refusals_within_a_second_are_one_event() {
+        let mut unproven = Unproven::default();
+        let (server, client) = (SocketAddr::from((SERVER, 80)), SocketAddr::from(([10, 0, 1, 1], 1)));
+        let just_before = Time::ZERO + (DECLINED_APART - Duration::from_millis(1));
+        unproven.note_declined(Time::ZERO, server, client);
+        unproven.note_declined(just_before, server, client);
+        assert!(!unproven.is_declined(just_before, server, client));
+        let apart = Time::ZERO + DECLINED_APART;
+        unproven.note_declined(apart, server, client);
+        assert!(unproven.is_declined(apart, server, client));
+    }
+
+    #[test]
+    fn a_full_memory_of_refusals_keeps_those_of_use_as_long_as_others_can_go() {
+        let mut unproven = Unproven::default();
+        let server = SocketAddr::from((SERVER, 80));
+        let client = |n: u16| SocketAddr::from(([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]], 1));
+        let old = 1..u16::try_from(DECLINED_MAX).unwrap();
+        old.for_each(|n| unproven.note_declined(Time::ZERO, server, client(n)));
+        let later = Time::ZERO + DECLINED_MEMORY;
+        unproven.note_declined(later, server, client(5000));
+        assert_eq!(unproven.declined.len(), DECLINED_MAX);
+        unproven.note_declined(later, server, client(5001));
+        assert_eq!(unproven.declined.len(), 2);
+        unproven.note_declined(later + DECLINED_APART, server, client(5000));
+        assert!(unproven.is_declined(later + DECLINED_APART, server, client(5000)));
     }
 
     #[test]

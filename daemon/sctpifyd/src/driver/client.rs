@@ -36,8 +36,9 @@ use crate::timing;
 
 /// Time limit for the handshake after INIT ACK.
 const COOKIE_LIMIT: Duration = Duration::from_secs(3);
-/// The same limit with a shared key: a peer with a different key does not answer.
-const KEYED_COOKIE_LIMIT: Duration = Duration::from_secs(1);
+/// The same limit with a shared key: a peer with a different key does not answer. One whose program's backlog is full answers after its
+/// kernel's second SYN, which comes after 1 s.
+const KEYED_COOKIE_LIMIT: Duration = Duration::from_millis(1500);
 /// A peer that requires a key gives no other sign.
 const NO_COOKIE_ACK: &str = "no COOKIE ACK arrived; the peer may require a key (its setting peer_keys)";
 /// Time after the check during which a program is assumed to still wait.
@@ -233,7 +234,9 @@ impl Driver {
             Some(key_for) => FallbackReason::KeyNotProved { key_for, found: KeyFault::Unanswered },
             None => FallbackReason::AssociationFailed { cause: NO_COOKIE_ACK.to_owned() },
         };
-        self.abandon(id, &syn, reason, Some(Failure::HandshakeFailed));
+        // Where keys were to come, silence is no evidence against SCTP.
+        let has_terms = self.engine.protection(association).is_some();
+        self.abandon(id, &syn, reason, Some(Failure::HandshakeFailed).filter(|_| !has_terms));
     }
 
     /// Handles the end of the time for which only the first path is tried.

@@ -199,7 +199,8 @@ impl Driver {
                 }
                 Timer::Channel(id, sacks) => self.on_channel_late(id, sacks),
                 Timer::SharedOpening(association) => {
-                    self.shared.on_opening_late(self.now, association, &mut self.engine);
+                    let awaits_keys = self.encryption.awaits_keys(association);
+                    self.shared.on_opening_late(self.now, association, awaits_keys, &mut self.engine);
                 }
                 Timer::SharedIdle(association) => self.on_shared_idle(association),
             }

@@ -202,7 +202,7 @@ impl Driver {
     }
 
     /// Gives the local program's kernel time to accept; usually it has done so already. A backlog that is full now may have room again
-    /// at the first look, long before the kernel sends the SYN again.
+    /// at the next look, long before the kernel sends the SYN again.
     fn await_listener(&mut self, id: ConnectionId) {
         self.on_local_connected(id);
         let Some(connection) = self.connections.get(id) else { return };
@@ -282,7 +282,7 @@ impl Driver {
             return;
         }
         let (flow, began, uplink) = (connection.flow(), connection.began(), connection.uplink().0);
-        // The time of a full backlog is over only if it was full at the first look.
+        // The time of a full backlog is over only if it was full before.
         let is_full = self.interception.is_backlog_full(&flow) || began + LISTENER_LIMIT <= self.now;
         let (limit, why) = if is_full {
             (began + LISTENER_LIMIT, "the local program accepts no connections: its backlog is full")

@@ -23,6 +23,7 @@ use sctp::{AbortCause, AssociationId, AuthConfig, Endpoint, StateName};
 
 pub(crate) use self::association::{Ends, SharedAssociation, flush};
 use crate::addresses::host_part;
+use crate::by_host::ByHost;
 use crate::carriers::PacketIo;
 use crate::channel_windows::ChannelWindows;
 use crate::connection::{ConnectionId, Connections};
@@ -43,10 +44,6 @@ const SHARED_MAX: usize = 1024;
 const INCOMING_MAX: usize = SHARED_MAX / 4 * 3;
 /// Limit on those opened by one peer: each of its addresses opens its own, and its restarts may overlap.
 const INCOMING_PER_PEER_MAX: usize = 4;
-/// Limit on the handshakes that one peer has under way beside them. The oldest gives way: they hold a place without proof of a key.
-const OPENING_PER_PEER_MAX: usize = 512;
-/// Limit on the handshakes of all peers.
-const OPENING_MAX: usize = 4096;
 /// Limit on the handshake of a shared association: nobody waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for which a host that refused a shared association is not asked again.
@@ -73,6 +70,8 @@ pub(crate) struct SharedAssociations {
     all: BTreeMap<AssociationId, SharedAssociation>,
     /// Those whose handshake is under way.
     opening: BTreeMap<AssociationId, Opening>,
+    /// Those of them that others opened: they hold a place without proof of a key.
+    incoming: ByHost,
     /// Those on which connections between two addresses may be requested.
     by_ends: BTreeMap<Ends, BTreeSet<AssociationId>>,
     refused: BTreeMap<IpAddr, Time>,
@@ -89,6 +88,7 @@ impl SharedAssociations {
         SharedAssociations {
             all: BTreeMap::new(),
             opening: BTreeMap::new(),
+            incoming: ByHost::default(),
             by_ends: BTreeMap::new(),
             refused: BTreeMap::new(),
             readable: BTreeSet::new(),
@@ -138,21 +138,27 @@ impl SharedAssociations {
 
     /// Reports whether there is room for one more beside those that are up and those that this host opens.
     fn has_room(&self) -> bool {
-        let ours = self.opening.values().filter(|opening| opening.side == Side::Initiator).count();
+        let ours = self.opening.len() - self.incoming.len();
         self.all.len() + ours < SHARED_MAX
     }
 
-    /// Removes and returns the handshake that gives way to another one of this peer, if a limit is reached: the oldest.
+    /// Removes and returns the handshake that gives way to another one of this peer, if a limit is reached.
     fn make_room_for(&mut self, peer: IpAddr) -> Option<AssociationId> {
-        let incoming = || self.opening.iter().filter(|(_, opening)| opening.side == Side::Acceptor);
-        let of_peer = || incoming().filter(|(_, opening)| host_part(opening.ends.remote) == host_part(peer));
-        let (oldest, _) = match of_peer().count() >= OPENING_PER_PEER_MAX {
-            true => of_peer().next(),
-            false => incoming().next().filter(|_| incoming().count() >= OPENING_MAX),
-        }?;
-        let oldest = *oldest;
-        self.opening.remove(&oldest);
-        Some(oldest)
+        let oldest = self.incoming.giving_way(peer)?;
+        self.take_opening(oldest).map(|_| oldest)
+    }
+
+    fn add_opening(&mut self, association: AssociationId, opening: Opening) {
+        if opening.side == Side::Acceptor {
+            self.incoming.insert(association, opening.ends.remote);
+        }
+        self.opening.insert(association, opening);
+    }
+
+    /// Removes and returns a handshake that is under way.
+    fn take_opening(&mut self, association: AssociationId) -> Option<Opening> {
+        self.incoming.remove(association);
+        self.opening.remove(&association)
     }
 
     /// Allows connections to be requested on the shared association between these addresses only, no longer between `former` ones.
@@ -227,7 +233,7 @@ impl SharedAssociations {
         let connect = policy.connect(now, between, &settings, packet_io, timing::shared_config);
         match engine.connect(now, connect) {
             Ok(association) => {
-                self.opening.insert(association, Opening { ends, side: Side::Initiator });
+                self.add_opening(association, Opening { ends, side: Side::Initiator });
                 timers.set(now + PATIENCE, Timer::SharedOpening(association));
                 Some(association)
             }
@@ -259,7 +265,7 @@ impl SharedAssociations {
         if let Some(oldest) = self.make_room_for(route.remote) {
             engine.abort(now, oldest, AbortCause::user("too many handshakes under way"));
         }
-        self.opening.insert(association, Opening { ends: Ends::of(route), side: Side::Acceptor });
+        self.add_opening(association, Opening { ends: Ends::of(route), side: Side::Acceptor });
         timers.set(now + PATIENCE, Timer::SharedOpening(association));
         let settings = policy.settings();
         let advertisement = timing::advertisement(settings.advertisement(), settings.advertise_type);
@@ -278,7 +284,7 @@ impl SharedAssociations {
         policy: &Policy,
         connections: &mut Connections,
     ) -> Option<(IpAddr, Side)> {
-        let opening = self.opening.remove(&association)?;
+        let opening = self.take_opening(association)?;
         let Opening { ends, side } = opening;
         if streams < SHARED_STREAMS {
             self.on_failed(opening, now, REFUSED_PAUSE);
@@ -314,10 +320,16 @@ impl SharedAssociations {
         self.set_dialled(association, &former, &dialled);
     }
 
-    /// Gives up the handshake of a shared association that takes too long.
-    pub(crate) fn on_opening_late(&mut self, now: Time, association: AssociationId, engine: &mut Endpoint) {
-        if let Some(opening) = self.opening.remove(&association) {
-            self.on_failed(opening, now, REFUSED_PAUSE);
+    /// Gives up the handshake of a shared association that takes too long; `awaits_keys`: only its keys are missing.
+    pub(crate) fn on_opening_late(
+        &mut self,
+        now: Time,
+        association: AssociationId,
+        awaits_keys: bool,
+        engine: &mut Endpoint,
+    ) {
+        if let Some(opening) = self.take_opening(association) {
+            self.on_failed(opening, now, pause_after(awaits_keys));
             engine.abort(now, association, AbortCause::default());
         }
     }
@@ -476,8 +488,8 @@ impl SharedAssociations {
 
     /// Handles the end of an association whose handshake was under way; `awaits_keys`: only its keys were missing.
     pub(crate) fn on_closed(&mut self, now: Time, association: AssociationId, awaits_keys: bool) {
-        if let Some(opening) = self.opening.remove(&association) {
-            self.on_failed(opening, now, if awaits_keys { KEYLESS_PAUSE } else { REFUSED_PAUSE });
+        if let Some(opening) = self.take_opening(association) {
+            self.on_failed(opening, now, pause_after(awaits_keys));
         }
     }
 
@@ -513,12 +525,18 @@ fn idle_limit(settings: &Settings) -> Duration {
     Duration::from_secs(u64::from(settings.shared_idle_s))
 }
 
+/// Returns the pause after a handshake that came to nothing; `awaits_keys`: only its keys were missing.
+fn pause_after(awaits_keys: bool) -> Duration {
+    if awaits_keys { KEYLESS_PAUSE } else { REFUSED_PAUSE }
+}
+
 #[cfg(test)]
 mod tests {
     use base::Carrier;
     use sctp::{AssociationConfig, Connect, EndpointConfig};
 
     use super::*;
+    use crate::by_host::HOST_MAX;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
@@ -563,7 +581,7 @@ mod tests {
         let mut shared = SharedAssociations::new(1 << 30);
         let association = associations(1)[0];
         let mut end = |side, awaits_keys| {
-            shared.opening.insert(association, Opening { ends: ENDS, side });
+            shared.add_opening(association, Opening { ends: ENDS, side });
             shared.on_closed(Time::ZERO, association, awaits_keys);
             [9_999, 10_000, 599_999, 600_000].map(|ms| shared.is_settled(ENDS, Time::from_millis(ms)))
         };
@@ -578,7 +596,7 @@ mod tests {
         let mut shared = SharedAssociations::new(1 << 30);
         up(&mut shared, all[0], Side::Initiator);
         all[1..4].iter().for_each(|id| up(&mut shared, *id, Side::Acceptor));
-        shared.opening.insert(all[4], Opening { ends: ENDS, side: Side::Acceptor });
+        shared.add_opening(all[4], Opening { ends: ENDS, side: Side::Acceptor });
         assert!(shared.has_room_for(THERE));
         up(&mut shared, all[5], Side::Acceptor);
         assert!(!shared.has_room_for(THERE) && shared.has_room_for([10, 0, 0, 3].into()));
@@ -586,13 +604,13 @@ mod tests {
 
     #[test]
     fn the_oldest_handshake_of_a_peer_gives_way_to_its_next() {
-        let last = OPENING_PER_PEER_MAX + 1;
+        let last = HOST_MAX + 1;
         let all = associations(u16::try_from(last).unwrap());
         let mut shared = SharedAssociations::new(1 << 30);
-        shared.opening.insert(all[0], Opening { ends: ENDS, side: Side::Initiator });
+        shared.add_opening(all[0], Opening { ends: ENDS, side: Side::Initiator });
         for id in &all[1..last] {
-            assert_eq!(shared.make_room_for(THERE), None);
-            shared.opening.insert(*id, Opening { ends: ENDS, side: Side::Acceptor });
+            assert!(shared.make_room_for(THERE).is_none() && shared.has_room());
+            shared.add_opening(*id, Opening { ends: ENDS, side: Side::Acceptor });
         }
         assert_eq!(shared.make_room_for([10, 0, 0, 3].into()), None);
         assert_eq!(shared.make_room_for(THERE), Some(all[1]));
