@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates that make system calls, the only ones that may contain `unsafe`.
-const UNSAFE_CRATES: &[&str] = &["engine/netio", "daemon/intercept"];
+/// Crates that make system calls or stand in for the C library, the only ones that may contain `unsafe`.
+const UNSAFE_CRATES: &[&str] = &["engine/netio", "daemon/intercept", "sockets/libsctpify"];
 /// Maximum lines between an `unsafe` and the start of its `SAFETY:` comment above.
 const SAFETY_LINES_MAX: usize = 8;
 

@@ -46,6 +46,11 @@ pub enum Command {
     /// programs). Its sockets show 169.254.132.1 as their local address. On the wire, connections have this host's address;
     /// those over SCTP keep their port, others may not.
     Run(RunArgs),
+    /// Serve SCTP sockets to programs (`run --sctp` starts this)
+    #[command(hide = true)]
+    ServeSockets(SocketArgs),
+    /// Show the SCTP sockets of programs that `run --sctp` has started
+    Sctp,
     /// Execute a command in the namespaces that `run` created
     #[command(hide = true)]
     Enter {
@@ -296,9 +301,54 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_LOG")]
     pub log: Option<String>,
 
+    /// Give an SCTP program sockets on a kernel without SCTP, instead of carrying its TCP connections
+    ///
+    /// The program must be linked dynamically. Its sockets are of the one-to-one style. Programs that one user starts in one network
+    /// namespace share a server, whose options are those of the first.
+    #[arg(long, conflicts_with_all = ["config", "state_dir"])]
+    pub sctp: bool,
+
+    /// Carriers and ports with --sctp
+    #[command(flatten)]
+    pub sockets: SocketArgs,
+
     /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Carriers and ports of the sockets of `sctpify run --sctp`.
+#[derive(Args, Debug, Clone)]
+pub struct SocketArgs {
+    /// Carry packets over UDP, over IP as protocol 132 (root), or over both: the first answer decides
+    #[arg(long, value_enum, value_name = "CARRIERS")]
+    pub carriers: Option<SocketCarriers>,
+
+    /// UDP port of this host for SCTP in UDP [default: 9899]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub udp_port: Option<u16>,
+
+    /// UDP port of peers, where the program does not set SCTP_REMOTE_UDP_ENCAPS_PORT [default: 9899]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub peer_udp_port: Option<u16>,
+}
+
+impl SocketArgs {
+    /// Reports whether no option is given.
+    pub fn is_default(&self) -> bool {
+        self.carriers.is_none() && self.udp_port.is_none() && self.peer_udp_port.is_none()
+    }
+}
+
+/// Carriers of SCTP packets.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketCarriers {
+    /// SCTP in UDP (RFC 6951)
+    Udp,
+    /// SCTP over IP
+    Ip,
+    /// Both
+    Both,
 }
 
 /// Interval and number of refreshes of `sctpify top` and `sctpify watch`.

@@ -13,7 +13,7 @@ use crate::bench;
 use crate::session::Session;
 use crate::{
     CliError, Command, PeersCommand, Sctpify, WatchArgs, capture, daemon, doctor, expose, live, man, pair,
-    run, settings, show,
+    run, sctp, settings, show,
 };
 
 /// Runs one command.
@@ -21,7 +21,10 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
     let session = Session { control: &args.control, json: args.json };
     let outcome = match &args.command {
         Command::Up(up) => daemon::up(session, up),
+        Command::Run(run) if run.sctp => return sctp::run(run),
         Command::Run(run) => return run::run(run),
+        Command::ServeSockets(options) => sctp::serve(options),
+        Command::Sctp => sctp::show(args.json),
         Command::Enter { uid, gid, command } => match run::enter(*uid, *gid, command)? {},
         Command::Down { drain, wait } => daemon::down(session, drain.then(|| Duration::from_secs(*wait))),
         Command::Status { markdown: true } => {

@@ -23,6 +23,7 @@ mod man;
 mod pair;
 mod probe;
 mod run;
+mod sctp;
 mod session;
 mod settings;
 mod shimrules;
@@ -33,7 +34,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use args::{BenchArgs, Command, ConfigCommand, Other, PeersCommand, RunArgs, Sctpify, UpArgs, WatchArgs};
+pub use args::{
+    BenchArgs, Command, ConfigCommand, Other, PeersCommand, RunArgs, Sctpify, SocketArgs, SocketCarriers,
+    UpArgs, WatchArgs,
+};
 pub use error::CliError;
 pub use shimrules::Shimrules;
 

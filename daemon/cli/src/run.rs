@@ -49,8 +49,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     daemon.wait_until_up(&directory)?;
     let status = run_to_its_end(args, &directory, uid, gid)?;
     daemon.stop();
+    Ok(exit_code(status))
+}
+
+/// Returns the exit status of a command as a shell gives it.
+pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| SIGNAL_BASE + status.signal().unwrap_or(0));
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
 /// The directory of one run, with control socket and log; removed when dropped.
@@ -206,7 +211,7 @@ fn config_file(args: &RunArgs) -> PathBuf {
 }
 
 /// Returns a file or directory of the caller's own, or the named one.
-fn home_file(named: Option<&Path>, variable: &str, below_home: &str, name: &str) -> PathBuf {
+pub(crate) fn home_file(named: Option<&Path>, variable: &str, below_home: &str, name: &str) -> PathBuf {
     let of_home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(below_home);
     let base = || std::env::var_os(variable).map_or_else(of_home, PathBuf::from);
     named.map_or_else(|| base().join("sctpify").join(name), Path::to_path_buf)
@@ -219,11 +224,16 @@ fn run_to_its_end(
     uid: u32,
     gid: u32,
 ) -> Result<ExitStatus, CliError> {
-    let cannot = |e: io::Error| CliError::Failed(format!("cannot run the command: {e}"));
-    let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map_err(cannot)?;
     let mut command = Command::new("/proc/self/exe");
     command.args(["enter", &uid.to_string(), &gid.to_string(), "--"]).args(&args.command);
     command.env("SCTPIFY_CONTROL", directory.control()).env("SCTPIFY_CONFIG", config_file(args));
+    wait_for(&mut command)
+}
+
+/// Runs a command to its end, passing on signals meant for us alone.
+pub(crate) fn wait_for(command: &mut Command) -> Result<ExitStatus, CliError> {
+    let cannot = |e: io::Error| CliError::Failed(format!("cannot run the command: {e}"));
+    let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map_err(cannot)?;
     let mut child = command.spawn().map_err(cannot)?;
     let pid = Pid::from_raw(i32::try_from(child.id()).map_err(|e| CliError::Failed(e.to_string()))?);
     let handle = signals.handle();

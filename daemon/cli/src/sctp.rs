@@ -1,0 +1,219 @@
+//! `sctpify run --sctp`: SCTP sockets for an unmodified SCTP program.
+//!
+//! The library `libsctpify.so`, which the program is started with, takes its sockets from a server of the user's own in the same
+//! network namespace ([`sockserver`]). The first run starts the server; it ends 2 s after the last socket and the last run. Data that a
+//! program leaves behind when it closes its sockets still reaches the peer.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use nix::unistd::{dup2_stderr, geteuid};
+use sockserver::{AskError, Carriage, Client, Options, Row, Server};
+
+use crate::daemon::look_until;
+use crate::run::{exit_code, home_file, wait_for};
+use crate::table::{Align, Table};
+use crate::{CliError, RunArgs, SocketArgs, SocketCarriers};
+
+const LIBRARY: &str = "libsctpify.so";
+/// Where packages put the library.
+const LIBRARY_DIRECTORY: &str = "/usr/lib/sctpify";
+/// The port of SCTP in UDP (RFC 6951).
+const UDP_PORT: u16 = 9899;
+/// Limit on the server's start.
+const START_LIMIT: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The name of the user's server. It ends with the user's number, which the library compares with the server's own.
+fn server_name() -> String {
+    format!("sctpify-sockets-{}", geteuid())
+}
+
+/// Runs a command with SCTP sockets, and returns its exit status.
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
+    let library = find_library()?;
+    let name = server_name();
+    let _lease = lease(&name, args)?;
+    let Some((program, rest)) = args.command.split_first() else {
+        return Err(CliError::Usage("no command to run".into()));
+    };
+    let mut preload = library.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let mut command = Command::new(program);
+    command.args(rest).env("LD_PRELOAD", preload).env("SCTPIFY_SOCKETS", name);
+    wait_for(&mut command).map(exit_code)
+}
+
+/// Finds the library: beside this program, or where packages put it.
+fn find_library() -> Result<PathBuf, CliError> {
+    let exe =
+        std::env::current_exe().map_err(|e| CliError::Failed(format!("cannot find this program: {e}")))?;
+    let beside = exe.parent().map(|directory| directory.join(LIBRARY));
+    let candidates = [beside, Some(PathBuf::from(LIBRARY_DIRECTORY).join(LIBRARY))];
+    candidates.into_iter().flatten().find(|path| path.is_file()).ok_or_else(|| {
+        CliError::Failed(format!(
+            "{LIBRARY} is neither beside {} nor in {LIBRARY_DIRECTORY}: install sctpify whole, or build it with \
+             `cargo build --release -p libsctpify -p cli`",
+            exe.display()
+        ))
+    })
+}
+
+/// Keeps the server running, and starts it if there is none.
+fn lease(name: &str, args: &RunArgs) -> Result<Client, CliError> {
+    let lease = || Client::connect(name).and_then(Client::lease);
+    let failed = |error: AskError| CliError::Failed(error.to_string());
+    let wanted = carriage(&args.sockets);
+    match lease() {
+        Ok((client, found)) if found == wanted || args.sockets.is_default() => return Ok(client),
+        Ok(_) => {
+            return Err(CliError::Usage(
+                "a socket server runs already, with other options: leave out --carriers, --udp-port and --peer-udp-port, or wait until \
+                 `sctpify sctp` shows no sockets and 2 s more"
+                    .into(),
+            ));
+        }
+        Err(AskError::NoServer(_)) => {}
+        Err(other) => return Err(failed(other)),
+    }
+    let mut server = start_server(args)?;
+    let started = look_until(START_LIMIT, LOOK_EVERY, || match lease() {
+        Ok((client, _)) => Some(Ok(client)),
+        Err(AskError::NoServer(_)) => server.try_wait().ok()?.map(|_| Err(())),
+        Err(_) => None,
+    });
+    match started {
+        Some(Ok(client)) => Ok(client),
+        // Another run may have been quicker.
+        _ => lease().map(|(client, _)| client).map_err(|_| {
+            let mut why = String::new();
+            if let Some(mut output) = server.stderr.take() {
+                let _ = output.read_to_string(&mut why);
+            }
+            CliError::Failed(match why.trim() {
+                "" => "the socket server did not start".to_owned(),
+                why => why.trim_start_matches("sctpify: ").to_owned(),
+            })
+        }),
+    }
+}
+
+fn start_server(args: &RunArgs) -> Result<Child, CliError> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("serve-sockets");
+    let SocketArgs { carriers, udp_port, peer_udp_port } = &args.sockets;
+    if let Some(carriers) = carriers {
+        let word = clap::ValueEnum::to_possible_value(carriers);
+        command.arg("--carriers").args(word.iter().map(|word| word.get_name()));
+    }
+    for (option, port) in [("--udp-port", udp_port), ("--peer-udp-port", peer_udp_port)] {
+        if let Some(port) = port {
+            command.arg(option).arg(port.to_string());
+        }
+    }
+    let errors = match &args.log {
+        Some(filter) => {
+            command.env("SCTPIFY_LOG", filter);
+            Stdio::inherit()
+        }
+        None => Stdio::piped(),
+    };
+    // Signals of the terminal are for the command.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).process_group(0);
+    command.spawn().map_err(|e| CliError::Failed(format!("cannot start the socket server: {e}")))
+}
+
+/// Returns the carriers and ports that the options name.
+fn carriage(args: &SocketArgs) -> Carriage {
+    let carriers = args.carriers.unwrap_or(SocketCarriers::Udp);
+    Carriage {
+        udp_port: (carriers != SocketCarriers::Ip).then_some(args.udp_port.unwrap_or(UDP_PORT)),
+        over_ip: carriers != SocketCarriers::Udp,
+        peer_udp_port: args.peer_udp_port.unwrap_or(UDP_PORT),
+    }
+}
+
+/// Serves sockets until nobody uses them.
+pub(crate) fn serve(args: &SocketArgs) -> Result<(), CliError> {
+    let filter = std::env::var("SCTPIFY_LOG");
+    let is_watched = filter.is_ok();
+    let filter = filter.unwrap_or_else(|_| "warn".to_owned());
+    // Whoever reads the log may stop: that must not end the server.
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .log_internal_errors(false)
+        .with_writer(io::stderr)
+        .init();
+    let options = Options { name: server_name(), carriage: carriage(args), ends_when_idle: true };
+    let mut server = Server::open(&options).map_err(|error| CliError::Failed(error.to_string()))?;
+    if !is_watched {
+        write_to_log()?;
+    }
+    server.run().map_err(|error| CliError::Failed(format!("the socket server: {error}")))
+}
+
+/// Leads standard error to the server's log, since the run that has started the server stops reading it; without a directory for it, to nowhere.
+fn write_to_log() -> Result<(), CliError> {
+    let directory = home_file(None, "XDG_STATE_HOME", ".local/state", "");
+    let log = fs::create_dir_all(&directory).and_then(|()| File::create(directory.join("sockets.log")));
+    let log = log.or_else(|_| File::options().write(true).open("/dev/null"));
+    let log = log.map_err(|e| CliError::Failed(format!("cannot open a log: {e}")))?;
+    dup2_stderr(log).map_err(|e| CliError::Failed(format!("cannot write to the log: {e}")))
+}
+
+/// Shows the sockets of the user's server.
+pub(crate) fn show(json: bool) -> Result<(), CliError> {
+    let rows = match Client::list(&server_name()) {
+        Ok(rows) => rows,
+        Err(AskError::NoServer(_)) => Vec::new(),
+        Err(other) => return Err(CliError::Failed(other.to_string())),
+    };
+    let mut out = io::stdout().lock();
+    if json {
+        for row in &rows {
+            let line = serde_json::to_string(row).map_err(|e| CliError::Failed(e.to_string()))?;
+            writeln!(out, "{line}")?;
+        }
+        return Ok(());
+    }
+    if rows.is_empty() {
+        writeln!(out, "no SCTP sockets; `sctpify run --sctp -- COMMAND` gives a program some")?;
+        return Ok(());
+    }
+    table(&rows).print(&mut out, "")?;
+    Ok(())
+}
+
+/// The columns of ss(8), and the paths.
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new(&[
+        ("State", Align::Left),
+        ("Recv-Q", Align::Right),
+        ("Send-Q", Align::Right),
+        ("Local", Align::Left),
+        ("Peer", Align::Left),
+        ("Paths", Align::Left),
+    ]);
+    for row in rows {
+        let paths = row.paths.iter().map(|path| {
+            let mark = if path.in_use { "*" } else { "" };
+            format!("{mark}{} > {} {} {}", path.local, path.remote, path.carrier, path.state)
+        });
+        table.row([
+            row.state.clone(),
+            row.receive_queue.to_string(),
+            row.send_queue.to_string(),
+            row.local.join(" "),
+            row.peer.join(" "),
+            paths.collect::<Vec<_>>().join(", "),
+        ]);
+    }
+    table
+}

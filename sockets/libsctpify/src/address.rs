@@ -1,0 +1,60 @@
+//! Addresses as programs pass them and want them.
+
+use core::ffi::c_int;
+
+use libc::{sockaddr, socklen_t};
+use sockproto::{Operation, SOCKADDR_MAX};
+
+use crate::ask::ask;
+use crate::{Outcome, table};
+
+/// Returns the bytes of an address that the program passes.
+///
+/// # Safety
+/// `address` points to `length` bytes, or is null.
+pub(crate) unsafe fn given<'a>(address: *const sockaddr, length: socklen_t) -> Outcome<&'a [u8]> {
+    if address.is_null() {
+        return Err(libc::EFAULT);
+    }
+    let length = usize::try_from(length).map_err(|_| libc::EINVAL)?;
+    // SAFETY: the caller's.
+    Ok(unsafe { core::slice::from_raw_parts(address.cast(), length) })
+}
+
+/// Copies an address into the program's buffer, as much as it has room for, and tells its whole length.
+///
+/// # Safety
+/// `room` is null, or points to as many bytes as `length` says.
+pub(crate) unsafe fn copy(bytes: &[u8], room: *mut sockaddr, length: *mut socklen_t) {
+    if room.is_null() || length.is_null() {
+        return;
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        let has_room = usize::try_from(*length).unwrap_or(0);
+        core::ptr::copy_nonoverlapping(bytes.as_ptr(), room.cast::<u8>(), bytes.len().min(has_room));
+        *length = socklen_t::try_from(bytes.len()).unwrap_or(0);
+    }
+}
+
+/// Copies the peer's address of a connected socket; asks for it once.
+///
+/// # Safety
+/// As [`copy`].
+pub(crate) unsafe fn copy_peer(fd: c_int, room: *mut sockaddr, length: *mut socklen_t) {
+    if room.is_null() || length.is_null() {
+        return;
+    }
+    let mut bytes = [0; 32];
+    let known = table::peer(fd).or_else(|| {
+        let reply = ask(Operation::PeerName, (0, 0), &[], Some(fd), &mut bytes[..SOCKADDR_MAX]).ok()?;
+        let length = reply.length.min(SOCKADDR_MAX);
+        table::set_peer(fd, &bytes[..length]);
+        Some((bytes, length))
+    });
+    // SAFETY: the caller's.
+    match known {
+        Some((bytes, known)) => unsafe { copy(&bytes[..known], room, length) },
+        None => unsafe { *length = 0 },
+    }
+}

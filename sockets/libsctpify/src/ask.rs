@@ -1,0 +1,189 @@
+//! Requests to the socket server, each by a connection of its own: a program may fork, close all its descriptors or change its user
+//! between any two of them.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::mem::offset_of;
+
+use libc::{cmsghdr, msghdr, sockaddr_un, socklen_t, ucred};
+use sockproto::{Answer, Operation, Request};
+
+use crate::parts::{Parts, part, part_mut};
+use crate::{Outcome, errno, outcome, real};
+
+const VARIABLE: &CStr = c"SCTPIFY_SOCKETS";
+
+/// A buffer for one descriptor as ancillary data, aligned as such.
+#[repr(C, align(8))]
+pub(crate) struct DescriptorSpace([u8; 32]);
+
+impl DescriptorSpace {
+    pub(crate) const fn new() -> DescriptorSpace {
+        DescriptorSpace([0; 32])
+    }
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut c_void {
+        self.0.as_mut_ptr().cast()
+    }
+
+    /// Length of one descriptor's ancillary data.
+    pub(crate) fn length() -> usize {
+        // SAFETY: computes a length.
+        usize::try_from(unsafe { libc::CMSG_SPACE(4) }).unwrap_or(0)
+    }
+}
+
+/// What was answered.
+pub(crate) struct Reply {
+    /// True if the server answered `EINPROGRESS`.
+    pub(crate) is_in_progress: bool,
+    pub(crate) value: c_int,
+    /// Bytes of the payload, of which as many were copied as the caller had room for.
+    pub(crate) length: usize,
+    /// A descriptor, which the caller owns.
+    pub(crate) descriptor: Option<c_int>,
+}
+
+/// Reports whether there is a server for this program.
+pub(crate) fn has_server() -> bool {
+    real::environment(VARIABLE).is_some()
+}
+
+/// Asks the server about a socket, or without one; copies the answer's payload into `room`.
+///
+/// # Errors
+/// The server's, as errno; `ENETDOWN` if it is not there.
+pub(crate) fn ask(
+    operation: Operation,
+    (first, second): (c_int, c_int),
+    payload: &[u8],
+    socket: Option<c_int>,
+    room: &mut [u8],
+) -> Outcome<Reply> {
+    let connection = connect().map_err(|_| libc::ENETDOWN)?;
+    let request = Request { operation, first, second, payload };
+    let answered = exchange(connection, &request, socket, room);
+    // SAFETY: the descriptor is ours.
+    unsafe { real::close(connection) };
+    answered
+}
+
+/// Connects to the server, and makes sure that it belongs to the user that the name says.
+fn connect() -> Outcome<c_int> {
+    let name = real::environment(VARIABLE).ok_or(libc::ENETDOWN)?.to_bytes();
+    // SAFETY: zeroes are a valid address.
+    let mut address: sockaddr_un = unsafe { core::mem::zeroed() };
+    address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).unwrap_or(0);
+    let places = address.sun_path.get_mut(1..=name.len()).ok_or(libc::ENAMETOOLONG)?;
+    for (place, byte) in places.iter_mut().zip(name) {
+        *place = byte.cast_signed() as core::ffi::c_char;
+    }
+    let length = offset_of!(sockaddr_un, sun_path) + 1 + name.len();
+    let length = socklen_t::try_from(length).map_err(|_| libc::ENAMETOOLONG)?;
+    // SAFETY: no pointers.
+    let socket = unsafe { real::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
+    if socket < 0 {
+        return Err(errno());
+    }
+    // SAFETY: the address has this length.
+    let connected = unsafe { real::connect(socket, (&raw const address).cast(), length) };
+    let result = match connected {
+        0 if is_of_named_user(socket, name) => Ok(socket),
+        0 => Err(libc::EACCES),
+        _ => Err(errno()),
+    };
+    if result.is_err() {
+        // SAFETY: the descriptor is ours.
+        unsafe { real::close(socket) };
+    }
+    result
+}
+
+/// Reports whether the server runs as the user whose number ends the name: any user can take a name that is free.
+fn is_of_named_user(socket: c_int, name: &[u8]) -> bool {
+    let digits = name.rsplit(|byte| *byte == b'-').next().unwrap_or_default();
+    let wanted = core::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());
+    let mut found = ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = socklen_t::try_from(size_of::<ucred>()).unwrap_or(0);
+    // SAFETY: the buffer has this length.
+    let result = unsafe {
+        real::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &raw mut length,
+        )
+    };
+    result == 0 && wanted == Some(found.uid)
+}
+
+fn exchange(
+    connection: c_int,
+    request: &Request<'_>,
+    socket: Option<c_int>,
+    room: &mut [u8],
+) -> Outcome<Reply> {
+    let header = request.header();
+    let mut parts = Parts::new(part(&header), &[part(request.payload)])?;
+    let mut space = DescriptorSpace::new();
+    let mut message = parts.message();
+    if let Some(socket) = socket {
+        message.msg_control = space.as_mut_ptr();
+        message.msg_controllen = DescriptorSpace::length() as _;
+        // SAFETY: the space is large enough for one descriptor, and aligned.
+        unsafe {
+            let control: *mut cmsghdr = libc::CMSG_FIRSTHDR(&raw const message);
+            (*control).cmsg_level = libc::SOL_SOCKET;
+            (*control).cmsg_type = libc::SCM_RIGHTS;
+            (*control).cmsg_len = libc::CMSG_LEN(4) as _;
+            libc::CMSG_DATA(control).cast::<c_int>().write_unaligned(socket);
+        }
+    }
+    // SAFETY: all pointers are valid during the call.
+    let sent = repeat(|| unsafe { real::sendmsg(connection, &raw const message, libc::MSG_NOSIGNAL) });
+    // A server that refuses this user closes the connection.
+    sent.map_err(|_| libc::ENETDOWN)?;
+    let mut header = [0; 16];
+    let mut parts = Parts::new(part_mut(&mut header), &[part_mut(room)])?;
+    let mut message = parts.message();
+    message.msg_control = space.as_mut_ptr();
+    message.msg_controllen = DescriptorSpace::length() as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
+    // SAFETY: as above.
+    let received = repeat(|| unsafe { real::recvmsg(connection, &raw mut message, flags) });
+    let received = received.map_err(|_| libc::ENETDOWN)?;
+    let length = usize::try_from(received).unwrap_or(0);
+    let descriptor = received_descriptor(&message);
+    let answer = Answer::read(&header[..length.min(16)]).ok_or(libc::ENETDOWN)?;
+    match answer.error {
+        0 | libc::EINPROGRESS => Ok(Reply {
+            is_in_progress: answer.error != 0,
+            value: answer.value,
+            length: length - 16,
+            descriptor,
+        }),
+        error => Err(error),
+    }
+}
+
+/// Returns the descriptor that came with a message.
+pub(crate) fn received_descriptor(message: &msghdr) -> Option<c_int> {
+    // SAFETY: the kernel has filled in the header.
+    unsafe {
+        let control: *mut cmsghdr = libc::CMSG_FIRSTHDR(message);
+        let is_one = !control.is_null()
+            && (*control).cmsg_level == libc::SOL_SOCKET
+            && (*control).cmsg_type == libc::SCM_RIGHTS;
+        is_one.then(|| libc::CMSG_DATA(control).cast::<c_int>().read_unaligned())
+    }
+}
+
+/// Repeats a call that a signal interrupts.
+fn repeat(mut call: impl FnMut() -> isize) -> Outcome {
+    loop {
+        match outcome(call()) {
+            Err(libc::EINTR) => {}
+            other => return other,
+        }
+    }
+}

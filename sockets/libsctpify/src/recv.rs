@@ -1,0 +1,406 @@
+//! Receiving.
+//!
+//! A message is looked at before it is taken, so that what the program has no room for stays in the kernel: poll(2) and a forked child see
+//! it. Of a message that was read in part, `SO_PEEK_OFF` keeps the place.
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use sockproto::abi::MSG_NOTIFICATION;
+use sockproto::{DATA_HEADER, DataHeader, Kind, SOCKADDR_MAX, flag};
+
+use crate::ask::ask;
+use crate::parts::{Parts, part_mut, parts_of};
+use crate::setup::{is_nonblocking, wait_until};
+use crate::table::{self, bit};
+use crate::{Outcome, address, give, give_int, outcome, real};
+
+/// What was received.
+struct Received {
+    header: DataHeader,
+    length: usize,
+    /// `MSG_EOR` and `MSG_NOTIFICATION`; 0 at the end.
+    flags: c_int,
+}
+
+/// Returns how much of the first message was read already; `None`: nothing.
+pub(crate) fn peek_offset(fd: c_int) -> Option<usize> {
+    let mut offset: c_int = -1;
+    let mut length = 4;
+    // SAFETY: the buffer has this length.
+    let result = unsafe {
+        real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, (&raw mut offset).cast(), &raw mut length)
+    };
+    usize::try_from(offset).ok().filter(|_| result == 0)
+}
+
+fn set_peek_offset(fd: c_int, offset: c_int) {
+    // SAFETY: the buffer has this length.
+    unsafe { real::setsockopt(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, (&raw const offset).cast(), 4) };
+}
+
+/// Receives one message, or as much of it as there is room for.
+fn receive(fd: c_int, parts: &[iovec], flags: c_int) -> Outcome<Received> {
+    let mut is_known_to_wait = false;
+    loop {
+        let taken = {
+            let _lock = table::lock(fd);
+            take(fd, parts, flags & libc::MSG_PEEK != 0)
+        };
+        match taken {
+            Err(libc::EINTR) => {}
+            Err(libc::EAGAIN) => {
+                let waits = flags & libc::MSG_DONTWAIT == 0 && (is_known_to_wait || !is_nonblocking(fd));
+                if !table::has(fd, bit::CONNECTED) {
+                    must_be_connected(fd)?;
+                }
+                if !waits {
+                    return Err(libc::EAGAIN);
+                }
+                is_known_to_wait = true;
+                wait_until(fd, libc::POLLIN, libc::SO_RCVTIMEO)?;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Checks that there is an association, or that one is being set up.
+pub(crate) fn must_be_connected(fd: c_int) -> Outcome<bool> {
+    let mut room = [0; SOCKADDR_MAX];
+    let reply = ask(sockproto::Operation::PeerName, (0, 0), &[], Some(fd), &mut room)?;
+    if !reply.is_in_progress {
+        table::set(fd, bit::CONNECTED);
+    }
+    Ok(!reply.is_in_progress)
+}
+
+/// Takes one message without waiting.
+fn take(fd: c_int, parts: &[iovec], is_peek: bool) -> Outcome<Received> {
+    let read_before = if table::has(fd, bit::PARTIAL) { peek_offset(fd).filter(|at| *at > 0) } else { None };
+    if read_before.is_some() {
+        set_peek_offset(fd, -1);
+    }
+    let mut header = [0; DATA_HEADER];
+    // Of a message that was read in part only the header is looked at here.
+    let after_header = if read_before.is_some() { &[] } else { parts };
+    let mut all = Parts::new(part_mut(&mut header), after_header)?;
+    let length = peek(fd, &mut all.message())?;
+    if length == 0 {
+        return after_the_server(fd);
+    }
+    let header = DataHeader::read(&header[..length.min(DATA_HEADER)]).ok_or(libc::EIO)?;
+    let failed = header.context.cast_signed();
+    match header.kind {
+        Kind::Ended => return Ok(Received { header, length: 0, flags: 0 }),
+        Kind::Failed if failed == libc::ENOTCONN => return Err(failed),
+        Kind::Failed => {
+            drop_first(fd);
+            return Err(failed);
+        }
+        Kind::Accepted => return Err(libc::ENOTCONN),
+        Kind::Filling => return Err(libc::EIO),
+        Kind::Data | Kind::Notification => {}
+    }
+    let room: usize = parts.iter().map(|part| part.iov_len).sum();
+    let rest = match read_before {
+        None => length - DATA_HEADER,
+        Some(at) => {
+            set_peek_offset(fd, c_int::try_from(at).unwrap_or(0));
+            // SAFETY: zeroes are a valid message header.
+            let mut message: msghdr = unsafe { core::mem::zeroed() };
+            message.msg_iov = parts.as_ptr().cast_mut();
+            message.msg_iovlen = parts.len() as _;
+            peek(fd, &mut message)?
+        }
+    };
+    let kind = if header.kind == Kind::Notification { MSG_NOTIFICATION } else { 0 };
+    let is_whole = rest <= room;
+    if is_peek {
+        let at = read_before.map_or(-1, |at| c_int::try_from(at).unwrap_or(0));
+        if read_before.is_some() {
+            set_peek_offset(fd, at);
+        }
+    } else if is_whole {
+        drop_first(fd);
+        if read_before.is_some() {
+            set_peek_offset(fd, -1);
+            table::clear(fd, bit::PARTIAL);
+        }
+    } else {
+        let read = read_before.unwrap_or(DATA_HEADER) + room;
+        set_peek_offset(fd, c_int::try_from(read).unwrap_or(c_int::MAX));
+        table::set(fd, bit::PARTIAL);
+    }
+    let is_end = is_whole && header.flags & flag::MORE == 0;
+    let flags = kind | if is_end { libc::MSG_EOR } else { 0 };
+    Ok(Received { header, length: rest.min(room), flags })
+}
+
+/// Looks at the first message, and returns its length from the place on where reading begins.
+pub(crate) fn peek(fd: c_int, message: &mut msghdr) -> Outcome<usize> {
+    let flags = libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_DONTWAIT;
+    // SAFETY: the kernel checks the program's buffers.
+    let length = outcome(unsafe { real::recvmsg(fd, message, flags) })?;
+    Ok(usize::try_from(length).unwrap_or(0))
+}
+
+/// Takes the first message off.
+fn drop_first(fd: c_int) {
+    // SAFETY: no bytes are written.
+    unsafe { real::recv(fd, core::ptr::null_mut(), 0, libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
+}
+
+/// The server has ended: the program sees a dead peer once, and then a socket without an association. An end without an error would let
+/// it ask again for ever.
+fn after_the_server(fd: c_int) -> Outcome<Received> {
+    // The program's own shutdown(SHUT_RD) looks the same, but then the server answers.
+    if must_be_connected(fd).is_ok() {
+        return Ok(Received { header: DataHeader::new(Kind::Ended), length: 0, flags: 0 });
+    }
+    if table::has(fd, bit::DEAD) {
+        return Err(libc::ENOTCONN);
+    }
+    table::set(fd, bit::DEAD);
+    Err(libc::ECONNRESET)
+}
+
+/// Receives into one buffer.
+fn receive_bytes(fd: c_int, buffer: *mut c_void, length: size_t, flags: c_int) -> Outcome {
+    let part = iovec { iov_base: buffer, iov_len: length };
+    let received = receive(fd, &[part], flags)?;
+    isize::try_from(received.length).map_err(|_| libc::EMSGSIZE)
+}
+
+/// `read(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: size_t) -> ssize_t {
+    if !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::read(fd, buffer, length) };
+    }
+    give(receive_bytes(fd, buffer, length, 0))
+}
+
+/// `read(2)` of programs that were compiled with checks of lengths.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn __read_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    room: size_t,
+) -> ssize_t {
+    if length > room || !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::__read_chk(fd, buffer, length, room) };
+    }
+    give(receive_bytes(fd, buffer, length, 0))
+}
+
+/// `readv(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    if !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::readv(fd, parts, count) };
+    }
+    // SAFETY: the caller's.
+    let parts = unsafe { parts_of(parts, usize::try_from(count).unwrap_or(usize::MAX)) };
+    give(parts.and_then(|parts| receive(fd, parts, 0)).map(|received| received.length as isize))
+}
+
+/// `recv(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn recv(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
+    if !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::recv(fd, buffer, length, flags) };
+    }
+    give(receive_bytes(fd, buffer, length, flags))
+}
+
+/// `recv(2)` of programs that were compiled with checks of lengths.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn __recv_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    room: size_t,
+    flags: c_int,
+) -> ssize_t {
+    if length > room || !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::__recv_chk(fd, buffer, length, room, flags) };
+    }
+    give(receive_bytes(fd, buffer, length, flags))
+}
+
+/// `recvfrom(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn recvfrom(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    flags: c_int,
+    address: *mut sockaddr,
+    size: *mut socklen_t,
+) -> ssize_t {
+    if !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::recvfrom(fd, buffer, length, flags, address, size) };
+    }
+    give(receive_bytes(fd, buffer, length, flags).inspect(|_| {
+        // SAFETY: the caller's.
+        unsafe { address::copy_peer(fd, address, size) };
+    }))
+}
+
+/// `recvfrom(2)` of programs that were compiled with checks of lengths.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn __recvfrom_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    room: size_t,
+    flags: c_int,
+    address: *mut sockaddr,
+    size: *mut socklen_t,
+) -> ssize_t {
+    if length > room || !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::__recvfrom_chk(fd, buffer, length, room, flags, address, size) };
+    }
+    // SAFETY: the caller's.
+    unsafe { recvfrom(fd, buffer, length, flags, address, size) }
+}
+
+/// `recvmsg(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    if !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        let result = unsafe { real::recvmsg(fd, message, flags) };
+        if result >= 0 {
+            // SAFETY: the call has succeeded, so the pointer is valid.
+            forget_received(unsafe { &*message });
+        }
+        return result;
+    }
+    if message.is_null() {
+        return give(Err(libc::EFAULT));
+    }
+    // SAFETY: the caller's.
+    give(unsafe { receive_message(fd, &mut *message, flags) })
+}
+
+/// Forgets what is known of descriptors that have come with a message of another socket: they may be any.
+fn forget_received(message: &msghdr) {
+    if message.msg_controllen == 0 {
+        return;
+    }
+    // SAFETY: the kernel has filled in the control data.
+    unsafe {
+        let mut item = libc::CMSG_FIRSTHDR(message);
+        while !item.is_null() {
+            if (*item).cmsg_level == libc::SOL_SOCKET && (*item).cmsg_type == libc::SCM_RIGHTS {
+                let data = libc::CMSG_DATA(item);
+                let length = ((*item).cmsg_len as usize).saturating_sub(data.addr() - item.addr());
+                for number in 0..length / 4 {
+                    table::forget(data.cast::<c_int>().add(number).read_unaligned());
+                }
+            }
+            item = libc::CMSG_NXTHDR(message, item);
+        }
+    }
+}
+
+/// # Safety
+/// The message's pointers are valid.
+unsafe fn receive_message(fd: c_int, message: &mut msghdr, flags: c_int) -> Outcome {
+    // SAFETY: the caller's.
+    let parts = unsafe { parts_of(message.msg_iov, message.msg_iovlen as usize) }?;
+    let received = receive(fd, parts, flags)?;
+    message.msg_flags = received.flags;
+    if received.header.kind == Kind::Data {
+        // SAFETY: the caller's.
+        unsafe { crate::cmsg::write(message, &received.header) };
+    } else {
+        message.msg_controllen = 0;
+    }
+    // SAFETY: the caller's.
+    unsafe { address::copy_peer(fd, message.msg_name.cast(), &raw mut message.msg_namelen) };
+    isize::try_from(received.length).map_err(|_| libc::EMSGSIZE)
+}
+
+/// `recvmmsg(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn recvmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> c_int {
+    if !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+    }
+    let mut received = 0;
+    for number in 0..count as usize {
+        let flags = if received > 0 && flags & libc::MSG_WAITFORONE != 0 {
+            flags | libc::MSG_DONTWAIT
+        } else {
+            flags
+        };
+        // SAFETY: the caller's.
+        let taken = unsafe {
+            let message = &mut *messages.add(number);
+            receive_message(fd, &mut message.msg_hdr, flags).inspect(|length| {
+                message.msg_len = c_uint::try_from(*length).unwrap_or(c_uint::MAX);
+            })
+        };
+        match taken {
+            Ok(length) => {
+                received += 1;
+                if length == 0 {
+                    break;
+                }
+            }
+            Err(error) if received == 0 => return give_int(Err(error)),
+            Err(_) => break,
+        }
+    }
+    received
+}

@@ -1,0 +1,589 @@
+//! Making, naming, connecting and closing sockets, and their options.
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::mem::MaybeUninit;
+
+use libc::{FILE, SO_ERROR, SOL_SOCKET, pollfd, sockaddr, socklen_t, timeval};
+use sockproto::abi::{SOL_SCTP, option};
+use sockproto::{DATA_HEADER, DataHeader, Kind, Operation, SOCKADDR_MAX};
+
+use crate::ask::{DescriptorSpace, ask, has_server, received_descriptor};
+use crate::parts::{Parts, part, part_mut};
+use crate::table::{self, bit};
+use crate::{Outcome, address, errno, give_int, outcome, real};
+
+/// Longest option that is passed on, in bytes.
+const OPTION_MAX: usize = 16 << 10;
+
+/// Options of `SOL_SOCKET` that the server has; `AF_UNIX` has the others.
+const OF_SERVER: [c_int; 11] = [
+    libc::SO_ERROR,
+    libc::SO_DOMAIN,
+    libc::SO_TYPE,
+    libc::SO_PROTOCOL,
+    libc::SO_ACCEPTCONN,
+    libc::SO_LINGER,
+    libc::SO_REUSEADDR,
+    libc::SO_REUSEPORT,
+    libc::SO_KEEPALIVE,
+    libc::SO_OOBINLINE,
+    libc::SO_DONTROUTE,
+];
+
+/// `socket(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let style = kind & 0xf;
+    let is_inet = matches!(domain, libc::AF_INET | libc::AF_INET6);
+    let is_sctp = protocol == libc::IPPROTO_SCTP && matches!(style, libc::SOCK_STREAM | libc::SOCK_SEQPACKET)
+        || protocol == 0 && style == libc::SOCK_SEQPACKET;
+    if !is_inet || !is_sctp || !has_server() {
+        // SAFETY: the caller's.
+        return unsafe { real::socket(domain, kind, protocol) };
+    }
+    give_int(ask(Operation::Socket, (domain, style), &[], None, &mut []).and_then(|reply| {
+        let fd = lowest(reply.descriptor.ok_or(libc::ENETDOWN)?);
+        set_flags(fd, kind & libc::SOCK_CLOEXEC != 0, kind & libc::SOCK_NONBLOCK != 0);
+        table::add(fd, 0);
+        Ok(fd)
+    }))
+}
+
+/// Moves a descriptor to the lowest number that is free, as POSIX promises of a new one: the connection to the server had it.
+fn lowest(fd: c_int) -> c_int {
+    // SAFETY: no pointers.
+    let copy = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+    let (kept, other) = if (0..fd).contains(&copy) { (copy, fd) } else { (fd, copy) };
+    if other >= 0 {
+        // SAFETY: the descriptor is ours.
+        unsafe { real::close(other) };
+    }
+    kept
+}
+
+/// Sets a new descriptor's flags: it is closed on `exec`, and blocks, before.
+fn set_flags(fd: c_int, is_cloexec: bool, is_nonblocking: bool) {
+    // SAFETY: no pointers.
+    unsafe {
+        if !is_cloexec {
+            real::fcntl(fd, libc::F_SETFD, 0);
+        }
+        if is_nonblocking {
+            let flags = real::fcntl(fd, libc::F_GETFL, 0);
+            real::fcntl(fd, libc::F_SETFL, (flags | libc::O_NONBLOCK).into());
+        }
+    }
+}
+
+/// Reports whether calls on a descriptor do not wait.
+pub(crate) fn is_nonblocking(fd: c_int) -> bool {
+    // SAFETY: no pointers.
+    unsafe { real::fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
+}
+
+/// `bind(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    if !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::bind(fd, address, length) };
+    }
+    // SAFETY: the caller's.
+    let packed = unsafe { address::given(address, length) };
+    give_int(packed.and_then(|packed| tell(fd, Operation::Bind, (0, 0), packed)))
+}
+
+/// Makes a request whose answer has nothing but an error.
+fn tell(fd: c_int, operation: Operation, arguments: (c_int, c_int), payload: &[u8]) -> Outcome<c_int> {
+    ask(operation, arguments, payload, Some(fd), &mut []).map(|_| 0)
+}
+
+/// `listen(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    if !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::listen(fd, backlog) };
+    }
+    let listening = tell(fd, Operation::Listen, (backlog, 0), &[]);
+    if listening.is_ok() && backlog != 0 {
+        table::set(fd, bit::LISTENING);
+    } else if listening.is_ok() {
+        table::clear(fd, bit::LISTENING);
+    }
+    give_int(listening)
+}
+
+/// `connect(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    if !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::connect(fd, address, length) };
+    }
+    // SAFETY: the caller's.
+    let packed = unsafe { address::given(address, length) };
+    give_int(packed.and_then(|packed| connect_to(fd, packed)).map(|_| 0))
+}
+
+/// Connects to a packed list of addresses, and returns the association's identifier.
+fn connect_to(fd: c_int, packed: &[u8]) -> Outcome<c_int> {
+    let id = ask(Operation::Connect, (0, 0), packed, Some(fd), &mut [])?.value;
+    if is_nonblocking(fd) {
+        return Err(libc::EINPROGRESS);
+    }
+    wait_until(fd, libc::POLLOUT, libc::SO_SNDTIMEO).map_err(|error| match error {
+        libc::EAGAIN => libc::EINPROGRESS,
+        other => other,
+    })?;
+    match pending_error(fd)? {
+        0 => {
+            table::set(fd, bit::CONNECTED);
+            Ok(id)
+        }
+        error => Err(error),
+    }
+}
+
+/// Takes `SO_ERROR`.
+fn pending_error(fd: c_int) -> Outcome<c_int> {
+    let mut value = [0; 4];
+    ask(Operation::GetOption, (SOL_SOCKET, SO_ERROR), &[0; 4], Some(fd), &mut value)?;
+    Ok(c_int::from_ne_bytes(value))
+}
+
+/// Waits until a descriptor is readable or writable.
+///
+/// # Errors
+/// `EAGAIN` after the time that the option (`SO_RCVTIMEO` or `SO_SNDTIMEO`) names; `EINTR`.
+pub(crate) fn wait_until(fd: c_int, events: i16, limit: c_int) -> Outcome<()> {
+    let mut waiting = pollfd { fd, events, revents: 0 };
+    // SAFETY: one descriptor.
+    match outcome(unsafe { real::poll(&raw mut waiting, 1, milliseconds(fd, limit)) } as isize)? {
+        0 => Err(libc::EAGAIN),
+        _ => Ok(()),
+    }
+}
+
+/// Returns a time limit for poll(2): -1 for none.
+fn milliseconds(fd: c_int, option: c_int) -> c_int {
+    let mut limit = timeval { tv_sec: 0, tv_usec: 0 };
+    let mut length = socklen_t::try_from(size_of::<timeval>()).unwrap_or(0);
+    // SAFETY: the buffer has this length.
+    let result =
+        unsafe { real::getsockopt(fd, SOL_SOCKET, option, (&raw mut limit).cast(), &raw mut length) };
+    if result != 0 || limit.tv_sec == 0 && limit.tv_usec == 0 {
+        return -1;
+    }
+    let milliseconds =
+        limit.tv_sec.saturating_mul(1000).saturating_add(limit.tv_usec.div_euclid(1000).max(1));
+    c_int::try_from(milliseconds).unwrap_or(c_int::MAX)
+}
+
+/// `accept(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    // SAFETY: the caller's.
+    unsafe { accept4(fd, address, length, 0) }
+}
+
+/// `accept4(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn accept4(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    if !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::accept4(fd, address, length, flags) };
+    }
+    give_int(accept_one(fd, flags).inspect(|accepted| {
+        // SAFETY: the caller's.
+        unsafe { address::copy_peer(*accepted, address, length) };
+    }))
+}
+
+fn accept_one(fd: c_int, flags: c_int) -> Outcome<c_int> {
+    if !table::has(fd, bit::LISTENING) {
+        let mut value = [0; 4];
+        ask(Operation::GetOption, (SOL_SOCKET, libc::SO_ACCEPTCONN), &[0; 4], Some(fd), &mut value)?;
+        if value == [0; 4] {
+            return Err(libc::EINVAL);
+        }
+        table::set(fd, bit::LISTENING);
+    }
+    let mut header = [0; DATA_HEADER];
+    let mut peer = [0; SOCKADDR_MAX];
+    let mut space = DescriptorSpace::new();
+    let mut parts = Parts::new(part_mut(&mut header), &[part_mut(&mut peer)])?;
+    let mut message = parts.message();
+    message.msg_control = space.as_mut_ptr();
+    message.msg_controllen = DescriptorSpace::length() as _;
+    // SAFETY: all pointers are valid during the call.
+    let received = outcome(unsafe { real::recvmsg(fd, &raw mut message, libc::MSG_CMSG_CLOEXEC) });
+    // The server's end was closed.
+    let received =
+        received.map_err(|error| if error == libc::ECONNRESET { libc::ENETDOWN } else { error })?;
+    let received = usize::try_from(received).unwrap_or(0);
+    let is_accepted = DataHeader::read(&header[..received.min(DATA_HEADER)])
+        .is_some_and(|header| header.kind == Kind::Accepted);
+    let accepted = match received_descriptor(&message) {
+        Some(accepted) if is_accepted => accepted,
+        // The server has ended.
+        _ => return Err(libc::ENETDOWN),
+    };
+    set_flags(accepted, flags & libc::SOCK_CLOEXEC != 0, flags & libc::SOCK_NONBLOCK != 0);
+    table::add(accepted, bit::CONNECTED);
+    table::set_peer(accepted, &peer[..received.saturating_sub(DATA_HEADER).min(SOCKADDR_MAX)]);
+    // The server counts those that wait.
+    let told = DataHeader::new(Kind::Filling).to_bytes();
+    let mut parts = Parts::new(part(&told), &[])?;
+    let message = parts.message();
+    // SAFETY: all pointers are valid during the call. If the association has ended, the program will hear of it.
+    unsafe { real::sendmsg(accepted, &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
+    Ok(accepted)
+}
+
+/// `getsockname(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn getsockname(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    if !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::getsockname(fd, address, length) };
+    }
+    // SAFETY: the caller's.
+    give_int(unsafe { name(fd, Operation::LocalName, address, length) })
+}
+
+/// `getpeername(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn getpeername(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    if !table::is_ours(fd) {
+        // SAFETY: the caller's.
+        return unsafe { real::getpeername(fd, address, length) };
+    }
+    // SAFETY: the caller's.
+    give_int(unsafe { name(fd, Operation::PeerName, address, length) })
+}
+
+/// # Safety
+/// As [`address::copy`].
+unsafe fn name(
+    fd: c_int,
+    operation: Operation,
+    room: *mut sockaddr,
+    length: *mut socklen_t,
+) -> Outcome<c_int> {
+    if room.is_null() || length.is_null() {
+        return Err(libc::EFAULT);
+    }
+    let mut bytes = [0; SOCKADDR_MAX];
+    let reply = ask(operation, (0, 0), &[], Some(fd), &mut bytes)?;
+    if reply.is_in_progress {
+        return Err(libc::ENOTCONN);
+    }
+    // SAFETY: the caller's.
+    unsafe { address::copy(&bytes[..reply.length.min(SOCKADDR_MAX)], room, length) };
+    Ok(0)
+}
+
+/// `setsockopt(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: socklen_t,
+) -> c_int {
+    let is_ours = table::is_ours(fd);
+    if !is_ours || level == SOL_SOCKET && !OF_SERVER.contains(&name) {
+        // SAFETY: the caller's.
+        let result = unsafe { real::setsockopt(fd, level, name, value, length) };
+        if is_ours && result == 0 && name == libc::SO_SNDBUF {
+            // A socket that cannot send yet must not become writable by this. If the server has gone, it is not.
+            let _ = tell(fd, Operation::SetOption, (level, name), &[]);
+        }
+        return result;
+    }
+    give_int(
+        // SAFETY: the caller's.
+        unsafe { bytes_of(value, length) }.and_then(|value| set_option(fd, level, name, value)),
+    )
+}
+
+/// # Safety
+/// `value` points to `length` bytes, or is null.
+unsafe fn bytes_of<'a>(value: *const c_void, length: socklen_t) -> Outcome<&'a [u8]> {
+    let length = usize::try_from(length).ok().filter(|length| *length <= OPTION_MAX).ok_or(libc::EINVAL)?;
+    match (value.is_null(), length) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(libc::EFAULT),
+        // SAFETY: the caller's.
+        _ => Ok(unsafe { core::slice::from_raw_parts(value.cast(), length) }),
+    }
+}
+
+fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Outcome<c_int> {
+    match (level, name) {
+        (SOL_SCTP, option::BINDX_ADD) => tell(fd, Operation::BindAdd, (0, 0), value),
+        (SOL_SCTP, option::BINDX_REM) => tell(fd, Operation::BindRemove, (0, 0), value),
+        (SOL_SCTP, option::CONNECTX) => connect_to(fd, value),
+        (SOL_SCTP, option::CONNECTX_OLD) => connect_to(fd, value).map(|_| 0),
+        _ => tell(fd, Operation::SetOption, (level, name), value),
+    }
+}
+
+/// `getsockopt(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> c_int {
+    if !table::is_ours(fd) || level == SOL_SOCKET && !OF_SERVER.contains(&name) {
+        // SAFETY: the caller's.
+        return unsafe { real::getsockopt(fd, level, name, value, length) };
+    }
+    if value.is_null() || length.is_null() {
+        return give_int(Err(libc::EFAULT));
+    }
+    // SAFETY: the caller's.
+    give_int(unsafe { get_option(fd, level, name, value, length) })
+}
+
+/// # Safety
+/// `value` points to as many bytes as `length` says.
+unsafe fn get_option(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> Outcome<c_int> {
+    // SAFETY: the caller's.
+    let room = usize::try_from(unsafe { *length }).map_err(|_| libc::EINVAL)?;
+    if (level, name) == (SOL_SCTP, option::CONNECTX3) {
+        // SAFETY: the caller's.
+        return unsafe { connectx3(fd, value, room, length) };
+    }
+    let mut answer = MaybeUninit::<[u8; OPTION_MAX]>::uninit();
+    // SAFETY: bytes may be anything, and the kernel writes those that are read.
+    let answer = unsafe { core::slice::from_raw_parts_mut(answer.as_mut_ptr().cast::<u8>(), OPTION_MAX) };
+    // SAFETY: the caller's.
+    let given = unsafe { core::slice::from_raw_parts(value.cast::<u8>(), room.min(OPTION_MAX)) };
+    let reply = ask(Operation::GetOption, (level, name), given, Some(fd), answer)?;
+    let told = reply.length.min(room).min(OPTION_MAX);
+    // SAFETY: the caller's; the server's answer has at least these bytes.
+    unsafe {
+        core::ptr::copy_nonoverlapping(answer.as_ptr(), value.cast(), told);
+        *length = socklen_t::try_from(told).unwrap_or(0);
+    }
+    if (level, name) == (SOL_SOCKET, SO_ERROR) && told == 4 && answer[..4] == [0; 4] {
+        // Programs that do not wait in connect() ask whether it went well.
+        table::clear(fd, bit::DEAD);
+    }
+    Ok(0)
+}
+
+/// `struct sctp_getaddrs_old`, by which libsctp connects.
+#[repr(C)]
+struct ConnectList {
+    id: c_int,
+    length: c_int,
+    addresses: *const c_void,
+}
+
+/// # Safety
+/// As [`get_option`].
+unsafe fn connectx3(fd: c_int, value: *mut c_void, room: usize, length: *mut socklen_t) -> Outcome<c_int> {
+    if room < size_of::<ConnectList>() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the caller's.
+    let list = unsafe { value.cast::<ConnectList>().read_unaligned() };
+    let bytes = socklen_t::try_from(list.length).map_err(|_| libc::EINVAL)?;
+    // SAFETY: the program says that there are so many.
+    let connected = connect_to(fd, unsafe { bytes_of(list.addresses, bytes) }?);
+    // The identifier is known before the association is up.
+    if let Ok(id) = connected {
+        // SAFETY: the caller's.
+        unsafe {
+            value.cast::<c_int>().write_unaligned(id);
+            *length = 4;
+        }
+    }
+    connected.map(|_| 0)
+}
+
+/// `shutdown(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    if table::is_ours(fd) && !table::has(fd, bit::CONNECTED) {
+        let mut room = [0; SOCKADDR_MAX];
+        match ask(Operation::PeerName, (0, 0), &[], Some(fd), &mut room) {
+            Ok(reply) if !reply.is_in_progress => table::set(fd, bit::CONNECTED),
+            Ok(_) => return give_int(Err(libc::ENOTCONN)),
+            Err(error) => return give_int(Err(error)),
+        }
+    }
+    // SAFETY: the caller's.
+    unsafe { real::shutdown(fd, how) }
+}
+
+/// `close(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
+    table::forget(fd);
+    // SAFETY: the caller's.
+    unsafe { real::close(fd) }
+}
+
+/// `fclose(3)`, which closes without [`close`].
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
+    if !stream.is_null() {
+        let error = errno();
+        // SAFETY: the caller's.
+        table::forget(unsafe { libc::fileno(stream) });
+        crate::set_errno(error);
+    }
+    // SAFETY: the caller's.
+    unsafe { real::fclose(stream) }
+}
+
+/// `close_range(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    if flags == 0 {
+        table::forget_range(first as usize, last as usize);
+    }
+    // SAFETY: the caller's.
+    unsafe { real::close_range(first, last, flags) }
+}
+
+/// `closefrom(3)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn closefrom(first: c_int) {
+    table::forget_range(usize::try_from(first).unwrap_or(0), usize::MAX);
+    // SAFETY: the caller's.
+    unsafe { real::closefrom(first) }
+}
+
+/// `dup(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    // SAFETY: the caller's.
+    copied(fd, unsafe { real::dup(fd) })
+}
+
+/// `dup2(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+    // SAFETY: the caller's.
+    let result = unsafe { real::dup2(fd, to) };
+    if fd == to { result } else { copied(fd, result) }
+}
+
+/// `dup3(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's.
+    copied(fd, unsafe { real::dup3(fd, to, flags) })
+}
+
+/// Notes a copy that was made.
+fn copied(fd: c_int, result: c_int) -> c_int {
+    if result >= 0 {
+        table::copy(fd, result);
+    }
+    result
+}
+
+/// `fcntl(2)`: copies are noted.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: libc::c_long) -> c_int {
+    // SAFETY: the caller's.
+    let result = unsafe { real::fcntl(fd, command, argument) };
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { copied(fd, result) } else { result }
+}
+
+/// `fcntl64(2)`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: libc::c_long) -> c_int {
+    // SAFETY: the caller's.
+    let result = unsafe { real::fcntl64(fd, command, argument) };
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { copied(fd, result) } else { result }
+}

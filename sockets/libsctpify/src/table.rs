@@ -1,0 +1,212 @@
+//! Which descriptors are sockets of ours, and what is known of them.
+//!
+//! The table is a cache: an entry of 0 says nothing, and the kernel's name of the socket is asked. A forked child begins with a copy, a
+//! program after `exec` with nothing.
+
+use core::ffi::c_int;
+use core::mem::{MaybeUninit, offset_of};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+
+use libc::{sockaddr_un, socklen_t};
+use sockproto::SOCKET_NAME_PREFIX;
+
+use crate::real;
+
+/// Descriptors that are remembered; of others the kernel is asked each time.
+const REMEMBERED: usize = 65_536;
+/// Attempts to take a descriptor's lock. The holder makes two system calls that do not wait: whoever waits longer has interrupted it by a
+/// signal, and goes on without.
+const LOCK_ATTEMPTS: usize = 10_000;
+
+/// Bits of an entry.
+pub(crate) mod bit {
+    /// The entry says something.
+    pub(crate) const KNOWN: u8 = 1;
+    /// The descriptor is a socket of ours.
+    pub(crate) const OURS: u8 = 2;
+    /// It listens.
+    pub(crate) const LISTENING: u8 = 4;
+    /// A part of its first message was read: `SO_PEEK_OFF` says how much.
+    pub(crate) const PARTIAL: u8 = 8;
+    /// It is, or was, connected.
+    pub(crate) const CONNECTED: u8 = 16;
+    /// The end of its server was told.
+    pub(crate) const DEAD: u8 = 32;
+    /// Somebody reads from it.
+    pub(crate) const LOCKED: u8 = 64;
+}
+
+static ENTRIES: [AtomicU8; REMEMBERED] = [const { AtomicU8::new(0) }; REMEMBERED];
+/// Outbound streams; 0: not known.
+static STREAMS: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(0) }; REMEMBERED];
+/// Bytes 0 to 7, 8 to 15 and so on of the peer's address; the length is in the last one. All zero: not known.
+static PEERS: [[AtomicU64; 5]; REMEMBERED] = [const { [const { AtomicU64::new(0) }; 5] }; REMEMBERED];
+
+fn entry(fd: c_int) -> Option<&'static AtomicU8> {
+    ENTRIES.get(usize::try_from(fd).ok()?)
+}
+
+/// Reports whether a descriptor is a socket of ours.
+pub(crate) fn is_ours(fd: c_int) -> bool {
+    let Some(entry) = entry(fd) else { return fd >= 0 && has_our_name(fd) };
+    let known = entry.load(Ordering::Relaxed);
+    if known & bit::KNOWN != 0 {
+        return known & bit::OURS != 0;
+    }
+    let errno = crate::errno();
+    let is_ours = has_our_name(fd);
+    crate::set_errno(errno);
+    let mut bits = if is_ours { bit::KNOWN | bit::OURS } else { bit::KNOWN };
+    if is_ours && crate::recv::peek_offset(fd).is_some_and(|offset| offset > 0) {
+        bits |= bit::PARTIAL;
+    }
+    entry.store(bits, Ordering::Relaxed);
+    is_ours
+}
+
+/// Asks the kernel for the socket's name.
+fn has_our_name(fd: c_int) -> bool {
+    let mut address = MaybeUninit::<sockaddr_un>::zeroed();
+    let mut length = socklen_t::try_from(size_of::<sockaddr_un>()).unwrap_or(0);
+    // SAFETY: the buffer has the length that is told.
+    let result = unsafe { real::getsockname(fd, address.as_mut_ptr().cast(), &raw mut length) };
+    if result != 0 {
+        return false;
+    }
+    // SAFETY: zeroes are a valid address, and the kernel wrote others at most.
+    let address = unsafe { address.assume_init() };
+    let path = address.sun_path.map(c_char_byte);
+    let length = usize::try_from(length).unwrap_or(0).saturating_sub(offset_of!(sockaddr_un, sun_path));
+    c_int::from(address.sun_family) == libc::AF_UNIX
+        && path.get(..length).is_some_and(|name| name.starts_with(SOCKET_NAME_PREFIX))
+}
+
+#[allow(clippy::cast_sign_loss, reason = "the bytes of a name have no sign")]
+const fn c_char_byte(byte: core::ffi::c_char) -> u8 {
+    byte as u8
+}
+
+/// Notes that a descriptor is a socket of ours, with these further bits.
+pub(crate) fn add(fd: c_int, bits: u8) {
+    if let Some(entry) = entry(fd) {
+        entry.store(bit::KNOWN | bit::OURS | bits, Ordering::Relaxed);
+        forget_facts(fd);
+    }
+}
+
+/// Forgets a descriptor: it is, or will be, another file.
+pub(crate) fn forget(fd: c_int) {
+    if let Some(entry) = entry(fd) {
+        entry.store(0, Ordering::Relaxed);
+        forget_facts(fd);
+    }
+}
+
+/// Forgets all descriptors of a range.
+pub(crate) fn forget_range(first: usize, last: usize) {
+    for fd in first..=last.min(REMEMBERED - 1) {
+        if ENTRIES[fd].load(Ordering::Relaxed) != 0 {
+            forget(c_int::try_from(fd).unwrap_or(-1));
+        }
+    }
+}
+
+fn forget_facts(fd: c_int) {
+    let Ok(index) = usize::try_from(fd) else { return };
+    if STREAMS[index].load(Ordering::Relaxed) != 0 {
+        STREAMS[index].store(0, Ordering::Relaxed);
+    }
+    if PEERS[index][4].load(Ordering::Relaxed) != 0 {
+        PEERS[index][4].store(0, Ordering::Relaxed);
+    }
+}
+
+/// Notes that a descriptor is a copy of another.
+pub(crate) fn copy(from: c_int, to: c_int) {
+    let bits = entry(from).map_or(0, |entry| entry.load(Ordering::Relaxed));
+    if let Some(entry) = entry(to) {
+        entry.store(bits & !bit::LOCKED, Ordering::Relaxed);
+        forget_facts(to);
+    }
+}
+
+/// Reports whether these bits are set.
+pub(crate) fn has(fd: c_int, bits: u8) -> bool {
+    entry(fd).is_some_and(|entry| entry.load(Ordering::Relaxed) & bits == bits)
+}
+
+/// Sets bits.
+pub(crate) fn set(fd: c_int, bits: u8) {
+    if let Some(entry) = entry(fd) {
+        entry.fetch_or(bits, Ordering::Relaxed);
+    }
+}
+
+/// Clears bits.
+pub(crate) fn clear(fd: c_int, bits: u8) {
+    if let Some(entry) = entry(fd) {
+        entry.fetch_and(!bits, Ordering::Relaxed);
+    }
+}
+
+/// The right to read from a descriptor.
+pub(crate) struct Lock(Option<&'static AtomicU8>);
+
+/// Takes the lock of a descriptor, or goes on without after many attempts.
+pub(crate) fn lock(fd: c_int) -> Lock {
+    let Some(entry) = entry(fd) else { return Lock(None) };
+    for _ in 0..LOCK_ATTEMPTS {
+        if entry.fetch_or(bit::LOCKED, Ordering::Acquire) & bit::LOCKED == 0 {
+            return Lock(Some(entry));
+        }
+        // SAFETY: sched_yield(2) has no preconditions.
+        unsafe { libc::sched_yield() };
+    }
+    Lock(None)
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Some(entry) = self.0 {
+            entry.fetch_and(!bit::LOCKED, Ordering::Release);
+        }
+    }
+}
+
+/// Outbound streams of a connected socket, if they are known.
+pub(crate) fn streams(fd: c_int) -> Option<u16> {
+    let known = STREAMS.get(usize::try_from(fd).ok()?)?.load(Ordering::Relaxed);
+    (known != 0).then_some(known)
+}
+
+/// Notes the outbound streams.
+pub(crate) fn set_streams(fd: c_int, streams: u16) {
+    if let Some(known) = usize::try_from(fd).ok().and_then(|index| STREAMS.get(index)) {
+        known.store(streams, Ordering::Relaxed);
+    }
+}
+
+/// The peer's address, if it is known: bytes and length.
+pub(crate) fn peer(fd: c_int) -> Option<([u8; 32], usize)> {
+    let words = PEERS.get(usize::try_from(fd).ok()?)?;
+    let length = usize::try_from(words[4].load(Ordering::Acquire)).ok().filter(|length| *length != 0)?;
+    let mut bytes = [0; 32];
+    for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+        chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    }
+    Some((bytes, length))
+}
+
+/// Notes the peer's address.
+pub(crate) fn set_peer(fd: c_int, address: &[u8]) {
+    let Some(words) = usize::try_from(fd).ok().and_then(|index| PEERS.get(index)) else { return };
+    let mut bytes = [0; 32];
+    let length = address.len().min(bytes.len());
+    bytes[..length].copy_from_slice(&address[..length]);
+    for (chunk, word) in bytes.chunks_exact(8).zip(words) {
+        let mut of_chunk = [0; 8];
+        of_chunk.copy_from_slice(chunk);
+        word.store(u64::from_ne_bytes(of_chunk), Ordering::Relaxed);
+    }
+    words[4].store(length as u64, Ordering::Release);
+}

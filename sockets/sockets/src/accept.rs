@@ -1,0 +1,138 @@
+//! Listeners: which INITs are answered, and what becomes of them.
+
+use base::{Route, Time};
+use sctp::{AbortCause, AssociationId, Endpoint, Event, IncomingInit, InitDecision, Listener};
+
+use crate::notification::up;
+use crate::socket::{Socket, State};
+use crate::{Errno, Output, SocketKey, Sockets};
+
+/// Most associations that wait for `accept`, as Linux' `net.core.somaxconn`.
+pub const ACCEPTED_MAX: usize = 4096;
+
+impl Sockets {
+    /// `listen(2)`; a backlog of 0 ends it.
+    ///
+    /// # Errors
+    /// `EISCONN` if there is an association; `EINVAL` once it has ended.
+    pub fn listen(&mut self, key: SocketKey, backlog: i32) -> Result<(), Errno> {
+        match self.get(key)?.state {
+            State::Idle | State::Listening { .. } => {}
+            State::Connecting(_) | State::Up(_) => return Err(libc::EISCONN),
+            State::Over(_) => return Err(libc::EINVAL),
+        }
+        self.bind_any(key)?;
+        // A negative one is as large as can be, as with Linux.
+        let backlog = usize::try_from(backlog).unwrap_or(ACCEPTED_MAX).min(ACCEPTED_MAX);
+        self.get_mut(key)?.state = if backlog == 0 { State::Idle } else { State::Listening { backlog } };
+        Ok(())
+    }
+
+    /// Reports whether the socket listens.
+    pub fn is_listening(&self, key: SocketKey) -> bool {
+        self.get(key).is_ok_and(|socket| matches!(socket.state, State::Listening { .. }))
+    }
+
+    /// Says how many associations of a listener wait for `accept`.
+    pub fn set_waiting(&mut self, listener: SocketKey, waiting: usize) {
+        if let Ok(socket) = self.get_mut(listener) {
+            socket.waiting = waiting;
+        }
+    }
+
+    /// Returns the listener for an association at this port and by this route.
+    fn listener_for(&self, port: u16, route: &Route) -> Option<(SocketKey, &Socket)> {
+        let listens = |key: &SocketKey| {
+            let socket = self.get(*key).ok()?;
+            let is_bound = socket.bound.is_empty() || socket.bound.contains(&route.local);
+            let State::Listening { .. } = socket.state else { return None };
+            (is_bound && socket.takes(route.local)).then_some((*key, socket))
+        };
+        // An IPv4 socket comes before an IPv6 one that takes IPv4 peers as well.
+        let mut all: Vec<_> = self.ports.holders(port).iter().filter_map(listens).collect();
+        all.sort_by_key(|(_, socket)| (socket.bound.is_empty(), socket.family != crate::Family::V4));
+        all.into_iter().next()
+    }
+
+    /// Takes or refuses an association whose peer has returned its cookie.
+    pub(crate) fn on_incoming(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        id: AssociationId,
+        route: &Route,
+        port: u16,
+    ) {
+        let Some((listener, socket)) = self.listener_for(port, route) else {
+            return engine.refuse(now, id, AbortCause::default());
+        };
+        let State::Listening { backlog } = socket.state else { return };
+        let uid = socket.uid;
+        let under_way = self.accepting.values().filter(|of| **of == listener).count();
+        let of_user = self.by_user.get(&uid).copied().unwrap_or(0);
+        let has_room = socket.waiting + under_way < backlog && of_user < self.config.sockets_per_user;
+        if !has_room {
+            return engine.refuse(now, id, AbortCause::default());
+        }
+        self.accepting.insert(id, listener);
+        engine.accept(now, id);
+    }
+
+    /// Handles an association of a listener that is up: makes its socket.
+    pub(crate) fn on_accepted(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        association: AssociationId,
+        event: &Event,
+    ) {
+        let Some(listener) = self.accepting.remove(&association) else { return };
+        let Event::Established { route, adaptation, outbound_streams, inbound_streams } = event else {
+            return;
+        };
+        let (Ok(parent), Some(info)) = (self.get(listener), engine.info(association)) else {
+            return engine.release(now, association);
+        };
+        let State::Listening { .. } = parent.state else { return engine.release(now, association) };
+        let peer = std::net::SocketAddr::new(route.remote, info.remote_port);
+        let mut socket = Socket::new(parent.family, parent.uid);
+        socket.options = parent.options.clone();
+        socket.port = Some(info.local_port);
+        socket.bound = parent.bound.clone();
+        socket.state = State::Up(association);
+        socket.local = Some(route.local);
+        socket.peer = Some(peer);
+        socket.streams = (*inbound_streams, *outbound_streams);
+        socket.retime(now, engine);
+        socket.id = self.next_id();
+        let name = socket.name_of(peer);
+        up(&mut socket, *adaptation);
+        *self.by_user.entry(socket.uid).or_default() += 1;
+        let has_notes = !socket.before.is_empty();
+        let key = self.insert(socket);
+        self.by_association.insert(association, key);
+        if let Ok(parent) = self.get_mut(listener) {
+            parent.waiting += 1;
+        }
+        self.outputs.push_back(Output::Accepted { listener, socket: key, peer: name });
+        if has_notes {
+            self.outputs.push_back(Output::Readable(key));
+        }
+    }
+}
+
+impl Listener for Sockets {
+    fn on_init(&mut self, init: &IncomingInit) -> InitDecision {
+        let Some((_, socket)) = self.listener_for(init.local_port, &init.route) else {
+            return InitDecision::Refuse;
+        };
+        let local_addresses = self.announced(socket, init.route.remote);
+        let config = socket.options.association(true);
+        InitDecision::AcceptOn {
+            local_addresses,
+            outbound_streams: config.outbound_streams,
+            inbound_streams: config.inbound_streams,
+            extensions: config.extensions,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Local ports and addresses: `bind`, `sctp_bindx`.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use sockproto::{AddressError, read_addresses};
+
+use crate::socket::State;
+use crate::{Caller, Errno, SocketKey, Sockets};
+
+/// Ports for sockets that do not name one, as Linux' default range.
+const EPHEMERAL: RangeInclusive<u16> = 32_768..=60_999;
+
+/// Which socket has which port.
+pub(crate) struct Ports {
+    by_port: BTreeMap<u16, Vec<SocketKey>>,
+    rng: fastrand::Rng,
+}
+
+impl Ports {
+    pub(crate) fn new(seed: u64) -> Ports {
+        Ports { by_port: BTreeMap::new(), rng: fastrand::Rng::with_seed(seed) }
+    }
+
+    pub(crate) fn holders(&self, port: u16) -> &[SocketKey] {
+        self.by_port.get(&port).map_or(&[], Vec::as_slice)
+    }
+
+    fn ephemeral(&mut self) -> Option<u16> {
+        let (first, last) = EPHEMERAL.into_inner();
+        let count = u32::from(last - first) + 1;
+        let start = self.rng.u32(0..count);
+        (0..count)
+            .filter_map(|n| u16::try_from(u32::from(first) + (start + n) % count).ok())
+            .find(|port| !self.by_port.contains_key(port))
+    }
+
+    fn hold(&mut self, port: u16, key: SocketKey) {
+        self.by_port.entry(port).or_default().push(key);
+    }
+
+    pub(crate) fn release(&mut self, key: SocketKey) {
+        self.by_port.retain(|_, holders| {
+            holders.retain(|holder| *holder != key);
+            !holders.is_empty()
+        });
+    }
+}
+
+/// Reads a packed list of addresses, at least one.
+pub(crate) fn addresses_of(packed: &[u8]) -> Result<Vec<SocketAddr>, Errno> {
+    let all: Result<Vec<_>, _> = read_addresses(packed).collect();
+    match all {
+        Ok(all) if all.is_empty() => Err(libc::EINVAL),
+        Ok(all) => Ok(all),
+        Err(AddressError::Length) => Err(libc::EINVAL),
+        Err(AddressError::Family) => Err(libc::EAFNOSUPPORT),
+    }
+}
+
+impl Sockets {
+    /// `bind(2)` with one address or more.
+    ///
+    /// # Errors
+    /// `EINVAL` if the socket is bound already or the addresses name several ports; `EADDRNOTAVAIL` for an address that the host does not
+    /// have; `EADDRINUSE`; `EACCES` for a privileged port.
+    pub fn bind(&mut self, key: SocketKey, packed: &[u8], caller: Caller) -> Result<(), Errno> {
+        let wanted = addresses_of(packed)?;
+        let socket = self.get(key)?;
+        if socket.port.is_some() || socket.state != State::Idle {
+            return Err(libc::EINVAL);
+        }
+        let bound = self.own_of(key, &wanted)?;
+        let port = one_port(&wanted)?;
+        self.take_port(key, port, bound, caller)
+    }
+
+    /// `sctp_bindx(SCTP_BINDX_ADD_ADDR)`.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind); `EINVAL` for another port than the one bound; `EOPNOTSUPP` once there is an association: its addresses stay.
+    pub fn bind_add(&mut self, key: SocketKey, packed: &[u8], caller: Caller) -> Result<(), Errno> {
+        let Some(bound_port) = self.get(key)?.port else { return self.bind(key, packed, caller) };
+        let wanted = addresses_of(packed)?;
+        let more = self.own_of(key, &wanted)?;
+        let port = one_port(&wanted)?;
+        let socket = self.get_mut(key)?;
+        if port != 0 && port != bound_port {
+            return Err(libc::EINVAL);
+        }
+        if !matches!(socket.state, State::Idle | State::Listening { .. }) {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if more.is_empty() {
+            socket.bound.clear();
+        } else if !socket.bound.is_empty() {
+            let new: Vec<IpAddr> =
+                more.into_iter().filter(|address| !socket.bound.contains(address)).collect();
+            socket.bound.extend(new);
+        }
+        Ok(())
+    }
+
+    /// `sctp_bindx(SCTP_BINDX_REM_ADDR)`.
+    ///
+    /// # Errors
+    /// `EINVAL` if the socket is not bound to the address; `EBUSY` for the last one; `EOPNOTSUPP` once there is an association.
+    pub fn bind_remove(&mut self, key: SocketKey, packed: &[u8]) -> Result<(), Errno> {
+        let gone = addresses_of(packed)?;
+        let socket = self.get_mut(key)?;
+        if !matches!(socket.state, State::Idle | State::Listening { .. }) {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if gone.iter().any(|address| !socket.bound.contains(&address.ip())) {
+            return Err(libc::EINVAL);
+        }
+        let left: Vec<IpAddr> =
+            socket.bound.iter().copied().filter(|own| !gone.iter().any(|a| a.ip() == *own)).collect();
+        if left.is_empty() {
+            return Err(libc::EBUSY);
+        }
+        socket.bound = left;
+        Ok(())
+    }
+
+    /// Gives the socket a port, if it has none: an ephemeral one.
+    pub(crate) fn bind_any(&mut self, key: SocketKey) -> Result<u16, Errno> {
+        if let Some(port) = self.get(key)?.port {
+            return Ok(port);
+        }
+        let port = self.ports.ephemeral().ok_or(libc::EADDRINUSE)?;
+        self.ports.hold(port, key);
+        self.get_mut(key)?.port = Some(port);
+        Ok(port)
+    }
+
+    fn take_port(
+        &mut self,
+        key: SocketKey,
+        port: u16,
+        bound: Vec<IpAddr>,
+        caller: Caller,
+    ) -> Result<(), Errno> {
+        if port == 0 {
+            self.get_mut(key)?.bound = bound;
+            return self.bind_any(key).map(drop);
+        }
+        if port < self.config.first_unprivileged_port && !caller.may_bind_low {
+            return Err(libc::EACCES);
+        }
+        let is_same = |other: &SocketKey| {
+            self.get(*other).is_ok_and(|other| {
+                let families = self.get(key).is_ok_and(|own| own.family == other.family)
+                    || !other.options.is_v6_only()
+                        && !self.get(key).is_ok_and(|own| own.options.is_v6_only());
+                let all = bound.is_empty() || other.bound.is_empty();
+                families && (all || bound.iter().any(|address| other.bound.contains(address)))
+            })
+        };
+        if self.ports.holders(port).iter().any(is_same) {
+            return Err(libc::EADDRINUSE);
+        }
+        self.ports.hold(port, key);
+        let socket = self.get_mut(key)?;
+        socket.port = Some(port);
+        socket.bound = bound;
+        Ok(())
+    }
+
+    /// Returns the addresses to bind, none for a wildcard, if the host has them and the socket can use them.
+    fn own_of(&self, key: SocketKey, wanted: &[SocketAddr]) -> Result<Vec<IpAddr>, Errno> {
+        let socket = self.get(key)?;
+        let mut bound = Vec::new();
+        for address in wanted.iter().map(SocketAddr::ip) {
+            if !socket.takes(address) {
+                return Err(libc::EINVAL);
+            }
+            if address.is_unspecified() {
+                return Ok(Vec::new());
+            }
+            if !address.is_loopback() && !self.addresses.contains(&address) {
+                return Err(libc::EADDRNOTAVAIL);
+            }
+            if !bound.contains(&address) {
+                bound.push(address);
+            }
+        }
+        Ok(bound)
+    }
+}
+
+/// Returns the port of the addresses, of which all but one may be 0.
+fn one_port(addresses: &[SocketAddr]) -> Result<u16, Errno> {
+    let mut named = addresses.iter().map(SocketAddr::port).filter(|port| *port != 0);
+    let port = named.next().unwrap_or(0);
+    if named.all(|other| other == port) { Ok(port) } else { Err(libc::EINVAL) }
+}

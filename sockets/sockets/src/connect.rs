@@ -1,0 +1,92 @@
+//! `connect` and `sctp_connectx`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use base::{Carrier, Route, Time};
+use sctp::{Connect, ConnectError, Endpoint};
+
+use crate::bind::addresses_of;
+use crate::socket::{Socket, State};
+use crate::{Errno, Network, SocketKey, Sockets};
+
+impl Sockets {
+    /// Begins to connect to a peer with one address or more, and returns the association's identifier. [`Output::Settled`](crate::Output::Settled)
+    /// follows.
+    ///
+    /// # Errors
+    /// `EISCONN`, `EALREADY`, `ENETUNREACH`, `EADDRNOTAVAIL`, `EINVAL` as Linux; `ENOBUFS` if the engine has no room.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        key: SocketKey,
+        packed: &[u8],
+        network: &mut dyn Network,
+    ) -> Result<i32, Errno> {
+        let peers = addresses_of(packed)?;
+        let socket = self.get(key)?;
+        match socket.state {
+            State::Idle => {}
+            State::Connecting(_) => return Err(libc::EALREADY),
+            State::Listening { .. } | State::Up(_) | State::Over(_) => return Err(libc::EISCONN),
+        }
+        let remote_port = peers[0].port();
+        if remote_port == 0 || peers.iter().any(|peer| peer.port() != remote_port || !socket.takes(peer.ip()))
+        {
+            return Err(libc::EINVAL);
+        }
+        let init_routes = self.routes_to(socket, &peers, network);
+        if init_routes.is_empty() {
+            return Err(libc::ENETUNREACH);
+        }
+        let local_addresses = self.announced(socket, peers[0].ip());
+        let config = socket.options.association(false);
+        let local_port = self.bind_any(key)?;
+        let connect = Connect { local_port, remote_port, init_routes, local_addresses, config };
+        let association = engine.connect(now, connect).map_err(|error| match error {
+            ConnectError::Exists => libc::EADDRNOTAVAIL,
+            ConnectError::NoRoute => libc::ENETUNREACH,
+            ConnectError::NoPort => libc::EINVAL,
+            _ => libc::ENOBUFS,
+        })?;
+        self.by_association.insert(association, key);
+        let id = self.next_id();
+        let socket = self.get_mut(key)?;
+        socket.state = State::Connecting(association);
+        socket.peer = Some(peers[0]);
+        socket.id = id;
+        socket.error = 0;
+        Ok(id)
+    }
+
+    /// Returns the routes of INIT: to each address of the peer, by each carrier.
+    fn routes_to(&self, socket: &Socket, peers: &[SocketAddr], network: &mut dyn Network) -> Vec<Route> {
+        let peer_port = socket.options.udp_port().unwrap_or(self.config.peer_udp_port);
+        let udp = self.config.over_udp.then_some(Carrier::Udp { peer_port });
+        let ip = self.config.over_ip.then_some(Carrier::Ip);
+        let mut routes = Vec::new();
+        for remote in peers.iter().map(SocketAddr::ip) {
+            let of_family = socket.bound.iter().find(|own| own.is_ipv4() == remote.is_ipv4());
+            let source = match of_family {
+                Some(own) => Some(*own),
+                None if socket.bound.is_empty() => network.source_for(remote),
+                None => None,
+            };
+            let Some(local) = source else { continue };
+            routes.extend(udp.into_iter().chain(ip).map(|carrier| Route { local, remote, carrier }));
+        }
+        routes
+    }
+
+    /// Returns the addresses that a peer is told: those bound, or all that it may reach. A peer on this host is told of none but that of
+    /// loopback, since others need no path of their own.
+    pub(crate) fn announced(&self, socket: &Socket, peer: IpAddr) -> Vec<IpAddr> {
+        if !socket.bound.is_empty() {
+            return socket.bound.clone();
+        }
+        if peer.is_loopback() {
+            return vec![peer];
+        }
+        self.addresses.iter().copied().filter(|own| socket.takes(*own)).collect()
+    }
+}

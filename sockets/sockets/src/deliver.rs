@@ -1,0 +1,90 @@
+//! What the program reads, in order: notifications, messages, the end.
+
+use base::Time;
+use bytes::Bytes;
+use sctp::{Endpoint, Message};
+use sockproto::abi::sinfo;
+use sockproto::{DataHeader, Kind, PART_MAX, flag};
+
+use crate::socket::{Socket, State};
+use crate::{SocketKey, Sockets};
+
+/// How an association ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// By SHUTDOWN.
+    Orderly,
+    /// With this error.
+    Failed(i32),
+}
+
+impl Sockets {
+    /// Takes what comes next for the program: a header and the bytes of a message, or of a part of one. After [`Kind::Ended`] and
+    /// [`Kind::Failed`] the program can send no more.
+    pub fn next(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) -> Option<(DataHeader, Bytes)> {
+        let socket = self.get_mut(key).ok()?;
+        if let Some((header, rest)) = socket.rest.take() {
+            return Some(socket.part(header, rest));
+        }
+        if let Some(note) = socket.before.pop_front() {
+            return Some(socket.notification(note));
+        }
+        let association = match socket.state {
+            State::Up(association) | State::Over(Some(association)) => Some(association),
+            _ => None,
+        };
+        while let Some(message) = association.and_then(|association| engine.recv(now, association)) {
+            // An abandoned message's last part has no bytes: it ends the record without more.
+            if !message.is_empty() {
+                let header = socket.header_of(&message);
+                return Some(socket.part(header, message.into_bytes()));
+            }
+        }
+        if let Some(note) = socket.after.pop_front() {
+            return Some(socket.notification(note));
+        }
+        let end = socket.end.take()?;
+        socket.state = State::Over(None);
+        let header = match end {
+            End::Orderly => DataHeader::new(Kind::Ended),
+            End::Failed(error) => {
+                // The program is told once. From then on its socket is one without an association.
+                socket.end = (error != libc::ENOTCONN).then_some(End::Failed(libc::ENOTCONN));
+                DataHeader { context: error.cast_unsigned(), ..DataHeader::new(Kind::Failed) }
+            }
+        };
+        if let Some(association) = association {
+            engine.release(now, association);
+            self.by_association.remove(&association);
+        }
+        Some((header, Bytes::new()))
+    }
+}
+
+impl Socket {
+    fn header_of(&self, message: &Message) -> DataHeader {
+        let mut header = DataHeader::new(Kind::Data);
+        header.stream = message.stream.0;
+        header.sinfo_flags = if message.unordered { sinfo::UNORDERED } else { 0 };
+        header.ppid = message.ppid.0.to_be();
+        header.context = self.options.context();
+        header.association = self.id;
+        header.flags = self.options.wanted_info() | if message.end { 0 } else { flag::MORE };
+        header
+    }
+
+    /// Returns as much of a message as goes in one part, and keeps the rest.
+    fn part(&mut self, header: DataHeader, mut bytes: Bytes) -> (DataHeader, Bytes) {
+        if bytes.len() <= PART_MAX {
+            return (header, bytes);
+        }
+        let rest = bytes.split_off(PART_MAX);
+        self.rest = Some((header, rest));
+        (DataHeader { flags: header.flags | flag::MORE, ..header }, bytes)
+    }
+
+    fn notification(&self, note: Vec<u8>) -> (DataHeader, Bytes) {
+        let header = DataHeader { association: self.id, ..DataHeader::new(Kind::Notification) };
+        (header, note.into())
+    }
+}

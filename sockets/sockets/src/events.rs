@@ -1,0 +1,147 @@
+//! The engine's events.
+
+use base::Time;
+use sctp::{AssociationId, CloseReason, Endpoint, Event, PathState};
+use sockproto::abi::notification as kind;
+
+use crate::deliver::End;
+use crate::notification::up;
+use crate::socket::State;
+use crate::{Output, SocketKey, Sockets};
+
+/// States of `SCTP_PEER_ADDR_CHANGE`.
+const ADDRESS_AVAILABLE: u32 = 0;
+const ADDRESS_UNREACHABLE: u32 = 1;
+const ADDRESS_CONFIRMED: u32 = 5;
+
+impl Sockets {
+    /// Handles an event of the engine.
+    pub fn handle_event(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        association: AssociationId,
+        event: &Event,
+    ) {
+        if let Event::Incoming { route, local_port, .. } = event {
+            return self.on_incoming(now, engine, association, route, *local_port);
+        }
+        let Some(key) = self.by_association.get(&association).copied() else {
+            return match event {
+                Event::Established { .. } => self.on_accepted(now, engine, association, event),
+                Event::Closed(_) => {
+                    self.accepting.remove(&association);
+                    engine.release(now, association);
+                }
+                _ => {}
+            };
+        };
+        match event {
+            Event::Established { .. } => self.on_connected(now, engine, key, event),
+            Event::Readable if self.has_program(key) => self.outputs.push_back(Output::Readable(key)),
+            // Nobody reads any more: the peer's data makes room for its end.
+            Event::Readable => while engine.recv(now, association).is_some() {},
+            Event::Writable => self.outputs.push_back(Output::Writable(key)),
+            Event::PathChanged { route, from, to } => {
+                let state = match (from, to) {
+                    (PathState::Unconfirmed, PathState::Active) => ADDRESS_CONFIRMED,
+                    (PathState::Inactive, PathState::Active) => ADDRESS_AVAILABLE,
+                    (_, PathState::Inactive) => ADDRESS_UNREACHABLE,
+                    // Linux tells of potentially failed paths only those that ask for it (SCTP_EXPOSE_POTENTIALLY_FAILED_STATE).
+                    _ => return,
+                };
+                self.notify(key, |socket| socket.address_change(route.remote, state));
+            }
+            Event::Dry => self.notify(key, |socket| socket.plain(kind::SENDER_DRY)),
+            Event::PeerShutdown => {
+                if let Ok(socket) = self.get_mut(key) {
+                    let note = socket.plain(kind::SHUTDOWN_EVENT);
+                    socket.after.extend(note);
+                }
+            }
+            Event::Closed(reason) => self.on_closed(now, engine, key, association, reason),
+            _ => {}
+        }
+    }
+
+    fn has_program(&self, key: SocketKey) -> bool {
+        self.get(key).is_ok_and(|socket| socket.has_program)
+    }
+
+    /// Queues a notification, if the program wants it.
+    fn notify(&mut self, key: SocketKey, note: impl FnOnce(&crate::socket::Socket) -> Option<Vec<u8>>) {
+        let Ok(socket) = self.get_mut(key) else { return };
+        if let Some(note) = note(socket).filter(|_| socket.has_program && socket.before.len() < NOTES_MAX) {
+            socket.before.push_back(note);
+            self.outputs.push_back(Output::Readable(key));
+        }
+    }
+
+    fn on_connected(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, event: &Event) {
+        let Event::Established { route, adaptation, outbound_streams, inbound_streams } = event else {
+            return;
+        };
+        let Ok(socket) = self.get_mut(key) else { return };
+        let State::Connecting(association) = socket.state else { return };
+        socket.state = State::Up(association);
+        socket.local = Some(route.local);
+        socket.streams = (*inbound_streams, *outbound_streams);
+        socket.is_filled = false;
+        socket.retime(now, engine);
+        up(socket, *adaptation);
+        self.outputs.extend([Output::Settled(key), Output::Readable(key)]);
+    }
+
+    fn on_closed(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        key: SocketKey,
+        association: AssociationId,
+        reason: &CloseReason,
+    ) {
+        let Ok(socket) = self.get_mut(key) else { return };
+        if !socket.has_program {
+            engine.release(now, association);
+            self.by_association.remove(&association);
+            return self.remove(key);
+        }
+        if let State::Connecting(_) = socket.state {
+            socket.error = connect_error(reason);
+            socket.state = State::Idle;
+            socket.is_filled = false;
+            let note = socket.association_change(kind::CANT_STR_ASSOC, 0);
+            socket.before.extend(note);
+            engine.release(now, association);
+            self.by_association.remove(&association);
+            return self.outputs.extend([Output::Settled(key), Output::Readable(key)]);
+        }
+        let (change, end) = match reason {
+            CloseReason::Graceful => (kind::SHUTDOWN_COMP, End::Orderly),
+            CloseReason::PeerAborted(_) | CloseReason::Aborted(_) | CloseReason::Restarted => {
+                (kind::COMM_LOST, End::Failed(libc::ECONNRESET))
+            }
+            CloseReason::NoAnswer | CloseReason::Unreachable(_) | CloseReason::LostContact => {
+                (kind::COMM_LOST, End::Failed(libc::ETIMEDOUT))
+            }
+        };
+        let note = socket.association_change(change, 0);
+        socket.after.extend(note);
+        socket.end = Some(end);
+        socket.state = State::Over(Some(association));
+        self.outputs.push_back(Output::Readable(key));
+    }
+}
+
+/// Limit on the notifications that wait for a program that does not read.
+const NOTES_MAX: usize = 256;
+
+/// Returns the error of an attempt to connect.
+fn connect_error(reason: &CloseReason) -> i32 {
+    match reason {
+        CloseReason::NoAnswer | CloseReason::LostContact => libc::ETIMEDOUT,
+        CloseReason::Unreachable(sctp::Unreachable::Host) => libc::EHOSTUNREACH,
+        CloseReason::Unreachable(sctp::Unreachable::Prohibited) => libc::EACCES,
+        _ => libc::ECONNREFUSED,
+    }
+}

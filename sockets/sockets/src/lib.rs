@@ -1,0 +1,321 @@
+//! The state of programs' SCTP sockets (RFC 6458) over the engine.
+//!
+//! Sockets are of the one-to-one style. System calls become calls of [`Sockets`], the engine's events become [`Output`]s, and messages
+//! for a program are taken by [`Sockets::next`]. Errors are those of Linux, by number (errno(3)), because programs compare them.
+//!
+//! No system call, clock or thread is here: two of these, each with an engine, run in virtual time. Begin with [`Sockets::open`].
+
+#![forbid(unsafe_code)]
+
+mod accept;
+mod bind;
+mod connect;
+mod deliver;
+mod events;
+mod names;
+mod notification;
+mod options;
+mod rows;
+mod socket;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use base::Time;
+use bytes::Bytes;
+use sctp::{AbortCause, AssociationId, Endpoint, Ppid, Reliability, SendError, SendOptions, StreamId};
+use slab::Slab;
+use sockproto::{DataHeader, SockAddr, flag};
+
+pub use accept::ACCEPTED_MAX;
+pub use options::Linger;
+pub use rows::Row;
+
+use crate::bind::Ports;
+use crate::socket::{Family, Socket, State};
+
+/// The Adaptation Layer Indication by which sctpify's socket servers know each other, where the program sets none.
+pub const ADAPTATION: u32 = 0x7363_736b;
+
+/// An error of Linux, by number.
+pub type Errno = i32;
+
+/// A socket, until [`Sockets::close`]. Numbers of closed sockets are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SocketKey(pub usize);
+
+/// What the caller must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// The attempt to connect is over: the socket is writable, and its error says how it ended.
+    Settled(SocketKey),
+    /// A listener has a new association.
+    Accepted {
+        /// The listener.
+        listener: SocketKey,
+        /// The new socket.
+        socket: SocketKey,
+        /// The peer's address.
+        peer: SockAddr,
+    },
+    /// [`Sockets::next`] has something.
+    Readable(SocketKey),
+    /// [`Sockets::send`] may take a message that it refused as [`Sent::Full`].
+    Writable(SocketKey),
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is the engine's.
+    Taken,
+    /// The send buffer is full: offer it again after [`Output::Writable`].
+    Full(Bytes),
+    /// The association does not take it: it has ended, or the program broke the rules of [`sockproto`].
+    Refused,
+}
+
+/// The user on whose behalf a call is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// User ID.
+    pub uid: u32,
+    /// True if it may bind ports below the first unprivileged one (`CAP_NET_BIND_SERVICE`).
+    pub may_bind_low: bool,
+}
+
+/// Settings of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Associations begin over UDP encapsulation (RFC 6951).
+    pub over_udp: bool,
+    /// Associations begin over IP, protocol 132. With both, the first answer decides.
+    pub over_ip: bool,
+    /// UDP port of peers, where the program does not set `SCTP_REMOTE_UDP_ENCAPS_PORT`.
+    pub peer_udp_port: u16,
+    /// Lowest port that needs no privilege (`net.ipv4.ip_unprivileged_port_start`).
+    pub first_unprivileged_port: u16,
+    /// Limit on the sockets of one user.
+    pub sockets_per_user: usize,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            over_udp: true,
+            over_ip: false,
+            peer_udp_port: 9899,
+            first_unprivileged_port: 1024,
+            sockets_per_user: 16_384,
+        }
+    }
+}
+
+/// What only the kernel knows.
+pub trait Network {
+    /// Returns the address from which the host sends to this one; `None`: there is no route.
+    fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr>;
+}
+
+/// All sockets of one host.
+pub struct Sockets {
+    sockets: Slab<Socket>,
+    ports: Ports,
+    by_association: BTreeMap<AssociationId, SocketKey>,
+    /// Associations that a listener has accepted and that are not up yet.
+    accepting: BTreeMap<AssociationId, SocketKey>,
+    /// Sockets of each user.
+    by_user: BTreeMap<u32, usize>,
+    /// The host's addresses but for those of loopback and link-local ones.
+    addresses: Vec<IpAddr>,
+    outputs: VecDeque<Output>,
+    config: Config,
+    /// Identifier of the last association; 0 to 2 have meanings of their own (RFC 6458 section 7.2).
+    last_id: i32,
+}
+
+impl Sockets {
+    /// Makes an empty table. `seed` decides the order of ephemeral ports.
+    pub fn new(config: Config, seed: u64) -> Sockets {
+        Sockets {
+            sockets: Slab::new(),
+            ports: Ports::new(seed),
+            by_association: BTreeMap::new(),
+            accepting: BTreeMap::new(),
+            by_user: BTreeMap::new(),
+            addresses: Vec::new(),
+            outputs: VecDeque::new(),
+            config,
+            last_id: 2,
+        }
+    }
+
+    /// Sets the host's addresses that peers may be told of. Those of loopback need not be among them.
+    pub fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
+        self.addresses = addresses;
+    }
+
+    /// Number of sockets, including those whose association outlives the program.
+    pub fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Reports whether there are no sockets.
+    pub fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// `socket(2)`.
+    ///
+    /// # Errors
+    /// `EAFNOSUPPORT`; `ESOCKTNOSUPPORT` for another type than `SOCK_STREAM`; `EMFILE` at the limit of the user.
+    pub fn open(&mut self, family: i32, kind: i32, caller: Caller) -> Result<SocketKey, Errno> {
+        let family = match family {
+            libc::AF_INET => Family::V4,
+            libc::AF_INET6 => Family::V6,
+            _ => return Err(libc::EAFNOSUPPORT),
+        };
+        if kind != libc::SOCK_STREAM {
+            return Err(libc::ESOCKTNOSUPPORT);
+        }
+        let of_user = self.by_user.entry(caller.uid).or_default();
+        if *of_user >= self.config.sockets_per_user {
+            return Err(libc::EMFILE);
+        }
+        *of_user += 1;
+        Ok(self.insert(Socket::new(family, caller.uid)))
+    }
+
+    fn insert(&mut self, socket: Socket) -> SocketKey {
+        SocketKey(self.sockets.insert(socket))
+    }
+
+    fn get(&self, key: SocketKey) -> Result<&Socket, Errno> {
+        self.sockets.get(key.0).ok_or(libc::EBADF)
+    }
+
+    fn get_mut(&mut self, key: SocketKey) -> Result<&mut Socket, Errno> {
+        self.sockets.get_mut(key.0).ok_or(libc::EBADF)
+    }
+
+    /// Reports whether messages of the program can be taken: before the association is up they must wait, and after its end nobody
+    /// takes them.
+    pub fn takes_messages(&self, key: SocketKey) -> bool {
+        self.get(key).is_ok_and(|socket| matches!(socket.state, State::Up(_)))
+    }
+
+    /// Reports whether the socket's send buffer must be filled, so that it is not writable: it cannot send, and no attempt to connect has
+    /// just ended. It counts as filled from now on.
+    pub fn take_unfilled(&mut self, key: SocketKey) -> bool {
+        let Ok(socket) = self.get_mut(key) else { return false };
+        let is_due = !socket.is_filled && socket.error == 0 && matches!(socket.state, State::Idle);
+        socket.is_filled |= is_due;
+        is_due
+    }
+
+    /// Reports whether the socket's send buffer is full on purpose.
+    pub fn is_filled(&self, key: SocketKey) -> bool {
+        self.get(key).is_ok_and(|socket| socket.is_filled)
+    }
+
+    /// Takes a message of the program for its peer.
+    pub fn send(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        key: SocketKey,
+        header: &DataHeader,
+        message: Bytes,
+    ) -> Sent {
+        let Ok(socket) = self.get_mut(key) else { return Sent::Refused };
+        let State::Up(association) = socket.state else { return Sent::Refused };
+        let given = match header.flags & flag::WITH_INFO {
+            0 => socket.options.default_send(),
+            _ => *header,
+        };
+        let options = SendOptions {
+            unordered: given.sinfo_flags & sockproto::abi::sinfo::UNORDERED != 0,
+            reliability: reliability(&given),
+            ..SendOptions::default()
+        };
+        let ppid = Ppid(u32::from_be(given.ppid));
+        let wants_dry = socket.options.wants(sockproto::abi::notification::SENDER_DRY);
+        let sent = engine.send(now, association, StreamId(given.stream), ppid, message.clone(), options);
+        match sent {
+            Ok(()) => {
+                if wants_dry {
+                    engine.notify_when_dry(now, association);
+                }
+                Sent::Taken
+            }
+            Err(SendError::WouldBlock) => Sent::Full(message),
+            Err(_) => Sent::Refused,
+        }
+    }
+
+    /// `shutdown(SHUT_WR)`: the association ends once all is delivered.
+    pub fn shut_down(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) {
+        if let Ok(Socket { state: State::Up(association), .. }) = self.get(key) {
+            engine.shutdown(now, *association);
+        }
+    }
+
+    /// The program has closed its end. `has_unread`: it left messages unread, so the association ends by ABORT, as with a linger time of
+    /// zero.
+    pub fn close(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, has_unread: bool) {
+        let Ok(socket) = self.get_mut(key) else { return };
+        socket.has_program = false;
+        let is_hard = has_unread || socket.options.linger() == Linger::Reset;
+        match socket.state {
+            State::Idle | State::Listening { .. } | State::Over(None) => self.remove(key),
+            State::Connecting(association) => engine.abort(now, association, AbortCause::default()),
+            State::Up(association) if is_hard => engine.abort(now, association, AbortCause::default()),
+            State::Up(association) => engine.shutdown(now, association),
+            State::Over(Some(association)) => {
+                engine.release(now, association);
+                self.by_association.remove(&association);
+                self.remove(key);
+            }
+        }
+    }
+
+    /// Ends the association of a socket at once: the program sees `ECONNRESET`.
+    pub fn abort(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, reason: &'static str) {
+        if let Ok(Socket { state: State::Up(association), .. }) = self.get(key) {
+            engine.abort(now, *association, AbortCause::user(reason));
+        }
+    }
+
+    fn remove(&mut self, key: SocketKey) {
+        let Some(socket) = self.sockets.try_remove(key.0) else { return };
+        self.ports.release(key);
+        if let Some(of_user) = self.by_user.get_mut(&socket.uid) {
+            *of_user = of_user.saturating_sub(1);
+            if *of_user == 0 {
+                self.by_user.remove(&socket.uid);
+            }
+        }
+    }
+
+    fn next_id(&mut self) -> i32 {
+        self.last_id = self.last_id.checked_add(1).unwrap_or(3);
+        self.last_id
+    }
+}
+
+/// Returns the effort for a message: a policy of RFC 7496 with its value, or a lifetime alone (RFC 6458 section 5.3.2).
+fn reliability(header: &DataHeader) -> Reliability {
+    use sockproto::abi::sinfo;
+    let value = header.tsn_or_lifetime;
+    match header.sinfo_flags & sinfo::PR_PRIO {
+        sinfo::PR_PRIO => Reliability::Priority(value),
+        sinfo::PR_RTX => Reliability::Retransmissions(value),
+        _ if value > 0 => Reliability::Lifetime(std::time::Duration::from_millis(value.into())),
+        _ => Reliability::Full,
+    }
+}

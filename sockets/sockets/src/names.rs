@@ -1,0 +1,44 @@
+//! `getsockname`, `getpeername`, and lists of addresses.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use sockproto::SockAddr;
+
+use crate::socket::{Family, Socket, State};
+use crate::{Errno, SocketKey, Sockets};
+
+impl Sockets {
+    /// `getsockname(2)`.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn local_name(&self, key: SocketKey) -> Result<SockAddr, Errno> {
+        let socket = self.get(key)?;
+        let any = match socket.family {
+            Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let address = socket.local.or(socket.bound.first().copied()).unwrap_or(any);
+        Ok(socket.name_of(SocketAddr::new(address, socket.port.unwrap_or(0))))
+    }
+
+    /// `getpeername(2)`.
+    ///
+    /// # Errors
+    /// `ENOTCONN` unless there is or was an association; `EINPROGRESS` while it is set up, by which the library knows that it must wait.
+    pub fn peer_name(&self, key: SocketKey) -> Result<SockAddr, Errno> {
+        let socket = self.get(key)?;
+        match (socket.state, socket.peer) {
+            (State::Up(_) | State::Over(_), Some(peer)) => Ok(socket.name_of(peer)),
+            (State::Connecting(_), _) => Err(libc::EINPROGRESS),
+            _ => Err(libc::ENOTCONN),
+        }
+    }
+}
+
+impl Socket {
+    /// Returns an address as this socket's program sees it.
+    pub(crate) fn name_of(&self, address: SocketAddr) -> SockAddr {
+        SockAddr::of(address, self.family == Family::V6)
+    }
+}

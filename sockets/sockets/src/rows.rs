@@ -1,0 +1,69 @@
+//! What reports say of the sockets.
+
+use std::net::{IpAddr, SocketAddr};
+
+use sctp::{AssociationInfo, Endpoint};
+
+use crate::Sockets;
+use crate::socket::State;
+
+/// One socket, for a report.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Row {
+    /// `LISTEN`, the state of its association in RFC 9260's words, or `CLOSED`.
+    pub state: &'static str,
+    /// User ID of its program.
+    pub uid: u32,
+    /// Local port.
+    pub port: Option<u16>,
+    /// Local addresses: those bound, or those of the association's paths.
+    pub local: Vec<IpAddr>,
+    /// The peer's addresses.
+    pub peer: Vec<SocketAddr>,
+    /// Identifier of the association.
+    pub association: Option<i32>,
+    /// Associations that wait for `accept`.
+    pub waiting: usize,
+    /// The association.
+    pub info: Option<AssociationInfo>,
+}
+
+impl Sockets {
+    /// Returns all sockets.
+    pub fn rows(&self, engine: &Endpoint) -> Vec<Row> {
+        let rows = self.sockets.iter().map(|(_, socket)| {
+            let association = socket.association();
+            let info = association.and_then(|association| engine.info(association));
+            let state = match socket.state {
+                State::Listening { .. } => "LISTEN",
+                State::Connecting(id) | State::Up(id) => {
+                    engine.state(id).map_or("CLOSED", |state| state.as_str())
+                }
+                State::Idle | State::Over(_) => "CLOSED",
+            };
+            let mut local = socket.bound.clone();
+            let mut peer: Vec<SocketAddr> = socket.peer.into_iter().collect();
+            for path in info.iter().flat_map(|info| &info.paths) {
+                let remote = SocketAddr::new(path.route.remote, socket.peer.map_or(0, |peer| peer.port()));
+                if !local.contains(&path.route.local) {
+                    local.push(path.route.local);
+                }
+                if !peer.contains(&remote) {
+                    peer.push(remote);
+                }
+            }
+            Row {
+                state,
+                uid: socket.uid,
+                port: socket.port,
+                local,
+                peer,
+                association: association.map(|_| socket.id),
+                waiting: socket.waiting,
+                info,
+            }
+        });
+        rows.collect()
+    }
+}

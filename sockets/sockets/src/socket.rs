@@ -1,0 +1,108 @@
+//! One socket.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use sctp::AssociationId;
+use sockproto::DataHeader;
+
+use crate::deliver::End;
+use crate::options::Options;
+
+/// The address family of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+/// Where a socket stands. One-to-one: it has one association at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Neither listens nor is connected.
+    Idle,
+    Listening {
+        backlog: usize,
+    },
+    Connecting(AssociationId),
+    Up(AssociationId),
+    /// The association has ended. The engine has it until its last message is read.
+    Over(Option<AssociationId>),
+}
+
+/// One socket.
+pub(crate) struct Socket {
+    pub(crate) family: Family,
+    pub(crate) uid: u32,
+    pub(crate) state: State,
+    /// The local port, once there is one.
+    pub(crate) port: Option<u16>,
+    /// The addresses bound; none: all of the host.
+    pub(crate) bound: Vec<IpAddr>,
+    /// The address of the association's first path.
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) options: Options,
+    /// `SO_ERROR`.
+    pub(crate) error: i32,
+    /// True while the program's send buffer is full on purpose.
+    pub(crate) is_filled: bool,
+    pub(crate) has_program: bool,
+    /// Identifier of the association (`sctp_assoc_t`).
+    pub(crate) id: i32,
+    /// Streams in and out.
+    pub(crate) streams: (u16, u16),
+    /// Notifications before the next message.
+    pub(crate) before: VecDeque<Vec<u8>>,
+    /// Notifications after the last message.
+    pub(crate) after: VecDeque<Vec<u8>>,
+    /// The rest of a message that is delivered in parts.
+    pub(crate) rest: Option<(DataHeader, Bytes)>,
+    /// How the association ended; `None` before that, and once the program was told.
+    pub(crate) end: Option<End>,
+    /// Sockets that wait for `accept`.
+    pub(crate) waiting: usize,
+}
+
+impl Socket {
+    pub(crate) fn new(family: Family, uid: u32) -> Socket {
+        Socket {
+            family,
+            uid,
+            state: State::Idle,
+            port: None,
+            bound: Vec::new(),
+            local: None,
+            peer: None,
+            options: Options::default(),
+            error: 0,
+            is_filled: false,
+            has_program: true,
+            id: 0,
+            streams: (0, 0),
+            before: VecDeque::new(),
+            after: VecDeque::new(),
+            rest: None,
+            end: None,
+            waiting: 0,
+        }
+    }
+
+    /// Returns the association, unless it is over.
+    pub(crate) fn association(&self) -> Option<AssociationId> {
+        match self.state {
+            State::Connecting(association) | State::Up(association) => Some(association),
+            State::Idle | State::Listening { .. } | State::Over(_) => None,
+        }
+    }
+
+    /// Reports whether the socket can have peers or addresses of this family.
+    pub(crate) fn takes(&self, address: IpAddr) -> bool {
+        match (self.family, address) {
+            (Family::V4, IpAddr::V4(_)) | (Family::V6, IpAddr::V6(_)) => true,
+            (Family::V6, IpAddr::V4(_)) => !self.options.is_v6_only(),
+            (Family::V4, IpAddr::V6(_)) => false,
+        }
+    }
+}

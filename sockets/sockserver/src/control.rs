@@ -1,0 +1,292 @@
+//! Requests of programs, each by a connection of its own, and a client for them.
+
+use std::io::IoSlice;
+
+use base::Time;
+use mio::Interest;
+use mio::event::Source;
+use mio::unix::SourceFd;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, socket_with, sockopt,
+};
+use sockets::{Caller, SocketKey};
+use sockproto::{Answer, CONTROL_MAX, Operation, Request};
+
+use crate::{Carriage, OTHERS, REQUESTS_MAX, REQUESTS_OF_USER_MAX, Server, list, pair};
+
+/// `CAP_NET_BIND_SERVICE`, as a bit of `CapEff`.
+const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
+
+/// A connection that waits for its request, or holds a lease.
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    caller: Caller,
+    is_lease: bool,
+}
+
+/// The parts of an answer.
+#[derive(Default)]
+struct Reply {
+    error: i32,
+    value: i32,
+    payload: Vec<u8>,
+    descriptor: Option<OwnedFd>,
+}
+
+impl From<sockets::Errno> for Reply {
+    fn from(error: sockets::Errno) -> Reply {
+        Reply { error, ..Reply::default() }
+    }
+}
+
+fn with_payload(payload: impl Into<Vec<u8>>) -> Reply {
+    Reply { payload: payload.into(), ..Reply::default() }
+}
+
+impl Server {
+    /// Accepts connections. Users other than the server's own are refused, unless the server is root's.
+    pub(crate) fn take_connections(&mut self, now: Time) {
+        while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            let Some(caller) = caller_of(&socket) else { continue };
+            let is_allowed = self.uid == 0 || caller.uid == self.uid || caller.uid == 0;
+            let of_user = self.connections.iter().filter(|(_, other)| other.caller.uid == caller.uid).count();
+            if !is_allowed || self.connections.len() >= REQUESTS_MAX || of_user >= REQUESTS_OF_USER_MAX {
+                continue;
+            }
+            let number = self.connections.insert(Connection { socket, caller, is_lease: false });
+            if self.register(number).is_err() {
+                self.connections.remove(number);
+                continue;
+            }
+            self.serve_connection(now, number);
+        }
+    }
+
+    fn register(&self, number: usize) -> std::io::Result<()> {
+        let socket = &self.connections[number].socket;
+        let token = mio::Token(OTHERS + 2 * number);
+        SourceFd(&socket.as_raw_fd()).register(self.poll.registry(), token, Interest::READABLE)
+    }
+
+    /// Answers the request of a connection, if it has come.
+    pub(crate) fn serve_connection(&mut self, now: Time, number: usize) {
+        let Some(connection) = self.connections.get(number) else { return };
+        let received = match pair::receive(&connection.socket, &mut self.room[..CONTROL_MAX]) {
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            Err(_) => return self.drop_connection(number),
+            Ok(received) if received.length == 0 || received.is_cut => return self.drop_connection(number),
+            Ok(received) => received,
+        };
+        let (caller, is_lease) = (connection.caller, connection.is_lease);
+        let bytes = self.room[..received.length].to_vec();
+        let reply = match Request::read(&bytes) {
+            None => return self.drop_connection(number),
+            Some(request) if request.operation == Operation::Lease => {
+                if !is_lease {
+                    self.leases += 1;
+                    self.connections[number].is_lease = true;
+                }
+                with_payload(serde_json::to_vec(&self.carriage).unwrap_or_default())
+            }
+            Some(request) => {
+                let program = received.descriptor.as_ref().map(AsFd::as_fd);
+                self.answer(now, &request, caller, program).unwrap_or_else(Reply::from)
+            }
+        };
+        let answer = Answer { error: reply.error, value: reply.value, payload: &reply.payload };
+        let header = answer.header();
+        let parts = [IoSlice::new(&header), IoSlice::new(&reply.payload)];
+        let descriptor = reply.descriptor.as_ref().map(AsFd::as_fd);
+        // Whoever asks and does not wait for the answer does without.
+        let _ = pair::send_parts(self.connections[number].socket.as_fd(), &parts, descriptor);
+        if !self.connections[number].is_lease {
+            self.drop_connection(number);
+        }
+        // What the request has begun leaves at once.
+        self.serve(now);
+    }
+
+    fn drop_connection(&mut self, number: usize) {
+        if let Some(connection) = self.connections.try_remove(number)
+            && connection.is_lease
+        {
+            self.leases -= 1;
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: Time,
+        request: &Request<'_>,
+        caller: Caller,
+        program: Option<BorrowedFd<'_>>,
+    ) -> Result<Reply, sockets::Errno> {
+        match request.operation {
+            Operation::Socket => return self.open_socket(now, request, caller),
+            Operation::List => {
+                let skip = usize::try_from(request.first).unwrap_or(0);
+                let (text, next) = list::page(&self.sockets.rows(&self.engine), skip);
+                let value = next.and_then(|next| i32::try_from(next).ok()).unwrap_or(0);
+                return Ok(Reply { value, ..with_payload(text) });
+            }
+            _ => {}
+        }
+        let program = program.ok_or(libc::EINVAL)?;
+        let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
+        let reply = self.ask(now, request, caller, key);
+        if self.sockets.take_unfilled(key) || is_about_the_buffer(request) && self.sockets.is_filled(key) {
+            pair::fill(program);
+        }
+        reply
+    }
+
+    /// Opens a socket.
+    fn open_socket(
+        &mut self,
+        now: Time,
+        request: &Request<'_>,
+        caller: Caller,
+    ) -> Result<Reply, sockets::Errno> {
+        let key = self.sockets.open(request.first, request.second, caller)?;
+        match self.ends.open(key, self.poll.registry(), None) {
+            Ok(program) => {
+                if self.sockets.take_unfilled(key) {
+                    pair::fill(program.as_fd());
+                }
+                Ok(Reply { descriptor: Some(program), ..Reply::default() })
+            }
+            Err(error) => {
+                self.sockets.close(now, &mut self.engine, key, false);
+                Err(error.raw_os_error().unwrap_or(libc::ENOBUFS))
+            }
+        }
+    }
+
+    /// Answers a request about a socket.
+    fn ask(
+        &mut self,
+        now: Time,
+        request: &Request<'_>,
+        caller: Caller,
+        key: SocketKey,
+    ) -> Result<Reply, sockets::Errno> {
+        let (sockets, engine) = (&mut self.sockets, &mut self.engine);
+        let (option, payload) = ((request.first, request.second), request.payload);
+        match request.operation {
+            Operation::Bind => sockets.bind(key, payload, caller)?,
+            Operation::BindAdd => sockets.bind_add(key, payload, caller)?,
+            Operation::BindRemove => sockets.bind_remove(key, payload)?,
+            Operation::Listen => sockets.listen(key, request.first)?,
+            Operation::SetOption if is_about_the_buffer(request) => {}
+            Operation::SetOption => sockets.set_option(now, engine, key, option, payload)?,
+            Operation::GetOption => return sockets.option(engine, key, option, payload).map(with_payload),
+            Operation::LocalName => {
+                return sockets.local_name(key).map(|name| with_payload(name.as_bytes()));
+            }
+            Operation::PeerName => return sockets.peer_name(key).map(|name| with_payload(name.as_bytes())),
+            Operation::Connect => {
+                let value = sockets.connect(now, engine, key, payload, &mut self.network)?;
+                return Ok(Reply { error: libc::EINPROGRESS, value, ..Reply::default() });
+            }
+            Operation::Socket | Operation::List | Operation::Lease => return Err(libc::EINVAL),
+        }
+        Ok(Reply::default())
+    }
+}
+
+/// Reports whether a request says that the program has changed its send buffer, which may have to be filled again.
+fn is_about_the_buffer(request: &Request<'_>) -> bool {
+    request.operation == Operation::SetOption
+        && (request.first, request.second) == (libc::SOL_SOCKET, libc::SO_SNDBUF)
+}
+
+/// Returns the user at the other end, and what the user may do.
+fn caller_of(socket: &OwnedFd) -> Option<Caller> {
+    let credentials = sockopt::socket_peercred(socket).ok()?;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", credentials.pid.as_raw_nonzero()));
+    let effective = status.ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    });
+    let may_bind_low = effective.is_some_and(|bits| bits & CAP_NET_BIND_SERVICE != 0);
+    Some(Caller { uid: credentials.uid.as_raw(), may_bind_low })
+}
+
+/// The reason why a request got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody listens on the name.
+    #[error("no socket server has the name @{0} in this network namespace")]
+    NoServer(String),
+    /// The server has closed the connection: it refuses this user, or has ended.
+    #[error("the socket server does not answer: it belongs to another user, or has ended")]
+    NoAnswer,
+    /// The kernel's error.
+    #[error("the socket server: {0}")]
+    Kernel(#[from] Errno),
+}
+
+/// A connection to a server, for programs that watch it.
+pub struct Client {
+    socket: OwnedFd,
+}
+
+impl Client {
+    /// Connects to the server with this name.
+    ///
+    /// # Errors
+    /// See [`AskError`].
+    pub fn connect(name: &str) -> Result<Client, AskError> {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+        connect(&socket, &address).map_err(|error| match error {
+            Errno::CONNREFUSED | Errno::NOENT => AskError::NoServer(name.to_owned()),
+            other => other.into(),
+        })?;
+        Ok(Client { socket })
+    }
+
+    /// Keeps the server running for as long as this lives, and returns by what the server carries packets.
+    ///
+    /// # Errors
+    /// See [`AskError`].
+    pub fn lease(self) -> Result<(Client, Carriage), AskError> {
+        let (_, payload) = self.ask(Operation::Lease, 0)?;
+        let carriage = serde_json::from_slice(&payload).map_err(|_| AskError::NoAnswer)?;
+        Ok((self, carriage))
+    }
+
+    /// Returns all sockets and associations of the server with this name.
+    ///
+    /// # Errors
+    /// See [`AskError`].
+    pub fn list(name: &str) -> Result<Vec<list::Row>, AskError> {
+        let mut rows = Vec::new();
+        let mut skip = 0;
+        loop {
+            let (next, payload) = Client::connect(name)?.ask(Operation::List, skip)?;
+            let text = String::from_utf8_lossy(&payload);
+            rows.extend(text.lines().filter_map(|line| serde_json::from_str::<list::Row>(line).ok()));
+            if next <= skip {
+                return Ok(rows);
+            }
+            skip = next;
+        }
+    }
+
+    fn ask(&self, operation: Operation, first: i32) -> Result<(i32, Vec<u8>), AskError> {
+        let request = Request { operation, first, second: 0, payload: &[] };
+        pair::send_parts(self.socket.as_fd(), &[IoSlice::new(&request.header())], None)?;
+        let mut room = vec![0; 16 + list::PAGE_MAX];
+        let mut waiting = [rustix::event::PollFd::new(&self.socket, rustix::event::PollFlags::IN)];
+        let limit = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+        if rustix::event::poll(&mut waiting, Some(&limit))? == 0 {
+            return Err(AskError::NoAnswer);
+        }
+        let received = pair::receive(&self.socket, &mut room)?;
+        let answer = Answer::read(&room[..received.length]).ok_or(AskError::NoAnswer)?;
+        Ok((answer.value, answer.payload.to_vec()))
+    }
+}

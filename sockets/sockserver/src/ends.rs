@@ -1,0 +1,107 @@
+//! The server's ends of the pairs.
+
+use std::collections::{BTreeSet, HashMap};
+
+use bytes::Bytes;
+use mio::Interest;
+use mio::event::{Event, Source};
+use mio::unix::SourceFd;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::net::sockopt::socket_cookie;
+use sockets::SocketKey;
+use sockproto::DataHeader;
+
+use crate::{OTHERS, pair};
+
+/// One server's end.
+pub(crate) struct End {
+    pub(crate) socket: OwnedFd,
+    /// Identifies the program's end to the kernel.
+    cookie: u64,
+    /// A message of the program that the engine has no room for.
+    pub(crate) held: Option<(DataHeader, Bytes)>,
+    /// A message for the program that its end has no room for.
+    pub(crate) pending: Option<(DataHeader, Bytes)>,
+    /// The listener, until the program has accepted the socket.
+    pub(crate) listener: Option<SocketKey>,
+    /// The program has closed its end.
+    pub(crate) is_hung_up: bool,
+    /// The program has shut its end down for writing, or the association is over.
+    pub(crate) is_at_end: bool,
+}
+
+/// All server's ends.
+#[derive(Default)]
+pub(crate) struct Ends {
+    all: HashMap<SocketKey, End>,
+    by_cookie: HashMap<u64, SocketKey>,
+    /// Sockets whose program may have sent something.
+    pub(crate) readable: BTreeSet<SocketKey>,
+    /// Sockets with something for their program.
+    pub(crate) writable: BTreeSet<SocketKey>,
+}
+
+impl Ends {
+    /// Makes the pair of a socket, and returns the program's end.
+    pub(crate) fn open(
+        &mut self,
+        key: SocketKey,
+        registry: &mio::Registry,
+        listener: Option<SocketKey>,
+    ) -> std::io::Result<OwnedFd> {
+        let (program, socket) = pair::make(rand::random())?;
+        let cookie = socket_cookie(&program)?;
+        let token = mio::Token(OTHERS + 2 * key.0 + 1);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        SourceFd(&socket.as_raw_fd()).register(registry, token, interest)?;
+        let end =
+            End { socket, cookie, held: None, pending: None, listener, is_hung_up: false, is_at_end: false };
+        self.all.insert(key, end);
+        self.by_cookie.insert(cookie, key);
+        Ok(program)
+    }
+
+    /// Returns the socket whose program's end this is.
+    pub(crate) fn of_program(&self, program: BorrowedFd<'_>) -> Option<SocketKey> {
+        self.by_cookie.get(&socket_cookie(program).ok()?).copied()
+    }
+
+    pub(crate) fn get_mut(&mut self, key: SocketKey) -> Option<&mut End> {
+        self.all.get_mut(&key)
+    }
+
+    pub(crate) fn socket(&self, key: SocketKey) -> Option<BorrowedFd<'_>> {
+        self.all.get(&key).map(|end| end.socket.as_fd())
+    }
+
+    /// Closes the server's end.
+    pub(crate) fn close(&mut self, key: SocketKey) -> Option<End> {
+        let end = self.all.remove(&key)?;
+        self.by_cookie.remove(&end.cookie);
+        self.readable.remove(&key);
+        self.writable.remove(&key);
+        Some(end)
+    }
+
+    /// Notes what epoll says of an end.
+    pub(crate) fn note(&mut self, key: SocketKey, event: &Event) {
+        let Some(end) = self.all.get_mut(&key) else { return };
+        end.is_hung_up |= event.is_write_closed() || event.is_error();
+        if event.is_readable() || end.is_hung_up {
+            self.readable.insert(key);
+        }
+        if event.is_writable() {
+            self.writable.insert(key);
+        }
+    }
+
+    /// Reports whether messages can be moved without waiting.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.readable.is_empty() || !self.writable.is_empty()
+    }
+
+    /// Number of sockets of a listener that its program has not accepted.
+    pub(crate) fn waiting_of(&self, listener: SocketKey) -> usize {
+        self.all.values().filter(|end| end.listener == Some(listener)).count()
+    }
+}

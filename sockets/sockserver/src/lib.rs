@@ -1,0 +1,377 @@
+//! Serves SCTP sockets to the programs of a host.
+//!
+//! A program's socket is one end of an `AF_UNIX` pair, whose other end is here; [`sockets::Sockets`] has its state, and the engine the
+//! associations, whose packets go by [`netio::Carriers`]. One thread, one loop ([`Server::run`]). The server belongs to the network
+//! namespace in which it was opened, and listens there by an abstract name.
+//!
+//! Invariant: a program that does not read, or whose peer does not, costs itself only. The server's end of its pair is not read while
+//! the engine has no room, and the engine is not read while the pair has none.
+
+#![forbid(unsafe_code)]
+
+mod control;
+mod ends;
+mod list;
+mod pair;
+mod pump;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use base::{Ecn, Route, Time};
+use mio::{Events, Interest, Poll, Token};
+use netio::{Carriers, KernelSctp, Monitor, RawCarrier, SendErrorKind, Train, UdpCarrier};
+use rustix::fd::{AsRawFd, OwnedFd};
+use sctp::{Endpoint, EndpointConfig, Limits, Transmit};
+use slab::Slab;
+use sockets::{Config, Sockets};
+
+use crate::control::Connection;
+use crate::ends::Ends;
+
+pub use control::{AskError, Client};
+pub use list::Row;
+
+/// Most bytes of packets in one system call.
+const BATCH: usize = 64 * 1024;
+/// Receive calls by turn and socket.
+const RECEIVES_PER_TURN: usize = 16;
+/// Connections of programs at once: requests that wait for their bytes, and leases.
+const REQUESTS_MAX: usize = 1024;
+/// Those of one user.
+const REQUESTS_OF_USER_MAX: usize = 256;
+/// Time without sockets and leases after which the server ends.
+const IDLE_LIMIT: Duration = Duration::from_secs(2);
+/// Interval at which addresses are looked at.
+const ADDRESS_LOOK: Duration = Duration::from_secs(1);
+/// Limit on the associations.
+const ASSOCIATIONS_MAX: usize = 16_384;
+
+const LISTENER: Token = Token(Carriers::TOKENS);
+/// Tokens of connections with requests are even from here on, those of sockets odd.
+const OTHERS: usize = Carriers::TOKENS + 1;
+
+/// Settings of a server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The abstract name to listen on, without the leading zero byte.
+    pub name: String,
+    /// How packets are carried.
+    pub carriage: Carriage,
+    /// End once nobody has used the server for 2 s.
+    pub ends_when_idle: bool,
+}
+
+/// How packets are carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Carriage {
+    /// UDP port of this host for encapsulated SCTP; `None`: no UDP.
+    pub udp_port: Option<u16>,
+    /// Packets also go over IP, protocol 132; requires `CAP_NET_RAW`.
+    pub over_ip: bool,
+    /// UDP port of peers.
+    pub peer_udp_port: u16,
+}
+
+/// The reason why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Another server has the name.
+    #[error("a socket server with the name @{0} is running already")]
+    Running(String),
+    /// The UDP port is taken.
+    #[error(
+        "UDP port {port}: {error}; another program has it (sctpifyd, if it runs): name a different one with --udp-port"
+    )]
+    Udp {
+        /// The port.
+        port: u16,
+        /// The kernel's error.
+        error: io::Error,
+    },
+    /// No raw sockets.
+    #[error("IP protocol 132: {0}; it requires root (CAP_NET_RAW)")]
+    Raw(io::Error),
+    /// The kernel's own SCTP would answer.
+    #[error("{0}")]
+    KernelSctp(KernelSctp),
+    /// Anything else.
+    #[error("{what}: {error}")]
+    Other {
+        /// What was tried.
+        what: &'static str,
+        /// The kernel's error.
+        error: io::Error,
+    },
+}
+
+/// Makes an error of a step.
+fn failed<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> StartError {
+    move |error| StartError::Other { what, error: error.into() }
+}
+
+/// The server.
+pub struct Server {
+    engine: Endpoint,
+    sockets: Sockets,
+    ends: Ends,
+    carriers: Carriers,
+    network: Network,
+    listener: OwnedFd,
+    connections: Slab<Connection>,
+    leases: usize,
+    poll: Poll,
+    ready: Events,
+    start: Instant,
+    /// Packet sockets that may have packets, by token.
+    unread: [bool; Carriers::TOKENS],
+    batch: Box<[u8]>,
+    /// The batch that waits for room, and its first unsent byte.
+    waiting: Option<(Transmit, usize)>,
+    room: Vec<u8>,
+    idle_since: Option<Time>,
+    looked_at: Time,
+    ends_when_idle: bool,
+    carriage: Carriage,
+    uid: u32,
+}
+
+/// The kernel's knowledge of addresses and routes.
+struct Network {
+    monitor: Monitor,
+    addresses: Vec<netio::LocalAddress>,
+}
+
+impl sockets::Network for Network {
+    fn source_for(&mut self, remote: std::net::IpAddr) -> Option<std::net::IpAddr> {
+        let any: std::net::IpAddr = match remote {
+            std::net::IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+            std::net::IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        };
+        // The kernel chooses the source when a UDP socket is connected. No packet leaves.
+        let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
+        socket.connect((remote, 9)).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    }
+}
+
+impl Server {
+    /// Opens the server in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn open(options: &Options) -> Result<Server, StartError> {
+        let listener = pair::listen(&options.name).map_err(|error| match error {
+            rustix::io::Errno::ADDRINUSE => StartError::Running(options.name.clone()),
+            other => failed("the server's socket")(other),
+        })?;
+        let carriage = options.carriage;
+        let udp = carriage
+            .udp_port
+            .map(|port| UdpCarrier::bind(port).map_err(|error| StartError::Udp { port, error }));
+        let udp = udp.transpose()?;
+        let raw = match carriage.over_ip {
+            true => {
+                if let Some(found) = netio::kernel_sctp() {
+                    return Err(StartError::KernelSctp(found));
+                }
+                Some(RawCarrier::open().map_err(StartError::Raw)?)
+            }
+            false => None,
+        };
+        let none: &[&str] = &[];
+        let monitor = Monitor::open(none).map_err(failed("changes of addresses"))?;
+        let addresses = netio::addresses(none).map_err(failed("the addresses of this host"))?;
+        let mut carriers = Carriers::new(udp, raw);
+        let poll = Poll::new().map_err(failed("epoll"))?;
+        carriers.register(poll.registry(), Token(0)).map_err(failed("epoll"))?;
+        let mut source = mio::unix::SourceFd(&listener.as_raw_fd());
+        mio::event::Source::register(&mut source, poll.registry(), LISTENER, Interest::READABLE)
+            .map_err(failed("epoll"))?;
+        let config = Config {
+            over_udp: carriage.udp_port.is_some(),
+            over_ip: carriage.over_ip,
+            peer_udp_port: carriage.peer_udp_port,
+            first_unprivileged_port: first_unprivileged_port(),
+            ..Config::default()
+        };
+        let limits = Limits { associations: ASSOCIATIONS_MAX, ..Limits::default() };
+        let endpoint = EndpointConfig {
+            association: sctp::AssociationConfig {
+                adaptation: Some(sockets::ADAPTATION),
+                ..Default::default()
+            },
+            limits,
+            ..EndpointConfig::default()
+        };
+        let mut sockets = Sockets::new(config, rand::random());
+        sockets.set_addresses(addresses.iter().map(|address| address.addr).collect());
+        Ok(Server {
+            engine: Endpoint::new(Time::ZERO, endpoint, rand::random()),
+            sockets,
+            ends: Ends::default(),
+            carriers,
+            network: Network { monitor, addresses },
+            listener,
+            connections: Slab::new(),
+            leases: 0,
+            poll,
+            ready: Events::with_capacity(1024),
+            start: clock(),
+            unread: [false; Carriers::TOKENS],
+            batch: vec![0; BATCH].into(),
+            waiting: None,
+            room: vec![0; sockproto::MESSAGE_MAX + sockproto::DATA_HEADER],
+            idle_since: None,
+            looked_at: Time::ZERO,
+            ends_when_idle: options.ends_when_idle,
+            carriage,
+            uid: rustix::process::geteuid().as_raw(),
+        })
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Serves until nobody uses the server any more, if it is to end then.
+    ///
+    /// # Errors
+    /// Those of epoll_wait(2) and of receiving packets.
+    pub fn run(&mut self) -> io::Result<()> {
+        while !self.is_over() {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        self.transmit();
+        self.wait()?;
+        let now = self.now();
+        for place in 0..Carriers::TOKENS {
+            if self.unread[place] {
+                self.receive(now, place)?;
+            }
+        }
+        self.engine.handle_timeout(now);
+        self.serve(now);
+        self.look_at_addresses(now);
+        Ok(())
+    }
+
+    /// Carries events, messages and packets on until nothing can move without waiting.
+    fn serve(&mut self, now: Time) {
+        self.follow_events(now);
+        self.pump(now);
+        self.follow_events(now);
+        self.transmit();
+    }
+
+    fn is_over(&mut self) -> bool {
+        let is_used = self.leases > 0 || !self.sockets.is_empty() || !self.ends_when_idle;
+        let now = self.now();
+        if is_used {
+            self.idle_since = None;
+            return false;
+        }
+        now >= *self.idle_since.get_or_insert(now) + IDLE_LIMIT
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let now = self.now();
+        let until = self.engine.next_timeout().min(now + ADDRESS_LOOK);
+        let is_busy = self.unread.contains(&true) || self.ends.has_work();
+        let wait = if is_busy { Duration::ZERO } else { until.since(now) };
+        // epoll counts milliseconds: rounding up avoids turns before a timer is due.
+        let wait = Duration::from_millis(u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(0));
+        match self.poll.poll(&mut self.ready, Some(wait)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            other => other?,
+        }
+        let mut has_connections = false;
+        let mut asking = Vec::new();
+        for event in &self.ready {
+            match event.token() {
+                LISTENER => has_connections = true,
+                Token(number) if number < Carriers::TOKENS => self.unread[number] = true,
+                Token(number) if (number - OTHERS).is_multiple_of(2) => asking.push((number - OTHERS) / 2),
+                Token(number) => self.ends.note(sockets::SocketKey((number - OTHERS) / 2), event),
+            }
+        }
+        let now = self.now();
+        if has_connections {
+            self.take_connections(now);
+        }
+        for number in asking {
+            self.serve_connection(now, number);
+        }
+        Ok(())
+    }
+
+    /// Feeds the engine the packets of one socket. Polling is edge-triggered: a socket with more stays marked.
+    fn receive(&mut self, now: Time, place: usize) -> io::Result<()> {
+        for _ in 0..RECEIVES_PER_TURN {
+            let (engine, sockets) = (&mut self.engine, &mut self.sockets);
+            let received = self.carriers.recv_at(place, |route: &Route, ecn: Ecn, packet: &[u8]| {
+                engine.handle_datagram(now, route, ecn, packet, sockets);
+            })?;
+            if received.errors_waiting {
+                self.carriers.take_errors(|error| {
+                    engine.handle_path_error(now, &error.route, error.kind.into(), error.quoted);
+                });
+            }
+            self.unread[place] = received.more;
+            if !received.more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self) {
+        let now = self.now();
+        loop {
+            let waiting = self.waiting.take();
+            let next = waiting.or_else(|| Some((self.engine.poll_transmit(now, &mut self.batch)?, 0)));
+            let Some((batch, start)) = next else { return };
+            let owner = self.network.addresses.iter().find(|address| address.addr == batch.route.local);
+            let train = Train::of(&batch, &self.batch, start, owner.map(|address| address.ifindex));
+            let Err(error) = self.carriers.send(&train) else { continue };
+            if error.kind == SendErrorKind::Full {
+                self.waiting = Some((batch, start + error.sent));
+                return;
+            }
+            error.tell(&train, &mut self.engine, now);
+        }
+    }
+
+    /// Follows the host's addresses: new associations use those that are there.
+    fn look_at_addresses(&mut self, now: Time) {
+        if now < self.looked_at + ADDRESS_LOOK {
+            return;
+        }
+        self.looked_at = now;
+        let mut has_changed = false;
+        // An error of netlink leaves the addresses as they are, and the next look tries again.
+        let _ = self.network.monitor.poll(|_| has_changed = true);
+        let none: &[&str] = &[];
+        if has_changed && let Ok(addresses) = netio::addresses(none) {
+            self.sockets.set_addresses(addresses.iter().map(|address| address.addr).collect());
+            self.network.addresses = addresses;
+            self.carriers.close_gone_interfaces();
+        }
+    }
+}
+
+/// Reads `net.ipv4.ip_unprivileged_port_start`.
+fn first_unprivileged_port() -> u16 {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024)
+}
+
+/// The real clock: this crate talks to real programs.
+#[allow(clippy::disallowed_methods, reason = "this crate talks to real programs")]
+fn clock() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,99 @@
+//! System calls on `AF_UNIX` sockets: pairs, the listener, and messages with and without descriptors.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+
+use rustix::cmsg_space;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, listen as listen_on,
+    recvmsg, sendmsg, socket_with, socketpair, sockopt,
+};
+use sockproto::{DATA_HEADER, DataHeader, Kind, SOCKET_NAME_PREFIX};
+
+/// Send buffer of the server's end: several messages of the longest part.
+const SEND_BUFFER: usize = 1 << 20;
+const BACKLOG: i32 = 1024;
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+
+/// Listens on an abstract name.
+pub(crate) fn listen(name: &str) -> Result<OwnedFd, Errno> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    listen_on(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Makes a pair: the program's end, which blocks, and the server's, which does not.
+pub(crate) fn make(number: u64) -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (program, server) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let name = format!("{}{number:016x}", String::from_utf8_lossy(&SOCKET_NAME_PREFIX[1..]));
+    bind(&program, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    rustix::io::ioctl_fionbio(&server, true)?;
+    // Beyond net.core.wmem_max only for root: a smaller buffer holds fewer parts.
+    if sockopt::set_socket_send_buffer_size_force(&server, SEND_BUFFER).is_err() {
+        let _ = sockopt::set_socket_send_buffer_size(&server, SEND_BUFFER);
+    }
+    Ok((program, server))
+}
+
+/// Fills the send buffer of a program's end, so that it is not writable.
+pub(crate) fn fill(program: BorrowedFd<'_>) {
+    // A socket is writable while a quarter of its buffer, or less, is in use.
+    let length = sockopt::socket_send_buffer_size(program).unwrap_or(0) / 2;
+    let bytes = vec![0; length.saturating_sub(DATA_HEADER)];
+    // It is full already, or the program has closed it.
+    let _ = send(program, &DataHeader::new(Kind::Filling), &bytes, None);
+}
+
+/// Sends a message with at most one descriptor.
+pub(crate) fn send(
+    to: BorrowedFd<'_>,
+    header: &DataHeader,
+    payload: &[u8],
+    descriptor: Option<BorrowedFd<'_>>,
+) -> Result<(), Errno> {
+    send_parts(to, &[IoSlice::new(&header.to_bytes()), IoSlice::new(payload)], descriptor)
+}
+
+/// Sends a message of several parts with at most one descriptor.
+pub(crate) fn send_parts(
+    to: BorrowedFd<'_>,
+    parts: &[IoSlice<'_>],
+    descriptor: Option<BorrowedFd<'_>>,
+) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = descriptor.map(|descriptor| [descriptor]);
+    if let Some(descriptors) = &descriptors {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    sendmsg(to, parts, &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT).map(drop)
+}
+
+/// A message that was received.
+pub(crate) struct Received {
+    pub(crate) length: usize,
+    /// True if the message was longer than the buffer.
+    pub(crate) is_cut: bool,
+    pub(crate) descriptor: Option<OwnedFd>,
+}
+
+/// Receives a message; a length of 0 is the end.
+pub(crate) fn receive(from: impl AsFd, room: &mut [u8]) -> Result<Received, Errno> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(from, &mut [IoSliceMut::new(room)], &mut control, flags)?;
+    // All but the first descriptor are closed.
+    let mut descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    let descriptor = descriptors.next().and_then(|mut of_message| of_message.next());
+    drop(descriptors);
+    Ok(Received { length: received.bytes, is_cut: received.flags.contains(ReturnFlags::TRUNC), descriptor })
+}

@@ -1,0 +1,206 @@
+//! Messages between the programs' sockets and the engine, and the engine's events.
+
+use base::Time;
+use bytes::Bytes;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
+use sockets::{Output, Sent, SocketKey};
+use sockproto::{DATA_HEADER, DataHeader, Kind, SockAddr};
+
+use crate::{Server, pair};
+
+/// Messages by turn and socket, each way: others wait no longer.
+const MESSAGES_PER_TURN: usize = 64;
+
+/// What became of reading one message.
+enum Step {
+    More,
+    /// Nothing can be read now.
+    Done,
+}
+
+impl Server {
+    /// Hands the engine's events to the sockets, and does what they ask for.
+    pub(crate) fn follow_events(&mut self, now: Time) {
+        while let Some((id, event)) = self.engine.poll_event() {
+            self.sockets.handle_event(now, &mut self.engine, id, &event);
+            while let Some(output) = self.sockets.poll_output() {
+                self.follow(now, output);
+            }
+        }
+    }
+
+    fn follow(&mut self, now: Time, output: Output) {
+        match output {
+            Output::Settled(key) => self.empty(key),
+            Output::Accepted { listener, socket, peer } => self.hand_over(now, listener, socket, &peer),
+            Output::Readable(key) => drop(self.ends.writable.insert(key)),
+            Output::Writable(key) => drop(self.ends.readable.insert(key)),
+        }
+    }
+
+    /// Takes the filling out of a program's send buffer.
+    fn empty(&mut self, key: SocketKey) {
+        self.ends.readable.insert(key);
+        if self.sockets.takes_messages(key) {
+            return;
+        }
+        // A failed attempt: the program has sent nothing else.
+        while let Some(socket) = self.ends.socket(key)
+            && pair::receive(socket, &mut self.room).is_ok_and(|received| received.length > 0)
+        {}
+    }
+
+    /// Puts a new association into its listener's queue.
+    fn hand_over(&mut self, now: Time, listener: SocketKey, key: SocketKey, peer: &SockAddr) {
+        let program = match self.ends.open(key, self.poll.registry(), Some(listener)) {
+            Ok(program) => program,
+            Err(error) => {
+                tracing::warn!(%error, "an association was ended: no socket can be made for it");
+                return self.sockets.close(now, &mut self.engine, key, true);
+            }
+        };
+        let header = DataHeader::new(Kind::Accepted);
+        let to = self.ends.socket(listener);
+        let sent = to.map(|to| pair::send(to, &header, peer.as_bytes(), Some(program.as_fd())));
+        if sent != Some(Ok(())) {
+            self.let_go(now, key, true);
+        }
+    }
+
+    /// Moves messages both ways.
+    pub(crate) fn pump(&mut self, now: Time) {
+        for key in std::mem::take(&mut self.ends.readable) {
+            let mut is_done = false;
+            for _ in 0..MESSAGES_PER_TURN {
+                if let Step::Done = self.read(now, key) {
+                    is_done = true;
+                    break;
+                }
+            }
+            if !is_done {
+                self.ends.readable.insert(key);
+            }
+        }
+        for key in std::mem::take(&mut self.ends.writable) {
+            if !self.write_some(now, key) {
+                self.ends.writable.insert(key);
+            }
+            let is_hung_up = self.ends.get_mut(key).is_some_and(|end| end.is_hung_up);
+            if is_hung_up && !self.sockets.takes_messages(key) {
+                self.let_go(now, key, false);
+            }
+        }
+    }
+
+    /// Takes one message of a program.
+    fn read(&mut self, now: Time, key: SocketKey) -> Step {
+        let Some(end) = self.ends.get_mut(key) else { return Step::Done };
+        if !self.sockets.takes_messages(key) || end.is_at_end {
+            // There is nothing to take, but the program may have gone.
+            if end.is_hung_up {
+                self.let_go(now, key, false);
+            }
+            return Step::Done;
+        }
+        if let Some((header, message)) = end.held.take() {
+            return self.offer(now, key, header, message);
+        }
+        match pair::receive(&end.socket, &mut self.room) {
+            Err(Errno::AGAIN) => Step::Done,
+            Err(Errno::INTR) => Step::More,
+            // The program has closed its end with messages unread.
+            Err(_) => {
+                self.let_go(now, key, true);
+                Step::Done
+            }
+            Ok(received) if received.length == 0 => {
+                end.is_at_end = true;
+                if end.is_hung_up {
+                    self.let_go(now, key, false);
+                } else {
+                    self.sockets.shut_down(now, &mut self.engine, key);
+                }
+                Step::Done
+            }
+            Ok(received) => {
+                let message = &self.room[..received.length];
+                let header = DataHeader::read(message).filter(|_| !received.is_cut);
+                match header {
+                    Some(header) if header.kind == Kind::Data => {
+                        let message = Bytes::copy_from_slice(&message[DATA_HEADER..]);
+                        self.offer(now, key, header, message)
+                    }
+                    Some(header) if header.kind == Kind::Filling => {
+                        self.note_accepted(key);
+                        Step::More
+                    }
+                    _ => {
+                        tracing::warn!(
+                            "a program wrote to its socket past libsctpify: its association was aborted"
+                        );
+                        self.sockets.abort(now, &mut self.engine, key, "the program broke the protocol");
+                        Step::Done
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes that the program has accepted a socket.
+    fn note_accepted(&mut self, key: SocketKey) {
+        let Some(listener) = self.ends.get_mut(key).and_then(|end| end.listener.take()) else { return };
+        self.sockets.set_waiting(listener, self.ends.waiting_of(listener));
+    }
+
+    fn offer(&mut self, now: Time, key: SocketKey, header: DataHeader, message: Bytes) -> Step {
+        match self.sockets.send(now, &mut self.engine, key, &header, message) {
+            Sent::Taken => Step::More,
+            Sent::Full(message) => {
+                if let Some(end) = self.ends.get_mut(key) {
+                    end.held = Some((header, message));
+                }
+                Step::Done
+            }
+            Sent::Refused => {
+                tracing::debug!(stream = header.stream, "a message was refused");
+                Step::More
+            }
+        }
+    }
+
+    /// Passes messages to a program; returns false if there are more, and room.
+    fn write_some(&mut self, now: Time, key: SocketKey) -> bool {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(end) = self.ends.get_mut(key) else { return true };
+            let next = end.pending.take().or_else(|| self.sockets.next(now, &mut self.engine, key));
+            let Some((header, bytes)) = next else { return true };
+            match pair::send(end.socket.as_fd(), &header, &bytes, None) {
+                Ok(()) if matches!(header.kind, Kind::Ended | Kind::Failed) => {
+                    // The program can send no more (EPIPE).
+                    end.is_at_end = true;
+                    let _ = shutdown(&end.socket, Shutdown::Read);
+                }
+                Ok(()) => {}
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {
+                    end.pending = Some((header, bytes));
+                    return true;
+                }
+                // The program has closed its end, or shut it down for reading.
+                Err(_) => {}
+            }
+        }
+        false
+    }
+
+    /// Closes the server's end after the program has closed its own.
+    fn let_go(&mut self, now: Time, key: SocketKey, has_unread: bool) {
+        let Some(end) = self.ends.close(key) else { return };
+        let is_cut_off = end.held.is_some();
+        self.sockets.close(now, &mut self.engine, key, has_unread || is_cut_off);
+        if let Some(listener) = end.listener {
+            self.sockets.set_waiting(listener, self.ends.waiting_of(listener));
+        }
+    }
+}
