@@ -19,6 +19,8 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
     ("sctpify-router", &["sctpify-router"]),
     ("sctpify-sip", &["sctpify-sip", "sctpify-ua"]),
 ];
+/// The library of `sctpify run --sctp`.
+const LIBRARY: &str = "libsctpify.so";
 const MUSL: &str = "x86_64-unknown-linux-musl";
 /// Each shell with the directory of its completions, and the prefix and suffix of their file names.
 const SHELLS: [(&str, &str, &str, &str); 3] = [
@@ -42,8 +44,13 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     if tree.exists() {
         fs::remove_dir_all(&tree)?;
     }
+    let is_static = is_static(&bins.join("sctpifyd"))?;
     fill(&tree, &bins, &version)?;
-    control_files(&tree, &version, &architecture, is_static(&bins.join("sctpifyd"))?)?;
+    if !is_static {
+        // Programs with a C library of their own can preload nothing.
+        install(&bins.join(LIBRARY), &tree.join("usr/lib/sctpify").join(LIBRARY), 0o644)?;
+    }
+    control_files(&tree, &version, &architecture, is_static)?;
     let package = out.join(format!("sctpify_{version}_{architecture}.deb"));
     let mut pack = Command::new("dpkg-deb");
     pack.args(["--build", "--root-owner-group"]).arg(&tree).arg(&package);
@@ -66,6 +73,8 @@ fn build(is_static: bool) -> Result<PathBuf> {
     if is_static {
         words.extend(["--target", MUSL]);
         dir.push(MUSL);
+    } else {
+        words.extend(["--package", "libsctpify"]);
     }
     ensure!(succeeds(&mut cargo(&words))?, "the programs do not build");
     Ok(dir.join("release"))
@@ -85,9 +94,7 @@ fn is_static(program: &Path) -> Result<bool> {
 
 fn fill(tree: &Path, bins: &Path, version: &str) -> Result<()> {
     for name in programs() {
-        let to = tree.join("usr/sbin").join(name);
-        copy(&bins.join(name), &to, 0o755)?;
-        ensure!(succeeds(Command::new("strip").arg("--strip-unneeded").arg(&to))?, "strip failed");
+        install(&bins.join(name), &tree.join("usr/sbin").join(name), 0o755)?;
     }
     let packaging = root().join("packaging");
     for unit in ["sctpifyd.service", "sctpify-sip.service"] {
@@ -98,6 +105,13 @@ fn fill(tree: &Path, bins: &Path, version: &str) -> Result<()> {
     documents(&tree.join("usr/share/doc/sctpify"), version)?;
     manual_pages(tree, bins)?;
     completions(tree, bins)
+}
+
+/// Copies a program or library without its symbols.
+fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    copy(from, to, mode)?;
+    ensure!(succeeds(Command::new("strip").arg("--strip-unneeded").arg(to))?, "strip failed");
+    Ok(())
 }
 
 fn programs() -> impl Iterator<Item = &'static str> {
@@ -193,7 +207,8 @@ fn control_files(tree: &Path, version: &str, architecture: &str, is_static: bool
         "Package: sctpify\nVersion: {version}\nArchitecture: {architecture}\nSection: net\nPriority: optional\n\
          Maintainer: {}\n{depends}\
          Description: carries TCP connections over SCTP\n Carries the TCP connections of unmodified programs \
-         over SCTP between hosts\n that both run it, so that they outlive the death of a path.\n",
+         over SCTP between hosts\n that both run it, so that they outlive the death of a path. Gives SCTP programs\n sockets where the \
+         kernel has none.\n",
         maintainer()
     );
     write(&tree.join("DEBIAN/control"), &text, 0o644)?;

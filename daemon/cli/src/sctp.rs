@@ -159,7 +159,7 @@ pub(crate) fn serve(args: &SocketArgs) -> Result<(), CliError> {
     server.run().map_err(|error| CliError::Failed(format!("the socket server: {error}")))
 }
 
-/// Leads standard error to the server's log, since the run that has started the server stops reading it; without a directory for it, to nowhere.
+/// Leads standard error to the server's log, which the run that has started the server no longer reads; without a directory for the log, to nowhere.
 fn write_to_log() -> Result<(), CliError> {
     let directory = home_file(None, "XDG_STATE_HOME", ".local/state", "");
     let log = fs::create_dir_all(&directory).and_then(|()| File::create(directory.join("sockets.log")));

@@ -66,7 +66,7 @@ fn take(header: &mut DataHeader, kind: c_int, data: &[u8]) -> Outcome<()> {
 /// # Safety
 /// The message is one that the program passes to recvmsg(2).
 pub(crate) unsafe fn write(message: &mut msghdr, header: &DataHeader) {
-    let room = message.msg_controllen as usize;
+    let room = message.msg_controllen;
     let mut used = 0;
     let mut put = |kind: c_int, data: &[u8]| {
         let length = u32::try_from(data.len()).unwrap_or(0);

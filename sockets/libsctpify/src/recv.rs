@@ -347,7 +347,7 @@ fn forget_received(message: &msghdr) {
 /// The message's pointers are valid.
 unsafe fn receive_message(fd: c_int, message: &mut msghdr, flags: c_int) -> Outcome {
     // SAFETY: the caller's.
-    let parts = unsafe { parts_of(message.msg_iov, message.msg_iovlen as usize) }?;
+    let parts = unsafe { parts_of(message.msg_iov, message.msg_iovlen) }?;
     let received = receive(fd, parts, flags)?;
     message.msg_flags = received.flags;
     if received.header.kind == Kind::Data {

@@ -178,7 +178,7 @@ pub(crate) unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags
 unsafe fn send_message(fd: c_int, message: &msghdr, flags: c_int) -> Outcome {
     // SAFETY: the caller's.
     let (parts, header) =
-        unsafe { (parts_of(message.msg_iov, message.msg_iovlen as usize)?, crate::cmsg::read(message)?) };
+        unsafe { (parts_of(message.msg_iov, message.msg_iovlen)?, crate::cmsg::read(message)?) };
     transmit(fd, parts, &header, flags)
 }
 

@@ -104,10 +104,9 @@ pub(crate) fn forget(fd: c_int) {
 
 /// Forgets all descriptors of a range.
 pub(crate) fn forget_range(first: usize, last: usize) {
-    for fd in first..=last.min(REMEMBERED - 1) {
-        if ENTRIES[fd].load(Ordering::Relaxed) != 0 {
-            forget(c_int::try_from(fd).unwrap_or(-1));
-        }
+    let entries = ENTRIES.iter().enumerate().take(last.saturating_add(1)).skip(first);
+    for (fd, _) in entries.filter(|(_, entry)| entry.load(Ordering::Relaxed) != 0) {
+        forget(c_int::try_from(fd).unwrap_or(-1));
     }
 }
 

@@ -93,7 +93,7 @@ impl Default for Options {
 
 /// Options of one `int` that are kept and told, with the value before they are set. The engine has its own ways (segment size, burst,
 /// order of parts), or they have no meaning for it.
-const KEPT: [(i32, i32, i32); 22] = [
+const KEPT: [(i32, i32, i32); 23] = [
     (SOL_SCTP, option::NODELAY, 0),
     (SOL_SCTP, option::DISABLE_FRAGMENTS, 0),
     (SOL_SCTP, option::MAPPED_V4, 1),
@@ -101,6 +101,8 @@ const KEPT: [(i32, i32, i32); 22] = [
     (SOL_SCTP, option::FRAGMENT_INTERLEAVE, 0),
     (SOL_SCTP, option::PARTIAL_DELIVERY_POINT, 0),
     (SOL_SCTP, option::MAX_BURST, 4),
+    // Without ASCONF it has no effect, as with Linux' default (net.sctp.addip_enable).
+    (SOL_SCTP, option::AUTO_ASCONF, 0),
     (SOL_SCTP, option::RECVRCVINFO, 0),
     (SOL_SCTP, option::RECVNXTINFO, 0),
     (SOL_SCTP, option::REUSE_PORT, 0),

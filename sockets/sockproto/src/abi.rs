@@ -26,6 +26,7 @@ pub mod option {
     pub const FRAGMENT_INTERLEAVE: i32 = 18;
     pub const PARTIAL_DELIVERY_POINT: i32 = 19;
     pub const MAX_BURST: i32 = 20;
+    pub const AUTO_ASCONF: i32 = 30;
     pub const RECVRCVINFO: i32 = 32;
     pub const RECVNXTINFO: i32 = 33;
     pub const DEFAULT_SNDINFO: i32 = 34;

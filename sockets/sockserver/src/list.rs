@@ -12,7 +12,7 @@ pub struct Row {
     pub state: String,
     /// User ID of its program.
     pub uid: u32,
-    /// Local addresses and port, as `address:port`.
+    /// Local addresses and port, as `address:port`; `*:port` for all addresses of the host.
     pub local: Vec<String>,
     /// Addresses of the peer.
     pub peer: Vec<String>,
@@ -48,7 +48,9 @@ pub struct Path {
 impl From<sockets::Row> for Row {
     fn from(row: sockets::Row) -> Row {
         let port = row.port.unwrap_or(0);
-        let local = row.local.iter().map(|address| std::net::SocketAddr::new(*address, port).to_string());
+        let of_all = (row.local.is_empty() && port != 0).then(|| format!("*:{port}"));
+        let named = row.local.iter().map(|address| std::net::SocketAddr::new(*address, port).to_string());
+        let local = named.chain(of_all);
         let info = row.info;
         let paths = info.iter().flat_map(|info| &info.paths).map(|path| Path {
             local: path.route.local.to_string(),
