@@ -265,12 +265,16 @@ impl Sockets {
         }
     }
 
-    /// The program has closed its end. `has_unread`: it left messages unread, so the association ends by ABORT, as with a linger time of
-    /// zero.
+    /// The program has closed its end. If it left messages unread (`has_unread`, or here), the association ends by ABORT, as with a linger
+    /// time of zero.
     pub fn close(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, has_unread: bool) {
         let Ok(socket) = self.get_mut(key) else { return };
         socket.has_program = false;
-        let is_hard = has_unread || socket.options.linger() == Linger::Reset;
+        let mut is_hard = has_unread || socket.options.linger() == Linger::Reset || socket.rest.is_some();
+        if let State::Up(association) = socket.state {
+            // Data that is not read would keep the peer from ending its side.
+            is_hard |= engine.recv(now, association).is_some();
+        }
         match socket.state {
             State::Idle | State::Listening { .. } | State::Over(None) => self.remove(key),
             State::Connecting(association) => engine.abort(now, association, AbortCause::default()),

@@ -105,9 +105,11 @@ impl Association {
             //= rfc9260#9.2-24
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,
         }
-        // Some peers put their own last TSN here. An impossible one is ignored: SACKs report what arrived.
-        let possible = self.transfer.tx.outstanding.first()..=self.transfer.tx.outstanding.next();
-        if let Some(first) = self.transfer.sequence_after(cumulative).filter(|f| possible.contains(f)) {
+        // Some peers put their own last TSN here. An impossible one is ignored: SACKs report what arrived. One that acknowledges nothing new
+        // says nothing: taken as an answer to a probe of a closed window, it would let the probe leave again at once.
+        let (known, next) = (self.transfer.tx.outstanding.first(), self.transfer.tx.outstanding.next());
+        let is_new = |first: &_| (known..=next).contains(first) && *first != known;
+        if let Some(first) = self.transfer.sequence_after(cumulative).filter(is_new) {
             // A SHUTDOWN reports neither gaps nor the window, so both are unchanged.
             //= rfc9260#3.3.8-2
             let gaps = self.transfer.tx.outstanding.gaps_from(first);

@@ -1,7 +1,7 @@
 //! The graceful end (RFC 9260 section 9.2), and its losses.
 
 use sctp::{AssociationConfig, CloseReason, PathState, SendError, SendOptions, StateName};
-use sim::{Conversation, InTheClear, LinkConfig, Loss};
+use sim::{Conversation, InTheClear, LinkConfig, Loss, Reading};
 use wire::{Chunk, Data, Ppid, Ssn, StreamId, Tsn};
 
 use crate::support::{
@@ -64,6 +64,23 @@ fn the_other_sides_outstanding_data_is_delivered_after_shutdown_came() {
     t.shut_a();
     assert_eq!(t.run_to_end(seconds(10)), GRACEFUL);
     assert_eq!(t.talk(t.a).received.len(), 200);
+}
+
+/// An end that has shut down and reads nothing answers each probe of its window by SHUTDOWN, which is no reason for another probe.
+#[test]
+//= rfc9260#9.2-8 6.1-5
+fn a_window_that_is_closed_after_shutdown_is_probed_by_the_timer_only() {
+    let mut t = two(1);
+    t.world.recording = true;
+    t.world.host_mut(t.b).app.template.reading = Reading::Never;
+    t.connect(Conversation { bulk: 4_000_000, ..sends(Vec::new()) });
+    t.world.run_until(at_seconds(20), |_| false);
+    t.shut(t.b);
+    t.world.run_for(seconds(5));
+    let before = t.world.records.len();
+    t.world.run_for(seconds(60));
+    let packets = t.world.records.len() - before;
+    assert!((1..200).contains(&packets), "{packets} packets in a minute");
 }
 
 #[test]

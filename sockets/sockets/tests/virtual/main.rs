@@ -1,0 +1,5 @@
+//! Sockets of two hosts in virtual time.
+
+mod one_to_one;
+mod random;
+mod world;

@@ -1,0 +1,211 @@
+//! Two hosts on one link, in virtual time.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use base::{Carrier, Ecn, Route, Time};
+use bytes::Bytes;
+use sctp::{Endpoint, EndpointConfig};
+use sockets::{Caller, Config, Errno, Network, Output, Sent, SocketKey, Sockets};
+use sockproto::abi::{SOL_SCTP, option};
+use sockproto::{DataHeader, Kind, SockAddr};
+
+pub(crate) const USER: Caller = Caller { uid: 1000, may_bind_low: false };
+pub(crate) const A: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub(crate) const B: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+pub(crate) const PORT: u16 = 5000;
+pub(crate) const ALL_EVENTS: [u8; 14] = [1; 14];
+
+pub(crate) struct Host {
+    pub(crate) sockets: Sockets,
+    pub(crate) engine: Endpoint,
+    pub(crate) address: IpAddr,
+    pub(crate) outputs: Vec<Output>,
+}
+
+/// A host with one address.
+pub(crate) struct OneAddress(IpAddr);
+
+impl Network for OneAddress {
+    fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr> {
+        if remote.is_loopback() { Some(remote) } else { Some(self.0) }
+    }
+}
+
+impl Host {
+    pub(crate) fn new(address: Ipv4Addr) -> Host {
+        let mut sockets = Sockets::new(Config::default(), 7);
+        sockets.set_addresses(vec![address.into()]);
+        let engine = Endpoint::new(Time::ZERO, EndpointConfig::default(), [address.octets()[3]; 32]);
+        Host { sockets, engine, address: address.into(), outputs: Vec::new() }
+    }
+
+    pub(crate) fn socket(&mut self) -> SocketKey {
+        self.sockets.open(libc::AF_INET, libc::SOCK_STREAM, USER).unwrap()
+    }
+
+    pub(crate) fn bind(&mut self, key: SocketKey, address: Ipv4Addr, port: u16) -> Result<(), Errno> {
+        self.sockets.bind(key, name(address, port).as_bytes(), USER)
+    }
+
+    pub(crate) fn listener(&mut self) -> SocketKey {
+        let key = self.socket();
+        self.bind(key, Ipv4Addr::UNSPECIFIED, PORT).unwrap();
+        self.sockets.listen(key, 5).unwrap();
+        key
+    }
+
+    pub(crate) fn connect(
+        &mut self,
+        now: Time,
+        key: SocketKey,
+        to: Ipv4Addr,
+        port: u16,
+    ) -> Result<i32, Errno> {
+        let mut network = OneAddress(self.address);
+        self.sockets.connect(now, &mut self.engine, key, name(to, port).as_bytes(), &mut network)
+    }
+
+    pub(crate) fn set(&mut self, key: SocketKey, option: i32, value: &[u8]) {
+        self.sockets.set_option(Time::ZERO, &mut self.engine, key, (SOL_SCTP, option), value).unwrap();
+    }
+
+    pub(crate) fn get(&mut self, key: SocketKey, option: i32, length: usize) -> Result<Vec<u8>, Errno> {
+        self.sockets.option(&self.engine, key, (SOL_SCTP, option), &vec![0; length])
+    }
+
+    pub(crate) fn error(&mut self, key: SocketKey) -> i32 {
+        let value =
+            self.sockets.option(&self.engine, key, (libc::SOL_SOCKET, libc::SO_ERROR), &[0; 4]).unwrap();
+        i32::from_ne_bytes(value.try_into().unwrap())
+    }
+
+    pub(crate) fn send(&mut self, now: Time, key: SocketKey, text: &'static [u8]) -> Sent {
+        self.sockets.send(now, &mut self.engine, key, &DataHeader::new(Kind::Data), Bytes::from_static(text))
+    }
+
+    /// Reads everything there is: texts, notifications as their type and state, errors, the end.
+    pub(crate) fn read_all(&mut self, now: Time, key: SocketKey) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(next) = self.sockets.next(now, &mut self.engine, key) {
+            let (header, bytes) = next;
+            all.push(match header.kind {
+                Kind::Ended => "end".to_owned(),
+                Kind::Failed => format!("error {}", header.context),
+                Kind::Notification => {
+                    assert_eq!(bytes.len(), usize::from(bytes[4]), "the length that it tells");
+                    format!("{:02x}{:02x} state {}", bytes[1], bytes[0], bytes.get(8).unwrap())
+                }
+                _ => String::from_utf8(bytes.to_vec()).unwrap(),
+            });
+        }
+        all
+    }
+
+    /// Reads everything there is, and returns its length.
+    pub(crate) fn read_bytes(&mut self, now: Time, key: SocketKey) -> usize {
+        std::iter::from_fn(|| self.sockets.next(now, &mut self.engine, key))
+            .map(|(_, bytes)| bytes.len())
+            .sum()
+    }
+
+    pub(crate) fn accepted(&mut self) -> SocketKey {
+        let found = self.outputs.iter().find_map(|output| match output {
+            Output::Accepted { socket, .. } => Some(*socket),
+            _ => None,
+        });
+        self.outputs.retain(|output| !matches!(output, Output::Accepted { .. }));
+        found.expect("an association was accepted")
+    }
+}
+
+pub(crate) fn name(address: Ipv4Addr, port: u16) -> SockAddr {
+    SockAddr::of(SocketAddr::new(address.into(), port), false)
+}
+
+/// Limit on the exchanges of packets at one moment.
+const ROUNDS_MAX: usize = 10_000;
+
+/// Two hosts on one link without delay.
+pub(crate) struct World {
+    pub(crate) hosts: [Host; 2],
+    pub(crate) now: Time,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World { hosts: [Host::new(A), Host::new(B)], now: Time::ZERO }
+    }
+
+    /// Lets the hosts exchange packets for a time.
+    pub(crate) fn run(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        loop {
+            let mut rounds = 0;
+            while self.exchange() {
+                rounds += 1;
+                assert!(rounds < ROUNDS_MAX, "packets go to and fro without end");
+            }
+            let next = self.hosts.iter().map(|host| host.engine.next_timeout()).min().unwrap();
+            if next > end {
+                break;
+            }
+            self.now = self.now.max(next);
+            for host in &mut self.hosts {
+                host.engine.handle_timeout(self.now);
+            }
+        }
+        self.now = end;
+    }
+
+    /// Moves one batch of packets and events; returns whether there were any.
+    pub(crate) fn exchange(&mut self) -> bool {
+        let mut buffer = vec![0; 65_536];
+        let mut has_moved = false;
+        for from in [0, 1] {
+            while let Some(sent) = self.hosts[from].engine.poll_transmit(self.now, &mut buffer) {
+                has_moved = true;
+                let to = usize::from(self.hosts[1].address == sent.route.remote);
+                let route = Route {
+                    local: sent.route.remote,
+                    remote: sent.route.local,
+                    carrier: Carrier::Udp { peer_port: 9899 },
+                };
+                let Host { engine, sockets, .. } = &mut self.hosts[to];
+                for packet in buffer[..sent.len].chunks(sent.segment_size) {
+                    engine.handle_datagram(self.now, &route, Ecn::default(), packet, sockets);
+                }
+            }
+            let Host { engine, sockets, outputs, .. } = &mut self.hosts[from];
+            while let Some((id, event)) = engine.poll_event() {
+                has_moved = true;
+                sockets.handle_event(self.now, engine, id, &event);
+            }
+            outputs.extend(std::iter::from_fn(|| sockets.poll_output()));
+        }
+        has_moved
+    }
+
+    /// Runs for half a second: enough for everything that no timer of seconds is needed for.
+    pub(crate) fn settle(&mut self) {
+        self.run(Duration::from_millis(500));
+    }
+
+    /// Connects A to a listener of B; returns both sockets.
+    pub(crate) fn connected(&mut self, events: bool) -> (SocketKey, SocketKey) {
+        let listener = self.hosts[1].listener();
+        let client = self.hosts[0].socket();
+        if events {
+            self.hosts[1].set(listener, option::EVENTS, &ALL_EVENTS);
+            self.hosts[0].set(client, option::EVENTS, &ALL_EVENTS);
+        }
+        self.hosts[0].connect(self.now, client, B, PORT).unwrap();
+        self.settle();
+        assert_eq!(self.hosts[0].error(client), 0);
+        (client, self.hosts[1].accepted())
+    }
+
+    pub(crate) fn read(&mut self, host: usize, key: SocketKey) -> Vec<String> {
+        self.hosts[host].read_all(self.now, key)
+    }
+}
