@@ -145,7 +145,7 @@ pub(crate) fn serve(args: &SocketArgs) -> Result<(), CliError> {
     let filter = std::env::var("SCTPIFY_LOG");
     let is_watched = filter.is_ok();
     let filter = filter.unwrap_or_else(|_| "warn".to_owned());
-    // Whoever reads the log may stop: that must not end the server.
+    // A reader of the log may stop: that must not end the server.
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .log_internal_errors(false)
@@ -159,7 +159,8 @@ pub(crate) fn serve(args: &SocketArgs) -> Result<(), CliError> {
     server.run().map_err(|error| CliError::Failed(format!("the socket server: {error}")))
 }
 
-/// Leads standard error to the server's log, which the run that has started the server no longer reads; without a directory for the log, to nowhere.
+/// Leads standard error to the server's log, since the run that has started the server stops reading. Without a directory for it the output is
+/// dropped.
 fn write_to_log() -> Result<(), CliError> {
     let directory = home_file(None, "XDG_STATE_HOME", ".local/state", "");
     let log = fs::create_dir_all(&directory).and_then(|()| File::create(directory.join("sockets.log")));
