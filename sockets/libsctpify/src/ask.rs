@@ -59,7 +59,10 @@ pub(crate) fn ask(
     socket: Option<c_int>,
     room: &mut [u8],
 ) -> Outcome<Reply> {
-    let connection = connect().map_err(|_| libc::ENETDOWN)?;
+    let connection = connect().map_err(|error| match error {
+        libc::EMFILE | libc::ENFILE => error,
+        _ => libc::ENETDOWN,
+    })?;
     let request = Request { operation, first, second, payload };
     let answered = exchange(connection, &request, socket, room);
     // SAFETY: the descriptor is ours.

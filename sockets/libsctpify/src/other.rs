@@ -6,7 +6,7 @@ use libc::{loff_t, off_t, size_t, ssize_t};
 use sockproto::{DATA_HEADER, DataHeader, Kind};
 
 use crate::parts::{Parts, part_mut};
-use crate::recv::peek;
+use crate::recv::{peek, peek_offset, set_peek_offset};
 use crate::{give, give_int, real, table};
 
 /// `ioctl(2)`: `FIONREAD` tells the length of the first message.
@@ -23,11 +23,20 @@ pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: libc::c_ulong, argumen
         return give_int(Err(libc::ENOTCONN));
     }
     let mut header = [0; DATA_HEADER];
+    let _lock = table::lock(fd);
+    // Of a message that was read in part the rest counts. Its place is kept while the header is looked at.
+    let read_before = peek_offset(fd).filter(|at| *at > 0);
+    if read_before.is_some() {
+        set_peek_offset(fd, -1);
+    }
     let first = Parts::new(part_mut(&mut header), &[]).and_then(|mut parts| peek(fd, &mut parts.message()));
+    if let Some(at) = read_before {
+        set_peek_offset(fd, c_int::try_from(at).unwrap_or(0));
+    }
     let length = first.unwrap_or(0);
     let is_message = DataHeader::read(&header)
         .is_some_and(|header| matches!(header.kind, Kind::Data | Kind::Notification));
-    let length = length.saturating_sub(DATA_HEADER);
+    let length = length.saturating_sub(read_before.unwrap_or(DATA_HEADER));
     let told = if is_message { c_int::try_from(length).unwrap_or(c_int::MAX) } else { 0 };
     // SAFETY: the caller's.
     unsafe { argument.cast::<c_int>().write_unaligned(told) };

@@ -11,7 +11,7 @@ use sockproto::{DATA_HEADER, DataHeader, Kind, SOCKADDR_MAX, flag};
 
 use crate::ask::ask;
 use crate::parts::{Parts, part_mut, parts_of};
-use crate::setup::{is_nonblocking, wait_until};
+use crate::setup::is_nonblocking;
 use crate::table::{self, bit};
 use crate::{Outcome, address, give, give_int, outcome, real};
 
@@ -34,7 +34,7 @@ pub(crate) fn peek_offset(fd: c_int) -> Option<usize> {
     usize::try_from(offset).ok().filter(|_| result == 0)
 }
 
-fn set_peek_offset(fd: c_int, offset: c_int) {
+pub(crate) fn set_peek_offset(fd: c_int, offset: c_int) {
     // SAFETY: the buffer has this length.
     unsafe { real::setsockopt(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, (&raw const offset).cast(), 4) };
 }
@@ -58,11 +58,21 @@ fn receive(fd: c_int, parts: &[iovec], flags: c_int) -> Outcome<Received> {
                     return Err(libc::EAGAIN);
                 }
                 is_known_to_wait = true;
-                wait_until(fd, libc::POLLIN, libc::SO_RCVTIMEO)?;
+                wait_for_message(fd)?;
             }
             other => return other,
         }
     }
+}
+
+/// Waits for a message in the kernel, which knows the program's time limit (`SO_RCVTIMEO`), and whether the call goes on after a signal
+/// (`SA_RESTART`).
+///
+/// # Errors
+/// `EAGAIN` after the time limit; `EINTR`.
+fn wait_for_message(fd: c_int) -> Outcome {
+    // SAFETY: no bytes are written.
+    outcome(unsafe { real::recv(fd, core::ptr::null_mut(), 0, libc::MSG_PEEK) })
 }
 
 /// Checks that there is an association, or that one is being set up.
@@ -102,7 +112,7 @@ fn take(fd: c_int, parts: &[iovec], is_peek: bool) -> Outcome<Received> {
         Kind::Filling => return Err(libc::EIO),
         Kind::Data | Kind::Notification => {}
     }
-    let room: usize = parts.iter().map(|part| part.iov_len).sum();
+    let room = parts.iter().fold(0_usize, |room, part| room.saturating_add(part.iov_len));
     let rest = match read_before {
         None => length - DATA_HEADER,
         Some(at) => {

@@ -9,13 +9,13 @@ use sockproto::{DATA_HEADER, DataHeader, Kind, MESSAGE_MAX, Operation, flag};
 use crate::ask::ask;
 use crate::parts::{Parts, part, parts_of};
 use crate::recv::must_be_connected;
-use crate::setup::{is_nonblocking, wait_until};
+use crate::setup::{is_nonblocking, wait_until_writable};
 use crate::table::{self, bit};
 use crate::{Outcome, give, give_int, outcome, real};
 
 /// Sends one message.
 fn transmit(fd: c_int, parts: &[iovec], header: &DataHeader, flags: c_int) -> Outcome {
-    let length: usize = parts.iter().map(|part| part.iov_len).sum();
+    let length = parts.iter().fold(0_usize, |length, part| length.saturating_add(part.iov_len));
     match length {
         // SCTP has no empty messages.
         0 => return Err(libc::EINVAL),
@@ -37,17 +37,14 @@ fn transmit(fd: c_int, parts: &[iovec], header: &DataHeader, flags: c_int) -> Ou
         // SAFETY: the kernel checks the program's buffers.
         let sent = outcome(unsafe { real::sendmsg(fd, &raw const message, now | libc::MSG_NOSIGNAL) });
         match sent {
-            Ok(sent) => {
-                table::set(fd, bit::CONNECTED);
-                return Ok(sent - DATA_HEADER as isize);
-            }
+            Ok(sent) => return Ok(sent - DATA_HEADER as isize),
             // A socket without an association has a full buffer as well.
             Err(libc::EAGAIN) if !is_known => match must_be_connected(fd) {
                 Err(libc::ENOTCONN) => return Err(libc::EPIPE),
                 Err(error) => return Err(error),
                 Ok(_) if kept != 0 || is_nonblocking(fd) => return Err(libc::EAGAIN),
                 Ok(true) => {}
-                Ok(false) => wait_until(fd, libc::POLLOUT, libc::SO_SNDTIMEO)?,
+                Ok(false) => wait_until_writable(fd)?,
             },
             // The peer's or the server's end.
             Err(libc::ECONNREFUSED | libc::ENOTCONN | libc::ECONNRESET) => return Err(libc::EPIPE),

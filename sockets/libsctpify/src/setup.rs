@@ -12,6 +12,8 @@ use crate::parts::{Parts, part, part_mut};
 use crate::table::{self, bit};
 use crate::{Outcome, address, errno, give_int, outcome, real};
 
+/// The flag of close_range(2) by which nothing is closed yet.
+const CLOSE_RANGE_CLOEXEC: c_int = 4;
 /// Longest option that is passed on, in bytes.
 const OPTION_MAX: usize = 16 << 10;
 
@@ -144,7 +146,7 @@ fn connect_to(fd: c_int, packed: &[u8]) -> Outcome<c_int> {
     if is_nonblocking(fd) {
         return Err(libc::EINPROGRESS);
     }
-    wait_until(fd, libc::POLLOUT, libc::SO_SNDTIMEO).map_err(|error| match error {
+    wait_until_writable(fd).map_err(|error| match error {
         libc::EAGAIN => libc::EINPROGRESS,
         other => other,
     })?;
@@ -164,26 +166,27 @@ fn pending_error(fd: c_int) -> Outcome<c_int> {
     Ok(c_int::from_ne_bytes(value))
 }
 
-/// Waits until a descriptor is readable or writable.
+/// Waits until a descriptor is writable.
 ///
 /// # Errors
-/// `EAGAIN` after the time that the option (`SO_RCVTIMEO` or `SO_SNDTIMEO`) names; `EINTR`.
-pub(crate) fn wait_until(fd: c_int, events: i16, limit: c_int) -> Outcome<()> {
-    let mut waiting = pollfd { fd, events, revents: 0 };
+/// `EAGAIN` after the time that `SO_SNDTIMEO` names; `EINTR`.
+pub(crate) fn wait_until_writable(fd: c_int) -> Outcome<()> {
+    let mut waiting = pollfd { fd, events: libc::POLLOUT, revents: 0 };
     // SAFETY: one descriptor.
-    match outcome(unsafe { real::poll(&raw mut waiting, 1, milliseconds(fd, limit)) } as isize)? {
+    match outcome(unsafe { real::poll(&raw mut waiting, 1, milliseconds(fd)) } as isize)? {
         0 => Err(libc::EAGAIN),
         _ => Ok(()),
     }
 }
 
 /// Returns a time limit for poll(2): -1 for none.
-fn milliseconds(fd: c_int, option: c_int) -> c_int {
+fn milliseconds(fd: c_int) -> c_int {
     let mut limit = timeval { tv_sec: 0, tv_usec: 0 };
     let mut length = socklen_t::try_from(size_of::<timeval>()).unwrap_or(0);
     // SAFETY: the buffer has this length.
-    let result =
-        unsafe { real::getsockopt(fd, SOL_SOCKET, option, (&raw mut limit).cast(), &raw mut length) };
+    let result = unsafe {
+        real::getsockopt(fd, SOL_SOCKET, libc::SO_SNDTIMEO, (&raw mut limit).cast(), &raw mut length)
+    };
     if result != 0 || limit.tv_sec == 0 && limit.tv_usec == 0 {
         return -1;
     }
@@ -509,7 +512,7 @@ pub(crate) unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    if flags == 0 {
+    if flags & CLOSE_RANGE_CLOEXEC == 0 {
         table::forget_range(first as usize, last as usize);
     }
     // SAFETY: the caller's.
@@ -534,7 +537,7 @@ pub(crate) unsafe extern "C" fn closefrom(first: c_int) {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup(fd: c_int) -> c_int {
     // SAFETY: the caller's.
-    copied(fd, unsafe { real::dup(fd) })
+    copied(unsafe { real::dup(fd) })
 }
 
 /// `dup2(2)`.
@@ -545,7 +548,7 @@ pub(crate) unsafe extern "C" fn dup(fd: c_int) -> c_int {
 pub(crate) unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
     // SAFETY: the caller's.
     let result = unsafe { real::dup2(fd, to) };
-    if fd == to { result } else { copied(fd, result) }
+    if fd == to { result } else { copied(result) }
 }
 
 /// `dup3(2)`.
@@ -555,13 +558,14 @@ pub(crate) unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's.
-    copied(fd, unsafe { real::dup3(fd, to, flags) })
+    copied(unsafe { real::dup3(fd, to, flags) })
 }
 
 /// Notes a copy that was made.
-fn copied(fd: c_int, result: c_int) -> c_int {
+fn copied(result: c_int) -> c_int {
+    // The kernel is asked when it is used: a child of vfork(2) writes into its parent's table, where the number is another file.
     if result >= 0 {
-        table::copy(fd, result);
+        table::forget(result);
     }
     result
 }
@@ -574,7 +578,7 @@ fn copied(fd: c_int, result: c_int) -> c_int {
 pub(crate) unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: libc::c_long) -> c_int {
     // SAFETY: the caller's.
     let result = unsafe { real::fcntl(fd, command, argument) };
-    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { copied(fd, result) } else { result }
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { copied(result) } else { result }
 }
 
 /// `fcntl64(2)`.
@@ -585,5 +589,5 @@ pub(crate) unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: libc:
 pub(crate) unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: libc::c_long) -> c_int {
     // SAFETY: the caller's.
     let result = unsafe { real::fcntl64(fd, command, argument) };
-    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { copied(fd, result) } else { result }
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { copied(result) } else { result }
 }

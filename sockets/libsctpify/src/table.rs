@@ -120,15 +120,6 @@ fn forget_facts(fd: c_int) {
     }
 }
 
-/// Notes that a descriptor is a copy of another.
-pub(crate) fn copy(from: c_int, to: c_int) {
-    let bits = entry(from).map_or(0, |entry| entry.load(Ordering::Relaxed));
-    if let Some(entry) = entry(to) {
-        entry.store(bits & !bit::LOCKED, Ordering::Relaxed);
-        forget_facts(to);
-    }
-}
-
 /// Reports whether these bits are set.
 pub(crate) fn has(fd: c_int, bits: u8) -> bool {
     entry(fd).is_some_and(|entry| entry.load(Ordering::Relaxed) & bits == bits)

@@ -12,6 +12,9 @@ use crate::{Caller, Errno, SocketKey, Sockets};
 /// Ports for sockets that do not name one, as Linux' default range.
 const EPHEMERAL: RangeInclusive<u16> = 32_768..=60_999;
 
+/// Most addresses of one call, and of one socket: each is told to peers, and INIT must fit into a packet.
+pub(crate) const ADDRESSES_MAX: usize = 32;
+
 /// Which socket has which port.
 pub(crate) struct Ports {
     by_port: BTreeMap<u16, Vec<SocketKey>>,
@@ -52,7 +55,7 @@ impl Ports {
 pub(crate) fn addresses_of(packed: &[u8]) -> Result<Vec<SocketAddr>, Errno> {
     let all: Result<Vec<_>, _> = read_addresses(packed).collect();
     match all {
-        Ok(all) if all.is_empty() => Err(libc::EINVAL),
+        Ok(all) if all.is_empty() || all.len() > ADDRESSES_MAX => Err(libc::EINVAL),
         Ok(all) => Ok(all),
         Err(AddressError::Length) => Err(libc::EINVAL),
         Err(AddressError::Family) => Err(libc::EAFNOSUPPORT),
@@ -85,10 +88,13 @@ impl Sockets {
         let wanted = addresses_of(packed)?;
         let more = self.own_of(key, &wanted)?;
         let port = one_port(&wanted)?;
-        let socket = self.get_mut(key)?;
-        if port != 0 && port != bound_port {
+        if port != 0 && port != bound_port || self.get(key)?.bound.len() + more.len() > ADDRESSES_MAX {
             return Err(libc::EINVAL);
         }
+        if self.is_taken(key, bound_port, &more) {
+            return Err(libc::EADDRINUSE);
+        }
+        let socket = self.get_mut(key)?;
         if !matches!(socket.state, State::Idle | State::Listening { .. }) {
             return Err(libc::EOPNOTSUPP);
         }
@@ -149,16 +155,7 @@ impl Sockets {
         if port < self.config.first_unprivileged_port && !caller.may_bind_low {
             return Err(libc::EACCES);
         }
-        let is_same = |other: &SocketKey| {
-            self.get(*other).is_ok_and(|other| {
-                let families = self.get(key).is_ok_and(|own| own.family == other.family)
-                    || !other.options.is_v6_only()
-                        && !self.get(key).is_ok_and(|own| own.options.is_v6_only());
-                let all = bound.is_empty() || other.bound.is_empty();
-                families && (all || bound.iter().any(|address| other.bound.contains(address)))
-            })
-        };
-        if self.ports.holders(port).iter().any(is_same) {
+        if self.is_taken(key, port, &bound) {
             return Err(libc::EADDRINUSE);
         }
         self.ports.hold(port, key);
@@ -166,6 +163,20 @@ impl Sockets {
         socket.port = Some(port);
         socket.bound = bound;
         Ok(())
+    }
+
+    /// Reports whether another socket has the port at one of these addresses; none: at any.
+    fn is_taken(&self, key: SocketKey, port: u16, bound: &[IpAddr]) -> bool {
+        let Ok(own) = self.get(key) else { return false };
+        let is_same = |other: &SocketKey| {
+            self.get(*other).is_ok_and(|other| {
+                let is_dual = !other.options.is_v6_only() && !own.options.is_v6_only();
+                let all = bound.is_empty() || other.bound.is_empty();
+                (own.family == other.family || is_dual)
+                    && (all || bound.iter().any(|address| other.bound.contains(address)))
+            })
+        };
+        self.ports.holders(port).iter().filter(|holder| **holder != key).any(is_same)
     }
 
     /// Returns the addresses to bind, none for a wildcard, if the host has them and the socket can use them.

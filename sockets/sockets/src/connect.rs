@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use base::{Carrier, Route, Time};
 use sctp::{Connect, ConnectError, Endpoint};
 
-use crate::bind::addresses_of;
+use crate::bind::{ADDRESSES_MAX, addresses_of};
 use crate::socket::{Socket, State};
 use crate::{Errno, Network, SocketKey, Sockets};
 
@@ -87,6 +87,6 @@ impl Sockets {
         if peer.is_loopback() {
             return vec![peer];
         }
-        self.addresses.iter().copied().filter(|own| socket.takes(*own)).collect()
+        self.addresses.iter().copied().filter(|own| socket.takes(*own)).take(ADDRESSES_MAX).collect()
     }
 }

@@ -213,7 +213,8 @@ impl Sockets {
     /// just ended. It counts as filled from now on.
     pub fn take_unfilled(&mut self, key: SocketKey) -> bool {
         let Ok(socket) = self.get_mut(key) else { return false };
-        let is_due = !socket.is_filled && socket.error == 0 && matches!(socket.state, State::Idle);
+        let is_unconnected = matches!(socket.state, State::Idle | State::Connecting(_));
+        let is_due = !socket.is_filled && socket.error == 0 && is_unconnected;
         socket.is_filled |= is_due;
         is_due
     }

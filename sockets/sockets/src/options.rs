@@ -205,6 +205,8 @@ impl Options {
         if let Some(delay) = self.sack_delay_ms {
             timing.sack_delay = milliseconds(delay);
         }
+        // A program may have set one of the two, beyond what the other is by default: the smaller one decides nothing then.
+        timing.rto_max = timing.rto_max.max(timing.rto_min);
         timing
     }
 }
@@ -274,6 +276,9 @@ impl Sockets {
             (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => {
                 if socket.family != Family::V6 {
                     return Err(libc::ENOPROTOOPT);
+                }
+                if socket.port.is_some() {
+                    return Err(libc::EINVAL);
                 }
                 options.v6_only = given.int()? != 0;
             }

@@ -48,7 +48,16 @@ fn with_payload(payload: impl Into<Vec<u8>>) -> Reply {
 impl Server {
     /// Accepts connections. Users other than the server's own are refused, unless the server is root's.
     pub(crate) fn take_connections(&mut self, now: Time) {
-        while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        loop {
+            let socket = match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(socket) => socket,
+                Err(Errno::AGAIN) => return,
+                Err(_) => {
+                    // Descriptors may be short for a while. No event comes again for those that wait.
+                    self.has_connections = true;
+                    return;
+                }
+            };
             let Some(caller) = caller_of(&socket) else { continue };
             let is_allowed = self.uid == 0 || caller.uid == self.uid || caller.uid == 0;
             let of_user = self.connections.iter().filter(|(_, other)| other.caller.uid == caller.uid).count();
@@ -81,6 +90,7 @@ impl Server {
         };
         let (caller, is_lease) = (connection.caller, connection.is_lease);
         let bytes = self.room[..received.length].to_vec();
+        let descriptors = received.descriptors;
         let reply = match Request::read(&bytes) {
             None => return self.drop_connection(number),
             Some(request) if request.operation == Operation::Lease => {
@@ -91,21 +101,27 @@ impl Server {
                 with_payload(serde_json::to_vec(&self.carriage).unwrap_or_default())
             }
             Some(request) => {
-                let program = received.descriptor.as_ref().map(AsFd::as_fd);
+                let program = descriptors.first().map(AsFd::as_fd);
                 self.answer(now, &request, caller, program).unwrap_or_else(Reply::from)
             }
         };
+        self.closer.close(descriptors);
         let answer = Answer { error: reply.error, value: reply.value, payload: &reply.payload };
         let header = answer.header();
         let parts = [IoSlice::new(&header), IoSlice::new(&reply.payload)];
         let descriptor = reply.descriptor.as_ref().map(AsFd::as_fd);
         // Whoever asks and does not wait for the answer does without.
         let _ = pair::send_parts(self.connections[number].socket.as_fd(), &parts, descriptor);
-        if !self.connections[number].is_lease {
+        let is_lease = self.connections[number].is_lease;
+        if !is_lease {
             self.drop_connection(number);
         }
         // What the request has begun leaves at once.
         self.serve(now);
+        if is_lease {
+            // The end may have come already, and no event comes again for it.
+            self.serve_connection(now, number);
+        }
     }
 
     fn drop_connection(&mut self, number: usize) {
@@ -210,7 +226,11 @@ fn caller_of(socket: &OwnedFd) -> Option<Caller> {
         let line = text.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
         u64::from_str_radix(line.trim(), 16).ok()
     });
-    let may_bind_low = effective.is_some_and(|bits| bits & CAP_NET_BIND_SERVICE != 0);
+    // Capabilities of another user namespace are none in this network namespace.
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+    let own = namespace("self");
+    let is_same = own.is_some() && own == namespace(&credentials.pid.as_raw_nonzero().to_string());
+    let may_bind_low = is_same && effective.is_some_and(|bits| bits & CAP_NET_BIND_SERVICE != 0);
     Some(Caller { uid: credentials.uid.as_raw(), may_bind_low })
 }
 
@@ -245,6 +265,11 @@ impl Client {
             Errno::CONNREFUSED | Errno::NOENT => AskError::NoServer(name.to_owned()),
             other => other.into(),
         })?;
+        // Any user can take a name that is free.
+        let uid = sockopt::socket_peercred(&socket)?.uid.as_raw();
+        if uid != 0 && uid != rustix::process::geteuid().as_raw() {
+            return Err(AskError::NoAnswer);
+        }
         Ok(Client { socket })
     }
 

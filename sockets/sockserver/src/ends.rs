@@ -24,6 +24,10 @@ pub(crate) struct End {
     pub(crate) pending: Option<(DataHeader, Bytes)>,
     /// The listener, until the program has accepted the socket.
     pub(crate) listener: Option<SocketKey>,
+    /// Data was passed to the program.
+    pub(crate) has_data: bool,
+    /// The program has closed its end with messages unread.
+    pub(crate) is_reset: bool,
     /// The program has closed its end.
     pub(crate) is_hung_up: bool,
     /// The program has shut its end down for writing, or the association is over.
@@ -54,8 +58,17 @@ impl Ends {
         let token = mio::Token(OTHERS + 2 * key.0 + 1);
         let interest = Interest::READABLE | Interest::WRITABLE;
         SourceFd(&socket.as_raw_fd()).register(registry, token, interest)?;
-        let end =
-            End { socket, cookie, held: None, pending: None, listener, is_hung_up: false, is_at_end: false };
+        let end = End {
+            socket,
+            cookie,
+            held: None,
+            pending: None,
+            listener,
+            has_data: false,
+            is_reset: false,
+            is_hung_up: false,
+            is_at_end: false,
+        };
         self.all.insert(key, end);
         self.by_cookie.insert(cookie, key);
         Ok(program)

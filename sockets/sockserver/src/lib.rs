@@ -28,6 +28,7 @@ use sockets::{Config, Sockets};
 
 use crate::control::Connection;
 use crate::ends::Ends;
+use crate::pair::Closer;
 
 pub use control::{AskError, Client};
 pub use list::Row;
@@ -133,6 +134,9 @@ pub struct Server {
     looked_at: Time,
     ends_when_idle: bool,
     carriage: Carriage,
+    closer: Closer,
+    /// True while connections may wait that could not be accepted.
+    has_connections: bool,
     uid: u32,
 }
 
@@ -161,6 +165,7 @@ impl Server {
     /// # Errors
     /// See [`StartError`].
     pub fn open(options: &Options) -> Result<Server, StartError> {
+        raise_descriptor_limit();
         let listener = pair::listen(&options.name).map_err(|error| match error {
             rustix::io::Errno::ADDRINUSE => StartError::Running(options.name.clone()),
             other => failed("the server's socket")(other),
@@ -226,6 +231,8 @@ impl Server {
             looked_at: Time::ZERO,
             ends_when_idle: options.ends_when_idle,
             carriage,
+            closer: Closer::start().map_err(failed("a thread"))?,
+            has_connections: false,
             uid: rustix::process::geteuid().as_raw(),
         })
     }
@@ -289,7 +296,7 @@ impl Server {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             other => other?,
         }
-        let mut has_connections = false;
+        let mut has_connections = std::mem::take(&mut self.has_connections);
         let mut asking = Vec::new();
         for event in &self.ready {
             match event.token() {
@@ -362,6 +369,14 @@ impl Server {
             self.carriers.close_gone_interfaces();
         }
     }
+}
+
+/// Allows as many descriptors as the system lets: each socket of a program takes one.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Without it there are fewer sockets.
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Reads `net.ipv4.ip_unprivileged_port_start`.

@@ -15,6 +15,10 @@ use sockproto::{DATA_HEADER, DataHeader, Kind, SOCKET_NAME_PREFIX};
 
 /// Send buffer of the server's end: several messages of the longest part.
 const SEND_BUFFER: usize = 1 << 20;
+/// Longest message that fills a buffer: the kernel has no longer ones for large buffers.
+const FILLING_MAX: usize = 512 << 10;
+/// Limit on those messages: a buffer of 64 MiB.
+pub(crate) const FILLINGS_MAX: usize = 128;
 const BACKLOG: i32 = 1024;
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
@@ -42,11 +46,14 @@ pub(crate) fn make(number: u64) -> Result<(OwnedFd, OwnedFd), Errno> {
 
 /// Fills the send buffer of a program's end, so that it is not writable.
 pub(crate) fn fill(program: BorrowedFd<'_>) {
-    // A socket is writable while a quarter of its buffer, or less, is in use.
-    let length = sockopt::socket_send_buffer_size(program).unwrap_or(0) / 2;
-    let bytes = vec![0; length.saturating_sub(DATA_HEADER)];
-    // It is full already, or the program has closed it.
-    let _ = send(program, &DataHeader::new(Kind::Filling), &bytes, None);
+    // With less room left than this, the kernel takes no further message.
+    let room = sockopt::socket_send_buffer_size(program).unwrap_or(0).saturating_sub(2 * DATA_HEADER);
+    let bytes = vec![0; room.min(FILLING_MAX)];
+    for _ in 0..FILLINGS_MAX {
+        if send(program, &DataHeader::new(Kind::Filling), &bytes, None).is_err() {
+            return;
+        }
+    }
 }
 
 /// Sends a message with at most one descriptor.
@@ -79,7 +86,7 @@ pub(crate) struct Received {
     pub(crate) length: usize,
     /// True if the message was longer than the buffer.
     pub(crate) is_cut: bool,
-    pub(crate) descriptor: Option<OwnedFd>,
+    pub(crate) descriptors: Vec<OwnedFd>,
 }
 
 /// Receives a message; a length of 0 is the end.
@@ -88,12 +95,31 @@ pub(crate) fn receive(from: impl AsFd, room: &mut [u8]) -> Result<Received, Errn
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let received = recvmsg(from, &mut [IoSliceMut::new(room)], &mut control, flags)?;
-    // All but the first descriptor are closed.
-    let mut descriptors = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-        _ => None,
+    let descriptors = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+        _ => Vec::new(),
     });
-    let descriptor = descriptors.next().and_then(|mut of_message| of_message.next());
-    drop(descriptors);
-    Ok(Received { length: received.bytes, is_cut: received.flags.contains(ReturnFlags::TRUNC), descriptor })
+    let descriptors = descriptors.collect();
+    Ok(Received { length: received.bytes, is_cut: received.flags.contains(ReturnFlags::TRUNC), descriptors })
+}
+
+/// Closes descriptors that programs passed, in a thread of its own: the last close of a file may wait (`SO_LINGER`, FUSE).
+#[derive(Clone)]
+pub(crate) struct Closer(std::sync::mpsc::Sender<Vec<OwnedFd>>);
+
+impl Closer {
+    pub(crate) fn start() -> std::io::Result<Closer> {
+        let (sender, receiver) = std::sync::mpsc::channel::<Vec<OwnedFd>>();
+        std::thread::Builder::new()
+            .name("closer".to_owned())
+            .spawn(move || receiver.iter().for_each(drop))?;
+        Ok(Closer(sender))
+    }
+
+    pub(crate) fn close(&self, descriptors: Vec<OwnedFd>) {
+        if !descriptors.is_empty() {
+            // The thread ends with the last sender only.
+            let _ = self.0.send(descriptors);
+        }
+    }
 }

@@ -8,6 +8,7 @@ use rustix::net::{Shutdown, shutdown};
 use sockets::{Output, Sent, SocketKey};
 use sockproto::{DATA_HEADER, DataHeader, Kind, SockAddr};
 
+use crate::pair::FILLINGS_MAX;
 use crate::{Server, pair};
 
 /// Messages by turn and socket, each way: others wait no longer.
@@ -47,9 +48,13 @@ impl Server {
             return;
         }
         // A failed attempt: the program has sent nothing else.
-        while let Some(socket) = self.ends.socket(key)
-            && pair::receive(socket, &mut self.room).is_ok_and(|received| received.length > 0)
-        {}
+        for _ in 0..FILLINGS_MAX {
+            let Some(socket) = self.ends.socket(key) else { return };
+            match pair::receive(socket, &mut self.room) {
+                Ok(received) if received.length > 0 => self.closer.close(received.descriptors),
+                _ => return,
+            }
+        }
     }
 
     /// Puts a new association into its listener's queue.
@@ -58,7 +63,8 @@ impl Server {
             Ok(program) => program,
             Err(error) => {
                 tracing::warn!(%error, "an association was ended: no socket can be made for it");
-                return self.sockets.close(now, &mut self.engine, key, true);
+                self.sockets.close(now, &mut self.engine, key, true);
+                return self.sockets.set_waiting(listener, self.ends.waiting_of(listener));
             }
         };
         let header = DataHeader::new(Kind::Accepted);
@@ -110,21 +116,28 @@ impl Server {
         match pair::receive(&end.socket, &mut self.room) {
             Err(Errno::AGAIN) => Step::Done,
             Err(Errno::INTR) => Step::More,
-            // The program has closed its end with messages unread.
+            // The program has closed its end with messages unread. What it sent before can still be read.
+            Err(Errno::CONNRESET) if !end.is_reset => {
+                end.is_reset = true;
+                Step::More
+            }
             Err(_) => {
                 self.let_go(now, key, true);
                 Step::Done
             }
             Ok(received) if received.length == 0 => {
                 end.is_at_end = true;
-                if end.is_hung_up {
-                    self.let_go(now, key, false);
+                if end.is_hung_up || end.is_reset {
+                    // Unread notifications are no reason for an ABORT.
+                    let has_unread = end.is_reset && end.has_data;
+                    self.let_go(now, key, has_unread);
                 } else {
                     self.sockets.shut_down(now, &mut self.engine, key);
                 }
                 Step::Done
             }
             Ok(received) => {
+                self.closer.close(received.descriptors);
                 let message = &self.room[..received.length];
                 let header = DataHeader::read(message).filter(|_| !received.is_cut);
                 match header {
@@ -182,7 +195,7 @@ impl Server {
                     end.is_at_end = true;
                     let _ = shutdown(&end.socket, Shutdown::Read);
                 }
-                Ok(()) => {}
+                Ok(()) => end.has_data |= header.kind == Kind::Data,
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {
                     end.pending = Some((header, bytes));
                     return true;

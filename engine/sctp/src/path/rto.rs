@@ -53,7 +53,8 @@ impl Rto {
 
     /// SRTT with its margin, within the bounds.
     fn measured(&self, srtt: Duration, timing: &Timing) -> Duration {
-        (srtt + (self.rttvar * 4).max(timing.rto_margin)).clamp(timing.rto_min, timing.rto_max)
+        // No clamp: it panics where the driver has set them the wrong way round.
+        (srtt + (self.rttvar * 4).max(timing.rto_margin)).min(timing.rto_max).max(timing.rto_min)
     }
 
     /// Returns whether this is more than three quarters of the way from SRTT to the timeout.

@@ -233,3 +233,50 @@ fn both_ends_on_one_host_find_each_other_over_loopback() {
     world.settle();
     assert_eq!(world.read(0, server), ["to myself"]);
 }
+
+/// Timers of which a program sets only the one that contradicts the other's default.
+#[test]
+fn contradicting_timers_harm_nobody() {
+    for (max, min) in [(500_u32, 0_u32), (0, 70_000)] {
+        let mut world = World::new();
+        let (client, server) = world.connected(false);
+        let value = [0, 0, max, min].map(u32::to_ne_bytes).concat();
+        world.hosts[0].set(client, option::RTOINFO, &value);
+        for _ in 0..3 {
+            world.hosts[0].send(world.now, client, b"x");
+            world.settle();
+        }
+        assert_eq!(world.read(1, server), ["x", "x", "x"]);
+    }
+}
+
+#[test]
+fn no_socket_takes_another_ones_address_afterwards() {
+    let mut host = Host::new(A);
+    let (first, second) = (host.socket(), host.socket());
+    assert_eq!(host.bind(first, Ipv4Addr::new(127, 0, 0, 5), PORT), Ok(()));
+    assert_eq!(host.bind(second, A, PORT), Ok(()));
+    for address in [A, Ipv4Addr::UNSPECIFIED] {
+        let taken = host.sockets.bind_add(first, name(address, PORT).as_bytes(), USER);
+        assert_eq!(taken, Err(libc::EADDRINUSE));
+    }
+    let own = host.sockets.bind_add(first, name(Ipv4Addr::new(127, 0, 0, 6), PORT).as_bytes(), USER);
+    assert_eq!(own, Ok(()));
+    let many: Vec<u8> =
+        (1..100).flat_map(|n| name(Ipv4Addr::new(127, 0, 1, n), PORT).as_bytes().to_vec()).collect();
+    assert_eq!(host.sockets.bind_add(first, &many, USER), Err(libc::EINVAL));
+}
+
+#[test]
+fn an_attempt_after_a_refusal_that_nobody_asked_about_is_an_attempt_again() {
+    let mut world = World::new();
+    let client = world.hosts[0].socket();
+    world.hosts[0].sockets.take_unfilled(client);
+    world.hosts[0].connect(world.now, client, B, PORT).unwrap();
+    world.settle();
+    // SO_ERROR is not asked for.
+    world.hosts[0].connect(world.now, client, B, PORT).unwrap();
+    assert!(world.hosts[0].sockets.take_unfilled(client), "the socket must not be writable");
+    world.settle();
+    assert_eq!(world.hosts[0].error(client), libc::ECONNREFUSED);
+}
