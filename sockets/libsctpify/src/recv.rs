@@ -164,8 +164,8 @@ fn drop_first(fd: c_int) {
 /// The server has ended: the program sees a dead peer once, and then a socket without an association. An end without an error would let
 /// it ask again for ever.
 fn after_the_server(fd: c_int) -> Outcome<Received> {
-    // The program's own shutdown(SHUT_RD) looks the same, but then the server answers.
-    if must_be_connected(fd).is_ok() {
+    // The program's own shutdown(2) looks the same, but then the server answers; after SHUT_RDWR it has forgotten the socket.
+    if matches!(must_be_connected(fd), Ok(_) | Err(libc::EBADF)) {
         return Ok(Received { header: DataHeader::new(Kind::Ended), length: 0, flags: 0 });
     }
     if table::has(fd, bit::DEAD) {

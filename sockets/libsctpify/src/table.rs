@@ -15,7 +15,7 @@ use crate::real;
 /// Descriptors that are remembered; of others the kernel is asked each time.
 const REMEMBERED: usize = 65_536;
 /// Attempts to take a descriptor's lock. The holder makes two system calls that do not wait: whoever waits longer has interrupted it by a
-/// signal, and goes on without.
+/// signal, and takes it over.
 const LOCK_ATTEMPTS: usize = 10_000;
 
 /// Bits of an entry.
@@ -142,7 +142,7 @@ pub(crate) fn clear(fd: c_int, bits: u8) {
 /// The right to read from a descriptor.
 pub(crate) struct Lock(Option<&'static AtomicU8>);
 
-/// Takes the lock of a descriptor, or goes on without after many attempts.
+/// Takes the lock of a descriptor; after many attempts it takes it over.
 pub(crate) fn lock(fd: c_int) -> Lock {
     let Some(entry) = entry(fd) else { return Lock(None) };
     for _ in 0..LOCK_ATTEMPTS {
@@ -152,7 +152,8 @@ pub(crate) fn lock(fd: c_int) -> Lock {
         // SAFETY: sched_yield(2) has no preconditions.
         unsafe { libc::sched_yield() };
     }
-    Lock(None)
+    // Its holder is the code that a signal has interrupted, or was left behind by fork(2): this one takes it over.
+    Lock(Some(entry))
 }
 
 impl Drop for Lock {

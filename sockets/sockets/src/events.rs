@@ -57,6 +57,7 @@ impl Sockets {
                 if let Ok(socket) = self.get_mut(key) {
                     let note = socket.plain(kind::SHUTDOWN_EVENT);
                     socket.after.extend(note);
+                    self.outputs.push_back(Output::SendingOver(key));
                 }
             }
             Event::Closed(reason) => self.on_closed(now, engine, key, association, reason),

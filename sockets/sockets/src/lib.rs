@@ -62,6 +62,8 @@ pub enum Output {
     Readable(SocketKey),
     /// [`Sockets::send`] may take a message that it refused as [`Sent::Full`].
     Writable(SocketKey),
+    /// The peer has shut down: the program can send no more (`EPIPE`).
+    SendingOver(SocketKey),
 }
 
 /// What became of a message.

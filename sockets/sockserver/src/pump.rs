@@ -38,6 +38,12 @@ impl Server {
             Output::Accepted { listener, socket, peer } => self.hand_over(now, listener, socket, &peer),
             Output::Readable(key) => drop(self.ends.writable.insert(key)),
             Output::Writable(key) => drop(self.ends.readable.insert(key)),
+            Output::SendingOver(key) => {
+                if let Some(socket) = self.ends.socket(key) {
+                    // The program may have closed its end: then nobody sends either.
+                    let _ = shutdown(socket, Shutdown::Read);
+                }
+            }
         }
     }
 
