@@ -108,7 +108,7 @@ impl Default for Config {
             over_ip: false,
             peer_udp_port: 9899,
             first_unprivileged_port: 1024,
-            sockets_per_user: 16_384,
+            sockets_per_user: 4096,
         }
     }
 }
