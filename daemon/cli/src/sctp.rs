@@ -4,15 +4,17 @@
 //! network namespace ([`sockserver`]). The first run starts the server; it ends 2 s after the last socket and the last run. Data that a
 //! program leaves behind when it closes its sockets still reaches the peer.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use nix::unistd::{dup2_stderr, geteuid};
-use sockserver::{AskError, Carriage, Client, Options, Row, Server};
+use sockserver::{AskError, Carriage, Client, Options, Row, SERVER_VARIABLE, Server};
 
 use crate::daemon::look_until;
 use crate::run::{exit_code, home_file, wait_for};
@@ -47,7 +49,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
         preload.push(others);
     }
     let mut command = Command::new(program);
-    command.args(rest).env("LD_PRELOAD", preload).env("SCTPIFY_SOCKETS", name);
+    command.args(rest).env("LD_PRELOAD", preload);
+    command.env(OsStr::from_bytes(SERVER_VARIABLE.to_bytes()), name);
     wait_for(&mut command).map(exit_code)
 }
 

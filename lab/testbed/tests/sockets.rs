@@ -554,6 +554,8 @@ fn osmocoms_2g_core_speaks_m3ua() {
     for name in PROGRAMS {
         let mut command = world.sctpify(&world.alpha);
         command.args(["run", "--sctp", "--", name, "-c", &format!("/etc/osmocom/{name}.cfg")]);
+        // They keep a database where they are started.
+        command.current_dir(world.alpha.dir().unwrap());
         started.push(world.alpha.spawn(name, command).unwrap());
         assert!(wait_for(LIMIT, || world.rows(&world.alpha).iter().any(|row| row["state"] == "LISTEN")));
     }

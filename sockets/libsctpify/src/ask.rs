@@ -1,16 +1,14 @@
 //! Requests to the socket server, each by a connection of its own: a program may fork, close all its descriptors or change its user
 //! between any two of them.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
 
 use libc::{cmsghdr, msghdr, sockaddr_un, socklen_t, ucred};
-use sockproto::{Answer, Operation, Request};
+use sockproto::{Answer, Operation, Request, SERVER_VARIABLE};
 
 use crate::parts::{Parts, part, part_mut};
 use crate::{Outcome, errno, outcome, real};
-
-const VARIABLE: &CStr = c"SCTPIFY_SOCKETS";
 
 /// A buffer for one descriptor as ancillary data, aligned as such.
 #[repr(C, align(8))]
@@ -32,7 +30,7 @@ impl DescriptorSpace {
     }
 }
 
-/// What was answered.
+/// The server's answer.
 pub(crate) struct Reply {
     /// True if the server answered `EINPROGRESS`.
     pub(crate) is_in_progress: bool,
@@ -45,7 +43,7 @@ pub(crate) struct Reply {
 
 /// Reports whether there is a server for this program.
 pub(crate) fn has_server() -> bool {
-    real::environment(VARIABLE).is_some()
+    real::environment(SERVER_VARIABLE).is_some()
 }
 
 /// Asks the server about a socket, or without one; copies the answer's payload into `room`.
@@ -72,7 +70,7 @@ pub(crate) fn ask(
 
 /// Connects to the server, and makes sure that it belongs to the user that the name says.
 fn connect() -> Outcome<c_int> {
-    let name = real::environment(VARIABLE).ok_or(libc::ENETDOWN)?.to_bytes();
+    let name = real::environment(SERVER_VARIABLE).ok_or(libc::ENETDOWN)?.to_bytes();
     // SAFETY: zeroes are a valid address.
     let mut address: sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).unwrap_or(0);

@@ -15,7 +15,7 @@ use crate::setup::is_nonblocking;
 use crate::table::{self, bit};
 use crate::{Outcome, address, give, give_int, outcome, real};
 
-/// What was received.
+/// A message as it is received, or a part of one.
 struct Received {
     header: DataHeader,
     length: usize,

@@ -8,7 +8,7 @@ use crate::socket::{Socket, State};
 use crate::{Errno, Output, SocketKey, Sockets};
 
 /// Most associations that wait for `accept`, as Linux' `net.core.somaxconn`.
-pub const ACCEPTED_MAX: usize = 4096;
+const ACCEPTED_MAX: usize = 4096;
 
 impl Sockets {
     /// `listen(2)`; a backlog of 0 ends it.
@@ -127,7 +127,7 @@ impl Listener for Sockets {
             return InitDecision::Refuse;
         };
         let local_addresses = self.announced(socket, init.route.remote);
-        let config = socket.options.association(true);
+        let config = socket.options.association();
         InitDecision::AcceptOn {
             local_addresses,
             outbound_streams: config.outbound_streams,

@@ -40,7 +40,7 @@ impl Sockets {
             return Err(libc::ENETUNREACH);
         }
         let local_addresses = self.announced(socket, peers[0].ip());
-        let config = socket.options.association(false);
+        let config = socket.options.association();
         let local_port = self.bind_any(key)?;
         let connect = Connect { local_port, remote_port, init_routes, local_addresses, config };
         let association = engine.connect(now, connect).map_err(|error| match error {

@@ -1,4 +1,4 @@
-//! What the program reads, in order: notifications, messages, the end.
+//! Deliveries to the program, in order: notifications, messages, the end.
 
 use base::Time;
 use bytes::Bytes;

@@ -27,11 +27,11 @@ use sctp::{AbortCause, AssociationId, Endpoint, Ppid, Reliability, SendError, Se
 use slab::Slab;
 use sockproto::{DataHeader, SockAddr, flag};
 
-pub use accept::ACCEPTED_MAX;
-pub use options::Linger;
+pub use options::association_defaults;
 pub use rows::Row;
 
 use crate::bind::Ports;
+use crate::options::Linger;
 use crate::socket::{Family, Socket, State};
 
 /// The Adaptation Layer Indication by which sctpify's socket servers know each other, where the program sets none.
@@ -44,7 +44,7 @@ pub type Errno = i32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketKey(pub usize);
 
-/// What the caller must do.
+/// A task for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// The attempt to connect is over: the socket is writable, and its error says how it ended.
@@ -66,7 +66,7 @@ pub enum Output {
     SendingOver(SocketKey),
 }
 
-/// What became of a message.
+/// The outcome of sending a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// It is the engine's.
@@ -113,7 +113,7 @@ impl Default for Config {
     }
 }
 
-/// What only the kernel knows.
+/// Knowledge of the kernel.
 pub trait Network {
     /// Returns the address from which the host sends to this one; `None`: there is no route.
     fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr>;

@@ -22,12 +22,16 @@ const EVENTS: usize = 14;
 const HEARTBEAT_ON: u32 = 1;
 const HEARTBEAT_OFF: u32 = 2;
 const HEARTBEAT_NOW: u32 = 4;
+/// Send buffer of an association, in bytes: twice the longest message of a program.
+const SEND_BUFFER: usize = 2 * sockproto::MESSAGE_MAX;
+/// Receive buffer of an association, in bytes.
+const RECEIVE_BUFFER: usize = 4 << 20;
 /// Longest interval that an option may set: an hour is beyond all use.
 const INTERVAL_MAX: u32 = 3_600_000;
 
-/// What happens at `close` (`SO_LINGER`).
+/// The way of closing (`SO_LINGER`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Linger {
+pub(crate) enum Linger {
     /// The association ends in the background.
     Background,
     /// The association is aborted.
@@ -160,7 +164,7 @@ impl Options {
     }
 
     /// Returns the configuration of an association that begins.
-    pub(crate) fn association(&self, is_accepted: bool) -> AssociationConfig {
+    pub(crate) fn association(&self) -> AssociationConfig {
         let [outbound, inbound, attempts, _] = self.init;
         let extensions = Extensions::NONE
             .with(Extension::Ecn)
@@ -170,10 +174,10 @@ impl Options {
             timing: self.timing(false),
             outbound_streams: outbound.max(1),
             inbound_streams: inbound.max(1),
-            adaptation: Some(self.adaptation.unwrap_or(ADAPTATION)).filter(|_| !is_accepted),
+            adaptation: Some(self.adaptation.unwrap_or(ADAPTATION)),
             extensions,
-            send_buffer: 8 << 20,
-            receive_buffer: 4 << 20,
+            send_buffer: SEND_BUFFER,
+            receive_buffer: RECEIVE_BUFFER,
             max_init_retransmits: u8::try_from(attempts).unwrap_or(u8::MAX),
             ..AssociationConfig::default()
         }
@@ -209,6 +213,12 @@ impl Options {
         timing.rto_max = timing.rto_max.max(timing.rto_min);
         timing
     }
+}
+
+/// Returns the settings of associations for [`sctp::EndpointConfig`]: an accepted one takes streams and extensions from its listener,
+/// and the rest from here.
+pub fn association_defaults() -> AssociationConfig {
+    Options::default().association()
 }
 
 /// The value of an option as the program gives it.

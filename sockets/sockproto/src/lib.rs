@@ -22,7 +22,7 @@ pub use sockaddr::{AddressError, Addresses, SOCKADDR_MAX, SockAddr, read_address
 pub const SOCKET_NAME_PREFIX: &[u8] = b"\0sctpify/";
 
 /// The environment variable with the server's abstract name, without the leading zero byte.
-pub const SERVER_VARIABLE: &str = "SCTPIFY_SOCKETS";
+pub const SERVER_VARIABLE: &core::ffi::CStr = c"SCTPIFY_SOCKETS";
 
 /// Longest message that a program may send, in bytes: a limit of the server's receive buffer.
 pub const MESSAGE_MAX: usize = 4 << 20;

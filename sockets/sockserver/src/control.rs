@@ -88,16 +88,19 @@ impl Server {
             Ok(received) if received.length == 0 || received.is_cut => return self.drop_connection(number),
             Ok(received) => received,
         };
-        let (caller, is_lease) = (connection.caller, connection.is_lease);
+        if connection.is_lease {
+            // A lease is the last request of its connection.
+            self.closer.close(received.descriptors);
+            return self.drop_connection(number);
+        }
+        let caller = connection.caller;
         let bytes = self.room[..received.length].to_vec();
         let descriptors = received.descriptors;
         let reply = match Request::read(&bytes) {
             None => return self.drop_connection(number),
             Some(request) if request.operation == Operation::Lease => {
-                if !is_lease {
-                    self.leases += 1;
-                    self.connections[number].is_lease = true;
-                }
+                self.leases += 1;
+                self.connections[number].is_lease = true;
                 with_payload(serde_json::to_vec(&self.carriage).unwrap_or_default())
             }
             Some(request) => {
@@ -110,13 +113,13 @@ impl Server {
         let header = answer.header();
         let parts = [IoSlice::new(&header), IoSlice::new(&reply.payload)];
         let descriptor = reply.descriptor.as_ref().map(AsFd::as_fd);
-        // Whoever asks and does not wait for the answer does without.
+        // A program that does not wait for the answer does without.
         let _ = pair::send_parts(self.connections[number].socket.as_fd(), &parts, descriptor);
         let is_lease = self.connections[number].is_lease;
         if !is_lease {
             self.drop_connection(number);
         }
-        // What the request has begun leaves at once.
+        // Packets that the request has caused leave at once.
         self.serve(now);
         if is_lease {
             // The end may have come already, and no event comes again for it.

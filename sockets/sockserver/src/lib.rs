@@ -32,6 +32,7 @@ use crate::pair::Closer;
 
 pub use control::{AskError, Client};
 pub use list::Row;
+pub use sockproto::SERVER_VARIABLE;
 
 /// Most bytes of packets in one system call.
 const BATCH: usize = 64 * 1024;
@@ -99,7 +100,7 @@ pub enum StartError {
     /// Anything else.
     #[error("{what}: {error}")]
     Other {
-        /// What was tried.
+        /// The step that failed.
         what: &'static str,
         /// The kernel's error.
         error: io::Error,
@@ -202,10 +203,7 @@ impl Server {
         };
         let limits = Limits { associations: ASSOCIATIONS_MAX, ..Limits::default() };
         let endpoint = EndpointConfig {
-            association: sctp::AssociationConfig {
-                adaptation: Some(sockets::ADAPTATION),
-                ..Default::default()
-            },
+            association: sockets::association_defaults(),
             limits,
             ..EndpointConfig::default()
         };

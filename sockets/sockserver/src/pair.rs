@@ -104,7 +104,6 @@ pub(crate) fn receive(from: impl AsFd, room: &mut [u8]) -> Result<Received, Errn
 }
 
 /// Closes descriptors that programs passed, in a thread of its own: the last close of a file may wait (`SO_LINGER`, FUSE).
-#[derive(Clone)]
 pub(crate) struct Closer(std::sync::mpsc::Sender<Vec<OwnedFd>>);
 
 impl Closer {

@@ -14,7 +14,7 @@ use crate::{Server, pair};
 /// Messages by turn and socket, each way: others wait no longer.
 const MESSAGES_PER_TURN: usize = 64;
 
-/// What became of reading one message.
+/// The outcome of reading one message.
 enum Step {
     More,
     /// Nothing can be read now.

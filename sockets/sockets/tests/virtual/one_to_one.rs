@@ -280,3 +280,19 @@ fn an_attempt_after_a_refusal_that_nobody_asked_about_is_an_attempt_again() {
     world.settle();
     assert_eq!(world.hosts[0].error(client), libc::ECONNREFUSED);
 }
+
+#[test]
+fn an_accepted_socket_sends_the_longest_message_as_well() {
+    let mut world = World::new();
+    let (client, server) = world.connected(false);
+    let long: Bytes = vec![b'a'; sockproto::MESSAGE_MAX].into();
+    let host = &mut world.hosts[1];
+    let sent = host.sockets.send(world.now, &mut host.engine, server, &DataHeader::new(Kind::Data), long);
+    assert_eq!(sent, Sent::Taken);
+    let mut length = 0;
+    for _ in 0..100 {
+        world.settle();
+        length += world.hosts[0].read_bytes(world.now, client);
+    }
+    assert_eq!(length, sockproto::MESSAGE_MAX);
+}

@@ -36,7 +36,9 @@ impl Host {
     pub(crate) fn new(address: Ipv4Addr) -> Host {
         let mut sockets = Sockets::new(Config::default(), 7);
         sockets.set_addresses(vec![address.into()]);
-        let engine = Endpoint::new(Time::ZERO, EndpointConfig::default(), [address.octets()[3]; 32]);
+        let config =
+            EndpointConfig { association: sockets::association_defaults(), ..EndpointConfig::default() };
+        let engine = Endpoint::new(Time::ZERO, config, [address.octets()[3]; 32]);
         Host { sockets, engine, address: address.into(), outputs: Vec::new() }
     }
 
