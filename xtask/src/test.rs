@@ -7,7 +7,7 @@
 //! Namespace tests run two at a time: they mostly wait, and more of them would delay one another. Failed ones
 //! are run a second time ([`again`]).
 
-mod again;
+pub(crate) mod again;
 mod packages;
 mod run;
 
@@ -17,7 +17,7 @@ use crate::totals::Totals;
 use crate::{Outcome, check, lab, transparency};
 use anyhow::Result;
 use packages::Packages;
-use run::Run;
+use run::counted;
 use testbed::process::now;
 
 /// Modules of the engine's tests that are left out: they look into packets to a large part, seal them by themselves, or
@@ -50,13 +50,13 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let mut totals = check::without_licences()?;
     part("building everything");
     let everything = ["build", "--quiet", "--workspace", "--lib", "--bins", "--tests", "--examples"];
-    totals += Totals::of(succeeds(&mut cargo(&everything))?);
+    totals += Totals::of("building everything", succeeds(&mut cargo(&everything))?);
     packages.wait()?;
     totals += check::licences()?;
     part("instruction counts");
     totals += instructions::judged()?;
     part("every test that needs no root");
-    let mut plain = Run::of(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))?.totals;
+    let mut plain = counted(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))?;
     part("the engine's worlds with sealed packets");
     plain += sealed()?;
     if testbed::is_root() {
@@ -64,7 +64,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
         part("tests that require root and create network namespaces");
         let words =
             ["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", "--", "--ignored"];
-        totals += again::judged(&Run::of(cargo(&words).arg("--test-threads=2"))?, &words)?;
+        totals += again::judged(counted(cargo(&words).arg("--test-threads=2"))?, &words)?;
         part("other projects' tests, with all their connections over SCTP (a part; --transparency: all)");
         totals += transparency::quick()?;
         part("the lab's experiments, in their quick form");
@@ -74,8 +74,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     }
     totals += plain;
     part("the end");
-    println!("{totals}");
-    Ok(if totals.failed == 0 { Outcome::Good } else { Outcome::Bad })
+    Ok(totals.close())
 }
 
 /// Plays the engine's worlds with sealed packets (`SIM_PROTECTED`), except [`NOT_SEALED`].
@@ -84,7 +83,7 @@ fn sealed() -> Result<Totals> {
     for module in NOT_SEALED {
         command.args(["--skip", module]);
     }
-    let mut totals = Run::of(command.env("SIM_PROTECTED", "1"))?.totals;
+    let mut totals = counted(command.env("SIM_PROTECTED", "1"))?;
     totals.skipped = 0;
     Ok(totals)
 }

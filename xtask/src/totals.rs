@@ -1,10 +1,11 @@
-//! Counts of passed, failed, skipped and flaky, over all parts of a run, and the one closing line.
+//! Counts of passed, failed, skipped and flaky, over all parts of a run, and the closing lines.
 
+use crate::Outcome;
 use std::fmt;
 use std::ops::AddAssign;
 
 /// Counts of single checks or tests.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// Judged right.
     pub(crate) passed: u64,
@@ -14,12 +15,32 @@ pub(crate) struct Totals {
     pub(crate) skipped: u64,
     /// Passed, but only at a second attempt; these are among the passed ones.
     pub(crate) flaky: u64,
+    /// Names of the failed ones, as far as they are known.
+    pub(crate) failures: Vec<String>,
+    /// The last lines that each failed or flaky test printed, with a heading.
+    pub(crate) details: Vec<String>,
 }
 
 impl Totals {
-    /// Counts one judgement.
-    pub(crate) fn of(good: bool) -> Self {
-        Self { passed: u64::from(good), failed: u64::from(!good), ..Self::default() }
+    /// Counts one judgement of the check or part `name`.
+    pub(crate) fn of(name: &str, good: bool) -> Self {
+        let failures = if good { Vec::new() } else { vec![name.to_owned()] };
+        Self { passed: u64::from(good), failed: u64::from(!good), failures, ..Self::default() }
+    }
+
+    /// Prints the details and the names of the failed ones, and then the counts; returns the result of the command.
+    pub(crate) fn close(&self) -> Outcome {
+        self.details.iter().for_each(|line| println!("{line}"));
+        for name in &self.failures {
+            println!("failed: {name}");
+        }
+        println!("{self}");
+        if self.failed == 0 { Outcome::Good } else { Outcome::Bad }
+    }
+
+    /// Whether the name of each failed one is known. A test program that died names no failed test.
+    pub(crate) fn has_all_names(&self) -> bool {
+        self.failures.len() as u64 == self.failed
     }
 
     /// Recounts `count` passed ones as skipped.
@@ -36,7 +57,7 @@ impl Totals {
             counts.split([';', '.']).find_map(|part| part.trim().strip_suffix(label)?.trim().parse().ok())
         };
         let (passed, failed, skipped) = (number("passed")?, number("failed")?, number("ignored")?);
-        Some(Self { passed, failed, skipped, flaky: 0 })
+        Some(Self { passed, failed, skipped, ..Self::default() })
     }
 }
 
@@ -46,6 +67,8 @@ impl AddAssign for Totals {
         self.failed += other.failed;
         self.skipped += other.skipped;
         self.flaky += other.flaky;
+        self.failures.extend(other.failures);
+        self.details.extend(other.details);
     }
 }
 
@@ -65,15 +88,15 @@ mod tests {
         let line = "test result: FAILED. 12 passed; 3 failed; 4 ignored; 0 measured; 1 filtered out; finished in 0.02s";
         assert_eq!(
             Totals::from_cargo_line(line),
-            Some(Totals { passed: 12, failed: 3, skipped: 4, flaky: 0 })
+            Some(Totals { passed: 12, failed: 3, skipped: 4, ..Totals::default() })
         );
     }
 
     #[test]
     fn what_was_skipped_is_not_passed() {
-        let mut totals = Totals { passed: 12, failed: 0, skipped: 4, flaky: 0 };
+        let mut totals = Totals { passed: 12, failed: 0, skipped: 4, ..Totals::default() };
         totals.skip(5);
-        assert_eq!(totals, Totals { passed: 7, failed: 0, skipped: 9, flaky: 0 });
+        assert_eq!(totals, Totals { passed: 7, failed: 0, skipped: 9, ..Totals::default() });
     }
 
     #[test]
@@ -83,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_closing_line_has_the_agreed_words() {
-        let totals = Totals { passed: 12, failed: 0, skipped: 4, flaky: 0 };
+        let totals = Totals { passed: 12, failed: 0, skipped: 4, ..Totals::default() };
         assert_eq!(totals.to_string(), "12 passed, 0 failed, 4 skipped");
     }
 }

@@ -14,6 +14,7 @@ mod field;
 mod results;
 mod suites;
 
+use crate::test::again;
 use crate::totals::Totals;
 use crate::{Outcome, optimised};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -37,14 +38,19 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let chosen: Vec<&Suite> = SUITES.iter().filter(is_wanted).collect();
     ensure!(!chosen.is_empty(), "no suite has such a name");
     let totals = judged(&chosen, &programs, 1)?;
-    println!("{totals}");
-    Ok(if totals.failed == 0 { Outcome::Good } else { Outcome::Bad })
+    Ok(totals.close())
 }
 
-/// Runs the quick suites, for `./x test`, with the programs built next to this one.
+/// Runs the quick suites, for `./x test`, with the programs built next to this one. One that failed gets a second
+/// attempt.
 pub(crate) fn quick() -> Result<Totals> {
+    let programs = Programs::find()?;
     let chosen: Vec<&Suite> = SUITES.iter().filter(|suite| suite.is_quick).collect();
-    judged(&chosen, &Programs::find()?, QUICK_AT_ONCE)
+    again::attempted(judged(&chosen, &programs, QUICK_AT_ONCE)?, |failed| {
+        let has_failed = |suite: &&Suite| failed.contains(&suite.label());
+        let chosen: Vec<&Suite> = chosen.iter().copied().filter(has_failed).collect();
+        judged(&chosen, &programs, 1)
+    })
 }
 
 /// Runs these suites, `at_once` of them concurrently, in order.
@@ -83,7 +89,7 @@ fn judge_and_print(suite: &Suite, programs: &Programs, exceptions: &Exceptions) 
     messages.extend(faults.iter().map(|fault| format!("  wrong: {fault}")));
     messages.push(format!("{:<14} {:.0} s", suite.name, start.elapsed().as_secs_f64()));
     println!("{}", messages.join("\n"));
-    Totals::of(faults.is_empty())
+    Totals::of(&suite.label(), faults.is_empty())
 }
 
 /// Runs a suite twice and returns the faults; other messages go to `messages`.

@@ -69,12 +69,20 @@ fn measure(out: &Path, run: &Run) -> Result<Ended> {
         ids => ids.iter().map(|id| experiments::one(id)).collect::<Result<_>>()?,
     };
     let environment = Environment { tools: Tools::find()? };
-    let mut worst = Ended::Good;
+    let mut ends = Vec::new();
     for entry in &entries {
-        worst = worst.max(one(out, run, entry, &environment)?);
+        ends.push((&*entry.manifest.id, one(out, run, entry, &environment)?));
     }
     println!("report: {}", report::write(out)?.display());
-    Ok(worst)
+    for (id, end) in &ends {
+        let word = match end {
+            Ended::Good => "met",
+            Ended::Missed => "missed",
+            Ended::Failed => "failed",
+        };
+        println!("{word}: {id}");
+    }
+    Ok(ends.iter().map(|(_, end)| *end).max().unwrap_or(Ended::Good))
 }
 
 fn one(out: &Path, run: &Run, entry: &Entry, environment: &Environment) -> Result<Ended> {

@@ -114,7 +114,7 @@ fn compared(counts: &[(&str, u64)], path: &Path) -> Result<Totals> {
         let change = (*now as f64 / then as f64 - 1.0) * 100.0;
         let good = change.abs() <= TOLERANCE;
         println!("{name:<14} {then:>7} {now:>9} {change:>+6.1} % {}", if good { "ok" } else { "FAILED" });
-        totals += Totals::of(good);
+        totals += Totals::of(&format!("instructions of {name}"), good);
     }
     if totals.failed > 0 {
         println!(

@@ -1,10 +1,10 @@
-//! A second attempt, alone, for failed tests with real packets. Namespaces, guests and real time depend on
+//! A second attempt, alone, for failed tests and experiments with real packets. Namespaces, guests and real time depend on
 //! other activity of the machine. A test that then passes is flaky: it has a fault, or reveals one.
 //!
 //! `tests/flaky.txt` lists the tests that have been flaky once. A run adds to it; a test that is listed already fails. Remove
 //! its line with the change that mends it.
 
-use super::run::Run;
+use super::run::counted;
 use crate::tools::{cargo, root};
 use crate::totals::Totals;
 use anyhow::{Context, Result};
@@ -18,16 +18,25 @@ const LEDGER: &str = "tests/flaky.txt";
 const MOST: usize = 5;
 
 /// Returns the counts of a run of `cargo WORDS`, after a second attempt for each failed test.
-pub(crate) fn judged(first: &Run, words: &[&str]) -> Result<Totals> {
-    let mut totals = first.totals;
-    // A test program that died names no failed test.
-    let is_all_named = first.failed.len() as u64 == totals.failed;
-    if first.failed.is_empty() || first.failed.len() > MOST || !is_all_named {
+pub(crate) fn judged(first: Totals, words: &[&str]) -> Result<Totals> {
+    attempted(first, |failed| counted(cargo(words).args(["--exact", "--test-threads=1"]).args(failed)))
+}
+
+/// Returns the counts of a run after a second attempt for its failures. `again` gets their names, runs them one
+/// at a time, and returns the counts.
+pub(crate) fn attempted(
+    mut totals: Totals,
+    again: impl FnOnce(&[String]) -> Result<Totals>,
+) -> Result<Totals> {
+    let failed = totals.failures.clone();
+    if failed.is_empty() || failed.len() > MOST || !totals.has_all_names() {
         return Ok(totals);
     }
-    println!("test: second attempt of failed tests, one at a time");
-    let second = Run::of(cargo(words).args(["--exact", "--test-threads=1"]).args(&first.failed))?;
-    let flaky: Vec<_> = first.failed.intersection(&second.passed).map(String::as_str).collect();
+    println!("test: second attempt of what failed: {}", failed.join(", "));
+    let second = again(&failed)?;
+    let are_all_judged = second.has_all_names() && second.passed + second.failed >= failed.len() as u64;
+    let has_passed = |name: &&str| are_all_judged && !second.failures.iter().any(|failure| failure == name);
+    let flaky: Vec<_> = failed.iter().map(String::as_str).filter(has_passed).collect();
     let new = noted(&root().join(LEDGER), &flaky)?;
     for name in flaky {
         if !new.contains(name) {
@@ -36,6 +45,7 @@ pub(crate) fn judged(first: &Run, words: &[&str]) -> Result<Totals> {
         }
         println!("test: {name} failed, and passed at its second attempt, alone; noted in {LEDGER}");
         totals.failed -= 1;
+        totals.failures.retain(|failure| failure != name);
         totals.passed += 1;
         totals.flaky += 1;
     }

@@ -1,65 +1,72 @@
-//! One run of cargo's tests: displayed live, counted, and parsed for the names of passed and failed tests.
+//! One run of cargo's tests: displayed live, counted, and parsed for the names of failed tests.
 
 use crate::skipped::Skipped;
 use crate::totals::Totals;
 use anyhow::{Context, Result};
-use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// The result of a run of cargo's tests.
-#[derive(Default)]
-pub(crate) struct Run {
-    /// The sums of cargo's result lines; a bad exit status without a failed test counts as one failure.
-    pub(crate) totals: Totals,
-    /// Names of the tests that passed.
-    pub(crate) passed: BTreeSet<String>,
-    /// Names of the tests that failed.
-    pub(crate) failed: BTreeSet<String>,
+/// The closing lines of `./x test` show this many of the last lines of each failed test.
+const DETAILS_MAX: usize = 20;
+
+/// Runs a cargo command, displays its output live, and returns the sums of cargo's result lines and the names of
+/// failed tests. A bad exit status without a failed test counts as one failure.
+pub(crate) fn counted(command: &mut Command) -> Result<Totals> {
+    let skipped = Skipped::of(command)?;
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let (mut totals, mut details) = (Totals::default(), Details::default());
+    for line in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
+        let line = line.context("cannot read cargo's output")?;
+        totals += Totals::from_cargo_line(&line).unwrap_or_default();
+        totals.failures.extend(failed(&line).map(str::to_owned));
+        details.read(&line);
+        if is_worth_showing(&line) {
+            println!("{line}");
+        }
+    }
+    let status = child.wait()?;
+    totals.skip(skipped.shown()?);
+    totals.details = details.lines;
+    if !status.success() && totals.failed == 0 {
+        println!("test: cargo failed with {status}: a part did not build, or a test program died");
+        totals += Totals::of(&format!("{command:?}"), false);
+    }
+    Ok(totals)
 }
 
-impl Run {
-    /// Runs a cargo command, and displays its output live.
-    pub(crate) fn of(command: &mut Command) -> Result<Self> {
-        let skipped = Skipped::of(command)?;
-        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
-        let mut run = Self::default();
-        if let Some(stdout) = child.stdout.take() {
-            run.read(stdout)?;
-        }
-        let status = child.wait()?;
-        run.totals.skip(skipped.shown()?);
-        if !status.success() && run.totals.failed == 0 {
-            println!("test: cargo failed with {status}: a part did not build, or a test program died");
-            run.totals.failed = 1;
-        }
-        Ok(run)
-    }
-
-    fn read(&mut self, output: impl Read) -> Result<()> {
-        for line in BufReader::new(output).lines() {
-            let line = line.context("cannot read cargo's output")?;
-            self.totals += Totals::from_cargo_line(&line).unwrap_or_default();
-            match outcome(&line) {
-                Some((name, true)) => self.passed.insert(name.to_owned()),
-                Some((name, false)) => self.failed.insert(name.to_owned()),
-                None => false,
-            };
-            if is_worth_showing(&line) {
-                println!("{line}");
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Returns the test whose end a line reports, and whether it passed.
-fn outcome(line: &str) -> Option<(&str, bool)> {
+/// Returns the test whose failure a line reports.
+fn failed(line: &str) -> Option<&str> {
     let (name, end) = line.strip_prefix("test ")?.split_once(" ... ")?;
-    match end.split([' ', ',']).next()? {
-        "ok" => Some((name, true)),
-        "FAILED" => Some((name, false)),
-        _ => None,
+    (end.split([' ', ',']).next() == Some("FAILED")).then_some(name)
+}
+
+/// The output of failed tests, of which cargo shows each under a heading after the last test of a program.
+#[derive(Default)]
+struct Details {
+    /// The headings and the last lines of each output.
+    lines: Vec<String>,
+    /// The number of lines of the current output, or `None` outside of one.
+    length: Option<usize>,
+}
+
+impl Details {
+    fn read(&mut self, line: &str) {
+        if line.starts_with("---- ") && line.ends_with(" ----") {
+            self.lines.push(line.to_owned());
+            self.length = Some(0);
+        } else if line == "failures:" {
+            self.length = None;
+        } else if let Some(length) = &mut self.length
+            && !line.trim().is_empty()
+        {
+            if *length == DETAILS_MAX {
+                let oldest = self.lines.len() - *length;
+                self.lines.remove(oldest);
+                *length -= 1;
+            }
+            self.lines.push(line.to_owned());
+            *length += 1;
+        }
     }
 }
 
@@ -71,14 +78,29 @@ fn is_worth_showing(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::outcome;
+    use super::{DETAILS_MAX, Details, failed};
 
     #[test]
-    fn a_line_tells_which_test_ended_and_how() {
-        assert_eq!(outcome("test rules::a_rule_holds ... ok"), Some(("rules::a_rule_holds", true)));
-        assert_eq!(outcome("test over_udp ... ok (5 associations)"), Some(("over_udp", true)));
-        assert_eq!(outcome("test over_udp ... FAILED"), Some(("over_udp", false)));
-        assert_eq!(outcome("test over_udp ... ignored, needs root"), None);
-        assert_eq!(outcome("test result: ok. 1 passed; 0 failed"), None);
+    fn a_line_tells_which_test_failed() {
+        assert_eq!(failed("test rules::a_rule_holds ... FAILED"), Some("rules::a_rule_holds"));
+        assert_eq!(failed("test rules::a_rule_holds ... ok"), None);
+        assert_eq!(failed("test over_udp ... ok (5 associations)"), None);
+        assert_eq!(failed("test over_udp ... ignored, needs root"), None);
+        assert_eq!(failed("test result: FAILED. 1 passed; 1 failed"), None);
+    }
+
+    #[test]
+    fn the_last_lines_of_a_failed_test_are_kept_under_its_name() {
+        let mut details = Details::default();
+        let long: Vec<String> = (0..100).map(|number| format!("line {number}")).collect();
+        let before = ["running 2 tests", "test a ... FAILED", "", "failures:", "", "---- a stdout ----"];
+        let after = ["", "---- b stdout ----", "one line", "", "failures:", "    a", "    b"];
+        for line in before.into_iter().chain(long.iter().map(String::as_str)).chain(after) {
+            details.read(line);
+        }
+        let mut expected = vec!["---- a stdout ----".to_owned()];
+        expected.extend_from_slice(&long[100 - DETAILS_MAX..]);
+        expected.extend(["---- b stdout ----".to_owned(), "one line".to_owned()]);
+        assert_eq!(details.lines, expected);
     }
 }

@@ -227,6 +227,11 @@ pub(crate) const SUITES: &[Suite] = &[
 ];
 
 impl Suite {
+    /// Returns its name among the results of `./x test`.
+    pub(crate) fn label(&self) -> String {
+        format!("suite {}", self.name)
+    }
+
     /// Returns the first program that it needs and this host lacks.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         self.programs.iter().find(|name| !has(name)).copied()
