@@ -303,7 +303,7 @@ pub struct RunArgs {
 
     /// Give an SCTP program sockets on a kernel without SCTP, instead of carrying its TCP connections
     ///
-    /// The program must be linked dynamically. Its sockets are of the one-to-one style. Programs that one user starts in one network
+    /// The program must be linked dynamically. Programs that one user starts in one network
     /// namespace share a server, whose options are those of the first.
     #[arg(long, conflicts_with_all = ["config", "state_dir"])]
     pub sctp: bool,

@@ -243,6 +243,70 @@ print(s.recv(100), flush=True)
 s.send(b'read')
 ";
 
+/// Serves by a one-to-many socket, and answers by the association's identifier. The association that says PEEL goes on as a one-to-one
+/// socket, with what was not read before.
+const MANY_SERVER: &str = "
+import ctypes, struct
+s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
+s.setsockopt(132, 11, bytes([1]))
+s.bind(('', int(sys.argv[1]))); s.listen(5)
+print('accept:', error(s.accept), 'listening', flush=True)
+def read():
+    message, items, flags, peer = s.recvmsg(100, 100)
+    return message.decode(), struct.unpack('i', items[0][2][28:])[0], peer
+def answer(text, id): s.sendmsg([text.encode()], [(132, 2, struct.pack('=HHIIi', 0, 0, 0, 0, id))])
+for _ in range(3):
+    text, id, peer = read()
+    answer(f'{text} from {peer[0]}', id)
+text, id, peer = read()
+assert text == 'PEEL', text
+time.sleep(0.5)
+wanted, length = (ctypes.c_int * 2)(id, 0), ctypes.c_uint(8)
+fd = ctypes.CDLL(None).getsockopt(s.fileno(), 132, 102, wanted, ctypes.byref(length))
+peeled = socket.socket(fileno=fd)
+unread = [peeled.recv(100).decode() for _ in range(2)]
+peeled.send(f'{unread} at {peeled.getpeername()[0]}'.encode())
+s.setblocking(False)
+print('gone:', error(answer, 'x', id), 'left:', read()[0], error(s.recv, 1), flush=True)
+peeled.recv(1)
+";
+
+/// Two one-to-many sockets that send without having connected; the second one is peeled off at the server.
+const MANY_CLIENT: &str = "
+to = (sys.argv[1], int(sys.argv[2]))
+def client(): return socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
+a, b = client(), client()
+print(error(a.send, b'x', socket.MSG_NOSIGNAL), error(a.recv, 1), error(a.shutdown, 2))
+for each in (a, b, a):
+    print(each.sendto(b'hello', to), each.recv(100).decode())
+print(error(b.connect, to), error(client().connect, (to[0], 9)))
+for text in (b'PEEL', b'one', b'two'): b.sendto(text, to)
+a.sendto(b'other', to)
+print(b.recv(100).decode())
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn one_to_many_sockets_serve_many_peers_and_one_is_peeled_off() {
+    let world = World::new(1);
+    let server = world.serve(MANY_SERVER);
+    let client = world.ask(MANY_CLIENT, &[]).good().unwrap();
+    let from = world.links[0].left_v4();
+    let hello = format!("5 hello from {from}\n");
+    let expected = format!(
+        "EPIPE ENOTCONN ENOTSUP\n{}EISCONN ECONNREFUSED\n['one', 'two'] at {from}\n",
+        hello.repeat(3)
+    );
+    assert_eq!(client.stdout, expected, "{}", client.stderr);
+    let said = server.stdout();
+    assert!(said.contains("accept: ENOTSUP"), "{said}");
+    assert!(
+        wait_for(LIMIT, || server.stdout().contains("gone: EPIPE left: other EAGAIN")),
+        "{}",
+        server.stdout()
+    );
+}
+
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_message_is_read_in_parts_and_by_a_child() {

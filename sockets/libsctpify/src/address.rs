@@ -3,22 +3,31 @@
 use core::ffi::c_int;
 
 use libc::{sockaddr, socklen_t};
-use sockproto::{Operation, SOCKADDR_MAX};
+use sockproto::{Operation, SOCKADDR_MAX, SockAddr};
 
 use crate::ask::ask;
 use crate::{Outcome, table};
 
-/// Returns the bytes of an address that the program passes.
+/// Reports whether a pointer can be one: the kernel answers `EFAULT` for others, and here they would end the program.
+pub(crate) fn is_plausible<T>(pointer: *const T) -> bool {
+    /// Nothing is mapped below (`vm.mmap_min_addr`).
+    const LOWEST: usize = 4096;
+    pointer.is_aligned() && pointer.addr() >= LOWEST && isize::try_from(pointer.addr()).is_ok()
+}
+
+/// Returns the address that the program passes, without what may follow it: programs pass the length of larger structures.
 ///
 /// # Safety
 /// `address` points to `length` bytes, or is null.
 pub(crate) unsafe fn given<'a>(address: *const sockaddr, length: socklen_t) -> Outcome<&'a [u8]> {
-    if address.is_null() {
+    if !is_plausible(address.cast::<u8>()) {
         return Err(libc::EFAULT);
     }
     let length = usize::try_from(length).map_err(|_| libc::EINVAL)?;
     // SAFETY: the caller's.
-    Ok(unsafe { core::slice::from_raw_parts(address.cast(), length) })
+    let bytes = unsafe { core::slice::from_raw_parts(address.cast::<u8>(), length) };
+    let address = SockAddr::read(bytes).map_err(|_| libc::EINVAL)?;
+    Ok(&bytes[..address.as_bytes().len()])
 }
 
 /// Copies an address into the program's buffer, as much as it has room for, and tells its whole length.

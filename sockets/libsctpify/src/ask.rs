@@ -57,6 +57,7 @@ pub(crate) fn ask(
     socket: Option<c_int>,
     room: &mut [u8],
 ) -> Outcome<Reply> {
+    let errno = errno();
     let connection = connect().map_err(|error| match error {
         libc::EMFILE | libc::ENFILE => error,
         _ => libc::ENETDOWN,
@@ -65,6 +66,9 @@ pub(crate) fn ask(
     let answered = exchange(connection, &request, socket, room);
     // SAFETY: the descriptor is ours.
     unsafe { real::close(connection) };
+    if answered.is_ok() {
+        crate::set_errno(errno);
+    }
     answered
 }
 
@@ -143,7 +147,10 @@ fn exchange(
     // SAFETY: all pointers are valid during the call.
     let sent = repeat(|| unsafe { real::sendmsg(connection, &raw const message, libc::MSG_NOSIGNAL) });
     // A server that refuses this user closes the connection.
-    sent.map_err(|_| libc::ENETDOWN)?;
+    sent.map_err(|error| match error {
+        libc::EFAULT => error,
+        _ => libc::ENETDOWN,
+    })?;
     let mut header = [0; 16];
     let mut parts = Parts::new(part_mut(&mut header), &[part_mut(room)])?;
     let mut message = parts.message();

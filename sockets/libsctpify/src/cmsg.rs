@@ -7,16 +7,17 @@ use sockproto::abi::{SOL_SCTP, cmsg, sinfo};
 use sockproto::{DataHeader, Kind, flag};
 
 use crate::Outcome;
+use crate::send::Given;
 
 /// Reads what a program says of a message to send.
 ///
 /// # Errors
-/// `EINVAL` for an item that is unknown or has another length, and for flags that are unknown or no one-to-one socket takes.
+/// `EINVAL` for an item that is unknown or has another length, and for flags that are unknown or not for this style of socket.
 ///
 /// # Safety
 /// The message is one that the program passes to sendmsg(2).
-pub(crate) unsafe fn read(message: &msghdr) -> Outcome<DataHeader> {
-    let mut header = DataHeader::new(Kind::Data);
+pub(crate) unsafe fn read(message: &msghdr, is_one_to_many: bool) -> Outcome<Given> {
+    let mut given = Given::nothing();
     // SAFETY: the caller's.
     let mut item: *mut cmsghdr = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !item.is_null() {
@@ -26,27 +27,30 @@ pub(crate) unsafe fn read(message: &msghdr) -> Outcome<DataHeader> {
                 let data = libc::CMSG_DATA(item);
                 let before = data.addr() - item.addr();
                 let length = ((*item).cmsg_len as usize).checked_sub(before).ok_or(libc::EINVAL)?;
-                take(&mut header, (*item).cmsg_type, core::slice::from_raw_parts(data, length))?;
+                take(&mut given, (*item).cmsg_type, core::slice::from_raw_parts(data, length))?;
             }
             item = libc::CMSG_NXTHDR(message, item);
         }
     }
-    let refused = sinfo::EOF | sinfo::ABORT | !sinfo::KNOWN;
-    if header.sinfo_flags & refused != 0 { Err(libc::EINVAL) } else { Ok(header) }
+    let known = if is_one_to_many { sinfo::OF_MANY } else { sinfo::OF_ONE };
+    if given.header.sinfo_flags & !known != 0 { Err(libc::EINVAL) } else { Ok(given) }
 }
 
-fn take(header: &mut DataHeader, kind: c_int, data: &[u8]) -> Outcome<()> {
+fn take(given: &mut Given, kind: c_int, data: &[u8]) -> Outcome<()> {
+    let header = &mut given.header;
     let short = |at: usize| u16::from_ne_bytes([data[at], data[at + 1]]);
     let long = |at: usize| u32::from_ne_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]]);
     match (kind, data.len()) {
         (cmsg::SNDRCV, cmsg::SNDRCV_SIZE) => {
             (header.stream, header.sinfo_flags) = (short(0), short(4));
             (header.ppid, header.context, header.tsn_or_lifetime) = (long(8), long(12), long(16));
+            header.association = long(28).cast_signed();
             header.flags |= flag::WITH_INFO;
         }
         (cmsg::SNDINFO, cmsg::SNDINFO_SIZE) => {
             (header.stream, header.sinfo_flags) = (short(0), header.sinfo_flags & sinfo::PR_PRIO | short(2));
             (header.ppid, header.context) = (long(4), long(8));
+            header.association = long(12).cast_signed();
             header.flags |= flag::WITH_INFO;
         }
         (cmsg::PRINFO, cmsg::PRINFO_SIZE) => {
@@ -54,8 +58,9 @@ fn take(header: &mut DataHeader, kind: c_int, data: &[u8]) -> Outcome<()> {
             header.tsn_or_lifetime = long(4);
             header.flags |= flag::WITH_INFO;
         }
-        // An association that is up has its streams, and its addresses.
-        (cmsg::INIT, 8) | (cmsg::AUTHINFO, 2) | (cmsg::DSTADDRV4, 4) | (cmsg::DSTADDRV6, 16) => {}
+        (cmsg::INIT, 8) => given.peer.init = [short(0), short(2), short(4), short(6)],
+        // An association that is up has its addresses.
+        (cmsg::AUTHINFO, 2) | (cmsg::DSTADDRV4, 4) | (cmsg::DSTADDRV6, 16) => {}
         _ => return Err(libc::EINVAL),
     }
     Ok(())
@@ -65,25 +70,47 @@ fn take(header: &mut DataHeader, kind: c_int, data: &[u8]) -> Outcome<()> {
 ///
 /// # Safety
 /// The message is one that the program passes to recvmsg(2).
-pub(crate) unsafe fn write(message: &mut msghdr, header: &DataHeader) {
+pub(crate) unsafe fn write(message: &mut msghdr, header: &DataHeader, next: Option<&(DataHeader, usize)>) {
     let room = message.msg_controllen;
     let mut used = 0;
     let mut put = |kind: c_int, data: &[u8]| {
         let length = u32::try_from(data.len()).unwrap_or(0);
         // SAFETY: computes lengths.
-        let (space, whole) = unsafe { (libc::CMSG_SPACE(length) as usize, libc::CMSG_LEN(length)) };
-        if message.msg_control.is_null() || used + space > room {
+        let (space, whole, header) = unsafe {
+            (libc::CMSG_SPACE(length) as usize, libc::CMSG_LEN(length) as usize, libc::CMSG_LEN(0) as usize)
+        };
+        let left = if message.msg_control.is_null() { 0 } else { room - used };
+        // As the kernel does, an item that has not enough room is cut: libsctp's own buffers are too small for two.
+        let kept = whole.min(left);
+        if kept < whole {
             message.msg_flags |= libc::MSG_CTRUNC;
+        }
+        if kept < header {
             return;
         }
-        // SAFETY: the item lies within the program's control data.
+        // SAFETY: the part of the item that is kept lies within the program's control data.
         unsafe {
             let item: *mut cmsghdr = message.msg_control.byte_add(used).cast();
-            item.write_unaligned(cmsghdr { cmsg_level: SOL_SCTP, cmsg_type: kind, cmsg_len: whole as _ });
-            core::ptr::copy_nonoverlapping(data.as_ptr(), libc::CMSG_DATA(item), data.len());
+            item.write_unaligned(cmsghdr { cmsg_level: SOL_SCTP, cmsg_type: kind, cmsg_len: kept as _ });
+            core::ptr::copy_nonoverlapping(data.as_ptr(), libc::CMSG_DATA(item), kept - header);
         }
-        used += space;
+        used += space.min(left);
     };
+    if let Some((next, length)) = next {
+        let mut data = [0; cmsg::NXTINFO_SIZE];
+        let complete = if next.flags & flag::MORE == 0 { sinfo::COMPLETE } else { 0 };
+        let notification = if next.kind == Kind::Notification { sinfo::NOTIFICATION } else { 0 };
+        fill(
+            &mut data,
+            &[(0, next.stream), (2, next.sinfo_flags | complete | notification)],
+            &[
+                (4, next.ppid),
+                (8, u32::try_from(*length).unwrap_or(u32::MAX)),
+                (12, next.association.cast_unsigned()),
+            ],
+        );
+        put(cmsg::NXTINFO, &data);
+    }
     if header.flags & flag::WITH_RCVINFO != 0 {
         let mut data = [0; cmsg::RCVINFO_SIZE];
         fill(

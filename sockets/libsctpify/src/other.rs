@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_uint, c_void};
 
 use libc::{loff_t, off_t, size_t, ssize_t};
-use sockproto::{DATA_HEADER, DataHeader, Kind};
+use sockproto::{DATA_HEADER, DataHeader, Kind, PEER_LENGTH};
 
 use crate::parts::{Parts, part_mut};
 use crate::recv::{peek, peek_offset, set_peek_offset};
@@ -22,21 +22,22 @@ pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: libc::c_ulong, argumen
     if table::has(fd, table::bit::LISTENING) {
         return give_int(Err(libc::ENOTCONN));
     }
-    let mut header = [0; DATA_HEADER];
+    let mut prefix = [0; DATA_HEADER + PEER_LENGTH];
+    let prefix = &mut prefix[..table::prefix(fd)];
     let _lock = table::lock(fd);
     // Of a message that was read in part the rest counts. Its place is kept while the header is looked at.
     let read_before = peek_offset(fd).filter(|at| *at > 0);
     if read_before.is_some() {
         set_peek_offset(fd, -1);
     }
-    let first = Parts::new(part_mut(&mut header), &[]).and_then(|mut parts| peek(fd, &mut parts.message()));
+    let first = Parts::new(part_mut(prefix), &[]).and_then(|mut parts| peek(fd, &mut parts.message()));
     if let Some(at) = read_before {
         set_peek_offset(fd, c_int::try_from(at).unwrap_or(0));
     }
     let length = first.unwrap_or(0);
-    let is_message = DataHeader::read(&header)
-        .is_some_and(|header| matches!(header.kind, Kind::Data | Kind::Notification));
-    let length = length.saturating_sub(read_before.unwrap_or(DATA_HEADER));
+    let is_message =
+        DataHeader::read(prefix).is_some_and(|header| matches!(header.kind, Kind::Data | Kind::Notification));
+    let length = length.saturating_sub(read_before.unwrap_or(prefix.len()));
     let told = if is_message { c_int::try_from(length).unwrap_or(c_int::MAX) } else { 0 };
     // SAFETY: the caller's.
     unsafe { argument.cast::<c_int>().write_unaligned(told) };

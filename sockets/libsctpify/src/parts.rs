@@ -61,7 +61,7 @@ pub(crate) unsafe fn parts_of<'a>(parts: *const iovec, count: usize) -> Outcome<
     match count {
         0 => Ok(&[]),
         _ if count > PARTS_MAX => Err(libc::EINVAL),
-        _ if parts.is_null() => Err(libc::EFAULT),
+        _ if !crate::address::is_plausible(parts) => Err(libc::EFAULT),
         // SAFETY: the caller's.
         _ => Ok(unsafe { core::slice::from_raw_parts(parts, count) }),
     }

@@ -7,7 +7,8 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use sockproto::abi::MSG_NOTIFICATION;
-use sockproto::{DATA_HEADER, DataHeader, Kind, SOCKADDR_MAX, flag};
+use sockproto::abi::{SOL_SCTP, option};
+use sockproto::{DATA_HEADER, DataHeader, Kind, PEER_LENGTH, Peer, SOCKADDR_MAX, SockAddr, flag};
 
 use crate::ask::ask;
 use crate::parts::{Parts, part_mut, parts_of};
@@ -18,6 +19,8 @@ use crate::{Outcome, address, give, give_int, outcome, real};
 /// A message as it is received, or a part of one.
 struct Received {
     header: DataHeader,
+    /// The peer, on a one-to-many socket.
+    peer: Option<SockAddr>,
     length: usize,
     /// `MSG_EOR` and `MSG_NOTIFICATION`; 0 at the end.
     flags: c_int,
@@ -41,6 +44,16 @@ pub(crate) fn set_peek_offset(fd: c_int, offset: c_int) {
 
 /// Receives one message, or as much of it as there is room for.
 fn receive(fd: c_int, parts: &[iovec], flags: c_int) -> Outcome<Received> {
+    let errno = crate::errno();
+    let received = receive_or_wait(fd, parts, flags);
+    if received.is_ok() {
+        // Programs see errno of failed calls only.
+        crate::set_errno(errno);
+    }
+    received
+}
+
+fn receive_or_wait(fd: c_int, parts: &[iovec], flags: c_int) -> Outcome<Received> {
     let mut is_known_to_wait = false;
     loop {
         let taken = {
@@ -51,8 +64,12 @@ fn receive(fd: c_int, parts: &[iovec], flags: c_int) -> Outcome<Received> {
             Err(libc::EINTR) => {}
             Err(libc::EAGAIN) => {
                 let waits = flags & libc::MSG_DONTWAIT == 0 && (is_known_to_wait || !is_nonblocking(fd));
-                if !table::has(fd, bit::CONNECTED) {
+                let is_one_to_many = table::is_one_to_many(fd);
+                if !is_one_to_many && !table::has(fd, bit::CONNECTED) {
                     must_be_connected(fd)?;
+                }
+                if waits && is_one_to_many && !table::has(fd, bit::CONNECTED) {
+                    must_expect_messages(fd)?;
                 }
                 if !waits {
                     return Err(libc::EAGAIN);
@@ -85,24 +102,39 @@ pub(crate) fn must_be_connected(fd: c_int) -> Outcome<bool> {
     Ok(!reply.is_in_progress)
 }
 
+/// Checks that a one-to-many socket has an association or listens: else it would wait for ever.
+fn must_expect_messages(fd: c_int) -> Outcome<()> {
+    let mut value = [0; 4];
+    for (level, name) in [(SOL_SCTP, option::ASSOC_NUMBER), (libc::SOL_SOCKET, libc::SO_ACCEPTCONN)] {
+        ask(sockproto::Operation::GetOption, (level, name), &[0; 4], Some(fd), &mut value)?;
+        if value != [0; 4] {
+            table::set(fd, bit::CONNECTED);
+            return Ok(());
+        }
+    }
+    Err(libc::ENOTCONN)
+}
+
 /// Takes one message without waiting.
 fn take(fd: c_int, parts: &[iovec], is_peek: bool) -> Outcome<Received> {
     let read_before = if table::has(fd, bit::PARTIAL) { peek_offset(fd).filter(|at| *at > 0) } else { None };
     if read_before.is_some() {
         set_peek_offset(fd, -1);
     }
-    let mut header = [0; DATA_HEADER];
+    let mut prefix = [0; DATA_HEADER + PEER_LENGTH];
+    let prefix = &mut prefix[..table::prefix(fd)];
     // Of a message that was read in part only the header is looked at here.
     let after_header = if read_before.is_some() { &[] } else { parts };
-    let mut all = Parts::new(part_mut(&mut header), after_header)?;
+    let mut all = Parts::new(part_mut(prefix), after_header)?;
     let length = peek(fd, &mut all.message())?;
     if length == 0 {
         return after_the_server(fd);
     }
-    let header = DataHeader::read(&header[..length.min(DATA_HEADER)]).ok_or(libc::EIO)?;
+    let header = DataHeader::read(&prefix[..length.min(DATA_HEADER)]).ok_or(libc::EIO)?;
+    let peer = prefix.get(DATA_HEADER..).and_then(|peer| Peer::read(peer.first_chunk()?).address);
     let failed = header.context.cast_signed();
     match header.kind {
-        Kind::Ended => return Ok(Received { header, length: 0, flags: 0 }),
+        Kind::Ended => return Ok(Received { header, peer: None, length: 0, flags: 0 }),
         Kind::Failed if failed == libc::ENOTCONN => return Err(failed),
         Kind::Failed => {
             drop_first(fd);
@@ -112,9 +144,13 @@ fn take(fd: c_int, parts: &[iovec], is_peek: bool) -> Outcome<Received> {
         Kind::Filling => return Err(libc::EIO),
         Kind::Data | Kind::Notification => {}
     }
+    if header.kind == Kind::Notification && peer.is_some() {
+        // It may tell of the association's end.
+        table::forget_association(fd, header.association);
+    }
     let room = parts.iter().fold(0_usize, |room, part| room.saturating_add(part.iov_len));
     let rest = match read_before {
-        None => length - DATA_HEADER,
+        None => length.saturating_sub(prefix.len()),
         Some(at) => {
             set_peek_offset(fd, c_int::try_from(at).unwrap_or(0));
             // SAFETY: zeroes are a valid message header.
@@ -138,13 +174,13 @@ fn take(fd: c_int, parts: &[iovec], is_peek: bool) -> Outcome<Received> {
             table::clear(fd, bit::PARTIAL);
         }
     } else {
-        let read = read_before.unwrap_or(DATA_HEADER) + room;
+        let read = read_before.unwrap_or(prefix.len()) + room;
         set_peek_offset(fd, c_int::try_from(read).unwrap_or(c_int::MAX));
         table::set(fd, bit::PARTIAL);
     }
     let is_end = is_whole && header.flags & flag::MORE == 0;
     let flags = kind | if is_end { libc::MSG_EOR } else { 0 };
-    Ok(Received { header, length: rest.min(room), flags })
+    Ok(Received { header, peer, length: rest.min(room), flags })
 }
 
 /// Looks at the first message, and returns its length from the place on where reading begins.
@@ -166,7 +202,7 @@ fn drop_first(fd: c_int) {
 fn after_the_server(fd: c_int) -> Outcome<Received> {
     // The program's own shutdown(2) looks the same, but then the server answers; after SHUT_RDWR it has forgotten the socket.
     if matches!(must_be_connected(fd), Ok(_) | Err(libc::EBADF)) {
-        return Ok(Received { header: DataHeader::new(Kind::Ended), length: 0, flags: 0 });
+        return Ok(Received { header: DataHeader::new(Kind::Ended), peer: None, length: 0, flags: 0 });
     }
     if table::has(fd, bit::DEAD) {
         return Err(libc::ENOTCONN);
@@ -282,10 +318,22 @@ pub(crate) unsafe extern "C" fn recvfrom(
         // SAFETY: the caller's.
         return unsafe { real::recvfrom(fd, buffer, length, flags, address, size) };
     }
-    give(receive_bytes(fd, buffer, length, flags).inspect(|_| {
+    let part = iovec { iov_base: buffer, iov_len: length };
+    give(receive(fd, &[part], flags).map(|received| {
         // SAFETY: the caller's.
-        unsafe { address::copy_peer(fd, address, size) };
+        unsafe { copy_peer(fd, &received, address, size) };
+        received.length as isize
     }))
+}
+
+/// # Safety
+/// As [`address::copy`].
+unsafe fn copy_peer(fd: c_int, received: &Received, room: *mut sockaddr, length: *mut socklen_t) {
+    // SAFETY: the caller's.
+    match &received.peer {
+        Some(peer) => unsafe { address::copy(peer.as_bytes(), room, length) },
+        None => unsafe { address::copy_peer(fd, room, length) },
+    }
 }
 
 /// `recvfrom(2)` of programs that were compiled with checks of lengths.
@@ -325,7 +373,7 @@ pub(crate) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         }
         return result;
     }
-    if message.is_null() {
+    if !address::is_plausible(message) {
         return give(Err(libc::EFAULT));
     }
     // SAFETY: the caller's.
@@ -358,17 +406,35 @@ fn forget_received(message: &msghdr) {
 unsafe fn receive_message(fd: c_int, message: &mut msghdr, flags: c_int) -> Outcome {
     // SAFETY: the caller's.
     let parts = unsafe { parts_of(message.msg_iov, message.msg_iovlen) }?;
-    let received = receive(fd, parts, flags)?;
+    let mut received = receive(fd, parts, flags)?;
+    let wants = |bits| table::has(fd, bits);
+    received.header.flags |= if wants(bit::WANTS_RCVINFO) { flag::WITH_RCVINFO } else { 0 };
+    received.header.flags |= if wants(bit::WANTS_NXTINFO) { flag::WITH_NXTINFO } else { 0 };
     message.msg_flags = received.flags;
     if received.header.kind == Kind::Data {
         // SAFETY: the caller's.
-        unsafe { crate::cmsg::write(message, &received.header) };
+        unsafe { crate::cmsg::write(message, &received.header, next_info(fd, &received, flags).as_ref()) };
     } else {
         message.msg_controllen = 0;
     }
     // SAFETY: the caller's.
-    unsafe { address::copy_peer(fd, message.msg_name.cast(), &raw mut message.msg_namelen) };
+    unsafe { copy_peer(fd, &received, message.msg_name.cast(), &raw mut message.msg_namelen) };
     isize::try_from(received.length).map_err(|_| libc::EMSGSIZE)
+}
+
+/// Returns the header of the message behind the one that was received, and its length, if the program wants to know
+/// (`SCTP_NXTINFO`).
+fn next_info(fd: c_int, received: &Received, flags: c_int) -> Option<(DataHeader, usize)> {
+    let is_taken = flags & libc::MSG_PEEK == 0 && received.flags & libc::MSG_EOR != 0;
+    if received.header.flags & flag::WITH_NXTINFO == 0 || !is_taken {
+        return None;
+    }
+    let mut prefix = [0; DATA_HEADER + PEER_LENGTH];
+    let prefix = &mut prefix[..table::prefix(fd)];
+    let length = peek(fd, &mut Parts::new(part_mut(prefix), &[]).ok()?.message()).ok()?;
+    let header = DataHeader::read(&prefix[..length.min(DATA_HEADER)])?;
+    let is_message = matches!(header.kind, Kind::Data | Kind::Notification);
+    is_message.then(|| (header, length.saturating_sub(prefix.len())))
 }
 
 /// `recvmmsg(2)`.

@@ -3,44 +3,75 @@
 use core::ffi::{c_int, c_uint, c_void};
 
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
-use sockproto::abi::{SOL_SCTP, option};
-use sockproto::{DATA_HEADER, DataHeader, Kind, MESSAGE_MAX, Operation, flag};
+use sockproto::abi::{SOL_SCTP, option, sinfo};
+use sockproto::{DATA_HEADER, DataHeader, Kind, MESSAGE_MAX, Operation, PEER_LENGTH, Peer, SockAddr, flag};
 
+use crate::address::is_plausible;
 use crate::ask::ask;
 use crate::parts::{Parts, part, parts_of};
 use crate::recv::must_be_connected;
-use crate::setup::{is_nonblocking, wait_until_writable};
+use crate::setup::{connect_to, is_nonblocking, wait_until_writable};
 use crate::table::{self, bit};
 use crate::{Outcome, give, give_int, outcome, real};
 
+/// The program's words on a message to send.
+pub(crate) struct Given {
+    pub(crate) header: DataHeader,
+    pub(crate) peer: Peer,
+}
+
+impl Given {
+    /// Says nothing.
+    pub(crate) fn nothing() -> Given {
+        Given { header: DataHeader::new(Kind::Data), peer: Peer::default() }
+    }
+}
+
 /// Sends one message.
-fn transmit(fd: c_int, parts: &[iovec], header: &DataHeader, flags: c_int) -> Outcome {
+fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome {
     let length = parts.iter().fold(0_usize, |length, part| length.saturating_add(part.iov_len));
+    let is_one_to_many = table::is_one_to_many(fd);
+    // SCTP has no empty messages, but a one-to-many socket ends an association by one.
+    let may_be_empty = is_one_to_many && given.header.sinfo_flags & (sinfo::EOF | sinfo::ABORT) != 0;
     match length {
-        // SCTP has no empty messages.
-        0 => return Err(libc::EINVAL),
-        1..=MESSAGE_MAX => {}
+        0 if !may_be_empty => return Err(libc::EINVAL),
+        0..=MESSAGE_MAX => {}
         _ => return Err(libc::EMSGSIZE),
     }
     if table::has(fd, bit::LISTENING) {
         return Err(libc::EPIPE);
     }
-    has_stream(fd, header)?;
-    let header = header.to_bytes();
-    let mut all = Parts::new(part(&header), parts)?;
+    let mut prefix = [0; DATA_HEADER + PEER_LENGTH];
+    prefix[..DATA_HEADER].copy_from_slice(&given.header.to_bytes());
+    let prefix = if is_one_to_many {
+        has_association(fd, given)?;
+        prefix[DATA_HEADER..].copy_from_slice(&given.peer.to_bytes());
+        &prefix[..]
+    } else {
+        has_stream(fd, &given.header)?;
+        &prefix[..DATA_HEADER]
+    };
+    if table::has(fd, bit::WHOLE) {
+        fits_one_packet(fd, given, length)?;
+    }
+    let mut all = Parts::new(part(prefix), parts)?;
     let message = all.message();
     // AF_UNIX refuses MSG_OOB, and has no use for the others.
     let kept = flags & libc::MSG_DONTWAIT;
     loop {
-        let is_known = table::has(fd, bit::CONNECTED);
+        let is_known = is_one_to_many || table::has(fd, bit::CONNECTED);
         let now = if is_known { kept } else { kept | libc::MSG_DONTWAIT };
         // SAFETY: the kernel checks the program's buffers.
         let sent = outcome(unsafe { real::sendmsg(fd, &raw const message, now | libc::MSG_NOSIGNAL) });
         match sent {
-            Ok(sent) => return Ok(sent - DATA_HEADER as isize),
+            Ok(sent) => return Ok(sent - prefix.len() as isize),
             // A socket without an association has a full buffer as well.
             Err(libc::EAGAIN) if !is_known => match must_be_connected(fd) {
-                Err(libc::ENOTCONN) => return Err(libc::EPIPE),
+                Err(libc::ENOTCONN) => match &given.peer.address {
+                    // The association begins with the message.
+                    Some(address) => drop(connect_to(fd, address.as_bytes())?),
+                    None => return Err(libc::EPIPE),
+                },
                 Err(error) => return Err(error),
                 Ok(_) if kept != 0 || is_nonblocking(fd) => return Err(libc::EAGAIN),
                 Ok(true) => {}
@@ -61,8 +92,8 @@ fn has_stream(fd: c_int, header: &DataHeader) -> Outcome<()> {
     if table::streams(fd).is_some_and(|streams| header.stream < streams) {
         return Ok(());
     }
-    let mut status = [0; 176];
-    match ask(Operation::GetOption, (SOL_SCTP, option::STATUS), &[0; 176], Some(fd), &mut status) {
+    let mut status = [0; STATUS];
+    match ask(Operation::GetOption, (SOL_SCTP, option::STATUS), &[0; STATUS], Some(fd), &mut status) {
         Ok(_) => {
             let streams = u16::from_ne_bytes([status[18], status[19]]);
             table::set_streams(fd, streams);
@@ -72,6 +103,72 @@ fn has_stream(fd: c_int, header: &DataHeader) -> Outcome<()> {
         Err(_) => Ok(()),
     }
 }
+
+/// Checks that a message of a one-to-many socket goes somewhere: the server hears of it too late to refuse it.
+fn has_association(fd: c_int, given: &Given) -> Outcome<()> {
+    let (id, flags) = (given.header.association, given.header.sinfo_flags);
+    if flags & sinfo::SENDALL != 0 {
+        return Ok(());
+    }
+    if id == 0 {
+        given.peer.address.ok_or(libc::EPIPE)?;
+        table::set(fd, bit::CONNECTED);
+        return Ok(());
+    }
+    let streams = match table::association_streams(fd, id) {
+        Some(streams) => streams,
+        None => {
+            let mut wanted = [0; STATUS];
+            wanted[..4].copy_from_slice(&id.to_ne_bytes());
+            let mut status = [0; STATUS];
+            ask(Operation::GetOption, (SOL_SCTP, option::STATUS), &wanted, Some(fd), &mut status)
+                .map_err(|error| if error == libc::EINVAL { libc::EPIPE } else { error })?;
+            // While it is set up, the streams are not agreed.
+            let is_up = status[4] >= ESTABLISHED;
+            let streams = u16::from_ne_bytes([status[18], status[19]]);
+            if !is_up {
+                return Ok(());
+            }
+            table::set_association_streams(fd, id, streams);
+            streams
+        }
+    };
+    if given.header.stream < streams { Ok(()) } else { Err(libc::EINVAL) }
+}
+
+/// Checks that a message need not be fragmented.
+fn fits_one_packet(fd: c_int, given: &Given, length: usize) -> Outcome<()> {
+    /// DATA's and the common header, and those of IPv4 and UDP.
+    const HEADERS: usize = 16 + 12 + 20 + 8;
+    let mut value = [0; STATUS];
+    let limit = match (&given.peer.address, given.header.association) {
+        (Some(address), 0) => {
+            // struct sctp_paddrinfo ends with the path's MTU.
+            let mut wanted = [0; 152];
+            wanted[4..4 + address.as_bytes().len()].copy_from_slice(address.as_bytes());
+            let name = option::GET_PEER_ADDR_INFO;
+            ask(Operation::GetOption, (SOL_SCTP, name), &wanted, Some(fd), &mut value)
+                .map(|_| u32_at(&value, 148).saturating_sub(HEADERS))
+        }
+        (_, id) => {
+            let mut wanted = [0; STATUS];
+            wanted[..4].copy_from_slice(&id.to_ne_bytes());
+            ask(Operation::GetOption, (SOL_SCTP, option::STATUS), &wanted, Some(fd), &mut value)
+                .map(|_| u32_at(&value, 20))
+        }
+    };
+    // Without an association there is no limit yet.
+    if limit.is_ok_and(|limit| length > limit) { Err(libc::EMSGSIZE) } else { Ok(()) }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> usize {
+    let number = u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Length of `struct sctp_status`, and `SCTP_ESTABLISHED`.
+const STATUS: usize = 176;
+const ESTABLISHED: u8 = 4;
 
 /// Returns a result as the program sees it; `EPIPE` comes with a signal, unless it is not wanted.
 fn give_sent(sent: Outcome, flags: c_int) -> ssize_t {
@@ -84,7 +181,7 @@ fn give_sent(sent: Outcome, flags: c_int) -> ssize_t {
 
 fn send_bytes(fd: c_int, buffer: *const c_void, length: size_t, flags: c_int) -> ssize_t {
     let part = iovec { iov_base: buffer.cast_mut(), iov_len: length };
-    give_sent(transmit(fd, &[part], &DataHeader::new(Kind::Data), flags), flags)
+    give_sent(transmit(fd, &[part], &Given::nothing(), flags), flags)
 }
 
 /// `write(2)`.
@@ -112,7 +209,7 @@ pub(crate) unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_
     }
     // SAFETY: the caller's.
     let parts = unsafe { parts_of(parts, usize::try_from(count).unwrap_or(usize::MAX)) };
-    give_sent(parts.and_then(|parts| transmit(fd, parts, &DataHeader::new(Kind::Data), 0)), 0)
+    give_sent(parts.and_then(|parts| transmit(fd, parts, &Given::nothing(), 0)), 0)
 }
 
 /// `send(2)`.
@@ -133,7 +230,7 @@ pub(crate) unsafe extern "C" fn send(
     send_bytes(fd, buffer, length, flags)
 }
 
-/// `sendto(2)`. A one-to-one socket has one peer: its address adds nothing.
+/// `sendto(2)`.
 ///
 /// # Safety
 /// As the C library's.
@@ -150,7 +247,24 @@ pub(crate) unsafe extern "C" fn sendto(
         // SAFETY: the caller's.
         return unsafe { real::sendto(fd, buffer, length, flags, address, size) };
     }
-    send_bytes(fd, buffer, length, flags)
+    let part = iovec { iov_base: buffer.cast_mut(), iov_len: length };
+    // SAFETY: the caller's.
+    let given = unsafe { peer_of(fd, address, size) }.map(|peer| Given { peer, ..Given::nothing() });
+    give_sent(given.and_then(|given| transmit(fd, &[part], &given, flags)), flags)
+}
+
+/// Returns the peer that a program names. A connected one-to-one socket has one peer, and it adds nothing.
+///
+/// # Safety
+/// `address` points to `length` bytes, or is null.
+unsafe fn peer_of(fd: c_int, address: *const sockaddr, length: socklen_t) -> Outcome<Peer> {
+    let is_needed = table::is_one_to_many(fd) || !table::has(fd, bit::CONNECTED);
+    if address.is_null() || length == 0 || !is_needed {
+        return Ok(Peer::default());
+    }
+    // SAFETY: the caller's.
+    let address = unsafe { crate::address::given(address, length) }?;
+    Ok(Peer { address: SockAddr::read(address).ok(), ..Peer::default() })
 }
 
 /// `sendmsg(2)`.
@@ -163,7 +277,7 @@ pub(crate) unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags
         // SAFETY: the caller's.
         return unsafe { real::sendmsg(fd, message, flags) };
     }
-    if message.is_null() {
+    if !is_plausible(message) {
         return give(Err(libc::EFAULT));
     }
     // SAFETY: the caller's.
@@ -174,9 +288,13 @@ pub(crate) unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags
 /// The message's pointers are valid.
 unsafe fn send_message(fd: c_int, message: &msghdr, flags: c_int) -> Outcome {
     // SAFETY: the caller's.
-    let (parts, header) =
-        unsafe { (parts_of(message.msg_iov, message.msg_iovlen)?, crate::cmsg::read(message)?) };
-    transmit(fd, parts, &header, flags)
+    let (parts, mut given, peer) = unsafe {
+        let is_one_to_many = table::is_one_to_many(fd);
+        let address = peer_of(fd, message.msg_name.cast(), message.msg_namelen)?;
+        (parts_of(message.msg_iov, message.msg_iovlen)?, crate::cmsg::read(message, is_one_to_many)?, address)
+    };
+    given.peer.address = peer.address;
+    transmit(fd, parts, &given, flags)
 }
 
 /// `sendmmsg(2)`.

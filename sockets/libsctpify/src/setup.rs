@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_i
     give_int(ask(Operation::Socket, (domain, style), &[], None, &mut []).and_then(|reply| {
         let fd = lowest(reply.descriptor.ok_or(libc::ENETDOWN)?);
         set_flags(fd, kind & libc::SOCK_CLOEXEC != 0, kind & libc::SOCK_NONBLOCK != 0);
-        table::add(fd, 0);
+        table::add(fd, if style == libc::SOCK_SEQPACKET { bit::MANY } else { 0 });
         Ok(fd)
     }))
 }
@@ -117,7 +117,9 @@ pub(crate) unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
         return unsafe { real::listen(fd, backlog) };
     }
     let listening = tell(fd, Operation::Listen, (backlog, 0), &[]);
-    if listening.is_ok() && backlog != 0 {
+    if listening.is_ok() && table::is_one_to_many(fd) {
+        table::set(fd, bit::CONNECTED);
+    } else if listening.is_ok() && backlog != 0 {
         table::set(fd, bit::LISTENING);
     } else if listening.is_ok() {
         table::clear(fd, bit::LISTENING);
@@ -141,9 +143,18 @@ pub(crate) unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, len
 }
 
 /// Connects to a packed list of addresses, and returns the association's identifier.
-fn connect_to(fd: c_int, packed: &[u8]) -> Outcome<c_int> {
-    let id = ask(Operation::Connect, (0, 0), packed, Some(fd), &mut [])?.value;
-    if is_nonblocking(fd) {
+pub(crate) fn connect_to(fd: c_int, packed: &[u8]) -> Outcome<c_int> {
+    let is_nonblocking = is_nonblocking(fd);
+    let is_one_to_many = table::is_one_to_many(fd);
+    // A one-to-many socket is writable meanwhile: its answer comes once the attempt is over.
+    let waits = c_int::from(is_one_to_many && !is_nonblocking);
+    let reply = ask(Operation::Connect, (waits, 0), packed, Some(fd), &mut [])?;
+    let id = reply.value;
+    if is_one_to_many {
+        table::set(fd, bit::CONNECTED);
+        return if reply.is_in_progress { Err(libc::EINPROGRESS) } else { Ok(id) };
+    }
+    if is_nonblocking {
         return Err(libc::EINPROGRESS);
     }
     wait_until_writable(fd).map_err(|error| match error {
@@ -220,13 +231,22 @@ pub(crate) unsafe extern "C" fn accept4(
         // SAFETY: the caller's.
         return unsafe { real::accept4(fd, address, length, flags) };
     }
+    let is_valid = address::is_plausible(address.cast::<u8>()) && address::is_plausible(length);
+    if !address.is_null() && !is_valid {
+        return give_int(Err(libc::EFAULT));
+    }
+    let errno = errno();
     give_int(accept_one(fd, flags).inspect(|accepted| {
+        crate::set_errno(errno);
         // SAFETY: the caller's.
         unsafe { address::copy_peer(*accepted, address, length) };
     }))
 }
 
 fn accept_one(fd: c_int, flags: c_int) -> Outcome<c_int> {
+    if table::is_one_to_many(fd) {
+        return Err(libc::EOPNOTSUPP);
+    }
     if !table::has(fd, bit::LISTENING) {
         let mut value = [0; 4];
         ask(Operation::GetOption, (SOL_SOCKET, libc::SO_ACCEPTCONN), &[0; 4], Some(fd), &mut value)?;
@@ -311,7 +331,7 @@ unsafe fn name(
     room: *mut sockaddr,
     length: *mut socklen_t,
 ) -> Outcome<c_int> {
-    if room.is_null() || length.is_null() {
+    if !address::is_plausible(room.cast::<u8>()) || !address::is_plausible(length) {
         return Err(libc::EFAULT);
     }
     let mut bytes = [0; SOCKADDR_MAX];
@@ -356,9 +376,9 @@ pub(crate) unsafe extern "C" fn setsockopt(
 /// `value` points to `length` bytes, or is null.
 unsafe fn bytes_of<'a>(value: *const c_void, length: socklen_t) -> Outcome<&'a [u8]> {
     let length = usize::try_from(length).ok().filter(|length| *length <= OPTION_MAX).ok_or(libc::EINVAL)?;
-    match (value.is_null(), length) {
+    match (address::is_plausible(value.cast::<u8>()), length) {
         (_, 0) => Ok(&[]),
-        (true, _) => Err(libc::EFAULT),
+        (false, _) => Err(libc::EFAULT),
         // SAFETY: the caller's.
         _ => Ok(unsafe { core::slice::from_raw_parts(value.cast(), length) }),
     }
@@ -370,6 +390,26 @@ fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Outcome<c_i
         (SOL_SCTP, option::BINDX_REM) => tell(fd, Operation::BindRemove, (0, 0), value),
         (SOL_SCTP, option::CONNECTX) => connect_to(fd, value),
         (SOL_SCTP, option::CONNECTX_OLD) => connect_to(fd, value).map(|_| 0),
+        (SOL_SCTP, option::DISABLE_FRAGMENTS) => {
+            let done = tell(fd, Operation::SetOption, (level, name), value);
+            match value.iter().take(4).all(|byte| *byte == 0) {
+                _ if done.is_err() => {}
+                true => table::clear(fd, bit::WHOLE),
+                false => table::set(fd, bit::WHOLE),
+            }
+            done
+        }
+        (SOL_SCTP, option::RECVRCVINFO | option::RECVNXTINFO) => {
+            let done = tell(fd, Operation::SetOption, (level, name), value);
+            // It is meant for messages that wait already as well.
+            let wanted = if name == option::RECVRCVINFO { bit::WANTS_RCVINFO } else { bit::WANTS_NXTINFO };
+            match value.iter().take(4).all(|byte| *byte == 0) {
+                _ if done.is_err() => {}
+                true => table::clear(fd, wanted),
+                false => table::set(fd, wanted),
+            }
+            done
+        }
         _ => tell(fd, Operation::SetOption, (level, name), value),
     }
 }
@@ -390,7 +430,7 @@ pub(crate) unsafe extern "C" fn getsockopt(
         // SAFETY: the caller's.
         return unsafe { real::getsockopt(fd, level, name, value, length) };
     }
-    if value.is_null() || length.is_null() {
+    if !address::is_plausible(value.cast::<u8>()) || !address::is_plausible(length) {
         return give_int(Err(libc::EFAULT));
     }
     // SAFETY: the caller's.
@@ -412,6 +452,10 @@ unsafe fn get_option(
         // SAFETY: the caller's.
         return unsafe { connectx3(fd, value, room, length) };
     }
+    if level == SOL_SCTP && matches!(name, option::PEELOFF | option::PEELOFF_FLAGS) {
+        // SAFETY: the caller's.
+        return unsafe { peel_off(fd, name, value, room) };
+    }
     let mut answer = MaybeUninit::<[u8; OPTION_MAX]>::uninit();
     // SAFETY: bytes may be anything, and the kernel writes those that are read.
     let answer = unsafe { core::slice::from_raw_parts_mut(answer.as_mut_ptr().cast::<u8>(), OPTION_MAX) };
@@ -429,6 +473,38 @@ unsafe fn get_option(
         table::clear(fd, bit::DEAD);
     }
     Ok(0)
+}
+
+/// `struct sctp_peeloff_flags`; `struct sctp_peeloff` is without the flags.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PeelOff {
+    id: c_int,
+    descriptor: c_int,
+    flags: c_int,
+}
+
+/// # Safety
+/// As [`get_option`].
+unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: usize) -> Outcome<c_int> {
+    let length = if name == option::PEELOFF { 8 } else { size_of::<PeelOff>() };
+    if room < length {
+        return Err(libc::EINVAL);
+    }
+    let mut wanted = PeelOff { id: 0, descriptor: 0, flags: 0 };
+    // SAFETY: both have this length.
+    unsafe { core::ptr::copy_nonoverlapping(value.cast::<u8>(), (&raw mut wanted).cast(), length) };
+    // The server takes the unread messages out and puts the others back.
+    let _lock = table::lock(fd);
+    let reply = ask(Operation::PeelOff, (wanted.id, 0), &[], Some(fd), &mut [])?;
+    let peeled = lowest(reply.descriptor.ok_or(libc::ENETDOWN)?);
+    set_flags(peeled, wanted.flags & libc::SOCK_CLOEXEC != 0, wanted.flags & libc::SOCK_NONBLOCK != 0);
+    table::forget_association(fd, wanted.id);
+    table::add(peeled, bit::CONNECTED);
+    wanted.descriptor = peeled;
+    // SAFETY: both have this length.
+    unsafe { core::ptr::copy_nonoverlapping((&raw const wanted).cast::<u8>(), value.cast(), length) };
+    Ok(peeled)
 }
 
 /// `struct sctp_getaddrs_old`, by which libsctp connects.
@@ -467,7 +543,11 @@ unsafe fn connectx3(fd: c_int, value: *mut c_void, room: usize, length: *mut soc
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    if table::is_ours(fd) && !table::has(fd, bit::CONNECTED) {
+    let is_ours = table::is_ours(fd);
+    if is_ours && table::is_one_to_many(fd) {
+        return give_int(Err(libc::EOPNOTSUPP));
+    }
+    if is_ours && !table::has(fd, bit::CONNECTED) {
         let mut room = [0; SOCKADDR_MAX];
         match ask(Operation::PeerName, (0, 0), &[], Some(fd), &mut room) {
             Ok(reply) if !reply.is_in_progress => table::set(fd, bit::CONNECTED),

@@ -5,10 +5,10 @@
 
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, offset_of};
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use libc::{sockaddr_un, socklen_t};
-use sockproto::SOCKET_NAME_PREFIX;
+use sockproto::{DATA_HEADER, MANY_NAME_PREFIX, PEER_LENGTH, SOCKET_NAME_PREFIX};
 
 use crate::real;
 
@@ -21,42 +21,51 @@ const LOCK_ATTEMPTS: usize = 10_000;
 /// Bits of an entry.
 pub(crate) mod bit {
     /// The entry says something.
-    pub(crate) const KNOWN: u8 = 1;
+    pub(crate) const KNOWN: u16 = 1;
     /// The descriptor is a socket of ours.
-    pub(crate) const OURS: u8 = 2;
+    pub(crate) const OURS: u16 = 2;
     /// It listens.
-    pub(crate) const LISTENING: u8 = 4;
+    pub(crate) const LISTENING: u16 = 4;
     /// A part of its first message was read: `SO_PEEK_OFF` says how much.
-    pub(crate) const PARTIAL: u8 = 8;
-    /// It is, or was, connected.
-    pub(crate) const CONNECTED: u8 = 16;
+    pub(crate) const PARTIAL: u16 = 8;
+    /// It is, or was, connected. A one-to-many socket has had an association, or listens.
+    pub(crate) const CONNECTED: u16 = 16;
     /// The end of its server was told.
-    pub(crate) const DEAD: u8 = 32;
+    pub(crate) const DEAD: u16 = 32;
     /// Somebody reads from it.
-    pub(crate) const LOCKED: u8 = 64;
+    pub(crate) const LOCKED: u16 = 64;
+    /// It is a one-to-many socket.
+    pub(crate) const MANY: u16 = 128;
+    /// The program wants no message to be fragmented (`SCTP_DISABLE_FRAGMENTS`).
+    pub(crate) const WHOLE: u16 = 256;
+    /// It wants `SCTP_RCVINFO` with each message.
+    pub(crate) const WANTS_RCVINFO: u16 = 512;
+    /// It wants `SCTP_NXTINFO` with each message.
+    pub(crate) const WANTS_NXTINFO: u16 = 1024;
 }
 
-static ENTRIES: [AtomicU8; REMEMBERED] = [const { AtomicU8::new(0) }; REMEMBERED];
+static ENTRIES: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(0) }; REMEMBERED];
 /// Outbound streams; 0: not known.
 static STREAMS: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(0) }; REMEMBERED];
 /// Bytes 0 to 7, 8 to 15 and so on of the peer's address; the length is in the last one. All zero: not known.
 static PEERS: [[AtomicU64; 5]; REMEMBERED] = [const { [const { AtomicU64::new(0) }; 5] }; REMEMBERED];
 
-fn entry(fd: c_int) -> Option<&'static AtomicU8> {
+fn entry(fd: c_int) -> Option<&'static AtomicU16> {
     ENTRIES.get(usize::try_from(fd).ok()?)
 }
 
 /// Reports whether a descriptor is a socket of ours.
 pub(crate) fn is_ours(fd: c_int) -> bool {
-    let Some(entry) = entry(fd) else { return fd >= 0 && has_our_name(fd) };
+    let Some(entry) = entry(fd) else { return fd >= 0 && style_by_name(fd).is_some() };
     let known = entry.load(Ordering::Relaxed);
     if known & bit::KNOWN != 0 {
         return known & bit::OURS != 0;
     }
     let errno = crate::errno();
-    let is_ours = has_our_name(fd);
+    let style = style_by_name(fd);
     crate::set_errno(errno);
-    let mut bits = if is_ours { bit::KNOWN | bit::OURS } else { bit::KNOWN };
+    let is_ours = style.is_some();
+    let mut bits = bit::KNOWN | style.unwrap_or(0);
     if is_ours && crate::recv::peek_offset(fd).is_some_and(|offset| offset > 0) {
         bits |= bit::PARTIAL;
     }
@@ -64,21 +73,25 @@ pub(crate) fn is_ours(fd: c_int) -> bool {
     is_ours
 }
 
-/// Asks the kernel for the socket's name.
-fn has_our_name(fd: c_int) -> bool {
+/// Asks the kernel for the socket's name. Returns [`bit::OURS`], and [`bit::MANY`] for a one-to-many socket.
+fn style_by_name(fd: c_int) -> Option<u16> {
     let mut address = MaybeUninit::<sockaddr_un>::zeroed();
     let mut length = socklen_t::try_from(size_of::<sockaddr_un>()).unwrap_or(0);
     // SAFETY: the buffer has the length that is told.
     let result = unsafe { real::getsockname(fd, address.as_mut_ptr().cast(), &raw mut length) };
     if result != 0 {
-        return false;
+        return None;
     }
     // SAFETY: zeroes are a valid address, and the kernel wrote others at most.
     let address = unsafe { address.assume_init() };
     let path = address.sun_path.map(c_char_byte);
     let length = usize::try_from(length).unwrap_or(0).saturating_sub(offset_of!(sockaddr_un, sun_path));
-    c_int::from(address.sun_family) == libc::AF_UNIX
-        && path.get(..length).is_some_and(|name| name.starts_with(SOCKET_NAME_PREFIX))
+    let name = path.get(..length).filter(|_| c_int::from(address.sun_family) == libc::AF_UNIX)?;
+    match name {
+        _ if name.starts_with(MANY_NAME_PREFIX) => Some(bit::OURS | bit::MANY),
+        _ if name.starts_with(SOCKET_NAME_PREFIX) => Some(bit::OURS),
+        _ => None,
+    }
 }
 
 #[allow(clippy::cast_sign_loss, reason = "the bytes of a name have no sign")]
@@ -86,8 +99,21 @@ const fn c_char_byte(byte: core::ffi::c_char) -> u8 {
     byte as u8
 }
 
+/// Reports whether a socket of ours is a one-to-many socket.
+pub(crate) fn is_one_to_many(fd: c_int) -> bool {
+    match entry(fd) {
+        Some(entry) => entry.load(Ordering::Relaxed) & bit::MANY != 0,
+        None => style_by_name(fd).is_some_and(|style| style & bit::MANY != 0),
+    }
+}
+
+/// Returns how many bytes precede the data of a socket's messages.
+pub(crate) fn prefix(fd: c_int) -> usize {
+    if is_one_to_many(fd) { DATA_HEADER + PEER_LENGTH } else { DATA_HEADER }
+}
+
 /// Notes that a descriptor is a socket of ours, with these further bits.
-pub(crate) fn add(fd: c_int, bits: u8) {
+pub(crate) fn add(fd: c_int, bits: u16) {
     if let Some(entry) = entry(fd) {
         entry.store(bit::KNOWN | bit::OURS | bits, Ordering::Relaxed);
         forget_facts(fd);
@@ -121,26 +147,26 @@ fn forget_facts(fd: c_int) {
 }
 
 /// Reports whether these bits are set.
-pub(crate) fn has(fd: c_int, bits: u8) -> bool {
+pub(crate) fn has(fd: c_int, bits: u16) -> bool {
     entry(fd).is_some_and(|entry| entry.load(Ordering::Relaxed) & bits == bits)
 }
 
 /// Sets bits.
-pub(crate) fn set(fd: c_int, bits: u8) {
+pub(crate) fn set(fd: c_int, bits: u16) {
     if let Some(entry) = entry(fd) {
         entry.fetch_or(bits, Ordering::Relaxed);
     }
 }
 
 /// Clears bits.
-pub(crate) fn clear(fd: c_int, bits: u8) {
+pub(crate) fn clear(fd: c_int, bits: u16) {
     if let Some(entry) = entry(fd) {
         entry.fetch_and(!bits, Ordering::Relaxed);
     }
 }
 
 /// The right to read from a descriptor.
-pub(crate) struct Lock(Option<&'static AtomicU8>);
+pub(crate) struct Lock(Option<&'static AtomicU16>);
 
 /// Takes the lock of a descriptor; after many attempts it takes it over.
 pub(crate) fn lock(fd: c_int) -> Lock {
@@ -162,6 +188,56 @@ impl Drop for Lock {
             entry.fetch_and(!bit::LOCKED, Ordering::Release);
         }
     }
+}
+
+/// Associations of one-to-many sockets that are remembered, by a hash of descriptor and identifier.
+const ASSOCIATIONS: usize = 4096;
+/// Time after which an association is asked for again, in seconds.
+const ASSOCIATION_LIFE: u32 = 1;
+/// Descriptor, identifier and outbound streams of each, in 16, 32 and 16 bits.
+static KNOWN_ASSOCIATIONS: [AtomicU64; ASSOCIATIONS] = [const { AtomicU64::new(0) }; ASSOCIATIONS];
+/// When it was asked for, in seconds.
+static ASKED_AT: [AtomicU32; ASSOCIATIONS] = [const { AtomicU32::new(0) }; ASSOCIATIONS];
+
+fn place_of(fd: c_int, id: c_int) -> Option<(usize, u64)> {
+    let (fd, id) = (u16::try_from(fd).ok()?, u32::try_from(id).ok()?);
+    let mixed = (u64::from(id) << 16 | u64::from(fd)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Some((usize::try_from(mixed >> 52).ok()? % ASSOCIATIONS, u64::from(fd) << 48 | u64::from(id) << 16))
+}
+
+/// Outbound streams of an association of a one-to-many socket, if it was there a moment ago.
+pub(crate) fn association_streams(fd: c_int, id: c_int) -> Option<u16> {
+    let (place, key) = place_of(fd, id)?;
+    let known = KNOWN_ASSOCIATIONS[place].load(Ordering::Acquire);
+    let age = seconds().wrapping_sub(ASKED_AT[place].load(Ordering::Relaxed));
+    let streams = u16::try_from(known & 0xffff).unwrap_or(0);
+    (known & !0xffff == key && age <= ASSOCIATION_LIFE).then_some(streams)
+}
+
+/// Notes the outbound streams of an association.
+pub(crate) fn set_association_streams(fd: c_int, id: c_int, streams: u16) {
+    if let Some((place, key)) = place_of(fd, id) {
+        ASKED_AT[place].store(seconds(), Ordering::Relaxed);
+        KNOWN_ASSOCIATIONS[place].store(key | u64::from(streams), Ordering::Release);
+    }
+}
+
+/// Forgets an association: it may be over, or another socket's.
+pub(crate) fn forget_association(fd: c_int, id: c_int) {
+    if let Some((place, key)) = place_of(fd, id)
+        && KNOWN_ASSOCIATIONS[place].load(Ordering::Relaxed) & !0xffff == key
+    {
+        KNOWN_ASSOCIATIONS[place].store(0, Ordering::Relaxed);
+    }
+}
+
+/// A clock that counts seconds.
+#[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "differences count")]
+fn seconds() -> u32 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    time.tv_sec as u32
 }
 
 /// Outbound streams of a connected socket, if they are known.

@@ -1,10 +1,11 @@
 //! Listeners: which INITs are answered, and what becomes of them.
 
+use std::net::SocketAddr;
+
 use base::{Route, Time};
 use sctp::{AbortCause, AssociationId, Endpoint, Event, IncomingInit, InitDecision, Listener};
 
-use crate::notification::up;
-use crate::socket::{Socket, State};
+use crate::socket::{Socket, State, Style};
 use crate::{Errno, Output, SocketKey, Sockets};
 
 /// Most associations that wait for `accept`, as Linux' `net.core.somaxconn`.
@@ -70,7 +71,9 @@ impl Sockets {
         let uid = socket.uid;
         let under_way = self.accepting.values().filter(|of| **of == listener).count();
         let of_user = self.by_user.get(&uid).copied().unwrap_or(0);
-        let has_room = socket.waiting + under_way < backlog && of_user < self.config.sockets_per_user;
+        // Nobody accepts the associations of a one-to-many socket: only those under way count.
+        let backlog = if socket.style == Style::OneToMany { ACCEPTED_MAX } else { backlog };
+        let has_room = socket.waiting + under_way <= backlog && of_user < self.config.sockets_per_user;
         if !has_room {
             return engine.refuse(now, id, AbortCause::default());
         }
@@ -87,37 +90,28 @@ impl Sockets {
         event: &Event,
     ) {
         let Some(listener) = self.accepting.remove(&association) else { return };
-        let Event::Established { route, adaptation, outbound_streams, inbound_streams } = event else {
-            return;
-        };
+        let Event::Established { route, .. } = event else { return };
         let (Ok(parent), Some(info)) = (self.get(listener), engine.info(association)) else {
             return engine.release(now, association);
         };
         let State::Listening { .. } = parent.state else { return engine.release(now, association) };
-        let peer = std::net::SocketAddr::new(route.remote, info.remote_port);
-        let mut socket = Socket::new(parent.family, parent.uid);
-        socket.options = parent.options.clone();
-        socket.port = Some(info.local_port);
-        socket.bound = parent.bound.clone();
-        socket.state = State::Up(association);
-        socket.local = Some(route.local);
-        socket.peer = Some(peer);
-        socket.streams = (*inbound_streams, *outbound_streams);
-        socket.retime(now, engine);
-        socket.id = self.next_id();
-        let name = socket.name_of(peer);
-        up(&mut socket, *adaptation);
-        *self.by_user.entry(socket.uid).or_default() += 1;
-        let has_notes = !socket.before.is_empty();
-        let key = self.insert(socket);
-        self.by_association.insert(association, key);
-        if let Ok(parent) = self.get_mut(listener) {
+        let (state, peer) = (State::Up(association), SocketAddr::new(route.remote, info.remote_port));
+        let key = if parent.style == Style::OneToMany {
+            let Ok(member) = self.add_member(listener, state, peer) else { return };
+            member
+        } else {
+            let id = self.next_id();
+            let Ok(parent) = self.get_mut(listener) else { return };
             parent.waiting += 1;
-        }
-        self.outputs.push_back(Output::Accepted { listener, socket: key, peer: name });
-        if has_notes {
-            self.outputs.push_back(Output::Readable(key));
-        }
+            let socket = parent.of_association(Style::OneToOne, state, peer, id);
+            let name = socket.name_of(peer);
+            *self.by_user.entry(socket.uid).or_default() += 1;
+            let key = self.insert(socket);
+            self.outputs.push_back(Output::Accepted { listener, socket: key, peer: name });
+            key
+        };
+        self.by_association.insert(association, key);
+        self.on_up(now, engine, key, event);
     }
 }
 

@@ -57,8 +57,7 @@ pub(crate) fn addresses_of(packed: &[u8]) -> Result<Vec<SocketAddr>, Errno> {
     match all {
         Ok(all) if all.is_empty() || all.len() > ADDRESSES_MAX => Err(libc::EINVAL),
         Ok(all) => Ok(all),
-        Err(AddressError::Length) => Err(libc::EINVAL),
-        Err(AddressError::Family) => Err(libc::EAFNOSUPPORT),
+        Err(AddressError::Length | AddressError::Family) => Err(libc::EINVAL),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use base::{Carrier, Route, Time};
-use sctp::{Connect, ConnectError, Endpoint};
+use sctp::{AssociationId, Connect, ConnectError, Endpoint};
 
 use crate::bind::{ADDRESSES_MAX, addresses_of};
 use crate::socket::{Socket, State};
@@ -24,31 +24,16 @@ impl Sockets {
         network: &mut dyn Network,
     ) -> Result<i32, Errno> {
         let peers = addresses_of(packed)?;
-        let socket = self.get(key)?;
-        match socket.state {
+        if self.is_one_to_many(key) {
+            let member = self.connect_member(now, engine, key, (&peers, [0; 4]), network)?;
+            return Ok(self.get(member)?.id);
+        }
+        match self.get(key)?.state {
             State::Idle => {}
             State::Connecting(_) => return Err(libc::EALREADY),
             State::Listening { .. } | State::Up(_) | State::Over(_) => return Err(libc::EISCONN),
         }
-        let remote_port = peers[0].port();
-        if remote_port == 0 || peers.iter().any(|peer| peer.port() != remote_port || !socket.takes(peer.ip()))
-        {
-            return Err(libc::EINVAL);
-        }
-        let init_routes = self.routes_to(socket, &peers, network);
-        if init_routes.is_empty() {
-            return Err(libc::ENETUNREACH);
-        }
-        let local_addresses = self.announced(socket, peers[0].ip());
-        let config = socket.options.association();
-        let local_port = self.bind_any(key)?;
-        let connect = Connect { local_port, remote_port, init_routes, local_addresses, config };
-        let association = engine.connect(now, connect).map_err(|error| match error {
-            ConnectError::Exists => libc::EADDRNOTAVAIL,
-            ConnectError::NoRoute => libc::ENETUNREACH,
-            ConnectError::NoPort => libc::EINVAL,
-            _ => libc::ENOBUFS,
-        })?;
+        let association = self.begin(now, engine, key, (&peers, [0; 4]), network)?;
         self.by_association.insert(association, key);
         let id = self.next_id();
         let socket = self.get_mut(key)?;
@@ -57,6 +42,37 @@ impl Sockets {
         socket.id = id;
         socket.error = 0;
         Ok(id)
+    }
+
+    /// Begins an association with a peer. `init` overrides the socket's `SCTP_INITMSG` where it is not 0.
+    pub(crate) fn begin(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        key: SocketKey,
+        (peers, init): (&[SocketAddr], [u16; 4]),
+        network: &mut dyn Network,
+    ) -> Result<AssociationId, Errno> {
+        let socket = self.get(key)?;
+        let remote_port = peers[0].port();
+        if remote_port == 0 || peers.iter().any(|peer| peer.port() != remote_port || !socket.takes(peer.ip()))
+        {
+            return Err(libc::EINVAL);
+        }
+        let init_routes = self.routes_to(socket, peers, network);
+        if init_routes.is_empty() {
+            return Err(libc::ENETUNREACH);
+        }
+        let local_addresses = self.announced(socket, peers[0].ip());
+        let config = socket.options.association_with(init);
+        let local_port = self.bind_any(key)?;
+        let connect = Connect { local_port, remote_port, init_routes, local_addresses, config };
+        engine.connect(now, connect).map_err(|error| match error {
+            ConnectError::Exists => libc::EADDRNOTAVAIL,
+            ConnectError::NoRoute => libc::ENETUNREACH,
+            ConnectError::NoPort => libc::EINVAL,
+            _ => libc::ENOBUFS,
+        })
     }
 
     /// Returns the routes of INIT: to each address of the peer, by each carrier.

@@ -4,7 +4,7 @@ use base::Time;
 use bytes::Bytes;
 use sctp::{Endpoint, Message};
 use sockproto::abi::sinfo;
-use sockproto::{DataHeader, Kind, PART_MAX, flag};
+use sockproto::{DataHeader, Kind, PART_MAX, SockAddr, flag};
 
 use crate::socket::{Socket, State};
 use crate::{SocketKey, Sockets};
@@ -18,10 +18,34 @@ pub(crate) enum End {
     Failed(i32),
 }
 
+/// A message for a program, or a part of one.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Kind, stream and so on.
+    pub header: DataHeader,
+    /// The peer's address, on a one-to-many socket.
+    pub peer: Option<SockAddr>,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
 impl Sockets {
-    /// Takes what comes next for the program: a header and the bytes of a message, or of a part of one. After [`Kind::Ended`] and
-    /// [`Kind::Failed`] the program can send no more.
-    pub fn next(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) -> Option<(DataHeader, Bytes)> {
+    /// Takes what comes next for the program. After [`Kind::Ended`] and [`Kind::Failed`] the program can send no more.
+    pub fn next(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) -> Option<Delivery> {
+        if self.is_one_to_many(key) {
+            return self.next_of_many(now, engine, key);
+        }
+        let (header, bytes) = self.next_of_one(now, engine, key)?;
+        Some(Delivery { header, peer: None, bytes })
+    }
+
+    /// The same of a socket with one association.
+    pub(crate) fn next_of_one(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        key: SocketKey,
+    ) -> Option<(DataHeader, Bytes)> {
         let socket = self.get_mut(key).ok()?;
         if let Some((header, rest)) = socket.rest.take() {
             return Some(socket.part(header, rest));
@@ -34,6 +58,7 @@ impl Sockets {
             _ => None,
         };
         while let Some(message) = association.and_then(|association| engine.recv(now, association)) {
+            socket.is_in_message = !message.end;
             // An abandoned message's last part has no bytes: it ends the record without more.
             if !message.is_empty() {
                 let header = socket.header_of(&message);

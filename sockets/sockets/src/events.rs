@@ -6,7 +6,7 @@ use sockproto::abi::notification as kind;
 
 use crate::deliver::End;
 use crate::notification::up;
-use crate::socket::State;
+use crate::socket::{State, Style};
 use crate::{Output, SocketKey, Sockets};
 
 /// States of `SCTP_PEER_ADDR_CHANGE`.
@@ -38,10 +38,13 @@ impl Sockets {
         };
         match event {
             Event::Established { .. } => self.on_connected(now, engine, key, event),
-            Event::Readable if self.has_program(key) => self.outputs.push_back(Output::Readable(key)),
+            Event::Readable if self.has_program(key) => self.announce_readable(key),
             // Nobody reads any more: the peer's data makes room for its end.
             Event::Readable => while engine.recv(now, association).is_some() {},
-            Event::Writable => self.outputs.push_back(Output::Writable(key)),
+            Event::Writable => {
+                self.send_waiting(now, engine, key);
+                self.outputs.push_back(Output::Writable(self.program_socket(key)));
+            }
             Event::PathChanged { route, from, to } => {
                 let state = match (from, to) {
                     (PathState::Unconfirmed, PathState::Active) => ADDRESS_CONFIRMED,
@@ -55,9 +58,14 @@ impl Sockets {
             Event::Dry => self.notify(key, |socket| socket.plain(kind::SENDER_DRY)),
             Event::PeerShutdown => {
                 if let Ok(socket) = self.get_mut(key) {
+                    socket.is_peer_closed = true;
                     let note = socket.plain(kind::SHUTDOWN_EVENT);
                     socket.after.extend(note);
-                    self.outputs.push_back(Output::SendingOver(key));
+                    if let Style::Member(_) = socket.style {
+                        self.announce_readable(key);
+                    } else {
+                        self.outputs.push_back(Output::SendingOver(key));
+                    }
                 }
             }
             Event::Closed(reason) => self.on_closed(now, engine, key, association, reason),
@@ -74,23 +82,46 @@ impl Sockets {
         let Ok(socket) = self.get_mut(key) else { return };
         if let Some(note) = note(socket).filter(|_| socket.has_program && socket.before.len() < NOTES_MAX) {
             socket.before.push_back(note);
-            self.outputs.push_back(Output::Readable(key));
+            self.announce_readable(key);
         }
     }
 
     fn on_connected(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, event: &Event) {
+        let Ok(socket) = self.get_mut(key) else { return };
+        let State::Connecting(association) = socket.state else { return };
+        socket.state = State::Up(association);
+        socket.is_filled = false;
+        self.settled(key, 0);
+        self.on_up(now, engine, key, event);
+    }
+
+    /// Announces how an attempt to connect has ended.
+    fn settled(&mut self, key: SocketKey, error: i32) {
+        let Ok(socket) = self.get_mut(key) else { return };
+        let output = match socket.style {
+            Style::Member(of) => Output::Attempted { socket: of, association: socket.id, error },
+            _ => {
+                socket.error = error;
+                Output::Settled(key)
+            }
+        };
+        self.outputs.push_back(output);
+    }
+
+    /// Notes what an association that is up has agreed.
+    pub(crate) fn on_up(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, event: &Event) {
         let Event::Established { route, adaptation, outbound_streams, inbound_streams } = event else {
             return;
         };
         let Ok(socket) = self.get_mut(key) else { return };
-        let State::Connecting(association) = socket.state else { return };
-        socket.state = State::Up(association);
         socket.local = Some(route.local);
         socket.streams = (*inbound_streams, *outbound_streams);
-        socket.is_filled = false;
         socket.retime(now, engine);
         up(socket, *adaptation);
-        self.outputs.extend([Output::Settled(key), Output::Readable(key)]);
+        self.announce_readable(key);
+        self.watch_use(now, key);
+        self.send_waiting(now, engine, key);
+        self.announce_writable_to_many(key);
     }
 
     fn on_closed(
@@ -108,17 +139,26 @@ impl Sockets {
             return self.remove(key);
         }
         if let State::Connecting(_) = socket.state {
-            socket.error = connect_error(reason);
-            socket.state = State::Idle;
+            let is_member = matches!(socket.style, Style::Member(_));
             socket.is_filled = false;
             let note = socket.association_change(kind::CANT_STR_ASSOC, 0);
             socket.before.extend(note);
+            socket.note_unsent(now, engine, association);
+            (socket.state, socket.end) = match is_member {
+                // It is removed once its notifications are read.
+                true => (State::Over(None), Some(End::Orderly)),
+                false => (State::Idle, None),
+            };
             engine.release(now, association);
             self.by_association.remove(&association);
-            return self.outputs.extend([Output::Settled(key), Output::Readable(key)]);
+            self.settled(key, connect_error(reason));
+            self.announce_writable_to_many(key);
+            return self.announce_readable(key);
         }
         let (change, end) = match reason {
-            CloseReason::Graceful => (kind::SHUTDOWN_COMP, End::Orderly),
+            CloseReason::Graceful if socket.is_peer_closed => (kind::SHUTDOWN_COMP, End::Orderly),
+            // The program has ended it alone.
+            CloseReason::Graceful => (kind::SHUTDOWN_COMP, End::Failed(libc::ENOTCONN)),
             CloseReason::PeerAborted(_) | CloseReason::Aborted(_) | CloseReason::Restarted => {
                 (kind::COMM_LOST, End::Failed(libc::ECONNRESET))
             }
@@ -126,16 +166,22 @@ impl Sockets {
                 (kind::COMM_LOST, End::Failed(libc::ETIMEDOUT))
             }
         };
-        let note = socket.association_change(change, 0);
+        let note = match reason {
+            CloseReason::PeerAborted(cause) => socket.aborted(cause),
+            _ => socket.association_change(change, 0),
+        };
         socket.after.extend(note);
+        socket.note_unsent(now, engine, association);
         socket.end = Some(end);
         socket.state = State::Over(Some(association));
-        self.outputs.push_back(Output::Readable(key));
+        // A message that waits for room would wait for ever.
+        self.announce_writable_to_many(key);
+        self.announce_readable(key);
     }
 }
 
 /// Limit on the notifications that wait for a program that does not read.
-const NOTES_MAX: usize = 256;
+pub(crate) const NOTES_MAX: usize = 256;
 
 /// Returns the error of an attempt to connect.
 fn connect_error(reason: &CloseReason) -> i32 {

@@ -1,6 +1,6 @@
 //! The state of programs' SCTP sockets (RFC 6458) over the engine.
 //!
-//! Sockets are of the one-to-one style. System calls become calls of [`Sockets`], the engine's events become [`Output`]s, and messages
+//! Sockets are of the one-to-one or the one-to-many style. System calls become calls of [`Sockets`], the engine's events become [`Output`]s, and messages
 //! for a program are taken by [`Sockets::next`]. Errors are those of Linux, by number (errno(3)), because programs compare them.
 //!
 //! No system call, clock or thread is here: two of these, each with an engine, run in virtual time. Begin with [`Sockets::open`].
@@ -12,13 +12,15 @@ mod bind;
 mod connect;
 mod deliver;
 mod events;
+mod many;
+mod members;
 mod names;
 mod notification;
 mod options;
 mod rows;
 mod socket;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use base::Time;
@@ -27,12 +29,13 @@ use sctp::{AbortCause, AssociationId, Endpoint, Ppid, Reliability, SendError, Se
 use slab::Slab;
 use sockproto::{DataHeader, SockAddr, flag};
 
+pub use deliver::Delivery;
 pub use options::association_defaults;
 pub use rows::Row;
 
 use crate::bind::Ports;
 use crate::options::Linger;
-use crate::socket::{Family, Socket, State};
+use crate::socket::{Family, Socket, State, Style};
 
 /// The Adaptation Layer Indication by which sctpify's socket servers know each other, where the program sets none.
 pub const ADAPTATION: u32 = 0x7363_736b;
@@ -57,6 +60,15 @@ pub enum Output {
         socket: SocketKey,
         /// The peer's address.
         peer: SockAddr,
+    },
+    /// The attempt of a one-to-many socket to begin an association is over.
+    Attempted {
+        /// The one-to-many socket.
+        socket: SocketKey,
+        /// The association's identifier.
+        association: i32,
+        /// 0, or the error.
+        error: Errno,
     },
     /// [`Sockets::next`] has something.
     Readable(SocketKey),
@@ -131,6 +143,8 @@ pub struct Sockets {
     /// The host's addresses but for those of loopback and link-local ones.
     addresses: Vec<IpAddr>,
     outputs: VecDeque<Output>,
+    /// When to look whether associations are unused.
+    unused: BTreeSet<(Time, SocketKey)>,
     config: Config,
     /// Identifier of the last association; 0 to 2 have meanings of their own (RFC 6458 section 7.2).
     last_id: i32,
@@ -147,6 +161,7 @@ impl Sockets {
             by_user: BTreeMap::new(),
             addresses: Vec::new(),
             outputs: VecDeque::new(),
+            unused: BTreeSet::new(),
             config,
             last_id: 2,
         }
@@ -175,22 +190,24 @@ impl Sockets {
     /// `socket(2)`.
     ///
     /// # Errors
-    /// `EAFNOSUPPORT`; `ESOCKTNOSUPPORT` for another type than `SOCK_STREAM`; `EMFILE` at the limit of the user.
+    /// `EAFNOSUPPORT`; `ESOCKTNOSUPPORT` for another type than `SOCK_STREAM` and `SOCK_SEQPACKET`; `EMFILE` at the limit of the user.
     pub fn open(&mut self, family: i32, kind: i32, caller: Caller) -> Result<SocketKey, Errno> {
         let family = match family {
             libc::AF_INET => Family::V4,
             libc::AF_INET6 => Family::V6,
             _ => return Err(libc::EAFNOSUPPORT),
         };
-        if kind != libc::SOCK_STREAM {
-            return Err(libc::ESOCKTNOSUPPORT);
-        }
+        let style = match kind {
+            libc::SOCK_STREAM => Style::OneToOne,
+            libc::SOCK_SEQPACKET => Style::OneToMany,
+            _ => return Err(libc::ESOCKTNOSUPPORT),
+        };
         let of_user = self.by_user.entry(caller.uid).or_default();
         if *of_user >= self.config.sockets_per_user {
             return Err(libc::EMFILE);
         }
         *of_user += 1;
-        Ok(self.insert(Socket::new(family, caller.uid)))
+        Ok(self.insert(Socket { style, ..Socket::new(family, caller.uid) }))
     }
 
     fn insert(&mut self, socket: Socket) -> SocketKey {
@@ -206,9 +223,10 @@ impl Sockets {
     }
 
     /// Reports whether messages of the program can be taken: before the association is up they must wait, and after its end nobody
-    /// takes them.
+    /// takes them. Those of a one-to-many socket name their association.
     pub fn takes_messages(&self, key: SocketKey) -> bool {
-        self.get(key).is_ok_and(|socket| matches!(socket.state, State::Up(_)))
+        self.get(key)
+            .is_ok_and(|socket| matches!(socket.state, State::Up(_)) || socket.style == Style::OneToMany)
     }
 
     /// Reports whether the socket's send buffer must be filled, so that it is not writable: it cannot send, and no attempt to connect has
@@ -216,7 +234,8 @@ impl Sockets {
     pub fn take_unfilled(&mut self, key: SocketKey) -> bool {
         let Ok(socket) = self.get_mut(key) else { return false };
         let is_unconnected = matches!(socket.state, State::Idle | State::Connecting(_));
-        let is_due = !socket.is_filled && socket.error == 0 && is_unconnected;
+        let is_due =
+            !socket.is_filled && socket.error == 0 && is_unconnected && socket.style != Style::OneToMany;
         socket.is_filled |= is_due;
         is_due
     }
@@ -271,6 +290,9 @@ impl Sockets {
     /// The program has closed its end. If it left messages unread (`has_unread`, or here), the association ends by ABORT, as with a linger
     /// time of zero.
     pub fn close(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, has_unread: bool) {
+        if self.is_one_to_many(key) {
+            return self.close_many(now, engine, key);
+        }
         let Ok(socket) = self.get_mut(key) else { return };
         socket.has_program = false;
         let mut is_hard = has_unread || socket.options.linger() == Linger::Reset || socket.rest.is_some();

@@ -5,6 +5,12 @@ use std::net::IpAddr;
 use sockproto::SockAddr;
 use sockproto::abi::notification as kind;
 
+use base::Time;
+use bytes::Bytes;
+use sctp::{AbortCause, AssociationId, Endpoint};
+use sockproto::DataHeader;
+
+use crate::events::NOTES_MAX;
 use crate::socket::Socket;
 
 /// Length of `struct sockaddr_storage`, in bytes.
@@ -50,6 +56,11 @@ impl Fields {
         self
     }
 
+    fn bytes(mut self, bytes: &[u8]) -> Fields {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
     pub(crate) fn done(self) -> Vec<u8> {
         self.0
     }
@@ -71,12 +82,63 @@ impl Socket {
         })
     }
 
+    /// The same of an association that the peer has aborted, with the error cause of its ABORT.
+    pub(crate) fn aborted(&self, cause: &AbortCause) -> Option<Vec<u8>> {
+        let mut note = self.association_change(kind::COMM_LOST, cause.code)?;
+        if cause.code != 0 {
+            let length = u16::try_from(4 + cause.reason.len()).unwrap_or(u16::MAX);
+            note.extend_from_slice(&cause.code.to_be_bytes());
+            note.extend_from_slice(&length.to_be_bytes());
+            note.extend_from_slice(&cause.reason);
+        }
+        Some(Fields(note).with_length())
+    }
+
     /// `SCTP_PEER_ADDR_CHANGE`, if the program wants it.
     pub(crate) fn address_change(&self, address: IpAddr, state: u32) -> Option<Vec<u8>> {
         let peer = std::net::SocketAddr::new(address, self.peer.map_or(0, |peer| peer.port()));
         self.options.wants(kind::PEER_ADDR_CHANGE).then(|| {
             let fields = Fields::notification(kind::PEER_ADDR_CHANGE).storage(&self.name_of(peer));
             fields.long(state).long(0).id(self.id).with_length()
+        })
+    }
+
+    /// Queues a notification for each message of which nothing was sent, behind the one that says why, if the program wants them.
+    pub(crate) fn note_unsent(&mut self, now: Time, engine: &mut Endpoint, association: AssociationId) {
+        if !self.options.wants(kind::SEND_FAILED) && !self.options.wants(kind::SEND_FAILED_EVENT) {
+            return self.unsent.clear();
+        }
+        let of_engine = std::iter::from_fn(|| engine.take_unsent(now, association)).map(|message| {
+            let mut header = DataHeader::new(sockproto::Kind::Data);
+            (header.stream, header.ppid) = (message.stream.0, message.ppid.0.to_be());
+            (header, message.into_bytes())
+        });
+        let waiting = std::mem::take(&mut self.unsent);
+        let room = NOTES_MAX.saturating_sub(self.after.len());
+        for (header, message) in of_engine.chain(waiting).take(room) {
+            let notes = [self.send_failed(&header, &message), self.send_failed_event(&header, &message)];
+            self.after.extend(notes.into_iter().flatten());
+        }
+    }
+
+    /// `SCTP_SEND_FAILED`, if the program wants it.
+    fn send_failed(&self, header: &DataHeader, message: &Bytes) -> Option<Vec<u8>> {
+        self.options.wants(kind::SEND_FAILED).then(|| {
+            let fields = Fields::notification(kind::SEND_FAILED).long(0);
+            let fields = fields.short(header.stream).short(0).short(header.sinfo_flags).short(0);
+            let fields = fields.long(header.ppid).long(header.context).long(header.tsn_or_lifetime);
+            let fields = fields.long(0).long(0).id(self.id).id(self.id);
+            fields.bytes(message).with_length()
+        })
+    }
+
+    /// `SCTP_SEND_FAILED_EVENT`, if the program wants it.
+    fn send_failed_event(&self, header: &DataHeader, message: &Bytes) -> Option<Vec<u8>> {
+        self.options.wants(kind::SEND_FAILED_EVENT).then(|| {
+            let fields = Fields::notification(kind::SEND_FAILED_EVENT).long(0);
+            let fields = fields.short(header.stream).short(header.sinfo_flags);
+            let fields = fields.long(header.ppid).long(header.context).id(self.id).id(self.id);
+            fields.bytes(message).with_length()
         })
     }
 
@@ -89,6 +151,11 @@ impl Socket {
 /// Queues the notifications of an association that is up.
 pub(crate) fn up(socket: &mut Socket, adaptation: Option<u32>) {
     socket.before.extend(socket.association_change(kind::COMM_UP, 0));
+    // AUTH is not negotiated for programs, and they are told so (RFC 6458 section 6.1.8: SCTP_AUTH_NO_AUTH).
+    if socket.options.wants(kind::AUTHENTICATION) {
+        let fields = Fields::notification(kind::AUTHENTICATION).short(0).short(0).long(2).id(socket.id);
+        socket.before.push_back(fields.with_length());
+    }
     // The indication by which servers know each other is not the program's.
     if let Some(indication) = adaptation.filter(|value| *value != crate::ADAPTATION)
         && socket.options.wants(kind::ADAPTATION)

@@ -13,7 +13,7 @@ use sockproto::abi::{SOL_SCTP, option};
 use sockproto::{DataHeader, Kind, flag, read_addresses};
 
 use crate::notification::{Fields, STORAGE};
-use crate::socket::{Family, Socket, State};
+use crate::socket::{Family, Socket, State, Style};
 use crate::{ADAPTATION, Errno, SocketKey, Sockets};
 
 /// Length of `struct sctp_event_subscribe`.
@@ -26,6 +26,10 @@ const HEARTBEAT_NOW: u32 = 4;
 const SEND_BUFFER: usize = 2 * sockproto::MESSAGE_MAX;
 /// Receive buffer of an association, in bytes.
 const RECEIVE_BUFFER: usize = 4 << 20;
+/// `SCTP_FUTURE_ASSOC`, `SCTP_CURRENT_ASSOC` and `SCTP_ALL_ASSOC`.
+const FUTURE: i32 = 0;
+const CURRENT: i32 = 1;
+const ALL: i32 = 2;
 /// Longest interval that an option may set: an hour is beyond all use.
 const INTERVAL_MAX: u32 = 3_600_000;
 
@@ -57,6 +61,7 @@ pub(crate) struct Options {
     context: u32,
     adaptation: Option<u32>,
     udp_port: Option<u16>,
+    autoclose: u32,
     linger: [i32; 2],
     v6_only: bool,
     /// Numbers that are kept and told, by level and name.
@@ -88,6 +93,7 @@ impl Default for Options {
             context: 0,
             adaptation: None,
             udp_port: None,
+            autoclose: 0,
             linger: [0; 2],
             v6_only: false,
             kept: BTreeMap::new(),
@@ -135,7 +141,9 @@ impl Options {
         let sndrcv = if self.events[0] != 0 { flag::WITH_SNDRCV } else { 0 };
         let rcvinfo =
             if self.kept(SOL_SCTP, option::RECVRCVINFO) != Some(0) { flag::WITH_RCVINFO } else { 0 };
-        sndrcv | rcvinfo
+        let nxtinfo =
+            if self.kept(SOL_SCTP, option::RECVNXTINFO) != Some(0) { flag::WITH_NXTINFO } else { 0 };
+        sndrcv | rcvinfo | nxtinfo
     }
 
     pub(crate) fn default_send(&self) -> DataHeader {
@@ -154,6 +162,11 @@ impl Options {
         self.v6_only
     }
 
+    /// Returns the time after which an unused association is closed.
+    pub(crate) fn autoclose(&self) -> Option<Duration> {
+        (self.autoclose != 0).then(|| Duration::from_secs(self.autoclose.into()))
+    }
+
     pub(crate) fn linger(&self) -> Linger {
         if self.linger[0] != 0 && self.linger[1] == 0 { Linger::Reset } else { Linger::Background }
     }
@@ -165,7 +178,13 @@ impl Options {
 
     /// Returns the configuration of an association that begins.
     pub(crate) fn association(&self) -> AssociationConfig {
-        let [outbound, inbound, attempts, _] = self.init;
+        self.association_with([0; 4])
+    }
+
+    /// The same with a `struct sctp_initmsg` that comes first where it is not 0.
+    pub(crate) fn association_with(&self, init: [u16; 4]) -> AssociationConfig {
+        let given = |at: usize| if init[at] == 0 { self.init[at] } else { init[at] };
+        let [outbound, inbound, attempts] = [given(0), given(1), given(2)];
         let extensions = Extensions::NONE
             .with(Extension::Ecn)
             .with(Extension::PartialReliability)
@@ -242,6 +261,22 @@ impl Given<'_> {
         self.0.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
     }
 
+    /// Returns the identifier of the association that an option names; `None`: it names none.
+    fn association(self, level: i32, name: i32) -> Option<i32> {
+        use sockproto::abi::option as o;
+        let at = match name {
+            _ if level != SOL_SCTP => return None,
+            o::DEFAULT_SEND_PARAM => 28,
+            o::DEFAULT_SNDINFO => 12,
+            o::RTOINFO | o::ASSOCINFO | o::PRIMARY_ADDR | o::PEER_ADDR_PARAMS | o::STATUS => 0,
+            o::GET_PEER_ADDR_INFO | o::DELAYED_SACK | o::CONTEXT | o::EVENT => 0,
+            o::REMOTE_UDP_ENCAPS_PORT | o::GET_PEER_ADDRS | o::GET_LOCAL_ADDRS => 0,
+            o::MAXSEG | o::MAX_BURST if self.0.len() >= 8 => 0,
+            _ => return None,
+        };
+        Some(self.long(at).cast_signed())
+    }
+
     fn int(self) -> Result<i32, Errno> {
         self.at_least(4).map(|given| given.long(0).cast_signed())
     }
@@ -268,6 +303,58 @@ impl Sockets {
     /// # Errors
     /// `ENOPROTOOPT` for an option that is unknown, `EINVAL` for a value that it cannot have.
     pub fn set_option(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        key: SocketKey,
+        option: (i32, i32),
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        for target in self.targets(engine, key, option, Given(value))? {
+            self.set_option_of(now, engine, target, option, value)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the sockets that an option is meant for: of a one-to-many socket itself, its members, or both.
+    fn targets(
+        &self,
+        engine: &Endpoint,
+        key: SocketKey,
+        (level, name): (i32, i32),
+        given: Given<'_>,
+    ) -> Result<Vec<SocketKey>, Errno> {
+        if !self.is_one_to_many(key) || (level, name) == (SOL_SCTP, option::AUTOCLOSE) {
+            return Ok(vec![key]);
+        }
+        let members = || self.get(key).map(|socket| socket.members.keys());
+        let with_members = || members().map(|members| std::iter::once(key).chain(members).collect());
+        let Some(id) = given.association(level, name) else { return with_members() };
+        match id {
+            FUTURE => Ok(vec![self.with_address(engine, key, name, given).unwrap_or(key)]),
+            CURRENT => members(),
+            ALL => with_members(),
+            _ => Ok(vec![self.member_by_id(key, id).ok_or(libc::EINVAL)?]),
+        }
+    }
+
+    /// Returns the member whose peer has the address that an option names.
+    fn with_address(
+        &self,
+        engine: &Endpoint,
+        key: SocketKey,
+        name: i32,
+        given: Given<'_>,
+    ) -> Option<SocketKey> {
+        match name {
+            option::PEER_ADDR_PARAMS | option::PRIMARY_ADDR | option::GET_PEER_ADDR_INFO => {
+                self.member_to(engine, key, given.address(4)?)
+            }
+            _ => None,
+        }
+    }
+
+    fn set_option_of(
         &mut self,
         now: Time,
         engine: &mut Endpoint,
@@ -376,10 +463,17 @@ impl Sockets {
                 let port = u16::from_be(given.exactly(144)?.short(136));
                 options.udp_port = Some(port).filter(|port| *port != 0);
             }
+            (SOL_SCTP, option::AUTOCLOSE) if socket.style == Style::OneToMany => {
+                options.autoclose = given.exactly(4)?.long(0);
+            }
             (SOL_SCTP, option::AUTOCLOSE) => return Err(libc::EOPNOTSUPP),
             _ => {
                 options.kept(level, name).ok_or(libc::ENOPROTOOPT)?;
-                let value = given.int()?;
+                // In struct sctp_assoc_value the value is behind the identifier.
+                let value = match given.association(level, name) {
+                    Some(_) => given.long(4).cast_signed(),
+                    None => given.int()?,
+                };
                 options.kept.insert((level, name), value);
             }
         }
@@ -397,6 +491,14 @@ impl Sockets {
         (level, name): (i32, i32),
         given: &[u8],
     ) -> Result<Vec<u8>, Errno> {
+        let is_one_to_many = self.is_one_to_many(key);
+        let key = match Given(given).association(level, name) {
+            Some(FUTURE) if is_one_to_many => {
+                self.with_address(engine, key, name, Given(given)).unwrap_or(key)
+            }
+            Some(id) if is_one_to_many => self.member_by_id(key, id).ok_or(libc::EINVAL)?,
+            _ => key,
+        };
         let socket = self.get_mut(key)?;
         let options = &socket.options;
         let int = |value: i32| Fields::new().id(value).done();
@@ -405,7 +507,9 @@ impl Sockets {
             (libc::SOL_SOCKET, libc::SO_DOMAIN) => {
                 int(if socket.family == Family::V4 { libc::AF_INET } else { libc::AF_INET6 })
             }
-            (libc::SOL_SOCKET, libc::SO_TYPE) => int(libc::SOCK_STREAM),
+            (libc::SOL_SOCKET, libc::SO_TYPE) => {
+                int(if is_one_to_many { libc::SOCK_SEQPACKET } else { libc::SOCK_STREAM })
+            }
             (libc::SOL_SOCKET, libc::SO_PROTOCOL) => int(libc::IPPROTO_SCTP),
             (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
                 int(i32::from(matches!(socket.state, State::Listening { .. })))
@@ -466,6 +570,13 @@ impl Sockets {
                 Fields::new().id(socket.id).id(value).done()
             }
             (SOL_SCTP, option::PEER_ADDR_PARAMS) => socket.path_options(engine, Given(given)),
+            (SOL_SCTP, option::PRIMARY_ADDR) => {
+                let info = socket.association().and_then(|association| engine.info(association));
+                let info = info.ok_or(libc::EINVAL)?;
+                let primary = info.paths.iter().find(|path| path.primary).or(info.paths.first());
+                let address = SocketAddr::new(primary.ok_or(libc::EINVAL)?.route.remote, info.remote_port);
+                Fields::new().id(socket.id).storage(&socket.name_of(address)).done()
+            }
             (SOL_SCTP, option::STATUS) => socket.status(engine).ok_or(libc::EINVAL)?,
             (SOL_SCTP, option::GET_PEER_ADDR_INFO) => {
                 let address = Given(given).at_least(152)?.address(4).ok_or(libc::EINVAL)?;
@@ -473,8 +584,7 @@ impl Sockets {
                     .association()
                     .and_then(|association| engine.info(association))
                     .ok_or(libc::EINVAL)?;
-                let path =
-                    info.paths.iter().find(|path| path.route.remote == address.ip()).ok_or(libc::EINVAL)?;
+                let path = path_to(&info, address).ok_or(libc::EINVAL)?;
                 Fields::new().id(socket.id).path(socket, path).done()
             }
             (SOL_SCTP, option::REMOTE_UDP_ENCAPS_PORT) => {
@@ -491,7 +601,17 @@ impl Sockets {
                 socket.packed(&peer_addresses(&info), info.remote_port, given.len())?
             }
             (SOL_SCTP, option::GET_LOCAL_ADDRS) => return self.local_addresses(engine, key, given.len()),
-            (SOL_SCTP, option::AUTOCLOSE) => return Err(libc::EOPNOTSUPP),
+            (SOL_SCTP, option::AUTOCLOSE) if is_one_to_many => Fields::new().long(options.autoclose).done(),
+            (SOL_SCTP, option::ASSOC_NUMBER) if is_one_to_many => {
+                Fields::new().long(saturating(socket.members.ids().count())).done()
+            }
+            (SOL_SCTP, option::ASSOC_ID_LIST) if is_one_to_many => {
+                let fields = Fields::new().long(saturating(socket.members.ids().count()));
+                socket.members.ids().fold(fields, Fields::id).done()
+            }
+            (SOL_SCTP, option::AUTOCLOSE | option::ASSOC_NUMBER | option::ASSOC_ID_LIST) => {
+                return Err(libc::EOPNOTSUPP);
+            }
             _ => int(options.kept(level, name).ok_or(libc::ENOPROTOOPT)?),
         };
         if given.len() < value.len() && level == SOL_SCTP {
@@ -515,6 +635,11 @@ impl Sockets {
         all.dedup();
         socket.packed(&all, socket.port.unwrap_or(0), room)
     }
+}
+
+/// Returns the path to this address and port of the peer.
+fn path_to(info: &AssociationInfo, address: SocketAddr) -> Option<&PathInfo> {
+    info.paths.iter().find(|path| path.route.remote == address.ip() && info.remote_port == address.port())
 }
 
 /// The addresses of the peer, each once, in the order of its paths.
@@ -579,8 +704,7 @@ impl Socket {
         if let Some(address) = given.address(4) {
             let association = self.association().ok_or(libc::EINVAL)?;
             let info = engine.info(association).ok_or(libc::EINVAL)?;
-            let path =
-                info.paths.iter().find(|path| path.route.remote == address.ip()).ok_or(libc::EINVAL)?;
+            let path = path_to(&info, address).ok_or(libc::EINVAL)?;
             let mut options = PathOptions { ..path.options };
             if flags & HEARTBEAT_OFF != 0 {
                 options.heartbeats = Heartbeats::Off;
@@ -598,6 +722,13 @@ impl Socket {
             }
             return Ok(());
         }
+        if flags & HEARTBEAT_NOW != 0 {
+            let association = self.association().ok_or(libc::EINVAL)?;
+            for path in engine.info(association).ok_or(libc::EINVAL)?.paths {
+                // A path that has gone meanwhile needs none.
+                let _ = engine.request_heartbeat(now, association, path.route.remote);
+            }
+        }
         let options = &mut self.options;
         options.heartbeat_ms = heartbeat.or(options.heartbeat_ms);
         options.heartbeats_off =
@@ -612,7 +743,7 @@ impl Socket {
         let timing = self.options.timing(false);
         let own = given.address(4).and_then(|address| {
             let info = engine.info(self.association()?)?;
-            info.paths.into_iter().find(|path| path.route.remote == address.ip())
+            path_to(&info, address).cloned()
         });
         let heartbeats = own.as_ref().map(|path| path.options.heartbeats).unwrap_or_default();
         let (interval, is_on) = match heartbeats {

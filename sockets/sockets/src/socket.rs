@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
+use base::Time;
 use bytes::Bytes;
 use sctp::AssociationId;
 use sockproto::DataHeader;
 
+use crate::SocketKey;
 use crate::deliver::End;
+use crate::members::Members;
 use crate::options::Options;
 
 /// The address family of a socket.
@@ -17,7 +20,18 @@ pub(crate) enum Family {
     V6,
 }
 
-/// Where a socket stands. One-to-one: it has one association at most.
+/// The style of a socket (RFC 6458 sections 3 and 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// One association at most, and a program's descriptor.
+    OneToOne,
+    /// Many associations, each with a member.
+    OneToMany,
+    /// One association of a one-to-many socket, without a descriptor of its own.
+    Member(SocketKey),
+}
+
+/// Where a socket stands with its association. A one-to-many socket is idle or listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Neither listens nor is connected.
@@ -34,6 +48,7 @@ pub(crate) enum State {
 /// One socket.
 pub(crate) struct Socket {
     pub(crate) family: Family,
+    pub(crate) style: Style,
     pub(crate) uid: u32,
     pub(crate) state: State,
     /// The local port, once there is one.
@@ -49,6 +64,8 @@ pub(crate) struct Socket {
     /// True while the program's send buffer is full on purpose.
     pub(crate) is_filled: bool,
     pub(crate) has_program: bool,
+    /// The peer has shut down.
+    pub(crate) is_peer_closed: bool,
     /// Identifier of the association (`sctp_assoc_t`).
     pub(crate) id: i32,
     /// Streams in and out.
@@ -59,6 +76,14 @@ pub(crate) struct Socket {
     pub(crate) after: VecDeque<Vec<u8>>,
     /// The rest of a message that is delivered in parts.
     pub(crate) rest: Option<(DataHeader, Bytes)>,
+    /// Messages that wait for the engine: for an association that is not up yet, or without room for one to all.
+    pub(crate) unsent: VecDeque<(DataHeader, Bytes)>,
+    /// True while the rest of a received message is still to come.
+    pub(crate) is_in_message: bool,
+    /// The last message of either direction, of a member.
+    pub(crate) last_used: Time,
+    /// The associations of a one-to-many socket.
+    pub(crate) members: Members,
     /// How the association ended; `None` before that, and once the program was told.
     pub(crate) end: Option<End>,
     /// Sockets that wait for `accept`.
@@ -69,6 +94,7 @@ impl Socket {
     pub(crate) fn new(family: Family, uid: u32) -> Socket {
         Socket {
             family,
+            style: Style::OneToOne,
             uid,
             state: State::Idle,
             port: None,
@@ -79,13 +105,32 @@ impl Socket {
             error: 0,
             is_filled: false,
             has_program: true,
+            is_peer_closed: false,
             id: 0,
             streams: (0, 0),
             before: VecDeque::new(),
             after: VecDeque::new(),
             rest: None,
+            unsent: VecDeque::new(),
+            is_in_message: false,
+            last_used: Time::ZERO,
+            members: Members::default(),
             end: None,
             waiting: 0,
+        }
+    }
+
+    /// Makes the socket of an association that begins at this one: a listener, or a one-to-many socket.
+    pub(crate) fn of_association(&self, style: Style, state: State, peer: SocketAddr, id: i32) -> Socket {
+        Socket {
+            style,
+            state,
+            port: self.port,
+            bound: self.bound.clone(),
+            peer: Some(peer),
+            options: self.options.clone(),
+            id,
+            ..Socket::new(self.family, self.uid)
         }
     }
 

@@ -26,6 +26,8 @@ pub mod option {
     pub const FRAGMENT_INTERLEAVE: i32 = 18;
     pub const PARTIAL_DELIVERY_POINT: i32 = 19;
     pub const MAX_BURST: i32 = 20;
+    pub const ASSOC_NUMBER: i32 = 28;
+    pub const ASSOC_ID_LIST: i32 = 29;
     pub const AUTO_ASCONF: i32 = 30;
     pub const RECVRCVINFO: i32 = 32;
     pub const RECVNXTINFO: i32 = 33;
@@ -33,11 +35,13 @@ pub mod option {
     pub const REUSE_PORT: i32 = 36;
     pub const BINDX_ADD: i32 = 100;
     pub const BINDX_REM: i32 = 101;
+    pub const PEELOFF: i32 = 102;
     pub const CONNECTX_OLD: i32 = 107;
     pub const GET_PEER_ADDRS: i32 = 108;
     pub const GET_LOCAL_ADDRS: i32 = 109;
     pub const CONNECTX: i32 = 110;
     pub const CONNECTX3: i32 = 111;
+    pub const PEELOFF_FLAGS: i32 = 122;
     pub const EVENT: i32 = 127;
     pub const REMOTE_UDP_ENCAPS_PORT: i32 = 132;
 }
@@ -48,6 +52,7 @@ pub mod cmsg {
     pub const SNDRCV: i32 = 1;
     pub const SNDINFO: i32 = 2;
     pub const RCVINFO: i32 = 3;
+    pub const NXTINFO: i32 = 4;
     pub const PRINFO: i32 = 5;
     pub const AUTHINFO: i32 = 6;
     pub const DSTADDRV4: i32 = 7;
@@ -58,6 +63,8 @@ pub mod cmsg {
     pub const SNDINFO_SIZE: usize = 16;
     /// Size of `struct sctp_rcvinfo`.
     pub const RCVINFO_SIZE: usize = 28;
+    /// Size of `struct sctp_nxtinfo`.
+    pub const NXTINFO_SIZE: usize = 16;
     /// Size of `struct sctp_prinfo`.
     pub const PRINFO_SIZE: usize = 8;
 }
@@ -71,18 +78,27 @@ pub mod sinfo {
     pub const PR_TTL: u16 = 0x10;
     pub const PR_RTX: u16 = 0x20;
     pub const PR_PRIO: u16 = 0x30;
+    pub const SENDALL: u16 = 0x40;
     pub const EOF: u16 = 0x200;
+    /// Of `SCTP_NXTINFO`: the message is there as a whole, or is a notification.
+    pub const COMPLETE: u16 = 0x100;
+    pub const NOTIFICATION: u16 = 0x8000;
     /// All bits that a one-to-one socket takes with a message.
-    pub const KNOWN: u16 = UNORDERED | ADDR_OVER | ABORT | SACK_IMMEDIATELY | PR_PRIO | EOF;
+    pub const OF_ONE: u16 = UNORDERED | ADDR_OVER | SACK_IMMEDIATELY | PR_PRIO;
+    /// All bits that a one-to-many socket takes with a message.
+    pub const OF_MANY: u16 = OF_ONE | ABORT | SENDALL | EOF;
 }
 
 /// Types of notifications.
 pub mod notification {
     pub const ASSOC_CHANGE: u16 = 0x8001;
     pub const PEER_ADDR_CHANGE: u16 = 0x8002;
+    pub const SEND_FAILED: u16 = 0x8003;
     pub const SHUTDOWN_EVENT: u16 = 0x8005;
     pub const ADAPTATION: u16 = 0x8007;
+    pub const AUTHENTICATION: u16 = 0x8008;
     pub const SENDER_DRY: u16 = 0x8009;
+    pub const SEND_FAILED_EVENT: u16 = 0x800d;
     /// States of `ASSOC_CHANGE`.
     pub const COMM_UP: u16 = 0;
     pub const COMM_LOST: u16 = 1;

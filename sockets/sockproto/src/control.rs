@@ -20,8 +20,8 @@ pub enum Operation {
     BindRemove = 4,
     /// `listen`: `first` is the backlog.
     Listen = 5,
-    /// `connect` and `sctp_connectx`, with a packed list of addresses. The answer is `EINPROGRESS`, and the socket is writable once that
-    /// is over.
+    /// `connect` and `sctp_connectx`, with a packed list of addresses. The answer is `EINPROGRESS`, and a one-to-one socket is writable once
+    /// that is over. If `first` is not 0, a one-to-many socket gets its answer only then.
     Connect = 6,
     /// `getsockname`; the answer brings the address.
     LocalName = 7,
@@ -35,6 +35,8 @@ pub enum Operation {
     List = 11,
     /// Keeps the server running until the connection is closed.
     Lease = 12,
+    /// `sctp_peeloff`: `first` is the association's identifier. The answer brings the program's end of its new socket.
+    PeelOff = 13,
 }
 
 impl Operation {
@@ -53,6 +55,7 @@ impl Operation {
             O::SetOption,
             O::List,
             O::Lease,
+            O::PeelOff,
         ]
         .into_iter()
         .find(|operation| *operation as u32 == number)

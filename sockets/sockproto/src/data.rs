@@ -42,6 +42,8 @@ pub mod flag {
     pub const WITH_SNDRCV: u8 = 2;
     /// The program asked for `SCTP_RCVINFO` with each message (`SCTP_RECVRCVINFO`).
     pub const WITH_RCVINFO: u8 = 4;
+    /// The program asked for `SCTP_NXTINFO` with each message (`SCTP_RECVNXTINFO`).
+    pub const WITH_NXTINFO: u8 = 16;
     /// The program named stream, identifier and so on; else the defaults of its socket hold (`SCTP_DEFAULT_SNDINFO`). Of data to send.
     pub const WITH_INFO: u8 = 8;
 }

@@ -12,14 +12,19 @@
 pub mod abi;
 mod control;
 mod data;
+mod peer;
 mod sockaddr;
 
 pub use control::{Answer, CONTROL_MAX, Operation, Request};
 pub use data::{DATA_HEADER, DataHeader, Kind, flag};
+pub use peer::{PEER_LENGTH, Peer};
 pub use sockaddr::{AddressError, Addresses, SOCKADDR_MAX, SockAddr, read_addresses};
 
 /// The abstract name's prefix of each program's end, by which the library knows it: `\0sctpify/` and a number in hexadecimal.
 pub const SOCKET_NAME_PREFIX: &[u8] = b"\0sctpify/";
+
+/// The same of a one-to-many socket: its messages have a [`Peer`] behind the header.
+pub const MANY_NAME_PREFIX: &[u8] = b"\0sctpify/many/";
 
 /// The environment variable with the server's abstract name, without the leading zero byte.
 pub const SERVER_VARIABLE: &core::ffi::CStr = c"SCTPIFY_SOCKETS";

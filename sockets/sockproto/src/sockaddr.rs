@@ -42,6 +42,17 @@ impl SockAddr {
         }
     }
 
+    /// Takes the address at the beginning of these bytes as it is written there.
+    ///
+    /// # Errors
+    /// See [`AddressError`].
+    pub fn read(bytes: &[u8]) -> Result<SockAddr, AddressError> {
+        let (_, length) = read_one(bytes)?;
+        let mut own = [0; SOCKADDR_MAX];
+        own[..length].copy_from_slice(&bytes[..length]);
+        Ok(SockAddr { bytes: own, length })
+    }
+
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
@@ -53,7 +64,7 @@ impl SockAddr {
 pub enum AddressError {
     /// It is too short (`EINVAL`).
     Length,
-    /// It names a family other than IPv4 and IPv6 (`EAFNOSUPPORT`).
+    /// It names a family other than IPv4 and IPv6 (`EINVAL`).
     Family,
 }
 

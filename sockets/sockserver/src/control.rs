@@ -12,7 +12,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, socket_with, sockopt,
 };
 use sockets::{Caller, SocketKey};
-use sockproto::{Answer, CONTROL_MAX, Operation, Request};
+use sockproto::{Answer, CONTROL_MAX, DATA_HEADER, DataHeader, Operation, PEER_LENGTH, Request};
 
 use crate::{Carriage, OTHERS, REQUESTS_MAX, REQUESTS_OF_USER_MAX, Server, list, pair};
 
@@ -23,7 +23,18 @@ const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
 pub(crate) struct Connection {
     socket: OwnedFd,
     caller: Caller,
-    is_lease: bool,
+    stage: Stage,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Its request.
+    Request,
+    /// Its end: until then the server does not end.
+    Lease,
+    /// The end of a one-to-many socket's attempt to begin this association.
+    Attempt(SocketKey, i32),
 }
 
 /// The parts of an answer.
@@ -64,7 +75,7 @@ impl Server {
             if !is_allowed || self.connections.len() >= REQUESTS_MAX || of_user >= REQUESTS_OF_USER_MAX {
                 continue;
             }
-            let number = self.connections.insert(Connection { socket, caller, is_lease: false });
+            let number = self.connections.insert(Connection { socket, caller, stage: Stage::Request });
             if self.register(number).is_err() {
                 self.connections.remove(number);
                 continue;
@@ -88,8 +99,8 @@ impl Server {
             Ok(received) if received.length == 0 || received.is_cut => return self.drop_connection(number),
             Ok(received) => received,
         };
-        if connection.is_lease {
-            // A lease is the last request of its connection.
+        if connection.stage != Stage::Request {
+            // There is one request by connection.
             self.closer.close(received.descriptors);
             return self.drop_connection(number);
         }
@@ -100,7 +111,7 @@ impl Server {
             None => return self.drop_connection(number),
             Some(request) if request.operation == Operation::Lease => {
                 self.leases += 1;
-                self.connections[number].is_lease = true;
+                self.connections[number].stage = Stage::Lease;
                 with_payload(serde_json::to_vec(&self.carriage).unwrap_or_default())
             }
             Some(request) => {
@@ -108,14 +119,17 @@ impl Server {
                 self.answer(now, &request, caller, program).unwrap_or_else(Reply::from)
             }
         };
+        let is_attempt = reply.error == libc::EINPROGRESS
+            && Request::read(&bytes).is_some_and(|request| request.first != 0);
+        let program = descriptors.first().filter(|_| is_attempt);
+        let key = program.and_then(|program| self.ends.of_program(program.as_fd()));
         self.closer.close(descriptors);
-        let answer = Answer { error: reply.error, value: reply.value, payload: &reply.payload };
-        let header = answer.header();
-        let parts = [IoSlice::new(&header), IoSlice::new(&reply.payload)];
-        let descriptor = reply.descriptor.as_ref().map(AsFd::as_fd);
-        // A program that does not wait for the answer does without.
-        let _ = pair::send_parts(self.connections[number].socket.as_fd(), &parts, descriptor);
-        let is_lease = self.connections[number].is_lease;
+        if let Some(key) = key.filter(|key| self.sockets.is_one_to_many(*key)) {
+            self.connections[number].stage = Stage::Attempt(key, reply.value);
+            return self.serve(now);
+        }
+        self.reply(number, &reply);
+        let is_lease = self.connections[number].stage == Stage::Lease;
         if !is_lease {
             self.drop_connection(number);
         }
@@ -127,9 +141,30 @@ impl Server {
         }
     }
 
+    /// Answers the request of a connection.
+    fn reply(&self, number: usize, reply: &Reply) {
+        let answer = Answer { error: reply.error, value: reply.value, payload: &reply.payload };
+        let header = answer.header();
+        let parts = [IoSlice::new(&header), IoSlice::new(&reply.payload)];
+        let descriptor = reply.descriptor.as_ref().map(AsFd::as_fd);
+        // A program that does not wait for the answer does without.
+        let _ = pair::send_parts(self.connections[number].socket.as_fd(), &parts, descriptor);
+    }
+
+    /// Answers those who wait until an attempt to begin an association is over.
+    pub(crate) fn end_attempt(&mut self, socket: SocketKey, association: i32, error: i32) {
+        let waits =
+            |(_, connection): &(usize, &Connection)| connection.stage == Stage::Attempt(socket, association);
+        let waiting: Vec<usize> = self.connections.iter().filter(waits).map(|(number, _)| number).collect();
+        for number in waiting {
+            self.reply(number, &Reply { error, value: association, ..Reply::default() });
+            self.drop_connection(number);
+        }
+    }
+
     fn drop_connection(&mut self, number: usize) {
         if let Some(connection) = self.connections.try_remove(number)
-            && connection.is_lease
+            && connection.stage == Stage::Lease
         {
             self.leases -= 1;
         }
@@ -154,6 +189,9 @@ impl Server {
         }
         let program = program.ok_or(libc::EINVAL)?;
         let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
+        if request.operation == Operation::PeelOff {
+            return self.peel_off(now, program, key, request.first);
+        }
         let reply = self.ask(now, request, caller, key);
         if self.sockets.take_unfilled(key) || is_about_the_buffer(request) && self.sockets.is_filled(key) {
             pair::fill(program);
@@ -169,7 +207,7 @@ impl Server {
         caller: Caller,
     ) -> Result<Reply, sockets::Errno> {
         let key = self.sockets.open(request.first, request.second, caller)?;
-        match self.ends.open(key, self.poll.registry(), None) {
+        match self.ends.open(key, self.poll.registry(), self.sockets.is_one_to_many(key), None) {
             Ok(program) => {
                 if self.sockets.take_unfilled(key) {
                     pair::fill(program.as_fd());
@@ -181,6 +219,54 @@ impl Server {
                 Err(error.raw_os_error().unwrap_or(libc::ENOBUFS))
             }
         }
+    }
+
+    /// Gives an association of a one-to-many socket a socket of its own, with the messages that the program has not read.
+    fn peel_off(
+        &mut self,
+        now: Time,
+        program: BorrowedFd<'_>,
+        key: SocketKey,
+        id: i32,
+    ) -> Result<Reply, sockets::Errno> {
+        let peeled = self.sockets.peel_off(key, id)?;
+        let new = match self.ends.open(peeled, self.poll.registry(), false, None) {
+            Ok(new) => new,
+            Err(error) => {
+                self.sockets.close(now, &mut self.engine, peeled, true);
+                return Err(error.raw_os_error().unwrap_or(libc::ENOBUFS));
+            }
+        };
+        let mut unread = Vec::new();
+        while let Ok(received) = pair::receive(program, &mut self.room) {
+            if received.length == 0 {
+                break;
+            }
+            unread.push(self.room[..received.length].to_vec());
+        }
+        for message in unread {
+            let of_peeled = DataHeader::read(&message).filter(|header| header.association == id);
+            let moved = match of_peeled
+                .and_then(|header| Some((header, message.get(DATA_HEADER + PEER_LENGTH..)?)))
+            {
+                Some((header, bytes)) => {
+                    self.ends.socket(peeled).map(|to| pair::send(to, &header, bytes, None))
+                }
+                None => self.ends.socket(key).map(|to| pair::send_parts(to, &[IoSlice::new(&message)], None)),
+            };
+            if !matches!(moved, Some(Ok(()))) {
+                tracing::warn!(?moved, "a message was lost while its association was peeled off");
+            }
+        }
+        let pending = self
+            .ends
+            .get_mut(key)
+            .and_then(|end| end.pending.take_if(|delivery| delivery.header.association == id));
+        if let Some(end) = self.ends.get_mut(peeled) {
+            // As if there was data: what is unread ends the association by ABORT.
+            (end.pending, end.has_data) = (pending, true);
+        }
+        Ok(Reply { descriptor: Some(new), ..Reply::default() })
     }
 
     /// Answers a request about a socket.
@@ -209,7 +295,9 @@ impl Server {
                 let value = sockets.connect(now, engine, key, payload, &mut self.network)?;
                 return Ok(Reply { error: libc::EINPROGRESS, value, ..Reply::default() });
             }
-            Operation::Socket | Operation::List | Operation::Lease => return Err(libc::EINVAL),
+            Operation::Socket | Operation::List | Operation::Lease | Operation::PeelOff => {
+                return Err(libc::EINVAL);
+            }
         }
         Ok(Reply::default())
     }

@@ -8,8 +8,8 @@ use mio::event::{Event, Source};
 use mio::unix::SourceFd;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::sockopt::socket_cookie;
-use sockets::SocketKey;
-use sockproto::DataHeader;
+use sockets::{Delivery, SocketKey};
+use sockproto::{DataHeader, Peer};
 
 use crate::{OTHERS, pair};
 
@@ -18,10 +18,12 @@ pub(crate) struct End {
     pub(crate) socket: OwnedFd,
     /// Identifies the program's end to the kernel.
     cookie: u64,
+    /// Messages have a [`Peer`] behind the header.
+    pub(crate) is_one_to_many: bool,
     /// A message of the program that the engine has no room for.
-    pub(crate) held: Option<(DataHeader, Bytes)>,
+    pub(crate) held: Option<(DataHeader, Peer, Bytes)>,
     /// A message for the program that its end has no room for.
-    pub(crate) pending: Option<(DataHeader, Bytes)>,
+    pub(crate) pending: Option<Delivery>,
     /// The listener, until the program has accepted the socket.
     pub(crate) listener: Option<SocketKey>,
     /// Data was passed to the program.
@@ -51,9 +53,10 @@ impl Ends {
         &mut self,
         key: SocketKey,
         registry: &mio::Registry,
+        is_one_to_many: bool,
         listener: Option<SocketKey>,
     ) -> std::io::Result<OwnedFd> {
-        let (program, socket) = pair::make(rand::random())?;
+        let (program, socket) = pair::make(rand::random(), is_one_to_many)?;
         let cookie = socket_cookie(&program)?;
         let token = mio::Token(OTHERS + 2 * key.0 + 1);
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -61,6 +64,7 @@ impl Ends {
         let end = End {
             socket,
             cookie,
+            is_one_to_many,
             held: None,
             pending: None,
             listener,

@@ -260,6 +260,7 @@ impl Server {
             }
         }
         self.engine.handle_timeout(now);
+        self.sockets.handle_timeout(now, &mut self.engine);
         self.serve(now);
         self.look_at_addresses(now);
         Ok(())
@@ -285,7 +286,7 @@ impl Server {
 
     fn wait(&mut self) -> io::Result<()> {
         let now = self.now();
-        let until = self.engine.next_timeout().min(now + ADDRESS_LOOK);
+        let until = self.engine.next_timeout().min(self.sockets.next_timeout()).min(now + ADDRESS_LOOK);
         let is_busy = self.unread.contains(&true) || self.ends.has_work();
         let wait = if is_busy { Duration::ZERO } else { until.since(now) };
         // epoll counts milliseconds: rounding up avoids turns before a timer is due.

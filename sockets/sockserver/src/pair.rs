@@ -11,7 +11,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, listen as listen_on,
     recvmsg, sendmsg, socket_with, socketpair, sockopt,
 };
-use sockproto::{DATA_HEADER, DataHeader, Kind, SOCKET_NAME_PREFIX};
+use sockets::Delivery;
+use sockproto::{DATA_HEADER, DataHeader, Kind, MANY_NAME_PREFIX, Peer, SOCKET_NAME_PREFIX};
 
 /// Send buffer of the server's end: several messages of the longest part.
 const SEND_BUFFER: usize = 1 << 20;
@@ -30,11 +31,12 @@ pub(crate) fn listen(name: &str) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Makes a pair: the program's end, which blocks, and the server's, which does not.
-pub(crate) fn make(number: u64) -> Result<(OwnedFd, OwnedFd), Errno> {
+/// Makes the pair of a socket: the program's end, which blocks, and the server's, which does not.
+pub(crate) fn make(number: u64, is_one_to_many: bool) -> Result<(OwnedFd, OwnedFd), Errno> {
     let (program, server) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    let name = format!("{}{number:016x}", String::from_utf8_lossy(&SOCKET_NAME_PREFIX[1..]));
+    let prefix = if is_one_to_many { MANY_NAME_PREFIX } else { SOCKET_NAME_PREFIX };
+    let name = format!("{}{number:016x}", String::from_utf8_lossy(&prefix[1..]));
     bind(&program, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     rustix::io::ioctl_fionbio(&server, true)?;
     // Beyond net.core.wmem_max only for root: a smaller buffer holds fewer parts.
@@ -64,6 +66,14 @@ pub(crate) fn send(
     descriptor: Option<BorrowedFd<'_>>,
 ) -> Result<(), Errno> {
     send_parts(to, &[IoSlice::new(&header.to_bytes()), IoSlice::new(payload)], descriptor)
+}
+
+/// Sends a message of a socket to its program.
+pub(crate) fn deliver(to: BorrowedFd<'_>, delivery: &Delivery, is_one_to_many: bool) -> Result<(), Errno> {
+    let header = delivery.header.to_bytes();
+    let peer = Peer { address: delivery.peer, ..Peer::default() }.to_bytes();
+    let peer: &[u8] = if is_one_to_many { &peer } else { &[] };
+    send_parts(to, &[IoSlice::new(&header), IoSlice::new(peer), IoSlice::new(&delivery.bytes)], None)
 }
 
 /// Sends a message of several parts with at most one descriptor.

@@ -6,7 +6,7 @@ use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use sockets::{Output, Sent, SocketKey};
-use sockproto::{DATA_HEADER, DataHeader, Kind, SockAddr};
+use sockproto::{DATA_HEADER, DataHeader, Kind, PEER_LENGTH, Peer, SockAddr};
 
 use crate::pair::FILLINGS_MAX;
 use crate::{Server, pair};
@@ -36,6 +36,9 @@ impl Server {
         match output {
             Output::Settled(key) => self.empty(key),
             Output::Accepted { listener, socket, peer } => self.hand_over(now, listener, socket, &peer),
+            Output::Attempted { socket, association, error } => {
+                self.end_attempt(socket, association, error);
+            }
             Output::Readable(key) => drop(self.ends.writable.insert(key)),
             Output::Writable(key) => drop(self.ends.readable.insert(key)),
             Output::SendingOver(key) => {
@@ -65,7 +68,7 @@ impl Server {
 
     /// Puts a new association into its listener's queue.
     fn hand_over(&mut self, now: Time, listener: SocketKey, key: SocketKey, peer: &SockAddr) {
-        let program = match self.ends.open(key, self.poll.registry(), Some(listener)) {
+        let program = match self.ends.open(key, self.poll.registry(), false, Some(listener)) {
             Ok(program) => program,
             Err(error) => {
                 tracing::warn!(%error, "an association was ended: no socket can be made for it");
@@ -116,9 +119,10 @@ impl Server {
             }
             return Step::Done;
         }
-        if let Some((header, message)) = end.held.take() {
-            return self.offer(now, key, header, message);
+        if let Some((header, peer, message)) = end.held.take() {
+            return self.offer(now, key, header, peer, message);
         }
+        let is_one_to_many = end.is_one_to_many;
         match pair::receive(&end.socket, &mut self.room) {
             Err(Errno::AGAIN) => Step::Done,
             Err(Errno::INTR) => Step::More,
@@ -148,8 +152,12 @@ impl Server {
                 let header = DataHeader::read(message).filter(|_| !received.is_cut);
                 match header {
                     Some(header) if header.kind == Kind::Data => {
-                        let message = Bytes::copy_from_slice(&message[DATA_HEADER..]);
-                        self.offer(now, key, header, message)
+                        let rest = &message[DATA_HEADER..];
+                        let split = rest.split_first_chunk::<PEER_LENGTH>().filter(|_| is_one_to_many);
+                        let (peer, bytes) =
+                            split.map_or((Peer::default(), rest), |(peer, bytes)| (Peer::read(peer), bytes));
+                        let bytes = Bytes::copy_from_slice(bytes);
+                        self.offer(now, key, header, peer, bytes)
                     }
                     Some(header) if header.kind == Kind::Filling => {
                         self.note_accepted(key);
@@ -173,12 +181,19 @@ impl Server {
         self.sockets.set_waiting(listener, self.ends.waiting_of(listener));
     }
 
-    fn offer(&mut self, now: Time, key: SocketKey, header: DataHeader, message: Bytes) -> Step {
-        match self.sockets.send(now, &mut self.engine, key, &header, message) {
+    fn offer(&mut self, now: Time, key: SocketKey, header: DataHeader, peer: Peer, message: Bytes) -> Step {
+        let sent = match self.sockets.is_one_to_many(key) {
+            false => self.sockets.send(now, &mut self.engine, key, &header, message),
+            true => {
+                let to = (&header, &peer);
+                self.sockets.send_to(now, &mut self.engine, key, to, message, &mut self.network)
+            }
+        };
+        match sent {
             Sent::Taken => Step::More,
             Sent::Full(message) => {
                 if let Some(end) = self.ends.get_mut(key) {
-                    end.held = Some((header, message));
+                    end.held = Some((header, peer, message));
                 }
                 Step::Done
             }
@@ -194,16 +209,16 @@ impl Server {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(end) = self.ends.get_mut(key) else { return true };
             let next = end.pending.take().or_else(|| self.sockets.next(now, &mut self.engine, key));
-            let Some((header, bytes)) = next else { return true };
-            match pair::send(end.socket.as_fd(), &header, &bytes, None) {
-                Ok(()) if matches!(header.kind, Kind::Ended | Kind::Failed) => {
+            let Some(delivery) = next else { return true };
+            match pair::deliver(end.socket.as_fd(), &delivery, end.is_one_to_many) {
+                Ok(()) if matches!(delivery.header.kind, Kind::Ended | Kind::Failed) => {
                     // The program can send no more (EPIPE).
                     end.is_at_end = true;
                     let _ = shutdown(&end.socket, Shutdown::Read);
                 }
-                Ok(()) => end.has_data |= header.kind == Kind::Data,
+                Ok(()) => end.has_data |= delivery.header.kind == Kind::Data,
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {
-                    end.pending = Some((header, bytes));
+                    end.pending = Some(delivery);
                     return true;
                 }
                 // The program has closed its end, or shut it down for reading.

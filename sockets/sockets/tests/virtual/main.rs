@@ -1,5 +1,6 @@
 //! Sockets of two hosts in virtual time.
 
+mod one_to_many;
 mod one_to_one;
 mod random;
 mod world;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::Time;
 use bytes::Bytes;
 use sctp::{Endpoint, EndpointConfig};
-use sockets::{Caller, Config, Output, Sent, SocketKey, Sockets};
+use sockets::{Caller, Config, Delivery, Output, Sent, SocketKey, Sockets};
 use sockproto::abi::{option, sinfo};
 use sockproto::{DataHeader, Kind, flag};
 
@@ -23,7 +23,7 @@ fn a_fresh_socket_answers_as_linux_does() {
     assert_eq!(host.send(Time::ZERO, key, b"x"), Sent::Refused);
     for (family, kind, error) in [
         (libc::AF_UNIX, libc::SOCK_STREAM, libc::EAFNOSUPPORT),
-        (libc::AF_INET, libc::SOCK_SEQPACKET, libc::ESOCKTNOSUPPORT),
+        (libc::AF_INET, libc::SOCK_DGRAM, libc::ESOCKTNOSUPPORT),
     ] {
         assert_eq!(host.sockets.open(family, kind, USER), Err(error));
     }
@@ -112,7 +112,8 @@ fn messages_keep_their_boundaries_stream_and_identifier() {
     assert_eq!(world.hosts[0].send(Time::ZERO, client, b"second"), Sent::Taken);
     world.settle();
     let host = &mut world.hosts[1];
-    let Some((got, bytes)) = host.sockets.next(world.now, &mut host.engine, server) else {
+    let Some(Delivery { header: got, bytes, .. }) = host.sockets.next(world.now, &mut host.engine, server)
+    else {
         panic!("a message")
     };
     assert_eq!(
@@ -132,7 +133,7 @@ fn a_long_message_comes_in_parts() {
     world.run(Duration::from_secs(5));
     let host = &mut world.hosts[1];
     let mut parts = Vec::new();
-    while let Some((header, bytes)) = host.sockets.next(world.now, &mut host.engine, server) {
+    while let Some(Delivery { header, bytes, .. }) = host.sockets.next(world.now, &mut host.engine, server) {
         parts.push((bytes.len(), header.flags & flag::MORE != 0));
     }
     assert_eq!(parts.iter().map(|(length, _)| length).sum::<usize>(), 500_000);
@@ -145,8 +146,9 @@ fn a_long_message_comes_in_parts() {
 fn notifications_come_in_linux_order() {
     let mut world = World::new();
     let (client, server) = world.connected(true);
-    assert_eq!(world.read(0, client), ["8001 state 0"]);
-    assert_eq!(world.read(1, server), ["8001 state 0"]);
+    // SCTP_COMM_UP, and that there is no AUTH.
+    assert_eq!(world.read(0, client), ["8001 state 0", "8008 state 0"]);
+    assert_eq!(world.read(1, server), ["8001 state 0", "8008 state 0"]);
     world.hosts[0].send(world.now, client, b"hi");
     world.settle();
     assert_eq!(world.read(1, server), ["hi"]);
@@ -157,6 +159,19 @@ fn notifications_come_in_linux_order() {
     let read = world.read(1, server);
     assert!(read[0].starts_with("8005") && read[1..] == ["8001 state 3", "end"], "{read:?}");
     assert_eq!(world.hosts[0].sockets.len(), 0);
+}
+
+#[test]
+fn a_program_that_has_shut_down_reads_what_is_left_and_then_has_no_association() {
+    let mut world = World::new();
+    let (client, server) = world.connected(false);
+    world.hosts[1].send(world.now, server, b"last");
+    world.settle();
+    let host = &mut world.hosts[0];
+    host.sockets.shut_down(world.now, &mut host.engine, client);
+    world.settle();
+    assert_eq!(world.read(0, client), ["last", &format!("error {}", libc::ENOTCONN)]);
+    assert_eq!(world.read(1, server), ["end"]);
 }
 
 #[test]
@@ -182,16 +197,18 @@ fn a_full_backlog_refuses_and_a_listener_that_closes_leaves_its_port() {
     let listener = world.hosts[1].socket();
     world.hosts[1].bind(listener, B, PORT).unwrap();
     world.hosts[1].sockets.listen(listener, 1).unwrap();
-    let clients: Vec<SocketKey> = (0..2).map(|_| world.hosts[0].socket()).collect();
+    let clients: Vec<SocketKey> = (0..3).map(|_| world.hosts[0].socket()).collect();
     for client in &clients {
         world.hosts[0].connect(world.now, *client, B, PORT).unwrap();
         world.settle();
     }
-    assert_eq!([world.hosts[0].error(clients[0]), world.hosts[0].error(clients[1])], [0, libc::ECONNREFUSED]);
+    // Like Linux, a listener takes one more than its backlog.
+    let errors: Vec<i32> = clients.iter().map(|client| world.hosts[0].error(*client)).collect();
+    assert_eq!(errors, [0, 0, libc::ECONNREFUSED]);
     world.hosts[1].sockets.set_waiting(listener, 0);
-    world.hosts[0].connect(world.now, clients[1], B, PORT).unwrap();
+    world.hosts[0].connect(world.now, clients[2], B, PORT).unwrap();
     world.settle();
-    assert_eq!(world.hosts[0].error(clients[1]), 0);
+    assert_eq!(world.hosts[0].error(clients[2]), 0);
     let host = &mut world.hosts[1];
     host.sockets.close(world.now, &mut host.engine, listener, false);
     world.hosts[1].listener();
@@ -212,7 +229,7 @@ fn an_accepted_socket_has_its_listeners_options() {
     world.hosts[0].send(world.now, client, b"x");
     world.settle();
     let host = &mut world.hosts[1];
-    let Some((header, _)) = host.sockets.next(world.now, &mut host.engine, server) else {
+    let Some(Delivery { header, .. }) = host.sockets.next(world.now, &mut host.engine, server) else {
         panic!("a message")
     };
     assert_eq!(header.flags, flag::WITH_RCVINFO);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sockets::{Output, SocketKey};
 use sockproto::abi::SOL_SCTP;
-use sockproto::{DataHeader, Kind};
+use sockproto::{DataHeader, Kind, Peer};
 
 use crate::world::{A, B, USER, World, name};
 
@@ -38,13 +38,14 @@ impl Script {
             .rng
             .choice(known)
             .filter(|_| self.rng.u8(..) > 5)
-            .unwrap_or(SocketKey(self.rng.usize(0..99)));
+            .unwrap_or(SocketKey(self.rng.usize(5000..5099)));
         let to = if self.rng.bool() { B } else { A };
         let port = self.rng.u16(PORTS);
         let (sockets, engine) = (&mut host.sockets, &mut host.engine);
         match self.rng.u8(0..16) {
             0 | 1 => {
-                let kind = if self.rng.u8(..) < 5 { libc::SOCK_SEQPACKET } else { libc::SOCK_STREAM };
+                let kinds = [libc::SOCK_SEQPACKET, libc::SOCK_STREAM, libc::SOCK_DGRAM];
+                let kind = kinds[usize::from(self.rng.u8(..)) % 3];
                 self.keys[at].extend(sockets.open(libc::AF_INET, kind, USER));
             }
             2 => {
@@ -68,7 +69,17 @@ impl Script {
                 (header.flags, header.stream) = (self.rng.u8(..), self.rng.u16(0..20));
                 (header.sinfo_flags, header.tsn_or_lifetime) = (self.rng.u16(..), self.rng.u32(0..50));
                 let length = self.rng.usize(0..300_000);
-                sockets.send(now, engine, key, &header, Bytes::from(vec![0; length]));
+                let message = Bytes::from(vec![0; length]);
+                if sockets.is_one_to_many(key) {
+                    header.association = self.rng.i32(-1..20);
+                    let peer = Peer {
+                        address: self.rng.bool().then(|| name(to, port)),
+                        init: [self.rng.u16(..), 0, 0, 0],
+                    };
+                    host.send_any(now, key, (&header, &peer), message);
+                } else {
+                    sockets.send(now, engine, key, &header, message);
+                }
             }
             11 => drop(host.read_bytes(now, key)),
             12 => {
@@ -82,7 +93,11 @@ impl Script {
                 drop(sockets.option(engine, key, option, &value));
             }
             13 => sockets.shut_down(now, engine, key),
-            14 => sockets.set_waiting(key, 0),
+            14 => {
+                sockets.set_waiting(key, 0);
+                let id = self.rng.i32(0..20);
+                self.keys[at].extend(sockets.peel_off(key, id));
+            }
             _ => {
                 let has_unread = self.rng.bool();
                 sockets.close(now, engine, key, has_unread);

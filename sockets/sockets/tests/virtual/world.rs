@@ -6,9 +6,9 @@ use std::time::Duration;
 use base::{Carrier, Ecn, Route, Time};
 use bytes::Bytes;
 use sctp::{Endpoint, EndpointConfig};
-use sockets::{Caller, Config, Errno, Network, Output, Sent, SocketKey, Sockets};
+use sockets::{Caller, Config, Delivery, Errno, Network, Output, Sent, SocketKey, Sockets};
 use sockproto::abi::{SOL_SCTP, option};
-use sockproto::{DataHeader, Kind, SockAddr};
+use sockproto::{DataHeader, Kind, Peer, SockAddr};
 
 pub(crate) const USER: Caller = Caller { uid: 1000, may_bind_low: false };
 pub(crate) const A: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -44,6 +44,42 @@ impl Host {
 
     pub(crate) fn socket(&mut self) -> SocketKey {
         self.sockets.open(libc::AF_INET, libc::SOCK_STREAM, USER).unwrap()
+    }
+
+    /// A one-to-many socket at this port that listens.
+    pub(crate) fn one_to_many(&mut self, port: u16) -> SocketKey {
+        let key = self.sockets.open(libc::AF_INET, libc::SOCK_SEQPACKET, USER).unwrap();
+        self.bind(key, Ipv4Addr::UNSPECIFIED, port).unwrap();
+        self.sockets.listen(key, 5).unwrap();
+        key
+    }
+
+    /// Sends a message of a one-to-many socket to an address.
+    pub(crate) fn send_to(&mut self, now: Time, key: SocketKey, to: SockAddr, text: &'static [u8]) -> Sent {
+        self.send_with(now, key, &DataHeader::new(Kind::Data), Some(to), text)
+    }
+
+    pub(crate) fn send_with(
+        &mut self,
+        now: Time,
+        key: SocketKey,
+        header: &DataHeader,
+        to: Option<SockAddr>,
+        text: &'static [u8],
+    ) -> Sent {
+        let peer = Peer { address: to, ..Peer::default() };
+        self.send_any(now, key, (header, &peer), Bytes::from_static(text))
+    }
+
+    pub(crate) fn send_any(
+        &mut self,
+        now: Time,
+        key: SocketKey,
+        given: (&DataHeader, &Peer),
+        message: Bytes,
+    ) -> Sent {
+        let mut network = OneAddress(self.address);
+        self.sockets.send_to(now, &mut self.engine, key, given, message, &mut network)
     }
 
     pub(crate) fn bind(&mut self, key: SocketKey, address: Ipv4Addr, port: u16) -> Result<(), Errno> {
@@ -90,7 +126,7 @@ impl Host {
     pub(crate) fn read_all(&mut self, now: Time, key: SocketKey) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(next) = self.sockets.next(now, &mut self.engine, key) {
-            let (header, bytes) = next;
+            let Delivery { header, bytes, .. } = next;
             all.push(match header.kind {
                 Kind::Ended => "end".to_owned(),
                 Kind::Failed => format!("error {}", header.context),
@@ -107,7 +143,7 @@ impl Host {
     /// Reads everything there is, and returns its length.
     pub(crate) fn read_bytes(&mut self, now: Time, key: SocketKey) -> usize {
         std::iter::from_fn(|| self.sockets.next(now, &mut self.engine, key))
-            .map(|(_, bytes)| bytes.len())
+            .map(|delivery| delivery.bytes.len())
             .sum()
     }
 
@@ -148,13 +184,15 @@ impl World {
                 rounds += 1;
                 assert!(rounds < ROUNDS_MAX, "packets go to and fro without end");
             }
-            let next = self.hosts.iter().map(|host| host.engine.next_timeout()).min().unwrap();
+            let next_of = |host: &Host| host.engine.next_timeout().min(host.sockets.next_timeout());
+            let next = self.hosts.iter().map(next_of).min().unwrap();
             if next > end {
                 break;
             }
             self.now = self.now.max(next);
             for host in &mut self.hosts {
                 host.engine.handle_timeout(self.now);
+                host.sockets.handle_timeout(self.now, &mut host.engine);
             }
         }
         self.now = end;

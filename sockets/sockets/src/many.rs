@@ -1,0 +1,330 @@
+//! One-to-many sockets (RFC 6458 section 3): associations that begin with a message, and `sctp_peeloff`.
+//!
+//! Each association has a [`Socket`](crate::socket::Socket) of its own, a member, to which the program has no descriptor. It takes its port,
+//! addresses and options from the one-to-many socket, and becomes a one-to-one socket when it is peeled off.
+
+use std::net::SocketAddr;
+
+use base::Time;
+use bytes::Bytes;
+use sctp::{AbortCause, AssociationId, Endpoint};
+use sockproto::abi::sinfo;
+use sockproto::{DataHeader, Kind, Peer, flag};
+
+use crate::deliver::Delivery;
+use crate::socket::{Socket, State, Style};
+use crate::{Errno, Network, Output, Sent, SocketKey, Sockets};
+
+/// Limit on the bytes that wait for an association to be up.
+const UNSENT_MAX: usize = 256 << 10;
+
+impl Sockets {
+    /// Reports whether a socket is of the one-to-many style.
+    pub fn is_one_to_many(&self, key: SocketKey) -> bool {
+        self.get(key).is_ok_and(|socket| socket.style == Style::OneToMany)
+    }
+
+    /// Returns the one-to-many socket to which an association belongs, or the socket itself.
+    pub(crate) fn program_socket(&self, key: SocketKey) -> SocketKey {
+        match self.get(key).map(|socket| socket.style) {
+            Ok(Style::Member(of)) => of,
+            _ => key,
+        }
+    }
+
+    /// Announces that a socket may have something for its program.
+    pub(crate) fn announce_readable(&mut self, key: SocketKey) {
+        if let Ok(&Socket { style: Style::Member(of), id, .. }) = self.get(key)
+            && let Ok(socket) = self.get_mut(of)
+        {
+            socket.members.note_readable(id);
+        }
+        self.outputs.push_back(Output::Readable(self.program_socket(key)));
+    }
+
+    /// Announces to a one-to-many socket that a message which waits for one of its associations can be offered again.
+    pub(crate) fn announce_writable_to_many(&mut self, member: SocketKey) {
+        if let Ok(Socket { style: Style::Member(of), .. }) = self.get(member) {
+            self.outputs.push_back(Output::Writable(*of));
+        }
+    }
+
+    /// Makes the member of an association.
+    pub(crate) fn add_member(
+        &mut self,
+        of: SocketKey,
+        state: State,
+        peer: SocketAddr,
+    ) -> Result<SocketKey, Errno> {
+        let id = self.next_id();
+        let socket = self.get(of)?.of_association(Style::Member(of), state, peer, id);
+        *self.by_user.entry(socket.uid).or_default() += 1;
+        let key = self.insert(socket);
+        self.get_mut(of)?.members.add(id, peer, key);
+        Ok(key)
+    }
+
+    /// Removes a member whose association is over.
+    fn remove_member(&mut self, of: SocketKey, id: i32) {
+        let Ok(socket) = self.get_mut(of) else { return };
+        let member = socket.members.by_id(id);
+        socket.members.remove(id);
+        if let Some(member) = member {
+            self.remove(member);
+        }
+    }
+
+    /// Begins an association of a one-to-many socket, and returns its member.
+    pub(crate) fn connect_member(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        key: SocketKey,
+        (peers, init): (&[SocketAddr], [u16; 4]),
+        network: &mut dyn Network,
+    ) -> Result<SocketKey, Errno> {
+        match self.member_to(engine, key, peers[0]).map(|member| self.get(member).map(|it| it.state)) {
+            Some(Ok(State::Connecting(_))) => return Err(libc::EALREADY),
+            Some(Ok(State::Up(_))) => return Err(libc::EISCONN),
+            _ => {}
+        }
+        let uid = self.get(key)?.uid;
+        if self.by_user.get(&uid).copied().unwrap_or(0) >= self.config.sockets_per_user {
+            return Err(libc::EMFILE);
+        }
+        let association = self.begin(now, engine, key, (peers, init), network)?;
+        let member = self.add_member(key, State::Connecting(association), peers[0])?;
+        self.by_association.insert(association, member);
+        Ok(member)
+    }
+
+    /// Returns the member of an association that is not over, by its identifier.
+    pub(crate) fn member_by_id(&self, key: SocketKey, id: i32) -> Option<SocketKey> {
+        let member = self.get(key).ok()?.members.by_id(id)?;
+        self.get(member).ok()?.association().map(|_| member)
+    }
+
+    /// Returns the member of an association with this address of a peer.
+    pub(crate) fn member_to(&self, engine: &Endpoint, key: SocketKey, peer: SocketAddr) -> Option<SocketKey> {
+        let members = &self.get(key).ok()?.members;
+        let association_of = |member: SocketKey| self.get(member).ok()?.association();
+        if let Some(member) = members.by_peer(peer).filter(|member| association_of(*member).is_some()) {
+            return Some(member);
+        }
+        let has_path = |member: &SocketKey| {
+            let is_port =
+                self.get(*member).is_ok_and(|it| it.peer.is_some_and(|it| it.port() == peer.port()));
+            let info = || engine.info(association_of(*member)?);
+            is_port && info().is_some_and(|info| info.paths.iter().any(|path| path.route.remote == peer.ip()))
+        };
+        members.keys().into_iter().find(has_path)
+    }
+
+    /// Takes a message of the program for one peer, with which an association begins if there is none, or for all
+    /// (`SCTP_SENDALL`).
+    pub fn send_to(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        key: SocketKey,
+        (header, peer): (&DataHeader, &Peer),
+        message: Bytes,
+        network: &mut dyn Network,
+    ) -> Sent {
+        if header.sinfo_flags & sinfo::SENDALL != 0 {
+            return self.send_to_all(now, engine, key, header, &message);
+        }
+        let address = peer.socket_address();
+        let member = match (header.association, address) {
+            (0, None) => None,
+            (0, Some(address)) => self.member_to(engine, key, address),
+            (id, _) => self.member_by_id(key, id),
+        };
+        let member = match (member, address) {
+            (Some(member), _) => member,
+            (None, Some(address))
+                if header.association == 0 && header.sinfo_flags & (sinfo::EOF | sinfo::ABORT) == 0 =>
+            {
+                match self.connect_member(now, engine, key, (&[address], peer.init), network) {
+                    Ok(member) => member,
+                    Err(_) => return Sent::Refused,
+                }
+            }
+            _ => return Sent::Refused,
+        };
+        self.send_by(now, engine, member, header, message)
+    }
+
+    fn send_to_all(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        key: SocketKey,
+        header: &DataHeader,
+        message: &Bytes,
+    ) -> Sent {
+        let members = self.get(key).map(|socket| socket.members.keys()).unwrap_or_default();
+        for member in members {
+            if let Sent::Full(message) = self.send_by(now, engine, member, header, message.clone())
+                && let Ok(socket) = self.get_mut(member)
+            {
+                // One association without room must not keep the message from the others, nor get it twice.
+                socket.unsent.push_back((*header, message));
+            }
+        }
+        Sent::Taken
+    }
+
+    /// Takes a message for the association of a member.
+    fn send_by(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        member: SocketKey,
+        header: &DataHeader,
+        message: Bytes,
+    ) -> Sent {
+        let Ok(socket) = self.get_mut(member) else { return Sent::Refused };
+        socket.last_used = now;
+        let Some(association) = socket.association() else { return Sent::Refused };
+        if header.sinfo_flags & sinfo::ABORT != 0 {
+            engine.abort(now, association, AbortCause::user(message));
+            return Sent::Taken;
+        }
+        let waiting: usize = socket.unsent.iter().map(|(_, message)| message.len()).sum();
+        match socket.state {
+            State::Connecting(_) if socket.unsent.is_empty() || waiting + message.len() <= UNSENT_MAX => {
+                socket.unsent.push_back((*header, message));
+                Sent::Taken
+            }
+            State::Up(_) if socket.unsent.is_empty() => {
+                self.send_now(now, engine, (member, association), header, message)
+            }
+            _ => Sent::Full(message),
+        }
+    }
+
+    fn send_now(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        (member, association): (SocketKey, AssociationId),
+        header: &DataHeader,
+        message: Bytes,
+    ) -> Sent {
+        let sent = match message.is_empty() {
+            true => Sent::Taken,
+            false => self.send(now, engine, member, header, message),
+        };
+        if sent == Sent::Taken && header.sinfo_flags & sinfo::EOF != 0 {
+            engine.shutdown(now, association);
+        }
+        sent
+    }
+
+    /// Hands the engine the messages that have waited for it.
+    pub(crate) fn send_waiting(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) {
+        loop {
+            let Ok(socket) = self.get_mut(key) else { return };
+            let State::Up(association) = socket.state else { return };
+            let Some((header, message)) = socket.unsent.pop_front() else { return };
+            if let Sent::Full(message) = self.send_now(now, engine, (key, association), &header, message) {
+                if let Ok(socket) = self.get_mut(key) {
+                    socket.unsent.push_front((header, message));
+                }
+                return;
+            }
+        }
+    }
+
+    /// Takes what comes next for the program of a one-to-many socket: its associations take turns.
+    pub(crate) fn next_of_many(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        key: SocketKey,
+    ) -> Option<Delivery> {
+        loop {
+            let members = &self.get(key).ok()?.members;
+            let id = members.turn()?;
+            let member = members.by_id(id)?;
+            match self.next_of_one(now, engine, member) {
+                Some((header, _)) if matches!(header.kind, Kind::Ended | Kind::Failed) => {
+                    self.remove_member(key, id);
+                }
+                Some((header, bytes)) => {
+                    let socket = self.get_mut(member).ok()?;
+                    socket.last_used = now;
+                    let peer = socket.peer.map(|peer| socket.name_of(peer));
+                    let has_more = header.flags & flag::MORE != 0;
+                    self.get_mut(key).ok()?.members.note_delivery(id, has_more);
+                    return Some(Delivery { header, peer, bytes });
+                }
+                None => {
+                    let is_in_message = self.get(member).is_ok_and(|socket| socket.is_in_message);
+                    self.get_mut(key).ok()?.members.note_empty(id, is_in_message);
+                }
+            }
+        }
+    }
+
+    /// `sctp_peeloff`: makes an association of a one-to-many socket a one-to-one socket.
+    ///
+    /// # Errors
+    /// `EINVAL` for a socket of the other style and for an association that is not up.
+    pub fn peel_off(&mut self, key: SocketKey, id: i32) -> Result<SocketKey, Errno> {
+        let member = self.member_by_id(key, id).ok_or(libc::EINVAL)?;
+        let socket = self.get_mut(member)?;
+        let State::Up(_) = socket.state else { return Err(libc::EINVAL) };
+        socket.style = Style::OneToOne;
+        self.get_mut(key)?.members.remove(id);
+        self.outputs.push_back(Output::Readable(member));
+        Ok(member)
+    }
+
+    /// Closes a one-to-many socket: its associations end, each as a one-to-one socket's.
+    pub(crate) fn close_many(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) {
+        let members = self.get(key).map(|socket| socket.members.keys()).unwrap_or_default();
+        for member in members {
+            if let Ok(socket) = self.get_mut(member) {
+                socket.style = Style::OneToOne;
+            }
+            self.send_waiting(now, engine, member);
+            self.close(now, engine, member, false);
+        }
+        self.remove(key);
+    }
+
+    /// Starts the time after which an unused association is closed (`SCTP_AUTOCLOSE`).
+    pub(crate) fn watch_use(&mut self, now: Time, member: SocketKey) {
+        let Ok(socket) = self.get_mut(member) else { return };
+        socket.last_used = now;
+        if let Some(limit) = socket.options.autoclose()
+            && socket.style != Style::OneToOne
+        {
+            self.unused.insert((now + limit, member));
+        }
+    }
+
+    /// The time of the next [`handle_timeout`](Self::handle_timeout).
+    pub fn next_timeout(&self) -> Time {
+        self.unused.first().map_or(Time::NEVER, |(time, _)| *time)
+    }
+
+    /// Closes the associations that nobody has used for long enough (`SCTP_AUTOCLOSE`).
+    pub fn handle_timeout(&mut self, now: Time, engine: &mut Endpoint) {
+        while let Some((time, member)) = self.unused.first().copied().filter(|(time, _)| *time <= now) {
+            self.unused.remove(&(time, member));
+            let Ok(socket) = self.get(member) else { continue };
+            let (State::Up(association), Some(limit)) = (socket.state, socket.options.autoclose()) else {
+                continue;
+            };
+            let due = socket.last_used + limit;
+            if due > now {
+                self.unused.insert((due, member));
+            } else {
+                engine.shutdown(now, association);
+            }
+        }
+    }
+}
