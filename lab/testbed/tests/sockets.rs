@@ -498,6 +498,47 @@ print(error(s.bind, ('', 80)), error(s.bind, ('', 7001)))
     assert_eq!(output.good().unwrap().stdout, "ENETDOWN\n");
 }
 
+/// Passes the server argv[1] sockets whose last close takes a minute: in a request, in more than one by connection, and more than fit.
+const LINGERING: &str = "
+import array, struct, threading
+def lingering():
+    listener = socket.socket(); listener.bind(('127.0.0.1', 0)); listener.listen()
+    s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 60))
+    s.connect(listener.getsockname()); s.setblocking(False)
+    try:
+        while True: s.send(bytes(65536))
+    except BlockingIOError: pass
+    return s, listener
+keep = []
+for messages, copies in ((1, 1), (2, 1), (1, 200)):
+    c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); c.connect('\\0' + sys.argv[1])
+    for _ in range(messages):
+        s, listener = lingering(); keep.append(listener)
+        rights = array.array('i', [s.fileno()] * copies)
+        error(c.sendmsg, [b'x' * 16], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        threading.Thread(target=s.close, daemon=True).start()
+    keep.append(c)
+time.sleep(1); print('passed', flush=True); time.sleep(60)
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn descriptors_that_do_not_close_keep_no_server_from_other_users() {
+    let world = World::new(1);
+    let server = world.serve("while True: listen(sys.argv[1]).accept()[0].recv(1)");
+    // Root's server answers all users.
+    let mut attacks = Vec::new();
+    for user in [NOBODY, SOMEBODY] {
+        let mut command = world.beta.command("env");
+        command.args(["python3", "-c", &format!("{PRELUDE}{LINGERING}"), "sctpify-sockets-0"]);
+        let mut attack = world.beta.spawn("attack", as_user(user, &world.beta, &command)).unwrap();
+        attack.wait_until("passed", LIMIT, |process| process.stdout().contains("passed")).unwrap();
+        attacks.push(attack);
+    }
+    let client = "s = sctp(); s.settimeout(10); print(error(s.connect, (sys.argv[1], int(sys.argv[2]))))";
+    assert_eq!(world.ask(client, &[]).good().unwrap().stdout, "None\n", "{}", server.stderr());
+}
+
 /// A program of this machine in a namespace beside the guest.
 struct Beside {
     child: Child,

@@ -122,6 +122,7 @@ fn is_of_named_user(socket: c_int, name: &[u8]) -> bool {
     result == 0 && wanted == Some(found.uid)
 }
 
+#[inline(never)]
 fn exchange(
     connection: c_int,
     request: &Request<'_>,

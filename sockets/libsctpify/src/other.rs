@@ -7,7 +7,7 @@ use sockproto::{DATA_HEADER, DataHeader, Kind, PEER_LENGTH};
 
 use crate::parts::{Parts, part_mut};
 use crate::recv::{peek, peek_offset, set_peek_offset};
-use crate::{give, give_int, real, table};
+use crate::{Outcome, give, give_int, real, table};
 
 /// `ioctl(2)`: `FIONREAD` tells the length of the first message.
 ///
@@ -19,8 +19,18 @@ pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: libc::c_ulong, argumen
         // SAFETY: the caller's.
         return unsafe { real::ioctl(fd, request, argument) };
     }
+    give_int(unread(fd).map(|length| {
+        // SAFETY: the caller's.
+        unsafe { argument.cast::<c_int>().write_unaligned(length) };
+        0
+    }))
+}
+
+/// Returns the length of the first message, or of its rest; 0: there is none.
+#[inline(never)]
+fn unread(fd: c_int) -> Outcome<c_int> {
     if table::has(fd, table::bit::LISTENING) {
-        return give_int(Err(libc::ENOTCONN));
+        return Err(libc::ENOTCONN);
     }
     let mut prefix = [0; DATA_HEADER + PEER_LENGTH];
     let prefix = &mut prefix[..table::prefix(fd)];
@@ -38,10 +48,7 @@ pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: libc::c_ulong, argumen
     let is_message =
         DataHeader::read(prefix).is_some_and(|header| matches!(header.kind, Kind::Data | Kind::Notification));
     let length = length.saturating_sub(read_before.unwrap_or(prefix.len()));
-    let told = if is_message { c_int::try_from(length).unwrap_or(c_int::MAX) } else { 0 };
-    // SAFETY: the caller's.
-    unsafe { argument.cast::<c_int>().write_unaligned(told) };
-    0
+    Ok(if is_message { c_int::try_from(length).unwrap_or(c_int::MAX) } else { 0 })
 }
 
 /// `sendfile(2)` cannot write headers: programs fall back to reading and writing.

@@ -87,7 +87,7 @@ fn receive_or_wait(fd: c_int, parts: &[iovec], flags: c_int) -> Outcome<Received
 ///
 /// # Errors
 /// `EAGAIN` after the time limit; `EINTR`.
-fn wait_for_message(fd: c_int) -> Outcome {
+pub(crate) fn wait_for_message(fd: c_int) -> Outcome {
     // SAFETY: no bytes are written.
     outcome(unsafe { real::recv(fd, core::ptr::null_mut(), 0, libc::MSG_PEEK) })
 }
@@ -116,6 +116,7 @@ fn must_expect_messages(fd: c_int) -> Outcome<()> {
 }
 
 /// Takes one message without waiting.
+#[inline(never)]
 fn take(fd: c_int, parts: &[iovec], is_peek: bool) -> Outcome<Received> {
     let read_before = if table::has(fd, bit::PARTIAL) { peek_offset(fd).filter(|at| *at > 0) } else { None };
     if read_before.is_some() {
@@ -200,8 +201,9 @@ fn drop_first(fd: c_int) {
 /// The server has ended: the program sees a dead peer once, and then a socket without an association. An end without an error would let
 /// it ask again for ever.
 fn after_the_server(fd: c_int) -> Outcome<Received> {
-    // The program's own shutdown(2) looks the same, but then the server answers; after SHUT_RDWR it has forgotten the socket.
-    if matches!(must_be_connected(fd), Ok(_) | Err(libc::EBADF)) {
+    // The program's own shutdown(2) looks the same. After SHUT_RDWR the server has forgotten the socket; without it, it is another server.
+    let server = must_be_connected(fd);
+    if server.is_ok() || server == Err(libc::EBADF) && table::has(fd, bit::READ_OVER) {
         return Ok(Received { header: DataHeader::new(Kind::Ended), peer: None, length: 0, flags: 0 });
     }
     if table::has(fd, bit::DEAD) {
@@ -424,6 +426,7 @@ unsafe fn receive_message(fd: c_int, message: &mut msghdr, flags: c_int) -> Outc
 
 /// Returns the header of the message behind the one that was received, and its length, if the program wants to know
 /// (`SCTP_NXTINFO`).
+#[inline(never)]
 fn next_info(fd: c_int, received: &Received, flags: c_int) -> Option<(DataHeader, usize)> {
     let is_taken = flags & libc::MSG_PEEK == 0 && received.flags & libc::MSG_EOR != 0;
     if received.header.flags & flag::WITH_NXTINFO == 0 || !is_taken {

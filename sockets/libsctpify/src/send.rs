@@ -28,6 +28,7 @@ impl Given {
 }
 
 /// Sends one message.
+#[inline(never)]
 fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome {
     let length = parts.iter().fold(0_usize, |length, part| length.saturating_add(part.iov_len));
     let is_one_to_many = table::is_one_to_many(fd);
@@ -58,30 +59,32 @@ fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome 
     let message = all.message();
     // AF_UNIX refuses MSG_OOB, and has no use for the others.
     let kept = flags & libc::MSG_DONTWAIT;
-    loop {
-        let is_known = is_one_to_many || table::has(fd, bit::CONNECTED);
-        let now = if is_known { kept } else { kept | libc::MSG_DONTWAIT };
-        // SAFETY: the kernel checks the program's buffers.
-        let sent = outcome(unsafe { real::sendmsg(fd, &raw const message, now | libc::MSG_NOSIGNAL) });
-        match sent {
-            Ok(sent) => return Ok(sent - prefix.len() as isize),
-            // A socket without an association has a full buffer as well.
-            Err(libc::EAGAIN) if !is_known => match must_be_connected(fd) {
-                Err(libc::ENOTCONN) => match &given.peer.address {
-                    // The association begins with the message.
-                    Some(address) => drop(connect_to(fd, address.as_bytes())?),
-                    None => return Err(libc::EPIPE),
-                },
-                Err(error) => return Err(error),
-                Ok(_) if kept != 0 || is_nonblocking(fd) => return Err(libc::EAGAIN),
-                Ok(true) => {}
-                Ok(false) => wait_until_writable(fd)?,
-            },
-            // The peer's or the server's end.
-            Err(libc::ECONNREFUSED | libc::ENOTCONN | libc::ECONNRESET) => return Err(libc::EPIPE),
-            other => return other,
+    if !is_one_to_many {
+        must_take_messages(fd, given, kept != 0)?;
+    }
+    // SAFETY: the kernel checks the program's buffers.
+    match outcome(unsafe { real::sendmsg(fd, &raw const message, kept | libc::MSG_NOSIGNAL) }) {
+        Ok(sent) => Ok(sent - prefix.len() as isize),
+        // The peer's or the server's end.
+        Err(libc::ECONNREFUSED | libc::ENOTCONN | libc::ECONNRESET) => Err(libc::EPIPE),
+        error => error,
+    }
+}
+
+/// Checks that a one-to-one socket has an association, and waits for one that is set up, if the call may. With an address an association
+/// begins.
+fn must_take_messages(fd: c_int, given: &Given, is_nonblocking_call: bool) -> Outcome<()> {
+    while !table::has(fd, bit::CONNECTED) {
+        match (must_be_connected(fd), &given.peer.address) {
+            (Ok(true), _) => return Ok(()),
+            (Ok(false), _) if is_nonblocking_call || is_nonblocking(fd) => return Err(libc::EAGAIN),
+            (Ok(false), _) => wait_until_writable(fd)?,
+            (Err(libc::ENOTCONN), Some(address)) => drop(connect_to(fd, address.as_bytes())?),
+            (Err(libc::ENOTCONN), None) => return Err(libc::EPIPE),
+            (Err(error), _) => return Err(error),
         }
     }
+    Ok(())
 }
 
 /// Checks that the stream exists: the server hears of a message too late to refuse it.

@@ -9,6 +9,7 @@ use sockproto::{DATA_HEADER, DataHeader, Kind, Operation, SOCKADDR_MAX};
 
 use crate::ask::{DescriptorSpace, ask, has_server, received_descriptor};
 use crate::parts::{Parts, part, part_mut};
+use crate::recv::wait_for_message;
 use crate::table::{self, bit};
 use crate::{Outcome, address, errno, give_int, outcome, real};
 
@@ -47,7 +48,8 @@ pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_i
         return unsafe { real::socket(domain, kind, protocol) };
     }
     give_int(ask(Operation::Socket, (domain, style), &[], None, &mut []).and_then(|reply| {
-        let fd = lowest(reply.descriptor.ok_or(libc::ENETDOWN)?);
+        // The kernel has dropped the descriptor: there are too many.
+        let fd = lowest(reply.descriptor.ok_or(libc::EMFILE)?);
         set_flags(fd, kind & libc::SOCK_CLOEXEC != 0, kind & libc::SOCK_NONBLOCK != 0);
         table::add(fd, if style == libc::SOCK_SEQPACKET { bit::MANY } else { 0 });
         Ok(fd)
@@ -243,6 +245,7 @@ pub(crate) unsafe extern "C" fn accept4(
     }))
 }
 
+#[inline(never)]
 fn accept_one(fd: c_int, flags: c_int) -> Outcome<c_int> {
     if table::is_one_to_many(fd) {
         return Err(libc::EOPNOTSUPP);
@@ -262,16 +265,20 @@ fn accept_one(fd: c_int, flags: c_int) -> Outcome<c_int> {
     let mut message = parts.message();
     message.msg_control = space.as_mut_ptr();
     message.msg_controllen = DescriptorSpace::length() as _;
+    // The kernel would take the association out of the queue, and drop it if no descriptor is free.
+    // The server's end was closed.
+    let is_down = |error| if error == libc::ECONNRESET { libc::ENETDOWN } else { error };
+    wait_for_message(fd).map_err(is_down)?;
+    has_free_descriptor()?;
     // SAFETY: all pointers are valid during the call.
     let received = outcome(unsafe { real::recvmsg(fd, &raw mut message, libc::MSG_CMSG_CLOEXEC) });
-    // The server's end was closed.
-    let received =
-        received.map_err(|error| if error == libc::ECONNRESET { libc::ENETDOWN } else { error })?;
+    let received = received.map_err(is_down)?;
     let received = usize::try_from(received).unwrap_or(0);
     let is_accepted = DataHeader::read(&header[..received.min(DATA_HEADER)])
         .is_some_and(|header| header.kind == Kind::Accepted);
     let accepted = match received_descriptor(&message) {
         Some(accepted) if is_accepted => accepted,
+        None if message.msg_flags & libc::MSG_CTRUNC != 0 => return Err(libc::EMFILE),
         // The server has ended.
         _ => return Err(libc::ENETDOWN),
     };
@@ -285,6 +292,16 @@ fn accept_one(fd: c_int, flags: c_int) -> Outcome<c_int> {
     // SAFETY: all pointers are valid during the call. If the association has ended, the program will hear of it.
     unsafe { real::sendmsg(accepted, &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
     Ok(accepted)
+}
+
+/// Checks that the process may have one more descriptor.
+fn has_free_descriptor() -> Outcome<()> {
+    // SAFETY: no pointers; the descriptor is ours.
+    unsafe {
+        let copy = outcome(real::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) as isize)?;
+        real::close(c_int::try_from(copy).unwrap_or(-1));
+    }
+    Ok(())
 }
 
 /// `getsockname(2)`.
@@ -439,6 +456,7 @@ pub(crate) unsafe extern "C" fn getsockopt(
 
 /// # Safety
 /// `value` points to as many bytes as `length` says.
+#[inline(never)]
 unsafe fn get_option(
     fd: c_int,
     level: c_int,
@@ -497,7 +515,7 @@ unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: usize) -> O
     // The server takes the unread messages out and puts the others back.
     let _lock = table::lock(fd);
     let reply = ask(Operation::PeelOff, (wanted.id, 0), &[], Some(fd), &mut [])?;
-    let peeled = lowest(reply.descriptor.ok_or(libc::ENETDOWN)?);
+    let peeled = lowest(reply.descriptor.ok_or(libc::EMFILE)?);
     set_flags(peeled, wanted.flags & libc::SOCK_CLOEXEC != 0, wanted.flags & libc::SOCK_NONBLOCK != 0);
     table::forget_association(fd, wanted.id);
     table::add(peeled, bit::CONNECTED);
@@ -555,6 +573,9 @@ pub(crate) unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
             Err(error) => return give_int(Err(error)),
         }
     }
+    if is_ours && how != libc::SHUT_WR {
+        table::set(fd, bit::READ_OVER);
+    }
     // SAFETY: the caller's.
     unsafe { real::shutdown(fd, how) }
 }
@@ -567,7 +588,10 @@ pub(crate) unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
     table::forget(fd);
     // SAFETY: the caller's.
-    unsafe { real::close(fd) }
+    let result = unsafe { real::close(fd) };
+    // Another thread may have used the descriptor meanwhile.
+    table::forget(fd);
+    result
 }
 
 /// `fclose(3)`, which closes without [`close`].

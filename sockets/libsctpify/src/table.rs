@@ -5,7 +5,7 @@
 
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, offset_of};
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use libc::{sockaddr_un, socklen_t};
 use sockproto::{DATA_HEADER, MANY_NAME_PREFIX, PEER_LENGTH, SOCKET_NAME_PREFIX};
@@ -14,9 +14,10 @@ use crate::real;
 
 /// Descriptors that are remembered; of others the kernel is asked each time.
 const REMEMBERED: usize = 65_536;
-/// Attempts to take a descriptor's lock. The holder makes two system calls that do not wait: whoever waits longer has interrupted it by a
-/// signal, and takes it over.
-const LOCK_ATTEMPTS: usize = 10_000;
+/// Attempts to take a descriptor's lock before it is asked whether its holder still exists.
+const LOCK_ATTEMPTS: usize = 1000;
+/// The thread that reads from each descriptor; 0: none.
+static READERS: [AtomicI32; REMEMBERED] = [const { AtomicI32::new(0) }; REMEMBERED];
 
 /// Bits of an entry.
 pub(crate) mod bit {
@@ -32,8 +33,8 @@ pub(crate) mod bit {
     pub(crate) const CONNECTED: u16 = 16;
     /// The end of its server was told.
     pub(crate) const DEAD: u16 = 32;
-    /// Somebody reads from it.
-    pub(crate) const LOCKED: u16 = 64;
+    /// The program has shut it down for reading.
+    pub(crate) const READ_OVER: u16 = 64;
     /// It is a one-to-many socket.
     pub(crate) const MANY: u16 = 128;
     /// The program wants no message to be fragmented (`SCTP_DISABLE_FRAGMENTS`).
@@ -166,26 +167,50 @@ pub(crate) fn clear(fd: c_int, bits: u16) {
 }
 
 /// The right to read from a descriptor.
-pub(crate) struct Lock(Option<&'static AtomicU16>);
+pub(crate) struct Lock(Option<&'static AtomicI32>);
 
-/// Takes the lock of a descriptor; after many attempts it takes it over.
+/// Takes the lock of a descriptor. It is taken over from code of the same thread, which a signal has interrupted, and from a thread that
+/// does not exist: one of the process from which this one was forked.
 pub(crate) fn lock(fd: c_int) -> Lock {
-    let Some(entry) = entry(fd) else { return Lock(None) };
-    for _ in 0..LOCK_ATTEMPTS {
-        if entry.fetch_or(bit::LOCKED, Ordering::Acquire) & bit::LOCKED == 0 {
-            return Lock(Some(entry));
+    let Some(reader) = usize::try_from(fd).ok().and_then(|index| READERS.get(index)) else {
+        return Lock(None);
+    };
+    let own = thread();
+    loop {
+        for _ in 0..LOCK_ATTEMPTS {
+            match reader.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Lock(Some(reader)),
+                Err(holder) if holder == own => return Lock(None),
+                // SAFETY: sched_yield(2) has no preconditions.
+                Err(_) => unsafe { libc::sched_yield() },
+            };
         }
-        // SAFETY: sched_yield(2) has no preconditions.
-        unsafe { libc::sched_yield() };
+        let holder = reader.load(Ordering::Relaxed);
+        let is_gone = holder != 0 && !exists(holder);
+        if is_gone && reader.compare_exchange(holder, own, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return Lock(Some(reader));
+        }
     }
-    // Its holder is the code that a signal has interrupted, or was left behind by fork(2): this one takes it over.
-    Lock(Some(entry))
+}
+
+fn thread() -> c_int {
+    // SAFETY: gettid(2) has no preconditions.
+    unsafe { libc::gettid() }
+}
+
+/// Reports whether this process has a thread with this number.
+fn exists(thread: c_int) -> bool {
+    let errno = crate::errno();
+    // SAFETY: signal 0 is not sent.
+    let result = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) };
+    crate::set_errno(errno);
+    result == 0
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if let Some(entry) = self.0 {
-            entry.fetch_and(!bit::LOCKED, Ordering::Release);
+        if let Some(reader) = self.0 {
+            reader.store(0, Ordering::Release);
         }
     }
 }

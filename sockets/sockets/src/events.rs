@@ -174,6 +174,9 @@ impl Sockets {
         socket.note_unsent(now, engine, association);
         socket.end = Some(end);
         socket.state = State::Over(Some(association));
+        if !matches!(socket.style, Style::Member(_)) {
+            self.outputs.push_back(Output::SendingOver(key));
+        }
         // A message that waits for room would wait for ever.
         self.announce_writable_to_many(key);
         self.announce_readable(key);

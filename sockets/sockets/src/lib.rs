@@ -74,7 +74,7 @@ pub enum Output {
     Readable(SocketKey),
     /// [`Sockets::send`] may take a message that it refused as [`Sent::Full`].
     Writable(SocketKey),
-    /// The peer has shut down: the program can send no more (`EPIPE`).
+    /// The peer has shut down, or the association is over: the program can send no more (`EPIPE`).
     SendingOver(SocketKey),
 }
 

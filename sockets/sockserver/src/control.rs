@@ -6,14 +6,16 @@ use base::Time;
 use mio::Interest;
 use mio::event::Source;
 use mio::unix::SourceFd;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, socket_with, sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, socket_with,
 };
 use sockets::{Caller, SocketKey};
 use sockproto::{Answer, CONTROL_MAX, DATA_HEADER, DataHeader, Operation, PEER_LENGTH, Request};
 
+use crate::closer::NOBODY_KNOWN;
 use crate::{Carriage, OTHERS, REQUESTS_MAX, REQUESTS_OF_USER_MAX, Server, list, pair};
 
 /// `CAP_NET_BIND_SERVICE`, as a bit of `CapEff`.
@@ -69,15 +71,19 @@ impl Server {
                     return;
                 }
             };
-            let Some(caller) = caller_of(&socket) else { continue };
+            let Some(caller) = caller_of(&socket) else {
+                self.closer.close(NOBODY_KNOWN, vec![socket]);
+                continue;
+            };
             let is_allowed = self.uid == 0 || caller.uid == self.uid || caller.uid == 0;
             let of_user = self.connections.iter().filter(|(_, other)| other.caller.uid == caller.uid).count();
             if !is_allowed || self.connections.len() >= REQUESTS_MAX || of_user >= REQUESTS_OF_USER_MAX {
+                self.closer.close(caller.uid, vec![socket]);
                 continue;
             }
             let number = self.connections.insert(Connection { socket, caller, stage: Stage::Request });
             if self.register(number).is_err() {
-                self.connections.remove(number);
+                self.drop_connection(number);
                 continue;
             }
             self.serve_connection(now, number);
@@ -101,7 +107,7 @@ impl Server {
         };
         if connection.stage != Stage::Request {
             // There is one request by connection.
-            self.closer.close(received.descriptors);
+            self.closer.close(connection.caller.uid, received.descriptors);
             return self.drop_connection(number);
         }
         let caller = connection.caller;
@@ -123,7 +129,7 @@ impl Server {
             && Request::read(&bytes).is_some_and(|request| request.first != 0);
         let program = descriptors.first().filter(|_| is_attempt);
         let key = program.and_then(|program| self.ends.of_program(program.as_fd()));
-        self.closer.close(descriptors);
+        self.closer.close(caller.uid, descriptors);
         if let Some(key) = key.filter(|key| self.sockets.is_one_to_many(*key)) {
             self.connections[number].stage = Stage::Attempt(key, reply.value);
             return self.serve(now);
@@ -163,11 +169,12 @@ impl Server {
     }
 
     fn drop_connection(&mut self, number: usize) {
-        if let Some(connection) = self.connections.try_remove(number)
-            && connection.stage == Stage::Lease
-        {
-            self.leases -= 1;
-        }
+        let Some(connection) = self.connections.try_remove(number) else { return };
+        self.leases -= usize::from(connection.stage == Stage::Lease);
+        // The number is used again. If it was not registered, nothing is left to be done.
+        let _ = SourceFd(&connection.socket.as_raw_fd()).deregister(self.poll.registry());
+        // A program may have left messages with descriptors in it.
+        self.closer.close(connection.caller.uid, vec![connection.socket]);
     }
 
     fn answer(
@@ -192,7 +199,12 @@ impl Server {
         if request.operation == Operation::PeelOff {
             return self.peel_off(now, program, key, request.first);
         }
-        let reply = self.ask(now, request, caller, key);
+        let mut reply = self.ask(now, request, caller, key);
+        if matches!(reply, Err(libc::EADDRNOTAVAIL)) {
+            // The address may have been added a moment ago.
+            self.read_addresses(now);
+            reply = self.ask(now, request, caller, key);
+        }
         if self.sockets.take_unfilled(key) || is_about_the_buffer(request) && self.sockets.is_filled(key) {
             pair::fill(program);
         }
@@ -207,7 +219,8 @@ impl Server {
         caller: Caller,
     ) -> Result<Reply, sockets::Errno> {
         let key = self.sockets.open(request.first, request.second, caller)?;
-        match self.ends.open(key, self.poll.registry(), self.sockets.is_one_to_many(key), None) {
+        match self.ends.open(key, self.poll.registry(), (caller.uid, self.sockets.is_one_to_many(key)), None)
+        {
             Ok(program) => {
                 if self.sockets.take_unfilled(key) {
                     pair::fill(program.as_fd());
@@ -230,7 +243,8 @@ impl Server {
         id: i32,
     ) -> Result<Reply, sockets::Errno> {
         let peeled = self.sockets.peel_off(key, id)?;
-        let new = match self.ends.open(peeled, self.poll.registry(), false, None) {
+        let uid = self.ends.get_mut(key).map_or(NOBODY_KNOWN, |end| end.uid);
+        let new = match self.ends.open(peeled, self.poll.registry(), (uid, false), None) {
             Ok(new) => new,
             Err(error) => {
                 self.sockets.close(now, &mut self.engine, peeled, true);
@@ -242,6 +256,7 @@ impl Server {
             if received.length == 0 {
                 break;
             }
+            self.closer.close(uid, received.descriptors);
             unread.push(self.room[..received.length].to_vec());
         }
         for message in unread {
@@ -311,18 +326,21 @@ fn is_about_the_buffer(request: &Request<'_>) -> bool {
 
 /// Returns the user at the other end, and what the user may do.
 fn caller_of(socket: &OwnedFd) -> Option<Caller> {
-    let credentials = sockopt::socket_peercred(socket).ok()?;
-    let status = std::fs::read_to_string(format!("/proc/{}/status", credentials.pid.as_raw_nonzero()));
-    let effective = status.ok().and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-        u64::from_str_radix(line.trim(), 16).ok()
-    });
+    let credentials = nix::sys::socket::getsockopt(socket, PeerCredentials).ok()?;
+    // A process of another PID namespace has the number 0, and no capabilities here.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", credentials.pid()));
+    let field = |name: &str| status.as_ref().ok()?.lines().find_map(|line| line.strip_prefix(name));
+    let effective = field("CapEff:").and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    // The process may have become another program with other rights since it connected (su).
+    let uid = credentials.uid();
+    let is_of_user = field("Uid:").is_some_and(|ids| ids.split_whitespace().all(|id| id.parse() == Ok(uid)));
     // Capabilities of another user namespace are none in this network namespace.
     let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
     let own = namespace("self");
-    let is_same = own.is_some() && own == namespace(&credentials.pid.as_raw_nonzero().to_string());
-    let may_bind_low = is_same && effective.is_some_and(|bits| bits & CAP_NET_BIND_SERVICE != 0);
-    Some(Caller { uid: credentials.uid.as_raw(), may_bind_low })
+    let is_same = own.is_some() && own == namespace(&credentials.pid().to_string());
+    let may_bind_low =
+        is_same && is_of_user && effective.is_some_and(|bits| bits & CAP_NET_BIND_SERVICE != 0);
+    Some(Caller { uid, may_bind_low })
 }
 
 /// The reason why a request got no answer.
@@ -357,7 +375,8 @@ impl Client {
             other => other.into(),
         })?;
         // Any user can take a name that is free.
-        let uid = sockopt::socket_peercred(&socket)?.uid.as_raw();
+        let credentials = nix::sys::socket::getsockopt(&socket, PeerCredentials);
+        let uid = credentials.map_err(|error| Errno::from_raw_os_error(error as i32))?.uid();
         if uid != 0 && uid != rustix::process::geteuid().as_raw() {
             return Err(AskError::NoAnswer);
         }

@@ -18,6 +18,8 @@ pub(crate) struct End {
     pub(crate) socket: OwnedFd,
     /// Identifies the program's end to the kernel.
     cookie: u64,
+    /// The program's user.
+    pub(crate) uid: u32,
     /// Messages have a [`Peer`] behind the header.
     pub(crate) is_one_to_many: bool,
     /// A message of the program that the engine has no room for.
@@ -53,7 +55,7 @@ impl Ends {
         &mut self,
         key: SocketKey,
         registry: &mio::Registry,
-        is_one_to_many: bool,
+        (uid, is_one_to_many): (u32, bool),
         listener: Option<SocketKey>,
     ) -> std::io::Result<OwnedFd> {
         let (program, socket) = pair::make(rand::random(), is_one_to_many)?;
@@ -64,6 +66,7 @@ impl Ends {
         let end = End {
             socket,
             cookie,
+            uid,
             is_one_to_many,
             held: None,
             pending: None,
@@ -91,9 +94,11 @@ impl Ends {
         self.all.get(&key).map(|end| end.socket.as_fd())
     }
 
-    /// Closes the server's end.
-    pub(crate) fn close(&mut self, key: SocketKey) -> Option<End> {
+    /// Removes the server's end, which is yet to be closed.
+    pub(crate) fn remove(&mut self, key: SocketKey, registry: &mio::Registry) -> Option<End> {
         let end = self.all.remove(&key)?;
+        // The number of the socket is used again. If the kernel has forgotten it already, nothing is left to be done.
+        let _ = SourceFd(&end.socket.as_raw_fd()).deregister(registry);
         self.by_cookie.remove(&end.cookie);
         self.readable.remove(&key);
         self.writable.remove(&key);

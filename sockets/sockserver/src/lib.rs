@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod closer;
 mod control;
 mod ends;
 mod list;
@@ -26,9 +27,9 @@ use sctp::{Endpoint, EndpointConfig, Limits, Transmit};
 use slab::Slab;
 use sockets::{Config, Sockets};
 
+use crate::closer::Closer;
 use crate::control::Connection;
 use crate::ends::Ends;
-use crate::pair::Closer;
 
 pub use control::{AskError, Client};
 pub use list::Row;
@@ -229,7 +230,7 @@ impl Server {
             looked_at: Time::ZERO,
             ends_when_idle: options.ends_when_idle,
             carriage,
-            closer: Closer::start().map_err(failed("a thread"))?,
+            closer: Closer::default(),
             has_connections: false,
             uid: rustix::process::geteuid().as_raw(),
         })
@@ -354,9 +355,13 @@ impl Server {
 
     /// Follows the host's addresses: new associations use those that are there.
     fn look_at_addresses(&mut self, now: Time) {
-        if now < self.looked_at + ADDRESS_LOOK {
-            return;
+        if now >= self.looked_at + ADDRESS_LOOK {
+            self.read_addresses(now);
         }
+    }
+
+    /// Reads the host's addresses, if they have changed.
+    pub(crate) fn read_addresses(&mut self, now: Time) {
         self.looked_at = now;
         let mut has_changed = false;
         // An error of netlink leaves the addresses as they are, and the next look tries again.

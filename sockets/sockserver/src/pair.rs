@@ -19,7 +19,9 @@ const SEND_BUFFER: usize = 1 << 20;
 /// Longest message that fills a buffer: the kernel has no longer ones for large buffers.
 const FILLING_MAX: usize = 512 << 10;
 /// Limit on those messages: a buffer of 64 MiB.
-pub(crate) const FILLINGS_MAX: usize = 128;
+const FILLINGS_MAX: usize = 128;
+/// Most descriptors of one message (`SCM_MAX_FD`). The kernel would close those without room here, at the cost of the caller.
+const DESCRIPTORS_MAX: usize = 253;
 const BACKLOG: i32 = 1024;
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
@@ -101,7 +103,7 @@ pub(crate) struct Received {
 
 /// Receives a message; a length of 0 is the end.
 pub(crate) fn receive(from: impl AsFd, room: &mut [u8]) -> Result<Received, Errno> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let received = recvmsg(from, &mut [IoSliceMut::new(room)], &mut control, flags)?;
@@ -111,24 +113,4 @@ pub(crate) fn receive(from: impl AsFd, room: &mut [u8]) -> Result<Received, Errn
     });
     let descriptors = descriptors.collect();
     Ok(Received { length: received.bytes, is_cut: received.flags.contains(ReturnFlags::TRUNC), descriptors })
-}
-
-/// Closes descriptors that programs passed, in a thread of its own: the last close of a file may wait (`SO_LINGER`, FUSE).
-pub(crate) struct Closer(std::sync::mpsc::Sender<Vec<OwnedFd>>);
-
-impl Closer {
-    pub(crate) fn start() -> std::io::Result<Closer> {
-        let (sender, receiver) = std::sync::mpsc::channel::<Vec<OwnedFd>>();
-        std::thread::Builder::new()
-            .name("closer".to_owned())
-            .spawn(move || receiver.iter().for_each(drop))?;
-        Ok(Closer(sender))
-    }
-
-    pub(crate) fn close(&self, descriptors: Vec<OwnedFd>) {
-        if !descriptors.is_empty() {
-            // The thread ends with the last sender only.
-            let _ = self.0.send(descriptors);
-        }
-    }
 }

@@ -5,14 +5,17 @@ use bytes::Bytes;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
-use sockets::{Output, Sent, SocketKey};
+use sockets::{Delivery, Output, Sent, SocketKey};
 use sockproto::{DATA_HEADER, DataHeader, Kind, PEER_LENGTH, Peer, SockAddr};
 
-use crate::pair::FILLINGS_MAX;
+use crate::closer::NOBODY_KNOWN;
 use crate::{Server, pair};
 
 /// Messages by turn and socket, each way: others wait no longer.
 const MESSAGES_PER_TURN: usize = 64;
+
+/// More messages than a send buffer holds.
+const MESSAGES_MAX: usize = 1 << 20;
 
 /// The outcome of reading one message.
 enum Step {
@@ -46,6 +49,9 @@ impl Server {
                     // The program may have closed its end: then nobody sends either.
                     let _ = shutdown(socket, Shutdown::Read);
                 }
+                if !self.sockets.takes_messages(key) {
+                    self.discard(key);
+                }
             }
         }
     }
@@ -57,10 +63,29 @@ impl Server {
             return;
         }
         // A failed attempt: the program has sent nothing else.
-        for _ in 0..FILLINGS_MAX {
-            let Some(socket) = self.ends.socket(key) else { return };
-            match pair::receive(socket, &mut self.room) {
-                Ok(received) if received.length > 0 => self.closer.close(received.descriptors),
+        self.take_all(key);
+    }
+
+    /// Discards the messages of a program whose association is over: its end is writable again, and sending is an error.
+    fn discard(&mut self, key: SocketKey) {
+        self.take_all(key);
+        if let Some(end) = self.ends.get_mut(key) {
+            (end.is_at_end, end.held) = (true, None);
+        }
+    }
+
+    /// Takes everything out of a program's send buffer.
+    fn take_all(&mut self, key: SocketKey) {
+        for _ in 0..MESSAGES_MAX {
+            let Some(end) = self.ends.get_mut(key) else { return };
+            match pair::receive(&end.socket, &mut self.room) {
+                Ok(received) if received.length > 0 => {
+                    self.closer.close(end.uid, received.descriptors);
+                    let header = DataHeader::read(&self.room[..received.length]);
+                    if header.is_some_and(|header| header.kind == Kind::Filling) {
+                        self.note_accepted(key);
+                    }
+                }
                 _ => return,
             }
         }
@@ -68,7 +93,8 @@ impl Server {
 
     /// Puts a new association into its listener's queue.
     fn hand_over(&mut self, now: Time, listener: SocketKey, key: SocketKey, peer: &SockAddr) {
-        let program = match self.ends.open(key, self.poll.registry(), false, Some(listener)) {
+        let uid = self.ends.get_mut(listener).map_or(NOBODY_KNOWN, |end| end.uid);
+        let program = match self.ends.open(key, self.poll.registry(), (uid, false), Some(listener)) {
             Ok(program) => program,
             Err(error) => {
                 tracing::warn!(%error, "an association was ended: no socket can be made for it");
@@ -147,7 +173,7 @@ impl Server {
                 Step::Done
             }
             Ok(received) => {
-                self.closer.close(received.descriptors);
+                self.closer.close(end.uid, received.descriptors);
                 let message = &self.room[..received.length];
                 let header = DataHeader::read(message).filter(|_| !received.is_cut);
                 match header {
@@ -221,7 +247,9 @@ impl Server {
                     end.pending = Some(delivery);
                     return true;
                 }
-                // The program has closed its end, or shut it down for reading.
+                // The program has closed its end with messages unread.
+                Err(Errno::CONNRESET) => end.is_reset = true,
+                // It has closed its end, or shut it down for reading.
                 Err(_) => {}
             }
         }
@@ -230,11 +258,13 @@ impl Server {
 
     /// Closes the server's end after the program has closed its own.
     fn let_go(&mut self, now: Time, key: SocketKey, has_unread: bool) {
-        let Some(end) = self.ends.close(key) else { return };
-        let is_cut_off = end.held.is_some();
+        let Some(end) = self.ends.remove(key, self.poll.registry()) else { return };
+        let is_data = |delivery: &Delivery| delivery.header.kind == Kind::Data;
+        let is_cut_off = end.held.is_some() || end.pending.as_ref().is_some_and(is_data);
         self.sockets.close(now, &mut self.engine, key, has_unread || is_cut_off);
         if let Some(listener) = end.listener {
             self.sockets.set_waiting(listener, self.ends.waiting_of(listener));
         }
+        self.closer.close(end.uid, vec![end.socket]);
     }
 }
