@@ -56,6 +56,10 @@ pub struct AssociationConfig {
     /// Most bytes of user data that may wait to be sent or acknowledged before [`send`](crate::Endpoint::send) refuses. The
     /// buffer begins with `buffer_start` and follows the congestion windows.
     pub send_buffer: usize,
+    /// Messages are taken after the peer's SHUTDOWN as well, until [`shutdown`](crate::Endpoint::shutdown): only then is it answered. For a
+    /// driver whose programs have handed over messages that have not reached the engine (RFC 9260 section 9.2: those outstanding
+    /// are sent first). The driver must then call `shutdown` after every [`PeerShutdown`](crate::Event::PeerShutdown).
+    pub takes_late_messages: bool,
     /// Most bytes of user data that may wait to be read; what is left is advertised as a_rwnd. The buffer begins with
     /// `buffer_start` and follows what is read in a round trip. Bookkeeping comes on top, but all together never takes
     /// more than three times this, or than 96 KiB if that is more, however small the pieces. Less than 1,500 counts as 1,500.
@@ -139,6 +143,7 @@ impl Default for AssociationConfig {
             timing: Timing::default(),
             outbound_streams: 16,
             inbound_streams: 2048,
+            takes_late_messages: false,
             send_buffer: 1 << 20,
             receive_buffer: 1 << 20,
             buffer_start: 64 << 10,

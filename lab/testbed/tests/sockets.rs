@@ -498,6 +498,37 @@ print(error(s.bind, ('', 80)), error(s.bind, ('', 7001)))
     assert_eq!(output.good().unwrap().stdout, "ENETDOWN\n");
 }
 
+/// Sends until the peer shuts down, and says how many octets were taken.
+const BULK: &str = "
+for _ in range(5):
+    s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
+    sent = 0
+    try:
+        while True: sent += s.send(bytes(3000))
+    except BrokenPipeError: print(sent)
+";
+
+/// Shuts each of five connections down while the peer sends, and says how many octets came in all.
+const SHUTTER: &str = "
+listener = listen(sys.argv[1])
+for n in range(5):
+    s = listener.accept()[0]
+    total = sum(len(s.recv(3000)) for _ in range(100 + n))
+    s.shutdown(socket.SHUT_WR)
+    while isinstance(message := error(s.recv, 3000), bytes): total += len(message)
+    print(total, flush=True)
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn each_message_that_was_taken_arrives_although_the_peer_shuts_down() {
+    let world = World::new(1);
+    let server = world.serve(SHUTTER);
+    let sent = world.ask(BULK, &[]).good().unwrap().stdout;
+    let received = || server.stdout().replace("listening\n", "");
+    assert!(wait_for(LIMIT, || received() == sent), "sent {sent}received {}", received());
+}
+
 /// Passes the server argv[1] sockets whose last close takes a minute: in a request, in more than one by connection, and more than fit.
 const LINGERING: &str = "
 import array, struct, threading

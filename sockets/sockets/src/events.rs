@@ -61,11 +61,12 @@ impl Sockets {
                     socket.is_peer_closed = true;
                     let note = socket.plain(kind::SHUTDOWN_EVENT);
                     socket.after.extend(note);
-                    if let Style::Member(_) = socket.style {
-                        self.announce_readable(key);
-                    } else {
-                        self.outputs.push_back(Output::SendingOver(key));
-                    }
+                    let (style, association) = (socket.style, socket.id);
+                    self.outputs.push_back(match style {
+                        Style::Member(of) => Output::OneSendingOver { socket: of, association },
+                        _ => Output::SendingOver(key),
+                    });
+                    self.announce_readable(key);
                 }
             }
             Event::Closed(reason) => self.on_closed(now, engine, key, association, reason),

@@ -74,8 +74,17 @@ pub enum Output {
     Readable(SocketKey),
     /// [`Sockets::send`] may take a message that it refused as [`Sent::Full`].
     Writable(SocketKey),
-    /// The peer has shut down, or the association is over: the program can send no more (`EPIPE`).
+    /// The peer has shut down, or the association is over: the program can send no more (`EPIPE`). While the socket
+    /// [takes messages](Sockets::takes_messages), [`Sockets::shut_down`] follows the last one that the program has sent.
     SendingOver(SocketKey),
+    /// The peer of a one-to-many socket's association has shut down: [`Sockets::shut_down_one`] follows the messages that the program has
+    /// sent so far.
+    OneSendingOver {
+        /// The one-to-many socket.
+        socket: SocketKey,
+        /// The association's identifier.
+        association: i32,
+    },
 }
 
 /// The outcome of sending a message.

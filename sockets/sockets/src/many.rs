@@ -282,6 +282,14 @@ impl Sockets {
         Ok(member)
     }
 
+    /// Ends an association of a one-to-many socket once all is delivered.
+    pub fn shut_down_one(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, id: i32) {
+        if let Some(member) = self.member_by_id(key, id) {
+            self.send_waiting(now, engine, member);
+            self.shut_down(now, engine, member);
+        }
+    }
+
     /// Closes a one-to-many socket: its associations end, each as a one-to-one socket's.
     pub(crate) fn close_many(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) {
         let members = self.get(key).map(|socket| socket.members.keys()).unwrap_or_default();

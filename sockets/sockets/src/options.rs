@@ -195,6 +195,8 @@ impl Options {
             inbound_streams: inbound.max(1),
             adaptation: Some(self.adaptation.unwrap_or(ADAPTATION)),
             extensions,
+            // Messages may wait between the program and the engine when the peer shuts down.
+            takes_late_messages: true,
             send_buffer: SEND_BUFFER,
             receive_buffer: RECEIVE_BUFFER,
             max_init_retransmits: u8::try_from(attempts).unwrap_or(u8::MAX),

@@ -102,31 +102,26 @@ impl Server {
         let received = match pair::receive(&connection.socket, &mut self.room[..CONTROL_MAX]) {
             Err(Errno::AGAIN | Errno::INTR) => return,
             Err(_) => return self.drop_connection(number),
-            Ok(received) if received.length == 0 || received.is_cut => return self.drop_connection(number),
             Ok(received) => received,
         };
-        if connection.stage != Stage::Request {
-            // There is one request by connection.
-            self.closer.close(connection.caller.uid, received.descriptors);
-            return self.drop_connection(number);
-        }
+        // There is one request by connection.
+        let is_due = connection.stage == Stage::Request && !received.is_cut;
         let caller = connection.caller;
         let bytes = self.room[..received.length].to_vec();
         let descriptors = received.descriptors;
-        let reply = match Request::read(&bytes) {
-            None => return self.drop_connection(number),
-            Some(request) if request.operation == Operation::Lease => {
-                self.leases += 1;
-                self.connections[number].stage = Stage::Lease;
-                with_payload(serde_json::to_vec(&self.carriage).unwrap_or_default())
-            }
-            Some(request) => {
-                let program = descriptors.first().map(AsFd::as_fd);
-                self.answer(now, &request, caller, program).unwrap_or_else(Reply::from)
-            }
+        let Some(request) = Request::read(&bytes).filter(|_| is_due) else {
+            self.closer.close(caller.uid, descriptors);
+            return self.drop_connection(number);
         };
-        let is_attempt = reply.error == libc::EINPROGRESS
-            && Request::read(&bytes).is_some_and(|request| request.first != 0);
+        let reply = if request.operation == Operation::Lease {
+            self.leases += 1;
+            self.connections[number].stage = Stage::Lease;
+            with_payload(serde_json::to_vec(&self.carriage).unwrap_or_default())
+        } else {
+            let program = descriptors.first().map(AsFd::as_fd);
+            self.answer(now, &request, caller, program).unwrap_or_else(Reply::from)
+        };
+        let is_attempt = reply.error == libc::EINPROGRESS && request.first != 0;
         let program = descriptors.first().filter(|_| is_attempt);
         let key = program.and_then(|program| self.ends.of_program(program.as_fd()));
         self.closer.close(caller.uid, descriptors);
@@ -253,10 +248,10 @@ impl Server {
         };
         let mut unread = Vec::new();
         while let Ok(received) = pair::receive(program, &mut self.room) {
+            self.closer.close(uid, received.descriptors);
             if received.length == 0 {
                 break;
             }
-            self.closer.close(uid, received.descriptors);
             unread.push(self.room[..received.length].to_vec());
         }
         for message in unread {

@@ -28,6 +28,8 @@ pub(crate) struct End {
     pub(crate) pending: Option<Delivery>,
     /// The listener, until the program has accepted the socket.
     pub(crate) listener: Option<SocketKey>,
+    /// Associations of a one-to-many socket that end once the messages sent so far are taken.
+    pub(crate) ending: Vec<i32>,
     /// Data was passed to the program.
     pub(crate) has_data: bool,
     /// The program has closed its end with messages unread.
@@ -71,6 +73,7 @@ impl Ends {
             held: None,
             pending: None,
             listener,
+            ending: Vec::new(),
             has_data: false,
             is_reset: false,
             is_hung_up: false,

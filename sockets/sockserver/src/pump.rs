@@ -42,12 +42,22 @@ impl Server {
             Output::Attempted { socket, association, error } => {
                 self.end_attempt(socket, association, error);
             }
+            Output::OneSendingOver { socket, association } => {
+                if let Some(end) = self.ends.get_mut(socket) {
+                    end.ending.push(association);
+                    self.ends.readable.insert(socket);
+                }
+            }
             Output::Readable(key) => drop(self.ends.writable.insert(key)),
             Output::Writable(key) => drop(self.ends.readable.insert(key)),
             Output::SendingOver(key) => {
                 if let Some(socket) = self.ends.socket(key) {
                     // The program may have closed its end: then nobody sends either.
                     let _ = shutdown(socket, Shutdown::Read);
+                    // What it has sent before is still taken, up to the end.
+                    self.ends.readable.insert(key);
+                } else {
+                    self.sockets.shut_down(now, &mut self.engine, key);
                 }
                 if !self.sockets.takes_messages(key) {
                     self.discard(key);
@@ -79,14 +89,17 @@ impl Server {
         for _ in 0..MESSAGES_MAX {
             let Some(end) = self.ends.get_mut(key) else { return };
             match pair::receive(&end.socket, &mut self.room) {
-                Ok(received) if received.length > 0 => {
+                Ok(received) => {
                     self.closer.close(end.uid, received.descriptors);
+                    if received.length == 0 {
+                        return;
+                    }
                     let header = DataHeader::read(&self.room[..received.length]);
                     if header.is_some_and(|header| header.kind == Kind::Filling) {
                         self.note_accepted(key);
                     }
                 }
-                _ => return,
+                Err(_) => return,
             }
         }
     }
@@ -150,7 +163,12 @@ impl Server {
         }
         let is_one_to_many = end.is_one_to_many;
         match pair::receive(&end.socket, &mut self.room) {
-            Err(Errno::AGAIN) => Step::Done,
+            Err(Errno::AGAIN) => {
+                for association in std::mem::take(&mut end.ending) {
+                    self.sockets.shut_down_one(now, &mut self.engine, key, association);
+                }
+                Step::Done
+            }
             Err(Errno::INTR) => Step::More,
             // The program has closed its end with messages unread. What it sent before can still be read.
             Err(Errno::CONNRESET) if !end.is_reset => {
@@ -162,6 +180,7 @@ impl Server {
                 Step::Done
             }
             Ok(received) if received.length == 0 => {
+                self.closer.close(end.uid, received.descriptors);
                 end.is_at_end = true;
                 if end.is_hung_up || end.is_reset {
                     // Unread notifications are no reason for an ABORT.

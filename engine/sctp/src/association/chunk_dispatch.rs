@@ -296,7 +296,7 @@ impl Association {
             State::Accepting
             | State::Established
             | State::ShutdownPending
-            | State::ShutdownReceived
+            | State::ShutdownReceived { .. }
             | State::Closed => Next::Go,
         }
     }

@@ -75,7 +75,7 @@ impl Association {
             State::Established
             | State::ShutdownPending
             | State::ShutdownSent { .. }
-            | State::ShutdownReceived
+            | State::ShutdownReceived { .. }
             | State::ShutdownAckSent { .. } => {}
         }
         //= rfc9260#6-5

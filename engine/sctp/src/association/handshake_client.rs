@@ -352,7 +352,7 @@ impl Association {
             State::Established
             | State::ShutdownPending
             | State::ShutdownSent { .. }
-            | State::ShutdownReceived
+            | State::ShutdownReceived { .. }
             | State::ShutdownAckSent { .. } => {
                 if !self.transfer.out.chunks().any(|(_, c)| matches!(c, Control::CookieAck)) {
                     self.transfer.out.queue_first(path, Control::CookieAck);

@@ -47,7 +47,7 @@ impl Association {
             | State::Established
             | State::ShutdownPending
             | State::ShutdownSent { .. }
-            | State::ShutdownReceived
+            | State::ShutdownReceived { .. }
             | State::ShutdownAckSent { .. } => true,
         };
         if !answers || value.len() > self.heartbeat_ack_room(path) {

@@ -65,7 +65,7 @@ impl Association {
             | State::Established
             | State::ShutdownPending
             | State::ShutdownSent { .. }
-            | State::ShutdownReceived
+            | State::ShutdownReceived { .. }
             | State::ShutdownAckSent { .. }
             | State::Closed => 0,
         };

@@ -342,7 +342,7 @@ impl Association {
         options: SendOptions,
         now: Time,
     ) -> Result<(), SendError> {
-        if !self.transfer.state.takes_data_to_send() {
+        if !self.transfer.state.takes_messages() {
             return Err(SendError::Closed);
         }
         if message.is_empty() {

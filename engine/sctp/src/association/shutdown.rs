@@ -19,9 +19,13 @@ impl Association {
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting => {
                 self.abort(crate::event::AbortCause::default(), ctx);
             }
+            State::ShutdownReceived { takes_messages: true } => {
+                self.transfer.enter(State::ShutdownReceived { takes_messages: false });
+                self.after_data_moved(ctx.now);
+            }
             State::ShutdownPending
             | State::ShutdownSent { .. }
-            | State::ShutdownReceived
+            | State::ShutdownReceived { .. }
             | State::ShutdownAckSent { .. }
             | State::Closed => {}
         }
@@ -43,8 +47,9 @@ impl Association {
         match self.transfer.state {
             State::ShutdownPending => self.send_shutdown(now),
             //= rfc9260#9.2-8 9.2-13
-            State::ShutdownReceived => self.send_shutdown_ack(now),
-            State::CookieWaitOver
+            State::ShutdownReceived { takes_messages: false } => self.send_shutdown_ack(now),
+            State::ShutdownReceived { .. }
+            | State::CookieWaitOver
             | State::CookieEchoed { .. }
             | State::Accepting
             | State::Established
@@ -91,7 +96,9 @@ impl Association {
     pub(super) fn on_shutdown(&mut self, path: PathIndex, cumulative: Tsn, ctx: &mut Context<'_>) {
         match self.transfer.state {
             State::Established | State::ShutdownPending => {
-                self.transfer.enter(State::ShutdownReceived);
+                let takes_messages = self.transfer.config.takes_late_messages
+                    && matches!(self.transfer.state, State::Established);
+                self.transfer.enter(State::ShutdownReceived { takes_messages });
                 self.transfer.out.emit(Event::PeerShutdown);
             }
             //= rfc9260#9.2-25
@@ -100,7 +107,7 @@ impl Association {
             // HEARTBEAT ACK: that path works at least one way, perhaps as the only one. T2 tries the others.
             State::ShutdownAckSent { .. } => return self.queue_shutdown_by(path, Control::ShutdownAck),
             //= rfc9260#9.2-7
-            State::ShutdownReceived => {}
+            State::ShutdownReceived { .. } => {}
             // RFC 9260 section 9.2: ignored before the association is up.
             //= rfc9260#9.2-24
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,

@@ -30,8 +30,8 @@ pub(crate) enum State {
     ShutdownPending,
     /// SHUTDOWN sent, the last time on the path `by`; `guard` is T5.
     ShutdownSent { t2: Retry, by: PathIndex, guard: Time },
-    /// SHUTDOWN received; data is outstanding.
-    ShutdownReceived,
+    /// SHUTDOWN received; data is outstanding. `takes_messages` is set until the driver has handed over its last message.
+    ShutdownReceived { takes_messages: bool },
     /// SHUTDOWN ACK sent, the last time on the path `by`.
     ShutdownAckSent { t2: Retry, by: PathIndex, guard: Time },
     /// Ended.
@@ -47,7 +47,7 @@ impl State {
             State::Established => StateName::Established,
             State::ShutdownPending => StateName::ShutdownPending,
             State::ShutdownSent { .. } => StateName::ShutdownSent,
-            State::ShutdownReceived => StateName::ShutdownReceived,
+            State::ShutdownReceived { .. } => StateName::ShutdownReceived,
             State::ShutdownAckSent { .. } => StateName::ShutdownAckSent,
             State::Closed => StateName::Closed,
         }
@@ -59,10 +59,15 @@ impl State {
         matches!(self, State::Accepting | State::Established)
     }
 
+    /// Returns the same, but also for the messages that the driver had when the peer shut down.
+    pub(crate) fn takes_messages(&self) -> bool {
+        self.takes_data_to_send() || matches!(self, State::ShutdownReceived { takes_messages: true })
+    }
+
     /// Returns whether DATA may be sent.
     //= rfc9260#6-1
     pub(crate) fn sends_data(&self) -> bool {
-        matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived)
+        matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived { .. })
     }
 
     /// Returns whether the current packet may contain new DATA, which includes the one with the first COOKIE
@@ -107,12 +112,12 @@ impl State {
             State::Established
                 | State::ShutdownPending
                 | State::ShutdownSent { .. }
-                | State::ShutdownReceived
+                | State::ShutdownReceived { .. }
         )
     }
 
     /// Returns whether paths are probed (RFC 9260 section 8.3).
     pub(crate) fn probes_paths(&self) -> bool {
-        matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived)
+        matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived { .. })
     }
 }

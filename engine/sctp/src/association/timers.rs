@@ -31,7 +31,7 @@ impl Association {
             State::ShutdownSent { t2, guard, .. } | State::ShutdownAckSent { t2, guard, .. } => {
                 t2.at.min(guard).min(self.inbound.ack.next_timeout()).min(self.transfer.hearsay_timeout())
             }
-            State::Established | State::ShutdownPending | State::ShutdownReceived => {
+            State::Established | State::ShutdownPending | State::ShutdownReceived { .. } => {
                 let partial =
                     self.transfer.tx.forward.next_timeout().min(self.transfer.tx.pr_messages.next_deadline());
                 let requests = self.asconf_timeout().min(self.reconfig_timeout());
@@ -64,7 +64,9 @@ impl Association {
             State::ShutdownAckSent { t2, by, .. } if t2.at <= ctx.now => {
                 self.on_t2(by, Control::ShutdownAck, ctx)
             }
-            State::Established | State::ShutdownPending | State::ShutdownReceived => self.on_path_timers(ctx),
+            State::Established | State::ShutdownPending | State::ShutdownReceived { .. } => {
+                self.on_path_timers(ctx)
+            }
             State::CookieWaitOver
             | State::CookieEchoed { .. }
             | State::Accepting

@@ -66,6 +66,40 @@ fn the_other_sides_outstanding_data_is_delivered_after_shutdown_came() {
     assert_eq!(t.talk(t.a).received.len(), 200);
 }
 
+/// A driver may have messages of its program that the engine does not have yet when the peer shuts down.
+#[test]
+//= rfc9260#9.2-8 9.2-13
+fn messages_of_a_driver_that_has_some_left_are_delivered_after_shutdown_came() {
+    let association = AssociationConfig {
+        takes_late_messages: true,
+        buffer_start: 1 << 20,
+        ..AssociationConfig::default()
+    };
+    let config = sctp::EndpointConfig { association, ..sctp::EndpointConfig::default() };
+    let link = LinkConfig { loss: Loss::Uniform(0.05), ..LinkConfig::default() };
+    let mut t = two_with(1, link, config);
+    t.connect(Conversation::default());
+    t.run_to_established();
+    t.shut_a();
+    t.world.run_for(seconds(5));
+    let id = t.id(t.b);
+    let send = |t: &mut Two| {
+        let now = t.world.now();
+        let endpoint = &mut t.world.host_mut(t.b).endpoint;
+        endpoint.send(now, id, StreamId(0), Ppid(0), vec![1; 5000].into(), SendOptions::default())
+    };
+    for _ in 0..20 {
+        assert_eq!(send(&mut t), Ok(()));
+    }
+    t.world.run_for(seconds(5));
+    assert_eq!(t.world.host_mut(t.b).endpoint.state(id), Some(StateName::ShutdownReceived), "more may come");
+    assert_eq!(send(&mut t), Ok(()));
+    t.shut(t.b);
+    assert_eq!(send(&mut t), Err(SendError::Closed));
+    assert_eq!(t.run_to_end(seconds(30)), GRACEFUL);
+    assert_eq!(t.talk(t.a).received.len(), 21);
+}
+
 /// An end that has shut down and reads nothing answers each probe of its window by SHUTDOWN, which is no reason for another probe.
 #[test]
 //= rfc9260#9.2-8 6.1-5

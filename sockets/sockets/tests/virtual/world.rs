@@ -221,7 +221,17 @@ impl World {
                 has_moved = true;
                 sockets.handle_event(self.now, engine, id, &event);
             }
-            outputs.extend(std::iter::from_fn(|| sockets.poll_output()));
+            while let Some(output) = sockets.poll_output() {
+                // No message of a program is under way here.
+                match output {
+                    Output::SendingOver(key) => sockets.shut_down(self.now, engine, key),
+                    Output::OneSendingOver { socket, association } => {
+                        sockets.shut_down_one(self.now, engine, socket, association);
+                    }
+                    _ => {}
+                }
+                outputs.push(output);
+            }
         }
         has_moved
     }

@@ -16,7 +16,7 @@ impl Transfer {
     /// Notifies a waiting driver of room in the send buffer, and of its emptiness.
     pub(crate) fn wake_writer(&mut self) {
         self.tell_if_dry();
-        if self.tx.take_room() && self.state.takes_data_to_send() {
+        if self.tx.take_room() && self.state.takes_messages() {
             self.out.emit(Event::Writable);
         }
     }
