@@ -72,8 +72,13 @@ impl Sockets {
         let under_way = self.accepting.values().filter(|of| **of == listener).count();
         let of_user = self.by_user.get(&uid).copied().unwrap_or(0);
         // Nobody accepts the associations of a one-to-many socket: only those under way count.
-        let backlog = if socket.style == Style::OneToMany { ACCEPTED_MAX } else { backlog };
-        let has_room = socket.waiting + under_way <= backlog && of_user < self.config.sockets_per_user;
+        // Peers must not take all sockets of its user either.
+        let of_user_max = self.config.sockets_per_user;
+        let (backlog, of_user_max) = match socket.style {
+            Style::OneToMany => (ACCEPTED_MAX, of_user_max - of_user_max / 4),
+            _ => (backlog, of_user_max),
+        };
+        let has_room = socket.waiting + under_way <= backlog && of_user < of_user_max;
         if !has_room {
             return engine.refuse(now, id, AbortCause::default());
         }

@@ -331,6 +331,9 @@ impl Sockets {
 
     fn remove(&mut self, key: SocketKey) {
         let Some(socket) = self.sockets.try_remove(key.0) else { return };
+        if let Some(time) = socket.looked_at_next {
+            self.unused.remove(&(time, key));
+        }
         self.ports.release(key);
         if let Some(of_user) = self.by_user.get_mut(&socket.uid) {
             *of_user = of_user.saturating_sub(1);

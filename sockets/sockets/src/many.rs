@@ -65,13 +65,12 @@ impl Sockets {
     }
 
     /// Removes a member whose association is over.
-    fn remove_member(&mut self, of: SocketKey, id: i32) {
-        let Ok(socket) = self.get_mut(of) else { return };
-        let member = socket.members.by_id(id);
-        socket.members.remove(id);
-        if let Some(member) = member {
-            self.remove(member);
+    fn remove_member(&mut self, of: SocketKey, (id, member): (i32, SocketKey)) {
+        let peer = self.get(member).ok().and_then(|socket| socket.peer);
+        if let Ok(socket) = self.get_mut(of) {
+            socket.members.remove(id, peer);
         }
+        self.remove(member);
     }
 
     /// Begins an association of a one-to-many socket, and returns its member.
@@ -164,6 +163,10 @@ impl Sockets {
         message: &Bytes,
     ) -> Sent {
         let members = self.get(key).map(|socket| socket.members.keys()).unwrap_or_default();
+        let is_full = |member: &SocketKey| self.get(*member).is_ok_and(|it| it.unsent_bytes() > UNSENT_MAX);
+        if members.iter().any(is_full) {
+            return Sent::Full(message.clone());
+        }
         for member in members {
             if let Sent::Full(message) = self.send_by(now, engine, member, header, message.clone())
                 && let Ok(socket) = self.get_mut(member)
@@ -191,7 +194,7 @@ impl Sockets {
             engine.abort(now, association, AbortCause::user(message));
             return Sent::Taken;
         }
-        let waiting: usize = socket.unsent.iter().map(|(_, message)| message.len()).sum();
+        let waiting = socket.unsent_bytes();
         match socket.state {
             State::Connecting(_) if socket.unsent.is_empty() || waiting + message.len() <= UNSENT_MAX => {
                 socket.unsent.push_back((*header, message));
@@ -250,7 +253,7 @@ impl Sockets {
             let member = members.by_id(id)?;
             match self.next_of_one(now, engine, member) {
                 Some((header, _)) if matches!(header.kind, Kind::Ended | Kind::Failed) => {
-                    self.remove_member(key, id);
+                    self.remove_member(key, (id, member));
                 }
                 Some((header, bytes)) => {
                     let socket = self.get_mut(member).ok()?;
@@ -277,8 +280,12 @@ impl Sockets {
         let socket = self.get_mut(member)?;
         let State::Up(_) = socket.state else { return Err(libc::EINVAL) };
         socket.style = Style::OneToOne;
-        self.get_mut(key)?.members.remove(id);
+        let (peer, is_peer_closed) = (socket.peer, socket.is_peer_closed);
+        self.get_mut(key)?.members.remove(id, peer);
         self.outputs.push_back(Output::Readable(member));
+        if is_peer_closed {
+            self.outputs.push_back(Output::SendingOver(member));
+        }
         Ok(member)
     }
 
@@ -310,7 +317,17 @@ impl Sockets {
         if let Some(limit) = socket.options.autoclose()
             && socket.style != Style::OneToOne
         {
-            self.unused.insert((now + limit, member));
+            self.look_again(member, now + limit);
+        }
+    }
+
+    /// Sets the time at which it is looked whether an association is unused.
+    fn look_again(&mut self, member: SocketKey, at: Time) {
+        let Ok(socket) = self.get_mut(member) else { return };
+        let before = socket.looked_at_next.replace(at);
+        self.unused.extend([(at, member)]);
+        if let Some(before) = before.filter(|before| *before != at) {
+            self.unused.remove(&(before, member));
         }
     }
 
@@ -321,15 +338,17 @@ impl Sockets {
 
     /// Closes the associations that nobody has used for long enough (`SCTP_AUTOCLOSE`).
     pub fn handle_timeout(&mut self, now: Time, engine: &mut Endpoint) {
-        while let Some((time, member)) = self.unused.first().copied().filter(|(time, _)| *time <= now) {
-            self.unused.remove(&(time, member));
-            let Ok(socket) = self.get(member) else { continue };
+        while let Some((_, member)) = self.unused.first().copied().filter(|(time, _)| *time <= now) {
+            self.unused.pop_first();
+            // One that was peeled off stays.
+            let is_member = |socket: &&Socket| matches!(socket.style, Style::Member(_));
+            let Some(socket) = self.get(member).ok().filter(is_member) else { continue };
             let (State::Up(association), Some(limit)) = (socket.state, socket.options.autoclose()) else {
                 continue;
             };
             let due = socket.last_used + limit;
             if due > now {
-                self.unused.insert((due, member));
+                self.look_again(member, due);
             } else {
                 engine.shutdown(now, association);
             }

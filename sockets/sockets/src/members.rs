@@ -25,10 +25,12 @@ impl Members {
         self.by_peer.insert(peer, key);
     }
 
-    pub(crate) fn remove(&mut self, id: i32) {
+    pub(crate) fn remove(&mut self, id: i32, peer: Option<SocketAddr>) {
         let Some(key) = self.by_id.remove(&id) else { return };
         // The peer may have a newer association.
-        self.by_peer.retain(|_, of_peer| *of_peer != key);
+        if let Some(peer) = peer.filter(|peer| self.by_peer.get(peer) == Some(&key)) {
+            self.by_peer.remove(&peer);
+        }
         self.readable.remove(&id);
         self.current = self.current.filter(|current| *current != id);
     }
@@ -116,7 +118,7 @@ mod tests {
         assert_eq!(members.turn(), None, "the rest is still to come");
         members.note_readable(3);
         assert_eq!(members.turn(), Some(3));
-        members.remove(3);
+        members.remove(3, None);
         assert_eq!(members.turn(), Some(4), "an association that ends within a message stops nobody");
     }
 }

@@ -82,6 +82,8 @@ pub(crate) struct Socket {
     pub(crate) is_in_message: bool,
     /// The last message of either direction, of a member.
     pub(crate) last_used: Time,
+    /// When it is looked next whether a member is unused.
+    pub(crate) looked_at_next: Option<Time>,
     /// The associations of a one-to-many socket.
     pub(crate) members: Members,
     /// How the association ended; `None` before that, and once the program was told.
@@ -114,6 +116,7 @@ impl Socket {
             unsent: VecDeque::new(),
             is_in_message: false,
             last_used: Time::ZERO,
+            looked_at_next: None,
             members: Members::default(),
             end: None,
             waiting: 0,
@@ -132,6 +135,11 @@ impl Socket {
             id,
             ..Socket::new(self.family, self.uid)
         }
+    }
+
+    /// Bytes of the messages that wait for the engine.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.unsent.iter().map(|(_, message)| message.len()).sum()
     }
 
     /// Returns the association, unless it is over.

@@ -27,11 +27,13 @@ enum Step {
 impl Server {
     /// Hands the engine's events to the sockets, and does what they ask for.
     pub(crate) fn follow_events(&mut self, now: Time) {
-        while let Some((id, event)) = self.engine.poll_event() {
-            self.sockets.handle_event(now, &mut self.engine, id, &event);
+        loop {
+            // Requests cause some as well.
             while let Some(output) = self.sockets.poll_output() {
                 self.follow(now, output);
             }
+            let Some((id, event)) = self.engine.poll_event() else { return };
+            self.sockets.handle_event(now, &mut self.engine, id, &event);
         }
     }
 

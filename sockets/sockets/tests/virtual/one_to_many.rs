@@ -191,6 +191,45 @@ fn an_unused_association_is_closed() {
 }
 
 #[test]
+fn a_peeled_off_association_is_not_closed_for_being_unused() {
+    let (mut world, [a, b]) = pair();
+    world.hosts[1].set(b, option::AUTOCLOSE, &10_u32.to_ne_bytes());
+    world.hosts[0].send_to(Time::ZERO, a, name(B, PORT), b"hello");
+    world.settle();
+    let [id] = ids(&mut world.hosts[1], b)[..] else { panic!("one association") };
+    let peeled = world.hosts[1].sockets.peel_off(b, id).unwrap();
+    world.run(Duration::from_secs(30));
+    assert_eq!(world.hosts[1].send(world.now, peeled, b"still"), Sent::Taken);
+    world.settle();
+    assert_eq!(world.read(0, a), ["still"]);
+}
+
+#[test]
+fn a_message_for_all_waits_for_the_peer_that_does_not_read() {
+    let (mut world, [a, b]) = pair();
+    world.hosts[0].send_to(Time::ZERO, a, name(B, PORT), b"hello");
+    world.settle();
+    assert_eq!(world.read(1, b), ["hello"]);
+    let long: &'static [u8] = vec![b'l'; 200_000].leak();
+    let mut taken = 0;
+    for _ in 0..200 {
+        match world.hosts[1].send_with(world.now, b, &to(0, sinfo::SENDALL), None, long) {
+            Sent::Taken => taken += 1,
+            Sent::Full(_) => break,
+            Sent::Refused => panic!("refused"),
+        }
+        world.run(Duration::from_millis(10));
+    }
+    assert!(taken < 200, "the sockets hold {taken} messages of a peer that reads none");
+    let mut length = 0;
+    for _ in 0..200 {
+        length += world.hosts[0].read_bytes(world.now, a);
+        world.run(Duration::from_millis(50));
+    }
+    assert_eq!(length, taken * long.len());
+}
+
+#[test]
 fn options_are_of_future_present_or_single_associations() {
     let (mut world, [a, b]) = pair();
     world.hosts[0].send_to(Time::ZERO, a, name(B, PORT), b"hello");
