@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use testbed::c_programs;
 use testbed::process::wait_for;
 use testbed::{Capture, Finished, Guest, Host, Lab, Link, Offloads, Process, Programs};
 
@@ -57,7 +58,7 @@ struct World {
     beta: Host,
     links: Vec<Link>,
     programs: Programs,
-    _lab: Lab,
+    lab: Lab,
 }
 
 impl World {
@@ -67,7 +68,7 @@ impl World {
         let links =
             (1..=links).map(|number| lab.join(&alpha, &beta, number, Offloads::Off).unwrap()).collect();
         let programs = copy_for_all(lab.dir());
-        World { alpha, beta, links, programs, _lab: lab }
+        World { alpha, beta, links, programs, lab }
     }
 
     /// Returns a command of `sctpify` on a host; the arguments follow.
@@ -496,6 +497,31 @@ print(error(s.bind, ('', 80)), error(s.bind, ('', 7001)))
     command.args(["python3", "-c", &format!("{PRELUDE}print(error(sctp))")]);
     let output = world.alpha.run("other", as_user(SOMEBODY, &world.alpha, &command), LIMIT).unwrap();
     assert_eq!(output.good().unwrap().stdout, "ENETDOWN\n");
+}
+
+/// Lengths of messages in the thesis' Figure 5.2, in octets, and how many are sent of each.
+const THESIS_LENGTHS: [usize; 4] = [64, 512, 1400, 8192];
+const THESIS_COUNT: usize = 2000;
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_thesis_client_and_server_move_all_messages() {
+    let world = World::new(1);
+    let binary = c_programs::build("sctp_throughput", world.lab.dir(), &[]).unwrap();
+    let run = |host: &Host, words: &[&str]| {
+        let mut command = world.sctpify(host);
+        command.args(["run", "--sctp", "--"]).arg(&binary).args(words);
+        command
+    };
+    for length in THESIS_LENGTHS {
+        let mut server = world.beta.spawn("server", run(&world.beta, &["serve", PORT])).unwrap();
+        server.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
+        let (count, length) = (THESIS_COUNT.to_string(), length.to_string());
+        let words = ["send", "7100", PORT, &world.to(), &count, &length];
+        world.alpha.run("client", run(&world.alpha, &words), LIMIT).unwrap().good().unwrap();
+        let expected = format!("received: {} octets", THESIS_COUNT * length.parse::<usize>().unwrap());
+        server.wait_until("its end", LIMIT, |process| process.stdout().contains(&expected)).unwrap();
+    }
 }
 
 /// Sends until the peer shuts down, and says how many octets were taken.
