@@ -158,6 +158,14 @@ fn exchange(
     message.msg_control = space.as_mut_ptr();
     message.msg_controllen = DescriptorSpace::length() as _;
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
+    // The answer to some requests takes as long as an association's set-up: signals end them, as with the kernel.
+    let waits = request.operation == Operation::Connect && request.first != 0;
+    if let Some(socket) = socket.filter(|_| waits) {
+        crate::setup::wait_until(connection, libc::POLLIN, socket).map_err(|error| match error {
+            libc::EAGAIN => libc::EINPROGRESS,
+            other => other,
+        })?;
+    }
     // SAFETY: as above.
     let received = repeat(|| unsafe { real::recvmsg(connection, &raw mut message, flags) });
     let received = received.map_err(|_| libc::ENETDOWN)?;

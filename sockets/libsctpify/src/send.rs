@@ -79,7 +79,7 @@ fn must_take_messages(fd: c_int, given: &Given, is_nonblocking_call: bool) -> Ou
             (Ok(true), _) => return Ok(()),
             (Ok(false), _) if is_nonblocking_call || is_nonblocking(fd) => return Err(libc::EAGAIN),
             (Ok(false), _) => wait_until_writable(fd)?,
-            (Err(libc::ENOTCONN), Some(address)) => drop(connect_to(fd, address.as_bytes())?),
+            (Err(libc::ENOTCONN), Some(address)) => drop(connect_to(fd, address.as_bytes(), &mut 0)?),
             (Err(libc::ENOTCONN), None) => return Err(libc::EPIPE),
             (Err(error), _) => return Err(error),
         }

@@ -1,15 +1,15 @@
 //! Making, naming, connecting and closing sockets, and their options.
 
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_short, c_uint, c_void};
 use core::mem::MaybeUninit;
 
 use libc::{FILE, SO_ERROR, SOL_SOCKET, pollfd, sockaddr, socklen_t, timeval};
 use sockproto::abi::{SOL_SCTP, option};
-use sockproto::{DATA_HEADER, DataHeader, Kind, Operation, SOCKADDR_MAX};
+use sockproto::{DATA_HEADER, DataHeader, Kind, Operation, PEER_LENGTH, SOCKADDR_MAX};
 
 use crate::ask::{DescriptorSpace, ask, has_server, received_descriptor};
 use crate::parts::{Parts, part, part_mut};
-use crate::recv::wait_for_message;
+use crate::recv::{peek, peek_offset, set_peek_offset, wait_for_message};
 use crate::table::{self, bit};
 use crate::{Outcome, address, errno, give_int, outcome, real};
 
@@ -141,17 +141,18 @@ pub(crate) unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, len
     }
     // SAFETY: the caller's.
     let packed = unsafe { address::given(address, length) };
-    give_int(packed.and_then(|packed| connect_to(fd, packed)).map(|_| 0))
+    give_int(packed.and_then(|packed| connect_to(fd, packed, &mut 0)).map(|_| 0))
 }
 
-/// Connects to a packed list of addresses, and returns the association's identifier.
-pub(crate) fn connect_to(fd: c_int, packed: &[u8]) -> Outcome<c_int> {
+/// Connects to a packed list of addresses, and returns the association's identifier. `begun` gets it also while the association is set up.
+pub(crate) fn connect_to(fd: c_int, packed: &[u8], begun: &mut c_int) -> Outcome<c_int> {
     let is_nonblocking = is_nonblocking(fd);
     let is_one_to_many = table::is_one_to_many(fd);
     // A one-to-many socket is writable meanwhile: its answer comes once the attempt is over.
     let waits = c_int::from(is_one_to_many && !is_nonblocking);
     let reply = ask(Operation::Connect, (waits, 0), packed, Some(fd), &mut [])?;
     let id = reply.value;
+    *begun = id;
     if is_one_to_many {
         table::set(fd, bit::CONNECTED);
         return if reply.is_in_progress { Err(libc::EINPROGRESS) } else { Ok(id) };
@@ -184,9 +185,14 @@ fn pending_error(fd: c_int) -> Outcome<c_int> {
 /// # Errors
 /// `EAGAIN` after the time that `SO_SNDTIMEO` names; `EINTR`.
 pub(crate) fn wait_until_writable(fd: c_int) -> Outcome<()> {
-    let mut waiting = pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    wait_until(fd, libc::POLLOUT, fd)
+}
+
+/// Waits until a descriptor has these events, for as long as `SO_SNDTIMEO` of `socket` names.
+pub(crate) fn wait_until(fd: c_int, events: c_short, socket: c_int) -> Outcome<()> {
+    let mut waiting = pollfd { fd, events, revents: 0 };
     // SAFETY: one descriptor.
-    match outcome(unsafe { real::poll(&raw mut waiting, 1, milliseconds(fd)) } as isize)? {
+    match outcome(unsafe { real::poll(&raw mut waiting, 1, milliseconds(socket)) } as isize)? {
         0 => Err(libc::EAGAIN),
         _ => Ok(()),
     }
@@ -405,8 +411,8 @@ fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Outcome<c_i
     match (level, name) {
         (SOL_SCTP, option::BINDX_ADD) => tell(fd, Operation::BindAdd, (0, 0), value),
         (SOL_SCTP, option::BINDX_REM) => tell(fd, Operation::BindRemove, (0, 0), value),
-        (SOL_SCTP, option::CONNECTX) => connect_to(fd, value),
-        (SOL_SCTP, option::CONNECTX_OLD) => connect_to(fd, value).map(|_| 0),
+        (SOL_SCTP, option::CONNECTX) => connect_to(fd, value, &mut 0),
+        (SOL_SCTP, option::CONNECTX_OLD) => connect_to(fd, value, &mut 0).map(|_| 0),
         (SOL_SCTP, option::DISABLE_FRAGMENTS) => {
             let done = tell(fd, Operation::SetOption, (level, name), value);
             match value.iter().take(4).all(|byte| *byte == 0) {
@@ -514,15 +520,32 @@ unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: usize) -> O
     unsafe { core::ptr::copy_nonoverlapping(value.cast::<u8>(), (&raw mut wanted).cast(), length) };
     // The server takes the unread messages out and puts the others back.
     let _lock = table::lock(fd);
+    let partial = first_is_partial(fd);
     let reply = ask(Operation::PeelOff, (wanted.id, 0), &[], Some(fd), &mut [])?;
     let peeled = lowest(reply.descriptor.ok_or(libc::EMFILE)?);
     set_flags(peeled, wanted.flags & libc::SOCK_CLOEXEC != 0, wanted.flags & libc::SOCK_NONBLOCK != 0);
     table::forget_association(fd, wanted.id);
     table::add(peeled, bit::CONNECTED);
+    if let Some((read, id)) = partial {
+        // Without the peer's address the prefix is shorter.
+        let (of, read) = if id == wanted.id { (peeled, read - PEER_LENGTH) } else { (fd, read) };
+        table::clear(fd, bit::PARTIAL);
+        table::set(of, bit::PARTIAL);
+        set_peek_offset(of, c_int::try_from(read).unwrap_or(0));
+    }
     wanted.descriptor = peeled;
     // SAFETY: both have this length.
     unsafe { core::ptr::copy_nonoverlapping((&raw const wanted).cast::<u8>(), value.cast(), length) };
     Ok(peeled)
+}
+
+/// If the first message of a one-to-many socket was read in part, returns how far, and its association. From here on it counts as unread.
+fn first_is_partial(fd: c_int) -> Option<(usize, c_int)> {
+    let read = peek_offset(fd).filter(|read| *read > DATA_HEADER + PEER_LENGTH)?;
+    set_peek_offset(fd, -1);
+    let mut header = [0; DATA_HEADER];
+    peek(fd, &mut Parts::new(part_mut(&mut header), &[]).ok()?.message()).ok()?;
+    Some((read, DataHeader::read(&header)?.association))
 }
 
 /// `struct sctp_getaddrs_old`, by which libsctp connects.
@@ -543,9 +566,10 @@ unsafe fn connectx3(fd: c_int, value: *mut c_void, room: usize, length: *mut soc
     let list = unsafe { value.cast::<ConnectList>().read_unaligned() };
     let bytes = socklen_t::try_from(list.length).map_err(|_| libc::EINVAL)?;
     // SAFETY: the program says that there are so many.
-    let connected = connect_to(fd, unsafe { bytes_of(list.addresses, bytes) }?);
+    let mut id = 0;
+    let connected = connect_to(fd, unsafe { bytes_of(list.addresses, bytes) }?, &mut id);
     // The identifier is known before the association is up.
-    if let Ok(id) = connected {
+    if matches!(connected, Ok(_) | Err(libc::EINPROGRESS)) {
         // SAFETY: the caller's.
         unsafe {
             value.cast::<c_int>().write_unaligned(id);

@@ -103,7 +103,8 @@ const fn c_char_byte(byte: core::ffi::c_char) -> u8 {
 /// Reports whether a socket of ours is a one-to-many socket.
 pub(crate) fn is_one_to_many(fd: c_int) -> bool {
     match entry(fd) {
-        Some(entry) => entry.load(Ordering::Relaxed) & bit::MANY != 0,
+        // Another thread may just have forgotten what is known.
+        Some(entry) => is_ours(fd) && entry.load(Ordering::Relaxed) & bit::MANY != 0,
         None => style_by_name(fd).is_some_and(|style| style & bit::MANY != 0),
     }
 }

@@ -263,6 +263,21 @@ impl Sockets {
         header: &DataHeader,
         message: Bytes,
     ) -> Sent {
+        match self.get(key) {
+            Ok(socket) if !socket.unsent.is_empty() => Sent::Full(message),
+            _ => self.send_up(now, engine, key, header, message),
+        }
+    }
+
+    /// The same, before the messages that wait.
+    fn send_up(
+        &mut self,
+        now: Time,
+        engine: &mut Endpoint,
+        key: SocketKey,
+        header: &DataHeader,
+        message: Bytes,
+    ) -> Sent {
         let Ok(socket) = self.get_mut(key) else { return Sent::Refused };
         let State::Up(association) = socket.state else { return Sent::Refused };
         let given = match header.flags & flag::WITH_INFO {
@@ -291,8 +306,9 @@ impl Sockets {
 
     /// `shutdown(SHUT_WR)`: the association ends once all is delivered.
     pub fn shut_down(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) {
-        if let Ok(Socket { state: State::Up(association), .. }) = self.get(key) {
-            engine.shutdown(now, *association);
+        if let Ok(socket) = self.get_mut(key) {
+            socket.ends_when_sent = true;
+            self.send_waiting(now, engine, key);
         }
     }
 
@@ -313,7 +329,7 @@ impl Sockets {
             State::Idle | State::Listening { .. } | State::Over(None) => self.remove(key),
             State::Connecting(association) => engine.abort(now, association, AbortCause::default()),
             State::Up(association) if is_hard => engine.abort(now, association, AbortCause::default()),
-            State::Up(association) => engine.shutdown(now, association),
+            State::Up(_) => self.shut_down(now, engine, key),
             State::Over(Some(association)) => {
                 engine.release(now, association);
                 self.by_association.remove(&association);

@@ -163,7 +163,7 @@ impl Sockets {
         message: &Bytes,
     ) -> Sent {
         let members = self.get(key).map(|socket| socket.members.keys()).unwrap_or_default();
-        let is_full = |member: &SocketKey| self.get(*member).is_ok_and(|it| it.unsent_bytes() > UNSENT_MAX);
+        let is_full = |member: &SocketKey| self.get(*member).is_ok_and(|it| it.unsent.memory() > UNSENT_MAX);
         if members.iter().any(is_full) {
             return Sent::Full(message.clone());
         }
@@ -172,7 +172,7 @@ impl Sockets {
                 && let Ok(socket) = self.get_mut(member)
             {
                 // One association without room must not keep the message from the others, nor get it twice.
-                socket.unsent.push_back((*header, message));
+                socket.unsent.push(*header, message);
             }
         }
         Sent::Taken
@@ -194,10 +194,10 @@ impl Sockets {
             engine.abort(now, association, AbortCause::user(message));
             return Sent::Taken;
         }
-        let waiting = socket.unsent_bytes();
+        let has_room = socket.unsent.is_empty() || socket.unsent.memory() <= UNSENT_MAX;
         match socket.state {
-            State::Connecting(_) if socket.unsent.is_empty() || waiting + message.len() <= UNSENT_MAX => {
-                socket.unsent.push_back((*header, message));
+            State::Connecting(_) if has_room => {
+                socket.unsent.push(*header, message);
                 Sent::Taken
             }
             State::Up(_) if socket.unsent.is_empty() => {
@@ -217,7 +217,7 @@ impl Sockets {
     ) -> Sent {
         let sent = match message.is_empty() {
             true => Sent::Taken,
-            false => self.send(now, engine, member, header, message),
+            false => self.send_up(now, engine, member, header, message),
         };
         if sent == Sent::Taken && header.sinfo_flags & sinfo::EOF != 0 {
             engine.shutdown(now, association);
@@ -230,10 +230,15 @@ impl Sockets {
         loop {
             let Ok(socket) = self.get_mut(key) else { return };
             let State::Up(association) = socket.state else { return };
-            let Some((header, message)) = socket.unsent.pop_front() else { return };
+            let Some((header, message)) = socket.unsent.take() else {
+                if socket.ends_when_sent {
+                    engine.shutdown(now, association);
+                }
+                return;
+            };
             if let Sent::Full(message) = self.send_now(now, engine, (key, association), &header, message) {
                 if let Ok(socket) = self.get_mut(key) {
-                    socket.unsent.push_front((header, message));
+                    socket.unsent.put_back(header, message);
                 }
                 return;
             }
@@ -259,7 +264,9 @@ impl Sockets {
                     let socket = self.get_mut(member).ok()?;
                     socket.last_used = now;
                     let peer = socket.peer.map(|peer| socket.name_of(peer));
-                    let has_more = header.flags & flag::MORE != 0;
+                    // A notification may come within a message.
+                    let is_within = socket.is_in_message || socket.rest.is_some();
+                    let has_more = header.flags & flag::MORE != 0 || is_within;
                     self.get_mut(key).ok()?.members.note_delivery(id, has_more);
                     return Some(Delivery { header, peer, bytes });
                 }
@@ -292,8 +299,24 @@ impl Sockets {
     /// Ends an association of a one-to-many socket once all is delivered.
     pub fn shut_down_one(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, id: i32) {
         if let Some(member) = self.member_by_id(key, id) {
-            self.send_waiting(now, engine, member);
             self.shut_down(now, engine, member);
+        }
+    }
+
+    /// Keeps a message that the engine has no room for, on behalf of a program that has gone.
+    pub fn keep(
+        &mut self,
+        engine: &Endpoint,
+        key: SocketKey,
+        (header, peer): (&DataHeader, &Peer),
+        message: Bytes,
+    ) {
+        let member = match (header.association, peer.socket_address()) {
+            (0, Some(address)) => self.member_to(engine, key, address),
+            (id, _) => self.member_by_id(key, id),
+        };
+        if let Some(Ok(socket)) = member.map(|member| self.get_mut(member)) {
+            socket.unsent.push(*header, message);
         }
     }
 
@@ -304,7 +327,6 @@ impl Sockets {
             if let Ok(socket) = self.get_mut(member) {
                 socket.style = Style::OneToOne;
             }
-            self.send_waiting(now, engine, member);
             self.close(now, engine, member, false);
         }
         self.remove(key);

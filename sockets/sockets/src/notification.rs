@@ -11,7 +11,7 @@ use sctp::{AbortCause, AssociationId, Endpoint};
 use sockproto::DataHeader;
 
 use crate::events::NOTES_MAX;
-use crate::socket::Socket;
+use crate::socket::{Socket, Unsent};
 
 /// Length of `struct sockaddr_storage`, in bytes.
 pub(crate) const STORAGE: usize = 128;
@@ -106,14 +106,16 @@ impl Socket {
     /// Queues a notification for each message of which nothing was sent, behind the one that says why, if the program wants them.
     pub(crate) fn note_unsent(&mut self, now: Time, engine: &mut Endpoint, association: AssociationId) {
         if !self.options.wants(kind::SEND_FAILED) && !self.options.wants(kind::SEND_FAILED_EVENT) {
-            return self.unsent.clear();
+            self.unsent = Unsent::default();
+            return;
         }
         let of_engine = std::iter::from_fn(|| engine.take_unsent(now, association)).map(|message| {
             let mut header = DataHeader::new(sockproto::Kind::Data);
             (header.stream, header.ppid) = (message.stream.0, message.ppid.0.to_be());
             (header, message.into_bytes())
         });
-        let waiting = std::mem::take(&mut self.unsent);
+        let mut waiting = std::mem::take(&mut self.unsent);
+        let waiting = std::iter::from_fn(move || waiting.take());
         let room = NOTES_MAX.saturating_sub(self.after.len());
         for (header, message) in of_engine.chain(waiting).take(room) {
             let notes = [self.send_failed(&header, &message), self.send_failed_event(&header, &message)];

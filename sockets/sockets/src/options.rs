@@ -30,6 +30,8 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 const FUTURE: i32 = 0;
 const CURRENT: i32 = 1;
 const ALL: i32 = 2;
+/// Length of `struct sctp_status`.
+const STATUS: usize = 176;
 /// Longest interval that an option may set: an hour is beyond all use.
 const INTERVAL_MAX: u32 = 3_600_000;
 
@@ -772,7 +774,12 @@ impl Socket {
     /// `SCTP_STATUS`.
     fn status(&self, engine: &Endpoint) -> Option<Vec<u8>> {
         let association = self.association()?;
-        let info = engine.info(association)?;
+        let Some(info) = engine.info(association) else {
+            // SCTP_COOKIE_WAIT: nothing else is known yet.
+            let mut value = Fields::new().id(self.id).long(2).done();
+            value.resize(STATUS, 0);
+            return Some(value);
+        };
         let state = match info.state {
             StateName::Closed => 1,
             StateName::CookieWait | StateName::Accepting => 2,

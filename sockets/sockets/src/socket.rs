@@ -45,6 +45,44 @@ pub(crate) enum State {
     Over(Option<AssociationId>),
 }
 
+/// Messages that wait for the engine.
+#[derive(Default)]
+pub(crate) struct Unsent {
+    messages: VecDeque<(DataHeader, Bytes)>,
+    memory: usize,
+}
+
+impl Unsent {
+    /// Memory of a message beside its bytes.
+    const OVERHEAD: usize = 128;
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Memory of all messages, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
+    }
+
+    pub(crate) fn push(&mut self, header: DataHeader, message: Bytes) {
+        self.memory += message.len() + Self::OVERHEAD;
+        self.messages.push_back((header, message));
+    }
+
+    /// Puts a message back that was taken.
+    pub(crate) fn put_back(&mut self, header: DataHeader, message: Bytes) {
+        self.memory += message.len() + Self::OVERHEAD;
+        self.messages.push_front((header, message));
+    }
+
+    pub(crate) fn take(&mut self) -> Option<(DataHeader, Bytes)> {
+        let taken = self.messages.pop_front()?;
+        self.memory = self.memory.saturating_sub(taken.1.len() + Self::OVERHEAD);
+        Some(taken)
+    }
+}
+
 /// One socket.
 pub(crate) struct Socket {
     pub(crate) family: Family,
@@ -77,7 +115,9 @@ pub(crate) struct Socket {
     /// The rest of a message that is delivered in parts.
     pub(crate) rest: Option<(DataHeader, Bytes)>,
     /// Messages that wait for the engine: for an association that is not up yet, or without room for one to all.
-    pub(crate) unsent: VecDeque<(DataHeader, Bytes)>,
+    pub(crate) unsent: Unsent,
+    /// The association ends once those are the engine's.
+    pub(crate) ends_when_sent: bool,
     /// True while the rest of a received message is still to come.
     pub(crate) is_in_message: bool,
     /// The last message of either direction, of a member.
@@ -113,7 +153,8 @@ impl Socket {
             before: VecDeque::new(),
             after: VecDeque::new(),
             rest: None,
-            unsent: VecDeque::new(),
+            unsent: Unsent::default(),
+            ends_when_sent: false,
             is_in_message: false,
             last_used: Time::ZERO,
             looked_at_next: None,
@@ -135,11 +176,6 @@ impl Socket {
             id,
             ..Socket::new(self.family, self.uid)
         }
-    }
-
-    /// Bytes of the messages that wait for the engine.
-    pub(crate) fn unsent_bytes(&self) -> usize {
-        self.unsent.iter().map(|(_, message)| message.len()).sum()
     }
 
     /// Returns the association, unless it is over.

@@ -99,6 +99,9 @@ impl Server {
     /// Answers the request of a connection, if it has come.
     pub(crate) fn serve_connection(&mut self, now: Time, number: usize) {
         let Some(connection) = self.connections.get(number) else { return };
+        if self.closer.is_overloaded(connection.caller.uid) {
+            return self.drop_connection(number);
+        }
         let received = match pair::receive(&connection.socket, &mut self.room[..CONTROL_MAX]) {
             Err(Errno::AGAIN | Errno::INTR) => return,
             Err(_) => return self.drop_connection(number),
@@ -152,6 +155,19 @@ impl Server {
         let _ = pair::send_parts(self.connections[number].socket.as_fd(), &parts, descriptor);
     }
 
+    /// Answers those who wait for an attempt of a socket that was closed.
+    pub(crate) fn end_attempts(&mut self, socket: SocketKey) {
+        let of_socket = |stage: Stage| match stage {
+            Stage::Attempt(key, association) => (key == socket).then_some(association),
+            _ => None,
+        };
+        let attempts: Vec<i32> =
+            self.connections.iter().filter_map(|(_, connection)| of_socket(connection.stage)).collect();
+        for association in attempts {
+            self.end_attempt(socket, association, libc::ECONNABORTED);
+        }
+    }
+
     /// Answers those who wait until an attempt to begin an association is over.
     pub(crate) fn end_attempt(&mut self, socket: SocketKey, association: i32, error: i32) {
         let waits =
@@ -191,6 +207,8 @@ impl Server {
         }
         let program = program.ok_or(libc::EINVAL)?;
         let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
+        // Messages that the program has sent before are handled before.
+        self.read_all(now, key);
         if request.operation == Operation::PeelOff {
             return self.peel_off(now, program, key, request.first);
         }
@@ -272,7 +290,17 @@ impl Server {
             .ends
             .get_mut(key)
             .and_then(|end| end.pending.take_if(|delivery| delivery.header.association == id));
+        let peer = self.sockets.peer_name(peeled).ok();
+        let held = self.ends.get_mut(key).and_then(|end| {
+            end.held.take_if(|(header, to, _)| {
+                header.association == id || header.association == 0 && to.address == peer
+            })
+        });
+        if held.is_some() {
+            self.ends.readable.extend([key, peeled]);
+        }
         if let Some(end) = self.ends.get_mut(peeled) {
+            end.held = held;
             // As if there was data: what is unread ends the association by ABORT.
             (end.pending, end.has_data) = (pending, true);
         }

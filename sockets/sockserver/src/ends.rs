@@ -1,7 +1,8 @@
 //! The server's ends of the pairs.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use base::Time;
 use bytes::Bytes;
 use mio::Interest;
 use mio::event::{Event, Source};
@@ -28,8 +29,6 @@ pub(crate) struct End {
     pub(crate) pending: Option<Delivery>,
     /// The listener, until the program has accepted the socket.
     pub(crate) listener: Option<SocketKey>,
-    /// Associations of a one-to-many socket that end once the messages sent so far are taken.
-    pub(crate) ending: Vec<i32>,
     /// Data was passed to the program.
     pub(crate) has_data: bool,
     /// The program has closed its end with messages unread.
@@ -47,6 +46,8 @@ pub(crate) struct Ends {
     by_cookie: HashMap<u64, SocketKey>,
     /// Sockets whose program may have sent something.
     pub(crate) readable: BTreeSet<SocketKey>,
+    /// Associations of one-to-many sockets that end once the messages sent so far are taken, and since when.
+    pub(crate) ending: VecDeque<(Time, SocketKey, i32)>,
     /// Sockets with something for their program.
     pub(crate) writable: BTreeSet<SocketKey>,
 }
@@ -73,7 +74,6 @@ impl Ends {
             held: None,
             pending: None,
             listener,
-            ending: Vec::new(),
             has_data: false,
             is_reset: false,
             is_hung_up: false,

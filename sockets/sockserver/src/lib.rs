@@ -47,6 +47,8 @@ const REQUESTS_OF_USER_MAX: usize = 256;
 const IDLE_LIMIT: Duration = Duration::from_secs(2);
 /// Interval at which addresses are looked at.
 const ADDRESS_LOOK: Duration = Duration::from_secs(1);
+/// Time for which the end of a one-to-many socket's association waits for messages that the program has sent before.
+const ENDING_LIMIT: Duration = Duration::from_secs(1);
 /// Limit on the associations.
 const ASSOCIATIONS_MAX: usize = 16_384;
 
@@ -225,7 +227,7 @@ impl Server {
             unread: [false; Carriers::TOKENS],
             batch: vec![0; BATCH].into(),
             waiting: None,
-            room: vec![0; sockproto::MESSAGE_MAX + sockproto::DATA_HEADER],
+            room: vec![0; sockproto::MESSAGE_MAX + sockproto::DATA_HEADER + sockproto::PEER_LENGTH],
             idle_since: None,
             looked_at: Time::ZERO,
             ends_when_idle: options.ends_when_idle,
@@ -263,6 +265,8 @@ impl Server {
         self.engine.handle_timeout(now);
         self.sockets.handle_timeout(now, &mut self.engine);
         self.serve(now);
+        // A message that waits for another peer's window must not keep these from their end.
+        self.end_those(now, |_, since| now >= since + ENDING_LIMIT);
         self.look_at_addresses(now);
         Ok(())
     }

@@ -14,6 +14,8 @@ use crate::{Server, pair};
 /// Messages by turn and socket, each way: others wait no longer.
 const MESSAGES_PER_TURN: usize = 64;
 
+/// Most messages of a socket that are taken before a request about it is answered.
+const MESSAGES_BEFORE_REQUEST: usize = 8192;
 /// More messages than a send buffer holds.
 const MESSAGES_MAX: usize = 1 << 20;
 
@@ -45,10 +47,8 @@ impl Server {
                 self.end_attempt(socket, association, error);
             }
             Output::OneSendingOver { socket, association } => {
-                if let Some(end) = self.ends.get_mut(socket) {
-                    end.ending.push(association);
-                    self.ends.readable.insert(socket);
-                }
+                self.ends.ending.push_back((now, socket, association));
+                self.ends.readable.insert(socket);
             }
             Output::Readable(key) => drop(self.ends.writable.insert(key)),
             Output::Writable(key) => drop(self.ends.readable.insert(key)),
@@ -150,6 +150,27 @@ impl Server {
         }
     }
 
+    /// Ends associations of one-to-many sockets whose peer has shut down: those that are due by their socket and time.
+    pub(crate) fn end_those(&mut self, now: Time, is_due: impl Fn(SocketKey, Time) -> bool) {
+        for _ in 0..self.ends.ending.len() {
+            let Some((since, socket, association)) = self.ends.ending.pop_front() else { return };
+            if is_due(socket, since) {
+                self.sockets.shut_down_one(now, &mut self.engine, socket, association);
+            } else {
+                self.ends.ending.push_back((since, socket, association));
+            }
+        }
+    }
+
+    /// Takes everything that a program has sent, as far as there is room for it.
+    pub(crate) fn read_all(&mut self, now: Time, key: SocketKey) {
+        for _ in 0..MESSAGES_BEFORE_REQUEST {
+            if let Step::Done = self.read(now, key) {
+                return;
+            }
+        }
+    }
+
     /// Takes one message of a program.
     fn read(&mut self, now: Time, key: SocketKey) -> Step {
         let Some(end) = self.ends.get_mut(key) else { return Step::Done };
@@ -164,11 +185,18 @@ impl Server {
             return self.offer(now, key, header, peer, message);
         }
         let is_one_to_many = end.is_one_to_many;
+        if self.closer.is_overloaded(end.uid) {
+            // libsctpify passes no descriptors with data.
+            tracing::warn!(
+                uid = end.uid,
+                "a socket was closed: its user passes descriptors that do not close"
+            );
+            self.let_go(now, key, true);
+            return Step::Done;
+        }
         match pair::receive(&end.socket, &mut self.room) {
             Err(Errno::AGAIN) => {
-                for association in std::mem::take(&mut end.ending) {
-                    self.sockets.shut_down_one(now, &mut self.engine, key, association);
-                }
+                self.end_those(now, |socket, _| socket == key);
                 Step::Done
             }
             Err(Errno::INTR) => Step::More,
@@ -212,9 +240,13 @@ impl Server {
                     }
                     _ => {
                         tracing::warn!(
-                            "a program wrote to its socket past libsctpify: its association was aborted"
+                            "a program wrote to its socket past libsctpify: its associations were aborted"
                         );
-                        self.sockets.abort(now, &mut self.engine, key, "the program broke the protocol");
+                        if is_one_to_many {
+                            self.let_go(now, key, true);
+                        } else {
+                            self.sockets.abort(now, &mut self.engine, key, "the program broke the protocol");
+                        }
                         Step::Done
                     }
                 }
@@ -229,7 +261,8 @@ impl Server {
     }
 
     fn offer(&mut self, now: Time, key: SocketKey, header: DataHeader, peer: Peer, message: Bytes) -> Step {
-        let sent = match self.sockets.is_one_to_many(key) {
+        let is_one_to_many = self.sockets.is_one_to_many(key);
+        let sent = match is_one_to_many {
             false => self.sockets.send(now, &mut self.engine, key, &header, message),
             true => {
                 let to = (&header, &peer);
@@ -238,6 +271,12 @@ impl Server {
         };
         match sent {
             Sent::Taken => Step::More,
+            Sent::Full(message)
+                if is_one_to_many && self.ends.get_mut(key).is_some_and(|end| end.is_hung_up) =>
+            {
+                self.sockets.keep(&self.engine, key, (&header, &peer), message);
+                Step::More
+            }
             Sent::Full(message) => {
                 if let Some(end) = self.ends.get_mut(key) {
                     end.held = Some((header, peer, message));
@@ -286,6 +325,8 @@ impl Server {
         if let Some(listener) = end.listener {
             self.sockets.set_waiting(listener, self.ends.waiting_of(listener));
         }
+        self.ends.ending.retain(|(_, socket, _)| *socket != key);
+        self.end_attempts(key);
         self.closer.close(end.uid, vec![end.socket]);
     }
 }

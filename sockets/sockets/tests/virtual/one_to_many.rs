@@ -230,6 +230,28 @@ fn a_message_for_all_waits_for_the_peer_that_does_not_read() {
 }
 
 #[test]
+fn messages_that_wait_are_delivered_although_the_program_closes() {
+    let (mut world, [a, b]) = pair();
+    world.hosts[0].send_to(Time::ZERO, a, name(B, PORT), b"hello");
+    world.settle();
+    let long: &'static [u8] = vec![b'l'; 200_000].leak();
+    let mut taken = 0;
+    while world.hosts[1].send_with(world.now, b, &to(0, sinfo::SENDALL), None, long) == Sent::Taken {
+        taken += 1;
+    }
+    let host = &mut world.hosts[1];
+    host.sockets.next(world.now, &mut host.engine, b).expect("a message that would be a reason for ABORT");
+    host.sockets.close(world.now, &mut host.engine, b, false);
+    let mut length = 0;
+    for _ in 0..200 {
+        length += world.hosts[0].read_bytes(world.now, a);
+        world.run(Duration::from_millis(50));
+    }
+    assert_eq!(length, taken * long.len());
+    assert!(world.hosts[1].sockets.is_empty());
+}
+
+#[test]
 fn options_are_of_future_present_or_single_associations() {
     let (mut world, [a, b]) = pair();
     world.hosts[0].send_to(Time::ZERO, a, name(B, PORT), b"hello");
