@@ -52,7 +52,7 @@ fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome 
         has_stream(fd, &given.header)?;
         &prefix[..DATA_HEADER]
     };
-    if table::has(fd, bit::WHOLE) {
+    if table::has(fd, bit::UNFRAGMENTED) {
         fits_one_packet(fd, given, length)?;
     }
     let mut all = Parts::new(part(prefix), parts)?;

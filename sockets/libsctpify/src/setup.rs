@@ -413,28 +413,24 @@ fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Outcome<c_i
         (SOL_SCTP, option::BINDX_REM) => tell(fd, Operation::BindRemove, (0, 0), value),
         (SOL_SCTP, option::CONNECTX) => connect_to(fd, value, &mut 0),
         (SOL_SCTP, option::CONNECTX_OLD) => connect_to(fd, value, &mut 0).map(|_| 0),
-        (SOL_SCTP, option::DISABLE_FRAGMENTS) => {
-            let done = tell(fd, Operation::SetOption, (level, name), value);
-            match value.iter().take(4).all(|byte| *byte == 0) {
-                _ if done.is_err() => {}
-                true => table::clear(fd, bit::WHOLE),
-                false => table::set(fd, bit::WHOLE),
-            }
-            done
-        }
-        (SOL_SCTP, option::RECVRCVINFO | option::RECVNXTINFO) => {
-            let done = tell(fd, Operation::SetOption, (level, name), value);
-            // It is meant for messages that wait already as well.
-            let wanted = if name == option::RECVRCVINFO { bit::WANTS_RCVINFO } else { bit::WANTS_NXTINFO };
-            match value.iter().take(4).all(|byte| *byte == 0) {
-                _ if done.is_err() => {}
-                true => table::clear(fd, wanted),
-                false => table::set(fd, wanted),
-            }
-            done
-        }
+        (SOL_SCTP, option::DISABLE_FRAGMENTS) => set_switch(fd, name, value, bit::UNFRAGMENTED),
+        // These are meant for messages that wait already as well.
+        (SOL_SCTP, option::RECVRCVINFO) => set_switch(fd, name, value, bit::WANTS_RCVINFO),
+        (SOL_SCTP, option::RECVNXTINFO) => set_switch(fd, name, value, bit::WANTS_NXTINFO),
         _ => tell(fd, Operation::SetOption, (level, name), value),
     }
+}
+
+/// Sets an option of one `int`, and a bit of the table with it.
+fn set_switch(fd: c_int, name: c_int, value: &[u8], bits: u16) -> Outcome<c_int> {
+    let done = tell(fd, Operation::SetOption, (SOL_SCTP, name), value)?;
+    let is_on = value.iter().take(4).any(|byte| *byte != 0);
+    if is_on {
+        table::set(fd, bits)
+    } else {
+        table::clear(fd, bits)
+    }
+    Ok(done)
 }
 
 /// `getsockopt(2)`.

@@ -38,7 +38,7 @@ pub(crate) mod bit {
     /// It is a one-to-many socket.
     pub(crate) const MANY: u16 = 128;
     /// The program wants no message to be fragmented (`SCTP_DISABLE_FRAGMENTS`).
-    pub(crate) const WHOLE: u16 = 256;
+    pub(crate) const UNFRAGMENTED: u16 = 256;
     /// It wants `SCTP_RCVINFO` with each message.
     pub(crate) const WANTS_RCVINFO: u16 = 512;
     /// It wants `SCTP_NXTINFO` with each message.

@@ -70,7 +70,7 @@ impl Sockets {
         let State::Listening { backlog } = socket.state else { return };
         let uid = socket.uid;
         let under_way = self.accepting.values().filter(|of| **of == listener).count();
-        let of_user = self.by_user.get(&uid).copied().unwrap_or(0);
+        let of_user = self.of_user(uid);
         // Nobody accepts the associations of a one-to-many socket: only those under way count.
         // Peers must not take all sockets of its user either.
         let of_user_max = self.config.sockets_per_user;
@@ -110,7 +110,6 @@ impl Sockets {
             parent.waiting += 1;
             let socket = parent.of_association(Style::OneToOne, state, peer, id);
             let name = socket.name_of(peer);
-            *self.by_user.entry(socket.uid).or_default() += 1;
             let key = self.insert(socket);
             self.outputs.push_back(Output::Accepted { listener, socket: key, peer: name });
             key

@@ -120,7 +120,7 @@ impl Sockets {
         socket.retime(now, engine);
         up(socket, *adaptation);
         self.announce_readable(key);
-        self.watch_use(now, key);
+        self.start_autoclose(now, key);
         self.send_waiting(now, engine, key);
         self.announce_writable_to_many(key);
     }

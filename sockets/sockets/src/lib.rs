@@ -16,6 +16,8 @@ mod many;
 mod members;
 mod names;
 mod notification;
+mod option_targets;
+mod option_value;
 mod options;
 mod rows;
 mod socket;
@@ -152,8 +154,8 @@ pub struct Sockets {
     /// The host's addresses but for those of loopback and link-local ones.
     addresses: Vec<IpAddr>,
     outputs: VecDeque<Output>,
-    /// When to look whether associations are unused.
-    unused: BTreeSet<(Time, SocketKey)>,
+    /// When `SCTP_AUTOCLOSE` looks at associations of one-to-many sockets.
+    autoclose_timers: BTreeSet<(Time, SocketKey)>,
     config: Config,
     /// Identifier of the last association; 0 to 2 have meanings of their own (RFC 6458 section 7.2).
     last_id: i32,
@@ -170,7 +172,7 @@ impl Sockets {
             by_user: BTreeMap::new(),
             addresses: Vec::new(),
             outputs: VecDeque::new(),
-            unused: BTreeSet::new(),
+            autoclose_timers: BTreeSet::new(),
             config,
             last_id: 2,
         }
@@ -211,15 +213,19 @@ impl Sockets {
             libc::SOCK_SEQPACKET => Style::OneToMany,
             _ => return Err(libc::ESOCKTNOSUPPORT),
         };
-        let of_user = self.by_user.entry(caller.uid).or_default();
-        if *of_user >= self.config.sockets_per_user {
+        if self.of_user(caller.uid) >= self.config.sockets_per_user {
             return Err(libc::EMFILE);
         }
-        *of_user += 1;
         Ok(self.insert(Socket { style, ..Socket::new(family, caller.uid) }))
     }
 
+    /// Returns how many sockets a user has.
+    pub(crate) fn of_user(&self, uid: u32) -> usize {
+        self.by_user.get(&uid).copied().unwrap_or(0)
+    }
+
     fn insert(&mut self, socket: Socket) -> SocketKey {
+        *self.by_user.entry(socket.uid).or_default() += 1;
         SocketKey(self.sockets.insert(socket))
     }
 
@@ -269,7 +275,7 @@ impl Sockets {
         }
     }
 
-    /// The same, before the messages that wait.
+    /// Hands the engine a message of an association that is up.
     fn send_up(
         &mut self,
         now: Time,
@@ -347,8 +353,8 @@ impl Sockets {
 
     fn remove(&mut self, key: SocketKey) {
         let Some(socket) = self.sockets.try_remove(key.0) else { return };
-        if let Some(time) = socket.looked_at_next {
-            self.unused.remove(&(time, key));
+        if let Some(time) = socket.autoclose_timer {
+            self.autoclose_timers.remove(&(time, key));
         }
         self.ports.release(key);
         if let Some(of_user) = self.by_user.get_mut(&socket.uid) {

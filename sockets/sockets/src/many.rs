@@ -58,7 +58,6 @@ impl Sockets {
     ) -> Result<SocketKey, Errno> {
         let id = self.next_id();
         let socket = self.get(of)?.of_association(Style::Member(of), state, peer, id);
-        *self.by_user.entry(socket.uid).or_default() += 1;
         let key = self.insert(socket);
         self.get_mut(of)?.members.add(id, peer, key);
         Ok(key)
@@ -88,7 +87,7 @@ impl Sockets {
             _ => {}
         }
         let uid = self.get(key)?.uid;
-        if self.by_user.get(&uid).copied().unwrap_or(0) >= self.config.sockets_per_user {
+        if self.of_user(uid) >= self.config.sockets_per_user {
             return Err(libc::EMFILE);
         }
         let association = self.begin(now, engine, key, (peers, init), network)?;
@@ -119,6 +118,20 @@ impl Sockets {
         members.keys().into_iter().find(has_path)
     }
 
+    /// Returns the member for which a message is meant: by its identifier, or else by its peer's address.
+    fn member_of(
+        &self,
+        engine: &Endpoint,
+        key: SocketKey,
+        header: &DataHeader,
+        peer: &Peer,
+    ) -> Option<SocketKey> {
+        match header.association {
+            0 => self.member_to(engine, key, peer.socket_address()?),
+            id => self.member_by_id(key, id),
+        }
+    }
+
     /// Takes a message of the program for one peer, with which an association begins if there is none, or for all
     /// (`SCTP_SENDALL`).
     pub fn send_to(
@@ -133,12 +146,7 @@ impl Sockets {
         if header.sinfo_flags & sinfo::SENDALL != 0 {
             return self.send_to_all(now, engine, key, header, &message);
         }
-        let address = peer.socket_address();
-        let member = match (header.association, address) {
-            (0, None) => None,
-            (0, Some(address)) => self.member_to(engine, key, address),
-            (id, _) => self.member_by_id(key, id),
-        };
+        let (member, address) = (self.member_of(engine, key, header, peer), peer.socket_address());
         let member = match (member, address) {
             (Some(member), _) => member,
             (None, Some(address))
@@ -304,17 +312,14 @@ impl Sockets {
     }
 
     /// Keeps a message that the engine has no room for, on behalf of a program that has gone.
-    pub fn keep(
+    pub fn queue_unsent(
         &mut self,
         engine: &Endpoint,
         key: SocketKey,
         (header, peer): (&DataHeader, &Peer),
         message: Bytes,
     ) {
-        let member = match (header.association, peer.socket_address()) {
-            (0, Some(address)) => self.member_to(engine, key, address),
-            (id, _) => self.member_by_id(key, id),
-        };
+        let member = self.member_of(engine, key, header, peer);
         if let Some(Ok(socket)) = member.map(|member| self.get_mut(member)) {
             socket.unsent.push(*header, message);
         }
@@ -333,35 +338,36 @@ impl Sockets {
     }
 
     /// Starts the time after which an unused association is closed (`SCTP_AUTOCLOSE`).
-    pub(crate) fn watch_use(&mut self, now: Time, member: SocketKey) {
+    pub(crate) fn start_autoclose(&mut self, now: Time, member: SocketKey) {
         let Ok(socket) = self.get_mut(member) else { return };
         socket.last_used = now;
         if let Some(limit) = socket.options.autoclose()
             && socket.style != Style::OneToOne
         {
-            self.look_again(member, now + limit);
+            self.set_autoclose_timer(member, now + limit);
         }
     }
 
-    /// Sets the time at which it is looked whether an association is unused.
-    fn look_again(&mut self, member: SocketKey, at: Time) {
+    /// Sets the time at which `SCTP_AUTOCLOSE` looks at an association next.
+    fn set_autoclose_timer(&mut self, member: SocketKey, at: Time) {
         let Ok(socket) = self.get_mut(member) else { return };
-        let before = socket.looked_at_next.replace(at);
-        self.unused.extend([(at, member)]);
+        let before = socket.autoclose_timer.replace(at);
+        self.autoclose_timers.extend([(at, member)]);
         if let Some(before) = before.filter(|before| *before != at) {
-            self.unused.remove(&(before, member));
+            self.autoclose_timers.remove(&(before, member));
         }
     }
 
     /// The time of the next [`handle_timeout`](Self::handle_timeout).
     pub fn next_timeout(&self) -> Time {
-        self.unused.first().map_or(Time::NEVER, |(time, _)| *time)
+        self.autoclose_timers.first().map_or(Time::NEVER, |(time, _)| *time)
     }
 
     /// Closes the associations that nobody has used for long enough (`SCTP_AUTOCLOSE`).
     pub fn handle_timeout(&mut self, now: Time, engine: &mut Endpoint) {
-        while let Some((_, member)) = self.unused.first().copied().filter(|(time, _)| *time <= now) {
-            self.unused.pop_first();
+        while let Some((_, member)) = self.autoclose_timers.first().copied().filter(|(time, _)| *time <= now)
+        {
+            self.autoclose_timers.pop_first();
             // One that was peeled off stays.
             let is_member = |socket: &&Socket| matches!(socket.style, Style::Member(_));
             let Some(socket) = self.get(member).ok().filter(is_member) else { continue };
@@ -370,7 +376,7 @@ impl Sockets {
             };
             let due = socket.last_used + limit;
             if due > now {
-                self.look_again(member, due);
+                self.set_autoclose_timer(member, due);
             } else {
                 engine.shutdown(now, association);
             }

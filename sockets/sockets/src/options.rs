@@ -10,9 +10,10 @@ use sctp::{
     PathState, StateName, Timing,
 };
 use sockproto::abi::{SOL_SCTP, option};
-use sockproto::{DataHeader, Kind, flag, read_addresses};
+use sockproto::{DataHeader, Kind, flag};
 
 use crate::notification::{Fields, STORAGE};
+use crate::option_value::{Given, interval};
 use crate::socket::{Family, Socket, State, Style};
 use crate::{ADAPTATION, Errno, SocketKey, Sockets};
 
@@ -26,14 +27,8 @@ const HEARTBEAT_NOW: u32 = 4;
 const SEND_BUFFER: usize = 2 * sockproto::MESSAGE_MAX;
 /// Receive buffer of an association, in bytes.
 const RECEIVE_BUFFER: usize = 4 << 20;
-/// `SCTP_FUTURE_ASSOC`, `SCTP_CURRENT_ASSOC` and `SCTP_ALL_ASSOC`.
-const FUTURE: i32 = 0;
-const CURRENT: i32 = 1;
-const ALL: i32 = 2;
 /// Length of `struct sctp_status`.
 const STATUS: usize = 176;
-/// Longest interval that an option may set: an hour is beyond all use.
-const INTERVAL_MAX: u32 = 3_600_000;
 
 /// The way of closing (`SO_LINGER`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,63 +239,6 @@ pub fn association_defaults() -> AssociationConfig {
     Options::default().association()
 }
 
-/// The value of an option as the program gives it.
-#[derive(Clone, Copy)]
-struct Given<'a>(&'a [u8]);
-
-impl Given<'_> {
-    fn exactly(self, length: usize) -> Result<Self, Errno> {
-        if self.0.len() == length { Ok(self) } else { Err(libc::EINVAL) }
-    }
-
-    fn at_least(self, length: usize) -> Result<Self, Errno> {
-        if self.0.len() >= length { Ok(self) } else { Err(libc::EINVAL) }
-    }
-
-    fn short(self, at: usize) -> u16 {
-        self.0.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_ne_bytes)
-    }
-
-    fn long(self, at: usize) -> u32 {
-        self.0.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
-    }
-
-    /// Returns the identifier of the association that an option names; `None`: it names none.
-    fn association(self, level: i32, name: i32) -> Option<i32> {
-        use sockproto::abi::option as o;
-        let at = match name {
-            _ if level != SOL_SCTP => return None,
-            o::DEFAULT_SEND_PARAM => 28,
-            o::DEFAULT_SNDINFO => 12,
-            o::RTOINFO | o::ASSOCINFO | o::PRIMARY_ADDR | o::PEER_ADDR_PARAMS | o::STATUS => 0,
-            o::GET_PEER_ADDR_INFO | o::DELAYED_SACK | o::CONTEXT | o::EVENT => 0,
-            o::REMOTE_UDP_ENCAPS_PORT | o::GET_PEER_ADDRS | o::GET_LOCAL_ADDRS => 0,
-            o::MAXSEG | o::MAX_BURST if self.0.len() >= 8 => 0,
-            _ => return None,
-        };
-        Some(self.long(at).cast_signed())
-    }
-
-    fn int(self) -> Result<i32, Errno> {
-        self.at_least(4).map(|given| given.long(0).cast_signed())
-    }
-
-    /// Returns the address at this place, if it is one and not the wildcard.
-    fn address(self, at: usize) -> Option<SocketAddr> {
-        let address = read_addresses(self.0.get(at..)?).next()?.ok()?;
-        (!address.ip().is_unspecified()).then_some(address)
-    }
-}
-
-/// Returns an interval that was set, unless it is 0, which means "as it is".
-fn interval(ms: u32) -> Result<Option<u32>, Errno> {
-    match ms {
-        0 => Ok(None),
-        1..=INTERVAL_MAX => Ok(Some(ms)),
-        _ => Err(libc::EINVAL),
-    }
-}
-
 impl Sockets {
     /// `setsockopt(2)`.
     ///
@@ -318,44 +256,6 @@ impl Sockets {
             self.set_option_of(now, engine, target, option, value)?;
         }
         Ok(())
-    }
-
-    /// Returns the sockets that an option is meant for: of a one-to-many socket itself, its members, or both.
-    fn targets(
-        &self,
-        engine: &Endpoint,
-        key: SocketKey,
-        (level, name): (i32, i32),
-        given: Given<'_>,
-    ) -> Result<Vec<SocketKey>, Errno> {
-        if !self.is_one_to_many(key) || (level, name) == (SOL_SCTP, option::AUTOCLOSE) {
-            return Ok(vec![key]);
-        }
-        let members = || self.get(key).map(|socket| socket.members.keys());
-        let with_members = || members().map(|members| std::iter::once(key).chain(members).collect());
-        let Some(id) = given.association(level, name) else { return with_members() };
-        match id {
-            FUTURE => Ok(vec![self.with_address(engine, key, name, given).unwrap_or(key)]),
-            CURRENT => members(),
-            ALL => with_members(),
-            _ => Ok(vec![self.member_by_id(key, id).ok_or(libc::EINVAL)?]),
-        }
-    }
-
-    /// Returns the member whose peer has the address that an option names.
-    fn with_address(
-        &self,
-        engine: &Endpoint,
-        key: SocketKey,
-        name: i32,
-        given: Given<'_>,
-    ) -> Option<SocketKey> {
-        match name {
-            option::PEER_ADDR_PARAMS | option::PRIMARY_ADDR | option::GET_PEER_ADDR_INFO => {
-                self.member_to(engine, key, given.address(4)?)
-            }
-            _ => None,
-        }
     }
 
     fn set_option_of(
@@ -496,13 +396,7 @@ impl Sockets {
         given: &[u8],
     ) -> Result<Vec<u8>, Errno> {
         let is_one_to_many = self.is_one_to_many(key);
-        let key = match Given(given).association(level, name) {
-            Some(FUTURE) if is_one_to_many => {
-                self.with_address(engine, key, name, Given(given)).unwrap_or(key)
-            }
-            Some(id) if is_one_to_many => self.member_by_id(key, id).ok_or(libc::EINVAL)?,
-            _ => key,
-        };
+        let key = self.source(engine, key, (level, name), Given(given))?;
         let socket = self.get_mut(key)?;
         let options = &socket.options;
         let int = |value: i32| Fields::new().id(value).done();

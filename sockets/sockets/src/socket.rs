@@ -122,8 +122,8 @@ pub(crate) struct Socket {
     pub(crate) is_in_message: bool,
     /// The last message of either direction, of a member.
     pub(crate) last_used: Time,
-    /// When it is looked next whether a member is unused.
-    pub(crate) looked_at_next: Option<Time>,
+    /// When `SCTP_AUTOCLOSE` looks at a member next.
+    pub(crate) autoclose_timer: Option<Time>,
     /// The associations of a one-to-many socket.
     pub(crate) members: Members,
     /// How the association ended; `None` before that, and once the program was told.
@@ -157,7 +157,7 @@ impl Socket {
             ends_when_sent: false,
             is_in_message: false,
             last_used: Time::ZERO,
-            looked_at_next: None,
+            autoclose_timer: None,
             members: Members::default(),
             end: None,
             waiting: 0,

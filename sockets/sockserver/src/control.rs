@@ -28,14 +28,14 @@ pub(crate) struct Connection {
     stage: Stage,
 }
 
-/// What a connection waits for.
+/// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Its request.
+    /// Waits for its request.
     Request,
-    /// Its end: until then the server does not end.
+    /// Keeps the server running until it is closed.
     Lease,
-    /// The end of a one-to-many socket's attempt to begin this association.
+    /// Waits until a one-to-many socket's attempt to begin this association is over.
     Attempt(SocketKey, i32),
 }
 

@@ -56,7 +56,7 @@ impl Server {
                 if let Some(socket) = self.ends.socket(key) {
                     // The program may have closed its end: then nobody sends either.
                     let _ = shutdown(socket, Shutdown::Read);
-                    // What it has sent before is still taken, up to the end.
+                    // The server still takes the messages that it has sent before.
                     self.ends.readable.insert(key);
                 } else {
                     self.sockets.shut_down(now, &mut self.engine, key);
@@ -274,7 +274,7 @@ impl Server {
             Sent::Full(message)
                 if is_one_to_many && self.ends.get_mut(key).is_some_and(|end| end.is_hung_up) =>
             {
-                self.sockets.keep(&self.engine, key, (&header, &peer), message);
+                self.sockets.queue_unsent(&self.engine, key, (&header, &peer), message);
                 Step::More
             }
             Sent::Full(message) => {
