@@ -502,6 +502,47 @@ print(error(s.bind, ('', 80)), error(s.bind, ('', 7001)))
     assert_eq!(output.good().unwrap().stdout, "ENETDOWN\n");
 }
 
+/// Fills the buffers on the way to a peer that does not read, peels its association off, and says how many octets were taken.
+const FILLER: &str = "
+import ctypes, struct
+s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
+s.connect((sys.argv[1], int(sys.argv[2])))
+ids = ctypes.create_string_buffer(8)
+library, length = ctypes.CDLL(None), ctypes.c_uint(8)
+library.getsockopt(s.fileno(), 132, 29, ids, ctypes.byref(length))
+id = struct.unpack('ii', ids.raw)[1]
+s.setblocking(False)
+taken, last = 0, time.monotonic()
+while time.monotonic() < last + 1:
+    try: taken += s.sendmsg([bytes(50000)], [(132, 2, struct.pack('=HHIIi', 0, 0, 0, 0, id))]); last = time.monotonic()
+    except BlockingIOError: time.sleep(0.01)
+wanted, length = (ctypes.c_int * 2)(id, 0), ctypes.c_uint(8)
+peeled = socket.socket(fileno=library.getsockopt(s.fileno(), 132, 102, wanted, ctypes.byref(length)))
+print('peeled', flush=True)
+taken += peeled.send(b'last')
+print(taken)
+";
+
+/// Begins to read after some seconds, and says how many octets came, and the last ones.
+const LATE_READER: &str = "
+s = listen(sys.argv[1]).accept()[0]
+time.sleep(6)
+total, last = 0, b''
+while message := s.recv(65536): total, last = total + len(message), message
+print(total, last[-4:], flush=True)
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn messages_on_their_way_go_along_when_their_association_is_peeled_off() {
+    let world = World::new(1);
+    let server = world.serve(LATE_READER);
+    let client = world.ask(FILLER, &[]).good().unwrap().stdout;
+    let taken = client.lines().last().unwrap();
+    let expected = format!("listening\n{taken} b'last'\n");
+    assert!(wait_for(LIMIT, || server.stdout() == expected), "{expected}{}", server.stdout());
+}
+
 /// Lengths of messages in the thesis' Figure 5.2, in octets, and how many are sent of each.
 const THESIS_LENGTHS: [usize; 4] = [64, 512, 1400, 8192];
 const THESIS_COUNT: usize = 2000;

@@ -97,6 +97,8 @@ fn has_stream(fd: c_int, header: &DataHeader) -> Outcome<()> {
     }
     let mut status = [0; STATUS];
     match ask(Operation::GetOption, (SOL_SCTP, option::STATUS), &[0; STATUS], Some(fd), &mut status) {
+        // While it is set up, the streams are not agreed.
+        Ok(_) if status[4] < ESTABLISHED => Ok(()),
         Ok(_) => {
             let streams = u16::from_ne_bytes([status[18], status[19]]);
             table::set_streams(fd, streams);
@@ -160,8 +162,8 @@ fn fits_one_packet(fd: c_int, given: &Given, length: usize) -> Outcome<()> {
                 .map(|_| u32_at(&value, 20))
         }
     };
-    // Without an association there is no limit yet.
-    if limit.is_ok_and(|limit| length > limit) { Err(libc::EMSGSIZE) } else { Ok(()) }
+    // Without an association that is up there is no limit yet.
+    if limit.is_ok_and(|limit| limit > 0 && length > limit) { Err(libc::EMSGSIZE) } else { Ok(()) }
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> usize {

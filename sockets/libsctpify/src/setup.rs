@@ -517,8 +517,13 @@ unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: usize) -> O
     // The server takes the unread messages out and puts the others back.
     let _lock = table::lock(fd);
     let partial = first_is_partial(fd);
-    let reply = ask(Operation::PeelOff, (wanted.id, 0), &[], Some(fd), &mut [])?;
-    let peeled = lowest(reply.descriptor.ok_or(libc::EMFILE)?);
+    let asked = ask(Operation::PeelOff, (wanted.id, 0), &[], Some(fd), &mut []);
+    let peeled = asked.and_then(|reply| reply.descriptor.ok_or(libc::EMFILE)).inspect_err(|_| {
+        if let Some((read, _)) = partial {
+            set_peek_offset(fd, c_int::try_from(read).unwrap_or(0));
+        }
+    })?;
+    let peeled = lowest(peeled);
     set_flags(peeled, wanted.flags & libc::SOCK_CLOEXEC != 0, wanted.flags & libc::SOCK_NONBLOCK != 0);
     table::forget_association(fd, wanted.id);
     table::add(peeled, bit::CONNECTED);
@@ -565,7 +570,7 @@ unsafe fn connectx3(fd: c_int, value: *mut c_void, room: usize, length: *mut soc
     let mut id = 0;
     let connected = connect_to(fd, unsafe { bytes_of(list.addresses, bytes) }?, &mut id);
     // The identifier is known before the association is up.
-    if matches!(connected, Ok(_) | Err(libc::EINPROGRESS)) {
+    if id != 0 && matches!(connected, Ok(_) | Err(libc::EINPROGRESS)) {
         // SAFETY: the caller's.
         unsafe {
             value.cast::<c_int>().write_unaligned(id);

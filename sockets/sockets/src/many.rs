@@ -311,7 +311,7 @@ impl Sockets {
         }
     }
 
-    /// Keeps a message that the engine has no room for, on behalf of a program that has gone.
+    /// Keeps a message that the engine has no room for with its association, or with all.
     pub fn queue_unsent(
         &mut self,
         engine: &Endpoint,
@@ -319,9 +319,14 @@ impl Sockets {
         (header, peer): (&DataHeader, &Peer),
         message: Bytes,
     ) {
-        let member = self.member_of(engine, key, header, peer);
-        if let Some(Ok(socket)) = member.map(|member| self.get_mut(member)) {
-            socket.unsent.push(*header, message);
+        let members = match header.sinfo_flags & sinfo::SENDALL {
+            0 => self.member_of(engine, key, header, peer).into_iter().collect(),
+            _ => self.get(key).map(|socket| socket.members.keys()).unwrap_or_default(),
+        };
+        for member in members {
+            if let Ok(socket) = self.get_mut(member) {
+                socket.unsent.push(*header, message.clone());
+            }
         }
     }
 

@@ -16,42 +16,22 @@ use rustix::fd::OwnedFd;
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
 /// Limit on the threads. Further users share one.
 const THREADS_MAX: usize = 64;
+/// Users whose descriptors are counted, before those without any are forgotten.
+const USERS_MAX: usize = 1024;
 /// Descriptors of one user that may wait to be closed.
 const WAITING_MAX: usize = 1024;
 /// The user of the shared thread: no process has it (`(uid_t)-1`).
 pub(crate) const NOBODY_KNOWN: u32 = u32::MAX;
 
+/// Descriptors of a user, and how many wait.
+type Batch = (Arc<AtomicUsize>, Vec<OwnedFd>);
+
 /// Closes descriptors in other threads.
 #[derive(Default)]
 pub(crate) struct Closer {
-    by_user: HashMap<u32, Thread>,
-}
-
-/// The thread of one user.
-struct Thread {
-    descriptors: Sender<Vec<OwnedFd>>,
-    /// Descriptors that are not closed yet.
-    waiting: Arc<AtomicUsize>,
-}
-
-impl Thread {
-    /// Starts a thread. Without one, descriptors are closed by whoever gives them.
-    fn start() -> Thread {
-        let (sender, receiver) = channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let counted = waiting.clone();
-        let thread = std::thread::Builder::new().name("closer".to_owned());
-        if let Err(error) = thread.spawn(move || close_all(&receiver, &counted)) {
-            tracing::warn!(%error, "no thread to close descriptors");
-        }
-        Thread { descriptors: sender, waiting }
-    }
-
-    /// Gives the thread descriptors; returns them if it has ended.
-    fn give(&self, descriptors: Vec<OwnedFd>) -> Result<(), Vec<OwnedFd>> {
-        self.waiting.fetch_add(descriptors.len(), Ordering::Relaxed);
-        self.descriptors.send(descriptors).map_err(|unsent| unsent.0)
-    }
+    threads: HashMap<u32, Sender<Batch>>,
+    /// Descriptors of each user that are not closed yet.
+    waiting: HashMap<u32, Arc<AtomicUsize>>,
 }
 
 impl Closer {
@@ -60,31 +40,49 @@ impl Closer {
         if descriptors.is_empty() {
             return;
         }
-        let user = self.place_of(user);
-        let thread = self.by_user.entry(user).or_insert_with(Thread::start);
-        if let Err(descriptors) = thread.give(descriptors) {
+        if self.waiting.len() > USERS_MAX {
+            self.waiting.retain(|_, count| count.load(Ordering::Relaxed) > 0);
+        }
+        let count = self.waiting.entry(user).or_default().clone();
+        count.fetch_add(descriptors.len(), Ordering::Relaxed);
+        let place = self.place_of(user);
+        let thread = self.threads.entry(place).or_insert_with(start);
+        if let Err(unsent) = thread.send((count, descriptors)) {
             // It has ended for want of work.
-            *thread = Thread::start();
-            drop(thread.give(descriptors));
+            *thread = start();
+            drop(thread.send(unsent.0));
         }
     }
 
     /// Reports whether so many descriptors of a user wait that it must not pass further ones.
     pub(crate) fn is_overloaded(&self, user: u32) -> bool {
-        let thread = self.by_user.get(&self.place_of(user));
-        thread.is_some_and(|thread| thread.waiting.load(Ordering::Relaxed) > WAITING_MAX)
+        self.waiting.get(&user).is_some_and(|count| count.load(Ordering::Relaxed) > WAITING_MAX)
     }
 
-    fn place_of(&self, user: u32) -> u32 {
-        if self.by_user.contains_key(&user) || self.by_user.len() < THREADS_MAX { user } else { NOBODY_KNOWN }
+    /// Returns the thread for a user: its own, or the shared one.
+    fn place_of(&mut self, user: u32) -> u32 {
+        if !self.threads.contains_key(&user) && self.threads.len() >= THREADS_MAX {
+            self.threads.retain(|_, thread| thread.send(Batch::default()).is_ok());
+        }
+        if self.threads.contains_key(&user) || self.threads.len() < THREADS_MAX { user } else { NOBODY_KNOWN }
     }
 }
 
-fn close_all(receiver: &Receiver<Vec<OwnedFd>>, waiting: &AtomicUsize) {
-    while let Ok(descriptors) = receiver.recv_timeout(IDLE_LIMIT) {
+/// Starts a thread. Without one, descriptors are closed by whoever gives them.
+fn start() -> Sender<Batch> {
+    let (sender, receiver) = channel();
+    let thread = std::thread::Builder::new().name("closer".to_owned());
+    if let Err(error) = thread.spawn(move || close_all(&receiver)) {
+        tracing::warn!(%error, "no thread to close descriptors");
+    }
+    sender
+}
+
+fn close_all(receiver: &Receiver<Batch>) {
+    while let Ok((count, descriptors)) = receiver.recv_timeout(IDLE_LIMIT) {
         for descriptor in descriptors {
             drop(descriptor);
-            waiting.fetch_sub(1, Ordering::Relaxed);
+            count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -103,7 +101,7 @@ mod tests {
             // This waits for ever if it is not closed.
             assert_eq!(reader.read(&mut [0]).unwrap(), 0);
         }
-        assert!(closer.by_user.len() <= THREADS_MAX + 1);
+        assert!(closer.threads.len() <= THREADS_MAX + 1);
         assert!(!closer.is_overloaded(0));
     }
 
@@ -111,8 +109,9 @@ mod tests {
     fn a_user_with_many_descriptors_that_wait_is_overloaded_alone() {
         let mut closer = Closer::default();
         // A thread that takes nothing.
-        let (descriptors, _receiver) = channel();
-        closer.by_user.insert(7, Thread { descriptors, waiting: Arc::new(AtomicUsize::new(WAITING_MAX)) });
+        let (thread, _receiver) = channel();
+        closer.threads.insert(7, thread);
+        closer.waiting.insert(7, Arc::new(AtomicUsize::new(WAITING_MAX)));
         assert!(!closer.is_overloaded(7));
         closer.close(7, vec![pipe().unwrap().0.into()]);
         assert!(closer.is_overloaded(7) && !closer.is_overloaded(8));

@@ -255,6 +255,8 @@ impl Server {
         key: SocketKey,
         id: i32,
     ) -> Result<Reply, sockets::Errno> {
+        // The program's messages go along, also those that the engine has no room for.
+        self.drain(now, key);
         let peeled = self.sockets.peel_off(key, id)?;
         let uid = self.ends.get_mut(key).map_or(NOBODY_KNOWN, |end| end.uid);
         let new = match self.ends.open(peeled, self.poll.registry(), (uid, false), None) {
@@ -290,17 +292,7 @@ impl Server {
             .ends
             .get_mut(key)
             .and_then(|end| end.pending.take_if(|delivery| delivery.header.association == id));
-        let peer = self.sockets.peer_name(peeled).ok();
-        let held = self.ends.get_mut(key).and_then(|end| {
-            end.held.take_if(|(header, to, _)| {
-                header.association == id || header.association == 0 && to.address == peer
-            })
-        });
-        if held.is_some() {
-            self.ends.readable.extend([key, peeled]);
-        }
         if let Some(end) = self.ends.get_mut(peeled) {
-            end.held = held;
             // As if there was data: what is unread ends the association by ABORT.
             (end.pending, end.has_data) = (pending, true);
         }

@@ -29,6 +29,8 @@ pub(crate) struct End {
     pub(crate) pending: Option<Delivery>,
     /// The listener, until the program has accepted the socket.
     pub(crate) listener: Option<SocketKey>,
+    /// Messages that the engine has no room for wait with their association instead of in `held`.
+    pub(crate) is_draining: bool,
     /// Data was passed to the program.
     pub(crate) has_data: bool,
     /// The program has closed its end with messages unread.
@@ -48,6 +50,8 @@ pub(crate) struct Ends {
     pub(crate) readable: BTreeSet<SocketKey>,
     /// Associations of one-to-many sockets that end once the messages sent so far are taken, and since when.
     pub(crate) ending: VecDeque<(Time, SocketKey, i32)>,
+    /// Sockets of users with too many descriptors that wait to be closed.
+    pub(crate) paused: BTreeSet<SocketKey>,
     /// Sockets with something for their program.
     pub(crate) writable: BTreeSet<SocketKey>,
 }
@@ -74,6 +78,7 @@ impl Ends {
             held: None,
             pending: None,
             listener,
+            is_draining: false,
             has_data: false,
             is_reset: false,
             is_hung_up: false,
@@ -104,6 +109,7 @@ impl Ends {
         let _ = SourceFd(&end.socket.as_raw_fd()).deregister(registry);
         self.by_cookie.remove(&end.cookie);
         self.readable.remove(&key);
+        self.paused.remove(&key);
         self.writable.remove(&key);
         Some(end)
     }

@@ -47,8 +47,6 @@ const REQUESTS_OF_USER_MAX: usize = 256;
 const IDLE_LIMIT: Duration = Duration::from_secs(2);
 /// Interval at which addresses are looked at.
 const ADDRESS_LOOK: Duration = Duration::from_secs(1);
-/// Time for which the end of a one-to-many socket's association waits for messages that the program has sent before.
-const ENDING_LIMIT: Duration = Duration::from_secs(1);
 /// Limit on the associations.
 const ASSOCIATIONS_MAX: usize = 16_384;
 
@@ -265,8 +263,7 @@ impl Server {
         self.engine.handle_timeout(now);
         self.sockets.handle_timeout(now, &mut self.engine);
         self.serve(now);
-        // A message that waits for another peer's window must not keep these from their end.
-        self.end_those(now, |_, since| now >= since + ENDING_LIMIT);
+        self.end_overdue(now);
         self.look_at_addresses(now);
         Ok(())
     }
@@ -367,6 +364,7 @@ impl Server {
     /// Reads the host's addresses, if they have changed.
     pub(crate) fn read_addresses(&mut self, now: Time) {
         self.looked_at = now;
+        self.ends.readable.append(&mut self.ends.paused);
         let mut has_changed = false;
         // An error of netlink leaves the addresses as they are, and the next look tries again.
         let _ = self.network.monitor.poll(|_| has_changed = true);

@@ -1,5 +1,7 @@
 //! Messages between the programs' sockets and the engine, and the engine's events.
 
+use std::time::Duration;
+
 use base::Time;
 use bytes::Bytes;
 use rustix::fd::AsFd;
@@ -14,8 +16,10 @@ use crate::{Server, pair};
 /// Messages by turn and socket, each way: others wait no longer.
 const MESSAGES_PER_TURN: usize = 64;
 
+/// Time for which the end of a one-to-many socket's association waits for messages that the program has sent before.
+const ENDING_LIMIT: Duration = Duration::from_secs(1);
 /// Most messages of a socket that are taken before a request about it is answered.
-const MESSAGES_BEFORE_REQUEST: usize = 8192;
+const MESSAGES_BEFORE_REQUEST: usize = 1024;
 /// More messages than a send buffer holds.
 const MESSAGES_MAX: usize = 1 << 20;
 
@@ -151,7 +155,7 @@ impl Server {
     }
 
     /// Ends associations of one-to-many sockets whose peer has shut down: those that are due by their socket and time.
-    pub(crate) fn end_those(&mut self, now: Time, is_due: impl Fn(SocketKey, Time) -> bool) {
+    fn end_those(&mut self, now: Time, is_due: impl Fn(SocketKey, Time) -> bool) {
         for _ in 0..self.ends.ending.len() {
             let Some((since, socket, association)) = self.ends.ending.pop_front() else { return };
             if is_due(socket, since) {
@@ -160,6 +164,34 @@ impl Server {
                 self.ends.ending.push_back((since, socket, association));
             }
         }
+    }
+
+    /// Takes everything that a program has sent by a one-to-many socket: what the engine has no room for waits with its association.
+    pub(crate) fn drain(&mut self, now: Time, key: SocketKey) {
+        let set = |server: &mut Server, is_draining: bool| {
+            if let Some(end) = server.ends.get_mut(key) {
+                end.is_draining = is_draining;
+            }
+        };
+        set(self, true);
+        self.read_all(now, key);
+        set(self, false);
+    }
+
+    /// Ends the associations whose peer has shut down and that have waited too long for messages that were sent before.
+    pub(crate) fn end_overdue(&mut self, now: Time) {
+        let overdue = |since: Time| now >= since + ENDING_LIMIT;
+        let sockets: Vec<SocketKey> = self
+            .ends
+            .ending
+            .iter()
+            .filter(|(since, ..)| overdue(*since))
+            .map(|(_, socket, _)| *socket)
+            .collect();
+        for socket in sockets {
+            self.drain(now, socket);
+        }
+        self.end_those(now, |_, since| overdue(since));
     }
 
     /// Takes everything that a program has sent, as far as there is room for it.
@@ -186,12 +218,8 @@ impl Server {
         }
         let is_one_to_many = end.is_one_to_many;
         if self.closer.is_overloaded(end.uid) {
-            // libsctpify passes no descriptors with data.
-            tracing::warn!(
-                uid = end.uid,
-                "a socket was closed: its user passes descriptors that do not close"
-            );
-            self.let_go(now, key, true);
+            // Each message may bring some more.
+            self.ends.paused.insert(key);
             return Step::Done;
         }
         match pair::receive(&end.socket, &mut self.room) {
@@ -272,7 +300,8 @@ impl Server {
         match sent {
             Sent::Taken => Step::More,
             Sent::Full(message)
-                if is_one_to_many && self.ends.get_mut(key).is_some_and(|end| end.is_hung_up) =>
+                if is_one_to_many
+                    && self.ends.get_mut(key).is_some_and(|end| end.is_hung_up || end.is_draining) =>
             {
                 self.sockets.queue_unsent(&self.engine, key, (&header, &peer), message);
                 Step::More
