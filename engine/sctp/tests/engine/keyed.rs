@@ -391,8 +391,9 @@ fn what_is_malformed_or_against_the_protocol_ends_an_association_only_if_it_is_s
     forge_bytes(&mut t, &[0x84, 0, 0, 4, 0x84, 0, 1, 0]);
     assert_eq!(t.info(t.b).counters.unauthenticated, 1, "it is counted");
 
-    // The same HEARTBEAT, signed: the peer itself breaks the protocol.
-    let broken = Chunk::Unknown(UnknownChunk { chunk_type: ChunkType::HEARTBEAT, flags: 0, value: &[] });
+    // The HEARTBEAT with a broken parameter, signed: the peer itself breaks the protocol.
+    let value = &[0, 1, 0, 200];
+    let broken = Chunk::Unknown(UnknownChunk { chunk_type: ChunkType::HEARTBEAT, flags: 0, value });
     let signed = Forger::by_direction(&t.world, KEY).packet((40_000, 7), t.info(t.b).local_tag, &[broken]);
     t.world.inject(t.b, by(1), &signed);
     assert!(matches!(closed(&t, t.b), Some(CloseReason::Aborted(cause)) if cause.code == 13));

@@ -138,6 +138,19 @@ fn a_heartbeat_comes_back_with_all_its_parameters() {
     assert_eq!(raw.unwrap().unwrap().value, value);
 }
 
+/// As pion sends them at times, and as Linux answers them.
+#[test]
+fn a_heartbeat_without_information_is_answered_by_its_like() {
+    let _clear = InTheClear::begin();
+    let mut subject = Subject::in_state(StateName::Established);
+    let tag = subject.own_tag;
+    let heartbeat = UnknownChunk { chunk_type: ChunkType::HEARTBEAT, flags: 0, value: &[] };
+    assert_eq!(subject.answer_to(tag, &Chunk::Unknown(heartbeat)), ["HEARTBEAT ACK"]);
+    let answer = UnknownChunk { chunk_type: ChunkType::HEARTBEAT_ACK, flags: 0, value: &[] };
+    assert!(subject.answer_to(tag, &Chunk::Unknown(answer)).is_empty());
+    assert_eq!(subject.state(), StateName::Established);
+}
+
 //= rfc9260#3.3.7-3 3.3.7-4
 #[test]
 fn an_abort_with_a_format_error_is_dropped_in_silence() {

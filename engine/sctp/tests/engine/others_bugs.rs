@@ -13,6 +13,7 @@
 //! | parameter without value; panic at TSN wrap | here: empty parameters; `data`: TSNs and SSNs pass their wrap |
 //! | crafted MIDs and FSNs, forged cookies, miscounted bytes | `hostile`, `attacks`; `check_invariants` after each input |
 //! | endless loop on a SACK | `data`: reversed, overlapping, unsorted and unsent gap blocks |
+//! | HEARTBEAT without Heartbeat Information (pion) | `obeyed`: it is answered |
 //! | zero window never reopens | `data`: a window closed for minutes, a lost update |
 
 use base::Carrier;

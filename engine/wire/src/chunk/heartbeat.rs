@@ -11,7 +11,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Refuses a chunk whose first parameter is not Heartbeat Info.
+//! Refuses a chunk whose first parameter is not Heartbeat Info. One without any has empty information.
 
 use super::{ChunkError, ChunkType};
 use crate::packet::RawChunk;
@@ -22,13 +22,16 @@ use crate::writer::{NoRoom, Writer};
 /// Contents of HEARTBEAT and HEARTBEAT ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Heartbeat<'a> {
-    /// The prober's own note, which comes back unchanged.
+    /// The prober's own note, which comes back unchanged. It is empty, too, for a chunk without any parameter: pion sends such ones.
     pub info: &'a [u8],
 }
 
 impl<'a> Heartbeat<'a> {
     pub(super) fn parse(raw: &RawChunk<'a>) -> Result<Heartbeat<'a>, ChunkError> {
         let chunk_type = raw.chunk_type;
+        if raw.value.is_empty() {
+            return Ok(Heartbeat { info: &[] });
+        }
         let error = match Parameters::from_wire(raw.value).iter().next() {
             None | Some(Err(ParameterError::Frame(TlvError::LeftOver { .. }))) => {
                 return Err(raw.too_short(CHUNK_HEADER_LEN));
@@ -51,7 +54,7 @@ mod tests {
 
     use super::*;
     use crate::Chunk;
-    use crate::test_support::{assert_golden, assert_reads_back, assert_refused_below, hex, read_chunk};
+    use crate::test_support::{assert_golden, assert_reads_back, hex, read_chunk};
 
     const GOLDEN: &str =
         "0400002c 00010028a8f9016b5c01010004a172d52e0864e1021000000a3c010b000000000000000000000000";
@@ -68,7 +71,24 @@ mod tests {
 
     #[test]
     fn a_chunk_cut_short_is_refused() {
-        assert_refused_below(8, GOLDEN);
+        let whole = hex(GOLDEN);
+        assert!(
+            (1..whole.len()).all(|length| read_chunk(&whole[..length]).is_err()),
+            "the length field says more"
+        );
+        for length in 5..8 {
+            let mut cut = whole[..length].to_vec();
+            cut[3] = length as u8;
+            assert!(
+                matches!(read_chunk(&cut), Err(ChunkError::TooShort { minimum: 8, .. })),
+                "{length} octets"
+            );
+        }
+    }
+
+    #[test]
+    fn a_heartbeat_without_information_is_one() {
+        assert_eq!(read_chunk(&hex("04000004")), Ok(Chunk::Heartbeat(Heartbeat { info: &[] })));
     }
 
     #[test]
