@@ -31,6 +31,9 @@ pub(super) fn read_info(info: &[u8]) -> Option<(PathIndex, u64)> {
     Some((path, u64::from_be_bytes(nonce.try_into().ok()?)))
 }
 
+/// The parameter Heartbeat Information with nothing in it.
+const NO_INFORMATION: [u8; 4] = [0, 1, 0, 4];
+
 impl Association {
     /// Answers on the path of arrival, echoing the whole chunk value (`value`); several answers may wait.
     //= rfc8899#3-4 3-16
@@ -53,6 +56,8 @@ impl Association {
         if !answers || value.len() > self.heartbeat_ack_room(path) {
             return;
         }
+        // A HEARTBEAT without information, which is no reason for an ACK without any.
+        let value = if value.is_empty() { &NO_INFORMATION } else { value };
         if self.answer_new_port(path, heartbeat.info, ctx) {
             return;
         }

@@ -140,12 +140,15 @@ fn a_heartbeat_comes_back_with_all_its_parameters() {
 
 /// As pion sends them at times, and as Linux answers them.
 #[test]
-fn a_heartbeat_without_information_is_answered_by_its_like() {
+fn a_heartbeat_without_information_is_answered() {
     let _clear = InTheClear::begin();
     let mut subject = Subject::in_state(StateName::Established);
     let tag = subject.own_tag;
     let heartbeat = UnknownChunk { chunk_type: ChunkType::HEARTBEAT, flags: 0, value: &[] };
     assert_eq!(subject.answer_to(tag, &Chunk::Unknown(heartbeat)), ["HEARTBEAT ACK"]);
+    let packet = subject.last_packet();
+    let raw = Packet::parse(&packet, ChecksumMode::Verify).unwrap().raw_chunks().next();
+    assert_eq!(raw.unwrap().unwrap().value, [0, 1, 0, 4], "the parameter, empty");
     let answer = UnknownChunk { chunk_type: ChunkType::HEARTBEAT_ACK, flags: 0, value: &[] };
     assert!(subject.answer_to(tag, &Chunk::Unknown(answer)).is_empty());
     assert_eq!(subject.state(), StateName::Established);
