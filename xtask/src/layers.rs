@@ -34,6 +34,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("bridge", 3),
     ("intercept", 3),
     ("sockserver", 3),
+    ("sockclient", 3),
     ("sctpifyd", 4),
     ("cli", 4),
     ("libsctpify", 4),

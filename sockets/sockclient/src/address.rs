@@ -9,7 +9,7 @@ use crate::ask::ask;
 use crate::{Outcome, table};
 
 /// Reports whether a pointer can be one: the kernel answers `EFAULT` for others, and here they would end the program.
-pub(crate) fn is_plausible<T>(pointer: *const T) -> bool {
+pub fn is_plausible<T>(pointer: *const T) -> bool {
     /// Nothing is mapped below (`vm.mmap_min_addr`).
     const LOWEST: usize = 4096;
     pointer.is_aligned() && pointer.addr() >= LOWEST && isize::try_from(pointer.addr()).is_ok()

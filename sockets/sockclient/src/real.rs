@@ -1,4 +1,4 @@
-//! The C library's functions, which those of this library stand in front of.
+//! The C library's functions, past those that `libsctpify` puts in front of them.
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -36,9 +36,11 @@ impl Function {
 macro_rules! real {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         $(
+            #[doc = concat!("`", stringify!($name), "` of the C library.")]
+            ///
             /// # Safety
             /// As the C library's function of this name.
-            pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
+            pub unsafe fn $name($($argument: $type),*) -> $result {
                 static FUNCTION: Function = Function::new(
                     // SAFETY: the name of a function has no zero byte, and one is added.
                     unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },

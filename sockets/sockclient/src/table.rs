@@ -56,7 +56,7 @@ fn entry(fd: c_int) -> Option<&'static AtomicU16> {
 }
 
 /// Reports whether a descriptor is a socket of ours.
-pub(crate) fn is_ours(fd: c_int) -> bool {
+pub fn is_ours(fd: c_int) -> bool {
     let Some(entry) = entry(fd) else { return fd >= 0 && style_by_name(fd).is_some() };
     let known = entry.load(Ordering::Relaxed);
     if known & bit::KNOWN != 0 {
@@ -123,15 +123,15 @@ pub(crate) fn add(fd: c_int, bits: u16) {
 }
 
 /// Forgets a descriptor: it is, or will be, another file.
-pub(crate) fn forget(fd: c_int) {
+pub fn forget(fd: c_int) {
     if let Some(entry) = entry(fd) {
         entry.store(0, Ordering::Relaxed);
         forget_facts(fd);
     }
 }
 
-/// Forgets all descriptors of a range.
-pub(crate) fn forget_range(first: usize, last: usize) {
+/// Forgets all descriptors of a range, `first` and `last` among them.
+pub fn forget_range(first: usize, last: usize) {
     let entries = ENTRIES.iter().enumerate().take(last.saturating_add(1)).skip(first);
     for (fd, _) in entries.filter(|(_, entry)| entry.load(Ordering::Relaxed) != 0) {
         forget(c_int::try_from(fd).unwrap_or(-1));

@@ -1,0 +1,285 @@
+//! Sending: the header before the program's bytes, in one system call.
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t};
+use sockproto::abi::{SOL_SCTP, option, sinfo};
+use sockproto::{DATA_HEADER, DataHeader, Kind, MESSAGE_MAX, Operation, PEER_LENGTH, Peer, SockAddr, flag};
+
+use crate::ask::ask;
+use crate::parts::{Parts, part, parts_of};
+use crate::recv::must_be_connected;
+use crate::setup::{connect_to, is_nonblocking, wait_until_writable};
+use crate::table::{self, bit};
+use crate::{Outcome, outcome, real};
+
+/// The program's words on a message to send.
+pub(crate) struct Given {
+    pub(crate) header: DataHeader,
+    pub(crate) peer: Peer,
+}
+
+impl Given {
+    /// Says nothing.
+    pub(crate) fn nothing() -> Given {
+        Given { header: DataHeader::new(Kind::Data), peer: Peer::default() }
+    }
+}
+
+/// Sends one message.
+#[inline(never)]
+fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome {
+    let length = parts.iter().fold(0_usize, |length, part| length.saturating_add(part.iov_len));
+    let is_one_to_many = table::is_one_to_many(fd);
+    // SCTP has no empty messages, but a one-to-many socket ends an association by one.
+    let may_be_empty = is_one_to_many && given.header.sinfo_flags & (sinfo::EOF | sinfo::ABORT) != 0;
+    match length {
+        0 if !may_be_empty => return Err(libc::EINVAL),
+        0..=MESSAGE_MAX => {}
+        _ => return Err(libc::EMSGSIZE),
+    }
+    if table::has(fd, bit::LISTENING) {
+        return Err(libc::EPIPE);
+    }
+    let mut prefix = [0; DATA_HEADER + PEER_LENGTH];
+    prefix[..DATA_HEADER].copy_from_slice(&given.header.to_bytes());
+    let prefix = if is_one_to_many {
+        has_association(fd, given)?;
+        prefix[DATA_HEADER..].copy_from_slice(&given.peer.to_bytes());
+        &prefix[..]
+    } else {
+        has_stream(fd, &given.header)?;
+        &prefix[..DATA_HEADER]
+    };
+    if table::has(fd, bit::UNFRAGMENTED) {
+        fits_one_packet(fd, given, length)?;
+    }
+    let mut all = Parts::new(part(prefix), parts)?;
+    let message = all.message();
+    // AF_UNIX refuses MSG_OOB, and has no use for the others.
+    let kept = flags & libc::MSG_DONTWAIT;
+    if !is_one_to_many {
+        must_take_messages(fd, given, kept != 0)?;
+    }
+    // SAFETY: the kernel checks the program's buffers.
+    match outcome(unsafe { real::sendmsg(fd, &raw const message, kept | libc::MSG_NOSIGNAL) }) {
+        Ok(sent) => Ok(sent - prefix.len() as isize),
+        // The peer's or the server's end.
+        Err(libc::ECONNREFUSED | libc::ENOTCONN | libc::ECONNRESET) => Err(libc::EPIPE),
+        error => error,
+    }
+}
+
+/// Checks that a one-to-one socket has an association, and waits for one that is set up, if the call may. With an address an association
+/// begins.
+fn must_take_messages(fd: c_int, given: &Given, is_nonblocking_call: bool) -> Outcome<()> {
+    while !table::has(fd, bit::CONNECTED) {
+        match (must_be_connected(fd), &given.peer.address) {
+            (Ok(true), _) => return Ok(()),
+            (Ok(false), _) if is_nonblocking_call || is_nonblocking(fd) => return Err(libc::EAGAIN),
+            (Ok(false), _) => wait_until_writable(fd)?,
+            (Err(libc::ENOTCONN), Some(address)) => drop(connect_to(fd, address.as_bytes(), &mut 0)?),
+            (Err(libc::ENOTCONN), None) => return Err(libc::EPIPE),
+            (Err(error), _) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the stream exists: the server hears of a message too late to refuse it.
+fn has_stream(fd: c_int, header: &DataHeader) -> Outcome<()> {
+    if header.flags & flag::WITH_INFO == 0 || header.stream == 0 {
+        return Ok(());
+    }
+    if table::streams(fd).is_some_and(|streams| header.stream < streams) {
+        return Ok(());
+    }
+    let mut status = [0; STATUS];
+    match ask(Operation::GetOption, (SOL_SCTP, option::STATUS), &[0; STATUS], Some(fd), &mut status) {
+        // While it is set up, the streams are not agreed.
+        Ok(_) if status[4] < ESTABLISHED => Ok(()),
+        Ok(_) => {
+            let streams = u16::from_ne_bytes([status[18], status[19]]);
+            table::set_streams(fd, streams);
+            if header.stream < streams { Ok(()) } else { Err(libc::EINVAL) }
+        }
+        // Without an association sending fails by itself.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Checks that a message of a one-to-many socket goes somewhere: the server hears of it too late to refuse it.
+fn has_association(fd: c_int, given: &Given) -> Outcome<()> {
+    let (id, flags) = (given.header.association, given.header.sinfo_flags);
+    if flags & sinfo::SENDALL != 0 {
+        return Ok(());
+    }
+    if id == 0 {
+        given.peer.address.ok_or(libc::EPIPE)?;
+        table::set(fd, bit::CONNECTED);
+        return Ok(());
+    }
+    let streams = match table::association_streams(fd, id) {
+        Some(streams) => streams,
+        None => {
+            let mut wanted = [0; STATUS];
+            wanted[..4].copy_from_slice(&id.to_ne_bytes());
+            let mut status = [0; STATUS];
+            ask(Operation::GetOption, (SOL_SCTP, option::STATUS), &wanted, Some(fd), &mut status)
+                .map_err(|error| if error == libc::EINVAL { libc::EPIPE } else { error })?;
+            // While it is set up, the streams are not agreed.
+            let is_up = status[4] >= ESTABLISHED;
+            let streams = u16::from_ne_bytes([status[18], status[19]]);
+            if !is_up {
+                return Ok(());
+            }
+            table::set_association_streams(fd, id, streams);
+            streams
+        }
+    };
+    if given.header.stream < streams { Ok(()) } else { Err(libc::EINVAL) }
+}
+
+/// Checks that a message need not be fragmented.
+fn fits_one_packet(fd: c_int, given: &Given, length: usize) -> Outcome<()> {
+    /// DATA's and the common header, and those of IPv4 and UDP.
+    const HEADERS: usize = 16 + 12 + 20 + 8;
+    let mut value = [0; STATUS];
+    let limit = match (&given.peer.address, given.header.association) {
+        (Some(address), 0) => {
+            // struct sctp_paddrinfo ends with the path's MTU.
+            let mut wanted = [0; 152];
+            wanted[4..4 + address.as_bytes().len()].copy_from_slice(address.as_bytes());
+            let name = option::GET_PEER_ADDR_INFO;
+            ask(Operation::GetOption, (SOL_SCTP, name), &wanted, Some(fd), &mut value)
+                .map(|_| u32_at(&value, 148).saturating_sub(HEADERS))
+        }
+        (_, id) => {
+            let mut wanted = [0; STATUS];
+            wanted[..4].copy_from_slice(&id.to_ne_bytes());
+            ask(Operation::GetOption, (SOL_SCTP, option::STATUS), &wanted, Some(fd), &mut value)
+                .map(|_| u32_at(&value, 20))
+        }
+    };
+    // Without an association that is up there is no limit yet.
+    if limit.is_ok_and(|limit| limit > 0 && length > limit) { Err(libc::EMSGSIZE) } else { Ok(()) }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> usize {
+    let number = u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Length of `struct sctp_status`, and `SCTP_ESTABLISHED`.
+const STATUS: usize = 176;
+const ESTABLISHED: u8 = 4;
+
+/// Sends one message of `length` bytes, with flags of send(2). Returns the bytes sent. No signal comes with `EPIPE`.
+///
+/// # Errors
+/// Those of send(2).
+///
+/// # Safety
+/// The `length` bytes at `buffer` may be read.
+pub unsafe fn send_bytes(fd: c_int, buffer: *const c_void, length: size_t, flags: c_int) -> Outcome {
+    let part = iovec { iov_base: buffer.cast_mut(), iov_len: length };
+    transmit(fd, &[part], &Given::nothing(), flags)
+}
+
+/// Sends one message of `count` buffers, as writev(2) does. Returns the bytes sent. No signal comes with `EPIPE`.
+///
+/// # Errors
+/// Those of writev(2).
+///
+/// # Safety
+/// `parts` points to `count` descriptions of buffers, or is null. The buffers may be read.
+pub unsafe fn send_parts(fd: c_int, parts: *const iovec, count: c_int) -> Outcome {
+    // SAFETY: the caller's.
+    let parts = unsafe { parts_of(parts, usize::try_from(count).unwrap_or(usize::MAX)) };
+    parts.and_then(|parts| transmit(fd, parts, &Given::nothing(), 0))
+}
+
+/// Sends one message of `length` bytes to an address of `size` bytes, as sendto(2) does. Returns the bytes sent. No signal comes with
+/// `EPIPE`.
+///
+/// # Errors
+/// Those of sendto(2).
+///
+/// # Safety
+/// The `length` bytes at `buffer` may be read. `address` points to `size` bytes, or is null.
+pub unsafe fn send_to(
+    fd: c_int,
+    buffer: *const c_void,
+    length: size_t,
+    flags: c_int,
+    address: *const sockaddr,
+    size: socklen_t,
+) -> Outcome {
+    let part = iovec { iov_base: buffer.cast_mut(), iov_len: length };
+    // SAFETY: the caller's.
+    let given = unsafe { peer_of(fd, address, size) }.map(|peer| Given { peer, ..Given::nothing() });
+    given.and_then(|given| transmit(fd, &[part], &given, flags))
+}
+
+/// Returns the peer that a program names. A connected one-to-one socket has one peer, and it adds nothing.
+///
+/// # Safety
+/// `address` points to `length` bytes, or is null.
+unsafe fn peer_of(fd: c_int, address: *const sockaddr, length: socklen_t) -> Outcome<Peer> {
+    let is_needed = table::is_one_to_many(fd) || !table::has(fd, bit::CONNECTED);
+    if address.is_null() || length == 0 || !is_needed {
+        return Ok(Peer::default());
+    }
+    // SAFETY: the caller's.
+    let address = unsafe { crate::address::given(address, length) }?;
+    Ok(Peer { address: SockAddr::read(address).ok(), ..Peer::default() })
+}
+
+/// Sends one message with its ancillary data, with flags of sendmsg(2). Returns the bytes sent. No signal comes with `EPIPE`.
+///
+/// # Errors
+/// Those of sendmsg(2).
+///
+/// # Safety
+/// The message's pointers are valid.
+pub unsafe fn send_message(fd: c_int, message: &msghdr, flags: c_int) -> Outcome {
+    // SAFETY: the caller's.
+    let (parts, mut given, peer) = unsafe {
+        let is_one_to_many = table::is_one_to_many(fd);
+        let address = peer_of(fd, message.msg_name.cast(), message.msg_namelen)?;
+        (parts_of(message.msg_iov, message.msg_iovlen)?, crate::cmsg::read(message, is_one_to_many)?, address)
+    };
+    given.peer.address = peer.address;
+    transmit(fd, parts, &given, flags)
+}
+
+/// Sends `count` messages, as sendmmsg(2) does. Returns how many. No signal comes with `EPIPE`.
+///
+/// # Errors
+/// Those of sendmsg(2), of the first message.
+///
+/// # Safety
+/// `messages` points to `count` messages, whose pointers are valid.
+pub unsafe fn send_messages(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> Outcome<c_int> {
+    let mut sent = 0;
+    for number in 0..count as usize {
+        // SAFETY: the caller's.
+        let result = unsafe {
+            let message = &mut *messages.add(number);
+            send_message(fd, &message.msg_hdr, flags).inspect(|length| {
+                message.msg_len = c_uint::try_from(*length).unwrap_or(c_uint::MAX);
+            })
+        };
+        match result {
+            Ok(_) => sent += 1,
+            Err(error) if sent == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(sent)
+}

@@ -1,0 +1,564 @@
+//! Making, naming, connecting and shutting down sockets, and their options.
+
+use core::ffi::{c_int, c_short, c_void};
+use core::mem::MaybeUninit;
+
+use libc::{SO_ERROR, SOL_SOCKET, pollfd, sockaddr, socklen_t, timeval};
+use sockproto::abi::{SOL_SCTP, option};
+use sockproto::{DATA_HEADER, DataHeader, Kind, Operation, PEER_LENGTH, SOCKADDR_MAX};
+
+use crate::ask::{DescriptorSpace, ask, has_server, received_descriptor};
+use crate::parts::{Parts, part, part_mut};
+use crate::recv::{peek, peek_offset, set_peek_offset, wait_for_message};
+use crate::table::{self, bit};
+use crate::{Outcome, address, errno, outcome, real};
+
+/// Longest option that is passed on, in bytes.
+const OPTION_MAX: usize = 16 << 10;
+
+/// Options of `SOL_SOCKET` that the server has; `AF_UNIX` has the others.
+const OF_SERVER: [c_int; 11] = [
+    libc::SO_ERROR,
+    libc::SO_DOMAIN,
+    libc::SO_TYPE,
+    libc::SO_PROTOCOL,
+    libc::SO_ACCEPTCONN,
+    libc::SO_LINGER,
+    libc::SO_REUSEADDR,
+    libc::SO_REUSEPORT,
+    libc::SO_KEEPALIVE,
+    libc::SO_OOBINLINE,
+    libc::SO_DONTROUTE,
+];
+
+/// Reports whether a new socket of this domain, type and protocol is one of ours: one of SCTP, for whose program there is a server.
+pub fn is_served(domain: c_int, kind: c_int, protocol: c_int) -> bool {
+    let style = style(kind);
+    let is_inet = matches!(domain, libc::AF_INET | libc::AF_INET6);
+    let is_sctp = protocol == libc::IPPROTO_SCTP && matches!(style, libc::SOCK_STREAM | libc::SOCK_SEQPACKET)
+        || protocol == 0 && style == libc::SOCK_SEQPACKET;
+    is_inet && is_sctp && has_server()
+}
+
+/// The type without the flags that socket(2) takes with it.
+fn style(kind: c_int) -> c_int {
+    kind & 0xf
+}
+
+/// Makes a socket, as socket(2) does: `kind` is the type, and may have `SOCK_CLOEXEC` and `SOCK_NONBLOCK`. Returns its descriptor.
+///
+/// # Errors
+/// The server's, as errno; `ENETDOWN` if it is not there; `EMFILE` for too many descriptors.
+pub fn open(domain: c_int, kind: c_int) -> Outcome<c_int> {
+    let style = style(kind);
+    ask(Operation::Socket, (domain, style), &[], None, &mut []).and_then(|reply| {
+        // The kernel has dropped the descriptor: there are too many.
+        let fd = lowest(reply.descriptor.ok_or(libc::EMFILE)?);
+        set_flags(fd, kind & libc::SOCK_CLOEXEC != 0, kind & libc::SOCK_NONBLOCK != 0);
+        table::add(fd, if style == libc::SOCK_SEQPACKET { bit::MANY } else { 0 });
+        Ok(fd)
+    })
+}
+
+/// Moves a descriptor to the lowest number that is free, as POSIX promises of a new one: the connection to the server had it.
+fn lowest(fd: c_int) -> c_int {
+    // SAFETY: no pointers.
+    let copy = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+    let (kept, other) = if (0..fd).contains(&copy) { (copy, fd) } else { (fd, copy) };
+    if other >= 0 {
+        // SAFETY: the descriptor is ours.
+        unsafe { real::close(other) };
+    }
+    kept
+}
+
+/// Sets a new descriptor's flags: it is closed on `exec`, and blocks, before.
+fn set_flags(fd: c_int, is_cloexec: bool, is_nonblocking: bool) {
+    // SAFETY: no pointers.
+    unsafe {
+        if !is_cloexec {
+            real::fcntl(fd, libc::F_SETFD, 0);
+        }
+        if is_nonblocking {
+            let flags = real::fcntl(fd, libc::F_GETFL, 0);
+            real::fcntl(fd, libc::F_SETFL, (flags | libc::O_NONBLOCK).into());
+        }
+    }
+}
+
+/// Reports whether calls on a descriptor do not wait.
+pub(crate) fn is_nonblocking(fd: c_int) -> bool {
+    // SAFETY: no pointers.
+    unsafe { real::fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
+}
+
+/// Gives a socket its local address, of `length` bytes, as bind(2) does. Returns 0.
+///
+/// # Errors
+/// Those of bind(2).
+///
+/// # Safety
+/// `address` points to `length` bytes, or is null.
+pub unsafe fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> Outcome<c_int> {
+    // SAFETY: the caller's.
+    let packed = unsafe { address::given(address, length) };
+    packed.and_then(|packed| tell(fd, Operation::Bind, (0, 0), packed))
+}
+
+/// Makes a request whose answer has nothing but an error.
+fn tell(fd: c_int, operation: Operation, arguments: (c_int, c_int), payload: &[u8]) -> Outcome<c_int> {
+    ask(operation, arguments, payload, Some(fd), &mut []).map(|_| 0)
+}
+
+/// Lets a socket listen, or ends that with a backlog of 0, as listen(2) does. Returns 0.
+///
+/// # Errors
+/// Those of listen(2).
+pub fn listen(fd: c_int, backlog: c_int) -> Outcome<c_int> {
+    let listening = tell(fd, Operation::Listen, (backlog, 0), &[]);
+    if listening.is_ok() && table::is_one_to_many(fd) {
+        table::set(fd, bit::CONNECTED);
+    } else if listening.is_ok() && backlog != 0 {
+        table::set(fd, bit::LISTENING);
+    } else if listening.is_ok() {
+        table::clear(fd, bit::LISTENING);
+    }
+    listening
+}
+
+/// Connects to an address of `length` bytes, as connect(2) does. Returns 0.
+///
+/// # Errors
+/// Those of connect(2).
+///
+/// # Safety
+/// `address` points to `length` bytes, or is null.
+pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> Outcome<c_int> {
+    // SAFETY: the caller's.
+    let packed = unsafe { address::given(address, length) };
+    packed.and_then(|packed| connect_to(fd, packed, &mut 0)).map(|_| 0)
+}
+
+/// Connects to a packed list of addresses, and returns the association's identifier. `begun` gets it also while the association is set up.
+pub(crate) fn connect_to(fd: c_int, packed: &[u8], begun: &mut c_int) -> Outcome<c_int> {
+    let is_nonblocking = is_nonblocking(fd);
+    let is_one_to_many = table::is_one_to_many(fd);
+    // A one-to-many socket is writable meanwhile: its answer comes once the attempt is over.
+    let waits = c_int::from(is_one_to_many && !is_nonblocking);
+    let reply = ask(Operation::Connect, (waits, 0), packed, Some(fd), &mut [])?;
+    let id = reply.value;
+    *begun = id;
+    if is_one_to_many {
+        table::set(fd, bit::CONNECTED);
+        return if reply.is_in_progress { Err(libc::EINPROGRESS) } else { Ok(id) };
+    }
+    if is_nonblocking {
+        return Err(libc::EINPROGRESS);
+    }
+    wait_until_writable(fd).map_err(|error| match error {
+        libc::EAGAIN => libc::EINPROGRESS,
+        other => other,
+    })?;
+    match pending_error(fd)? {
+        0 => {
+            table::set(fd, bit::CONNECTED);
+            Ok(id)
+        }
+        error => Err(error),
+    }
+}
+
+/// Takes `SO_ERROR`.
+fn pending_error(fd: c_int) -> Outcome<c_int> {
+    let mut value = [0; 4];
+    ask(Operation::GetOption, (SOL_SOCKET, SO_ERROR), &[0; 4], Some(fd), &mut value)?;
+    Ok(c_int::from_ne_bytes(value))
+}
+
+/// Waits until a descriptor is writable.
+///
+/// # Errors
+/// `EAGAIN` after the time that `SO_SNDTIMEO` names; `EINTR`.
+pub(crate) fn wait_until_writable(fd: c_int) -> Outcome<()> {
+    wait_until(fd, libc::POLLOUT, fd)
+}
+
+/// Waits until a descriptor has these events, for as long as `SO_SNDTIMEO` of `socket` names.
+pub(crate) fn wait_until(fd: c_int, events: c_short, socket: c_int) -> Outcome<()> {
+    let mut waiting = pollfd { fd, events, revents: 0 };
+    // SAFETY: one descriptor.
+    match outcome(unsafe { real::poll(&raw mut waiting, 1, milliseconds(socket)) } as isize)? {
+        0 => Err(libc::EAGAIN),
+        _ => Ok(()),
+    }
+}
+
+/// Returns a time limit for poll(2): -1 for none.
+fn milliseconds(fd: c_int) -> c_int {
+    let mut limit = timeval { tv_sec: 0, tv_usec: 0 };
+    let mut length = socklen_t::try_from(size_of::<timeval>()).unwrap_or(0);
+    // SAFETY: the buffer has this length.
+    let result = unsafe {
+        real::getsockopt(fd, SOL_SOCKET, libc::SO_SNDTIMEO, (&raw mut limit).cast(), &raw mut length)
+    };
+    if result != 0 || limit.tv_sec == 0 && limit.tv_usec == 0 {
+        return -1;
+    }
+    let milliseconds =
+        limit.tv_sec.saturating_mul(1000).saturating_add(limit.tv_usec.div_euclid(1000).max(1));
+    c_int::try_from(milliseconds).unwrap_or(c_int::MAX)
+}
+
+/// Accepts an association, and copies its peer's address to `address`, as accept4(2) does. Returns the new socket's descriptor.
+///
+/// # Errors
+/// Those of accept4(2).
+///
+/// # Safety
+/// `address` is null, or points to as many bytes as `length` says.
+pub unsafe fn accept(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> Outcome<c_int> {
+    let is_valid = address::is_plausible(address.cast::<u8>()) && address::is_plausible(length);
+    if !address.is_null() && !is_valid {
+        return Err(libc::EFAULT);
+    }
+    let errno = errno();
+    accept_one(fd, flags).inspect(|accepted| {
+        crate::set_errno(errno);
+        // SAFETY: the caller's.
+        unsafe { address::copy_peer(*accepted, address, length) };
+    })
+}
+
+#[inline(never)]
+fn accept_one(fd: c_int, flags: c_int) -> Outcome<c_int> {
+    if table::is_one_to_many(fd) {
+        return Err(libc::EOPNOTSUPP);
+    }
+    if !table::has(fd, bit::LISTENING) {
+        let mut value = [0; 4];
+        ask(Operation::GetOption, (SOL_SOCKET, libc::SO_ACCEPTCONN), &[0; 4], Some(fd), &mut value)?;
+        if value == [0; 4] {
+            return Err(libc::EINVAL);
+        }
+        table::set(fd, bit::LISTENING);
+    }
+    let mut header = [0; DATA_HEADER];
+    let mut peer = [0; SOCKADDR_MAX];
+    let mut space = DescriptorSpace::new();
+    let mut parts = Parts::new(part_mut(&mut header), &[part_mut(&mut peer)])?;
+    let mut message = parts.message();
+    message.msg_control = space.as_mut_ptr();
+    message.msg_controllen = DescriptorSpace::length() as _;
+    // The kernel would take the association out of the queue, and drop it if no descriptor is free.
+    // The server's end was closed.
+    let is_down = |error| if error == libc::ECONNRESET { libc::ENETDOWN } else { error };
+    wait_for_message(fd).map_err(is_down)?;
+    has_free_descriptor()?;
+    // SAFETY: all pointers are valid during the call.
+    let received = outcome(unsafe { real::recvmsg(fd, &raw mut message, libc::MSG_CMSG_CLOEXEC) });
+    let received = received.map_err(is_down)?;
+    let received = usize::try_from(received).unwrap_or(0);
+    let is_accepted = DataHeader::read(&header[..received.min(DATA_HEADER)])
+        .is_some_and(|header| header.kind == Kind::Accepted);
+    let accepted = match received_descriptor(&message) {
+        Some(accepted) if is_accepted => accepted,
+        None if message.msg_flags & libc::MSG_CTRUNC != 0 => return Err(libc::EMFILE),
+        // The server has ended.
+        _ => return Err(libc::ENETDOWN),
+    };
+    set_flags(accepted, flags & libc::SOCK_CLOEXEC != 0, flags & libc::SOCK_NONBLOCK != 0);
+    table::add(accepted, bit::CONNECTED);
+    table::set_peer(accepted, &peer[..received.saturating_sub(DATA_HEADER).min(SOCKADDR_MAX)]);
+    // The server counts those that wait.
+    let told = DataHeader::new(Kind::Filling).to_bytes();
+    let mut parts = Parts::new(part(&told), &[])?;
+    let message = parts.message();
+    // SAFETY: all pointers are valid during the call. If the association has ended, the program will hear of it.
+    unsafe { real::sendmsg(accepted, &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
+    Ok(accepted)
+}
+
+/// Checks that the process may have one more descriptor.
+fn has_free_descriptor() -> Outcome<()> {
+    // SAFETY: no pointers; the descriptor is ours.
+    unsafe {
+        let copy = outcome(real::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) as isize)?;
+        real::close(c_int::try_from(copy).unwrap_or(-1));
+    }
+    Ok(())
+}
+
+/// Copies the address that [`Operation::LocalName`] or [`Operation::PeerName`] asks for, as getsockname(2) and getpeername(2) do. Returns 0.
+///
+/// # Errors
+/// Those of getsockname(2) and getpeername(2).
+///
+/// # Safety
+/// `room` points to as many bytes as `length` says, or to nothing that can be mapped, such as null.
+pub unsafe fn name(
+    fd: c_int,
+    operation: Operation,
+    room: *mut sockaddr,
+    length: *mut socklen_t,
+) -> Outcome<c_int> {
+    if !address::is_plausible(room.cast::<u8>()) || !address::is_plausible(length) {
+        return Err(libc::EFAULT);
+    }
+    let mut bytes = [0; SOCKADDR_MAX];
+    let reply = ask(operation, (0, 0), &[], Some(fd), &mut bytes)?;
+    if reply.is_in_progress {
+        return Err(libc::ENOTCONN);
+    }
+    // SAFETY: the caller's.
+    unsafe { address::copy(&bytes[..reply.length.min(SOCKADDR_MAX)], room, length) };
+    Ok(0)
+}
+
+/// Reports whether the server has an option; the kernel's `AF_UNIX` has the others.
+fn is_of_server(level: c_int, name: c_int) -> bool {
+    level != SOL_SOCKET || OF_SERVER.contains(&name)
+}
+
+/// Sets an option to a value of `length` bytes, as setsockopt(2) does. Returns 0, or the association's identifier for
+/// `SCTP_SOCKOPT_CONNECTX`.
+///
+/// # Errors
+/// Those of setsockopt(2).
+///
+/// # Safety
+/// `value` points to `length` bytes, or is null.
+pub unsafe fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: socklen_t,
+) -> Outcome<c_int> {
+    if !is_of_server(level, name) {
+        // SAFETY: the caller's.
+        outcome(unsafe { real::setsockopt(fd, level, name, value, length) } as isize)?;
+        if name == libc::SO_SNDBUF {
+            // A socket that cannot send yet must not become writable by this. If the server has gone, it is not.
+            let _ = tell(fd, Operation::SetOption, (level, name), &[]);
+        }
+        return Ok(0);
+    }
+    // SAFETY: the caller's.
+    unsafe { bytes_of(value, length) }.and_then(|value| set_option(fd, level, name, value))
+}
+
+/// # Safety
+/// `value` points to `length` bytes, or is null.
+unsafe fn bytes_of<'a>(value: *const c_void, length: socklen_t) -> Outcome<&'a [u8]> {
+    let length = usize::try_from(length).ok().filter(|length| *length <= OPTION_MAX).ok_or(libc::EINVAL)?;
+    match (address::is_plausible(value.cast::<u8>()), length) {
+        (_, 0) => Ok(&[]),
+        (false, _) => Err(libc::EFAULT),
+        // SAFETY: the caller's.
+        _ => Ok(unsafe { core::slice::from_raw_parts(value.cast(), length) }),
+    }
+}
+
+fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Outcome<c_int> {
+    match (level, name) {
+        (SOL_SCTP, option::BINDX_ADD) => tell(fd, Operation::BindAdd, (0, 0), value),
+        (SOL_SCTP, option::BINDX_REM) => tell(fd, Operation::BindRemove, (0, 0), value),
+        (SOL_SCTP, option::CONNECTX) => connect_to(fd, value, &mut 0),
+        (SOL_SCTP, option::CONNECTX_OLD) => connect_to(fd, value, &mut 0).map(|_| 0),
+        (SOL_SCTP, option::DISABLE_FRAGMENTS) => set_switch(fd, name, value, bit::UNFRAGMENTED),
+        // These are meant for messages that wait already as well.
+        (SOL_SCTP, option::RECVRCVINFO) => set_switch(fd, name, value, bit::WANTS_RCVINFO),
+        (SOL_SCTP, option::RECVNXTINFO) => set_switch(fd, name, value, bit::WANTS_NXTINFO),
+        _ => tell(fd, Operation::SetOption, (level, name), value),
+    }
+}
+
+/// Sets an option of one `int`, and a bit of the table with it.
+fn set_switch(fd: c_int, name: c_int, value: &[u8], bits: u16) -> Outcome<c_int> {
+    let done = tell(fd, Operation::SetOption, (SOL_SCTP, name), value)?;
+    let is_on = value.iter().take(4).any(|byte| *byte != 0);
+    if is_on {
+        table::set(fd, bits)
+    } else {
+        table::clear(fd, bits)
+    }
+    Ok(done)
+}
+
+/// Copies an option's value to `value`, and its length to `length`, as getsockopt(2) does. Returns 0, or the new descriptor for
+/// `SCTP_SOCKOPT_PEELOFF`.
+///
+/// # Errors
+/// Those of getsockopt(2).
+///
+/// # Safety
+/// `value` points to as many bytes as `length` says, or to nothing that can be mapped, such as null.
+pub unsafe fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> Outcome<c_int> {
+    if !is_of_server(level, name) {
+        // SAFETY: the caller's.
+        return outcome(unsafe { real::getsockopt(fd, level, name, value, length) } as isize).map(|_| 0);
+    }
+    if !address::is_plausible(value.cast::<u8>()) || !address::is_plausible(length) {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: the caller's.
+    unsafe { get_option(fd, level, name, value, length) }
+}
+
+/// # Safety
+/// `value` points to as many bytes as `length` says.
+#[inline(never)]
+unsafe fn get_option(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> Outcome<c_int> {
+    // SAFETY: the caller's.
+    let room = usize::try_from(unsafe { *length }).map_err(|_| libc::EINVAL)?;
+    if (level, name) == (SOL_SCTP, option::CONNECTX3) {
+        // SAFETY: the caller's.
+        return unsafe { connectx3(fd, value, room, length) };
+    }
+    if level == SOL_SCTP && matches!(name, option::PEELOFF | option::PEELOFF_FLAGS) {
+        // SAFETY: the caller's.
+        return unsafe { peel_off(fd, name, value, room) };
+    }
+    let mut answer = MaybeUninit::<[u8; OPTION_MAX]>::uninit();
+    // SAFETY: bytes may be anything, and the kernel writes those that are read.
+    let answer = unsafe { core::slice::from_raw_parts_mut(answer.as_mut_ptr().cast::<u8>(), OPTION_MAX) };
+    // SAFETY: the caller's.
+    let given = unsafe { core::slice::from_raw_parts(value.cast::<u8>(), room.min(OPTION_MAX)) };
+    let reply = ask(Operation::GetOption, (level, name), given, Some(fd), answer)?;
+    let told = reply.length.min(room).min(OPTION_MAX);
+    // SAFETY: the caller's; the server's answer has at least these bytes.
+    unsafe {
+        core::ptr::copy_nonoverlapping(answer.as_ptr(), value.cast(), told);
+        *length = socklen_t::try_from(told).unwrap_or(0);
+    }
+    if (level, name) == (SOL_SOCKET, SO_ERROR) && told == 4 && answer[..4] == [0; 4] {
+        // Programs that do not wait in connect() ask whether it went well.
+        table::clear(fd, bit::DEAD);
+    }
+    Ok(0)
+}
+
+/// `struct sctp_peeloff_flags`; `struct sctp_peeloff` is without the flags.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PeelOff {
+    id: c_int,
+    descriptor: c_int,
+    flags: c_int,
+}
+
+/// # Safety
+/// As [`get_option`].
+unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: usize) -> Outcome<c_int> {
+    let length = if name == option::PEELOFF { 8 } else { size_of::<PeelOff>() };
+    if room < length {
+        return Err(libc::EINVAL);
+    }
+    let mut wanted = PeelOff { id: 0, descriptor: 0, flags: 0 };
+    // SAFETY: both have this length.
+    unsafe { core::ptr::copy_nonoverlapping(value.cast::<u8>(), (&raw mut wanted).cast(), length) };
+    // The server takes the unread messages out and puts the others back.
+    let _lock = table::lock(fd);
+    let partial = first_is_partial(fd);
+    let asked = ask(Operation::PeelOff, (wanted.id, 0), &[], Some(fd), &mut []);
+    let peeled = asked.and_then(|reply| reply.descriptor.ok_or(libc::EMFILE)).inspect_err(|_| {
+        if let Some((read, _)) = partial {
+            set_peek_offset(fd, c_int::try_from(read).unwrap_or(0));
+        }
+    })?;
+    let peeled = lowest(peeled);
+    set_flags(peeled, wanted.flags & libc::SOCK_CLOEXEC != 0, wanted.flags & libc::SOCK_NONBLOCK != 0);
+    table::forget_association(fd, wanted.id);
+    table::add(peeled, bit::CONNECTED);
+    if let Some((read, id)) = partial {
+        // Without the peer's address the prefix is shorter.
+        let (of, read) = if id == wanted.id { (peeled, read - PEER_LENGTH) } else { (fd, read) };
+        table::clear(fd, bit::PARTIAL);
+        table::set(of, bit::PARTIAL);
+        set_peek_offset(of, c_int::try_from(read).unwrap_or(0));
+    }
+    wanted.descriptor = peeled;
+    // SAFETY: both have this length.
+    unsafe { core::ptr::copy_nonoverlapping((&raw const wanted).cast::<u8>(), value.cast(), length) };
+    Ok(peeled)
+}
+
+/// If the first message of a one-to-many socket was read in part, returns how far, and its association. From here on it counts as unread.
+fn first_is_partial(fd: c_int) -> Option<(usize, c_int)> {
+    let read = peek_offset(fd).filter(|read| *read > DATA_HEADER + PEER_LENGTH)?;
+    set_peek_offset(fd, -1);
+    let mut header = [0; DATA_HEADER];
+    peek(fd, &mut Parts::new(part_mut(&mut header), &[]).ok()?.message()).ok()?;
+    Some((read, DataHeader::read(&header)?.association))
+}
+
+/// `struct sctp_getaddrs_old`, by which libsctp connects.
+#[repr(C)]
+struct ConnectList {
+    id: c_int,
+    length: c_int,
+    addresses: *const c_void,
+}
+
+/// # Safety
+/// As [`get_option`].
+unsafe fn connectx3(fd: c_int, value: *mut c_void, room: usize, length: *mut socklen_t) -> Outcome<c_int> {
+    if room < size_of::<ConnectList>() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the caller's.
+    let list = unsafe { value.cast::<ConnectList>().read_unaligned() };
+    let bytes = socklen_t::try_from(list.length).map_err(|_| libc::EINVAL)?;
+    // SAFETY: the program says that there are so many.
+    let mut id = 0;
+    let connected = connect_to(fd, unsafe { bytes_of(list.addresses, bytes) }?, &mut id);
+    // The identifier is known before the association is up.
+    if id != 0 && matches!(connected, Ok(_) | Err(libc::EINPROGRESS)) {
+        // SAFETY: the caller's.
+        unsafe {
+            value.cast::<c_int>().write_unaligned(id);
+            *length = 4;
+        }
+    }
+    connected.map(|_| 0)
+}
+
+/// Shuts a socket down, as shutdown(2) does. Returns 0.
+///
+/// # Errors
+/// Those of shutdown(2); `EOPNOTSUPP` for a one-to-many socket.
+pub fn shutdown(fd: c_int, how: c_int) -> Outcome<c_int> {
+    if table::is_one_to_many(fd) {
+        return Err(libc::EOPNOTSUPP);
+    }
+    if !table::has(fd, bit::CONNECTED) {
+        let mut room = [0; SOCKADDR_MAX];
+        match ask(Operation::PeerName, (0, 0), &[], Some(fd), &mut room) {
+            Ok(reply) if !reply.is_in_progress => table::set(fd, bit::CONNECTED),
+            Ok(_) => return Err(libc::ENOTCONN),
+            Err(error) => return Err(error),
+        }
+    }
+    if how != libc::SHUT_WR {
+        table::set(fd, bit::READ_OVER);
+    }
+    // SAFETY: no pointers.
+    outcome(unsafe { real::shutdown(fd, how) } as isize).map(|_| 0)
+}
