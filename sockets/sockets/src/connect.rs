@@ -55,8 +55,11 @@ impl Sockets {
     ) -> Result<AssociationId, Errno> {
         let socket = self.get(key)?;
         let remote_port = peers[0].port();
-        if remote_port == 0 || peers.iter().any(|peer| peer.port() != remote_port || !socket.takes(peer.ip()))
-        {
+        if remote_port == 0 {
+            // Linux asks the peer, which refuses.
+            return Err(libc::ECONNREFUSED);
+        }
+        if peers.iter().any(|peer| peer.port() != remote_port || !socket.takes(peer.ip())) {
             return Err(libc::EINVAL);
         }
         let init_routes = self.routes_to(socket, peers, network);

@@ -1,7 +1,7 @@
 //! Socket options: `SOL_SCTP` with Linux' layouts, and those of other levels that `AF_UNIX` does not have.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use base::Time;
@@ -524,7 +524,8 @@ impl Sockets {
         let mut all: Vec<IpAddr> = match &info {
             Some(info) => info.paths.iter().map(|path| path.route.local).collect(),
             None if socket.bound.is_empty() => {
-                self.addresses.iter().copied().filter(|own| socket.takes(*own)).collect()
+                let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+                loopback.iter().chain(&self.addresses).copied().filter(|own| socket.takes(*own)).collect()
             }
             None => socket.bound.clone(),
         };

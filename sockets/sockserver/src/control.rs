@@ -127,7 +127,11 @@ impl Server {
         let is_attempt = reply.error == libc::EINPROGRESS && request.first != 0;
         let program = descriptors.first().filter(|_| is_attempt);
         let key = program.and_then(|program| self.ends.of_program(program.as_fd()));
-        self.closer.close(caller.uid, descriptors);
+        // The program may close its own end at once, and is to be the last one that has it. That never waits.
+        let (own, foreign) =
+            descriptors.into_iter().partition(|it| self.ends.of_program(it.as_fd()).is_some());
+        drop::<Vec<_>>(own);
+        self.closer.close(caller.uid, foreign);
         if let Some(key) = key.filter(|key| self.sockets.is_one_to_many(*key)) {
             self.connections[number].stage = Stage::Attempt(key, reply.value);
             return self.serve(now);
@@ -216,6 +220,12 @@ impl Server {
         if matches!(reply, Err(libc::EADDRNOTAVAIL)) {
             // The address may have been added a moment ago.
             self.read_addresses(now);
+            reply = self.ask(now, request, caller, key);
+        }
+        if matches!(reply, Err(libc::EADDRINUSE)) {
+            // The program may have closed the socket that has the address a moment ago.
+            self.ends.note_closed(caller.uid);
+            self.pump(now);
             reply = self.ask(now, request, caller, key);
         }
         if self.sockets.take_unfilled(key) || is_about_the_buffer(request) && self.sockets.is_filled(key) {

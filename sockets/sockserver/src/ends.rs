@@ -7,6 +7,7 @@ use bytes::Bytes;
 use mio::Interest;
 use mio::event::{Event, Source};
 use mio::unix::SourceFd;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::sockopt::socket_cookie;
 use sockets::{Delivery, SocketKey};
@@ -123,6 +124,19 @@ impl Ends {
         }
         if event.is_writable() {
             self.writable.insert(key);
+        }
+    }
+
+    /// Notes which ends of a user's programs are closed, before epoll says so.
+    pub(crate) fn note_closed(&mut self, uid: u32) {
+        let nobody_waits = Timespec { tv_sec: 0, tv_nsec: 0 };
+        for (key, end) in self.all.iter_mut().filter(|(_, end)| end.uid == uid) {
+            let mut watched = [PollFd::new(&end.socket, PollFlags::empty())];
+            let has_events = poll(&mut watched, Some(&nobody_waits)).is_ok_and(|count| count > 0);
+            if has_events && watched[0].revents().contains(PollFlags::HUP) {
+                end.is_hung_up = true;
+                self.readable.insert(*key);
+            }
         }
     }
 

@@ -62,6 +62,17 @@ fn a_port_is_bound_once_and_privileged_ones_are_not_for_everybody() {
 }
 
 #[test]
+fn a_socket_bound_to_any_address_tells_those_of_the_host_and_of_loopback() {
+    let mut host = Host::new(A);
+    let key = host.socket();
+    host.bind(key, Ipv4Addr::UNSPECIFIED, PORT).unwrap();
+    let value = host.get(key, option::GET_LOCAL_ADDRS, 4096).unwrap();
+    let addresses: Vec<_> = sockproto::read_addresses(&value[8..]).collect();
+    assert_eq!(addresses, [Ok((A, PORT).into()), Ok((Ipv4Addr::LOCALHOST, PORT).into())]);
+    assert_eq!(host.connect(Time::ZERO, key, B, 0), Err(libc::ECONNREFUSED), "nobody has the port 0");
+}
+
+#[test]
 fn a_user_cannot_take_all_sockets() {
     let config = Config { sockets_per_user: 2, ..Config::default() };
     let mut sockets = Sockets::new(config, 1);
