@@ -166,8 +166,9 @@ make_usrsctp() {
         mkdir -p $own/usrsctp-0.23.0 && cp usrsctp.h $own/usrsctp-0.23.0 && ar rcs $own/usrsctp-0.23.0/libusrsctp.a ./*.o
 }
 
-fetch_pion() {
-    cd "$here/../tests/interop/pion" && GOTOOLCHAIN=local GOMODCACHE=$own/go go mod download
+# The module that the go.mod in this directory of tests/interop names.
+fetch_go() {
+    cd "$here/../tests/interop/$1" && GOTOOLCHAIN=local GOMODCACHE=$own/go go mod download
 }
 
 # Without optimisation, which takes longer than all its runs.
@@ -182,7 +183,8 @@ install_stacks() {
         case $package in
         datachannel-sys) bring=make_usrsctp ;;
         cargo-deny) bring=make_cargo_deny ;;
-        *) bring=fetch_pion ;;
+        ishidawataru/sctp) bring="fetch_go go-sctp" ;;
+        *) bring="fetch_go pion" ;;
         esac
         echo "setup: bringing $package ..."
         if ! ($bring) >"$scratch/log" 2>&1; then

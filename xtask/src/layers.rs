@@ -35,6 +35,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("intercept", 3),
     ("sockserver", 3),
     ("sockclient", 3),
+    ("usernotif", 3),
     ("sctpifyd", 4),
     ("cli", 4),
     ("libsctpify", 4),
@@ -62,6 +63,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("control", "rules"),
     ("sockets", "sctp"),
     ("sockserver", "netio"),
+    ("usernotif", "sockclient"),
     ("bridge", "netio"),
 ];
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The folders of the workspace's crates, one for each product.
-pub(crate) const PRODUCTS: [&str; 6] = ["engine", "net", "daemon", "sip", "common", "lab"];
+pub(crate) const PRODUCTS: [&str; 7] = ["engine", "net", "daemon", "sockets", "sip", "common", "lab"];
 
 /// Returns the workspace's root directory.
 pub(crate) fn root() -> PathBuf {

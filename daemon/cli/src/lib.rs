@@ -16,6 +16,7 @@ mod commands;
 mod daemon;
 mod doctor;
 mod error;
+mod executable;
 mod expose;
 mod kernel;
 mod live;

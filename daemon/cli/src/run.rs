@@ -23,7 +23,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getgid, getuid};
 use ops::{RESOLV_CONF, loopback_name_server, with_name_server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::{Handle, Signals};
 
 use crate::daemon::{end_of, find_daemon, look_until};
 use crate::session::Session;
@@ -233,25 +233,45 @@ fn run_to_its_end(
 /// Runs a command to its end, passing on signals meant for us alone.
 pub(crate) fn wait_for(command: &mut Command) -> Result<ExitStatus, CliError> {
     let cannot = |e: io::Error| CliError::Failed(format!("cannot run the command: {e}"));
-    let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map_err(cannot)?;
+    let signals = PassedSignals::watch().map_err(cannot)?;
     let mut child = command.spawn().map_err(cannot)?;
-    let pid = Pid::from_raw(i32::try_from(child.id()).map_err(|e| CliError::Failed(e.to_string()))?);
-    let handle = signals.handle();
-    let passing = std::thread::spawn(move || pass_signals(signals, pid));
-    let status = child.wait().map_err(cannot);
-    handle.close();
-    // The thread cannot panic, and nothing depends on it any more.
-    let _ = passing.join();
-    status
+    let _passing = signals.pass_to(pid_of(&child)?);
+    child.wait().map_err(cannot)
 }
 
-/// Passes on SIGTERM and SIGHUP; the terminal sends its own signals to the command directly.
-fn pass_signals(mut signals: Signals, to: Pid) {
-    for signal in signals.forever() {
-        if matches!(signal, SIGTERM | SIGHUP) {
-            // It may have ended.
-            let _ = kill(to, Signal::try_from(signal).ok());
-        }
+/// Returns the process of a command.
+pub(crate) fn pid_of(child: &Child) -> Result<Pid, CliError> {
+    i32::try_from(child.id()).map(Pid::from_raw).map_err(|e| CliError::Failed(e.to_string()))
+}
+
+/// Signals that are taken from now on, and passed to a command once it runs.
+pub(crate) struct PassedSignals(Signals);
+
+/// Passes signals on, for as long as this lives.
+pub(crate) struct Passing(Handle);
+
+impl PassedSignals {
+    /// Takes the signals by which a command is ended.
+    pub(crate) fn watch() -> io::Result<PassedSignals> {
+        Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map(PassedSignals)
+    }
+
+    /// Passes SIGTERM and SIGHUP on; the terminal sends its own signals to the command directly.
+    pub(crate) fn pass_to(mut self, command: Pid) -> Passing {
+        let passing = Passing(self.0.handle());
+        std::thread::spawn(move || {
+            for signal in self.0.forever().filter(|signal| matches!(*signal, SIGTERM | SIGHUP)) {
+                // It may have ended.
+                let _ = kill(command, Signal::try_from(signal).ok());
+            }
+        });
+        passing
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

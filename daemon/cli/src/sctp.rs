@@ -1,23 +1,28 @@
 //! `sctpify run --sctp`: SCTP sockets for an unmodified SCTP program.
 //!
 //! The library `libsctpify.so`, which the program is started with, takes its sockets from a server of the user's own in the same
-//! network namespace ([`sockserver`]). The first run starts the server; it ends 2 s after the last socket and the last run. Data that a
+//! network namespace ([`sockserver`]). For a static program this process does so in the library's place ([`usernotif`]). The first run starts the server; it ends 2 s after the last socket and the last run. Data that a
 //! program leaves behind when it closes its sockets still reaches the peer.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use nix::unistd::{dup2_stderr, geteuid};
+use nix::errno::Errno;
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::wait::{WaitStatus, wait};
+use nix::unistd::{Pid, dup2_stderr, geteuid};
 use sockserver::{AskError, Carriage, Client, Options, Row, SERVER_VARIABLE, Server};
 
 use crate::daemon::look_until;
-use crate::run::{exit_code, home_file, wait_for};
+use crate::executable::is_static;
+use crate::run::{PassedSignals, exit_code, home_file, pid_of, wait_for};
 use crate::table::{Align, Table};
 use crate::{CliError, RunArgs, SocketArgs, SocketCarriers};
 
@@ -37,21 +42,59 @@ fn server_name() -> String {
 
 /// Runs a command with SCTP sockets, and returns its exit status.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
-    let library = find_library()?;
-    let name = server_name();
-    let _lease = lease(&name, args)?;
     let Some((program, rest)) = args.command.split_first() else {
         return Err(CliError::Usage("no command to run".into()));
     };
-    let mut preload = library.into_os_string();
+    let mut command = Command::new(program);
+    command.args(rest);
+    if args.seccomp || is_static(program) {
+        return run_supervised(&mut command, args);
+    }
+    let mut preload = find_library()?.into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);
     }
-    let mut command = Command::new(program);
-    command.args(rest).env("LD_PRELOAD", preload);
-    command.env(OsStr::from_bytes(SERVER_VARIABLE.to_bytes()), name);
+    let name = server_name();
+    let _lease = lease(&name, args)?;
+    command.env("LD_PRELOAD", preload).env(OsStr::from_bytes(SERVER_VARIABLE.to_bytes()), name);
     wait_for(&mut command).map(exit_code)
+}
+
+/// Runs a command whose calls on SCTP sockets this process does, until it and all that it has started have ended.
+fn run_supervised(command: &mut Command, args: &RunArgs) -> Result<ExitCode, CliError> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| CliError::Failed(format!("{what}: {error}"));
+    let name = server_name();
+    let _lease = lease(&name, args)?;
+    let name = CString::new(name).map_err(|e| failed("the server's name", &e))?;
+    sockclient::ask::set_server(name);
+    // Where only ancestors may look at a process (Yama), the supervisor stays one of programs whose parent has ended.
+    set_child_subreaper(true).map_err(|e| failed("cannot adopt processes", &e))?;
+    let signals = PassedSignals::watch().map_err(|e| failed("cannot watch signals", &e))?;
+    let (child, listener) = usernotif::spawn(command).map_err(|e| failed("cannot run the command", &e))?;
+    let child = pid_of(&child)?;
+    let _passing = signals.pass_to(child);
+    let (tell, status) = channel();
+    std::thread::spawn(move || reap(child, &tell));
+    usernotif::supervise(&listener).map_err(|e| failed("cannot supervise the command", &e))?;
+    let status = status.recv().map_err(|e| failed("the command's exit status is lost", &e))?;
+    Ok(exit_code(status))
+}
+
+/// Takes the exit status of the command, and those of processes that have become this one's.
+fn reap(command: Pid, tell: &Sender<ExitStatus>) {
+    loop {
+        let (process, raw) = match wait() {
+            Ok(WaitStatus::Exited(process, code)) => (process, code << 8),
+            Ok(WaitStatus::Signaled(process, signal, _)) => (process, signal as i32),
+            Ok(_) | Err(Errno::EINTR) => continue,
+            Err(_) => return,
+        };
+        if process == command {
+            // The receiver ends later.
+            let _ = tell.send(ExitStatus::from_raw(raw));
+        }
+    }
 }
 
 /// Finds the library: beside this program, or where packages put it.

@@ -1,8 +1,10 @@
 //! Requests to the socket server, each by a connection of its own: a program may fork, close all its descriptors or change its user
 //! between any two of them.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::mem::offset_of;
+use std::ffi::CString;
+use std::sync::OnceLock;
 
 use libc::{cmsghdr, msghdr, sockaddr_un, socklen_t, ucred};
 use sockproto::{Answer, Operation, Request, SERVER_VARIABLE};
@@ -41,9 +43,21 @@ pub(crate) struct Reply {
     pub(crate) descriptor: Option<c_int>,
 }
 
+/// The server's name, if it is not in the environment.
+static SERVER: OnceLock<CString> = OnceLock::new();
+
+/// Names the server, without the leading zero byte, for a process whose environment does not. The first name holds.
+pub fn set_server(name: CString) {
+    SERVER.get_or_init(|| name);
+}
+
+fn server() -> Option<&'static CStr> {
+    SERVER.get().map(CString::as_c_str).or_else(|| real::environment(SERVER_VARIABLE))
+}
+
 /// Reports whether there is a server for this program.
 pub(crate) fn has_server() -> bool {
-    real::environment(SERVER_VARIABLE).is_some()
+    server().is_some()
 }
 
 /// Asks the server about a socket, or without one; copies the answer's payload into `room`.
@@ -74,7 +88,7 @@ pub(crate) fn ask(
 
 /// Connects to the server, and makes sure that it belongs to the user that the name says.
 fn connect() -> Outcome<c_int> {
-    let name = real::environment(SERVER_VARIABLE).ok_or(libc::ENETDOWN)?.to_bytes();
+    let name = server().ok_or(libc::ENETDOWN)?.to_bytes();
     // SAFETY: zeroes are a valid address.
     let mut address: sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).unwrap_or(0);

@@ -11,7 +11,8 @@
 #![allow(unsafe_code, reason = "the functions of a C library take pointers")]
 
 pub mod address;
-mod ask;
+pub mod ask;
+pub mod behalf;
 mod cmsg;
 mod parts;
 pub mod real;

@@ -12,7 +12,7 @@ use sockproto::{DATA_HEADER, DataHeader, Kind, PEER_LENGTH, Peer, SOCKADDR_MAX, 
 
 use crate::ask::ask;
 use crate::parts::{Parts, part_mut, parts_of};
-use crate::setup::is_nonblocking;
+use crate::setup::{has_nonblocking_flag, without_waiting};
 use crate::table::{self, bit};
 use crate::{Outcome, address, outcome, real};
 
@@ -63,7 +63,8 @@ fn receive_or_wait(fd: c_int, parts: &[iovec], flags: c_int) -> Outcome<Received
         match taken {
             Err(libc::EINTR) => {}
             Err(libc::EAGAIN) => {
-                let waits = flags & libc::MSG_DONTWAIT == 0 && (is_known_to_wait || !is_nonblocking(fd));
+                let waits =
+                    flags & libc::MSG_DONTWAIT == 0 && (is_known_to_wait || !has_nonblocking_flag(fd));
                 let is_one_to_many = table::is_one_to_many(fd);
                 if !is_one_to_many && !table::has(fd, bit::CONNECTED) {
                     must_be_connected(fd)?;
@@ -71,7 +72,7 @@ fn receive_or_wait(fd: c_int, parts: &[iovec], flags: c_int) -> Outcome<Received
                 if waits && is_one_to_many && !table::has(fd, bit::CONNECTED) {
                     must_expect_messages(fd)?;
                 }
-                if !waits {
+                if !waits || table::has(fd, bit::ON_BEHALF) {
                     return Err(libc::EAGAIN);
                 }
                 is_known_to_wait = true;
@@ -89,7 +90,7 @@ fn receive_or_wait(fd: c_int, parts: &[iovec], flags: c_int) -> Outcome<Received
 /// `EAGAIN` after the time limit; `EINTR`.
 pub(crate) fn wait_for_message(fd: c_int) -> Outcome {
     // SAFETY: no bytes are written.
-    outcome(unsafe { real::recv(fd, core::ptr::null_mut(), 0, libc::MSG_PEEK) })
+    outcome(unsafe { real::recv(fd, core::ptr::null_mut(), 0, libc::MSG_PEEK | without_waiting(fd)) })
 }
 
 /// Checks that there is an association, or that one is being set up.

@@ -88,8 +88,18 @@ fn set_flags(fd: c_int, is_cloexec: bool, is_nonblocking: bool) {
 
 /// Reports whether calls on a descriptor do not wait.
 pub(crate) fn is_nonblocking(fd: c_int) -> bool {
+    table::has(fd, bit::ON_BEHALF) || has_nonblocking_flag(fd)
+}
+
+/// Reports whether a descriptor has `O_NONBLOCK`.
+pub(crate) fn has_nonblocking_flag(fd: c_int) -> bool {
     // SAFETY: no pointers.
     unsafe { real::fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
+}
+
+/// Returns the flag by which a system call does not wait, whatever the descriptor's flags are, if this one must not.
+pub(crate) fn without_waiting(fd: c_int) -> c_int {
+    if table::has(fd, bit::ON_BEHALF) { libc::MSG_DONTWAIT } else { 0 }
 }
 
 /// Gives a socket its local address, of `length` bytes, as bind(2) does. Returns 0.
@@ -169,7 +179,7 @@ pub(crate) fn connect_to(fd: c_int, packed: &[u8], begun: &mut c_int) -> Outcome
 }
 
 /// Takes `SO_ERROR`.
-fn pending_error(fd: c_int) -> Outcome<c_int> {
+pub(crate) fn pending_error(fd: c_int) -> Outcome<c_int> {
     let mut value = [0; 4];
     ask(Operation::GetOption, (SOL_SOCKET, SO_ERROR), &[0; 4], Some(fd), &mut value)?;
     Ok(c_int::from_ne_bytes(value))
@@ -187,20 +197,20 @@ pub(crate) fn wait_until_writable(fd: c_int) -> Outcome<()> {
 pub(crate) fn wait_until(fd: c_int, events: c_short, socket: c_int) -> Outcome<()> {
     let mut waiting = pollfd { fd, events, revents: 0 };
     // SAFETY: one descriptor.
-    match outcome(unsafe { real::poll(&raw mut waiting, 1, milliseconds(socket)) } as isize)? {
+    match outcome(
+        unsafe { real::poll(&raw mut waiting, 1, milliseconds(socket, libc::SO_SNDTIMEO)) } as isize
+    )? {
         0 => Err(libc::EAGAIN),
         _ => Ok(()),
     }
 }
 
-/// Returns a time limit for poll(2): -1 for none.
-fn milliseconds(fd: c_int) -> c_int {
+/// Returns the time limit that the option `SO_SNDTIMEO` or `SO_RCVTIMEO` names, for poll(2): -1 for none.
+pub(crate) fn milliseconds(fd: c_int, name: c_int) -> c_int {
     let mut limit = timeval { tv_sec: 0, tv_usec: 0 };
     let mut length = socklen_t::try_from(size_of::<timeval>()).unwrap_or(0);
     // SAFETY: the buffer has this length.
-    let result = unsafe {
-        real::getsockopt(fd, SOL_SOCKET, libc::SO_SNDTIMEO, (&raw mut limit).cast(), &raw mut length)
-    };
+    let result = unsafe { real::getsockopt(fd, SOL_SOCKET, name, (&raw mut limit).cast(), &raw mut length) };
     if result != 0 || limit.tv_sec == 0 && limit.tv_usec == 0 {
         return -1;
     }
@@ -235,7 +245,7 @@ pub unsafe fn accept(
 }
 
 #[inline(never)]
-fn accept_one(fd: c_int, flags: c_int) -> Outcome<c_int> {
+pub(crate) fn accept_one(fd: c_int, flags: c_int) -> Outcome<c_int> {
     if table::is_one_to_many(fd) {
         return Err(libc::EOPNOTSUPP);
     }
@@ -260,7 +270,8 @@ fn accept_one(fd: c_int, flags: c_int) -> Outcome<c_int> {
     wait_for_message(fd).map_err(is_down)?;
     has_free_descriptor()?;
     // SAFETY: all pointers are valid during the call.
-    let received = outcome(unsafe { real::recvmsg(fd, &raw mut message, libc::MSG_CMSG_CLOEXEC) });
+    let received =
+        outcome(unsafe { real::recvmsg(fd, &raw mut message, libc::MSG_CMSG_CLOEXEC | without_waiting(fd)) });
     let received = received.map_err(is_down)?;
     let received = usize::try_from(received).unwrap_or(0);
     let is_accepted = DataHeader::read(&header[..received.min(DATA_HEADER)])
@@ -320,7 +331,7 @@ pub unsafe fn name(
 }
 
 /// Reports whether the server has an option; the kernel's `AF_UNIX` has the others.
-fn is_of_server(level: c_int, name: c_int) -> bool {
+pub fn is_of_server(level: c_int, name: c_int) -> bool {
     level != SOL_SOCKET || OF_SERVER.contains(&name)
 }
 
@@ -419,7 +430,7 @@ pub unsafe fn getsockopt(
 /// # Safety
 /// `value` points to as many bytes as `length` says.
 #[inline(never)]
-unsafe fn get_option(
+pub(crate) unsafe fn get_option(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -466,7 +477,7 @@ struct PeelOff {
 
 /// # Safety
 /// As [`get_option`].
-unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: usize) -> Outcome<c_int> {
+pub(crate) unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: usize) -> Outcome<c_int> {
     let length = if name == option::PEELOFF { 8 } else { size_of::<PeelOff>() };
     if room < length {
         return Err(libc::EINVAL);

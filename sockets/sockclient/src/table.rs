@@ -8,7 +8,7 @@ use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use libc::{sockaddr_un, socklen_t};
-use sockproto::{DATA_HEADER, MANY_NAME_PREFIX, PEER_LENGTH, SOCKET_NAME_PREFIX};
+use sockproto::{DATA_HEADER, MANY_NAME_PREFIX, PEER_LENGTH, SOCKET_NAME_PREFIX, SockAddr};
 
 use crate::real;
 
@@ -43,6 +43,10 @@ pub(crate) mod bit {
     pub(crate) const WANTS_RCVINFO: u16 = 512;
     /// It wants `SCTP_NXTINFO` with each message.
     pub(crate) const WANTS_NXTINFO: u16 = 1024;
+    /// The descriptor is a copy of another process's, for which calls must not wait.
+    pub(crate) const ON_BEHALF: u16 = 2048;
+    /// Bits that the kernel or the descriptor's name tells, and not an earlier call.
+    pub(crate) const FOUND: u16 = KNOWN | OURS | MANY | PARTIAL | ON_BEHALF;
 }
 
 static ENTRIES: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(0) }; REMEMBERED];
@@ -101,7 +105,7 @@ const fn c_char_byte(byte: core::ffi::c_char) -> u8 {
 }
 
 /// Reports whether a socket of ours is a one-to-many socket.
-pub(crate) fn is_one_to_many(fd: c_int) -> bool {
+pub fn is_one_to_many(fd: c_int) -> bool {
     match entry(fd) {
         // Another thread may just have forgotten what is known.
         Some(entry) => is_ours(fd) && entry.load(Ordering::Relaxed) & bit::MANY != 0,
@@ -120,6 +124,60 @@ pub(crate) fn add(fd: c_int, bits: u16) {
         entry.store(bit::KNOWN | bit::OURS | bits, Ordering::Relaxed);
         forget_facts(fd);
     }
+}
+
+/// Findings of earlier calls about a socket. They hold for all descriptors of the socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    bits: u16,
+    streams: u16,
+    peer: Option<SockAddr>,
+}
+
+impl Facts {
+    /// The peer's address, if it is known.
+    pub fn peer(&self) -> Option<SockAddr> {
+        self.peer
+    }
+}
+
+/// Notes that a descriptor is a copy of another process's. Returns the kernel's name for the socket (`SO_COOKIE`); `None`: it is no socket
+/// of ours.
+pub fn adopt(fd: c_int) -> Option<u64> {
+    let style = style_by_name(fd)?;
+    let cookie = cookie(fd)?;
+    let is_partial = crate::recv::peek_offset(fd).is_some_and(|offset| offset > 0);
+    add(fd, style | bit::ON_BEHALF | if is_partial { bit::PARTIAL } else { 0 });
+    Some(cookie)
+}
+
+/// Returns the kernel's name for a socket, which no other one ever has.
+pub fn cookie(fd: c_int) -> Option<u64> {
+    let mut cookie = 0_u64;
+    let mut length = socklen_t::try_from(size_of::<u64>()).unwrap_or(0);
+    // SAFETY: the buffer has the length that is told.
+    let result = unsafe {
+        real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE, (&raw mut cookie).cast(), &raw mut length)
+    };
+    (result == 0).then_some(cookie)
+}
+
+/// Notes what was known of the socket before.
+pub fn put(fd: c_int, facts: &Facts) {
+    set(fd, facts.bits);
+    set_streams(fd, facts.streams);
+    if let Some(peer) = &facts.peer {
+        set_peer(fd, peer.as_bytes());
+    }
+}
+
+/// Returns what is known of a socket, and forgets the descriptor.
+pub fn take(fd: c_int) -> Facts {
+    let bits = entry(fd).map_or(0, |entry| entry.load(Ordering::Relaxed)) & !bit::FOUND;
+    let peer = peer(fd).and_then(|(bytes, length)| SockAddr::read(&bytes[..length]).ok());
+    let facts = Facts { bits, streams: streams(fd).unwrap_or(0), peer };
+    forget(fd);
+    facts
 }
 
 /// Forgets a descriptor: it is, or will be, another file.

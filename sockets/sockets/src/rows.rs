@@ -1,4 +1,4 @@
-//! What reports say of the sockets.
+//! The sockets as reports show them.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -6,7 +6,7 @@ pub const CONTROL_MAX: usize = 64 << 10;
 const MAGIC: u32 = 0xd5c7_9e02;
 const HEADER: usize = 16;
 
-/// What is asked.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Operation {
@@ -65,7 +65,7 @@ impl Operation {
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What is asked.
+    /// The kind of request.
     pub operation: Operation,
     /// The first argument.
     pub first: i32,

@@ -48,7 +48,7 @@ pub mod flag {
     pub const WITH_INFO: u8 = 8;
 }
 
-/// What precedes the payload.
+/// The header before the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
     /// The kind of message.

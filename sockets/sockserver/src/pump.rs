@@ -228,7 +228,7 @@ impl Server {
                 Step::Done
             }
             Err(Errno::INTR) => Step::More,
-            // The program has closed its end with messages unread. What it sent before can still be read.
+            // The program has closed its end with messages unread. Those that it sent before can still be read.
             Err(Errno::CONNRESET) if !end.is_reset => {
                 end.is_reset = true;
                 Step::More

@@ -68,7 +68,7 @@ fn a_socket_bound_to_any_address_tells_those_of_the_host_and_of_loopback() {
     host.bind(key, Ipv4Addr::UNSPECIFIED, PORT).unwrap();
     let value = host.get(key, option::GET_LOCAL_ADDRS, 4096).unwrap();
     let addresses: Vec<_> = sockproto::read_addresses(&value[8..]).collect();
-    assert_eq!(addresses, [Ok((A, PORT).into()), Ok((Ipv4Addr::LOCALHOST, PORT).into())]);
+    assert_eq!(addresses, [Ok((Ipv4Addr::LOCALHOST, PORT).into()), Ok((A, PORT).into())]);
     assert_eq!(host.connect(Time::ZERO, key, B, 0), Err(libc::ECONNREFUSED), "nobody has the port 0");
 }
 

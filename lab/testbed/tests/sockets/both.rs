@@ -1,0 +1,289 @@
+//! Scenarios that pass with the preloaded library and under the supervisor alike.
+
+use std::path::Path;
+
+use testbed::process::wait_for;
+
+use crate::world::{LIMIT, NOBODY, PORT, PRELUDE, SOMEBODY, World, as_user, server_in};
+
+/// Makes two tests of each scenario.
+macro_rules! both {
+    ($($scenario:ident;)*) => {
+        mod preloaded {
+            $(
+                #[test]
+                #[ignore = "needs root: makes network namespaces"]
+                fn $scenario() {
+                    super::$scenario(&super::World::new(1));
+                }
+            )*
+        }
+
+        mod supervised {
+            $(
+                #[test]
+                #[ignore = "needs root: makes network namespaces"]
+                fn $scenario() {
+                    super::$scenario(&super::World::supervised(1));
+                }
+            )*
+        }
+    };
+}
+
+both! {
+    pythons_tests_of_sctp_pass;
+    one_to_many_sockets_serve_many_peers_and_one_is_peeled_off;
+    a_message_is_read_in_parts_and_by_a_child;
+    streams_and_identifiers_pass_and_wrong_ones_are_refused;
+    the_death_of_the_server_is_an_error_once_and_new_sockets_say_that_the_network_is_down;
+    an_ordinary_user_has_a_server_of_its_own_and_no_privileged_port;
+    messages_on_their_way_go_along_when_their_association_is_peeled_off;
+    each_message_that_was_taken_arrives_although_the_peer_shuts_down;
+}
+
+/// Reads in parts: each part says whether the record ends there, poll(2) knows of the rest, and a child reads on.
+const PARTS: &str = "
+s, _ = listen(sys.argv[1]).accept()
+p = select.poll(); p.register(s, select.POLLIN)
+for n in range(2):
+    data, _, flags, _ = s.recvmsg(4); print(data, bool(flags & socket.MSG_EOR), bool(p.poll(100)))
+if os.fork() == 0:
+    data, _, flags, _ = s.recvmsg(100); print(data, bool(flags & socket.MSG_EOR), flush=True)
+    os._exit(0)
+os.wait()
+print(s.recv(100), flush=True)
+s.send(b'read')
+";
+
+/// Serves by a one-to-many socket, and answers by the association's identifier. The association that says PEEL goes on as a one-to-one
+/// socket, with what was not read before.
+const MANY_SERVER: &str = "
+import ctypes, struct
+s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
+s.setsockopt(132, 11, bytes([1]))
+s.bind(('', int(sys.argv[1]))); s.listen(5)
+print('accept:', error(s.accept), 'listening', flush=True)
+def read():
+    message, items, flags, peer = s.recvmsg(100, 100)
+    return message.decode(), struct.unpack('i', items[0][2][28:])[0], peer
+def answer(text, id): s.sendmsg([text.encode()], [(132, 2, struct.pack('=HHIIi', 0, 0, 0, 0, id))])
+for _ in range(3):
+    text, id, peer = read()
+    answer(f'{text} from {peer[0]}', id)
+text, id, peer = read()
+assert text == 'PEEL', text
+time.sleep(0.5)
+# A part of a message of the association that is peeled off.
+part = s.recv(2)
+wanted, length = (ctypes.c_int * 2)(id, 0), ctypes.c_uint(8)
+fd = ctypes.CDLL(None).getsockopt(s.fileno(), 132, 102, wanted, ctypes.byref(length))
+peeled = socket.socket(fileno=fd)
+unread = [(part + peeled.recv(100)).decode(), peeled.recv(100).decode()]
+peeled.send(f'{unread} at {peeled.getpeername()[0]}'.encode())
+s.setblocking(False)
+print('gone:', error(answer, 'x', id), 'left:', read()[0], error(s.recv, 1), flush=True)
+peeled.recv(1)
+";
+
+/// Two one-to-many sockets that send without having connected; the second one is peeled off at the server.
+const MANY_CLIENT: &str = "
+to = (sys.argv[1], int(sys.argv[2]))
+def client(): return socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
+a, b = client(), client()
+print(error(a.send, b'x', socket.MSG_NOSIGNAL), error(a.recv, 1), error(a.shutdown, 2))
+for each in (a, b, a):
+    print(each.sendto(b'hello', to), each.recv(100).decode())
+print(error(b.connect, to), error(client().connect, (to[0], 9)))
+for text in (b'PEEL', b'one', b'two'): b.sendto(text, to)
+time.sleep(0.1)
+a.sendto(b'other', to)
+print(b.recv(100).decode())
+";
+
+/// Fills the buffers on the way to a peer that does not read, peels its association off, and says how many octets were taken.
+const FILLER: &str = "
+import ctypes, struct
+s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
+s.connect((sys.argv[1], int(sys.argv[2])))
+ids = ctypes.create_string_buffer(8)
+library, length = ctypes.CDLL(None), ctypes.c_uint(8)
+library.getsockopt(s.fileno(), 132, 29, ids, ctypes.byref(length))
+id = struct.unpack('ii', ids.raw)[1]
+s.setblocking(False)
+taken, last = 0, time.monotonic()
+while time.monotonic() < last + 1:
+    try: taken += s.sendmsg([bytes(50000)], [(132, 2, struct.pack('=HHIIi', 0, 0, 0, 0, id))]); last = time.monotonic()
+    except BlockingIOError: time.sleep(0.01)
+wanted, length = (ctypes.c_int * 2)(id, 0), ctypes.c_uint(8)
+peeled = socket.socket(fileno=library.getsockopt(s.fileno(), 132, 102, wanted, ctypes.byref(length)))
+print('peeled', flush=True)
+taken += peeled.send(b'last')
+print(taken)
+";
+
+/// Begins to read after some seconds, and says how many octets came, and the last ones.
+const LATE_READER: &str = "
+s = listen(sys.argv[1]).accept()[0]
+time.sleep(6)
+total, last = 0, b''
+while message := s.recv(65536): total, last = total + len(message), message
+print(total, last[-4:], flush=True)
+";
+
+/// Sends until the peer shuts down, and says how many octets were taken.
+const BULK: &str = "
+for _ in range(5):
+    s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
+    sent = 0
+    try:
+        while True: sent += s.send(bytes(3000))
+    except BrokenPipeError: print(sent)
+";
+
+/// Shuts each of five connections down while the peer sends, and says how many octets came in all.
+const SHUTTER: &str = "
+listener = listen(sys.argv[1])
+for n in range(5):
+    s = listener.accept()[0]
+    total = sum(len(s.recv(3000)) for _ in range(100 + n))
+    s.shutdown(socket.SHUT_WR)
+    while isinstance(message := error(s.recv, 3000), bytes): total += len(message)
+    print(total, flush=True)
+";
+
+/// Python's own tests of SCTP, which this kernel skips.
+fn pythons_tests_of_sctp_pass(world: &World) {
+    if !Path::new("/usr/lib/python3.11/test/test_socket.py").exists() {
+        return testbed::skip("Python's own tests are not installed (libpython3.11-testsuite)");
+    }
+    let mut command = world.sctp(&world.alpha);
+    command.args(["/usr/bin/python3.11", "-m", "unittest", "-k", "SCTP", "test.test_socket"]);
+    let output = world.alpha.run("tests", command, LIMIT).unwrap();
+    let told = format!("{}{}", output.stdout, output.stderr);
+    let count =
+        told.lines().find_map(|line| line.strip_prefix("Ran ")?.split(' ').next()?.parse::<u32>().ok());
+    assert!(count.is_some_and(|count| count > 30) && told.trim_end().ends_with("\nOK"), "{told}");
+}
+
+fn one_to_many_sockets_serve_many_peers_and_one_is_peeled_off(world: &World) {
+    let server = world.serve(MANY_SERVER);
+    let client = world.ask(MANY_CLIENT, &[]).good().unwrap();
+    let from = world.links[0].left_v4();
+    let hello = format!("5 hello from {from}\n");
+    let expected = format!(
+        "EPIPE ENOTCONN ENOTSUP\n{}EISCONN ECONNREFUSED\n['one', 'two'] at {from}\n",
+        hello.repeat(3)
+    );
+    assert_eq!(client.stdout, expected, "{}", client.stderr);
+    let said = server.stdout();
+    assert!(said.contains("accept: ENOTSUP"), "{said}");
+    assert!(
+        wait_for(LIMIT, || server.stdout().contains("gone: EPIPE left: other EAGAIN")),
+        "{}",
+        server.stdout()
+    );
+}
+
+fn a_message_is_read_in_parts_and_by_a_child(world: &World) {
+    let mut server = world.serve(PARTS);
+    let client = "
+s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
+s.send(b'0123456789'); s.send(b'next')
+print(s.recv(10))
+";
+    world.ask(client, &[]).good().unwrap();
+    server.wait_until("read", LIMIT, |process| process.stdout().contains("next")).unwrap();
+    let expected = "listening\nb'0123' False True\nb'4567' False True\nb'89' True\nb'next'\n";
+    assert_eq!(server.stdout(), expected);
+}
+
+fn streams_and_identifiers_pass_and_wrong_ones_are_refused(world: &World) {
+    let _server = world.serve(
+        "
+s, _ = listen(sys.argv[1]).accept()
+s.setsockopt(132, 32, 1)
+s.send(b'ready')
+for n in range(2):
+    data, items, flags, _ = s.recvmsg(100, 200)
+    s.send(repr((data, [(kind, value[:2], value[8:12]) for _, kind, value in items])).encode())
+",
+    );
+    let client = "
+import struct
+s = sctp(); s.connect((sys.argv[1], int(sys.argv[2]))); s.recv(10)
+def info(stream, flags=0): return [(132, 2, struct.pack('=HHIIi', stream, flags, socket.htonl(46), 0, 0))]
+print(error(s.sendmsg, [b'x'], info(999)), error(s.sendmsg, [b'x'], info(0, 0x200)), error(s.sendmsg, [b'x'], [(132, 99, bytes(8))]), error(s.send, b''))
+s.sendmsg([b'a', b'b'], info(3)); print(s.recv(100).decode())
+s.send(b'plain'); print(s.recv(100).decode())
+";
+    let output = world.ask(client, &[]).good().unwrap().stdout;
+    let expected = "EINVAL EINVAL EINVAL EINVAL
+(b'ab', [(3, b'\\x03\\x00', b'\\x00\\x00\\x00.')])
+(b'plain', [(3, b'\\x00\\x00', b'\\x00\\x00\\x00\\x00')])
+";
+    assert_eq!(output, expected);
+}
+
+fn the_death_of_the_server_is_an_error_once_and_new_sockets_say_that_the_network_is_down(world: &World) {
+    let server = "
+l = listen(sys.argv[1]); s, _ = l.accept()
+print(error(s.recv, 10), error(s.recv, 10), error(s.recv, 10), error(s.send, b'x', socket.MSG_NOSIGNAL), error(sctp), error(l.accept), flush=True)
+";
+    let mut server = world.serve(server);
+    let to = world.to();
+    let client = "
+s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
+print('connected', flush=True)
+print(error(s.recv, 10), flush=True)
+";
+    let mut client = world.alpha.spawn("client", world.python(&world.alpha, client, &[&to, PORT])).unwrap();
+    client.wait_until("connected", LIMIT, |process| process.stdout().contains("connected")).unwrap();
+    assert!(wait_for(LIMIT, || world.rows(&world.beta).len() == 2));
+    let pid = nix::unistd::Pid::from_raw(server_in(world.beta.namespace()).expect("a server"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    server.wait_until("the errors", LIMIT, |process| process.stdout().lines().count() == 2).unwrap();
+    assert_eq!(server.stdout(), "listening\nECONNRESET ENOTCONN ENOTCONN EPIPE ENETDOWN ENETDOWN\n");
+}
+
+fn an_ordinary_user_has_a_server_of_its_own_and_no_privileged_port(world: &World) {
+    let program = "
+s = sctp()
+print(error(s.bind, ('', 80)), error(s.bind, ('', 7001)))
+";
+    let command = as_user(NOBODY, &world.alpha, &world.python(&world.alpha, program, &[]));
+    let output = world.alpha.run("nobody", command, LIMIT).unwrap().good().unwrap().stdout;
+    assert_eq!(output, "EACCES None\n");
+    // A server refuses other users.
+    let mut holder = world
+        .alpha
+        .spawn(
+            "holder",
+            as_user(NOBODY, &world.alpha, &world.python(&world.alpha, "listen(7002); time.sleep(60)", &[])),
+        )
+        .unwrap();
+    holder.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
+    let mut command = world.alpha.command("env");
+    let library = world.programs.path("libsctpify.so");
+    command
+        .arg(format!("LD_PRELOAD={}", library.display()))
+        .arg(format!("SCTPIFY_SOCKETS=sctpify-sockets-{NOBODY}"));
+    command.args(["python3", "-c", &format!("{PRELUDE}print(error(sctp))")]);
+    let output = world.alpha.run("other", as_user(SOMEBODY, &world.alpha, &command), LIMIT).unwrap();
+    assert_eq!(output.good().unwrap().stdout, "ENETDOWN\n");
+}
+
+fn messages_on_their_way_go_along_when_their_association_is_peeled_off(world: &World) {
+    let server = world.serve(LATE_READER);
+    let client = world.ask(FILLER, &[]).good().unwrap().stdout;
+    let taken = client.lines().last().unwrap();
+    let expected = format!("listening\n{taken} b'last'\n");
+    assert!(wait_for(LIMIT, || server.stdout() == expected), "{expected}{}", server.stdout());
+}
+
+fn each_message_that_was_taken_arrives_although_the_peer_shuts_down(world: &World) {
+    let server = world.serve(SHUTTER);
+    let sent = world.ask(BULK, &[]).good().unwrap().stdout;
+    let received = || server.stdout().replace("listening\n", "");
+    assert!(wait_for(LIMIT, || received() == sent), "sent {sent}received {}", received());
+}

@@ -1,0 +1,241 @@
+//! Programs with the preloaded library.
+
+use std::fs;
+
+use testbed::process::wait_for;
+use testbed::{Capture, Host, c_programs};
+
+use crate::world::{LENGTH, LIMIT, NOBODY, PORT, PRELUDE, SOMEBODY, World, as_user};
+
+/// Answers a connection with the number of octets that it has read, once the peer says END.
+const COUNTER: &str = "
+s, peer = listen(sys.argv[1]).accept()
+total = 0
+while (message := s.recv(65536)) != b'END': total += len(message)
+s.send(f'{total} octets from {peer[0]}'.encode())
+s.recv(1)
+";
+
+/// Sends argv[3] octets in messages of 8 KiB, each after argv[4] ms.
+const SENDER: &str = "
+s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
+print('connected', flush=True)
+for n in range(int(sys.argv[3]) // 8192):
+    s.send(bytes(8192)); time.sleep(float(sys.argv[4]) / 1000)
+s.send(b'END')
+print(s.recv(100).decode())
+";
+/// Pause before each message of a transfer that lasts some seconds, in milliseconds.
+const PACED: &str = "5";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_file_passes_both_ways_whole_in_packets_without_a_fault() {
+    let world = World::new(1);
+    let dir = world.alpha.dir().unwrap();
+    let file = dir.join("file");
+    let bytes: Vec<u8> = (0..5_000_000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    fs::write(&file, &bytes).unwrap();
+    let capture = Capture::start(&world.alpha, "wire", &[&world.links[0].name()]).unwrap();
+    let listen = format!("SCTP-LISTEN:{PORT}");
+    let connect = format!("SCTP:{}:{PORT}", world.to());
+    let (from, into) = (format!("OPEN:{}", file.display()), dir.join("copy"));
+    let create = format!("OPEN:{},creat,trunc", into.display());
+    for (server, client) in
+        [([listen.as_str(), &create], [from.as_str(), &connect]), ([&from, &listen], [&connect, &create])]
+    {
+        let mut command = world.sctp(&world.beta);
+        command.args(["socat", "-u"]).args(server);
+        let server = world.beta.spawn("server", command).unwrap();
+        assert!(wait_for(LIMIT, || world.rows(&world.beta).iter().any(|row| row["state"] == "LISTEN")));
+        let mut command = world.sctp(&world.alpha);
+        command.args(["socat", "-u"]).args(client);
+        world.alpha.run("client", command, LIMIT).unwrap().good().unwrap();
+        server.finish(LIMIT).unwrap().good().unwrap();
+        assert!(fs::read(&into).unwrap() == bytes, "the copy differs");
+        fs::remove_file(&into).unwrap();
+    }
+    let seen = capture.judge().unwrap();
+    assert_eq!((seen.carrier(), seen.tcp, seen.faulty), ("sctp-udp", 0, 0), "{:?}", seen.faults);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_program_does_not_notice_the_death_of_the_first_of_two_paths() {
+    let world = World::new(2);
+    let _server = world.serve(COUNTER);
+    let length = LENGTH.to_string();
+    let to = world.to();
+    let command = world.python(&world.alpha, SENDER, &[&to, PORT, &length, PACED]);
+    let client = world.alpha.spawn("client", command).unwrap();
+    let in_use = |world: &World| {
+        let rows = world.rows(&world.alpha);
+        let paths = rows.iter().flat_map(|row| row["paths"].as_array().unwrap().clone());
+        paths.filter(|path| path["in_use"] == true).map(|path| path["remote"].clone()).next()
+    };
+    assert!(wait_for(LIMIT, || in_use(&world) == Some(to.clone().into())), "the first path carries it");
+    let second = world.links[1].right_v4().to_string();
+    assert!(wait_for(LIMIT, || world.rows(&world.alpha)[0]["paths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|path| path["remote"] == second.as_str() && path["state"] == "active")));
+    world.links[0].silence().unwrap();
+    assert!(
+        wait_for(LIMIT, || in_use(&world) == Some(second.clone().into())),
+        "{:?}",
+        world.rows(&world.alpha)
+    );
+    let output = client.finish(LIMIT).unwrap().good().unwrap().stdout;
+    assert_eq!(
+        output.lines().last(),
+        Some(format!("{LENGTH} octets from {}", world.links[0].left_v4()).as_str())
+    );
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_killed_program_leaves_no_association() {
+    let world = World::new(1);
+    let mut server = world.serve(
+        "
+s, _ = listen(sys.argv[1]).accept()
+print(error(s.recv, 10), error(s.recv, 10), flush=True)
+",
+    );
+    let to = world.to();
+    let client = "
+s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
+print('connected', flush=True)
+time.sleep(60)
+";
+    let mut client = world.alpha.spawn("client", world.python(&world.alpha, client, &[&to, PORT])).unwrap();
+    client.wait_until("connected", LIMIT, |process| process.stdout().contains("connected")).unwrap();
+    assert_eq!(world.rows(&world.alpha).len(), 1);
+    let rows = world.rows(&world.alpha);
+    assert_eq!(rows[0]["state"], "ESTABLISHED");
+    // The program itself: `sctpify` waits for it, and has started the socket server before.
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", client.id())).unwrap();
+    let python: i32 = children.split_whitespace().last().unwrap().parse().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(python), nix::sys::signal::Signal::SIGKILL).unwrap();
+    server.wait_until("end", LIMIT, |process| process.stdout().lines().count() == 2).unwrap();
+    assert_eq!(server.stdout(), "listening\nb'' b''\n");
+    for host in [&world.alpha, &world.beta] {
+        assert!(wait_for(LIMIT, || world.rows(host).is_empty()), "{:?}", world.rows(host));
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_program_that_writes_past_the_library_loses_its_own_association_only() {
+    let world = World::new(1);
+    let server = "
+l = listen(sys.argv[1])
+a, _ = l.accept(); b, _ = l.accept()
+print(error(a.recv, 100), flush=True)
+b.send(b'still here')
+";
+    let mut server = world.serve(server);
+    let client = "
+import ctypes
+libc = ctypes.CDLL(None)
+a = sctp(); a.connect((sys.argv[1], int(sys.argv[2])))
+b = sctp(); b.connect((sys.argv[1], int(sys.argv[2])))
+assert libc.syscall(1, a.fileno(), b'GET / HTTP/1.0', 14) == 14
+print(b.recv(100), error(a.recv, 100))
+";
+    assert_eq!(world.ask(client, &[]).good().unwrap().stdout, "b'still here' ECONNRESET\n");
+    server.wait_until("the end", LIMIT, |process| process.stdout().lines().count() == 2).unwrap();
+    assert_eq!(server.stdout(), "listening\nECONNRESET\n");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_reader_that_stalls_costs_its_own_association_only() {
+    let world = World::new(1);
+    let server = "
+l = listen(sys.argv[1])
+a, _ = l.accept(); b, _ = l.accept()
+while True: b.send(b.recv(100))
+";
+    let _server = world.serve(server);
+    let client = "
+a = sctp(); a.connect((sys.argv[1], int(sys.argv[2])))
+b = sctp(); b.connect((sys.argv[1], int(sys.argv[2])))
+a.setblocking(False)
+sent, until = 0, time.monotonic() + 20
+while time.monotonic() < until:
+    if error(a.send, bytes(60000)) == 'EAGAIN':
+        if not select.select([], [a], [], 1)[1]: break
+    else: sent += 60000
+b.send(b'echo')
+print(4 << 20 < sent < 64 << 20, b.recv(100))
+";
+    assert_eq!(world.ask(client, &[]).good().unwrap().stdout, "True b'echo'\n");
+}
+
+/// Passes the server argv[1] sockets whose last close takes a minute: in a request, in more than one by connection, and more than fit.
+const LINGERING: &str = "
+import array, struct, threading
+def lingering():
+    listener = socket.socket(); listener.bind(('127.0.0.1', 0)); listener.listen()
+    s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 60))
+    s.connect(listener.getsockname()); s.setblocking(False)
+    try:
+        while True: s.send(bytes(65536))
+    except BlockingIOError: pass
+    return s, listener
+keep = []
+for messages, copies in ((1, 1), (2, 1), (1, 200)):
+    c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); c.connect('\\0' + sys.argv[1])
+    for _ in range(messages):
+        s, listener = lingering(); keep.append(listener)
+        rights = array.array('i', [s.fileno()] * copies)
+        error(c.sendmsg, [b'x' * 16], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        threading.Thread(target=s.close, daemon=True).start()
+    keep.append(c)
+time.sleep(1); print('passed', flush=True); time.sleep(60)
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn descriptors_that_do_not_close_keep_no_server_from_other_users() {
+    let world = World::new(1);
+    let server = world.serve("while True: listen(sys.argv[1]).accept()[0].recv(1)");
+    // Root's server answers all users.
+    let mut attacks = Vec::new();
+    for user in [NOBODY, SOMEBODY] {
+        let mut command = world.beta.command("env");
+        command.args(["python3", "-c", &format!("{PRELUDE}{LINGERING}"), "sctpify-sockets-0"]);
+        let mut attack = world.beta.spawn("attack", as_user(user, &world.beta, &command)).unwrap();
+        attack.wait_until("passed", LIMIT, |process| process.stdout().contains("passed")).unwrap();
+        attacks.push(attack);
+    }
+    let client = "s = sctp(); s.settimeout(10); print(error(s.connect, (sys.argv[1], int(sys.argv[2]))))";
+    assert_eq!(world.ask(client, &[]).good().unwrap().stdout, "None\n", "{}", server.stderr());
+}
+
+/// Lengths of messages in the thesis' Figure 5.2, in octets, and how many are sent of each.
+const THESIS_LENGTHS: [usize; 4] = [64, 512, 1400, 8192];
+const THESIS_COUNT: usize = 2000;
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_thesis_client_and_server_move_all_messages() {
+    let world = World::new(1);
+    let binary = c_programs::build("sctp_throughput", world.lab.dir(), &[]).unwrap();
+    let run = |host: &Host, words: &[&str]| {
+        let mut command = world.sctp(host);
+        command.arg(&binary).args(words);
+        command
+    };
+    for length in THESIS_LENGTHS {
+        let mut server = world.beta.spawn("server", run(&world.beta, &["serve", PORT])).unwrap();
+        server.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
+        let (count, length) = (THESIS_COUNT.to_string(), length.to_string());
+        let words = ["send", "7100", PORT, &world.to(), &count, &length];
+        world.alpha.run("client", run(&world.alpha, &words), LIMIT).unwrap().good().unwrap();
+        let expected = format!("received: {} octets", THESIS_COUNT * length.parse::<usize>().unwrap());
+        server.wait_until("its end", LIMIT, |process| process.stdout().contains(&expected)).unwrap();
+    }
+}

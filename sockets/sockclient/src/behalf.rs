@@ -1,0 +1,231 @@
+//! The same calls for a process that does them on behalf of another one, with copies of its descriptors and of its memory.
+//!
+//! No call waits: it returns `EAGAIN` or `EINPROGRESS` even if the socket is blocking, except [`connect_and_wait`]. Descriptors must be
+//! known to [`adopt`].
+
+use core::ffi::c_int;
+use core::time::Duration;
+
+use libc::{iovec, msghdr, socklen_t};
+use sockproto::abi::option;
+use sockproto::{Operation, SOCKADDR_MAX};
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use crate::ask::ask;
+use crate::table::{self, bit};
+use crate::{Outcome, parts, recv, send, setup};
+
+pub use crate::recv::unread;
+pub use crate::setup::{is_of_server, listen, shutdown};
+pub use crate::table::{adopt, cookie};
+
+/// Room for a message.
+#[derive(Debug)]
+pub struct Message<'a> {
+    /// For its data.
+    pub bytes: &'a mut [u8],
+    /// For the control data.
+    pub control: &'a mut [u8],
+    /// For the peer's address; without room it is not asked for.
+    pub name: &'a mut [u8],
+}
+
+/// The parts of a [`Message`] that were filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Octets of data.
+    pub length: usize,
+    /// Octets of control data.
+    pub control_length: usize,
+    /// Octets of the peer's address.
+    pub name_length: usize,
+    /// `MSG_EOR`, `MSG_NOTIFICATION` and `MSG_CTRUNC`.
+    pub flags: c_int,
+}
+
+/// Takes a descriptor that a call has made.
+fn owned(fd: c_int) -> OwnedFd {
+    table::forget(fd);
+    // SAFETY: the call has just made the descriptor for its caller.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Opens a socket of this address family and type.
+///
+/// # Errors
+/// Those of socket(2); `ENETDOWN` without a server.
+pub fn open(domain: c_int, kind: c_int) -> Outcome<OwnedFd> {
+    setup::open(domain, kind | libc::SOCK_CLOEXEC).map(owned)
+}
+
+/// Reports whether calls on a socket do not wait, as the program wants it (`O_NONBLOCK`).
+pub fn is_nonblocking(fd: c_int) -> bool {
+    setup::has_nonblocking_flag(fd)
+}
+
+/// Returns the time limit of a socket (`SO_SNDTIMEO` or `SO_RCVTIMEO`); `None`: there is none.
+pub fn time_limit(fd: c_int, is_to_send: bool) -> Option<Duration> {
+    let name = if is_to_send { libc::SO_SNDTIMEO } else { libc::SO_RCVTIMEO };
+    let milliseconds = setup::milliseconds(fd, name);
+    u64::try_from(milliseconds).ok().map(Duration::from_millis)
+}
+
+/// Binds to a packed list of addresses, of which bind(2) takes one.
+///
+/// # Errors
+/// Those of bind(2).
+pub fn bind(fd: c_int, addresses: &[u8]) -> Outcome<c_int> {
+    let length = socklen_t::try_from(addresses.len()).map_err(|_| libc::EINVAL)?;
+    // SAFETY: the list has this length.
+    unsafe { setup::bind(fd, addresses.as_ptr().cast(), length) }
+}
+
+/// Connects to a packed list of addresses. `begun` gets the association's identifier, also while it is set up.
+///
+/// # Errors
+/// Those of connect(2); `EINPROGRESS` while the association is set up: then the socket becomes writable, and [`finish_connect`] tells.
+pub fn connect(fd: c_int, addresses: &[u8], begun: &mut c_int) -> Outcome<c_int> {
+    setup::connect_to(fd, addresses, begun)
+}
+
+/// Ends a call of [`connect`] that was in progress.
+///
+/// # Errors
+/// `ECONNREFUSED`, `ETIMEDOUT` and so on.
+pub fn finish_connect(fd: c_int) -> Outcome<()> {
+    match setup::pending_error(fd)? {
+        0 => {
+            table::set(fd, bit::CONNECTED);
+            Ok(())
+        }
+        error => Err(error),
+    }
+}
+
+/// Connects a one-to-many socket, and waits until the association is up. The descriptor must be another one than those of calls that go
+/// on meanwhile.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_and_wait(fd: c_int, addresses: &[u8]) -> Outcome<c_int> {
+    table::add(fd, bit::MANY);
+    let connected = setup::connect_to(fd, addresses, &mut 0);
+    table::forget(fd);
+    connected
+}
+
+/// Takes an association from a listener's queue: a blocking socket without `SOCK_NONBLOCK`, and the peer's address.
+///
+/// # Errors
+/// Those of accept(2).
+pub fn accept(fd: c_int, flags: c_int) -> Outcome<(OwnedFd, table::Facts, Option<sockproto::SockAddr>)> {
+    let accepted = setup::accept_one(fd, flags | libc::SOCK_CLOEXEC)?;
+    let facts = table::take(accepted);
+    Ok((owned(accepted), facts, facts.peer()))
+}
+
+/// Gives an association of a one-to-many socket a socket of its own, a blocking one without `SOCK_NONBLOCK`.
+///
+/// # Errors
+/// `EINVAL` for an unknown identifier.
+pub fn peel_off(fd: c_int, id: c_int, flags: c_int) -> Outcome<(OwnedFd, table::Facts)> {
+    let mut value = [id, 0, flags | libc::SOCK_CLOEXEC];
+    let length = size_of_val(&value);
+    // SAFETY: the value has this length.
+    let peeled = unsafe { setup::peel_off(fd, option::PEELOFF_FLAGS, value.as_mut_ptr().cast(), length) }?;
+    let facts = table::take(peeled);
+    Ok((owned(peeled), facts))
+}
+
+/// Returns the socket's own address, or its peer's, as `operation` says.
+///
+/// # Errors
+/// Those of getsockname(2) and getpeername(2).
+pub fn name(fd: c_int, operation: Operation) -> Outcome<([u8; SOCKADDR_MAX], usize)> {
+    let mut bytes = [0; SOCKADDR_MAX];
+    let reply = ask(operation, (0, 0), &[], Some(fd), &mut bytes)?;
+    if reply.is_in_progress { Err(libc::ENOTCONN) } else { Ok((bytes, reply.length.min(SOCKADDR_MAX))) }
+}
+
+/// Reads an option. The value holds what the program's buffer held, and gets the answer, whose length is returned.
+///
+/// # Errors
+/// Those of getsockopt(2).
+pub fn option(fd: c_int, level: c_int, name: c_int, value: &mut [u8]) -> Outcome<usize> {
+    let mut length = socklen_t::try_from(value.len()).map_err(|_| libc::EINVAL)?;
+    // SAFETY: the value has this length.
+    unsafe { setup::get_option(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) }?;
+    usize::try_from(length).map_err(|_| libc::EINVAL)
+}
+
+/// Sets an option. Options of the kernel are set with this process's rights.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Outcome<c_int> {
+    let length = socklen_t::try_from(value.len()).map_err(|_| libc::EINVAL)?;
+    // SAFETY: the value has this length.
+    unsafe { setup::setsockopt(fd, level, name, value.as_ptr().cast(), length) }
+}
+
+/// Receives one message, or as much of it as there is room for.
+///
+/// # Errors
+/// Those of recvmsg(2).
+pub fn receive(fd: c_int, message: Message<'_>, flags: c_int) -> Outcome<Taken> {
+    let mut part = parts::part_mut(message.bytes);
+    let mut control = Control([0; CONTROL_MAX]);
+    let mut header = header(&raw mut part, &mut control, message.control.len().min(CONTROL_MAX));
+    if !message.name.is_empty() {
+        header.msg_name = message.name.as_mut_ptr().cast();
+        header.msg_namelen = socklen_t::try_from(message.name.len()).unwrap_or(0);
+    }
+    // SAFETY: all pointers are valid during the call.
+    let length = unsafe { recv::receive_message(fd, &mut header, flags) }?;
+    let control_length = header.msg_controllen.min(message.control.len());
+    message.control[..control_length].copy_from_slice(&control.0[..control_length]);
+    Ok(Taken {
+        length: usize::try_from(length).unwrap_or(0),
+        control_length,
+        name_length: usize::try_from(header.msg_namelen).unwrap_or(0).min(message.name.len()),
+        flags: header.msg_flags,
+    })
+}
+
+/// Sends one message, with control data and to an address, where they are not empty.
+///
+/// # Errors
+/// Those of sendmsg(2); `ENOBUFS` for more than [`CONTROL_MAX`] octets of control data. `EPIPE` sends no signal.
+pub fn send(fd: c_int, bytes: &[u8], control: &[u8], name: &[u8], flags: c_int) -> Outcome<usize> {
+    let mut part = parts::part(bytes);
+    let mut copy = Control([0; CONTROL_MAX]);
+    copy.0.get_mut(..control.len()).ok_or(libc::ENOBUFS)?.copy_from_slice(control);
+    let mut header = header(&raw mut part, &mut copy, control.len());
+    if !name.is_empty() {
+        header.msg_name = name.as_ptr().cast_mut().cast();
+        header.msg_namelen = socklen_t::try_from(name.len()).map_err(|_| libc::EINVAL)?;
+    }
+    // SAFETY: all pointers are valid during the call, which only reads.
+    let sent = unsafe { send::send_message(fd, &header, flags | libc::MSG_DONTWAIT) }?;
+    usize::try_from(sent).map_err(|_| libc::EMSGSIZE)
+}
+
+/// Most octets of control data: SCTP's items together take a quarter.
+pub const CONTROL_MAX: usize = 1024;
+
+/// Control data, aligned as `struct cmsghdr`.
+#[repr(align(8))]
+struct Control([u8; CONTROL_MAX]);
+
+/// Describes a message of one part to the kernel, for as long as its parts live.
+fn header(part: *mut iovec, control: &mut Control, control_length: usize) -> msghdr {
+    // SAFETY: zeroes are a valid message header.
+    let mut header: msghdr = unsafe { core::mem::zeroed() };
+    header.msg_iov = part;
+    header.msg_iovlen = 1;
+    if control_length > 0 {
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = control_length;
+    }
+    header
+}

@@ -1,0 +1,164 @@
+//! The supervisor's loop: calls come in, are done or wait, and are answered.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+
+use crate::calls::{Calls, Verdict, Wait};
+use crate::listener::{Listener, Notice};
+use crate::programs::has_signal;
+
+/// How often calls that wait are looked at: for signals, time limits and programs that have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Calls that are looked at each time. One costs some 20 us, so more of them have their turn later.
+const LOOKS: usize = 64;
+/// Events by turn.
+const EVENTS: usize = 64;
+/// The listener's number among the events. Calls have those of the kernel, which begin at random ones.
+const LISTENER: u64 = 0;
+/// `ERESTARTSYS`: the kernel gives `EINTR` or begins the call again, as the signal's action says.
+const RESTART: i32 = 512;
+
+/// A call that waits.
+struct Parked {
+    notice: Notice,
+    wait: Wait,
+    deadline: Option<Instant>,
+}
+
+/// Does the calls of all programs under the listener's filter, until the last one has ended.
+///
+/// # Errors
+/// Those of the listener, and of epoll(7).
+pub fn supervise(listener: &Listener) -> io::Result<()> {
+    let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&ready, listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
+    let (parked, order) = (HashMap::new(), VecDeque::new());
+    let mut supervisor =
+        Supervisor { listener, ready, calls: Calls::default(), parked, order, looked_at: now() };
+    while supervisor.turn()? {}
+    Ok(())
+}
+
+struct Supervisor<'a> {
+    listener: &'a Listener,
+    ready: OwnedFd,
+    calls: Calls,
+    parked: HashMap<u64, Parked>,
+    /// Calls in the order in which they are looked at. Some may not wait any more.
+    order: VecDeque<u64>,
+    looked_at: Instant,
+}
+
+impl Supervisor<'_> {
+    /// Waits for something to do and does it. False: no program is left.
+    fn turn(&mut self) -> io::Result<bool> {
+        let mut events = Vec::with_capacity(EVENTS);
+        let limit = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
+        let limit = (!self.parked.is_empty()).then_some(&limit);
+        match epoll::wait(&self.ready, spare_capacity(&mut events), limit) {
+            Err(rustix::io::Errno::INTR) => return Ok(true),
+            other => other?,
+        };
+        for event in events {
+            let flags = event.flags;
+            match event.data.u64() {
+                LISTENER if flags.contains(epoll::EventFlags::IN) => self.take_call()?,
+                LISTENER => return Ok(false),
+                call => {
+                    if let Some(parked) = self.unpark(call) {
+                        let verdict = self.calls.resume(parked.notice, parked.wait);
+                        self.finish(parked.notice, verdict, Some(parked.deadline));
+                    }
+                }
+            }
+        }
+        if self.looked_at.elapsed() >= LOOK_EVERY {
+            self.look();
+        }
+        Ok(true)
+    }
+
+    fn take_call(&mut self) -> io::Result<()> {
+        if let Some(notice) = self.listener.receive()? {
+            let verdict = self.calls.handle(notice, || self.listener.is_waiting(notice.id));
+            self.finish(notice, verdict, None);
+        }
+        Ok(())
+    }
+
+    /// Answers a call, or lets it wait. One that has waited before keeps its time limit.
+    fn finish(&mut self, notice: Notice, verdict: Verdict, waited: Option<Option<Instant>>) {
+        match verdict {
+            Verdict::Answer(outcome) => self.listener.answer(notice.id, outcome),
+            Verdict::Pass => self.listener.pass(notice.id),
+            Verdict::Give { fd, number, is_cloexec } => {
+                if let Err(error) = self.listener.give(notice.id, fd.as_fd(), number, is_cloexec) {
+                    self.listener.answer(notice.id, Err(error.raw_os_error().unwrap_or(libc::EMFILE)));
+                }
+            }
+            Verdict::Park(wait) => {
+                let limit = wait.limit.map(|(limit, _)| now() + limit);
+                self.park(Parked { notice, wait, deadline: waited.unwrap_or(limit) });
+            }
+        }
+    }
+
+    fn park(&mut self, parked: Parked) {
+        let id = parked.notice.id;
+        let data = epoll::EventData::new_u64(id);
+        if epoll::add(&self.ready, &parked.wait.fd, data, parked.wait.events).is_err() {
+            return self.listener.answer(id, Err(libc::ENOBUFS));
+        }
+        self.parked.insert(id, parked);
+        self.order.push_back(id);
+    }
+
+    fn unpark(&mut self, call: u64) -> Option<Parked> {
+        let parked = self.parked.remove(&call)?;
+        // It was added, so it is there.
+        let _ = epoll::delete(&self.ready, &parked.wait.fd);
+        Some(parked)
+    }
+
+    /// Ends calls whose time is over, or whose thread has a signal to handle.
+    fn look(&mut self) {
+        self.looked_at = now();
+        for _ in 0..LOOKS.min(self.order.len()) {
+            let Some(id) = self.order.pop_front() else { return };
+            let Some(parked) = self.parked.get(&id) else { continue };
+            match self.end_of(parked) {
+                None => self.order.push_back(id),
+                Some(error) => {
+                    self.unpark(id);
+                    self.listener.answer(id, Err(error));
+                }
+            }
+        }
+    }
+
+    /// Returns the error by which a call ends now; `None`: it goes on waiting.
+    fn end_of(&self, Parked { notice, wait, deadline }: &Parked) -> Option<i32> {
+        if !self.listener.is_waiting(notice.id) {
+            // Its thread has ended, and nobody gets the answer.
+            return Some(libc::EINTR);
+        }
+        let is_late = deadline.is_some_and(|deadline| self.looked_at >= deadline);
+        match wait.limit {
+            Some((_, error)) if is_late => Some(error),
+            // With a time limit a call does not begin again, as with the kernel's sockets.
+            Some(_) => has_signal(notice.thread).then_some(libc::EINTR),
+            None => has_signal(notice.thread).then_some(wait.interrupted.unwrap_or(RESTART)),
+        }
+    }
+}
+
+/// The real clock: this crate serves real programs.
+#[allow(clippy::disallowed_methods, reason = "this crate serves real programs")]
+fn now() -> Instant {
+    Instant::now()
+}
