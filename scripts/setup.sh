@@ -31,6 +31,7 @@ for word; do
     --quiet | --list) mode=$word ;;
     --yes) yes=1 ;;
     --ask-all) ask_all=1 ;;
+    --demo-sctp) lists=$here/packages-demo-sctp.txt optional=/dev/null pip=/dev/null stacks=/dev/null ;;
     --demo) lists=$here/packages-demo.txt optional=/dev/null pip=/dev/null stacks=/dev/null ;;
     --transparency) lists="$lists $here/packages-transparency.txt" every="$every $here/packages-transparency.txt" ;;
     *)

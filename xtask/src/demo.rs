@@ -9,6 +9,7 @@ mod picture;
 mod refusals;
 mod row;
 mod rules;
+mod sctp;
 mod transfers;
 mod world;
 
@@ -46,12 +47,13 @@ fn without_root() -> Result<Outcome> {
     Ok(if status.success() { Outcome::Good } else { Outcome::Bad })
 }
 
-/// `./x demo [--picture FILE]`.
+/// `./x demo [--picture FILE | --sctp]`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let picture = match words {
         [] => None,
         [flag, file] if flag == "--picture" => Some(file),
-        _ => bail!("usage: ./x demo [--picture FILE]"),
+        [flag] if flag == "--sctp" => return sctp::run(),
+        _ => bail!("usage: ./x demo [--picture FILE | --sctp]"),
     };
     if !testbed::is_root() {
         return without_root();

@@ -49,7 +49,7 @@ enum Outcome {
 const COMMANDS: &[(&str, &str, Command)] = &[
     (
         "demo",
-        "run unmodified programs over SCTP between two hosts with two links, with a verdict for each; `--picture FILE`: draw the path's death as SVG",
+        "run unmodified programs over SCTP between two hosts with two links, with a verdict for each; `--picture FILE`: draw the path's death as SVG; `--sctp`: SCTP programs on a kernel without SCTP",
         demo::run,
     ),
     (

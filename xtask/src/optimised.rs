@@ -15,6 +15,18 @@ pub(crate) fn daemon_and_commands() -> Result<Programs> {
     Programs::in_dir(&built(&["sctpifyd", "cli"])?)
 }
 
+/// Builds `sctpify` with the library that gives programs SCTP sockets, or uses those in SCTPIFY_BIN_DIR; returns their directory.
+pub(crate) fn sockets() -> Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {
+        return Ok(PathBuf::from(dir));
+    }
+    println!("building cli and libsctpify (the first time takes minutes)");
+    let mut command =
+        cargo(&["build", "--quiet", "--release", "--package", "cli", "--package", "libsctpify"]);
+    ensure!(succeeds(&mut command)?, "cli and libsctpify do not build");
+    directory()
+}
+
 /// Builds the link emulator, or uses that in SCTPIFY_BIN_DIR; returns its path.
 pub(crate) fn linkemu() -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {

@@ -3,6 +3,7 @@
 //! Each uses its own configuration below its host's directory, never the system's.
 
 pub mod audio;
+pub mod diameter;
 pub mod icecast;
 pub mod nginx;
 pub mod roundtrip;
@@ -12,9 +13,10 @@ use crate::host::Host;
 use std::path::Path;
 use std::process::Command;
 
+pub use diameter::Diameter;
 pub use icecast::Icecast;
 pub use nginx::Nginx;
-pub use roundtrip::Roundtrip;
+pub use roundtrip::{Roundtrip, build_go};
 pub use ssh::Sshd;
 
 /// Returns a `curl` command for a URL into a file (or nowhere), with its exit status as the verdict.

@@ -9,10 +9,26 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const GO_SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/go/roundtrip.go");
 const PYTHON_SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/roundtrip.py");
 /// Limit on the time until the server listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// Builds `programs/go/<name>.go` into `dir`, without cgo; returns its path. Go's build cache speeds up later builds.
+///
+/// # Errors
+/// When Go is missing, or the build fails.
+pub fn build_go(name: &str, dir: &Path) -> Result<PathBuf> {
+    let binary = dir.join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/go").join(format!("{name}.go"));
+    let mut command = Command::new("go");
+    command.args(["build", "-o"]).arg(&binary).arg(source);
+    command.envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off")]);
+    let output = command.output().context("cannot start go: `./x setup` installs it")?;
+    if !output.status.success() {
+        bail!("go build failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(binary)
+}
 
 /// The built Go program.
 #[derive(Debug, Clone)]
@@ -21,23 +37,12 @@ pub struct Roundtrip {
 }
 
 impl Roundtrip {
-    /// Builds the Go program, without cgo, into `dir`. Go's build cache speeds up later builds.
+    /// Builds the Go program into `dir`.
     ///
     /// # Errors
     /// When Go is missing, the build fails, or the result is not static.
     pub fn build(dir: &Path) -> Result<Self> {
-        let binary = dir.join("roundtrip");
-        let mut command = Command::new("go");
-        command
-            .args(["build", "-o"])
-            .arg(&binary)
-            .arg(GO_SOURCE)
-            .env("CGO_ENABLED", "0")
-            .env("GO111MODULE", "off");
-        let output = command.output().context("cannot start go: `./x setup` installs it")?;
-        if !output.status.success() {
-            bail!("go build failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
+        let binary = build_go("roundtrip", dir)?;
         let loader = Command::new("ldd").arg(&binary).output().context("cannot start ldd")?;
         ensure!(
             !loader.status.success(),

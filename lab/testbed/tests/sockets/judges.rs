@@ -1,12 +1,14 @@
 //! Others' programs, and another SCTP: the Linux kernel's, Osmocom's core, Diameter.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use testbed::process::wait_for;
-use testbed::{Guest, Host, Link, Process, Programs};
+use testbed::programs::{Diameter, diameter};
+use testbed::{Guest, Host, Link, Programs};
 
 use crate::world::{LIMIT, PORT, World, server_in};
 
@@ -149,40 +151,17 @@ fn two_diameter_nodes_stay_open_when_a_path_dies() {
         return testbed::skip(missing);
     }
     let world = World::new(2);
-    let dir = world.alpha.dir().unwrap();
-    let certificates = "
-set -e
-openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -subj /CN=ca.test -days 2
-for n in alpha beta; do
-    openssl req -newkey rsa:2048 -nodes -keyout $n.key -out $n.csr -subj /CN=$n.test
-    openssl x509 -req -in $n.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out $n.crt -days 2
-done";
-    let mut command = Command::new("sh");
-    command.args(["-c", certificates]).current_dir(&dir);
-    assert!(command.output().unwrap().status.success());
-    let start = |host: &Host, own: &str, other: &str, addresses: [String; 2], to: String| {
-        let dir = dir.display();
-        let listen: String = addresses.iter().map(|address| format!("ListenOn = \"{address}\";\n")).collect();
-        let text = format!(
-            "Identity = \"{own}.test\"; Realm = \"test\"; SecPort = 0; No_TCP; No_IPv6;\n{listen}TwTimer = 6; TcTimer = 6;
-             TLS_Cred = \"{dir}/{own}.crt\", \"{dir}/{own}.key\"; TLS_CA = \"{dir}/ca.pem\";
-             ConnectPeer = \"{other}.test\" {{ ConnectTo = \"{to}\"; No_TLS; No_TCP; }};\n"
-        );
-        let path = host.dir().unwrap().join(format!("{own}.conf"));
-        fs::write(&path, text).unwrap();
-        let mut command = world.sctp(host);
-        command.args(["freeDiameterd", "-c"]).arg(&path);
-        host.spawn(own, command).unwrap()
-    };
-    let of = |side: fn(&Link) -> std::net::Ipv4Addr| [0, 1].map(|at| side(&world.links[at]).to_string());
+    let nodes = Diameter::prepare(&world.alpha.dir().unwrap()).unwrap();
+    let of = |side: fn(&Link) -> Ipv4Addr| [0, 1].map(|at| side(&world.links[at]));
     let (lefts, rights) = (of(Link::left_v4), of(Link::right_v4));
-    let mut betas = start(&world.beta, "beta", "alpha", rights.clone(), lefts[0].clone());
-    let mut alphas = start(&world.alpha, "alpha", "beta", lefts, rights[0].clone());
+    let start =
+        |host: &Host, configuration: PathBuf| nodes.start(host, world.sctp(host), &configuration).unwrap();
+    let mut betas = start(&world.beta, nodes.configure("beta", "alpha", &rights, lefts[0]).unwrap());
+    let mut alphas = start(&world.alpha, nodes.configure("alpha", "beta", &lefts, rights[0]).unwrap());
     for node in [&mut alphas, &mut betas] {
-        node.wait_until("open", LIMIT, |node| node.stdout().contains("-> 'STATE_OPEN'")).unwrap();
+        node.wait_until("open", LIMIT, diameter::is_open).unwrap();
     }
-    let changes = |node: &Process| node.stdout().matches("'STATE_").count();
-    let before = [changes(&alphas), changes(&betas)];
+    let before = [&alphas, &betas].map(diameter::changes);
     world.links[0].silence().unwrap();
     let is_cut = || {
         world
@@ -193,6 +172,6 @@ done";
     };
     assert!(wait_for(LIMIT, is_cut), "{:?}", world.rows(&world.alpha));
     // Two watchdog messages of Diameter, which must be answered.
-    std::thread::sleep(Duration::from_secs(14));
-    assert_eq!([changes(&alphas), changes(&betas)], before, "{}", alphas.stdout());
+    std::thread::sleep(diameter::WATCHDOG * 2 + Duration::from_secs(2));
+    assert_eq!([&alphas, &betas].map(diameter::changes), before, "{}", alphas.stdout());
 }

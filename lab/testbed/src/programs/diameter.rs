@@ -1,0 +1,80 @@
+//! Diameter nodes: freeDiameter over SCTP alone, each the other's peer.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::host::Host;
+use crate::process::Process;
+
+/// The program.
+pub const PROGRAM: &str = "freeDiameterd";
+/// Interval of the watchdog messages (RFC 3539): the shortest that it allows.
+pub const WATCHDOG: Duration = Duration::from_secs(6);
+
+/// Certificates of a test's own authority, without which freeDiameter does not start.
+const CERTIFICATES: &str = "
+set -e
+openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -subj /CN=ca.test -days 2
+for n in alpha beta; do
+    openssl req -newkey rsa:2048 -nodes -keyout $n.key -out $n.csr -subj /CN=$n.test
+    openssl x509 -req -in $n.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out $n.crt -days 2
+done";
+
+/// The nodes `alpha.test` and `beta.test`, with their files in one directory.
+#[derive(Debug, Clone)]
+pub struct Diameter {
+    dir: PathBuf,
+}
+
+impl Diameter {
+    /// Makes the certificates in a directory.
+    ///
+    /// # Errors
+    /// When openssl is missing or fails.
+    pub fn prepare(dir: &Path) -> Result<Diameter> {
+        let output = Command::new("sh").args(["-c", CERTIFICATES]).current_dir(dir).output()?;
+        ensure!(output.status.success(), "openssl: {}", String::from_utf8_lossy(&output.stderr).trim());
+        Ok(Diameter { dir: dir.to_owned() })
+    }
+
+    /// Writes the configuration of a node, which listens on these addresses and connects to the other node at `to`. Returns its file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn configure(&self, own: &str, other: &str, addresses: &[Ipv4Addr], to: Ipv4Addr) -> Result<PathBuf> {
+        let dir = self.dir.display();
+        let listen: String = addresses.iter().map(|address| format!("ListenOn = \"{address}\";\n")).collect();
+        let seconds = WATCHDOG.as_secs();
+        let text = format!(
+            "Identity = \"{own}.test\"; Realm = \"test\"; SecPort = 0; No_TCP; No_IPv6;\n{listen}TwTimer = {seconds}; TcTimer = {seconds};
+             TLS_Cred = \"{dir}/{own}.crt\", \"{dir}/{own}.key\"; TLS_CA = \"{dir}/ca.pem\";
+             ConnectPeer = \"{other}.test\" {{ ConnectTo = \"{to}\"; No_TLS; No_TCP; }};\n"
+        );
+        let file = self.dir.join(format!("{own}.conf"));
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(file)
+    }
+
+    /// Starts a node by a command that runs the program that is named behind it.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(&self, host: &Host, mut runner: Command, configuration: &Path) -> Result<Process> {
+        runner.arg(PROGRAM).arg("-c").arg(configuration);
+        host.spawn(PROGRAM, runner)
+    }
+}
+
+/// Reports whether a node has its peer open.
+pub fn is_open(node: &Process) -> bool {
+    node.stdout().contains("-> 'STATE_OPEN'")
+}
+
+/// Returns how often the peer's state has changed.
+pub fn changes(node: &Process) -> usize {
+    node.stdout().matches("'STATE_").count()
+}
