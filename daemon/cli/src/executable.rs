@@ -1,4 +1,4 @@
-//! Executable files: whether a library can be preloaded into them.
+//! Executable files: whether the library can be preloaded into them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,17 @@ use elf::ElfStream;
 use elf::abi::PT_INTERP;
 use elf::endian::AnyEndian;
 
-/// Reports whether a command is an executable without dynamic linker. False for scripts, and for what cannot be read.
-pub(crate) fn is_static(command: &str) -> bool {
-    find(command).and_then(|path| has_linker(&path)) == Some(false)
+/// Dynamic linkers of musl, which cannot load a library made for glibc.
+const MUSL: &str = "ld-musl";
+
+/// Reports whether a command is an executable into which no library of glibc can be preloaded: a static one, or one of musl. False for
+/// scripts, and for files that cannot be read.
+pub(crate) fn takes_no_library(command: &str) -> bool {
+    match find(command).and_then(|path| linker(&path)) {
+        Some(Some(linker)) => linker.contains(MUSL),
+        Some(None) => true,
+        None => false,
+    }
 }
 
 /// Finds a command as execvp(3) does.
@@ -21,11 +29,15 @@ fn find(command: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(command)).find(|file| file.is_file())
 }
 
-/// Reports whether an ELF file names a dynamic linker. `None`: it is no ELF file.
-fn has_linker(path: &Path) -> Option<bool> {
+/// Returns the dynamic linker that an ELF file names, if it names one. `None`: it is no ELF file.
+fn linker(path: &Path) -> Option<Option<String>> {
     let file = File::open(path).ok()?;
-    let elf = ElfStream::<AnyEndian, _>::open_stream(file).ok()?;
-    Some(elf.segments().iter().any(|segment| segment.p_type == PT_INTERP))
+    let mut elf = ElfStream::<AnyEndian, _>::open_stream(file).ok()?;
+    let Some(segment) = elf.segments().iter().find(|segment| segment.p_type == PT_INTERP).copied() else {
+        return Some(None);
+    };
+    let name = elf.segment_data(&segment).ok()?;
+    Some(Some(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned()))
 }
 
 #[cfg(test)]
@@ -34,9 +46,29 @@ mod tests {
 
     #[test]
     fn the_linker_of_a_program_is_found() {
-        assert_eq!(has_linker(Path::new("/bin/ls")), Some(true));
-        assert!(!is_static("ls"));
-        assert!(!is_static("no-such-command"));
-        assert!(!is_static("/etc/passwd"), "no ELF file");
+        let linker = linker(Path::new("/bin/ls")).flatten().unwrap();
+        assert!(Path::new(&linker).is_file(), "{linker}");
+        assert_eq!(takes_no_library("ls"), linker.contains(MUSL));
+        assert!(!takes_no_library("no-such-command"));
+        assert!(!takes_no_library("/etc/passwd"), "no ELF file");
+    }
+
+    #[test]
+    fn programs_that_are_static_or_of_musl_take_no_library() {
+        // Rust's tests are programs of glibc: their linker's name is changed in a copy.
+        let original = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let at = original.windows(8).position(|bytes| bytes == b"ld-linux").expect("a program of glibc");
+        let mut copy = original;
+        copy[at..at + 8].copy_from_slice(b"ld-musl-");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &copy).unwrap();
+        assert!(takes_no_library(file.path().to_str().unwrap()));
+        // PT_INTERP becomes PT_NULL.
+        let table = 64;
+        let entry =
+            (0..20).map(|n| table + 56 * n).find(|at| copy[*at..*at + 4] == 3_u32.to_ne_bytes()).unwrap();
+        copy[entry..entry + 4].copy_from_slice(&0_u32.to_ne_bytes());
+        std::fs::write(file.path(), &copy).unwrap();
+        assert!(takes_no_library(file.path().to_str().unwrap()));
     }
 }

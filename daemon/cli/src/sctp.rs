@@ -21,7 +21,7 @@ use nix::unistd::{Pid, dup2_stderr, geteuid};
 use sockserver::{AskError, Carriage, Client, Options, Row, SERVER_VARIABLE, Server};
 
 use crate::daemon::look_until;
-use crate::executable::is_static;
+use crate::executable::takes_no_library;
 use crate::run::{PassedSignals, exit_code, home_file, pid_of, wait_for};
 use crate::table::{Align, Table};
 use crate::{CliError, RunArgs, SocketArgs, SocketCarriers};
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     };
     let mut command = Command::new(program);
     command.args(rest);
-    if args.seccomp || is_static(program) {
+    if args.seccomp || takes_no_library(program) {
         return run_supervised(&mut command, args);
     }
     let mut preload = find_library()?.into_os_string();
