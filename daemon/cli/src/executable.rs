@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use elf::ElfStream;
 use elf::abi::PT_INTERP;
 use elf::endian::AnyEndian;
+use nix::unistd::{AccessFlags, access};
 
 /// Dynamic linkers of musl, which cannot load a library made for glibc.
 const MUSL: &str = "ld-musl";
@@ -25,8 +26,9 @@ fn find(command: &str) -> Option<PathBuf> {
     if command.contains('/') {
         return Some(command.into());
     }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|directory| directory.join(command)).find(|file| file.is_file())
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let may_run = |file: &PathBuf| file.is_file() && access(file, AccessFlags::X_OK).is_ok();
+    std::env::split_paths(&path).map(|directory| directory.join(command)).find(may_run)
 }
 
 /// Returns the dynamic linker that an ELF file names, if it names one. `None`: it is no ELF file.

@@ -9,6 +9,7 @@
 use std::convert::Infallible;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
@@ -19,9 +20,10 @@ use control::{Request, STAND_IN_NAME_SERVER};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, getgid, getuid};
+use nix::unistd::{getgid, getuid};
 use ops::{RESOLV_CONF, loopback_name_server, with_name_server};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
@@ -36,7 +38,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Limit on the daemon's shutdown of its associations.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
 /// Exit status base that a shell uses for a command ended by a signal.
-const SIGNAL_BASE: i32 = 128;
+pub(crate) const SIGNAL_BASE: i32 = 128;
 
 /// Runs a command, and returns its exit status.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
@@ -234,14 +236,14 @@ fn run_to_its_end(
 pub(crate) fn wait_for(command: &mut Command) -> Result<ExitStatus, CliError> {
     let cannot = |e: io::Error| CliError::Failed(format!("cannot run the command: {e}"));
     let signals = PassedSignals::watch().map_err(cannot)?;
-    let mut child = command.spawn().map_err(cannot)?;
-    let _passing = signals.pass_to(pid_of(&child)?);
+    let mut child = command.spawn().map_err(|error| not_run(command, error))?;
+    let _passing = signals.pass_to(&child, drop).map_err(cannot)?;
     child.wait().map_err(cannot)
 }
 
-/// Returns the process of a command.
-pub(crate) fn pid_of(child: &Child) -> Result<Pid, CliError> {
-    i32::try_from(child.id()).map(Pid::from_raw).map_err(|e| CliError::Failed(e.to_string()))
+/// Returns the error for a command that could not be started.
+pub(crate) fn not_run(command: &Command, error: io::Error) -> CliError {
+    CliError::NotRun { program: command.get_program().to_string_lossy().into_owned(), error }
 }
 
 /// Signals that are taken from now on, and passed to a command once it runs.
@@ -251,21 +253,44 @@ pub(crate) struct PassedSignals(Signals);
 pub(crate) struct Passing(Handle);
 
 impl PassedSignals {
-    /// Takes the signals by which a command is ended.
+    /// Takes the signals by which a command is ended, except those that the caller ignores (nohup): the command ignores them, too.
     pub(crate) fn watch() -> io::Result<PassedSignals> {
-        Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map(PassedSignals)
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        let is_taken = |signal: &i32| ignored & 1 << (signal - 1) == 0;
+        Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP].into_iter().filter(is_taken)).map(PassedSignals)
     }
 
-    /// Passes SIGTERM and SIGHUP on; the terminal sends its own signals to the command directly.
-    pub(crate) fn pass_to(mut self, command: Pid) -> Passing {
+    /// Passes SIGTERM and SIGHUP on; the terminal sends its own signals to the command directly. Those that come after the command's end go
+    /// to `late`.
+    pub(crate) fn pass_to(mut self, command: &Child, late: fn(i32)) -> io::Result<Passing> {
+        let pid = i32::try_from(command.id()).ok().and_then(Pid::from_raw);
+        // The number may be another process's after the command's end.
+        let command = pidfd_open(pid.ok_or_else(|| io::Error::other("no process"))?, PidfdFlags::empty())?;
         let passing = Passing(self.0.handle());
         std::thread::spawn(move || {
-            for signal in self.0.forever().filter(|signal| matches!(*signal, SIGTERM | SIGHUP)) {
-                // It may have ended.
-                let _ = kill(command, Signal::try_from(signal).ok());
+            for signal in self.0.forever() {
+                let passed = match signal {
+                    SIGTERM => pidfd_send_signal(&command, Signal::TERM),
+                    SIGHUP => pidfd_send_signal(&command, Signal::HUP),
+                    _ => is_there(&command),
+                };
+                if passed.is_err() {
+                    late(signal);
+                }
             }
         });
-        passing
+        Ok(passing)
+    }
+}
+
+/// Checks that a process has not ended.
+fn is_there(process: &OwnedFd) -> Result<(), rustix::io::Errno> {
+    let mut watched = [PollFd::new(process, PollFlags::IN)];
+    match poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? {
+        0 => Ok(()),
+        _ => Err(rustix::io::Errno::SRCH),
     }
 }
 

@@ -17,12 +17,13 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::wait::{WaitStatus, wait};
-use nix::unistd::{Pid, dup2_stderr, geteuid};
+use nix::unistd::{dup2_stderr, geteuid};
 use sockserver::{AskError, Carriage, Client, Options, Row, SERVER_VARIABLE, Server};
+use usernotif::SpawnError;
 
 use crate::daemon::look_until;
 use crate::executable::takes_no_library;
-use crate::run::{PassedSignals, exit_code, home_file, pid_of, wait_for};
+use crate::run::{PassedSignals, SIGNAL_BASE, exit_code, home_file, not_run, wait_for};
 use crate::table::{Align, Table};
 use crate::{CliError, RunArgs, SocketArgs, SocketCarriers};
 
@@ -63,6 +64,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
 
 /// Runs a command whose calls on SCTP sockets this process does, until it and all that it has started have ended.
 fn run_supervised(command: &mut Command, args: &RunArgs) -> Result<ExitCode, CliError> {
+    begin_without_library()?;
     let failed = |what: &str, error: &dyn std::fmt::Display| CliError::Failed(format!("{what}: {error}"));
     let name = server_name();
     let _lease = lease(&name, args)?;
@@ -71,18 +73,37 @@ fn run_supervised(command: &mut Command, args: &RunArgs) -> Result<ExitCode, Cli
     // Where only ancestors may look at a process (Yama), the supervisor stays one of programs whose parent has ended.
     set_child_subreaper(true).map_err(|e| failed("cannot adopt processes", &e))?;
     let signals = PassedSignals::watch().map_err(|e| failed("cannot watch signals", &e))?;
-    let (child, listener) = usernotif::spawn(command).map_err(|e| failed("cannot run the command", &e))?;
-    let child = pid_of(&child)?;
-    let _passing = signals.pass_to(child);
+    let (child, listener) = usernotif::spawn(command).map_err(|error| match error {
+        SpawnError::Command(error) => not_run(command, error),
+        SpawnError::Filter(error) => failed("cannot supervise the command", &error),
+    })?;
+    // Then programs remain that the command has started, and this process is all that the caller can end.
+    let end = |signal: i32| std::process::exit(SIGNAL_BASE + signal);
+    let _passing = signals.pass_to(&child, end).map_err(|e| failed("cannot pass signals", &e))?;
     let (tell, status) = channel();
-    std::thread::spawn(move || reap(child, &tell));
+    std::thread::spawn(move || reap(child.id(), &tell));
     usernotif::supervise(&listener).map_err(|e| failed("cannot supervise the command", &e))?;
     let status = status.recv().map_err(|e| failed("the command's exit status is lost", &e))?;
     Ok(exit_code(status))
 }
 
+/// If this process itself has the library, because a command of `sctpify run --sctp` has started it, begins again without: its own calls would be
+/// translated twice.
+fn begin_without_library() -> Result<(), CliError> {
+    let preload = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    let is_ours = |path: &&[u8]| path.ends_with(LIBRARY.as_bytes());
+    let is_separator = |byte: &u8| matches!(byte, b':' | b' ');
+    if !preload.as_bytes().split(is_separator).any(|path| is_ours(&path)) {
+        return Ok(());
+    }
+    let others: Vec<&[u8]> = preload.as_bytes().split(is_separator).filter(|path| !is_ours(path)).collect();
+    let mut again = Command::new("/proc/self/exe");
+    again.args(std::env::args_os().skip(1)).env("LD_PRELOAD", OsStr::from_bytes(&others.join(&b':')));
+    Err(CliError::Failed(format!("cannot begin without {LIBRARY}: {}", again.exec())))
+}
+
 /// Takes the exit status of the command, and those of processes that have become this one's.
-fn reap(command: Pid, tell: &Sender<ExitStatus>) {
+fn reap(command: u32, tell: &Sender<ExitStatus>) {
     loop {
         let (process, raw) = match wait() {
             Ok(WaitStatus::Exited(process, code)) => (process, code << 8),
@@ -90,7 +111,7 @@ fn reap(command: Pid, tell: &Sender<ExitStatus>) {
             Ok(_) | Err(Errno::EINTR) => continue,
             Err(_) => return,
         };
-        if process == command {
+        if u32::try_from(process.as_raw()) == Ok(command) {
             // The receiver ends later.
             let _ = tell.send(ExitStatus::from_raw(raw));
         }

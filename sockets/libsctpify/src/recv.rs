@@ -20,6 +20,10 @@ pub(crate) unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: siz
         // SAFETY: the caller's.
         return unsafe { real::read(fd, buffer, length) };
     }
+    if length == 0 {
+        // Unlike recv(2), it does not wait for a message.
+        return 0;
+    }
     // SAFETY: the caller's.
     give(unsafe { receive_bytes(fd, buffer, length, 0) })
 }

@@ -3,10 +3,12 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-use libc::{cmsghdr, msghdr, sockaddr_un, socklen_t, ucred};
+use libc::{cmsghdr, msghdr, sockaddr_un, socklen_t, timeval, ucred};
 use sockproto::{Answer, Operation, Request, SERVER_VARIABLE};
 
 use crate::parts::{Parts, part, part_mut};
@@ -60,6 +62,14 @@ pub(crate) fn has_server() -> bool {
     server().is_some()
 }
 
+/// Longest time for which the server may keep this process waiting, in seconds; 0: any.
+static LIMIT: AtomicU32 = AtomicU32::new(0);
+
+/// Limits the time for which the server may keep this process waiting, in whole seconds: `ENETDOWN` after it.
+pub fn set_limit(limit: Duration) {
+    LIMIT.store(u32::try_from(limit.as_secs()).unwrap_or(0), Ordering::Relaxed);
+}
+
 /// Asks the server about a socket, or without one; copies the answer's payload into `room`.
 ///
 /// # Errors
@@ -72,18 +82,47 @@ pub(crate) fn ask(
     room: &mut [u8],
 ) -> Outcome<Reply> {
     let errno = errno();
-    let connection = connect().map_err(|error| match error {
-        libc::EMFILE | libc::ENFILE => error,
-        _ => libc::ENETDOWN,
-    })?;
-    let request = Request { operation, first, second, payload };
-    let answered = exchange(connection, &request, socket, room);
+    let connection = begin(operation, (first, second), payload, socket)?;
+    // The answer to some requests takes as long as an association's set-up: signals end them, as with the kernel.
+    let waits = operation == Operation::Connect && first != 0;
+    let waited = match socket.filter(|_| waits) {
+        Some(socket) => {
+            crate::setup::wait_until(connection, libc::POLLIN, socket).map_err(|error| match error {
+                libc::EAGAIN => libc::EINPROGRESS,
+                other => other,
+            })
+        }
+        None => Ok(()),
+    };
+    let answered = waited.and_then(|()| answer(connection, room));
     // SAFETY: the descriptor is ours.
     unsafe { real::close(connection) };
     if answered.is_ok() {
         crate::set_errno(errno);
     }
     answered
+}
+
+/// Sends a request by a connection of its own, and returns that.
+///
+/// # Errors
+/// `ENETDOWN` if the server is not there; `EMFILE`.
+pub(crate) fn begin(
+    operation: Operation,
+    (first, second): (c_int, c_int),
+    payload: &[u8],
+    socket: Option<c_int>,
+) -> Outcome<c_int> {
+    let connection = connect().map_err(|error| match error {
+        libc::EMFILE | libc::ENFILE => error,
+        _ => libc::ENETDOWN,
+    })?;
+    let sent = send(connection, &Request { operation, first, second, payload }, socket);
+    if sent.is_err() {
+        // SAFETY: the descriptor is ours.
+        unsafe { real::close(connection) };
+    }
+    sent.map(|()| connection)
 }
 
 /// Connects to the server, and makes sure that it belongs to the user that the name says.
@@ -102,6 +141,14 @@ fn connect() -> Outcome<c_int> {
     let socket = unsafe { real::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
         return Err(errno());
+    }
+    let limit = timeval { tv_sec: LIMIT.load(Ordering::Relaxed).into(), tv_usec: 0 };
+    if limit.tv_sec > 0 {
+        let length = socklen_t::try_from(size_of::<timeval>()).unwrap_or(0);
+        for name in [libc::SO_SNDTIMEO, libc::SO_RCVTIMEO] {
+            // SAFETY: the value has this length.
+            unsafe { real::setsockopt(socket, libc::SOL_SOCKET, name, (&raw const limit).cast(), length) };
+        }
     }
     // SAFETY: the address has this length.
     let connected = unsafe { real::connect(socket, (&raw const address).cast(), length) };
@@ -137,12 +184,7 @@ fn is_of_named_user(socket: c_int, name: &[u8]) -> bool {
 }
 
 #[inline(never)]
-fn exchange(
-    connection: c_int,
-    request: &Request<'_>,
-    socket: Option<c_int>,
-    room: &mut [u8],
-) -> Outcome<Reply> {
+fn send(connection: c_int, request: &Request<'_>, socket: Option<c_int>) -> Outcome<()> {
     let header = request.header();
     let mut parts = Parts::new(part(&header), &[part(request.payload)])?;
     let mut space = DescriptorSpace::new();
@@ -166,21 +208,23 @@ fn exchange(
         libc::EFAULT => error,
         _ => libc::ENETDOWN,
     })?;
+    Ok(())
+}
+
+/// Takes the answer to a request of [`begin`], and copies its payload into `room`.
+///
+/// # Errors
+/// As [`ask`].
+#[inline(never)]
+pub(crate) fn answer(connection: c_int, room: &mut [u8]) -> Outcome<Reply> {
+    let mut space = DescriptorSpace::new();
     let mut header = [0; 16];
     let mut parts = Parts::new(part_mut(&mut header), &[part_mut(room)])?;
     let mut message = parts.message();
     message.msg_control = space.as_mut_ptr();
     message.msg_controllen = DescriptorSpace::length() as _;
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
-    // The answer to some requests takes as long as an association's set-up: signals end them, as with the kernel.
-    let waits = request.operation == Operation::Connect && request.first != 0;
-    if let Some(socket) = socket.filter(|_| waits) {
-        crate::setup::wait_until(connection, libc::POLLIN, socket).map_err(|error| match error {
-            libc::EAGAIN => libc::EINPROGRESS,
-            other => other,
-        })?;
-    }
-    // SAFETY: as above.
+    // SAFETY: all pointers are valid during the call.
     let received = repeat(|| unsafe { real::recvmsg(connection, &raw mut message, flags) });
     let received = received.map_err(|_| libc::ENETDOWN)?;
     let length = usize::try_from(received).unwrap_or(0);

@@ -1,7 +1,6 @@
 //! The same calls for a process that does them on behalf of another one, with copies of its descriptors and of its memory.
 //!
-//! No call waits: it returns `EAGAIN` or `EINPROGRESS` even if the socket is blocking, except [`connect_and_wait`]. Descriptors must be
-//! known to [`adopt`].
+//! No call waits: it returns `EAGAIN` or `EINPROGRESS` even if the socket is blocking. Descriptors must be known to [`adopt`].
 
 use core::ffi::c_int;
 use core::time::Duration;
@@ -9,10 +8,10 @@ use core::time::Duration;
 use libc::{iovec, msghdr, socklen_t};
 use sockproto::abi::option;
 use sockproto::{Operation, SOCKADDR_MAX};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::ask::ask;
-use crate::table::{self, bit};
+use crate::table::{self, Facts, bit};
 use crate::{Outcome, parts, recv, send, setup};
 
 pub use crate::recv::unread;
@@ -54,8 +53,10 @@ fn owned(fd: c_int) -> OwnedFd {
 ///
 /// # Errors
 /// Those of socket(2); `ENETDOWN` without a server.
-pub fn open(domain: c_int, kind: c_int) -> Outcome<OwnedFd> {
-    setup::open(domain, kind | libc::SOCK_CLOEXEC).map(owned)
+pub fn open(domain: c_int, kind: c_int) -> Outcome<(OwnedFd, Facts)> {
+    let fd = setup::open(domain, kind | libc::SOCK_CLOEXEC)?;
+    let facts = table::take(fd);
+    Ok((owned(fd), facts))
 }
 
 /// Reports whether calls on a socket do not wait, as the program wants it (`O_NONBLOCK`).
@@ -102,33 +103,40 @@ pub fn finish_connect(fd: c_int) -> Outcome<()> {
     }
 }
 
-/// Connects a one-to-many socket, and waits until the association is up. The descriptor must be another one than those of calls that go
-/// on meanwhile.
+/// Begins to connect a one-to-many socket. Returns the connection by which the server tells the end of the attempt: once it is readable,
+/// [`end_attempt`] has the answer. Nobody waits any more when it is closed.
 ///
 /// # Errors
-/// As [`connect`].
-pub fn connect_and_wait(fd: c_int, addresses: &[u8]) -> Outcome<c_int> {
-    table::add(fd, bit::MANY);
-    let connected = setup::connect_to(fd, addresses, &mut 0);
-    table::forget(fd);
-    connected
+/// `ENETDOWN` without a server.
+pub fn attempt(fd: c_int, addresses: &[u8]) -> Outcome<OwnedFd> {
+    table::set(fd, bit::CONNECTED);
+    crate::ask::begin(Operation::Connect, (1, 0), addresses, Some(fd)).map(owned)
 }
 
-/// Takes an association from a listener's queue: a blocking socket without `SOCK_NONBLOCK`, and the peer's address.
+/// Ends an [`attempt`], and returns the association's identifier.
+///
+/// # Errors
+/// `ECONNREFUSED`, `ETIMEDOUT`, `EISCONN` and so on.
+pub fn end_attempt(connection: OwnedFd) -> Outcome<c_int> {
+    let reply = crate::ask::answer(connection.as_raw_fd(), &mut [])?;
+    if reply.is_in_progress { Err(libc::EINPROGRESS) } else { Ok(reply.value) }
+}
+
+/// Takes an association from a listener's queue: a blocking socket without `SOCK_NONBLOCK`.
 ///
 /// # Errors
 /// Those of accept(2).
-pub fn accept(fd: c_int, flags: c_int) -> Outcome<(OwnedFd, table::Facts, Option<sockproto::SockAddr>)> {
+pub fn accept(fd: c_int, flags: c_int) -> Outcome<(OwnedFd, Facts)> {
     let accepted = setup::accept_one(fd, flags | libc::SOCK_CLOEXEC)?;
     let facts = table::take(accepted);
-    Ok((owned(accepted), facts, facts.peer()))
+    Ok((owned(accepted), facts))
 }
 
 /// Gives an association of a one-to-many socket a socket of its own, a blocking one without `SOCK_NONBLOCK`.
 ///
 /// # Errors
 /// `EINVAL` for an unknown identifier.
-pub fn peel_off(fd: c_int, id: c_int, flags: c_int) -> Outcome<(OwnedFd, table::Facts)> {
+pub fn peel_off(fd: c_int, id: c_int, flags: c_int) -> Outcome<(OwnedFd, Facts)> {
     let mut value = [id, 0, flags | libc::SOCK_CLOEXEC];
     let length = size_of_val(&value);
     // SAFETY: the value has this length.

@@ -28,11 +28,13 @@ const OWN_ARCHITECTURE: u32 = 0xc000_00b7;
 const ON_DESCRIPTOR: &[c_long] = &[
     libc::SYS_read,
     libc::SYS_readv,
+    libc::SYS_preadv2,
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
     libc::SYS_recvmmsg,
     libc::SYS_write,
     libc::SYS_writev,
+    libc::SYS_pwritev2,
     libc::SYS_sendto,
     libc::SYS_sendmsg,
     libc::SYS_sendmmsg,
@@ -141,7 +143,7 @@ fn word(value: i32) -> u32 {
     value.cast_unsigned()
 }
 
-/// Returns the filter. Programs of another architecture (32 bits) pass: they have no SCTP sockets.
+/// Returns the filter. Programs of another architecture (32 bits) pass: they get no SCTP sockets.
 pub(crate) fn program() -> Vec<sock_filter> {
     let mut filter = Program::default();
     filter.load(ARCHITECTURE);

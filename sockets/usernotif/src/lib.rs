@@ -5,19 +5,24 @@
 //! functions that the preloaded library uses ([`sockclient`]), and answers in the kernel's place. All other calls run at full speed.
 //!
 //! The filter sees numbers, not files: sockets have descriptors from 512 on. A socket with a lower number, which another process
-//! passed or `dup2` made, is out of the supervisor's hearing.
+//! passed, is out of the supervisor's hearing.
 //!
-//! This is no sandbox. A program can only harm its own sockets: to the socket server all its messages are hostile anyway.
+//! This is no sandbox: a program can get around the filter, and harms its own sockets by that. Memory and descriptors are those of the
+//! thread that waits for the answer, also if another program takes its number meanwhile.
 #![allow(unsafe_code, reason = "seccomp's ioctls take pointers")]
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("the filter knows the system calls of x86-64 and AArch64 only");
 
+mod call;
 mod calls;
 mod filter;
 mod listener;
 mod memory;
+mod messages;
 mod programs;
+mod setup;
+mod sockets;
 mod supervisor;
 
 use std::io;

@@ -38,6 +38,14 @@ pub(crate) struct Notice {
     pub(crate) arguments: [u64; 6],
 }
 
+impl Notice {
+    /// Returns an argument of type `int`.
+    #[allow(clippy::cast_possible_truncation, reason = "the kernel takes the lower half")]
+    pub(crate) fn int(&self, number: usize) -> c_int {
+        self.arguments[number] as c_int
+    }
+}
+
 /// The descriptor by which the supervisor hears of calls.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);

@@ -1,10 +1,9 @@
 //! The memory of a program: hostile, so each part is copied once and then looked at.
 
-use std::io::{IoSlice, IoSliceMut};
-
-use nix::errno::Errno;
-use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
-use nix::unistd::Pid;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 /// Most buffers of one call (`UIO_MAXIOV`).
 const BUFFERS_MAX: usize = 1024;
@@ -21,71 +20,67 @@ pub(crate) struct Span {
     pub(crate) length: usize,
 }
 
-/// The memory of the program that a thread belongs to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Memory(Pid);
+/// The memory of a program as it is when this is opened: after an `exec` nothing can be read or written any more.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory(Rc<File>);
 
 impl Memory {
-    pub(crate) fn of(thread: i32) -> Memory {
-        Memory(Pid::from_raw(thread))
+    /// Opens the memory of the program that a thread runs now. Errors: `EPERM` if this process may not.
+    pub(crate) fn of(thread: i32) -> Outcome<Memory> {
+        let file = File::options().read(true).write(true).open(format!("/proc/{thread}/mem"));
+        match file {
+            Ok(file) => Ok(Memory(Rc::new(file))),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(libc::EPERM),
+            Err(error) => Err(error.raw_os_error().unwrap_or(libc::EFAULT)),
+        }
     }
 
-    /// Copies a span. Errors: `EFAULT`, as of the kernel; `EPERM` if this process may not read it.
-    pub(crate) fn read(self, at: u64, length: usize) -> Outcome<Vec<u8>> {
+    /// Copies a span. Errors: `EFAULT`, as of the kernel.
+    pub(crate) fn read(&self, at: u64, length: usize) -> Outcome<Vec<u8>> {
         self.gather(&[Span { at, length }])
     }
 
     /// Reads an array of bytes.
-    pub(crate) fn read_array<const N: usize>(self, at: u64) -> Outcome<[u8; N]> {
+    pub(crate) fn read_array<const N: usize>(&self, at: u64) -> Outcome<[u8; N]> {
         let mut bytes = [0; N];
-        self.read_into(&[Span { at, length: N }], &mut bytes)?;
+        self.0.read_exact_at(&mut bytes, at).map_err(fault)?;
         Ok(bytes)
     }
 
-    pub(crate) fn read_u32(self, at: u64) -> Outcome<u32> {
+    pub(crate) fn read_u32(&self, at: u64) -> Outcome<u32> {
         self.read_array(at).map(u32::from_ne_bytes)
     }
 
     /// Copies several spans behind each other.
-    pub(crate) fn gather(self, spans: &[Span]) -> Outcome<Vec<u8>> {
+    pub(crate) fn gather(&self, spans: &[Span]) -> Outcome<Vec<u8>> {
         let mut bytes = vec![0; total(spans)];
-        self.read_into(spans, &mut bytes)?;
+        let mut rest = &mut bytes[..];
+        for span in spans {
+            let (part, behind) = rest.split_at_mut(span.length);
+            self.0.read_exact_at(part, span.at).map_err(fault)?;
+            rest = behind;
+        }
         Ok(bytes)
     }
 
-    fn read_into(self, spans: &[Span], bytes: &mut [u8]) -> Outcome<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let remote = remote(spans, bytes.len())?;
-        let length = bytes.len();
-        match process_vm_readv(self.0, &mut [IoSliceMut::new(bytes)], &remote) {
-            Ok(read) if read == length => Ok(()),
-            Ok(_) => Err(libc::EFAULT),
-            Err(error) => Err(number_of(error)),
-        }
-    }
-
     /// Writes bytes.
-    pub(crate) fn write(self, at: u64, bytes: &[u8]) -> Outcome<()> {
-        self.scatter(&[Span { at, length: bytes.len() }], bytes)
+    pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> Outcome<()> {
+        self.0.write_all_at(bytes, at).map_err(fault)
     }
 
     /// Writes bytes into several spans, as far as they go.
-    pub(crate) fn scatter(self, spans: &[Span], bytes: &[u8]) -> Outcome<()> {
-        if bytes.is_empty() {
-            return Ok(());
+    pub(crate) fn scatter(&self, spans: &[Span], bytes: &[u8]) -> Outcome<()> {
+        let mut rest = bytes;
+        for span in spans {
+            let (part, behind) = rest.split_at(span.length.min(rest.len()));
+            self.write(span.at, part)?;
+            rest = behind;
         }
-        let remote = remote(spans, bytes.len())?;
-        match process_vm_writev(self.0, &[IoSlice::new(bytes)], &remote) {
-            Ok(written) if written == bytes.len() => Ok(()),
-            Ok(_) => Err(libc::EFAULT),
-            Err(error) => Err(number_of(error)),
-        }
+        Ok(())
     }
 
     /// Reads a list of buffers (`struct iovec`). Errors: `EINVAL` or `EMSGSIZE` as `too_many` says; `EFAULT`.
-    pub(crate) fn buffers(self, at: u64, count: u64, too_many: i32) -> Outcome<Vec<Span>> {
+    pub(crate) fn buffers(&self, at: u64, count: u64, too_many: i32) -> Outcome<Vec<Span>> {
         let count = usize::try_from(count).ok().filter(|count| *count <= BUFFERS_MAX).ok_or(too_many)?;
         let list = self.read(at, count * BUFFER_LENGTH)?;
         list.chunks_exact(BUFFER_LENGTH)
@@ -104,27 +99,9 @@ pub(crate) fn total(spans: &[Span]) -> usize {
     spans.iter().fold(0, |total, span| total.saturating_add(span.length))
 }
 
-/// Describes the first `length` bytes of some spans to the kernel.
-fn remote(spans: &[Span], length: usize) -> Outcome<Vec<RemoteIoVec>> {
-    let mut left = length;
-    let mut list = Vec::with_capacity(spans.len());
-    for span in spans {
-        let len = span.length.min(left);
-        left -= len;
-        if len > 0 {
-            let base = usize::try_from(span.at).map_err(|_| libc::EFAULT)?;
-            list.push(RemoteIoVec { base, len });
-        }
-    }
-    Ok(list)
-}
-
-fn number_of(error: Errno) -> i32 {
-    match error {
-        // It ends meanwhile, and needs no answer.
-        Errno::ESRCH => libc::EFAULT,
-        other => other as i32,
-    }
+/// An address without memory gives `EIO` here, and `EFAULT` as a system call's argument.
+fn fault(_: io::Error) -> i32 {
+    libc::EFAULT
 }
 
 /// Reads a number of eight bytes.
@@ -137,7 +114,7 @@ mod tests {
     use super::*;
 
     fn own() -> Memory {
-        Memory::of(i32::try_from(std::process::id()).unwrap())
+        Memory::of(i32::try_from(std::process::id()).unwrap()).unwrap()
     }
 
     fn span(bytes: &[u8]) -> Span {
@@ -150,16 +127,16 @@ mod tests {
         assert_eq!(own().gather(&[span(&first), span(b""), span(&second)]).unwrap(), b"abcdefg");
         let (one, other) = (Box::leak(vec![0; 2].into()), Box::leak(vec![0; 4].into()));
         own().scatter(&[span(one), span(other)], b"xyz").unwrap();
-        assert_eq!(
-            (own().read(span(one).at, 2), own().read(span(other).at, 4)),
-            (Ok(b"xy".to_vec()), Ok(b"z\0\0\0".to_vec()))
-        );
+        assert_eq!(own().read(span(one).at, 2), Ok(b"xy".to_vec()));
+        assert_eq!(own().read(span(other).at, 4), Ok(b"z\0\0\0".to_vec()));
     }
 
     #[test]
     fn addresses_without_memory_are_errors() {
-        assert_eq!(own().read(8, 4), Err(libc::EFAULT));
-        assert_eq!(own().write(8, b"x"), Err(libc::EFAULT));
+        for at in [8, u64::MAX - 2] {
+            assert_eq!(own().read(at, 4), Err(libc::EFAULT));
+            assert_eq!(own().write(at, b"x"), Err(libc::EFAULT));
+        }
         assert_eq!(own().read(8, 0), Ok(Vec::new()));
         assert_eq!(own().buffers(8, 1025, libc::EMSGSIZE), Err(libc::EMSGSIZE));
     }
@@ -169,5 +146,28 @@ mod tests {
         let mut list = [0; 16];
         list[8..].copy_from_slice(&(-1_i64).to_ne_bytes());
         assert_eq!(own().buffers(span(&list).at, 1, libc::EINVAL), Err(libc::EINVAL));
+    }
+
+    #[test]
+    fn a_program_that_has_become_another_one_has_no_memory_of_this_kind() {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "read x; exec sleep 60"]).stdin(std::process::Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        let thread = i32::try_from(child.id()).unwrap();
+        let memory = Memory::of(thread).unwrap();
+        let maps = std::fs::read_to_string(format!("/proc/{thread}/maps")).unwrap();
+        let stack = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
+        let end = stack.split(['-', ' ']).nth(1).unwrap();
+        let at = u64::from_str_radix(end, 16).unwrap() - 16;
+        assert!(memory.read(at, 8).is_ok());
+        drop(child.stdin.take());
+        let is_over = || memory.read(at, 8) == Err(libc::EFAULT);
+        let waited = (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            is_over()
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(waited, "the new program's memory is not the old one's");
     }
 }

@@ -1,7 +1,7 @@
-//! The programs under the filter: their descriptors, limits, users and signals.
+//! The programs under the filter: their descriptors, limits, rights and signals.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
@@ -9,135 +9,203 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use crate::filter::FIRST_DESCRIPTOR;
 use crate::memory::Outcome;
+use crate::sockets::{Sockets, inode_of};
 
-/// Threads that are remembered.
-const REMEMBERED: usize = 4096;
 /// Descriptors from here on do not fit `fd_set`: they are given if there is no other.
 const END_OF_SET: u32 = 1024;
-
-/// Longest file of proc(5) that is read, in bytes: they have half of it.
-const FILE_MAX: usize = 4096;
-
-/// The process of a thread.
-#[derive(Debug)]
-struct Known {
-    process: i32,
-    handle: OwnedFd,
-    /// The descriptor at which the search for a free one begins.
-    next: u32,
-}
-
-impl Known {
-    /// Finds the process of a thread that waits for an answer.
-    fn of(thread: i32) -> Outcome<Known> {
-        let process = field(&status(thread)?, "Tgid:").and_then(|id| id.parse().ok()).ok_or(libc::ESRCH)?;
-        let pid = Pid::from_raw(process).ok_or(libc::ESRCH)?;
-        let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| error.raw_os_error())?;
-        Ok(Known { process, handle, next: FIRST_DESCRIPTOR })
-    }
-
-    fn copy(&self, fd: u32) -> Outcome<OwnedFd> {
-        let copied = pidfd_getfd(&self.handle, fd.cast_signed(), PidfdGetfdFlags::empty());
-        copied.map_err(|error| error.raw_os_error())
-    }
-
-    /// Returns the soft limit on descriptors.
-    fn descriptor_limit(&self) -> Outcome<u32> {
-        let text = read(&format!("/proc/{}/limits", self.process), libc::EMFILE)?;
-        let soft = field(&text, "Max open files").and_then(|rest| rest.split_whitespace().next());
-        // Without a number there is no limit.
-        Ok(soft.ok_or(libc::EMFILE)?.parse().unwrap_or(u32::MAX))
-    }
-}
+/// Highest descriptor that is given, plus one: a process has a table as long as its highest one.
+const END: u32 = 1 << 16;
+/// Processes whose next free descriptor is remembered.
+const REMEMBERED: usize = 4096;
+/// `PIDFD_THREAD` of pidfd_open(2), which Linux 6.9 brings.
+const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
+const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
 
 /// The programs under the filter.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
-    threads: HashMap<i32, Known>,
+    /// The descriptors, by process, below which the search for a free one begins: in `fd_set`, and above it.
+    next: HashMap<i32, [u32; 2]>,
 }
 
 impl Programs {
-    fn of(&mut self, thread: i32) -> Outcome<&mut Known> {
-        // The number may be a thread of another process by now.
-        let is_current = self.threads.get(&thread).is_some_and(|known| is_thread_of(known.process, thread));
-        if !is_current {
-            if self.threads.len() >= REMEMBERED {
-                self.threads.clear();
-            }
-            self.threads.insert(thread, Known::of(thread)?);
-        }
-        self.threads.get_mut(&thread).ok_or(libc::ESRCH)
-    }
-
-    /// Copies a descriptor. Errors: `EBADF`; `EPERM` if this process may not.
-    pub(crate) fn copy(&mut self, thread: i32, fd: u32) -> Outcome<OwnedFd> {
-        match self.of(thread)?.copy(fd) {
-            // The process has ended, and another one has its number.
-            Err(libc::ESRCH) => {
-                self.threads.remove(&thread);
-                self.of(thread)?.copy(fd)
-            }
-            other => other,
-        }
-    }
-
-    /// Returns a free descriptor number for a socket, from `least` on. Errors: `EMFILE`.
+    /// Returns a free descriptor number for a socket, from `least` on. Errors: `EMFILE`; `EINVAL` if `least` is above the limit.
+    ///
+    /// The highest ones come first, because the kernel gives a program the lowest ones: a number that is taken meanwhile is lost to the
+    /// program.
     pub(crate) fn free_number(&mut self, thread: i32, least: u32) -> Outcome<u32> {
-        let first = least.max(FIRST_DESCRIPTOR);
-        let known = self.of(thread)?;
-        let limit = known.descriptor_limit()?;
-        let next = known.next.max(first);
-        let in_set = (next..END_OF_SET).chain(first..next.min(END_OF_SET));
-        let mut numbers = in_set.chain(first.max(END_OF_SET)..limit).filter(|number| *number < limit);
-        let free =
-            numbers.find(|number| known.copy(*number).err() == Some(libc::EBADF)).ok_or(libc::EMFILE)?;
-        known.next = free + 1;
-        Ok(free)
-    }
-
-    /// Sends `SIGPIPE` to a thread, as the kernel does to one that sends to nobody.
-    pub(crate) fn break_pipe(&mut self, thread: i32) {
-        if let Ok(known) = self.of(thread) {
-            // SAFETY: no pointers. The thread waits for the supervisor, so it is there.
-            unsafe { libc::syscall(libc::SYS_tgkill, known.process, thread, libc::SIGPIPE) };
+        let limit = descriptor_limit(thread)?;
+        if least >= limit {
+            return Err(libc::EINVAL);
         }
+        let process = process_of(thread)?;
+        if self.next.len() >= REMEMBERED {
+            self.next.clear();
+        }
+        let first = least.max(FIRST_DESCRIPTOR);
+        let regions = [(first, limit.min(END_OF_SET)), (first.max(END_OF_SET), limit.min(END))];
+        let next = self.next.entry(process).or_insert(regions.map(|(_, end)| end));
+        for ((first, end), next) in regions.into_iter().zip(next) {
+            let below = (first..(*next).clamp(first, end.max(first))).rev();
+            let above = ((*next).max(first)..end).rev();
+            for number in below.chain(above) {
+                if inode_or_file(thread, number)?.is_none() {
+                    *next = number;
+                    return Ok(number);
+                }
+            }
+        }
+        Err(libc::EMFILE)
     }
 }
 
-/// Reports whether a process has this thread.
-fn is_thread_of(process: i32, thread: i32) -> bool {
-    // SAFETY: signal 0 is not sent.
-    let result = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) };
-    result == 0 || std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+/// Copies the descriptor of a socket of ours. `None`: it is none. Errors: `EPERM` if this process may not, `EMFILE` and so on.
+///
+/// Other files are not copied: closing a copy may take as long as the program wants (`SO_LINGER`).
+pub(crate) fn copy_socket(sockets: &Sockets, thread: i32, fd: u32) -> Outcome<Option<OwnedFd>> {
+    if inode(thread, fd)?.is_none_or(|inode| !sockets.has(inode)) {
+        return Ok(None);
+    }
+    let copy = match pidfd_getfd(handle(thread)?, fd.cast_signed(), PidfdGetfdFlags::empty()) {
+        Ok(copy) => copy,
+        Err(rustix::io::Errno::BADF) => return Ok(None),
+        Err(error) => return Err(error.raw_os_error()),
+    };
+    if inode_of(&copy).is_some_and(|inode| sockets.has(inode)) {
+        return Ok(Some(copy));
+    }
+    // Another thread of the program has replaced it meanwhile. Closing it may take long.
+    std::thread::spawn(move || drop(copy));
+    Ok(None)
 }
 
-/// Reports whether a thread runs as another user than the supervisor. The server takes the supervisor for the program.
-pub(crate) fn is_other_user(thread: i32) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    let user = status(thread).ok().and_then(|text| {
-        // Real, effective, saved and file system user.
-        field(&text, "Uid:")?.split_whitespace().nth(1)?.parse::<u32>().ok()
-    });
-    user != Some(own)
+/// Checks that this process may look at a thread's descriptors and memory. Errors: `EPERM`.
+pub(crate) fn may_look_at(thread: i32) -> Outcome<()> {
+    inode_or_file(thread, 0).map(drop)
+}
+
+/// Returns a descriptor of a thread's own, by which its files are reached.
+fn handle(thread: i32) -> Outcome<OwnedFd> {
+    let of = |id: i32, flags| {
+        let pid = Pid::from_raw(id).ok_or(libc::ESRCH)?;
+        pidfd_open(pid, flags).map_err(|error| error.raw_os_error())
+    };
+    match of(thread, PIDFD_THREAD) {
+        Err(libc::EINVAL) => of(process_of(thread)?, PidfdFlags::empty()),
+        other => other,
+    }
+}
+
+/// Returns the inode of a descriptor that is a socket. `None`: it is no socket, or not there.
+fn inode(thread: i32, fd: u32) -> Outcome<Option<u64>> {
+    let link = inode_or_file(thread, fd)?;
+    Ok(link.and_then(|link| link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()))
+}
+
+/// Returns the name that proc(5) gives a descriptor's file. `None`: there is none.
+fn inode_or_file(thread: i32, fd: u32) -> Outcome<Option<String>> {
+    match fs::read_link(format!("/proc/{thread}/fd/{fd}")) {
+        Ok(link) => Ok(Some(link.to_string_lossy().into_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(libc::EPERM),
+        Err(error) => Err(error.raw_os_error().unwrap_or(libc::EIO)),
+    }
+}
+
+/// Returns the soft limit on descriptors.
+fn descriptor_limit(thread: i32) -> Outcome<u32> {
+    let text = read(&format!("/proc/{thread}/limits"))?;
+    let soft = field(&text, "Max open files").and_then(|rest| rest.split_whitespace().next());
+    // Without a number there is no limit.
+    Ok(soft.ok_or(libc::EMFILE)?.parse().unwrap_or(u32::MAX))
+}
+
+fn process_of(thread: i32) -> Outcome<i32> {
+    field(&status(thread)?, "Tgid:").and_then(|id| id.parse().ok()).ok_or(libc::ESRCH)
+}
+
+/// Sends `SIGPIPE` to a thread, as the kernel does to one that sends to nobody.
+pub(crate) fn break_pipe(thread: i32) {
+    if let Ok(process) = process_of(thread) {
+        // SAFETY: no pointers. A thread that has ended gets no signal.
+        unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGPIPE) };
+    }
+}
+
+/// Reports whether a thread is in this process's network namespace, whose server makes the sockets.
+pub(crate) fn is_in_own_network(thread: i32) -> bool {
+    is_in_own_namespace(thread, "net")
+}
+
+fn is_in_own_namespace(thread: i32, kind: &str) -> bool {
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/{kind}")).ok();
+    let own = namespace("self");
+    own.is_some() && own == namespace(&thread.to_string())
+}
+
+/// Reports whether a thread may bind privileged ports. The server only sees the supervisor's own rights.
+pub(crate) fn may_bind_low(thread: i32) -> bool {
+    let capabilities = status(thread).ok().and_then(|text| mask(&text, "CapEff:"));
+    capabilities.is_some_and(|mask| mask & CAP_NET_BIND_SERVICE != 0) && is_in_own_namespace(thread, "user")
+}
+
+/// Reads `net.ipv4.ip_unprivileged_port_start`.
+pub(crate) fn first_unprivileged_port() -> u16 {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024)
+}
+
+/// Whether a thread that sleeps has a signal to handle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Signalled {
+    /// It has not.
+    No,
+    /// It has.
+    Yes,
+    /// The process has one, which the kernel may have given to this thread or to another one.
+    Perhaps,
 }
 
 /// Reports whether a signal waits for a thread that it does not block.
-pub(crate) fn has_signal(thread: i32) -> bool {
-    let Ok(text) = status(thread) else { return false };
-    let mask = |name| field(&text, name).and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
-    (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") != 0
+///
+/// The kernel wakes one thread for a signal that was sent to a process: the main thread, if that does not block the signal.
+pub(crate) fn signalled(thread: i32) -> Signalled {
+    let Ok(text) = status(thread) else { return Signalled::No };
+    let bits = |text: &str, name| mask(text, name).unwrap_or(0);
+    let taken = !bits(&text, "SigBlk:");
+    let shared = bits(&text, "ShdPnd:") & taken;
+    if bits(&text, "SigPnd:") & taken != 0 {
+        return Signalled::Yes;
+    }
+    if shared == 0 {
+        return Signalled::No;
+    }
+    let main = field(&text, "Tgid:").and_then(|id| id.parse().ok()).unwrap_or(thread);
+    if main == thread {
+        return Signalled::Yes;
+    }
+    let is_dead = |text: &str| field(text, "State:").is_some_and(|state| state.starts_with(['Z', 'X']));
+    match status(main) {
+        Ok(main) if !is_dead(&main) && shared & bits(&main, "SigBlk:") == 0 => Signalled::No,
+        _ => Signalled::Perhaps,
+    }
+}
+
+fn mask(text: &str, name: &str) -> Option<u64> {
+    u64::from_str_radix(field(text, name)?, 16).ok()
 }
 
 fn status(thread: i32) -> Outcome<String> {
-    read(&format!("/proc/{thread}/status"), libc::ESRCH)
+    read(&format!("/proc/{thread}/status"))
 }
 
-/// Reads a file of proc(5) by one call: each makes the kernel write all of it.
-fn read(path: &str, error: i32) -> Outcome<String> {
-    let mut text = vec![0; FILE_MAX];
-    let length = File::open(path).and_then(|mut file| file.read(&mut text)).map_err(|_| error)?;
-    text.truncate(length);
-    String::from_utf8(text).map_err(|_| error)
+/// Reads a file of proc(5). The name of a program may be no text.
+fn read(path: &str) -> Outcome<String> {
+    // Longer than most: each further read makes the kernel go on in the middle.
+    let mut text = Vec::with_capacity(4096);
+    let read = File::open(path).and_then(|mut file| file.read_to_end(&mut text));
+    read.map_err(|_| libc::ESRCH)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Returns what follows a name at the beginning of a line.
@@ -148,31 +216,40 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sockclient::table::Facts;
 
     fn own_thread() -> i32 {
         rustix::thread::gettid().as_raw_nonzero().get()
     }
 
     #[test]
-    fn a_thread_has_the_descriptors_of_its_process() {
+    fn only_sockets_that_were_given_are_copied() {
+        let mut sockets = Sockets::default();
+        let (thread, socket) = (own_thread(), std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        let number = std::os::fd::AsRawFd::as_raw_fd(&socket).cast_unsigned();
+        assert!(copy_socket(&sockets, thread, number).unwrap().is_none());
+        sockets.note(&socket, Facts::default()).unwrap();
+        assert!(copy_socket(&sockets, thread, number).unwrap().is_some());
+        for (thread, number) in [(thread, 0), (thread, 100_000), (i32::MAX, number)] {
+            assert!(copy_socket(&sockets, thread, number).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn numbers_are_given_from_the_highest_on() {
         let mut programs = Programs::default();
         let thread = own_thread();
-        assert!(programs.copy(thread, 0).is_ok());
-        assert_eq!(programs.copy(thread, 100_000).err(), Some(libc::EBADF));
         let number = programs.free_number(thread, 600).unwrap();
-        assert!(number >= 600);
-        assert_eq!(programs.free_number(thread, 600), Ok(number + 1), "the next search begins behind it");
-        assert!(!is_other_user(thread));
+        assert!((600..END_OF_SET).contains(&number));
+        assert_eq!(programs.free_number(thread, 600), Ok(number - 1), "the next search begins below it");
+        assert_eq!(programs.free_number(thread, u32::MAX), Err(libc::EINVAL));
     }
 
     #[test]
-    fn a_number_above_the_limit_is_not_given() {
-        let mut programs = Programs::default();
-        assert_eq!(programs.free_number(own_thread(), u32::MAX), Err(libc::EMFILE));
-    }
-
-    #[test]
-    fn a_thread_that_does_not_exist_is_an_error() {
-        assert_eq!(Programs::default().copy(i32::MAX, 0).err(), Some(libc::ESRCH));
+    fn this_process_is_in_its_own_namespaces_and_has_no_signal() {
+        let thread = own_thread();
+        assert!(is_in_own_network(thread));
+        assert_eq!(signalled(thread), Signalled::No);
+        assert!(!is_in_own_network(i32::MAX) && !may_bind_low(i32::MAX));
     }
 }

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
-use crate::calls::{Calls, Verdict, Wait};
-use crate::listener::{Listener, Notice};
-use crate::programs::has_signal;
+use crate::call::{Verdict, Wait};
+use crate::calls::Calls;
+use crate::listener::Listener;
+use crate::memory::Outcome;
+use crate::programs::{Signalled, signalled};
 
 /// How often calls that wait are looked at: for signals, time limits and programs that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -23,11 +25,16 @@ const LISTENER: u64 = 0;
 /// `ERESTARTSYS`: the kernel gives `EINTR` or begins the call again, as the signal's action says.
 const RESTART: i32 = 512;
 
+/// Looks at a thread that perhaps has a signal, after which its call ends with `EINTR`.
+const DOUBTS: u8 = 3;
+/// Longest time that a request to the server may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
 /// A call that waits.
 struct Parked {
-    notice: Notice,
-    wait: Wait,
+    wait: Box<Wait>,
     deadline: Option<Instant>,
+    doubts: u8,
 }
 
 /// Does the calls of all programs under the listener's filter, until the last one has ended.
@@ -35,6 +42,8 @@ struct Parked {
 /// # Errors
 /// Those of the listener, and of epoll(7).
 pub fn supervise(listener: &Listener) -> io::Result<()> {
+    raise_descriptor_limit();
+    sockclient::ask::set_limit(ANSWER_LIMIT);
     let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&ready, listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
     let (parked, order) = (HashMap::new(), VecDeque::new());
@@ -71,8 +80,7 @@ impl Supervisor<'_> {
                 LISTENER => return Ok(false),
                 call => {
                     if let Some(parked) = self.unpark(call) {
-                        let verdict = self.calls.resume(parked.notice, parked.wait);
-                        self.finish(parked.notice, verdict, Some(parked.deadline));
+                        self.resume(call, parked);
                     }
                 }
             }
@@ -86,30 +94,37 @@ impl Supervisor<'_> {
     fn take_call(&mut self) -> io::Result<()> {
         if let Some(notice) = self.listener.receive()? {
             let verdict = self.calls.handle(notice, || self.listener.is_waiting(notice.id));
-            self.finish(notice, verdict, None);
+            self.finish(notice.id, verdict, None);
         }
         Ok(())
     }
 
+    /// Goes on with a call, unless its thread has ended: then nobody would get the message.
+    fn resume(&mut self, call: u64, parked: Parked) {
+        if self.listener.is_waiting(call) {
+            let verdict = self.calls.resume(*parked.wait);
+            self.finish(call, verdict, Some(parked.deadline));
+        }
+    }
+
     /// Answers a call, or lets it wait. One that has waited before keeps its time limit.
-    fn finish(&mut self, notice: Notice, verdict: Verdict, waited: Option<Option<Instant>>) {
+    fn finish(&mut self, call: u64, verdict: Verdict, waited: Option<Option<Instant>>) {
         match verdict {
-            Verdict::Answer(outcome) => self.listener.answer(notice.id, outcome),
-            Verdict::Pass => self.listener.pass(notice.id),
+            Verdict::Answer(outcome) => self.listener.answer(call, outcome),
+            Verdict::Pass => self.listener.pass(call),
             Verdict::Give { fd, number, is_cloexec } => {
-                if let Err(error) = self.listener.give(notice.id, fd.as_fd(), number, is_cloexec) {
-                    self.listener.answer(notice.id, Err(error.raw_os_error().unwrap_or(libc::EMFILE)));
+                if let Err(error) = self.listener.give(call, fd.as_fd(), number, is_cloexec) {
+                    self.listener.answer(call, Err(error.raw_os_error().unwrap_or(libc::EMFILE)));
                 }
             }
             Verdict::Park(wait) => {
                 let limit = wait.limit.map(|(limit, _)| now() + limit);
-                self.park(Parked { notice, wait, deadline: waited.unwrap_or(limit) });
+                self.park(call, Parked { wait, deadline: waited.unwrap_or(limit), doubts: 0 });
             }
         }
     }
 
-    fn park(&mut self, parked: Parked) {
-        let id = parked.notice.id;
+    fn park(&mut self, id: u64, parked: Parked) {
         let data = epoll::EventData::new_u64(id);
         if epoll::add(&self.ready, &parked.wait.fd, data, parked.wait.events).is_err() {
             return self.listener.answer(id, Err(libc::ENOBUFS));
@@ -130,31 +145,47 @@ impl Supervisor<'_> {
         self.looked_at = now();
         for _ in 0..LOOKS.min(self.order.len()) {
             let Some(id) = self.order.pop_front() else { return };
-            let Some(parked) = self.parked.get(&id) else { continue };
-            match self.end_of(parked) {
-                None => self.order.push_back(id),
-                Some(error) => {
+            match self.end_of(id) {
+                None if self.parked.contains_key(&id) => self.order.push_back(id),
+                None => {}
+                Some(outcome) => {
                     self.unpark(id);
-                    self.listener.answer(id, Err(error));
+                    self.listener.answer(id, outcome);
                 }
             }
         }
     }
 
-    /// Returns the error by which a call ends now; `None`: it goes on waiting.
-    fn end_of(&self, Parked { notice, wait, deadline }: &Parked) -> Option<i32> {
-        if !self.listener.is_waiting(notice.id) {
+    /// Returns the outcome with which a call ends now; `None`: it goes on waiting, or does not wait any more.
+    fn end_of(&mut self, id: u64) -> Option<Outcome> {
+        let Parked { wait, deadline, doubts } = self.parked.get_mut(&id)?;
+        if !self.listener.is_waiting(id) {
             // Its thread has ended, and nobody gets the answer.
-            return Some(libc::EINTR);
+            return Some(Err(libc::EINTR));
         }
-        let is_late = deadline.is_some_and(|deadline| self.looked_at >= deadline);
-        match wait.limit {
-            Some((_, error)) if is_late => Some(error),
-            // With a time limit a call does not begin again, as with the kernel's sockets.
-            Some(_) => has_signal(notice.thread).then_some(libc::EINTR),
-            None => has_signal(notice.thread).then_some(wait.interrupted.unwrap_or(RESTART)),
+        if let Some((_, outcome)) = wait.limit
+            && deadline.is_some_and(|deadline| self.looked_at >= deadline)
+        {
+            return Some(outcome);
         }
+        // With a time limit a call does not begin again, as with the kernel's sockets.
+        let again = if wait.limit.is_some() { libc::EINTR } else { RESTART };
+        match signalled(wait.call.notice.thread) {
+            Signalled::No => *doubts = 0,
+            Signalled::Yes => return Some(wait.done().ok_or(wait.interrupted.unwrap_or(again))),
+            // Without a signal RESTART would reach the program. Several threads that wait are rarely asked for one signal.
+            Signalled::Perhaps => *doubts += 1,
+        }
+        (*doubts >= DOUBTS).then(|| wait.done().ok_or(libc::EINTR))
     }
+}
+
+/// Allows as many descriptors as the system lets: each call that waits takes two.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Without it fewer calls can wait.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// The real clock: this crate serves real programs.

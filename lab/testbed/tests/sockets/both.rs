@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use testbed::process::wait_for;
+use testbed::{Host, c_programs};
 
 use crate::world::{LIMIT, NOBODY, PORT, PRELUDE, SOMEBODY, World, as_user, server_in};
 
@@ -33,6 +34,7 @@ macro_rules! both {
 
 both! {
     pythons_tests_of_sctp_pass;
+    several_messages_by_one_call_wait_for_each_other;
     one_to_many_sockets_serve_many_peers_and_one_is_peeled_off;
     a_message_is_read_in_parts_and_by_a_child;
     streams_and_identifiers_pass_and_wrong_ones_are_refused;
@@ -286,4 +288,21 @@ fn each_message_that_was_taken_arrives_although_the_peer_shuts_down(world: &Worl
     let sent = world.ask(BULK, &[]).good().unwrap().stdout;
     let received = || server.stdout().replace("listening\n", "");
     assert!(wait_for(LIMIT, || received() == sent), "sent {sent}received {}", received());
+}
+
+fn several_messages_by_one_call_wait_for_each_other(world: &World) {
+    let binary = c_programs::build("batches", world.lab.dir(), &[]).unwrap();
+    let run = |host: &Host, words: &[&str]| {
+        let mut command = world.sctp(host);
+        command.arg(&binary).args(words);
+        command
+    };
+    let mut server = world.beta.spawn("server", run(&world.beta, &["serve", PORT])).unwrap();
+    server.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
+    let client = world.alpha.run("client", run(&world.alpha, &["ask", &world.to(), PORT]), LIMIT).unwrap();
+    assert_eq!(client.good().unwrap().stdout, "16 sent by one call, read 0\n");
+    let told = server.finish(LIMIT).unwrap().good().unwrap().stdout;
+    let expected =
+        "listening\ngetsockname EFAULT, read of nothing 0, 960000 octets, 4 messages by one call\n";
+    assert_eq!(told, expected);
 }

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use crate::world::{LIMIT, World};
+use nix::sys::signal::Signal;
+
+use crate::world::{LIMIT, PORT, PRELUDE, World};
 
 /// Directory of what set-up brings (`scripts/setup.sh`).
 const BROUGHT: &str = "/usr/local/lib/sctpify-tests";
@@ -124,4 +127,173 @@ fn a_supervisor_inside_another_one_is_refused_with_the_reason() {
         output.stderr
     );
     assert!(output.good().is_err());
+}
+
+/// Threads that live for one message, more of them than a process has descriptors at first, and one whose name is no text.
+const THREADS: &str = "
+import ctypes, threading
+s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
+answers = []
+def once():
+    ctypes.CDLL(None).prctl(15, 'Thread Nr. 1234\\u00e9'.encode(), 0, 0, 0)
+    s.send(b'x'); answers.append(s.recv(100))
+for n in range(1100):
+    t = threading.Thread(target=once); t.start(); t.join()
+print(len(answers), set(answers))
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_program_may_have_any_number_of_threads_with_any_name() {
+    let world = World::supervised(1);
+    let _server = world.serve(ECHO);
+    let client = world.ask(THREADS, &[]).good().unwrap();
+    assert_eq!(client.stdout, "1100 {b'x'}\n", "{}", client.stderr);
+}
+
+/// Four threads wait while the process is sent a signal again and again: none of them sees an error that no kernel gives.
+const SHARED_SIGNAL: &str = "
+import signal, threading
+s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
+handled, seen = [], []
+signal.signal(signal.SIGUSR1, lambda *_: handled.append(1))
+def wait():
+    try: seen.append(s.recv(1))
+    except OSError as e: seen.append(e.errno)
+threads = [threading.Thread(target=wait) for _ in range(3)]
+for t in threads: t.start()
+if os.fork() == 0:
+    for _ in range(20): time.sleep(0.05); os.kill(os.getppid(), signal.SIGUSR1)
+    time.sleep(0.2)
+    for _ in range(4): s.send(b'x')
+    os._exit(0)
+wait()
+for t in threads: t.join()
+print(seen, len(handled) > 5)
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_signal_for_a_process_harms_no_thread_of_it() {
+    let world = World::supervised(1);
+    let _server = world.serve(ECHO);
+    let client = world.ask(SHARED_SIGNAL, &[]).good().unwrap();
+    assert_eq!(client.stdout, "[b'x', b'x', b'x', b'x'] True\n", "{}", client.stderr);
+}
+
+/// Twenty times a worker that waits for a message is killed, and the message comes at once: its parent gets it.
+const WORKERS: &str = "
+import signal
+s, _ = listen(sys.argv[1]).accept()
+for n in range(20):
+    worker = os.fork()
+    if worker == 0: s.recv(100); os._exit(0)
+    time.sleep(0.05)
+    os.kill(worker, signal.SIGKILL); s.send(b'now')
+    s.settimeout(5); s.recv(100); s.settimeout(None)
+    os.waitpid(worker, 0)
+print('all came', flush=True)
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_worker_that_is_killed_takes_no_message_along() {
+    let world = World::supervised(1);
+    let mut server = world.serve(WORKERS);
+    let client = "
+s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
+while s.recv(100) == b'now': s.send(b'here')
+";
+    world.ask(client, &[]).good().unwrap();
+    server.wait_until("all", LIMIT, |server| server.stdout().contains("all came")).unwrap();
+}
+
+/// Attempts that a signal ends cost nothing that stays.
+const INTERRUPTED: &str = "
+import signal
+class Stop(Exception): pass
+def stop(*_): raise Stop
+signal.signal(signal.SIGALRM, stop)
+ended = 0
+for n in range(300):
+    s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        s.connect((sys.argv[1], int(sys.argv[2])))
+    except Stop: ended += 1
+    s.close()
+print(ended, error(sctp) is not None)
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn attempts_that_end_early_cost_nothing_that_stays() {
+    let world = World::supervised(1);
+    world.links[0].silence().unwrap();
+    let client = world.ask(INTERRUPTED, &[]).good().unwrap();
+    assert_eq!(client.stdout, "300 True\n", "{}", client.stderr);
+}
+
+/// A program in another network namespace gets no sockets of the supervisor's; files of others above 511 are the kernel's.
+const NAMESPACE: &str = "
+import ctypes
+a, b = socket.socketpair()
+os.dup2(a.fileno(), 600)
+print(os.write(600, b'plain'), b.recv(100), error(socket.socket(fileno=os.dup(600)).getpeername))
+libc = ctypes.CDLL(None)
+print(isinstance(sctp(), socket.socket), libc.unshare(0x40000000), error(sctp))
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn another_network_namespace_has_no_sockets_of_this_one() {
+    let world = World::supervised(1);
+    let client = world.ask(NAMESPACE, &[]).good().unwrap();
+    assert_eq!(client.stdout, "5 b'plain' \nTrue 0 ENETDOWN\n", "{}", client.stderr);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_privileged_port_needs_the_programs_own_right() {
+    let world = World::supervised(1);
+    let mut command = world.sctp(&world.alpha);
+    command.args(["setpriv", "--bounding-set", "-net_bind_service", "--", "python3", "-c"]);
+    command.arg(format!("{PRELUDE}print(error(sctp().bind, ('', 80)), error(sctp().bind, ('', 7001)))"));
+    let output = world.alpha.run("low", command, LIMIT).unwrap().good().unwrap();
+    assert_eq!(output.stdout, "EACCES None\n", "{}", output.stderr);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn it_works_inside_a_program_that_has_the_library() {
+    let world = World::new(1);
+    let _server = world.serve(ECHO);
+    let program = format!(
+        "{PRELUDE}s = sctp(); s.connect(('{}', {PORT})); s.send(b'x'); print(s.fileno() >= 512, s.recv(1))",
+        world.to()
+    );
+    let mut command = world.sctp(&world.alpha);
+    command.args(["sh", "-c", "exec \"$0\" run --sctp --seccomp -- python3 -c \"$1\""]);
+    command.arg(world.programs.path("sctpify")).arg(program);
+    let output = world.alpha.run("inner", command, LIMIT).unwrap().good().unwrap();
+    assert_eq!(output.stdout, "True b'x'\n", "{}", output.stderr);
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn it_ends_by_a_signal_that_comes_after_the_command() {
+    let world = World::supervised(1);
+    let mut command = world.sctp(&world.alpha);
+    command.args(["sh", "-c", "sleep 30 & echo started; exit 3"]);
+    let mut run = world.alpha.spawn("run", command).unwrap();
+    run.wait_until("its command", LIMIT, |run| run.stdout().contains("started")).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(run.is_running());
+    run.signal(Signal::SIGTERM).unwrap();
+    let ended = run.finish(Duration::from_secs(5)).unwrap();
+    assert!(ended.good().unwrap_err().to_string().contains("143"));
+    let mut missing = world.sctp(&world.alpha);
+    missing.arg("no-such-command");
+    let output = world.alpha.run("missing", missing, LIMIT).unwrap().good().unwrap_err().to_string();
+    assert!(output.contains("127") && output.contains("no-such-command"), "{output}");
 }

@@ -1,0 +1,153 @@
+//! The sockets that programs were given, and what is known of them.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use libc::c_int;
+use rustix::event::epoll::EventFlags;
+use rustix::fs::fstat;
+use sockclient::behalf;
+use sockclient::table::{self, Facts};
+
+use crate::call::{Call, Then, Verdict, Wait};
+use crate::memory::Outcome;
+
+/// Sockets from which on those that are closed are looked for.
+const LOOK_AT: usize = 65_536;
+
+/// The sockets that programs were given, by inode.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    known: HashMap<u64, Facts>,
+    look_at: usize,
+}
+
+impl Default for Sockets {
+    fn default() -> Self {
+        Sockets { known: HashMap::new(), look_at: LOOK_AT }
+    }
+}
+
+impl Sockets {
+    pub(crate) fn has(&self, inode: u64) -> bool {
+        self.known.contains_key(&inode)
+    }
+
+    /// Notes a socket that a program gets.
+    pub(crate) fn note(&mut self, socket: impl AsFd, facts: Facts) -> Outcome<()> {
+        let inode = inode_of(socket).ok_or(libc::ENOBUFS)?;
+        if self.known.len() >= self.look_at {
+            self.forget_closed();
+        }
+        self.known.insert(inode, facts);
+        Ok(())
+    }
+
+    /// Nobody tells the supervisor of a close: the kernel's list has the sockets that are open.
+    fn forget_closed(&mut self) {
+        let text = fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
+        let open: HashSet<u64> =
+            text.lines().filter_map(|line| line.split_whitespace().nth(6)?.parse().ok()).collect();
+        if !open.is_empty() {
+            self.known.retain(|inode, _| open.contains(inode));
+        }
+        self.look_at = LOOK_AT.max(2 * self.known.len());
+    }
+}
+
+/// Returns the inode of an open file.
+pub(crate) fn inode_of(file: impl AsFd) -> Option<u64> {
+    fstat(file).ok().map(|status| status.st_ino)
+}
+
+/// A socket in a call: the supervisor's copy of its descriptor. The facts go back when it is dropped.
+pub(crate) struct Socket<'a> {
+    fd: OwnedFd,
+    inode: u64,
+    sockets: &'a mut Sockets,
+}
+
+impl<'a> Socket<'a> {
+    /// Takes a copy of a program's descriptor. `None`: it is no socket of ours.
+    pub(crate) fn adopt(fd: OwnedFd, sockets: &'a mut Sockets) -> Option<Socket<'a>> {
+        let inode = inode_of(&fd)?;
+        let facts = *sockets.known.get(&inode)?;
+        behalf::adopt(fd.as_raw_fd())?;
+        table::put(fd.as_raw_fd(), &facts);
+        Some(Socket { fd, inode, sockets })
+    }
+
+    pub(crate) fn number(&self) -> c_int {
+        self.fd.as_raw_fd()
+    }
+
+    /// Returns another copy.
+    pub(crate) fn copy(&self) -> Outcome<OwnedFd> {
+        self.fd.try_clone().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))
+    }
+
+    /// Notes a socket that this one has brought forth.
+    pub(crate) fn note(&mut self, socket: &OwnedFd, facts: Facts) -> Outcome<()> {
+        self.sockets.note(socket, facts)
+    }
+
+    /// Lets a call wait that ended with this error, if it is one of waiting and the program wants to.
+    pub(crate) fn park(self, call: &Call, error: c_int, call_waits: bool, wait: ParkedAs) -> Verdict {
+        let is_waiting = matches!(error, libc::EAGAIN | libc::EINPROGRESS);
+        let done = match wait.then {
+            Then::Again { done } if done > 0 => Ok(i64::try_from(done).unwrap_or(i64::MAX)),
+            _ => Err(error),
+        };
+        if !is_waiting || !call_waits || behalf::is_nonblocking(self.number()) {
+            return Verdict::Answer(done);
+        }
+        let limit = behalf::time_limit(self.number(), wait.events.contains(EventFlags::OUT));
+        let ParkedAs { events, then, interrupted } = wait;
+        // The facts go back, and the copy stays.
+        let parked = self.copy().map(|fd| {
+            let limit = limit.map(|limit| (limit, done));
+            Verdict::Park(Box::new(Wait { call: call.clone(), fd, events, limit, then, interrupted }))
+        });
+        parked.into()
+    }
+}
+
+/// How a call waits: see [`Wait`].
+pub(crate) struct ParkedAs {
+    pub(crate) events: EventFlags,
+    pub(crate) then: Then,
+    pub(crate) interrupted: Option<c_int>,
+}
+
+impl ParkedAs {
+    /// Waits for a message, or for room for one, and is tried again.
+    pub(crate) fn again(events: EventFlags, done: u64) -> ParkedAs {
+        ParkedAs { events, then: Then::Again { done }, interrupted: None }
+    }
+}
+
+impl Drop for Socket<'_> {
+    fn drop(&mut self) {
+        self.sockets.known.insert(self.inode, table::take(self.fd.as_raw_fd()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_sockets_are_forgotten_and_open_ones_are_not() {
+        let mut sockets = Sockets { look_at: 4, ..Sockets::default() };
+        let (kept, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        sockets.note(&kept, Facts::default()).unwrap();
+        for _ in 0..20 {
+            let (closed, _) = std::os::unix::net::UnixStream::pair().unwrap();
+            sockets.note(&closed, Facts::default()).unwrap();
+            sockets.look_at = 4;
+        }
+        assert!(sockets.has(inode_of(&kept).unwrap()));
+        assert!(sockets.known.len() <= 5, "{}", sockets.known.len());
+    }
+}
