@@ -1,6 +1,7 @@
 //! The same calls for a process that does them on behalf of another one, with copies of its descriptors and of its memory.
 //!
-//! No call waits: it returns `EAGAIN` or `EINPROGRESS` even if the socket is blocking. Descriptors must be known to [`adopt`].
+//! No call waits: it returns `EAGAIN` or `EINPROGRESS` even if the socket is blocking. Descriptors must be known to
+//! [`table::put`].
 
 use core::ffi::c_int;
 use core::time::Duration;
@@ -16,7 +17,6 @@ use crate::{Outcome, parts, recv, send, setup};
 
 pub use crate::recv::unread;
 pub use crate::setup::{is_of_server, listen, shutdown};
-pub use crate::table::{adopt, cookie};
 
 /// Room for a message.
 #[derive(Debug)]

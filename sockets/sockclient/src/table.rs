@@ -45,8 +45,8 @@ pub(crate) mod bit {
     pub(crate) const WANTS_NXTINFO: u16 = 1024;
     /// The descriptor is a copy of another process's, for which calls must not wait.
     pub(crate) const ON_BEHALF: u16 = 2048;
-    /// Bits that the kernel or the descriptor's name tells, and not an earlier call.
-    pub(crate) const FOUND: u16 = KNOWN | OURS | MANY | PARTIAL | ON_BEHALF;
+    /// Bits of a descriptor, and not of its socket.
+    pub(crate) const OF_DESCRIPTOR: u16 = KNOWN | OURS | ON_BEHALF;
 }
 
 static ENTRIES: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(0) }; REMEMBERED];
@@ -126,7 +126,7 @@ pub(crate) fn add(fd: c_int, bits: u16) {
     }
 }
 
-/// Findings of earlier calls about a socket. They hold for all descriptors of the socket.
+/// The kind of a socket, and findings of earlier calls about it. They hold for all its descriptors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
     bits: u16,
@@ -141,30 +141,9 @@ impl Facts {
     }
 }
 
-/// Notes that a descriptor is a copy of another process's. Returns the kernel's name for the socket (`SO_COOKIE`); `None`: it is no socket
-/// of ours.
-pub fn adopt(fd: c_int) -> Option<u64> {
-    let style = style_by_name(fd)?;
-    let cookie = cookie(fd)?;
-    let is_partial = crate::recv::peek_offset(fd).is_some_and(|offset| offset > 0);
-    add(fd, style | bit::ON_BEHALF | if is_partial { bit::PARTIAL } else { 0 });
-    Some(cookie)
-}
-
-/// Returns the kernel's name for a socket, which no other one ever has.
-pub fn cookie(fd: c_int) -> Option<u64> {
-    let mut cookie = 0_u64;
-    let mut length = socklen_t::try_from(size_of::<u64>()).unwrap_or(0);
-    // SAFETY: the buffer has the length that is told.
-    let result = unsafe {
-        real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE, (&raw mut cookie).cast(), &raw mut length)
-    };
-    (result == 0).then_some(cookie)
-}
-
-/// Notes what was known of the socket before.
+/// Notes that a descriptor is a copy of another process's, of a socket with these facts.
 pub fn put(fd: c_int, facts: &Facts) {
-    set(fd, facts.bits);
+    add(fd, facts.bits | bit::ON_BEHALF);
     set_streams(fd, facts.streams);
     if let Some(peer) = &facts.peer {
         set_peer(fd, peer.as_bytes());
@@ -173,7 +152,7 @@ pub fn put(fd: c_int, facts: &Facts) {
 
 /// Returns what is known of a socket, and forgets the descriptor.
 pub fn take(fd: c_int) -> Facts {
-    let bits = entry(fd).map_or(0, |entry| entry.load(Ordering::Relaxed)) & !bit::FOUND;
+    let bits = entry(fd).map_or(0, |entry| entry.load(Ordering::Relaxed)) & !bit::OF_DESCRIPTOR;
     let peer = peer(fd).and_then(|(bytes, length)| SockAddr::read(&bytes[..length]).ok());
     let facts = Facts { bits, streams: streams(fd).unwrap_or(0), peer };
     forget(fd);

@@ -67,6 +67,8 @@ pub(crate) struct Wait {
     pub(crate) call: Call,
     /// The socket, of which the kernel, too, would hold a reference; or the connection to the server.
     pub(crate) fd: OwnedFd,
+    /// The inode of the socket.
+    pub(crate) inode: u64,
     pub(crate) events: EventFlags,
     /// The time limit of the socket, and the call's outcome after it.
     pub(crate) limit: Option<(Duration, Outcome)>,

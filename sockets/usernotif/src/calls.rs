@@ -10,7 +10,7 @@ use crate::call::{Call, Then, Verdict, Wait};
 use crate::listener::Notice;
 use crate::memory::{Memory, Outcome};
 use crate::programs::{Programs, copy_socket, is_in_own_network, may_look_at};
-use crate::sockets::{Socket, Sockets};
+use crate::sockets::{Copied, Socket, Sockets};
 use crate::{filter, messages, setup};
 
 /// Flags that socket(2) and accept4(2) take.
@@ -93,11 +93,11 @@ impl Calls {
 
     /// Goes on with a call that has waited, and still does.
     pub(crate) fn resume(&mut self, wait: Wait) -> Verdict {
-        let Wait { call, fd, then, .. } = wait;
+        let Wait { call, fd, inode, then, .. } = wait;
         if let Then::Attempted(tell) = then {
             return Verdict::Answer(behalf::end_attempt(fd).and_then(|id| tell.tell(&call, id)));
         }
-        let Some(socket) = Socket::adopt(fd, &mut self.sockets) else {
+        let Some(socket) = Socket::adopt(Copied { fd, inode }, &mut self.sockets) else {
             return Verdict::Answer(Err(libc::EBADF));
         };
         match then {

@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use crate::filter::FIRST_DESCRIPTOR;
 use crate::memory::Outcome;
-use crate::sockets::{Sockets, inode_of};
+use crate::sockets::{Copied, Sockets, inode_of};
 
 /// Descriptors from here on do not fit `fd_set`: they are given if there is no other.
 const END_OF_SET: u32 = 1024;
@@ -62,7 +62,7 @@ impl Programs {
 /// Copies the descriptor of a socket of ours. `None`: it is none. Errors: `EPERM` if this process may not, `EMFILE` and so on.
 ///
 /// Other files are not copied: closing a copy may take as long as the program wants (`SO_LINGER`).
-pub(crate) fn copy_socket(sockets: &Sockets, thread: i32, fd: u32) -> Outcome<Option<OwnedFd>> {
+pub(crate) fn copy_socket(sockets: &Sockets, thread: i32, fd: u32) -> Outcome<Option<Copied>> {
     if inode(thread, fd)?.is_none_or(|inode| !sockets.has(inode)) {
         return Ok(None);
     }
@@ -71,8 +71,8 @@ pub(crate) fn copy_socket(sockets: &Sockets, thread: i32, fd: u32) -> Outcome<Op
         Err(rustix::io::Errno::BADF) => return Ok(None),
         Err(error) => return Err(error.raw_os_error()),
     };
-    if inode_of(&copy).is_some_and(|inode| sockets.has(inode)) {
-        return Ok(Some(copy));
+    if let Some(inode) = inode_of(&copy).filter(|inode| sockets.has(*inode)) {
+        return Ok(Some(Copied { fd: copy, inode }));
     }
     // Another thread of the program has replaced it meanwhile. Closing it may take long.
     std::thread::spawn(move || drop(copy));

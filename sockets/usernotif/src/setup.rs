@@ -126,6 +126,7 @@ fn attempt(call: &Call, socket: &Socket<'_>, addresses: &[u8], tell: Tell) -> Ou
     Ok(Verdict::Park(Box::new(Wait {
         call: call.clone(),
         fd: behalf::attempt(socket.number(), addresses)?,
+        inode: 0,
         events: READABLE,
         limit: limit.map(|limit| (limit, Err(libc::EINPROGRESS))),
         then: Then::Attempted(tell),
@@ -225,7 +226,7 @@ pub(crate) fn duplicate(call: &Call, socket: &Socket<'_>, programs: &mut Program
     let least = if is_fcntl { call.unsigned(2) } else { 0 };
     let copied = programs.free_number(call.notice.thread, least).and_then(|number| {
         let is_cloexec = is_fcntl && call.int(1) == libc::F_DUPFD_CLOEXEC;
-        Ok(Verdict::Give { fd: socket.copy()?, number, is_cloexec })
+        Ok(Verdict::Give { fd: socket.copy()?.fd, number, is_cloexec })
     });
     copied.into()
 }
@@ -241,5 +242,5 @@ pub(crate) fn replace(call: &Call, socket: &Socket<'_>) -> Verdict {
     if number == call.unsigned(0) || number < filter::FIRST_DESCRIPTOR || flags & !libc::O_CLOEXEC != 0 {
         return Verdict::Answer(Err(libc::EINVAL));
     }
-    socket.copy().map(|fd| Verdict::Give { fd, number, is_cloexec: flags != 0 }).into()
+    socket.copy().map(|copy| Verdict::Give { fd: copy.fd, number, is_cloexec: flags != 0 }).into()
 }

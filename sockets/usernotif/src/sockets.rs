@@ -61,6 +61,13 @@ pub(crate) fn inode_of(file: impl AsFd) -> Option<u64> {
     fstat(file).ok().map(|status| status.st_ino)
 }
 
+/// A copy of a descriptor, and the inode of its socket.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    pub(crate) fd: OwnedFd,
+    pub(crate) inode: u64,
+}
+
 /// A socket in a call: the supervisor's copy of its descriptor. The facts go back when it is dropped.
 pub(crate) struct Socket<'a> {
     fd: OwnedFd,
@@ -70,11 +77,9 @@ pub(crate) struct Socket<'a> {
 
 impl<'a> Socket<'a> {
     /// Takes a copy of a program's descriptor. `None`: it is no socket of ours.
-    pub(crate) fn adopt(fd: OwnedFd, sockets: &'a mut Sockets) -> Option<Socket<'a>> {
-        let inode = inode_of(&fd)?;
-        let facts = *sockets.known.get(&inode)?;
-        behalf::adopt(fd.as_raw_fd())?;
-        table::put(fd.as_raw_fd(), &facts);
+    pub(crate) fn adopt(copy: Copied, sockets: &'a mut Sockets) -> Option<Socket<'a>> {
+        let Copied { fd, inode } = copy;
+        table::put(fd.as_raw_fd(), sockets.known.get(&inode)?);
         Some(Socket { fd, inode, sockets })
     }
 
@@ -83,8 +88,9 @@ impl<'a> Socket<'a> {
     }
 
     /// Returns another copy.
-    pub(crate) fn copy(&self) -> Outcome<OwnedFd> {
-        self.fd.try_clone().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))
+    pub(crate) fn copy(&self) -> Outcome<Copied> {
+        let fd = self.fd.try_clone().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
+        Ok(Copied { fd, inode: self.inode })
     }
 
     /// Notes a socket that this one has brought forth.
@@ -105,9 +111,9 @@ impl<'a> Socket<'a> {
         let limit = behalf::time_limit(self.number(), wait.events.contains(EventFlags::OUT));
         let ParkedAs { events, then, interrupted } = wait;
         // The facts go back, and the copy stays.
-        let parked = self.copy().map(|fd| {
+        let parked = self.copy().map(|Copied { fd, inode }| {
             let limit = limit.map(|limit| (limit, done));
-            Verdict::Park(Box::new(Wait { call: call.clone(), fd, events, limit, then, interrupted }))
+            Verdict::Park(Box::new(Wait { call: call.clone(), fd, inode, events, limit, then, interrupted }))
         });
         parked.into()
     }
