@@ -271,11 +271,11 @@ impl PassedSignals {
         let passing = Passing(self.0.handle());
         std::thread::spawn(move || {
             for signal in self.0.forever() {
-                let passed = match signal {
+                let passed = is_there(&command).and_then(|()| match signal {
                     SIGTERM => pidfd_send_signal(&command, Signal::TERM),
                     SIGHUP => pidfd_send_signal(&command, Signal::HUP),
-                    _ => is_there(&command),
-                };
+                    _ => Ok(()),
+                });
                 if passed.is_err() {
                     late(signal);
                 }

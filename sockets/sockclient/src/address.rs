@@ -54,16 +54,20 @@ pub(crate) unsafe fn copy_peer(fd: c_int, room: *mut sockaddr, length: *mut sock
     if room.is_null() || length.is_null() {
         return;
     }
-    let mut bytes = [0; 32];
-    let known = table::peer(fd).or_else(|| {
+    // SAFETY: the caller's.
+    match peer(fd) {
+        Some((bytes, known)) => unsafe { copy(&bytes[..known], room, length) },
+        None => unsafe { *length = 0 },
+    }
+}
+
+/// Returns the peer's address of a connected socket: bytes and length. Asks for it once.
+pub(crate) fn peer(fd: c_int) -> Option<([u8; 32], usize)> {
+    table::peer(fd).or_else(|| {
+        let mut bytes = [0; 32];
         let reply = ask(Operation::PeerName, (0, 0), &[], Some(fd), &mut bytes[..SOCKADDR_MAX]).ok()?;
         let length = reply.length.min(SOCKADDR_MAX);
         table::set_peer(fd, &bytes[..length]);
         Some((bytes, length))
-    });
-    // SAFETY: the caller's.
-    match known {
-        Some((bytes, known)) => unsafe { copy(&bytes[..known], room, length) },
-        None => unsafe { *length = 0 },
-    }
+    })
 }

@@ -84,7 +84,7 @@ pub(crate) fn ask(
     let errno = errno();
     let connection = begin(operation, (first, second), payload, socket)?;
     // The answer to some requests takes as long as an association's set-up: signals end them, as with the kernel.
-    let waits = operation == Operation::Connect && first != 0;
+    let waits = matches!(operation, Operation::Connect | Operation::AwaitPeer) && first != 0;
     let waited = match socket.filter(|_| waits) {
         Some(socket) => {
             crate::setup::wait_until(connection, libc::POLLIN, socket).map_err(|error| match error {

@@ -4,7 +4,10 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t};
 use sockproto::abi::{SOL_SCTP, option, sinfo};
-use sockproto::{DATA_HEADER, DataHeader, Kind, MESSAGE_MAX, Operation, PEER_LENGTH, Peer, SockAddr, flag};
+use sockproto::{
+    DATA_HEADER, DataHeader, Kind, MESSAGE_MAX, Operation, PEER_LENGTH, Peer, SOCKADDR_MAX, SockAddr, flag,
+    read_addresses,
+};
 
 use crate::ask::ask;
 use crate::parts::{Parts, part, parts_of};
@@ -63,7 +66,12 @@ fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome 
     }
     // SAFETY: the kernel checks the program's buffers.
     match outcome(unsafe { real::sendmsg(fd, &raw const message, kept | libc::MSG_NOSIGNAL) }) {
-        Ok(sent) => Ok(sent - prefix.len() as isize),
+        Ok(sent) => {
+            if is_one_to_many && kept == 0 && !is_nonblocking(fd) {
+                wait_for_peer(fd, given)?;
+            }
+            Ok(sent - prefix.len() as isize)
+        }
         // The peer's or the server's end.
         Err(libc::ECONNREFUSED | libc::ENOTCONN | libc::ECONNRESET) => Err(libc::EPIPE),
         error => error,
@@ -83,6 +91,22 @@ fn must_take_messages(fd: c_int, given: &Given, is_nonblocking_call: bool) -> Ou
             (Err(error), _) => return Err(error),
         }
     }
+    Ok(())
+}
+
+/// Waits until the association that a message has begun is up, as Linux does: a program may close its socket at once.
+fn wait_for_peer(fd: c_int, given: &Given) -> Outcome<()> {
+    let Some(address) = given.peer.address.filter(|_| given.header.association == 0) else { return Ok(()) };
+    if given.header.sinfo_flags & (sinfo::EOF | sinfo::ABORT | sinfo::SENDALL) != 0 {
+        return Ok(());
+    }
+    // In the place of an identifier, which is much lower.
+    let place = table::hash(fd, address.as_bytes());
+    if table::association_streams(fd, place).is_some() {
+        return Ok(());
+    }
+    ask(Operation::AwaitPeer, (1, 0), address.as_bytes(), Some(fd), &mut [])?;
+    table::set_association_streams(fd, place, u16::MAX);
     Ok(())
 }
 
@@ -226,13 +250,35 @@ pub unsafe fn send_to(
 /// # Safety
 /// `address` points to `length` bytes, or is null.
 unsafe fn peer_of(fd: c_int, address: *const sockaddr, length: socklen_t) -> Outcome<Peer> {
-    let is_needed = table::is_one_to_many(fd) || !table::has(fd, bit::CONNECTED);
-    if address.is_null() || length == 0 || !is_needed {
+    if address.is_null() || length == 0 {
         return Ok(Peer::default());
     }
     // SAFETY: the caller's.
     let address = unsafe { crate::address::given(address, length) }?;
-    Ok(Peer { address: SockAddr::read(address).ok(), ..Peer::default() })
+    let address = SockAddr::read(address).map_err(|_| libc::EINVAL)?;
+    let is_connected = || table::has(fd, bit::CONNECTED) || must_be_connected(fd) == Ok(true);
+    if !table::is_one_to_many(fd) && is_connected() {
+        return is_of_peer(fd, &address).map(|()| Peer::default());
+    }
+    Ok(Peer { address: Some(address), ..Peer::default() })
+}
+
+/// Checks that an address is one of a connected socket's peer.
+fn is_of_peer(fd: c_int, address: &SockAddr) -> Outcome<()> {
+    /// Identifier and count precede the addresses of `struct sctp_getaddrs`.
+    const HEAD: usize = 8;
+    let wanted = read_addresses(address.as_bytes()).next();
+    let is_wanted = |bytes: &[u8]| read_addresses(bytes).any(|address| Some(address) == wanted);
+    if crate::address::peer(fd).is_none_or(|(bytes, length)| is_wanted(&bytes[..length])) {
+        // Without an association sending fails by itself.
+        return Ok(());
+    }
+    let mut all = [0; HEAD + 64 * SOCKADDR_MAX];
+    let name = (SOL_SCTP, option::GET_PEER_ADDRS);
+    let wanted = [0; HEAD + 64 * SOCKADDR_MAX];
+    let reply = ask(Operation::GetOption, name, &wanted, Some(fd), &mut all)?;
+    let told = all.get(HEAD..reply.length.min(all.len())).unwrap_or_default();
+    if is_wanted(told) { Ok(()) } else { Err(libc::EADDRNOTAVAIL) }
 }
 
 /// Sends one message with its ancillary data, with flags of sendmsg(2). Returns the bytes sent. No signal comes with `EPIPE`.

@@ -122,6 +122,7 @@ pub(crate) fn prefix(fd: c_int) -> usize {
 pub(crate) fn add(fd: c_int, bits: u16) {
     if let Some(entry) = entry(fd) {
         entry.store(bit::KNOWN | bit::OURS | bits, Ordering::Relaxed);
+        GENERATIONS[usize::try_from(fd).unwrap_or(0)].fetch_add(1, Ordering::Relaxed);
         forget_facts(fd);
     }
 }
@@ -266,6 +267,19 @@ fn place_of(fd: c_int, id: c_int) -> Option<(usize, u64)> {
     let (fd, id) = (u16::try_from(fd).ok()?, u32::try_from(id).ok()?);
     let mixed = (u64::from(id) << 16 | u64::from(fd)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Some((usize::try_from(mixed >> 52).ok()? % ASSOCIATIONS, u64::from(fd) << 48 | u64::from(id) << 16))
+}
+
+/// Sockets that each descriptor has been.
+static GENERATIONS: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(0) }; REMEMBERED];
+
+/// Returns a number for an address as this socket sees it, which no association has as its identifier.
+pub(crate) fn hash(fd: c_int, address: &[u8]) -> c_int {
+    let generation = usize::try_from(fd).ok().and_then(|index| GENERATIONS.get(index));
+    let generation = generation.map_or(0, |generation| generation.load(Ordering::Relaxed));
+    let bytes = generation.to_ne_bytes().into_iter().chain(address.iter().copied());
+    // FNV-1a.
+    let mixed = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (mixed >> 2 | 1 << 30).cast_signed()
 }
 
 /// Outbound streams of an association of a one-to-many socket, if it was there a moment ago.

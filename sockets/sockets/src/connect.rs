@@ -1,6 +1,6 @@
 //! `connect` and `sctp_connectx`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use base::{Carrier, Route, Time};
 use sctp::{AssociationId, Connect, ConnectError, Endpoint};
@@ -55,6 +55,9 @@ impl Sockets {
     ) -> Result<AssociationId, Errno> {
         let socket = self.get(key)?;
         let remote_port = peers[0].port();
+        if !peers.iter().all(|peer| is_unicast(peer.ip())) {
+            return Err(libc::EINVAL);
+        }
         if remote_port == 0 {
             // Linux asks the peer, which refuses.
             return Err(libc::ECONNREFUSED);
@@ -108,4 +111,10 @@ impl Sockets {
         }
         self.addresses.iter().copied().filter(|own| socket.takes(*own)).take(ADDRESSES_MAX).collect()
     }
+}
+
+/// Reports whether an address can be a peer's.
+fn is_unicast(address: IpAddr) -> bool {
+    let is_broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }

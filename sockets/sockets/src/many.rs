@@ -118,6 +118,17 @@ impl Sockets {
         members.keys().into_iter().find(has_path)
     }
 
+    /// Returns the identifier of the association with a peer while it is set up; `None`: it is up.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED` if there is none any more; `EINVAL` without an address.
+    pub fn awaited(&self, engine: &Endpoint, key: SocketKey, packed: &[u8]) -> Result<Option<i32>, Errno> {
+        let peer = crate::bind::addresses_of(packed)?[0];
+        let member = self.member_to(engine, key, peer).ok_or(libc::ECONNREFUSED)?;
+        let socket = self.get(member)?;
+        Ok(matches!(socket.state, State::Connecting(_)).then_some(socket.id))
+    }
+
     /// Returns the member for which a message is meant: by its identifier, or else by its peer's address.
     fn member_of(
         &self,

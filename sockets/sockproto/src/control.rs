@@ -37,6 +37,8 @@ pub enum Operation {
     Lease = 12,
     /// `sctp_peeloff`: `first` is the association's identifier. The answer brings the program's end of its new socket.
     PeelOff = 13,
+    /// Waits until the association of a one-to-many socket with the peer of this address is up. `first` is 1.
+    AwaitPeer = 14,
 }
 
 impl Operation {
@@ -56,6 +58,7 @@ impl Operation {
             O::List,
             O::Lease,
             O::PeelOff,
+            O::AwaitPeer,
         ]
         .into_iter()
         .find(|operation| *operation as u32 == number)

@@ -136,6 +136,8 @@ impl Server {
             self.connections[number].stage = Stage::Attempt(key, reply.value);
             return self.serve(now);
         }
+        // On one host the kernel's SCTP is done with the packets when a call returns.
+        self.settle(now);
         self.reply(number, &reply);
         let is_lease = self.connections[number].stage == Stage::Lease;
         if !is_lease {
@@ -334,6 +336,11 @@ impl Server {
             Operation::Connect => {
                 let value = sockets.connect(now, engine, key, payload, &mut self.network)?;
                 return Ok(Reply { error: libc::EINPROGRESS, value, ..Reply::default() });
+            }
+            Operation::AwaitPeer => {
+                let awaited = sockets.awaited(engine, key, payload)?;
+                let error = if awaited.is_some() { libc::EINPROGRESS } else { 0 };
+                return Ok(Reply { error, value: awaited.unwrap_or(0), ..Reply::default() });
             }
             Operation::Socket | Operation::List | Operation::Lease | Operation::PeelOff => {
                 return Err(libc::EINVAL);

@@ -45,6 +45,8 @@ const REQUESTS_MAX: usize = 1024;
 const REQUESTS_OF_USER_MAX: usize = 256;
 /// Time without sockets and leases after which the server ends.
 const IDLE_LIMIT: Duration = Duration::from_secs(2);
+/// Most exchanges of packets with itself before a request is answered.
+const ROUNDS: usize = 8;
 /// Interval at which addresses are looked at.
 const ADDRESS_LOOK: Duration = Duration::from_secs(1);
 /// Limit on the associations.
@@ -139,6 +141,8 @@ pub struct Server {
     closer: Closer,
     /// True while connections may wait that could not be accepted.
     has_connections: bool,
+    /// Packets to an address of this host were sent.
+    has_sent_to_itself: bool,
     uid: u32,
 }
 
@@ -232,6 +236,7 @@ impl Server {
             carriage,
             closer: Closer::default(),
             has_connections: false,
+            has_sent_to_itself: false,
             uid: rustix::process::geteuid().as_raw(),
         })
     }
@@ -343,7 +348,11 @@ impl Server {
             let waiting = self.waiting.take();
             let next = waiting.or_else(|| Some((self.engine.poll_transmit(now, &mut self.batch)?, 0)));
             let Some((batch, start)) = next else { return };
-            let owner = self.network.addresses.iter().find(|address| address.addr == batch.route.local);
+            let owner_of = |addr| self.network.addresses.iter().find(|address| address.addr == addr);
+            let is_to_itself = batch.route.remote.is_loopback() || owner_of(batch.route.remote).is_some();
+            self.has_sent_to_itself |= is_to_itself;
+            // A socket of the interface that has the address would get the packets to it.
+            let owner = owner_of(batch.route.local).filter(|_| !is_to_itself);
             let train = Train::of(&batch, &self.batch, start, owner.map(|address| address.ifindex));
             let Err(error) = self.carriers.send(&train) else { continue };
             if error.kind == SendErrorKind::Full {
@@ -351,6 +360,20 @@ impl Server {
                 return;
             }
             error.tell(&train, &mut self.engine, now);
+        }
+    }
+
+    /// Exchanges packets with itself, where both ends of associations are on this host, until there are none.
+    pub(crate) fn settle(&mut self, now: Time) {
+        for _ in 0..ROUNDS {
+            self.serve(now);
+            if !std::mem::take(&mut self.has_sent_to_itself) {
+                return;
+            }
+            for place in 0..Carriers::TOKENS {
+                // The next turn meets the error, if it lasts.
+                let _ = self.receive(now, place);
+            }
         }
     }
 

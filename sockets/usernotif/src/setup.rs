@@ -2,8 +2,8 @@
 
 use libc::c_int;
 use sockclient::{behalf, table};
-use sockproto::SOCKADDR_MAX;
 use sockproto::abi::{SOL_SCTP, option};
+use sockproto::{SOCKADDR_MAX, SockAddr};
 
 use crate::call::{Call, Tell, Then, Verdict, Wait};
 use crate::calls::{READABLE, WRITABLE};
@@ -27,8 +27,11 @@ pub(crate) fn bind(call: &Call, socket: &Socket<'_>) -> Outcome<c_int> {
 /// Reads an address that a program passes.
 fn address(call: &Call, at: usize, length: usize) -> Outcome<Vec<u8>> {
     let length = usize::try_from(call.int(length)).map_err(|_| libc::EINVAL)?;
-    let address = name(&call.memory, call.argument(at), length)?;
-    if address.is_empty() { Err(libc::EINVAL) } else { Ok(address) }
+    let mut address = name(&call.memory, call.argument(at), length)?;
+    // Programs pass the length of larger structures.
+    let whole = SockAddr::read(&address).map_err(|_| libc::EINVAL)?.as_bytes().len();
+    address.truncate(whole);
+    Ok(address)
 }
 
 /// Reads a socket's name, which may be missing.

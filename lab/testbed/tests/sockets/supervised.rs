@@ -284,14 +284,15 @@ fn it_works_inside_a_program_that_has_the_library() {
 fn it_ends_by_a_signal_that_comes_after_the_command() {
     let world = World::supervised(1);
     let mut command = world.sctp(&world.alpha);
-    command.args(["sh", "-c", "sleep 30 & echo started; exit 3"]);
+    command.args(["sh", "-c", "setsid sleep 30 & echo started; exit 3"]);
     let mut run = world.alpha.spawn("run", command).unwrap();
     run.wait_until("its command", LIMIT, |run| run.stdout().contains("started")).unwrap();
     std::thread::sleep(Duration::from_millis(500));
     assert!(run.is_running());
     run.signal(Signal::SIGTERM).unwrap();
     let ended = run.finish(Duration::from_secs(5)).unwrap();
-    assert!(ended.good().unwrap_err().to_string().contains("143"));
+    let told = ended.good().unwrap_err().to_string();
+    assert!(told.contains("143"), "{told}");
     let mut missing = world.sctp(&world.alpha);
     missing.arg("no-such-command");
     let output = world.alpha.run("missing", missing, LIMIT).unwrap().good().unwrap_err().to_string();

@@ -70,6 +70,9 @@ fn a_socket_bound_to_any_address_tells_those_of_the_host_and_of_loopback() {
     let addresses: Vec<_> = sockproto::read_addresses(&value[8..]).collect();
     assert_eq!(addresses, [Ok((Ipv4Addr::LOCALHOST, PORT).into()), Ok((A, PORT).into())]);
     assert_eq!(host.connect(Time::ZERO, key, B, 0), Err(libc::ECONNREFUSED), "nobody has the port 0");
+    for nobody in [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 1)] {
+        assert_eq!(host.connect(Time::ZERO, key, nobody, PORT), Err(libc::EINVAL), "{nobody}");
+    }
 }
 
 #[test]
