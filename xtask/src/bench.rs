@@ -7,7 +7,7 @@
 //! slow link; then connect latency through the shim compared with plain TCP. `connect`: that alone, [`unnamed`]
 //! (also by itself) and [`fallback`]; with `--against DIR`, [`against`]. [`race`]: SCTP first, compared with
 //! both at once. [`many`] (`connections`): a daemon with many connections. [`uplinks`]: processor time at the rates of uplinks, and
-//! keystrokes. [`sctp`]: the SCTP stack compared with others.
+//! keystrokes. [`sctp`]: the SCTP stack compared with others. [`sockets`]: a program with SCTP sockets compared with it.
 //! [`sip`]: our SIP proxy compared with Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`]
 //! (`sip-page`): its page.
 //!
@@ -28,6 +28,7 @@ mod report;
 mod router;
 mod sctp;
 mod sip;
+mod sockets;
 mod streams;
 mod unnamed;
 mod uplinks;
@@ -140,6 +141,12 @@ const BENCHES: &[Bench] = &[
         measure: |lab, words, report| {
             sip::page::run(lab, is_quick(words, report)?, &optimised::sip_tools()?, report)
         },
+    },
+    Bench {
+        name: "sockets",
+        options: "",
+        page: Some("sockets"),
+        measure: |lab, _, report| sockets::run(lab, report),
     },
     Bench {
         name: "sctp",

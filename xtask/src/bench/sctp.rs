@@ -184,7 +184,7 @@ fn preferred(program: &Path, words: Vec<String>) -> Vec<String> {
 }
 
 /// Parses "AMOUNT MICROSECONDS", the last line of the output, as amount per second.
-fn rate(report: &str) -> Result<f64> {
+pub(super) fn rate(report: &str) -> Result<f64> {
     let line = report.lines().last().and_then(|line| line.split_once(' '));
     let (amount, micros) = line.context("nothing was reported")?;
     let (amount, micros): (f64, f64) = (amount.parse()?, micros.parse()?);
