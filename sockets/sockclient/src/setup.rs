@@ -151,31 +151,14 @@ pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) ->
 
 /// Connects to a packed list of addresses, and returns the association's identifier. `begun` gets it also while the association is set up.
 pub(crate) fn connect_to(fd: c_int, packed: &[u8], begun: &mut c_int) -> Outcome<c_int> {
-    let is_nonblocking = is_nonblocking(fd);
-    let is_one_to_many = table::is_one_to_many(fd);
-    // A one-to-many socket is writable meanwhile: its answer comes once the attempt is over.
-    let waits = c_int::from(is_one_to_many && !is_nonblocking);
+    // The answer comes once the attempt is over, unless nobody waits.
+    let waits = c_int::from(!is_nonblocking(fd));
     let reply = ask(Operation::Connect, (waits, 0), packed, Some(fd), &mut [])?;
-    let id = reply.value;
-    *begun = id;
-    if is_one_to_many {
+    *begun = reply.value;
+    if table::is_one_to_many(fd) || !reply.is_in_progress {
         table::set(fd, bit::CONNECTED);
-        return if reply.is_in_progress { Err(libc::EINPROGRESS) } else { Ok(id) };
     }
-    if is_nonblocking {
-        return Err(libc::EINPROGRESS);
-    }
-    wait_until_writable(fd).map_err(|error| match error {
-        libc::EAGAIN => libc::EINPROGRESS,
-        other => other,
-    })?;
-    match pending_error(fd)? {
-        0 => {
-            table::set(fd, bit::CONNECTED);
-            Ok(id)
-        }
-        error => Err(error),
-    }
+    if reply.is_in_progress { Err(libc::EINPROGRESS) } else { Ok(reply.value) }
 }
 
 /// Takes `SO_ERROR`.

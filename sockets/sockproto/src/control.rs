@@ -21,7 +21,7 @@ pub enum Operation {
     /// `listen`: `first` is the backlog.
     Listen = 5,
     /// `connect` and `sctp_connectx`, with a packed list of addresses. The answer is `EINPROGRESS`, and a one-to-one socket is writable once
-    /// that is over. If `first` is not 0, a one-to-many socket gets its answer only then.
+    /// that is over. If `first` is not 0, the answer comes only then.
     Connect = 6,
     /// `getsockname`; the answer brings the address.
     LocalName = 7,

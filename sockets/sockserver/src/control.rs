@@ -132,7 +132,7 @@ impl Server {
             descriptors.into_iter().partition(|it| self.ends.of_program(it.as_fd()).is_some());
         drop::<Vec<_>>(own);
         self.closer.close(caller.uid, foreign);
-        if let Some(key) = key.filter(|key| self.sockets.is_one_to_many(*key)) {
+        if let Some(key) = key {
             self.connections[number].stage = Stage::Attempt(key, reply.value);
             return self.serve(now);
         }
@@ -183,6 +183,17 @@ impl Server {
             self.reply(number, &Reply { error, value: association, ..Reply::default() });
             self.drop_connection(number);
         }
+    }
+
+    /// Returns the association for which somebody waits until a one-to-one socket is connected, and takes the socket's error for him.
+    pub(crate) fn awaited_connect(&mut self, socket: SocketKey) -> Option<(i32, i32)> {
+        let association = self.connections.iter().find_map(|(_, connection)| match connection.stage {
+            Stage::Attempt(key, association) if key == socket => Some(association),
+            _ => None,
+        })?;
+        let option = (libc::SOL_SOCKET, libc::SO_ERROR);
+        let value = self.sockets.option(&self.engine, socket, option, &[0; 4]).unwrap_or_default();
+        Some((association, value.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes))))
     }
 
     fn drop_connection(&mut self, number: usize) {

@@ -45,7 +45,15 @@ impl Server {
 
     fn follow(&mut self, now: Time, output: Output) {
         match output {
-            Output::Settled(key) => self.empty(key),
+            Output::Settled(key) => match self.awaited_connect(key) {
+                // It stays as it is: not writable.
+                Some((association, error)) if error != 0 => self.end_attempt(key, association, error),
+                Some((association, _)) => {
+                    self.empty(key);
+                    self.end_attempt(key, association, 0);
+                }
+                None => self.empty(key),
+            },
             Output::Accepted { listener, socket, peer } => self.hand_over(now, listener, socket, &peer),
             Output::Attempted { socket, association, error } => {
                 self.end_attempt(socket, association, error);
