@@ -12,7 +12,7 @@ use libc::{cmsghdr, msghdr, sockaddr_un, socklen_t, timeval, ucred};
 use sockproto::{Answer, Operation, Request, SERVER_VARIABLE};
 
 use crate::parts::{Parts, part, part_mut};
-use crate::{Outcome, errno, outcome, real};
+use crate::{Outcome, errno, outcome, real, table};
 
 /// A buffer for one descriptor as ancillary data, aligned as such.
 #[repr(C, align(8))]
@@ -65,6 +65,9 @@ pub(crate) fn has_server() -> bool {
 /// Longest time for which the server may keep this process waiting, in seconds; 0: any.
 static LIMIT: AtomicU32 = AtomicU32::new(0);
 
+/// The time up to which the server counts as stalled, in seconds of a clock that only grows.
+static STALLED_UNTIL: AtomicU32 = AtomicU32::new(0);
+
 /// Limits the time for which the server may keep this process waiting, in whole seconds: `ENETDOWN` after it.
 pub fn set_limit(limit: Duration) {
     LIMIT.store(u32::try_from(limit.as_secs()).unwrap_or(0), Ordering::Relaxed);
@@ -113,6 +116,10 @@ pub(crate) fn begin(
     payload: &[u8],
     socket: Option<c_int>,
 ) -> Outcome<c_int> {
+    // One call that waits in vain is enough.
+    if table::seconds() < STALLED_UNTIL.load(Ordering::Relaxed) {
+        return Err(libc::ENETDOWN);
+    }
     let connection = connect().map_err(|error| match error {
         libc::EMFILE | libc::ENFILE => error,
         _ => libc::ENETDOWN,
@@ -226,7 +233,12 @@ pub(crate) fn answer(connection: c_int, room: &mut [u8]) -> Outcome<Reply> {
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
     // SAFETY: all pointers are valid during the call.
     let received = repeat(|| unsafe { real::recvmsg(connection, &raw mut message, flags) });
-    let received = received.map_err(|_| libc::ENETDOWN)?;
+    let received = received.map_err(|error| {
+        if error == libc::EAGAIN {
+            STALLED_UNTIL.store(table::seconds() + LIMIT.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        libc::ENETDOWN
+    })?;
     let length = usize::try_from(received).unwrap_or(0);
     let descriptor = received_descriptor(&message);
     let answer = Answer::read(&header[..length.min(16)]).ok_or(libc::ENETDOWN)?;

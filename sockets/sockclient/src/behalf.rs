@@ -122,6 +122,15 @@ pub fn end_attempt(connection: OwnedFd) -> Outcome<c_int> {
     if reply.is_in_progress { Err(libc::EINPROGRESS) } else { Ok(reply.value) }
 }
 
+/// After a message to a peer: asks the server to tell when the association is up. The connection is readable then, and nobody waits any more
+/// when it is closed. With Linux a blocking call waits for it.
+///
+/// # Errors
+/// `ENETDOWN` without a server.
+pub fn await_peer(fd: c_int, address: &[u8]) -> Outcome<OwnedFd> {
+    crate::ask::begin(Operation::AwaitPeer, (1, 0), address, Some(fd)).map(owned)
+}
+
 /// Takes an association from a listener's queue: a blocking socket without `SOCK_NONBLOCK`.
 ///
 /// # Errors

@@ -68,7 +68,7 @@ fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome 
     match outcome(unsafe { real::sendmsg(fd, &raw const message, kept | libc::MSG_NOSIGNAL) }) {
         Ok(sent) => {
             if is_one_to_many && kept == 0 && !is_nonblocking(fd) {
-                wait_for_peer(fd, given)?;
+                wait_for_peer(fd, given);
             }
             Ok(sent - prefix.len() as isize)
         }
@@ -94,20 +94,21 @@ fn must_take_messages(fd: c_int, given: &Given, is_nonblocking_call: bool) -> Ou
     Ok(())
 }
 
-/// Waits until the association that a message has begun is up, as Linux does: a program may close its socket at once.
-fn wait_for_peer(fd: c_int, given: &Given) -> Outcome<()> {
-    let Some(address) = given.peer.address.filter(|_| given.header.association == 0) else { return Ok(()) };
+/// Waits until the association that a message has begun is up, as Linux does: a program may close its socket at once. The message is sent,
+/// however the wait ends.
+fn wait_for_peer(fd: c_int, given: &Given) {
+    let Some(address) = given.peer.address.filter(|_| given.header.association == 0) else { return };
     if given.header.sinfo_flags & (sinfo::EOF | sinfo::ABORT | sinfo::SENDALL) != 0 {
-        return Ok(());
+        return;
     }
     // In the place of an identifier, which is much lower.
     let place = table::hash(fd, address.as_bytes());
-    if table::association_streams(fd, place).is_some() {
-        return Ok(());
+    if table::association_streams(fd, place).is_none() {
+        let errno = crate::errno();
+        let _ = ask(Operation::AwaitPeer, (1, 0), address.as_bytes(), Some(fd), &mut []);
+        crate::set_errno(errno);
+        table::set_association_streams(fd, place, u16::MAX);
     }
-    ask(Operation::AwaitPeer, (1, 0), address.as_bytes(), Some(fd), &mut [])?;
-    table::set_association_streams(fd, place, u16::MAX);
-    Ok(())
 }
 
 /// Checks that the stream exists: the server hears of a message too late to refuse it.

@@ -310,7 +310,7 @@ pub(crate) fn forget_association(fd: c_int, id: c_int) {
 
 /// A clock that counts seconds.
 #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "differences count")]
-fn seconds() -> u32 {
+pub(crate) fn seconds() -> u32 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is valid.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };

@@ -16,7 +16,10 @@ use sockets::{Caller, SocketKey};
 use sockproto::{Answer, CONTROL_MAX, DATA_HEADER, DataHeader, Operation, PEER_LENGTH, Request};
 
 use crate::closer::NOBODY_KNOWN;
-use crate::{Carriage, OTHERS, REQUESTS_MAX, REQUESTS_OF_USER_MAX, Server, list, pair};
+use crate::{
+    ATTEMPTS_MAX, ATTEMPTS_OF_USER_MAX, Carriage, OTHERS, REQUESTS_MAX, REQUESTS_OF_USER_MAX, Server, list,
+    pair,
+};
 
 /// `CAP_NET_BIND_SERVICE`, as a bit of `CapEff`.
 const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
@@ -76,8 +79,8 @@ impl Server {
                 continue;
             };
             let is_allowed = self.uid == 0 || caller.uid == self.uid || caller.uid == 0;
-            let of_user = self.connections.iter().filter(|(_, other)| other.caller.uid == caller.uid).count();
-            if !is_allowed || self.connections.len() >= REQUESTS_MAX || of_user >= REQUESTS_OF_USER_MAX {
+            let (all, of_user) = self.count(caller.uid, |stage| !matches!(stage, Stage::Attempt(..)));
+            if !is_allowed || all >= REQUESTS_MAX || of_user >= REQUESTS_OF_USER_MAX {
                 self.closer.close(caller.uid, vec![socket]);
                 continue;
             }
@@ -88,6 +91,18 @@ impl Server {
             }
             self.serve_connection(now, number);
         }
+    }
+
+    /// Counts the connections in some stages: all, and those of a user.
+    fn count(&self, uid: u32, is_counted: impl Fn(Stage) -> bool) -> (usize, usize) {
+        let counted = || self.connections.iter().filter(|(_, it)| is_counted(it.stage));
+        (counted().count(), counted().filter(|(_, it)| it.caller.uid == uid).count())
+    }
+
+    /// Reports whether one more caller may wait for the end of an attempt.
+    fn may_wait(&self, uid: u32) -> bool {
+        let (all, of_user) = self.count(uid, |stage| matches!(stage, Stage::Attempt(..)));
+        all < ATTEMPTS_MAX && of_user < ATTEMPTS_OF_USER_MAX
     }
 
     fn register(&self, number: usize) -> std::io::Result<()> {
@@ -132,7 +147,7 @@ impl Server {
             descriptors.into_iter().partition(|it| self.ends.of_program(it.as_fd()).is_some());
         drop::<Vec<_>>(own);
         self.closer.close(caller.uid, foreign);
-        if let Some(key) = key {
+        if let Some(key) = key.filter(|_| self.may_wait(caller.uid)) {
             self.connections[number].stage = Stage::Attempt(key, reply.value);
             return self.serve(now);
         }

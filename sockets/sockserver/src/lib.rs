@@ -43,6 +43,9 @@ const RECEIVES_PER_TURN: usize = 16;
 const REQUESTS_MAX: usize = 1024;
 /// Those of one user.
 const REQUESTS_OF_USER_MAX: usize = 256;
+/// Callers that wait for the end of an attempt at once, and those of one user. Others are told at once that it is in progress.
+const ATTEMPTS_MAX: usize = 8192;
+const ATTEMPTS_OF_USER_MAX: usize = 4096;
 /// Time without sockets and leases after which the server ends.
 const IDLE_LIMIT: Duration = Duration::from_secs(2);
 /// Most exchanges of packets with itself before a request is answered.

@@ -14,6 +14,8 @@ use crate::memory::{Memory, Outcome, Span};
 pub(crate) struct Call {
     pub(crate) notice: Notice,
     pub(crate) memory: Memory,
+    /// The thread may bind privileged ports.
+    pub(crate) may_bind_low: bool,
 }
 
 impl Call {
@@ -78,10 +80,11 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// Returns the messages of the call that are done, if there are any: a signal or a time limit then ends it with their number.
+    /// Returns the result of the call if a part of it is done: a signal or a time limit then ends it with that.
     pub(crate) fn done(&self) -> Option<i64> {
         match self.then {
             Then::Again { done } if done > 0 => i64::try_from(done).ok(),
+            Then::Sent(length) => Some(length),
             _ => None,
         }
     }
@@ -96,6 +99,8 @@ pub(crate) enum Then {
     Connected(c_int, Tell),
     /// The server tells the association's identifier, or the error.
     Attempted(Tell),
+    /// The server tells that an association is up. The message that has begun it is sent: the call ends with its length.
+    Sent(i64),
 }
 
 impl Then {

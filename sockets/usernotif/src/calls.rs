@@ -9,7 +9,7 @@ use sockproto::Operation;
 use crate::call::{Call, Then, Verdict, Wait};
 use crate::listener::Notice;
 use crate::memory::{Memory, Outcome};
-use crate::programs::{Programs, copy_socket, is_in_own_network, may_look_at};
+use crate::programs::{Programs, copy_socket, is_in_own_network, may_bind_low, may_look_at};
 use crate::sockets::{Copied, Socket, Sockets};
 use crate::{filter, messages, setup};
 
@@ -47,12 +47,17 @@ impl Calls {
             Ok(memory) => memory,
             Err(error) => return Verdict::Answer(Err(error)),
         };
-        // Copy and memory are those of the thread that waits, and not of another one with its number.
+        // Only these calls ask for it.
+        let may_bind_low =
+            matches!(notice.call, libc::SYS_bind | libc::SYS_setsockopt) && may_bind_low(notice.thread);
+        // Copy, memory and rights are those of the thread that waits, and not of another one with its number.
         if !is_waiting() {
             return Verdict::Answer(Err(libc::EINTR));
         }
         match Socket::adopt(copy, &mut self.sockets) {
-            Some(socket) => dispatch(&Call { notice, memory }, socket, &mut self.programs, Then::BEGIN),
+            Some(socket) => {
+                dispatch(&Call { notice, memory, may_bind_low }, socket, &mut self.programs, Then::BEGIN)
+            }
             None => Verdict::Answer(Err(libc::EBADF)),
         }
     }
@@ -94,6 +99,9 @@ impl Calls {
     /// Goes on with a call that has waited, and still does.
     pub(crate) fn resume(&mut self, wait: Wait) -> Verdict {
         let Wait { call, fd, inode, then, .. } = wait;
+        if let Then::Sent(length) = then {
+            return Verdict::Answer(Ok(length));
+        }
         if let Then::Attempted(tell) = then {
             return Verdict::Answer(behalf::end_attempt(fd).and_then(|id| tell.tell(&call, id)));
         }

@@ -151,26 +151,29 @@ pub(crate) fn send(call: &Call, socket: Socket<'_>, mut done: u64) -> Verdict {
         libc::SYS_sendmsg => call.int(2),
         _ => 0,
     };
+    let mut peer = Vec::new();
+    let mut one = |outgoing: Outgoing| {
+        let sent = give(call, fd, &outgoing, flags);
+        peer = outgoing.name;
+        sent
+    };
     let outcome = match call.notice.call {
         libc::SYS_sendmmsg => {
             several(call, &mut done, |at, _| give(call, fd, &outgoing(&call.memory, at)?, flags))
         }
-        libc::SYS_sendmsg => {
-            outgoing(&call.memory, call.argument(1)).and_then(|outgoing| give(call, fd, &outgoing, flags))
-        }
-        libc::SYS_sendto => name(&call.memory, call.argument(4), call.length(5)).and_then(|name| {
-            give(call, fd, &Outgoing { buffers: vec![call.span(1, 2)], name, control: Vec::new() }, flags)
-        }),
-        _ => buffers(call)
-            .and_then(|buffers| give(call, fd, &Outgoing { buffers, ..Outgoing::default() }, flags)),
+        libc::SYS_sendmsg => outgoing(&call.memory, call.argument(1)).and_then(one),
+        libc::SYS_sendto => name(&call.memory, call.argument(4), call.length(5))
+            .and_then(|name| one(Outgoing { buffers: vec![call.span(1, 2)], name, control: Vec::new() })),
+        _ => buffers(call).and_then(|buffers| one(Outgoing { buffers, ..Outgoing::default() })),
     };
+    let waits = flags & libc::MSG_DONTWAIT == 0;
     match outcome {
+        Ok(length) if waits => socket.await_peer(call, &peer, length),
         Ok(length) => Verdict::Answer(Ok(length)),
         Err(error) => {
             if error == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 {
                 break_pipe(call.notice.thread);
             }
-            let waits = flags & libc::MSG_DONTWAIT == 0;
             socket.park(call, error, waits, ParkedAs::again(WRITABLE, done))
         }
     }

@@ -19,13 +19,23 @@ const END: u32 = 1 << 16;
 const REMEMBERED: usize = 4096;
 /// `PIDFD_THREAD` of pidfd_open(2), which Linux 6.9 brings.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
+/// Searches after which a full region is looked at again.
+const SKIPS: u32 = 256;
 const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
 
 /// The programs under the filter.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     /// The descriptors, by process, below which the search for a free one begins: in `fd_set`, and above it.
-    next: HashMap<i32, [u32; 2]>,
+    next: HashMap<i32, Hints>,
+}
+
+/// Where the search for a free descriptor begins.
+#[derive(Debug)]
+struct Hints {
+    next: [u32; 2],
+    /// Searches for which the numbers of `fd_set` come last, because they were all taken.
+    skips: u32,
 }
 
 impl Programs {
@@ -44,8 +54,12 @@ impl Programs {
         }
         let first = least.max(FIRST_DESCRIPTOR);
         let regions = [(first, limit.min(END_OF_SET)), (first.max(END_OF_SET), limit.min(END))];
-        let next = self.next.entry(process).or_insert(regions.map(|(_, end)| end));
-        for ((first, end), next) in regions.into_iter().zip(next) {
+        let fresh = || Hints { next: regions.map(|(_, end)| end), skips: 0 };
+        let Hints { next, skips } = self.next.entry(process).or_insert_with(fresh);
+        *skips = skips.saturating_sub(1);
+        let order = if *skips > 0 { [1, 0] } else { [0, 1] };
+        for region in order {
+            let ((first, end), next) = (regions[region], &mut next[region]);
             let below = (first..(*next).clamp(first, end.max(first))).rev();
             let above = ((*next).max(first)..end).rev();
             for number in below.chain(above) {
@@ -53,6 +67,9 @@ impl Programs {
                     *next = number;
                     return Ok(number);
                 }
+            }
+            if region == 0 && *skips == 0 {
+                *skips = SKIPS;
             }
         }
         Err(libc::EMFILE)

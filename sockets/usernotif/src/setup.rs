@@ -9,7 +9,7 @@ use crate::call::{Call, Tell, Then, Verdict, Wait};
 use crate::calls::{READABLE, WRITABLE};
 use crate::filter;
 use crate::memory::{Memory, Outcome, long};
-use crate::programs::{Programs, first_unprivileged_port, may_bind_low};
+use crate::programs::{Programs, first_unprivileged_port};
 use crate::sockets::{ParkedAs, Socket};
 
 /// Longest name of a socket (`struct sockaddr_storage`).
@@ -48,7 +48,7 @@ fn may_bind(call: &Call, addresses: &[u8]) -> Outcome<()> {
     let first = first_unprivileged_port();
     let mut ports = sockproto::read_addresses(addresses).flatten().map(|address| address.port());
     let is_low = ports.any(|port| port != 0 && port < first);
-    if is_low && !may_bind_low(call.notice.thread) { Err(libc::EACCES) } else { Ok(()) }
+    if is_low && !call.may_bind_low { Err(libc::EACCES) } else { Ok(()) }
 }
 
 /// Writes the name of a socket as getsockname(2) does.

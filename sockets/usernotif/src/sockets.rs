@@ -20,12 +20,14 @@ const LOOK_AT: usize = 65_536;
 #[derive(Debug)]
 pub(crate) struct Sockets {
     known: HashMap<u64, Facts>,
+    /// The peers to which each socket has sent.
+    peers: HashSet<(u64, Vec<u8>)>,
     look_at: usize,
 }
 
 impl Default for Sockets {
     fn default() -> Self {
-        Sockets { known: HashMap::new(), look_at: LOOK_AT }
+        Sockets { known: HashMap::new(), peers: HashSet::new(), look_at: LOOK_AT }
     }
 }
 
@@ -46,11 +48,15 @@ impl Sockets {
 
     /// Nobody tells the supervisor of a close: the kernel's list has the sockets that are open.
     fn forget_closed(&mut self) {
-        let text = fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
-        let open: HashSet<u64> =
-            text.lines().filter_map(|line| line.split_whitespace().nth(6)?.parse().ok()).collect();
+        // A socket's name may be no text.
+        let text = fs::read("/proc/self/net/unix").unwrap_or_default();
+        let open: HashSet<u64> = String::from_utf8_lossy(&text)
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(6)?.parse().ok())
+            .collect();
         if !open.is_empty() {
             self.known.retain(|inode, _| open.contains(inode));
+            self.peers.retain(|(inode, _)| open.contains(inode));
         }
         self.look_at = LOOK_AT.max(2 * self.known.len());
     }
@@ -116,6 +122,34 @@ impl<'a> Socket<'a> {
             Verdict::Park(Box::new(Wait { call: call.clone(), fd, inode, events, limit, then, interrupted }))
         });
         parked.into()
+    }
+}
+
+impl Socket<'_> {
+    /// Ends a call that has sent a message to a peer. The first one of a one-to-many socket waits until the association is up.
+    pub(crate) fn await_peer(self, call: &Call, peer: &[u8], length: i64) -> Verdict {
+        let fd = self.number();
+        if self.sockets.peers.len() >= LOOK_AT {
+            // Calls to those that are known already wait for a request.
+            self.sockets.peers.clear();
+        }
+        let is_new = !peer.is_empty()
+            && table::is_one_to_many(fd)
+            && !behalf::is_nonblocking(fd)
+            && self.sockets.peers.insert((self.inode, peer.to_vec()));
+        let Some(connection) = is_new.then(|| behalf::await_peer(fd, peer).ok()).flatten() else {
+            return Verdict::Answer(Ok(length));
+        };
+        let limit = behalf::time_limit(fd, true).map(|limit| (limit, Ok(length)));
+        Verdict::Park(Box::new(Wait {
+            call: call.clone(),
+            fd: connection,
+            inode: 0,
+            events: EventFlags::IN,
+            limit,
+            then: Then::Sent(length),
+            interrupted: None,
+        }))
     }
 }
 

@@ -35,6 +35,7 @@ macro_rules! both {
 both! {
     pythons_tests_of_sctp_pass;
     several_messages_by_one_call_wait_for_each_other;
+    messages_go_to_their_peer_although_the_socket_is_closed_at_once;
     one_to_many_sockets_serve_many_peers_and_one_is_peeled_off;
     a_message_is_read_in_parts_and_by_a_child;
     streams_and_identifiers_pass_and_wrong_ones_are_refused;
@@ -305,4 +306,29 @@ fn several_messages_by_one_call_wait_for_each_other(world: &World) {
     let expected =
         "listening\ngetsockname EFAULT, read of nothing 0, 960000 octets, 4 messages by one call\n";
     assert_eq!(told, expected);
+}
+
+/// Sends by sockets that are closed at once, to an address of the own host as well, and to others than the peer.
+const AT_ONCE: &str = "
+for n in range(20):
+    s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
+    s.sendto(b'at once', (sys.argv[1], int(sys.argv[2]))); s.close()
+own = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 132); own.bind((sys.argv[3], 7002)); own.listen(1)
+s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 132); s.settimeout(5); s.connect((sys.argv[3], 7002))
+print(error(s.sendto, b'x', ('2001:db8::1', 7002)), error(s.sendto, b'x', (sys.argv[3], 7003)), s.sendto(b'x', (sys.argv[3], 7002)))
+print(own.accept()[0].recv(100), socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132).sendto(b'nobody', (sys.argv[1], 9)))
+";
+
+fn messages_go_to_their_peer_although_the_socket_is_closed_at_once(world: &World) {
+    let server = world.serve(
+        "
+s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132); s.bind(('', int(sys.argv[1]))); s.listen(9)
+print('listening', flush=True)
+print(sum(s.recv(100) == b'at once' for _ in range(20)), flush=True)
+",
+    );
+    let own = world.links[0].left_v6().to_string();
+    let client = world.ask(AT_ONCE, &[&own]).good().unwrap();
+    assert_eq!(client.stdout, "EADDRNOTAVAIL EADDRNOTAVAIL 1\nb'x' 6\n", "{}", client.stderr);
+    assert!(wait_for(LIMIT, || server.stdout().contains("20")), "{}", server.stdout());
 }

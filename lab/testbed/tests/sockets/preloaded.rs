@@ -239,31 +239,3 @@ fn the_thesis_client_and_server_move_all_messages() {
         server.wait_until("its end", LIMIT, |process| process.stdout().contains(&expected)).unwrap();
     }
 }
-
-/// Sends by sockets that are closed at once, to an address of the own host as well, and to others than the peer.
-const AT_ONCE: &str = "
-for n in range(20):
-    s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
-    s.sendto(b'at once', (sys.argv[1], int(sys.argv[2]))); s.close()
-own = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 132); own.bind((sys.argv[3], 7002)); own.listen(1)
-s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 132); s.settimeout(5); s.connect((sys.argv[3], 7002))
-print(error(s.sendto, b'x', ('2001:db8::1', 7002)), error(s.sendto, b'x', (sys.argv[3], 7003)), s.sendto(b'x', (sys.argv[3], 7002)))
-print(own.accept()[0].recv(100))
-";
-
-#[test]
-#[ignore = "needs root: makes network namespaces"]
-fn messages_go_to_their_peer_although_the_socket_is_closed_at_once() {
-    let world = World::new(1);
-    let server = world.serve(
-        "
-s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132); s.bind(('', int(sys.argv[1]))); s.listen(9)
-print('listening', flush=True)
-print(sum(s.recv(100) == b'at once' for _ in range(20)), flush=True)
-",
-    );
-    let own = world.links[0].left_v6().to_string();
-    let client = world.ask(AT_ONCE, &[&own]).good().unwrap();
-    assert_eq!(client.stdout, "EADDRNOTAVAIL EADDRNOTAVAIL 1\nb'x'\n", "{}", client.stderr);
-    assert!(wait_for(LIMIT, || server.stdout().contains("20")), "{}", server.stdout());
-}
