@@ -259,7 +259,9 @@ unsafe fn peer_of(fd: c_int, address: *const sockaddr, length: socklen_t) -> Out
     let address = SockAddr::read(address).map_err(|_| libc::EINVAL)?;
     let is_connected = || table::has(fd, bit::CONNECTED) || must_be_connected(fd) == Ok(true);
     if !table::is_one_to_many(fd) && is_connected() {
-        return is_of_peer(fd, &address).map(|()| Peer::default());
+        // A message of a socket that was peeled off goes to its peer, whatever address is named.
+        let checked = if table::has(fd, bit::PEELED) { Ok(()) } else { is_of_peer(fd, &address) };
+        return checked.map(|()| Peer::default());
     }
     Ok(Peer { address: Some(address), ..Peer::default() })
 }

@@ -480,7 +480,7 @@ pub(crate) unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: 
     let peeled = lowest(peeled);
     set_flags(peeled, wanted.flags & libc::SOCK_CLOEXEC != 0, wanted.flags & libc::SOCK_NONBLOCK != 0);
     table::forget_association(fd, wanted.id);
-    table::add(peeled, bit::CONNECTED);
+    table::add(peeled, bit::CONNECTED | bit::PEELED);
     if let Some((read, id)) = partial {
         // Without the peer's address the prefix is shorter.
         let (of, read) = if id == wanted.id { (peeled, read - PEER_LENGTH) } else { (fd, read) };

@@ -45,6 +45,8 @@ pub(crate) mod bit {
     pub(crate) const WANTS_NXTINFO: u16 = 1024;
     /// The descriptor is a copy of another process's, for which calls must not wait.
     pub(crate) const ON_BEHALF: u16 = 2048;
+    /// It was peeled off a one-to-many socket.
+    pub(crate) const PEELED: u16 = 4096;
     /// Bits of a descriptor, and not of its socket.
     pub(crate) const OF_DESCRIPTOR: u16 = KNOWN | OURS | ON_BEHALF;
 }

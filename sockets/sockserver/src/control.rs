@@ -44,7 +44,7 @@ enum Stage {
 
 /// The parts of an answer.
 #[derive(Default)]
-struct Reply {
+pub(crate) struct Reply {
     error: i32,
     value: i32,
     payload: Vec<u8>,
@@ -153,7 +153,9 @@ impl Server {
         }
         // On one host the kernel's SCTP is done with the packets when a call returns.
         self.settle(now);
-        self.reply(number, &reply);
+        if let Some(connection) = self.connections.get(number) {
+            send_reply(connection, &reply);
+        }
         let is_lease = self.connections[number].stage == Stage::Lease;
         if !is_lease {
             self.drop_connection(number);
@@ -164,16 +166,6 @@ impl Server {
             // The end may have come already, and no event comes again for it.
             self.serve_connection(now, number);
         }
-    }
-
-    /// Answers the request of a connection.
-    fn reply(&self, number: usize, reply: &Reply) {
-        let answer = Answer { error: reply.error, value: reply.value, payload: &reply.payload };
-        let header = answer.header();
-        let parts = [IoSlice::new(&header), IoSlice::new(&reply.payload)];
-        let descriptor = reply.descriptor.as_ref().map(AsFd::as_fd);
-        // A program that does not wait for the answer does without.
-        let _ = pair::send_parts(self.connections[number].socket.as_fd(), &parts, descriptor);
     }
 
     /// Answers those who wait for an attempt of a socket that was closed.
@@ -195,8 +187,21 @@ impl Server {
             |(_, connection): &(usize, &Connection)| connection.stage == Stage::Attempt(socket, association);
         let waiting: Vec<usize> = self.connections.iter().filter(waits).map(|(number, _)| number).collect();
         for number in waiting {
-            self.reply(number, &Reply { error, value: association, ..Reply::default() });
-            self.drop_connection(number);
+            let reply = Reply { error, value: association, ..Reply::default() };
+            let connection = self.take_connection(number);
+            self.due.extend(connection.map(|connection| (connection, reply)));
+        }
+    }
+
+    /// Answers those whose attempts are over, once packets between sockets of this host have gone round.
+    pub(crate) fn reply_to_due(&mut self, now: Time) {
+        if self.due.is_empty() {
+            return;
+        }
+        self.settle(now);
+        for (connection, reply) in std::mem::take(&mut self.due) {
+            send_reply(&connection, &reply);
+            self.closer.close(connection.caller.uid, vec![connection.socket]);
         }
     }
 
@@ -212,12 +217,18 @@ impl Server {
     }
 
     fn drop_connection(&mut self, number: usize) {
-        let Some(connection) = self.connections.try_remove(number) else { return };
+        if let Some(connection) = self.take_connection(number) {
+            // A program may have left messages with descriptors in it.
+            self.closer.close(connection.caller.uid, vec![connection.socket]);
+        }
+    }
+
+    fn take_connection(&mut self, number: usize) -> Option<Connection> {
+        let connection = self.connections.try_remove(number)?;
         self.leases -= usize::from(connection.stage == Stage::Lease);
         // The number is used again. If it was not registered, nothing is left to be done.
         let _ = SourceFd(&connection.socket.as_raw_fd()).deregister(self.poll.registry());
-        // A program may have left messages with descriptors in it.
-        self.closer.close(connection.caller.uid, vec![connection.socket]);
+        Some(connection)
     }
 
     fn answer(
@@ -239,8 +250,9 @@ impl Server {
         }
         let program = program.ok_or(libc::EINVAL)?;
         let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
-        // Messages that the program has sent before are handled before.
+        // Messages that the program has sent before are handled before, and what they cause.
         self.read_all(now, key);
+        self.settle(now);
         if request.operation == Operation::PeelOff {
             return self.peel_off(now, program, key, request.first);
         }
@@ -374,6 +386,16 @@ impl Server {
         }
         Ok(Reply::default())
     }
+}
+
+/// Answers the request of a connection.
+fn send_reply(connection: &Connection, reply: &Reply) {
+    let answer = Answer { error: reply.error, value: reply.value, payload: &reply.payload };
+    let header = answer.header();
+    let parts = [IoSlice::new(&header), IoSlice::new(&reply.payload)];
+    let descriptor = reply.descriptor.as_ref().map(AsFd::as_fd);
+    // A program that does not wait for the answer does without.
+    let _ = pair::send_parts(connection.socket.as_fd(), &parts, descriptor);
 }
 
 /// Reports whether a request says that the program has changed its send buffer, which may have to be filled again.

@@ -28,7 +28,7 @@ use slab::Slab;
 use sockets::{Config, Sockets};
 
 use crate::closer::Closer;
-use crate::control::Connection;
+use crate::control::{Connection, Reply};
 use crate::ends::Ends;
 
 pub use control::{AskError, Client};
@@ -127,6 +127,8 @@ pub struct Server {
     network: Network,
     listener: OwnedFd,
     connections: Slab<Connection>,
+    /// Those whose attempts are over, and the answers.
+    due: Vec<(Connection, Reply)>,
     leases: usize,
     poll: Poll,
     ready: Events,
@@ -225,6 +227,7 @@ impl Server {
             network: Network { monitor, addresses },
             listener,
             connections: Slab::new(),
+            due: Vec::new(),
             leases: 0,
             poll,
             ready: Events::with_capacity(1024),
@@ -271,6 +274,7 @@ impl Server {
         self.engine.handle_timeout(now);
         self.sockets.handle_timeout(now, &mut self.engine);
         self.serve(now);
+        self.reply_to_due(now);
         self.end_overdue(now);
         self.look_at_addresses(now);
         Ok(())
