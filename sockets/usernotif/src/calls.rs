@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use rustix::event::epoll::EventFlags;
 use sockclient::behalf;
 use sockproto::Operation;
 
@@ -157,7 +156,3 @@ fn dispatch(call: &Call, socket: Socket<'_>, programs: &mut Programs, then: Then
     };
     Verdict::Answer(outcome.map(i64::from))
 }
-
-/// Events of a socket that has a message, or room for one.
-pub(crate) const READABLE: EventFlags = EventFlags::IN;
-pub(crate) const WRITABLE: EventFlags = EventFlags::OUT;

@@ -5,11 +5,10 @@ use sockclient::behalf::{self, CONTROL_MAX, Message, Taken};
 use sockproto::{PART_MAX, SOCKADDR_MAX};
 
 use crate::call::{Call, Verdict};
-use crate::calls::{READABLE, WRITABLE};
 use crate::memory::{Memory, Outcome, Span, long, total};
 use crate::programs::break_pipe;
 use crate::setup::{name, write_name};
-use crate::sockets::{ParkedAs, Socket};
+use crate::sockets::{ParkedAs, READABLE, Socket, WRITABLE};
 
 /// Length of `struct msghdr`, and of `struct mmsghdr`.
 const MESSAGE_HEADER: usize = 56;

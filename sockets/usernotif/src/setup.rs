@@ -6,11 +6,10 @@ use sockproto::abi::{SOL_SCTP, option};
 use sockproto::{SOCKADDR_MAX, SockAddr};
 
 use crate::call::{Call, Tell, Then, Verdict, Wait};
-use crate::calls::{READABLE, WRITABLE};
 use crate::filter;
 use crate::memory::{Memory, Outcome, long};
 use crate::programs::{Programs, first_unprivileged_port};
-use crate::sockets::{ParkedAs, Socket};
+use crate::sockets::{ParkedAs, READABLE, Socket, WRITABLE};
 
 /// Longest name of a socket (`struct sockaddr_storage`).
 const NAME_MAX: usize = 128;

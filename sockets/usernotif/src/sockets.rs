@@ -16,6 +16,10 @@ use crate::memory::Outcome;
 /// Sockets from which on those that are closed are looked for.
 const LOOK_AT: usize = 65_536;
 
+/// Events of a socket that has a message, and of one that has room for one.
+pub(crate) const READABLE: EventFlags = EventFlags::IN;
+pub(crate) const WRITABLE: EventFlags = EventFlags::OUT;
+
 /// The sockets that programs were given, by inode.
 #[derive(Debug)]
 pub(crate) struct Sockets {
@@ -114,7 +118,7 @@ impl<'a> Socket<'a> {
         if !is_waiting || !call_waits || behalf::is_nonblocking(self.number()) {
             return Verdict::Answer(done);
         }
-        let limit = behalf::time_limit(self.number(), wait.events.contains(EventFlags::OUT));
+        let limit = behalf::time_limit(self.number(), wait.events.contains(WRITABLE));
         let ParkedAs { events, then, interrupted } = wait;
         // The facts go back, and the copy stays.
         let parked = self.copy().map(|Copied { fd, inode }| {
@@ -123,9 +127,7 @@ impl<'a> Socket<'a> {
         });
         parked.into()
     }
-}
 
-impl Socket<'_> {
     /// Ends a call that has sent a message to a peer. The first one of a one-to-many socket waits until the association is up.
     pub(crate) fn await_peer(self, call: &Call, peer: &[u8], length: i64) -> Verdict {
         let fd = self.number();
@@ -145,7 +147,7 @@ impl Socket<'_> {
             call: call.clone(),
             fd: connection,
             inode: 0,
-            events: EventFlags::IN,
+            events: READABLE,
             limit,
             then: Then::Sent(length),
             interrupted: None,

@@ -36,6 +36,7 @@ both! {
     pythons_tests_of_sctp_pass;
     several_messages_by_one_call_wait_for_each_other;
     messages_go_to_their_peer_although_the_socket_is_closed_at_once;
+    calls_that_wait_keep_nobody_from_sockets;
     one_to_many_sockets_serve_many_peers_and_one_is_peeled_off;
     a_message_is_read_in_parts_and_by_a_child;
     streams_and_identifiers_pass_and_wrong_ones_are_refused;
@@ -331,4 +332,21 @@ print(sum(s.recv(100) == b'at once' for _ in range(20)), flush=True)
     let client = world.ask(AT_ONCE, &[&own]).good().unwrap();
     assert_eq!(client.stdout, "EADDRNOTAVAIL EADDRNOTAVAIL 1\nb'x' 6\n", "{}", client.stderr);
     assert!(wait_for(LIMIT, || server.stdout().contains("20")), "{}", server.stdout());
+}
+
+/// Three hundred threads wait for a peer that does not answer: more than a user may have requests.
+const WAITING: &str = "
+import threading
+def wait(): error(sctp().connect, (sys.argv[1], int(sys.argv[2])))
+for _ in range(300): threading.Thread(target=wait, daemon=True).start()
+# ARP gives up after three seconds.
+time.sleep(1.5)
+print(isinstance(error(sctp), socket.socket), threading.active_count() > 290, flush=True)
+os._exit(0)
+";
+
+fn calls_that_wait_keep_nobody_from_sockets(world: &World) {
+    world.links[0].silence().unwrap();
+    let client = world.ask(WAITING, &[]).good().unwrap();
+    assert_eq!(client.stdout, "True True\n", "{}", client.stderr);
 }
