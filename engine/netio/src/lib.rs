@@ -5,7 +5,7 @@
 //! network namespace of the thread that opened it, and must be used by threads in the same one: sending over
 //! IPv6 by a given interface opens a socket the first time, for [`SENDERS_MAX`] interfaces at most.
 //!
-//! Begin with [`Carriers`] for packets, [`FrameSocket`] for whole frames of one interface (for emulators of links), and [`addresses`] for the ways out of this host.
+//! Begin with [`PacketIo`] for the packets of an engine, [`Carriers`] for packets of any kind, [`FrameSocket`] for whole frames of one interface (for emulators of links), and [`addresses`] for the ways out of this host.
 
 mod addresses;
 mod arrivals;
@@ -23,6 +23,7 @@ mod inbound;
 mod kernel;
 mod netlink;
 mod options;
+mod packet_io;
 mod pair;
 mod raw;
 mod routes;
@@ -43,6 +44,7 @@ pub use error::{PathError, PathErrorKind, SendError, SendErrorKind, Unreachable}
 pub use frames::{FRAMES_PER_CALL, Frame, FrameSocket, Offload, Segments, SentFrames, run_realtime};
 pub use heap::give_back_free_memory;
 pub use kernel::{KernelSctp, kernel_sctp};
+pub use packet_io::{PacketIo, Transmitted};
 pub use raw::RawCarrier;
 pub use routes::{FoundRoute, Routes};
 pub use shortcut::keep_filters_readable;

@@ -1,6 +1,5 @@
 //! The shell around the engine: sockets, clock and poll of one peer. It makes no decisions.
 //!
-//! Invariant: while a batch of packets waits for room in a send buffer, the engine is not asked for another.
 //! Begin with [`Host::open`]; then call [`Host::turn`] until done, and handle [`Host::engine`]'s events between
 //! the turns.
 
@@ -12,21 +11,16 @@ use crate::options::{CarrierKind, Options};
 use crate::shards::Post;
 use crate::trace_file::TraceFile;
 use anyhow::{Context, Result, bail, ensure};
-use base::{Carrier, Ecn, Route, Shard, Time};
+use base::{Carrier, Route, Shard, Time};
 use mio::{Events, Poll, Token};
-use netio::{Carriers, LocalAddress, RawCarrier, SendErrorKind, Train, UdpCarrier};
+use netio::{Carriers, PacketIo, RawCarrier, UdpCarrier};
 use sctp::{
     AssociationConfig, AssociationId, AuthConfig, ChunkType, Endpoint, EndpointConfig, Event, Extension,
-    Extensions, HmacAlgorithm, IncomingInit, InitDecision, Listener, ReconfigPolicy, Timing, Transmit,
+    Extensions, HmacAlgorithm, IncomingInit, InitDecision, Listener, ReconfigPolicy, Timing,
 };
 use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::{Duration, Instant};
-
-/// Maximum octets of packets passed to the kernel in one call.
-const BATCH: usize = 64 * 1024;
-/// Maximum calls to the receive function per turn and socket.
-const RECEIVES_PER_TURN: usize = 16;
 
 /// Packets sent and received between two waits, up to which there is no bulk transfer. A bulk transfer is
 /// better served in batches, so it waits asleep.
@@ -39,17 +33,11 @@ const EDMID_DTLS: u32 = 1;
 pub struct Host {
     /// The engine.
     pub engine: Endpoint,
-    carriers: Carriers,
-    interfaces: Vec<LocalAddress>,
+    io: PacketIo,
     door: Door,
     poll: Poll,
     ready: Events,
     start: Instant,
-    /// Sockets that may have packets, by token.
-    unread: [bool; Carriers::TOKENS],
-    batch: Box<[u8]>,
-    /// The part of the batch that waits for room: the batch and its first unsent octet.
-    waiting: Option<(Transmit, usize)>,
     /// Mailboxes of this host's other shards, if any.
     post: Option<Post>,
     trace: Option<TraceFile>,
@@ -137,7 +125,9 @@ impl Host {
     ) -> Result<Host> {
         let has = |is_v4: bool| options.local.iter().any(|address| address.is_ipv4() == is_v4);
         carriers.keep_families(has(true), has(false));
-        carriers.register(poll.registry(), Token(0))?;
+        let addresses = netio::addresses(&[] as &[&str]).context("cannot list addresses")?;
+        let mut io = PacketIo::new(carriers, addresses);
+        io.register(poll.registry(), Token(0))?;
         let start = clock();
         let association = association_config(options);
         let config = EndpointConfig { association, shard, ..EndpointConfig::default() };
@@ -146,15 +136,11 @@ impl Host {
         engine.set_tracing(trace.is_some());
         Ok(Host {
             engine,
-            carriers,
-            interfaces: netio::addresses(&[] as &[&str]).context("cannot list addresses")?,
+            io,
             door: Door { port, local_addresses: options.local.clone() },
             poll,
             ready: Events::with_capacity(Carriers::TOKENS + 1),
             start,
-            unread: [false; Carriers::TOKENS],
-            batch: vec![0; BATCH].into(),
-            waiting: None,
             post: None,
             trace,
             is_lively: false,
@@ -208,12 +194,7 @@ impl Host {
             self.wait(until)?;
             let now = self.now();
             self.read_mail(now);
-            self.is_lively = false;
-            for place in 0..Carriers::TOKENS {
-                if self.unread[place] {
-                    self.receive(now, place)?;
-                }
-            }
+            self.receive(now)?;
         }
         let now = self.now();
         self.engine.handle_timeout(now);
@@ -226,7 +207,7 @@ impl Host {
 
     /// Waits until a socket is readable, or `until` at the latest.
     fn wait(&mut self, until: Time) -> Result<()> {
-        let wait = if self.unread.contains(&true) { Duration::ZERO } else { until.since(self.now()) };
+        let wait = if self.io.has_unread() { Duration::ZERO } else { until.since(self.now()) };
         // The poll has millisecond granularity: rounding up avoids turns before any timer is due.
         let wait = wait.min(Duration::from_secs(60)).as_micros().div_ceil(1000);
         let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
@@ -236,9 +217,7 @@ impl Host {
         }
         for event in &self.ready {
             // The one token beyond the sockets' is for mail, which each turn reads.
-            if let Some(unread) = self.unread.get_mut(event.token().0) {
-                *unread = true;
-            }
+            self.io.note_ready(event.token().0);
         }
         Ok(())
     }
@@ -250,64 +229,23 @@ impl Host {
         }
     }
 
-    /// Feeds the engine the packets of the socket with index `place`. Polling is edge-triggered, so a socket
-    /// with remaining packets stays marked as unread.
-    fn receive(&mut self, now: Time, place: usize) -> Result<()> {
-        for _ in 0..RECEIVES_PER_TURN {
-            let (engine, door, post) = (&mut self.engine, &mut self.door, &self.post);
-            let received = self
-                .carriers
-                .recv_at(place, |route: &Route, ecn: Ecn, packet: &[u8]| {
-                    if post.as_ref().is_none_or(|post| post.keeps(route, ecn, packet)) {
-                        engine.handle_datagram(now, route, ecn, packet, door);
-                    }
-                })
-                .context("receiving failed")?;
-            if received.errors_waiting {
-                self.take_errors();
+    /// Feeds the engine the packets of the sockets that are ready.
+    fn receive(&mut self, now: Time) -> Result<()> {
+        let (door, post) = (&mut self.door, &self.post);
+        let received = self.io.receive(now, &mut self.engine, |engine, route, ecn, packet| {
+            if post.as_ref().is_none_or(|post| post.keeps(route, ecn, packet)) {
+                engine.handle_datagram(now, route, ecn, packet, door);
             }
-            self.is_lively |= received.packets > 0;
-            self.packets += received.packets;
-            self.unread[place] = received.more;
-            if !received.more {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Passes ICMP errors to the engine.
-    fn take_errors(&mut self) {
-        let (now, engine) = (self.now(), &mut self.engine);
-        self.carriers.take_errors(|error| {
-            engine.handle_path_error(now, &error.route, error.kind.into(), error.quoted);
         });
+        let packets = received.context("receiving failed")?;
+        self.is_lively = packets > 0;
+        self.packets += packets;
+        Ok(())
     }
 
     fn transmit(&mut self) {
         let now = self.now();
-        loop {
-            let next =
-                self.waiting.take().or_else(|| Some((self.engine.poll_transmit(now, &mut self.batch)?, 0)));
-            let Some((batch, start)) = next else { return };
-            if !self.send(now, batch, start) {
-                return;
-            }
-        }
-    }
-
-    /// Sends one batch; returns false if the send buffer is full.
-    fn send(&mut self, now: Time, batch: Transmit, start: usize) -> bool {
-        self.packets += (batch.len - start).div_ceil(batch.segment_size);
-        let owner = self.interfaces.iter().find(|address| address.addr == batch.route.local);
-        let train = Train::of(&batch, &self.batch, start, owner.map(|address| address.ifindex));
-        let Err(error) = self.carriers.send(&train) else { return true };
-        if error.kind == SendErrorKind::Full {
-            self.waiting = Some((batch, start + error.sent));
-            return false;
-        }
-        error.tell(&train, &mut self.engine, now);
-        true
+        self.packets += self.io.transmit(now, &mut self.engine).packets;
     }
 }
 

@@ -19,11 +19,11 @@ mod pump;
 use std::io;
 use std::time::{Duration, Instant};
 
-use base::{Ecn, Route, Time};
+use base::Time;
 use mio::{Events, Interest, Poll, Token};
-use netio::{Carriers, KernelSctp, Monitor, RawCarrier, SendErrorKind, Train, UdpCarrier};
+use netio::{Carriers, KernelSctp, Monitor, PacketIo, RawCarrier, UdpCarrier};
 use rustix::fd::{AsRawFd, OwnedFd};
-use sctp::{Endpoint, EndpointConfig, Limits, Transmit};
+use sctp::{Endpoint, EndpointConfig, Limits};
 use slab::Slab;
 use sockets::{Config, Sockets};
 
@@ -35,10 +35,6 @@ pub use control::{AskError, Client};
 pub use list::Row;
 pub use sockproto::SERVER_VARIABLE;
 
-/// Most bytes of packets in one system call.
-const BATCH: usize = 64 * 1024;
-/// Receive calls by turn and socket.
-const RECEIVES_PER_TURN: usize = 16;
 /// Connections of programs at once: requests that wait for their bytes, and leases.
 const REQUESTS_MAX: usize = 1024;
 /// Those of one user.
@@ -123,7 +119,7 @@ pub struct Server {
     engine: Endpoint,
     sockets: Sockets,
     ends: Ends,
-    carriers: Carriers,
+    io: PacketIo,
     network: Network,
     listener: OwnedFd,
     connections: Slab<Connection>,
@@ -133,11 +129,6 @@ pub struct Server {
     poll: Poll,
     ready: Events,
     start: Instant,
-    /// Packet sockets that may have packets, by token.
-    unread: [bool; Carriers::TOKENS],
-    batch: Box<[u8]>,
-    /// The batch that waits for room, and its first unsent byte.
-    waiting: Option<(Transmit, usize)>,
     room: Vec<u8>,
     idle_since: Option<Time>,
     looked_at: Time,
@@ -154,7 +145,6 @@ pub struct Server {
 /// The kernel's knowledge of addresses and routes.
 struct Network {
     monitor: Monitor,
-    addresses: Vec<netio::LocalAddress>,
 }
 
 impl sockets::Network for Network {
@@ -198,12 +188,6 @@ impl Server {
         let none: &[&str] = &[];
         let monitor = Monitor::open(none).map_err(failed("changes of addresses"))?;
         let addresses = netio::addresses(none).map_err(failed("the addresses of this host"))?;
-        let mut carriers = Carriers::new(udp, raw);
-        let poll = Poll::new().map_err(failed("epoll"))?;
-        carriers.register(poll.registry(), Token(0)).map_err(failed("epoll"))?;
-        let mut source = mio::unix::SourceFd(&listener.as_raw_fd());
-        mio::event::Source::register(&mut source, poll.registry(), LISTENER, Interest::READABLE)
-            .map_err(failed("epoll"))?;
         let config = Config {
             over_udp: carriage.udp_port.is_some(),
             over_ip: carriage.over_ip,
@@ -211,20 +195,26 @@ impl Server {
             first_unprivileged_port: first_unprivileged_port(),
             ..Config::default()
         };
+        let mut sockets = Sockets::new(config, rand::random());
+        sockets.set_addresses(addresses.iter().map(|address| address.addr).collect());
+        let mut io = PacketIo::new(Carriers::new(udp, raw), addresses);
+        let poll = Poll::new().map_err(failed("epoll"))?;
+        io.register(poll.registry(), Token(0)).map_err(failed("epoll"))?;
+        let mut source = mio::unix::SourceFd(&listener.as_raw_fd());
+        mio::event::Source::register(&mut source, poll.registry(), LISTENER, Interest::READABLE)
+            .map_err(failed("epoll"))?;
         let limits = Limits { associations: ASSOCIATIONS_MAX, ..Limits::default() };
         let endpoint = EndpointConfig {
             association: sockets::association_defaults(),
             limits,
             ..EndpointConfig::default()
         };
-        let mut sockets = Sockets::new(config, rand::random());
-        sockets.set_addresses(addresses.iter().map(|address| address.addr).collect());
         Ok(Server {
             engine: Endpoint::new(Time::ZERO, endpoint, rand::random()),
             sockets,
             ends: Ends::default(),
-            carriers,
-            network: Network { monitor, addresses },
+            io,
+            network: Network { monitor },
             listener,
             connections: Slab::new(),
             due: Vec::new(),
@@ -232,9 +222,6 @@ impl Server {
             poll,
             ready: Events::with_capacity(1024),
             start: clock(),
-            unread: [false; Carriers::TOKENS],
-            batch: vec![0; BATCH].into(),
-            waiting: None,
             room: vec![0; sockproto::MESSAGE_MAX + sockproto::DATA_HEADER + sockproto::PEER_LENGTH],
             idle_since: None,
             looked_at: Time::ZERO,
@@ -266,11 +253,7 @@ impl Server {
         self.transmit();
         self.wait()?;
         let now = self.now();
-        for place in 0..Carriers::TOKENS {
-            if self.unread[place] {
-                self.receive(now, place)?;
-            }
-        }
+        self.receive(now)?;
         self.engine.handle_timeout(now);
         self.sockets.handle_timeout(now, &mut self.engine);
         self.serve(now);
@@ -301,7 +284,7 @@ impl Server {
     fn wait(&mut self) -> io::Result<()> {
         let now = self.now();
         let until = self.engine.next_timeout().min(self.sockets.next_timeout()).min(now + ADDRESS_LOOK);
-        let is_busy = self.unread.contains(&true) || self.ends.has_work();
+        let is_busy = self.io.has_unread() || self.ends.has_work();
         let wait = if is_busy { Duration::ZERO } else { until.since(now) };
         // epoll counts milliseconds: rounding up avoids turns before a timer is due.
         let wait = Duration::from_millis(u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(0));
@@ -314,7 +297,7 @@ impl Server {
         for event in &self.ready {
             match event.token() {
                 LISTENER => has_connections = true,
-                Token(number) if number < Carriers::TOKENS => self.unread[number] = true,
+                Token(number) if number < Carriers::TOKENS => self.io.note_ready(number),
                 Token(number) if (number - OTHERS).is_multiple_of(2) => asking.push((number - OTHERS) / 2),
                 Token(number) => self.ends.note(sockets::SocketKey((number - OTHERS) / 2), event),
             }
@@ -329,45 +312,17 @@ impl Server {
         Ok(())
     }
 
-    /// Feeds the engine the packets of one socket. Polling is edge-triggered: a socket with more stays marked.
-    fn receive(&mut self, now: Time, place: usize) -> io::Result<()> {
-        for _ in 0..RECEIVES_PER_TURN {
-            let (engine, sockets) = (&mut self.engine, &mut self.sockets);
-            let received = self.carriers.recv_at(place, |route: &Route, ecn: Ecn, packet: &[u8]| {
-                engine.handle_datagram(now, route, ecn, packet, sockets);
-            })?;
-            if received.errors_waiting {
-                self.carriers.take_errors(|error| {
-                    engine.handle_path_error(now, &error.route, error.kind.into(), error.quoted);
-                });
-            }
-            self.unread[place] = received.more;
-            if !received.more {
-                break;
-            }
-        }
-        Ok(())
+    /// Feeds the engine the packets of the sockets that are ready.
+    fn receive(&mut self, now: Time) -> io::Result<usize> {
+        let sockets = &mut self.sockets;
+        self.io.receive(now, &mut self.engine, |engine, route, ecn, packet| {
+            engine.handle_datagram(now, route, ecn, packet, sockets);
+        })
     }
 
     fn transmit(&mut self) {
         let now = self.now();
-        loop {
-            let waiting = self.waiting.take();
-            let next = waiting.or_else(|| Some((self.engine.poll_transmit(now, &mut self.batch)?, 0)));
-            let Some((batch, start)) = next else { return };
-            let owner_of = |addr| self.network.addresses.iter().find(|address| address.addr == addr);
-            let is_to_itself = batch.route.remote.is_loopback() || owner_of(batch.route.remote).is_some();
-            self.has_sent_to_itself |= is_to_itself;
-            // A socket of the interface that has the address would get the packets to it.
-            let owner = owner_of(batch.route.local).filter(|_| !is_to_itself);
-            let train = Train::of(&batch, &self.batch, start, owner.map(|address| address.ifindex));
-            let Err(error) = self.carriers.send(&train) else { continue };
-            if error.kind == SendErrorKind::Full {
-                self.waiting = Some((batch, start + error.sent));
-                return;
-            }
-            error.tell(&train, &mut self.engine, now);
-        }
+        self.has_sent_to_itself |= self.io.transmit(now, &mut self.engine).to_this_host;
     }
 
     /// Exchanges packets with itself, where both ends of associations are on this host, until there are none.
@@ -377,10 +332,9 @@ impl Server {
             if !std::mem::take(&mut self.has_sent_to_itself) {
                 return;
             }
-            for place in 0..Carriers::TOKENS {
-                // The next turn meets the error, if it lasts.
-                let _ = self.receive(now, place);
-            }
+            self.io.note_all_ready();
+            // The next turn meets the error, if it lasts.
+            let _ = self.receive(now);
         }
     }
 
@@ -401,8 +355,7 @@ impl Server {
         let none: &[&str] = &[];
         if has_changed && let Ok(addresses) = netio::addresses(none) {
             self.sockets.set_addresses(addresses.iter().map(|address| address.addr).collect());
-            self.network.addresses = addresses;
-            self.carriers.close_gone_interfaces();
+            self.io.set_addresses(addresses);
         }
     }
 }

@@ -10,8 +10,7 @@ use super::{Host, since};
 use crate::awake::AWAKE;
 use anyhow::{Context, Result};
 use base::{Ecn, Route, Time};
-use netio::{Carriers, PATIENCE, Received};
-use std::io;
+use netio::PATIENCE;
 use std::time::Duration;
 
 /// Duration of the short sleep; the kernel may double it. It is small compared with the 200 ms for SACKs (RFC
@@ -22,14 +21,14 @@ impl Host {
     /// Reports whether a receiving call may serve as the wait: a packet is expected soon, nothing else is, and
     /// no timer expires before the call gives up.
     pub(super) fn may_wait_in_receiving(&self, until: Time) -> bool {
-        let is_idle = self.waiting.is_none() && self.post.is_none() && !self.unread.contains(&true);
+        let is_idle = !self.io.is_blocked() && self.post.is_none() && !self.io.has_unread();
         self.is_lively && is_idle && until.since(self.now()) > 2 * PATIENCE
     }
 
     /// Waits in a receiving call if there is only one socket; returns false if there are more. With few packets
     /// it first busy-polls; with many single ones it first sleeps briefly.
     pub(super) fn receive_waiting(&mut self, is_sparse: bool) -> Result<bool> {
-        if !self.carriers.is_lone() {
+        if !self.io.is_lone() {
             return Ok(false);
         }
         if is_sparse && self.awake.is_worth_it() {
@@ -42,7 +41,7 @@ impl Host {
         if !is_sparse && self.come_singly {
             std::thread::sleep(PAUSE);
         }
-        self.receive_at_once(|carriers, f| carriers.recv_waiting(f))?;
+        self.receive_at_once(true)?;
         Ok(true)
     }
 
@@ -50,7 +49,7 @@ impl Host {
     fn receive_awake(&mut self) -> Result<bool> {
         let end = self.now() + AWAKE;
         while self.now() < end {
-            self.receive_at_once(|carriers, f| carriers.recv(f))?;
+            self.receive_at_once(false)?;
             if self.is_lively {
                 return Ok(true);
             }
@@ -58,25 +57,19 @@ impl Host {
         Ok(false)
     }
 
-    /// Feeds the engine with one receiving call over all sockets, of which there is one.
-    fn receive_at_once(
-        &mut self,
-        receive: impl FnOnce(&mut Carriers, &mut dyn FnMut(&Route, Ecn, &[u8])) -> io::Result<Received>,
-    ) -> Result<()> {
+    /// Feeds the engine with one receiving call over all sockets, of which there is one; waits for a packet if `may_wait`.
+    fn receive_at_once(&mut self, may_wait: bool) -> Result<()> {
         let (engine, door, start) = (&mut self.engine, &mut self.door, self.start);
         let mut now = None;
-        let received = receive(&mut self.carriers, &mut |route: &Route, ecn: Ecn, packet: &[u8]| {
+        let received = self.io.receive_once(may_wait, |route: &Route, ecn: Ecn, packet: &[u8]| {
             let now = *now.get_or_insert_with(|| since(start));
             engine.handle_datagram(now, route, ecn, packet, door);
         });
         let received = received.context("receiving failed")?;
         self.is_lively = received.packets > 0;
         self.packets += received.packets;
-        // The index does not matter: there is only one socket.
-        self.unread = [received.more; Carriers::TOKENS];
-        if received.errors_waiting {
-            self.take_errors();
-        }
+        let now = self.now();
+        self.io.take_errors(now, &mut self.engine, received);
         Ok(())
     }
 }

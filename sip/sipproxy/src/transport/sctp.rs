@@ -278,7 +278,8 @@ fn stream_of(message: &Outgoing, order: SctpOrder, streams: u16) -> (StreamId, S
 
 impl Plugin for Sctp {
     fn handle_ready(&mut self, now: Time, number: usize, inbox: &mut Inbox) {
-        self.host.receive(now, number);
+        self.host.note_ready(number);
+        self.host.receive(now);
         self.handle_events(now, inbox);
     }
 
@@ -315,7 +316,7 @@ impl Plugin for Sctp {
     }
 
     fn handle_timeout(&mut self, now: Time, inbox: &mut Inbox) {
-        self.host.receive_rest(now);
+        self.host.receive(now);
         self.host.engine.handle_timeout(now);
         self.handle_events(now, inbox);
     }

@@ -1,25 +1,19 @@
 //! The SCTP engine with its sockets: packets in, packets out. Independent of SIP.
-//!
-//! Invariant: while a batch of packets waits for room in a send buffer, the engine is not asked for another.
 
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use base::{Carrier, Ecn, Route, Time};
+use base::{Carrier, Route, Time};
 use mio::{Registry, Token};
-use netio::{Carriers, LocalAddress, RawCarrier, SendErrorKind, Train, UdpCarrier};
+use netio::{Carriers, PacketIo, RawCarrier, UdpCarrier};
 use sctp::{
     AssociationConfig, CongestionAlgorithm, Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener,
-    Multipath, PathScheduler, Timing, Transmit,
+    Multipath, PathScheduler, Timing,
 };
 
 use crate::config::{SctpCarrier, SctpConfig, SctpCongestion};
 
-/// Bytes of packets per send call.
-const BATCH: usize = 64 * 1024;
-/// Limit on receive calls per turn and socket.
-const RECEIVES_PER_TURN: usize = 16;
 /// Initial congestion window in packets: as in TCP (RFC 6928).
 const INITIAL_PACKETS: u8 = 10;
 /// Delay before a full send buffer is retried, unless the poll reports it earlier.
@@ -28,14 +22,10 @@ const RETRY: Duration = Duration::from_millis(1);
 /// Engine and sockets.
 pub(super) struct SctpHost {
     pub(super) engine: Endpoint,
-    carriers: Carriers,
-    interfaces: Vec<LocalAddress>,
+    io: PacketIo,
     door: Door,
-    /// The sockets that may have packets, by token.
-    unread: [bool; Carriers::TOKENS],
-    batch: Box<[u8]>,
-    /// The unsent rest of the batch: its first byte, and the deadline.
-    waiting: Option<(Transmit, usize, Time)>,
+    /// The time for the next attempt to send what has found a send buffer full.
+    retry: Time,
 }
 
 /// Admits INITs for our port, and other packets addressed to it.
@@ -111,92 +101,45 @@ impl SctpHost {
         let mut carriers = Carriers::new(udp, raw);
         let has = |is_v4: bool| addresses.iter().any(|address| address.is_ipv4() == is_v4);
         carriers.keep_families(has(true), has(false));
-        carriers.register(registry, first)?;
+        let mut io = PacketIo::new(carriers, netio::addresses(&[] as &[&str])?);
+        io.register(registry, first)?;
         let engine_config =
             EndpointConfig { association: association_config(config), ..EndpointConfig::default() };
         Ok(SctpHost {
             engine: Endpoint::new(Time::ZERO, engine_config, rand::random()),
-            carriers,
-            interfaces: netio::addresses(&[] as &[&str])?,
+            io,
             door: Door { port, addresses },
-            unread: [false; Carriers::TOKENS],
-            batch: vec![0; BATCH].into(),
-            waiting: None,
+            retry: Time::NEVER,
         })
     }
 
-    /// Receives from the socket with this index.
-    pub(super) fn receive(&mut self, now: Time, index: usize) {
-        let Some(unread) = self.unread.get_mut(index) else { return };
-        *unread = false;
-        for _ in 0..RECEIVES_PER_TURN {
-            let (engine, door) = (&mut self.engine, &mut self.door);
-            let received = self.carriers.recv_at(index, |route: &Route, ecn: Ecn, packet: &[u8]| {
-                if door.is_ours(route, packet) {
-                    engine.handle_datagram(now, route, ecn, packet, door);
-                }
-            });
-            let received = match received {
-                Ok(received) => received,
-                Err(error) => {
-                    tracing::warn!(%error, "receiving SCTP packets failed");
-                    return;
-                }
-            };
-            if received.errors_waiting {
-                self.carriers.take_errors(|error| {
-                    let kind = error.kind.into();
-                    self.engine.handle_path_error(now, &error.route, kind, error.quoted);
-                });
-            }
-            self.unread[index] = received.more;
-            if !received.more {
-                return;
-            }
-        }
+    /// Notes that the socket with this index may have packets.
+    pub(super) fn note_ready(&mut self, index: usize) {
+        self.io.note_ready(index);
     }
 
-    /// Receives packets left over from the last turn.
-    pub(super) fn receive_rest(&mut self, now: Time) {
-        for index in 0..Carriers::TOKENS {
-            if self.unread[index] {
-                self.receive(now, index);
+    /// Receives packets of the sockets that may have some.
+    pub(super) fn receive(&mut self, now: Time) {
+        let door = &mut self.door;
+        let received = self.io.receive(now, &mut self.engine, |engine, route, ecn, packet| {
+            if door.is_ours(route, packet) {
+                engine.handle_datagram(now, route, ecn, packet, door);
             }
+        });
+        if let Err(error) = received {
+            tracing::warn!(%error, "receiving SCTP packets failed");
         }
     }
 
     /// Returns the time of the next action.
     pub(super) fn next_timeout(&self) -> Time {
-        if self.unread.contains(&true) {
-            return Time::ZERO;
-        }
-        let retry = self.waiting.as_ref().map_or(Time::NEVER, |(.., until)| *until);
-        self.engine.next_timeout().min(retry)
+        if self.io.has_unread() { Time::ZERO } else { self.engine.next_timeout().min(self.retry) }
     }
 
     /// Sends the engine's packets.
     pub(super) fn transmit(&mut self, now: Time) {
-        loop {
-            let waiting = self.waiting.take().map(|(batch, start, _)| (batch, start));
-            let next = waiting.or_else(|| Some((self.engine.poll_transmit(now, &mut self.batch)?, 0)));
-            let Some((batch, start)) = next else { return };
-            if !self.send(now, batch, start) {
-                return;
-            }
-        }
-    }
-
-    /// Sends one batch; returns false if the send buffer is full.
-    fn send(&mut self, now: Time, batch: Transmit, start: usize) -> bool {
-        let owner = self.interfaces.iter().find(|address| address.addr == batch.route.local);
-        let train = Train::of(&batch, &self.batch, start, owner.map(|address| address.ifindex));
-        let Err(error) = self.carriers.send(&train) else { return true };
-        if error.kind == SendErrorKind::Full {
-            self.waiting = Some((batch, start + error.sent, now + RETRY));
-            return false;
-        }
-        error.tell(&train, &mut self.engine, now);
-        true
+        self.io.transmit(now, &mut self.engine);
+        self.retry = if self.io.is_blocked() { now + RETRY } else { Time::NEVER };
     }
 }
 
