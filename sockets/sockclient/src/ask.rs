@@ -120,9 +120,12 @@ pub(crate) fn begin(
     if table::seconds() < STALLED_UNTIL.load(Ordering::Relaxed) {
         return Err(libc::ENETDOWN);
     }
-    let connection = connect().map_err(|error| match error {
-        libc::EMFILE | libc::ENFILE => error,
-        _ => libc::ENETDOWN,
+    let connection = connect().map_err(|error| {
+        note_stalled(error);
+        match error {
+            libc::EMFILE | libc::ENFILE => error,
+            _ => libc::ENETDOWN,
+        }
     })?;
     let sent = send(connection, &Request { operation, first, second, payload }, socket);
     if sent.is_err() {
@@ -130,6 +133,13 @@ pub(crate) fn begin(
         unsafe { real::close(connection) };
     }
     sent.map(|()| connection)
+}
+
+/// Notes that the server stalls, if a call to it has ended by the time limit.
+fn note_stalled(error: c_int) {
+    if error == libc::EAGAIN {
+        STALLED_UNTIL.store(table::seconds() + LIMIT.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
 }
 
 /// Connects to the server, and makes sure that it belongs to the user that the name says.
@@ -211,9 +221,12 @@ fn send(connection: c_int, request: &Request<'_>, socket: Option<c_int>) -> Outc
     // SAFETY: all pointers are valid during the call.
     let sent = repeat(|| unsafe { real::sendmsg(connection, &raw const message, libc::MSG_NOSIGNAL) });
     // A server that refuses this user closes the connection.
-    sent.map_err(|error| match error {
-        libc::EFAULT => error,
-        _ => libc::ENETDOWN,
+    sent.map_err(|error| {
+        note_stalled(error);
+        match error {
+            libc::EFAULT => error,
+            _ => libc::ENETDOWN,
+        }
     })?;
     Ok(())
 }
@@ -234,9 +247,7 @@ pub(crate) fn answer(connection: c_int, room: &mut [u8]) -> Outcome<Reply> {
     // SAFETY: all pointers are valid during the call.
     let received = repeat(|| unsafe { real::recvmsg(connection, &raw mut message, flags) });
     let received = received.map_err(|error| {
-        if error == libc::EAGAIN {
-            STALLED_UNTIL.store(table::seconds() + LIMIT.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        note_stalled(error);
         libc::ENETDOWN
     })?;
     let length = usize::try_from(received).unwrap_or(0);

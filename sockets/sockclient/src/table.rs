@@ -13,7 +13,7 @@ use sockproto::{DATA_HEADER, MANY_NAME_PREFIX, PEER_LENGTH, SOCKET_NAME_PREFIX, 
 use crate::real;
 
 /// Descriptors that are remembered; of others the kernel is asked each time.
-const REMEMBERED: usize = 65_536;
+pub const REMEMBERED: usize = 65_536;
 /// Attempts to take a descriptor's lock before it is asked whether its holder still exists.
 const LOCK_ATTEMPTS: usize = 1000;
 /// The thread that reads from each descriptor; 0: none.
@@ -135,9 +135,16 @@ pub struct Facts {
     bits: u16,
     streams: u16,
     peer: Option<SockAddr>,
+    /// Tells sockets apart that have the same descriptor one after another.
+    generation: u16,
 }
 
 impl Facts {
+    /// Gives the socket a number, by which it is known in place of its descriptor.
+    pub fn numbered(self, generation: u16) -> Facts {
+        Facts { generation, ..self }
+    }
+
     /// The peer's address, if it is known.
     pub fn peer(&self) -> Option<SockAddr> {
         self.peer
@@ -147,6 +154,9 @@ impl Facts {
 /// Notes that a descriptor is a copy of another process's, of a socket with these facts.
 pub fn put(fd: c_int, facts: &Facts) {
     add(fd, facts.bits | bit::ON_BEHALF);
+    if let Some(generation) = generation(fd) {
+        generation.store(facts.generation, Ordering::Relaxed);
+    }
     set_streams(fd, facts.streams);
     if let Some(peer) = &facts.peer {
         set_peer(fd, peer.as_bytes());
@@ -157,7 +167,8 @@ pub fn put(fd: c_int, facts: &Facts) {
 pub fn take(fd: c_int) -> Facts {
     let bits = entry(fd).map_or(0, |entry| entry.load(Ordering::Relaxed)) & !bit::OF_DESCRIPTOR;
     let peer = peer(fd).and_then(|(bytes, length)| SockAddr::read(&bytes[..length]).ok());
-    let facts = Facts { bits, streams: streams(fd).unwrap_or(0), peer };
+    let generation = generation(fd).map_or(0, |generation| generation.load(Ordering::Relaxed));
+    let facts = Facts { bits, streams: streams(fd).unwrap_or(0), peer, generation };
     forget(fd);
     facts
 }
@@ -260,24 +271,32 @@ impl Drop for Lock {
 const ASSOCIATIONS: usize = 4096;
 /// Time after which an association is asked for again, in seconds.
 const ASSOCIATION_LIFE: u32 = 1;
-/// Descriptor, identifier and outbound streams of each, in 16, 32 and 16 bits.
+/// Descriptor, or number of a socket whose descriptors are another process's, identifier and outbound streams of each, in 16, 32 and 16
+/// bits.
 static KNOWN_ASSOCIATIONS: [AtomicU64; ASSOCIATIONS] = [const { AtomicU64::new(0) }; ASSOCIATIONS];
 /// When it was asked for, in seconds.
 static ASKED_AT: [AtomicU32; ASSOCIATIONS] = [const { AtomicU32::new(0) }; ASSOCIATIONS];
 
 fn place_of(fd: c_int, id: c_int) -> Option<(usize, u64)> {
-    let (fd, id) = (u16::try_from(fd).ok()?, u32::try_from(id).ok()?);
-    let mixed = (u64::from(id) << 16 | u64::from(fd)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    Some((usize::try_from(mixed >> 52).ok()? % ASSOCIATIONS, u64::from(fd) << 48 | u64::from(id) << 16))
+    let socket = match has(fd, bit::ON_BEHALF) {
+        true => generation(fd)?.load(Ordering::Relaxed),
+        false => u16::try_from(fd).ok()?,
+    };
+    let id = u32::try_from(id).ok()?;
+    let mixed = (u64::from(id) << 16 | u64::from(socket)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Some((usize::try_from(mixed >> 52).ok()? % ASSOCIATIONS, u64::from(socket) << 48 | u64::from(id) << 16))
 }
 
 /// Sockets that each descriptor has been.
 static GENERATIONS: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(0) }; REMEMBERED];
 
+fn generation(fd: c_int) -> Option<&'static AtomicU16> {
+    GENERATIONS.get(usize::try_from(fd).ok()?)
+}
+
 /// Returns a number for an address as this socket sees it, which no association has as its identifier.
 pub(crate) fn hash(fd: c_int, address: &[u8]) -> c_int {
-    let generation = usize::try_from(fd).ok().and_then(|index| GENERATIONS.get(index));
-    let generation = generation.map_or(0, |generation| generation.load(Ordering::Relaxed));
+    let generation = generation(fd).map_or(0, |generation| generation.load(Ordering::Relaxed));
     let bytes = generation.to_ne_bytes().into_iter().chain(address.iter().copied());
     // FNV-1a.
     let mixed = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));

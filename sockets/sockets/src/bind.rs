@@ -164,6 +164,14 @@ impl Sockets {
         Ok(())
     }
 
+    /// Returns the sockets that have the port of a packed list of addresses, or else that of a socket.
+    pub fn holders_of_port(&self, key: SocketKey, addresses: &[u8]) -> Vec<SocketKey> {
+        let own = self.get(key).ok().and_then(|socket| socket.port);
+        let listed = addresses_of(addresses).ok().and_then(|all| all.first().map(SocketAddr::port));
+        let port = listed.filter(|port| *port != 0).or(own);
+        port.map(|port| self.ports.holders(port).to_vec()).unwrap_or_default()
+    }
+
     /// Reports whether another socket has the port at one of these addresses; none: at any.
     fn is_taken(&self, key: SocketKey, port: u16, bound: &[IpAddr]) -> bool {
         let Ok(own) = self.get(key) else { return false };

@@ -17,6 +17,8 @@ use crate::{Errno, Network, Output, Sent, SocketKey, Sockets};
 
 /// Limit on the bytes that wait for an association to be up.
 const UNSENT_MAX: usize = 256 << 10;
+/// Memory of the messages that wait with an association where its socket is drained, from which on it takes no more of them.
+const DRAINED_MAX: usize = 8 << 20;
 
 impl Sockets {
     /// Reports whether a socket is of the one-to-many style.
@@ -322,23 +324,41 @@ impl Sockets {
         }
     }
 
-    /// Keeps a message that the engine has no room for with its association, or with all.
+    /// Reports whether [`peel_off`](Self::peel_off) would succeed.
+    ///
+    /// # Errors
+    /// Those of `peel_off`.
+    pub fn may_peel_off(&self, key: SocketKey, id: i32) -> Result<(), Errno> {
+        let member = self.member_by_id(key, id).ok_or(libc::EINVAL)?;
+        match self.get(member)?.state {
+            State::Up(_) => Ok(()),
+            _ => Err(libc::EINVAL),
+        }
+    }
+
+    /// Keeps a message that the engine has no room for with its association, or with all. Returns false, and keeps nothing, if too
+    /// many wait there.
     pub fn queue_unsent(
         &mut self,
         engine: &Endpoint,
         key: SocketKey,
         (header, peer): (&DataHeader, &Peer),
         message: Bytes,
-    ) {
+    ) -> bool {
         let members = match header.sinfo_flags & sinfo::SENDALL {
             0 => self.member_of(engine, key, header, peer).into_iter().collect(),
             _ => self.get(key).map(|socket| socket.members.keys()).unwrap_or_default(),
         };
+        let is_full = |member: &SocketKey| self.get(*member).is_ok_and(|it| it.unsent.memory() > DRAINED_MAX);
+        if members.iter().any(is_full) {
+            return false;
+        }
         for member in members {
             if let Ok(socket) = self.get_mut(member) {
                 socket.unsent.push(*header, message.clone());
             }
         }
+        true
     }
 
     /// Closes a one-to-many socket: its associations end, each as a one-to-one socket's.

@@ -2,7 +2,7 @@
 //!
 //! The last close of a file may wait (`SO_LINGER`, FUSE), and so may that of a socket in whose queue a program has left such a file. Each
 //! user has a thread for it: a file that waits keeps back those of its own user only. Of a user with too many files that wait nothing more
-//! is received.
+//! is received. A socket whose queue has no files never waits, and is closed at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,6 +11,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use rustix::fd::OwnedFd;
+use rustix::net::{Shutdown, shutdown};
+
+use crate::pair;
 
 /// Time after which a thread without work ends.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
@@ -35,6 +38,15 @@ pub(crate) struct Closer {
 }
 
 impl Closer {
+    /// Closes a socket of `AF_UNIX` that leads to a user's program.
+    pub(crate) fn close_socket(&mut self, user: u32, socket: OwnedFd) {
+        // Nothing comes into its queue any more.
+        let _ = shutdown(&socket, Shutdown::Both);
+        if pair::has_descriptors(&socket) {
+            self.close(user, vec![socket]);
+        }
+    }
+
     /// Closes descriptors that have to do with a user.
     pub(crate) fn close(&mut self, user: u32, descriptors: Vec<OwnedFd>) {
         if descriptors.is_empty() {
@@ -90,6 +102,7 @@ fn close_all(receiver: &Receiver<Batch>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fd::AsFd;
     use std::io::{Read, pipe};
 
     #[test]
@@ -103,6 +116,27 @@ mod tests {
         }
         assert!(closer.threads.len() <= THREADS_MAX + 1);
         assert!(!closer.is_overloaded(0));
+    }
+
+    #[test]
+    fn a_socket_waits_for_files_in_its_queue_only() {
+        let mut closer = Closer::default();
+        // A thread that takes nothing.
+        let (thread, receiver) = channel();
+        closer.threads.insert(7, thread);
+        for has_file in [false, true] {
+            let (ours, program) = pair::make(1, false).unwrap();
+            let (reader, _writer) = pipe().unwrap();
+            let file = has_file.then(|| reader.as_fd());
+            for _ in 0..2 {
+                pair::send_parts(program.as_fd(), &[std::io::IoSlice::new(b"request")], None).unwrap();
+                pair::send_parts(program.as_fd(), &[std::io::IoSlice::new(b"request")], file).unwrap();
+            }
+            closer.close_socket(7, ours);
+            assert_eq!(receiver.try_recv().is_ok(), has_file);
+            let late = pair::send_parts(program.as_fd(), &[std::io::IoSlice::new(b"late")], None);
+            assert!(late.is_err());
+        }
     }
 
     #[test]

@@ -17,18 +17,22 @@ use sockproto::{Answer, CONTROL_MAX, DATA_HEADER, DataHeader, Operation, PEER_LE
 
 use crate::closer::NOBODY_KNOWN;
 use crate::{
-    ATTEMPTS_MAX, ATTEMPTS_OF_USER_MAX, Carriage, OTHERS, REQUESTS_MAX, REQUESTS_OF_USER_MAX, Server, list,
-    pair,
+    ATTEMPTS_MAX, ATTEMPTS_OF_USER_MAX, Carriage, LEASES_MAX, LEASES_OF_USER_MAX, OTHERS, REQUESTS_MAX,
+    REQUESTS_OF_USER_MAX, Server, list, pair,
 };
 
 /// `CAP_NET_BIND_SERVICE`, as a bit of `CapEff`.
 const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
+/// Connections accepted in one turn. Each costs some system calls.
+const CONNECTIONS_PER_TURN: usize = 16;
 
 /// A connection that waits for its request, or holds a lease.
 pub(crate) struct Connection {
     socket: OwnedFd,
     caller: Caller,
     stage: Stage,
+    /// Later connections have a greater one.
+    order: u64,
 }
 
 /// The state of a connection.
@@ -64,7 +68,7 @@ fn with_payload(payload: impl Into<Vec<u8>>) -> Reply {
 impl Server {
     /// Accepts connections. Users other than the server's own are refused, unless the server is root's.
     pub(crate) fn take_connections(&mut self, now: Time) {
-        loop {
+        for _ in 0..CONNECTIONS_PER_TURN {
             let socket = match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN) => return,
@@ -75,21 +79,38 @@ impl Server {
                 }
             };
             let Some(caller) = caller_of(&socket) else {
-                self.closer.close(NOBODY_KNOWN, vec![socket]);
+                self.closer.close_socket(NOBODY_KNOWN, socket);
                 continue;
             };
-            let is_allowed = self.uid == 0 || caller.uid == self.uid || caller.uid == 0;
-            let (all, of_user) = self.count(caller.uid, |stage| !matches!(stage, Stage::Attempt(..)));
-            if !is_allowed || all >= REQUESTS_MAX || of_user >= REQUESTS_OF_USER_MAX {
-                self.closer.close(caller.uid, vec![socket]);
+            if self.uid != 0 && caller.uid != self.uid && caller.uid != 0 {
+                self.closer.close_socket(caller.uid, socket);
                 continue;
             }
-            let number = self.connections.insert(Connection { socket, caller, stage: Stage::Request });
+            self.make_room(caller.uid);
+            self.accepted += 1;
+            let connection = Connection { socket, caller, stage: Stage::Request, order: self.accepted };
+            let number = self.connections.insert(connection);
             if self.register(number).is_err() {
                 self.drop_connection(number);
                 continue;
             }
             self.serve_connection(now, number);
+        }
+        // Others have their turn before the next ones. No event comes again for those that wait.
+        (self.has_connections, self.is_accepting) = (true, true);
+    }
+
+    /// Drops the connection that has waited longest for its request, where too many do: a program sends it as soon as it has connected.
+    fn make_room(&mut self, uid: u32) {
+        let (all, of_user) = self.count(uid, |stage| stage == Stage::Request);
+        let is_counted = |connection: &Connection| match of_user >= REQUESTS_OF_USER_MAX {
+            true => connection.caller.uid == uid,
+            false => all >= REQUESTS_MAX,
+        };
+        let waiting = self.connections.iter().filter(|(_, it)| it.stage == Stage::Request && is_counted(it));
+        let oldest = waiting.min_by_key(|(_, connection)| connection.order).map(|(number, _)| number);
+        if let Some(number) = oldest {
+            self.drop_connection(number);
         }
     }
 
@@ -97,6 +118,12 @@ impl Server {
     fn count(&self, uid: u32, is_counted: impl Fn(Stage) -> bool) -> (usize, usize) {
         let counted = || self.connections.iter().filter(|(_, it)| is_counted(it.stage));
         (counted().count(), counted().filter(|(_, it)| it.caller.uid == uid).count())
+    }
+
+    /// Reports whether a user may have one more lease.
+    fn may_lease(&self, uid: u32) -> bool {
+        let (all, of_user) = self.count(uid, |stage| stage == Stage::Lease);
+        all < LEASES_MAX && of_user < LEASES_OF_USER_MAX
     }
 
     /// Reports whether one more caller may wait for the end of an attempt.
@@ -132,6 +159,10 @@ impl Server {
             return self.drop_connection(number);
         };
         let reply = if request.operation == Operation::Lease {
+            if !self.may_lease(caller.uid) {
+                self.closer.close(caller.uid, descriptors);
+                return self.drop_connection(number);
+            }
             self.leases += 1;
             self.connections[number].stage = Stage::Lease;
             with_payload(serde_json::to_vec(&self.carriage).unwrap_or_default())
@@ -201,7 +232,7 @@ impl Server {
         self.settle(now);
         for (connection, reply) in std::mem::take(&mut self.due) {
             send_reply(&connection, &reply);
-            self.closer.close(connection.caller.uid, vec![connection.socket]);
+            self.closer.close_socket(connection.caller.uid, connection.socket);
         }
     }
 
@@ -218,8 +249,7 @@ impl Server {
 
     fn drop_connection(&mut self, number: usize) {
         if let Some(connection) = self.take_connection(number) {
-            // A program may have left messages with descriptors in it.
-            self.closer.close(connection.caller.uid, vec![connection.socket]);
+            self.closer.close_socket(connection.caller.uid, connection.socket);
         }
     }
 
@@ -253,6 +283,8 @@ impl Server {
         // Messages that the program has sent before are handled before, and what they cause.
         self.read_all(now, key);
         self.settle(now);
+        // They may have closed the socket, and its key may be another one's now.
+        let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
         if request.operation == Operation::PeelOff {
             return self.peel_off(now, program, key, request.first);
         }
@@ -264,8 +296,9 @@ impl Server {
         }
         if matches!(reply, Err(libc::EADDRINUSE)) {
             // The program may have closed the socket that has the address a moment ago.
-            self.ends.note_closed(caller.uid);
+            self.ends.note_closed(&self.sockets.holders_of_port(key, request.payload), caller.uid);
             self.pump(now);
+            let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
             reply = self.ask(now, request, caller, key);
         }
         if self.sockets.take_unfilled(key) || is_about_the_buffer(request) && self.sockets.is_filled(key) {
@@ -305,8 +338,10 @@ impl Server {
         key: SocketKey,
         id: i32,
     ) -> Result<Reply, sockets::Errno> {
+        self.sockets.may_peel_off(key, id)?;
         // The program's messages go along, also those that the engine has no room for.
         self.drain(now, key);
+        let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
         let peeled = self.sockets.peel_off(key, id)?;
         let uid = self.ends.get_mut(key).map_or(NOBODY_KNOWN, |end| end.uid);
         let new = match self.ends.open(peeled, self.poll.registry(), (uid, false), None) {
@@ -407,20 +442,29 @@ fn is_about_the_buffer(request: &Request<'_>) -> bool {
 /// Returns the user at the other end, and what the user may do.
 fn caller_of(socket: &OwnedFd) -> Option<Caller> {
     let credentials = nix::sys::socket::getsockopt(socket, PeerCredentials).ok()?;
-    // A process of another PID namespace has the number 0, and no capabilities here.
-    let status = std::fs::read_to_string(format!("/proc/{}/status", credentials.pid()));
-    let field = |name: &str| status.as_ref().ok()?.lines().find_map(|line| line.strip_prefix(name));
-    let effective = field("CapEff:").and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-    // The process may have become another program with other rights since it connected (su).
     let uid = credentials.uid();
-    let is_of_user = field("Uid:").is_some_and(|ids| ids.split_whitespace().all(|id| id.parse() == Ok(uid)));
+    Some(Caller { uid, may_bind_low: may_bind_low(credentials.pid(), uid).unwrap_or(false) })
+}
+
+/// Reports whether a user's process may bind privileged ports. `None`: it has ended.
+fn may_bind_low(pid: i32, uid: u32) -> Option<bool> {
+    // A process of another PID namespace has the number 0, and no capabilities here. The directory is that of one process, also when
+    // another one gets its number.
+    let process = std::fs::File::open(format!("/proc/{pid}")).ok()?;
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    let status = rustix::fs::openat(&process, "status", flags, rustix::fs::Mode::empty()).ok()?;
+    let status = std::io::read_to_string(std::fs::File::from(status)).ok()?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let effective = field("CapEff:").and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    // The process may have become another program with other rights since it connected: by su, or by capabilities of a file. Then it
+    // cannot be looked at any more, and its files in proc(5), other than the directory itself, are root's (PR_SET_DUMPABLE).
+    let is_of_user = field("Uid:")?.split_whitespace().all(|id| id.parse() == Ok(uid))
+        && rustix::fs::statat(&process, "status", rustix::fs::AtFlags::empty()).ok()?.st_uid == uid;
     // Capabilities of another user namespace are none in this network namespace.
-    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
-    let own = namespace("self");
-    let is_same = own.is_some() && own == namespace(&credentials.pid().to_string());
-    let may_bind_low =
-        is_same && is_of_user && effective.is_some_and(|bits| bits & CAP_NET_BIND_SERVICE != 0);
-    Some(Caller { uid, may_bind_low })
+    let own = std::fs::read_link("/proc/self/ns/user").ok()?;
+    let theirs = rustix::fs::readlinkat(&process, "ns/user", Vec::new()).ok()?;
+    let is_same = own.as_os_str().as_encoded_bytes() == theirs.as_bytes();
+    Some(is_same && is_of_user && effective.is_some_and(|bits| bits & CAP_NET_BIND_SERVICE != 0))
 }
 
 /// The reason why a request got no answer.

@@ -127,10 +127,11 @@ impl Ends {
         }
     }
 
-    /// Notes which ends of a user's programs are closed, before epoll says so.
-    pub(crate) fn note_closed(&mut self, uid: u32) {
+    /// Notes which of these ends a user's programs have closed, before epoll says so.
+    pub(crate) fn note_closed(&mut self, sockets: &[SocketKey], uid: u32) {
         let nobody_waits = Timespec { tv_sec: 0, tv_nsec: 0 };
-        for (key, end) in self.all.iter_mut().filter(|(_, end)| end.uid == uid) {
+        for key in sockets {
+            let Some(end) = self.all.get_mut(key).filter(|end| end.uid == uid) else { continue };
             let mut watched = [PollFd::new(&end.socket, PollFlags::empty())];
             let has_events = poll(&mut watched, Some(&nobody_waits)).is_ok_and(|count| count > 0);
             if has_events && watched[0].revents().contains(PollFlags::HUP) {

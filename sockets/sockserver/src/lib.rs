@@ -35,10 +35,12 @@ pub use control::{AskError, Client};
 pub use list::Row;
 pub use sockproto::SERVER_VARIABLE;
 
-/// Connections of programs at once: requests that wait for their bytes, and leases.
+/// Connections of programs that wait for their request, and those of one user. Of more, the oldest are dropped.
 const REQUESTS_MAX: usize = 1024;
-/// Those of one user.
 const REQUESTS_OF_USER_MAX: usize = 256;
+/// Leases at once, and those of one user.
+const LEASES_MAX: usize = 8192;
+const LEASES_OF_USER_MAX: usize = 1024;
 /// Callers that wait for the end of an attempt at once, and those of one user. Others are told at once that it is in progress.
 const ATTEMPTS_MAX: usize = 8192;
 const ATTEMPTS_OF_USER_MAX: usize = 4096;
@@ -137,6 +139,10 @@ pub struct Server {
     closer: Closer,
     /// True while connections may wait that could not be accepted.
     has_connections: bool,
+    /// True if they are accepted in the next turn, without an event.
+    is_accepting: bool,
+    /// Connections accepted so far.
+    accepted: u64,
     /// Packets to an address of this host were sent.
     has_sent_to_itself: bool,
     uid: u32,
@@ -229,6 +235,8 @@ impl Server {
             carriage,
             closer: Closer::default(),
             has_connections: false,
+            is_accepting: false,
+            accepted: 0,
             has_sent_to_itself: false,
             uid: rustix::process::geteuid().as_raw(),
         })
@@ -284,7 +292,8 @@ impl Server {
     fn wait(&mut self) -> io::Result<()> {
         let now = self.now();
         let until = self.engine.next_timeout().min(self.sockets.next_timeout()).min(now + ADDRESS_LOOK);
-        let is_busy = self.io.has_unread() || self.ends.has_work();
+        let is_accepting = std::mem::take(&mut self.is_accepting);
+        let is_busy = self.io.has_unread() || self.ends.has_work() || is_accepting;
         let wait = if is_busy { Duration::ZERO } else { until.since(now) };
         // epoll counts milliseconds: rounding up avoids turns before a timer is due.
         let wait = Duration::from_millis(u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(0));

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, listen as listen_on,
-    recvmsg, sendmsg, socket_with, socketpair, sockopt,
+    recv, recvmsg, sendmsg, socket_with, socketpair, sockopt,
 };
 use sockets::Delivery;
 use sockproto::{DATA_HEADER, DataHeader, Kind, MANY_NAME_PREFIX, Peer, SOCKET_NAME_PREFIX};
@@ -20,6 +20,8 @@ const SEND_BUFFER: usize = 1 << 20;
 const FILLING_MAX: usize = 512 << 10;
 /// Limit on those messages: a buffer of 64 MiB.
 const FILLINGS_MAX: usize = 128;
+/// More messages than the queue of a socket holds (`net.unix.max_dgram_qlen`), as a rule.
+const QUEUED_MAX: usize = 1024;
 /// Most descriptors of one message (`SCM_MAX_FD`). The kernel would close those without room here, at the cost of the caller.
 const DESCRIPTORS_MAX: usize = 253;
 const BACKLOG: i32 = 1024;
@@ -99,6 +101,30 @@ pub(crate) struct Received {
     /// True if the message was longer than the buffer.
     pub(crate) is_cut: bool,
     pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// Reports whether a message that waits at a socket has descriptors. Discards those before it. The socket is shut down.
+pub(crate) fn has_descriptors(socket: &OwnedFd) -> bool {
+    // Each message then has its sender's credentials, also an empty one. The end has none.
+    if sockopt::set_socket_passcred(socket, true).is_err() {
+        return true;
+    }
+    for _ in 0..QUEUED_MAX {
+        let mut byte = [0];
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmCredentials(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        // Without room for descriptors the kernel copies none, and says so.
+        match recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags) {
+            Ok(seen) if seen.flags.contains(ReturnFlags::CTRUNC) => return true,
+            Ok(_) if control.drain().next().is_none() => return false,
+            Ok(_) => drop(recv(socket, &mut byte, RecvFlags::DONTWAIT)),
+            // The peer has closed its end with messages unread. Those that it sent before are still there.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 /// Receives a message; a length of 0 is the end.

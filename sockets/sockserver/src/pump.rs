@@ -309,9 +309,9 @@ impl Server {
             Sent::Taken => Step::More,
             Sent::Full(message)
                 if is_one_to_many
-                    && self.ends.get_mut(key).is_some_and(|end| end.is_hung_up || end.is_draining) =>
+                    && self.ends.get_mut(key).is_some_and(|end| end.is_hung_up || end.is_draining)
+                    && self.sockets.queue_unsent(&self.engine, key, (&header, &peer), message.clone()) =>
             {
-                self.sockets.queue_unsent(&self.engine, key, (&header, &peer), message);
                 Step::More
             }
             Sent::Full(message) => {
@@ -364,6 +364,6 @@ impl Server {
         }
         self.ends.ending.retain(|(_, socket, _)| *socket != key);
         self.end_attempts(key);
-        self.closer.close(end.uid, vec![end.socket]);
+        self.closer.close_socket(end.uid, end.socket);
     }
 }

@@ -85,7 +85,9 @@ impl Calls {
     /// Tells once that programs cannot be looked at. A reader of standard error may have stopped, and nobody waits for it.
     fn warn_of(&mut self, error: i32) {
         if error == libc::EPERM && !std::mem::replace(&mut self.has_warned, true) {
-            std::thread::spawn(|| {
+            // Without a thread nobody is told.
+            let thread = std::thread::Builder::new();
+            let _ = thread.spawn(|| {
                 let _ = writeln!(
                     std::io::stderr(),
                     "sctpify: a program has given up the right to be looked at (PR_SET_DUMPABLE, or another user), and gets no \

@@ -21,6 +21,7 @@ mod listener;
 mod memory;
 mod messages;
 mod programs;
+mod rounds;
 mod setup;
 mod sockets;
 mod supervisor;

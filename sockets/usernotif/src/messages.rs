@@ -161,7 +161,9 @@ pub(crate) fn send(call: &Call, socket: Socket<'_>, mut done: u64) -> Verdict {
             several(call, &mut done, |at, _| give(call, fd, &outgoing(&call.memory, at)?, flags))
         }
         libc::SYS_sendmsg => outgoing(&call.memory, call.argument(1)).and_then(one),
-        libc::SYS_sendto => name(&call.memory, call.argument(4), call.length(5))
+        libc::SYS_sendto => usize::try_from(call.int(5))
+            .map_err(|_| libc::EINVAL)
+            .and_then(|length| name(&call.memory, call.argument(4), length))
             .and_then(|name| one(Outgoing { buffers: vec![call.span(1, 2)], name, control: Vec::new() })),
         _ => buffers(call).and_then(|buffers| one(Outgoing { buffers, ..Outgoing::default() })),
     };

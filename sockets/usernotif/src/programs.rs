@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::sync::LazyLock;
+use std::sync::mpsc::{SendError, Sender, channel};
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
@@ -91,9 +93,24 @@ pub(crate) fn copy_socket(sockets: &Sockets, thread: i32, fd: u32) -> Outcome<Op
     if let Some(inode) = inode_of(&copy).filter(|inode| sockets.has(*inode)) {
         return Ok(Some(Copied { fd: copy, inode }));
     }
-    // Another thread of the program has replaced it meanwhile. Closing it may take long.
-    std::thread::spawn(move || drop(copy));
+    // Another thread of the program has replaced it meanwhile.
+    close_elsewhere(copy);
     Ok(None)
+}
+
+/// Closes a file in another thread, since that may take as long as a program wants. Files behind one that takes long wait for it.
+fn close_elsewhere(file: OwnedFd) {
+    static CLOSER: LazyLock<Sender<OwnedFd>> = LazyLock::new(|| {
+        let (sender, receiver) = channel::<OwnedFd>();
+        let thread = std::thread::Builder::new().name("closer".to_owned());
+        // Without the thread, sending fails.
+        drop(thread.spawn(move || receiver.into_iter().for_each(drop)));
+        sender
+    });
+    if let Err(SendError(file)) = CLOSER.send(file) {
+        // The supervisor must not wait: it keeps the descriptor.
+        std::mem::forget(file);
+    }
 }
 
 /// Checks that this process may look at a thread's descriptors and memory. Errors: `EPERM`.

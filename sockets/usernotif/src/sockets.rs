@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use libc::c_int;
 use rustix::event::epoll::EventFlags;
-use rustix::fs::fstat;
+use rustix::fs::{FileType, fstat};
 use sockclient::behalf;
 use sockclient::table::{self, Facts};
+use sockproto::SockAddr;
 
 use crate::call::{Call, Then, Verdict, Wait};
 use crate::memory::Outcome;
@@ -27,11 +28,13 @@ pub(crate) struct Sockets {
     /// The peers to which each socket has sent.
     peers: HashSet<(u64, Vec<u8>)>,
     look_at: usize,
+    /// The number of the next socket.
+    next: u16,
 }
 
 impl Default for Sockets {
     fn default() -> Self {
-        Sockets { known: HashMap::new(), peers: HashSet::new(), look_at: LOOK_AT }
+        Sockets { known: HashMap::new(), peers: HashSet::new(), look_at: LOOK_AT, next: 0 }
     }
 }
 
@@ -46,7 +49,8 @@ impl Sockets {
         if self.known.len() >= self.look_at {
             self.forget_closed();
         }
-        self.known.insert(inode, facts);
+        self.next = self.next.wrapping_add(1);
+        self.known.insert(inode, facts.numbered(self.next));
         Ok(())
     }
 
@@ -66,9 +70,11 @@ impl Sockets {
     }
 }
 
-/// Returns the inode of an open file.
+/// Returns the inode of an open socket. `None`: it is another file, which may have the same number.
 pub(crate) fn inode_of(file: impl AsFd) -> Option<u64> {
-    fstat(file).ok().map(|status| status.st_ino)
+    let status =
+        fstat(file).ok().filter(|status| FileType::from_raw_mode(status.st_mode) == FileType::Socket)?;
+    Some(status.st_ino)
 }
 
 /// A copy of a descriptor, and the inode of its socket.
@@ -131,12 +137,14 @@ impl<'a> Socket<'a> {
     /// Ends a call that has sent a message to a peer. The first one of a one-to-many socket waits until the association is up.
     pub(crate) fn await_peer(self, call: &Call, peer: &[u8], length: i64) -> Verdict {
         let fd = self.number();
+        // Programs pass the length of larger structures.
+        let Ok(peer) = SockAddr::read(peer) else { return Verdict::Answer(Ok(length)) };
+        let peer = peer.as_bytes();
         if self.sockets.peers.len() >= LOOK_AT {
             // Calls to those that are known already wait for a request.
             self.sockets.peers.clear();
         }
-        let is_new = !peer.is_empty()
-            && table::is_one_to_many(fd)
+        let is_new = table::is_one_to_many(fd)
             && !behalf::is_nonblocking(fd)
             && self.sockets.peers.insert((self.inode, peer.to_vec()));
         let Some(connection) = is_new.then(|| behalf::await_peer(fd, peer).ok()).flatten() else {

@@ -1,6 +1,5 @@
 //! The supervisor's loop: calls come in, are done or wait, and are answered.
 
-use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use crate::calls::Calls;
 use crate::listener::Listener;
 use crate::memory::Outcome;
 use crate::programs::{Signalled, signalled};
+use crate::rounds::Rounds;
 
 /// How often calls that wait are looked at: for signals, time limits and programs that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -46,9 +46,8 @@ pub fn supervise(listener: &Listener) -> io::Result<()> {
     sockclient::ask::set_limit(ANSWER_LIMIT);
     let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&ready, listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
-    let (parked, order) = (HashMap::new(), VecDeque::new());
-    let mut supervisor =
-        Supervisor { listener, ready, calls: Calls::default(), parked, order, looked_at: now() };
+    let parked = Rounds::default();
+    let mut supervisor = Supervisor { listener, ready, calls: Calls::default(), parked, looked_at: now() };
     while supervisor.turn()? {}
     Ok(())
 }
@@ -57,9 +56,7 @@ struct Supervisor<'a> {
     listener: &'a Listener,
     ready: OwnedFd,
     calls: Calls,
-    parked: HashMap<u64, Parked>,
-    /// Calls in the order in which they are looked at. Some may not wait any more.
-    order: VecDeque<u64>,
+    parked: Rounds<Parked>,
     looked_at: Instant,
 }
 
@@ -130,11 +127,10 @@ impl Supervisor<'_> {
             return self.listener.answer(id, Err(libc::ENOBUFS));
         }
         self.parked.insert(id, parked);
-        self.order.push_back(id);
     }
 
     fn unpark(&mut self, call: u64) -> Option<Parked> {
-        let parked = self.parked.remove(&call)?;
+        let parked = self.parked.remove(call)?;
         // It was added, so it is there.
         let _ = epoll::delete(&self.ready, &parked.wait.fd);
         Some(parked)
@@ -143,22 +139,17 @@ impl Supervisor<'_> {
     /// Ends calls whose time is over, or whose thread has a signal to handle.
     fn look(&mut self) {
         self.looked_at = now();
-        for _ in 0..LOOKS.min(self.order.len()) {
-            let Some(id) = self.order.pop_front() else { return };
-            match self.end_of(id) {
-                None if self.parked.contains_key(&id) => self.order.push_back(id),
-                None => {}
-                Some(outcome) => {
-                    self.unpark(id);
-                    self.listener.answer(id, outcome);
-                }
+        for id in self.parked.next(LOOKS) {
+            if let Some(outcome) = self.end_of(id) {
+                self.unpark(id);
+                self.listener.answer(id, outcome);
             }
         }
     }
 
     /// Returns the outcome with which a call ends now; `None`: it goes on waiting, or does not wait any more.
     fn end_of(&mut self, id: u64) -> Option<Outcome> {
-        let Parked { wait, deadline, doubts } = self.parked.get_mut(&id)?;
+        let Parked { wait, deadline, doubts } = self.parked.get_mut(id)?;
         if !self.listener.is_waiting(id) {
             // Its thread has ended, and nobody gets the answer.
             return Some(Err(libc::EINTR));
@@ -180,12 +171,13 @@ impl Supervisor<'_> {
     }
 }
 
-/// Allows as many descriptors as the system lets: each call that waits takes two.
+/// Allows as many descriptors as the system lets and the table of descriptors has: each call that waits takes two.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // Without it fewer calls can wait.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let most = limit.maximum.unwrap_or(u64::MAX).min(sockclient::table::REMEMBERED as u64);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
 }
 
 /// The real clock: this crate serves real programs.

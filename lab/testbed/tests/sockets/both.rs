@@ -311,9 +311,13 @@ fn several_messages_by_one_call_wait_for_each_other(world: &World) {
 
 /// Sends by sockets that are closed at once, to an address of the own host as well, and to others than the peer.
 const AT_ONCE: &str = "
+import ctypes, struct
+storage = struct.pack('=H', socket.AF_INET) + struct.pack('>H', int(sys.argv[2])) + socket.inet_aton(sys.argv[1]) + bytes(120)
 for n in range(20):
     s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
-    s.sendto(b'at once', (sys.argv[1], int(sys.argv[2]))); s.close()
+    if n % 2: s.sendto(b'at once', (sys.argv[1], int(sys.argv[2])))
+    else: assert ctypes.CDLL(None).sendto(s.fileno(), b'at once', 7, 0, storage, 128) == 7
+    s.close()
 own = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 132); own.bind((sys.argv[3], 7002)); own.listen(1)
 s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 132); s.settimeout(5); s.connect((sys.argv[3], 7002))
 print(error(s.sendto, b'x', ('2001:db8::1', 7002)), error(s.sendto, b'x', (sys.argv[3], 7003)), s.sendto(b'x', (sys.argv[3], 7002)))

@@ -1,11 +1,14 @@
 //! Programs with the preloaded library.
 
 use std::fs;
+use std::process::Command;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use testbed::process::wait_for;
 use testbed::{Capture, Host, c_programs};
 
-use crate::world::{LENGTH, LIMIT, NOBODY, PORT, PRELUDE, SOMEBODY, World, as_user};
+use crate::world::{LENGTH, LIMIT, NOBODY, PORT, PRELUDE, SOMEBODY, World, as_user, server_in};
 
 /// Answers a connection with the number of octets that it has read, once the peer says END.
 const COUNTER: &str = "
@@ -117,7 +120,7 @@ time.sleep(60)
     // The program itself: `sctpify` waits for it, and has started the socket server before.
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", client.id())).unwrap();
     let python: i32 = children.split_whitespace().last().unwrap().parse().unwrap();
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(python), nix::sys::signal::Signal::SIGKILL).unwrap();
+    kill(Pid::from_raw(python), Signal::SIGKILL).unwrap();
     server.wait_until("end", LIMIT, |process| process.stdout().lines().count() == 2).unwrap();
     assert_eq!(server.stdout(), "listening\nb'' b''\n");
     for host in [&world.alpha, &world.beta] {
@@ -213,6 +216,141 @@ fn descriptors_that_do_not_close_keep_no_server_from_other_users() {
     }
     let client = "s = sctp(); s.settimeout(10); print(error(s.connect, (sys.argv[1], int(sys.argv[2]))))";
     assert_eq!(world.ask(client, &[]).good().unwrap().stdout, "None\n", "{}", server.stderr());
+}
+
+/// Connects to the server argv[1] and closes, as fast as it can, in several processes.
+const FLOOD: &str = "
+print('ready', flush=True)
+for _ in range(3): os.fork()
+until = time.monotonic() + 60
+while time.monotonic() < until:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as c: error(c.connect, '\\0' + sys.argv[1])
+";
+
+/// Connects often and sends nothing, after sockets that do not close.
+const SILENT: &str = "
+silent = []
+for _ in range(3000):
+    c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); c.settimeout(1)
+    if error(c.connect, '\\0' + sys.argv[1]): break
+    if len(silent) < 500: silent.append(c)
+print('silent', flush=True); time.sleep(60)
+";
+
+/// Exchanges messages, by old and new sockets.
+const EXCHANGE: &str = "
+kept = sctp(); kept.connect((sys.argv[1], int(sys.argv[2])))
+for n in range(100):
+    s = sctp(); s.settimeout(20); s.connect((sys.argv[1], int(sys.argv[2])))
+    for each in (s, kept):
+        each.send(b'%d' % n); assert each.recv(100) == b'%d' % n
+    s.close()
+print('done')
+";
+
+const ECHO_TO_ALL: &str = "
+import threading
+def echo(s):
+    while message := s.recv(100): s.send(message)
+l = listen(sys.argv[1])
+while True: threading.Thread(target=echo, args=(l.accept()[0],), daemon=True).start()
+";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_flood_of_connections_keeps_no_message_of_others() {
+    let world = World::new(1);
+    let _server = world.serve(ECHO_TO_ALL);
+    let mut command = world.beta.command("env");
+    command.args(["python3", "-c", &format!("{PRELUDE}{FLOOD}"), "sctpify-sockets-0"]);
+    let mut flood = world.beta.spawn("flood", as_user(NOBODY, &world.beta, &command)).unwrap();
+    flood.wait_until("ready", LIMIT, |process| process.stdout().contains("ready")).unwrap();
+    let client = world.ask(EXCHANGE, &[]).good().unwrap();
+    assert_eq!(client.stdout, "done\n", "{}", client.stderr);
+    assert!(flood.is_running(), "it went on all the time: {}", flood.stderr());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn silent_connections_and_descriptors_that_do_not_close_cost_the_server_few_descriptors() {
+    let world = World::new(1);
+    let _server = world.serve(ECHO_TO_ALL);
+    let lingering = LINGERING.rsplit_once("time.sleep(1)").unwrap().0;
+    let mut command = world.beta.command("env");
+    command.args(["python3", "-c", &format!("{PRELUDE}{lingering}{SILENT}"), "sctpify-sockets-0"]);
+    let mut attack = world.beta.spawn("attack", as_user(NOBODY, &world.beta, &command)).unwrap();
+    attack.wait_until("silent", LIMIT, |process| process.stdout().contains("silent")).unwrap();
+    let client = world.ask(EXCHANGE, &[]).good().unwrap();
+    assert_eq!(client.stdout, "done\n", "{}", client.stderr);
+    let server = server_in(world.beta.namespace()).unwrap();
+    let open = fs::read_dir(format!("/proc/{server}/fd")).unwrap().count();
+    assert!(open < 800, "{open} descriptors; 256 silent connections and 403 that were passed are allowed");
+}
+
+/// Asks the server for port 80 by a request of its own, while the server stands, and becomes the program argv[1]. Prints the answer.
+const BECOMES_ANOTHER: &str = "
+import array, signal, struct
+s = sctp(); c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+if os.fork() == 0:
+    while error(c.getpeername) == 'ENOTCONN': time.sleep(0.01)
+    print(struct.unpack('=i', c.recv(100)[4:8])[0], flush=True); os._exit(0)
+while not os.path.exists(sys.argv[2]): time.sleep(0.01)
+c.connect('\\0' + os.environ['SCTPIFY_SOCKETS'])
+address = struct.pack('=H', socket.AF_INET) + struct.pack('>H', 80) + bytes(12)
+request = struct.pack('=IIii', 0xd5c79e02, 2, 0, 0) + address
+c.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [s.fileno()]))])
+print('asked', flush=True)
+os.execv(sys.argv[1], ['sleep', '20'])
+";
+
+/// Gives a file `CAP_NET_BIND_SERVICE` (capabilities(7)): effective, permitted.
+const GIVE_CAPABILITY: &str = "import os, struct, sys
+os.setxattr(sys.argv[1], 'security.capability', struct.pack('<IIIII', 0x02000001, 1 << 10, 0, 0, 0))";
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_program_that_becomes_one_with_more_rights_gets_no_privileged_port() {
+    let world = World::new(1);
+    let _server = world.serve("listen(sys.argv[1]).accept()");
+    let (privileged, stands) = (world.lab.dir().join("bin/sleep"), world.lab.dir().join("bin/stands"));
+    fs::copy("/usr/bin/sleep", &privileged).unwrap();
+    let capability = Command::new("python3").args(["-c", GIVE_CAPABILITY]).arg(&privileged).status();
+    assert!(capability.unwrap().success());
+    // A user of root's server.
+    let python = |rights: &[&str], program: &str| {
+        let mut command = world.beta.command("setpriv");
+        command
+            .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"])
+            .args(rights)
+            .args(["--", "env"]);
+        command.arg(format!("LD_PRELOAD={}", world.programs.path("libsctpify.so").display()));
+        command.args(["SCTPIFY_SOCKETS=sctpify-sockets-0", "python3", "-c"]);
+        command.arg(format!("{PRELUDE}{program}"));
+        command
+    };
+    let rights = ["--inh-caps=+net_bind_service", "--ambient-caps=+net_bind_service"];
+    for (rights, outcome) in [(&[][..], "EACCES\n"), (&rights, "None\n")] {
+        let command = python(rights, "print(error(sctp().bind, ('', 80)))");
+        let told = world.beta.run("user", command, LIMIT).unwrap().good().unwrap().stdout;
+        assert_eq!(told, outcome, "{rights:?}");
+    }
+    let mut command = python(&[], BECOMES_ANOTHER);
+    command.args([&privileged, &stands]);
+    let mut process = world.beta.spawn("becomes", command).unwrap();
+    let server = Pid::from_raw(server_in(world.beta.namespace()).unwrap());
+    let is_open = || world.rows(&world.beta).len() == 2;
+    assert!(wait_for(LIMIT, is_open), "{:?}", world.rows(&world.beta));
+    kill(server, Signal::SIGSTOP).unwrap();
+    fs::write(&stands, "").unwrap();
+    process.wait_until("asked", LIMIT, |process| process.stdout().contains("asked")).unwrap();
+    let has_right = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+        status.lines().any(|line| line == "CapEff:\t0000000000000400")
+    };
+    assert!(wait_for(LIMIT, has_right), "the program has the right now");
+    kill(server, Signal::SIGCONT).unwrap();
+    process.wait_until("answer", LIMIT, |process| process.stdout().lines().count() == 2).unwrap();
+    assert_eq!(process.stdout(), format!("asked\n{}\n", nix::errno::Errno::EACCES as i32));
 }
 
 /// Lengths of messages in the thesis' Figure 5.2, in octets, and how many are sent of each.

@@ -4,9 +4,10 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use base::Time;
+use bytes::Bytes;
 use sockets::{Delivery, Output, Sent, SocketKey};
 use sockproto::abi::{option, sinfo};
-use sockproto::{DataHeader, Kind, SockAddr, flag};
+use sockproto::{DataHeader, Kind, Peer, SockAddr, flag};
 
 use crate::world::{A, ALL_EVENTS, B, Host, PORT, USER, World, name};
 
@@ -188,6 +189,24 @@ fn an_unused_association_is_closed() {
     assert_eq!([ids(&mut world.hosts[0], a), ids(&mut world.hosts[1], b)], [vec![], vec![]]);
     let one_to_one = world.hosts[0].socket();
     assert_eq!(world.hosts[0].get(one_to_one, option::AUTOCLOSE, 4), Err(libc::EOPNOTSUPP));
+}
+
+#[test]
+fn an_association_keeps_a_limited_number_of_messages_for_which_there_is_no_room() {
+    let (mut world, [a, b]) = pair();
+    let now = world.now;
+    assert_eq!(world.hosts[0].send_to(now, a, name(B, PORT), b"hello"), Sent::Taken);
+    world.settle();
+    read_one(&mut world, 1, b);
+    let [own] = ids(&mut world.hosts[0], a)[..] else { panic!("one association") };
+    let Host { sockets, engine, .. } = &mut world.hosts[0];
+    assert_eq!((sockets.may_peel_off(a, own + 1), sockets.may_peel_off(a, own)), (Err(libc::EINVAL), Ok(())));
+    let message = Bytes::from(vec![0; 64 << 10]);
+    let header = to(own, 0);
+    let taken = (0..1000)
+        .take_while(|_| sockets.queue_unsent(engine, a, (&header, &Peer::default()), message.clone()))
+        .count();
+    assert!((8 * 16..10 * 16).contains(&taken), "{taken}");
 }
 
 #[test]
