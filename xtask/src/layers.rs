@@ -29,6 +29,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("sip", 1),
     ("sim", 2),
     ("netio", 3),
+    ("sctp_tokio", 3),
     ("keying", 3),
     ("stores", 3),
     ("bridge", 3),
@@ -57,12 +58,13 @@ const LAYER_NAMES: [&str; 7] =
     ["foundations", "engines", "simulation", "input and output", "programs", "test tools", "experiments"];
 
 /// The only edges allowed within a layer. Reasons: wire's types use base's, the control socket transports
-/// rules, sockets are the engine's associations as programs see them, the socket server sends packets, and a bridge handles frames.
+/// rules, sockets are the engine's associations as programs see them, the socket server and the sockets for tokio send packets, and a bridge handles frames.
 const SAME_LAYER: &[(&str, &str)] = &[
     ("wire", "base"),
     ("control", "rules"),
     ("sockets", "sctp"),
     ("sockserver", "netio"),
+    ("sctp_tokio", "netio"),
     ("usernotif", "sockclient"),
     ("bridge", "netio"),
 ];

@@ -23,10 +23,12 @@ struct Published {
 }
 
 /// The published crates; each depends on earlier ones only.
-const CRATES: [Published; 3] = [
+const CRATES: [Published; 5] = [
     Published { package: "sctp-engine-base", name: "base", features: "serde" },
     Published { package: "sctp-engine-wire", name: "wire", features: "" },
     Published { package: "sctp-engine", name: "sctp", features: "serde" },
+    Published { package: "sctp-engine-netio", name: "netio", features: "" },
+    Published { package: "sctp-engine-tokio", name: "sctp_tokio", features: "" },
 ];
 
 impl Published {

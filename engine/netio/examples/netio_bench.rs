@@ -1,6 +1,6 @@
 //! Measures what the carriers move through a veth pair between two network namespaces of its own.
 //!
-//! `cargo run --release -p netio --example netio_bench [SECONDS]`, as root. Prints goodput at the receiver, and
+//! `cargo run --release -p sctp-engine-netio --example netio_bench [SECONDS]`, as root. Prints goodput at the receiver, and
 //! the CPU time per packet and thread, kernel work on the thread's account included.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]

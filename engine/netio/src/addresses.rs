@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 
 use netlink_packet_route::RouteNetlinkMessage;
@@ -15,6 +15,8 @@ use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, L
 
 use crate::netlink::{Dump, Netlink};
 
+/// A port, since a socket cannot be connected without one.
+const DISCARD: u16 = 9;
 /// Receive calls that one [`Monitor::poll`] makes at most.
 const CALLS_PER_POLL: usize = 64;
 
@@ -110,6 +112,18 @@ impl Scope {
         };
         if is_private { Scope::Private } else { Scope::Global }
     }
+}
+
+/// Returns the address from which the kernel sends to a remote one. `None`: there is no route.
+pub fn source_address(remote: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = match remote {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // The kernel chooses the source when a UDP socket is connected. No packet leaves.
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((remote, DISCARD)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// A change that a [`Monitor`] saw.

@@ -36,7 +36,7 @@ mod train;
 mod tx_sockets;
 mod udp;
 
-pub use addresses::{AddressEvent, LinkKind, LocalAddress, Monitor, Scope, addresses};
+pub use addresses::{AddressEvent, LinkKind, LocalAddress, Monitor, Scope, addresses, source_address};
 pub use carriers::{CarrierCounters, Carriers};
 pub use connected_rx::{CONNECTED_RX_MAX, Owner};
 pub use counters::{Counters, SendErrors};

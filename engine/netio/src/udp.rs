@@ -34,7 +34,7 @@ impl UdpCarrier {
     }
 
     /// Binds `port` once for each of `count` shards, in order; port 0 lets the kernel choose one for all. Where the kernel
-    /// can (4.5 and later), it hands each datagram to the socket of the shard that [`Shard`] names for its first SCTP
+    /// can (4.5 and later), it hands each datagram to the socket of the shard that [`Shard`](base::Shard) names for its first SCTP
     /// packet. A train that GRO put together may hold packets of other shards behind it, and a packet whose T bit is set
     /// may belong to any: the caller looks at each (`wire::steer`) and hands it on.
     ///
@@ -50,6 +50,11 @@ impl UdpCarrier {
             first.pair.sockets().for_each(|socket| socket.steer(count));
         }
         Ok(carriers)
+    }
+
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
+        self.pair.port()
     }
 
     /// Receives from peers that send much by sockets of their own from now on, up to [`CONNECTED_RX_MAX`](crate::CONNECTED_RX_MAX) for each

@@ -155,14 +155,7 @@ struct Network {
 
 impl sockets::Network for Network {
     fn source_for(&mut self, remote: std::net::IpAddr) -> Option<std::net::IpAddr> {
-        let any: std::net::IpAddr = match remote {
-            std::net::IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
-            std::net::IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
-        };
-        // The kernel chooses the source when a UDP socket is connected. No packet leaves.
-        let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
-        socket.connect((remote, 9)).ok()?;
-        Some(socket.local_addr().ok()?.ip())
+        netio::source_address(remote)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The packages as they would be uploaded, and a program that uses them: the engine's examples, with `sctp-engine` and `rand` as their
-//! only dependencies.
+//! The packages as they would be uploaded, and a program that uses them: the examples of `sctp-engine` and `sctp-engine-tokio`, with `rand`
+//! and `tokio` as their only other dependencies.
 //!
 //! The program shows that each package has all of its files, that the engine re-exports what its API needs, and that code outside of
 //! this workspace compiles against the `#[non_exhaustive]` types. Begin with [`packages_serve_a_user`].
@@ -12,8 +12,14 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The examples that the engine's package has, and their common module.
-const SOURCES: [&str; 4] = ["echo_udp.rs", "file_transfer.rs", "multihomed.rs", "udp/mod.rs"];
+/// The examples that the packages have, with a common module.
+const SOURCES: [(&str, &str); 5] = [
+    ("sctp-engine", "echo_udp.rs"),
+    ("sctp-engine", "file_transfer.rs"),
+    ("sctp-engine", "multihomed.rs"),
+    ("sctp-engine", "udp/mod.rs"),
+    ("sctp-engine-tokio", "echo.rs"),
+];
 
 /// Packs the crates and checks the program against the packages. Returns false if that fails.
 pub(crate) fn packages_serve_a_user() -> Result<bool> {
@@ -42,7 +48,8 @@ fn write_user(scratch: &Path, dir: &Path) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let mut manifest = format!(
         "[package]\nname = \"user\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nsctp-engine = \"{version}\"\n\
-         rand = \"*\"\n\n[patch.crates-io]\n"
+         sctp-engine-tokio = \"{version}\"\nrand = \"*\"\n\
+         tokio = {{ version = \"1\", features = [\"io-std\", \"io-util\", \"macros\", \"rt\"] }}\n\n[patch.crates-io]\n"
     );
     for one in &CRATES {
         let name = format!("{}-{version}", one.package);
@@ -55,10 +62,9 @@ fn write_user(scratch: &Path, dir: &Path) -> Result<()> {
     fs::write(dir.join("Cargo.toml"), manifest)?;
     // The versions that this workspace has, all of which are at hand.
     fs::copy(root().join("Cargo.lock"), dir.join("Cargo.lock"))?;
-    let examples = dir.join(format!("sctp-engine-{version}")).join("examples");
-    for source in SOURCES {
-        fs::copy(examples.join(source), bin.join(source))
-            .with_context(|| format!("the package lacks {source}"))?;
+    for (package, source) in SOURCES {
+        let example = dir.join(format!("{package}-{version}")).join("examples").join(source);
+        fs::copy(example, bin.join(source)).with_context(|| format!("{package} lacks {source}"))?;
     }
     Ok(())
 }

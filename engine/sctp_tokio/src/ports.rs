@@ -1,0 +1,205 @@
+//! SCTP ports of the stack, and the decision on INITs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use sctp::{AssociationId, Carrier, IncomingInit, InitDecision, Listener, Route};
+
+use crate::error::Error;
+use crate::one_to_many::SocketEvent;
+use crate::wakers::Wakers;
+
+/// Ephemeral ports (RFC 6335 section 6).
+const EPHEMERAL: std::ops::RangeInclusive<u16> = 49_152..=65_535;
+/// Most addresses that a peer is told of: INIT must fit into a packet.
+const ADDRESSES_MAX: usize = 32;
+/// Attempts to find a free port at random before all are tried in order.
+const ATTEMPTS: usize = 16;
+
+/// A port in use.
+#[derive(Debug)]
+struct Port {
+    role: Role,
+    /// Associations that have it.
+    associations: usize,
+}
+
+/// Purpose of a port.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// Streams that were connected from here, or whose socket was closed.
+    Streams,
+    /// A listener, whose associations become streams.
+    Listener(Backlog),
+    /// A one-to-many socket.
+    Many(Inbox),
+}
+
+/// The associations of a listener that nobody has accepted.
+#[derive(Debug)]
+pub(crate) struct Backlog {
+    /// Most associations that wait, those whose set-up is not over among them.
+    pub(crate) limit: usize,
+    /// Those whose set-up is not over.
+    pub(crate) opening: usize,
+    pub(crate) ready: VecDeque<AssociationId>,
+    pub(crate) acceptors: Wakers,
+}
+
+impl Backlog {
+    pub(crate) fn has_room(&self) -> bool {
+        self.opening + self.ready.len() < self.limit
+    }
+}
+
+/// Messages and events that a one-to-many socket has for its program.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    /// Associations by the peer's address and port as their set-up had them.
+    pub(crate) by_peer: BTreeMap<SocketAddr, AssociationId>,
+    /// Associations that have begun.
+    pub(crate) begun: VecDeque<SocketEvent>,
+    /// Associations with messages, in turn.
+    pub(crate) readable: VecDeque<AssociationId>,
+    /// Associations that have ended.
+    pub(crate) ended: VecDeque<SocketEvent>,
+    pub(crate) readers: Wakers,
+}
+
+/// Ports, and the addresses of this host.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    used: BTreeMap<u16, Port>,
+    /// Addresses that the program has named; none: all of the host.
+    named: Vec<IpAddr>,
+    of_host: Vec<IpAddr>,
+}
+
+impl Ports {
+    pub(crate) fn new(named: Vec<IpAddr>, of_host: Vec<IpAddr>) -> Ports {
+        Ports { used: BTreeMap::new(), named, of_host }
+    }
+
+    pub(crate) fn set_addresses(&mut self, of_host: Vec<IpAddr>) {
+        self.of_host = of_host;
+    }
+
+    /// Returns the address from which a peer is reached, where the kernel would take this one.
+    pub(crate) fn source(&self, by_kernel: IpAddr) -> Option<IpAddr> {
+        let is_of_family = |address: &&IpAddr| address.is_ipv4() == by_kernel.is_ipv4();
+        match self.named.contains(&by_kernel) || self.named.is_empty() {
+            true => Some(by_kernel),
+            false => self.named.iter().find(is_of_family).copied(),
+        }
+    }
+
+    /// Returns the addresses that a peer is told of. One on this host is told of that of loopback only.
+    pub(crate) fn announced(&self, local: IpAddr) -> Vec<IpAddr> {
+        let of_host = || match local.is_loopback() {
+            true => vec![local],
+            false => self.of_host.iter().copied().take(ADDRESSES_MAX).collect(),
+        };
+        if self.named.is_empty() { of_host() } else { self.named.clone() }
+    }
+
+    /// Takes a port; 0: any that is free.
+    pub(crate) fn take(&mut self, port: u16, role: Role) -> Result<u16, Error> {
+        let port = if port == 0 { self.free().ok_or(Error::NoPort)? } else { port };
+        // Streams may have been the listener's before.
+        match self.used.get_mut(&port) {
+            None => drop(self.used.insert(port, Port { role, associations: 0 })),
+            Some(used) if matches!(used.role, Role::Streams) => used.role = role,
+            Some(_) => return Err(Error::PortInUse(port)),
+        }
+        Ok(port)
+    }
+
+    /// Notes an association of a port; 0: any that is free. A stream may have the port of a listener, and none of a one-to-many socket's.
+    pub(crate) fn hold(&mut self, port: u16, is_stream: bool) -> Result<u16, Error> {
+        let port = if port == 0 { self.free().ok_or(Error::NoPort)? } else { port };
+        let used = self.used.entry(port).or_insert(Port { role: Role::Streams, associations: 0 });
+        if is_stream && matches!(used.role, Role::Many(_)) {
+            return Err(Error::PortInUse(port));
+        }
+        used.associations += 1;
+        Ok(port)
+    }
+
+    /// Notes the end of an association.
+    pub(crate) fn let_go(&mut self, port: u16) {
+        let Some(used) = self.used.get_mut(&port) else { return };
+        used.associations = used.associations.saturating_sub(1);
+        self.remove_unused(port);
+    }
+
+    fn remove_unused(&mut self, port: u16) {
+        let is_unused = |used: &Port| used.associations == 0 && matches!(used.role, Role::Streams);
+        if self.used.get(&port).is_some_and(is_unused) {
+            self.used.remove(&port);
+        }
+    }
+
+    fn free(&self) -> Option<u16> {
+        let is_free = |port: &u16| !self.used.contains_key(port);
+        let mut at_random = (0..ATTEMPTS).map(|_| rand::random_range(EPHEMERAL));
+        at_random.find(is_free).or_else(|| EPHEMERAL.into_iter().find(is_free))
+    }
+
+    /// Closes a listener or a one-to-many socket. Its associations keep the port.
+    pub(crate) fn close(&mut self, port: u16) -> Option<Role> {
+        let role = std::mem::replace(&mut self.used.get_mut(&port)?.role, Role::Streams);
+        self.remove_unused(port);
+        Some(role)
+    }
+
+    pub(crate) fn listener(&mut self, port: u16) -> Option<&mut Backlog> {
+        match &mut self.used.get_mut(&port)?.role {
+            Role::Listener(backlog) => Some(backlog),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn many(&mut self, port: u16) -> Option<&mut Inbox> {
+        match &mut self.used.get_mut(&port)?.role {
+            Role::Many(inbox) => Some(inbox),
+            _ => None,
+        }
+    }
+
+    /// Wakes all that wait at listeners and one-to-many sockets.
+    pub(crate) fn wake_all(&mut self) {
+        for port in self.used.values_mut() {
+            match &mut port.role {
+                Role::Listener(backlog) => backlog.acceptors.wake(),
+                Role::Many(inbox) => inbox.readers.wake(),
+                Role::Streams => {}
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.used.is_empty()
+    }
+
+    /// Reports whether a packet is this stack's. Over IP each SCTP program of the host gets all packets, and an answer to those of
+    /// others would end their associations (RFC 9260 section 8.4 assumes one SCTP for each host).
+    pub(crate) fn is_ours(&self, route: &Route, packet: &[u8]) -> bool {
+        let port = || packet.get(2..4).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+        route.carrier != Carrier::Ip || self.used.contains_key(&port())
+    }
+}
+
+impl Listener for Ports {
+    fn on_init(&mut self, init: &IncomingInit) -> InitDecision {
+        let local = init.route.local;
+        let accept = InitDecision::Accept { local_addresses: self.announced(local) };
+        let is_named = self.named.is_empty() || self.named.contains(&local);
+        match self.used.get(&init.local_port).filter(|_| is_named).map(|port| &port.role) {
+            Some(Role::Listener(backlog)) if backlog.has_room() => accept,
+            // The peer tries again.
+            Some(Role::Listener(_)) => InitDecision::Ignore,
+            Some(Role::Many(_)) => accept,
+            Some(Role::Streams) | None => InitDecision::Refuse,
+        }
+    }
+}

@@ -1,0 +1,728 @@
+//! The stack's state: the engine, its packets, ports and associations. One lock guards all of it.
+//!
+//! The driver ([`crate::driver`]) calls [`State::turn`] when packets have come, a timer is due, or a socket has used the engine. Sockets
+//! use the engine under the lock and wake the driver, which sends the packets.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use mio::{Registry, Token};
+use netio::{Monitor, PacketIo};
+use sctp::{
+    AbortCause, AssociationConfig, AssociationId, Bytes, Carrier, CloseReason, Connect, ConnectError,
+    Endpoint, Event, Message, Route, SendError, Time,
+};
+use tokio::sync::Notify;
+
+use crate::SendInfo;
+use crate::error::Error;
+use crate::one_to_many::SocketEvent;
+use crate::ports::{Backlog, Inbox, Ports, Role};
+use crate::stack::ConnectOptions;
+use crate::wakers::Wakers;
+
+/// Delay before a full send buffer is tried again, unless the poll reports it earlier.
+const RETRY: Duration = Duration::from_millis(1);
+/// Least interval between looks at this host's addresses.
+const ADDRESS_LOOK: Duration = Duration::from_secs(1);
+/// Events of an association that are kept for its program.
+const EVENTS_MAX: usize = 64;
+/// Cause code Out of Resource (RFC 9260 section 3.3.10.4).
+const OUT_OF_RESOURCE: u16 = 4;
+
+/// The state, and the driver's waker.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    pub(crate) work: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(state: State) -> Arc<Shared> {
+        Arc::new(Shared { state: Mutex::new(state), work: Notify::new() })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic in a program's closure leaves the engine usable.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tries something that may have to wait. If it does not, the driver sends what follows from it.
+    pub(crate) fn poll<R>(&self, f: impl FnOnce(&mut State) -> Poll<R>) -> Poll<R> {
+        let result = f(&mut self.lock());
+        if result.is_ready() {
+            self.work.notify_one();
+        }
+        result
+    }
+
+    /// Uses the state, and has the driver send what follows from it.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let result = f(&mut self.lock());
+        self.work.notify_one();
+        result
+    }
+}
+
+/// Holder of an association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    /// An [`SctpStream`](crate::SctpStream).
+    Stream,
+    /// The listener of its port, until somebody accepts it.
+    Listener,
+    /// The one-to-many socket of its port.
+    Socket,
+    /// Nobody: it ends, and what arrives is discarded.
+    Nobody,
+}
+
+/// How far an association is.
+#[derive(Clone, Debug)]
+enum Phase {
+    Opening,
+    Up,
+    Over(CloseReason),
+}
+
+#[derive(Debug)]
+struct Association {
+    holder: Holder,
+    phase: Phase,
+    peer: SocketAddr,
+    local: SocketAddr,
+    /// The peer sends no more.
+    is_peer_done: bool,
+    /// It is counted as [`Backlog::opening`].
+    is_counted: bool,
+    readers: Wakers,
+    writers: Wakers,
+    /// Tasks that wait for the beginning or the end.
+    watchers: Wakers,
+    events: VecDeque<Event>,
+    event_readers: Wakers,
+}
+
+impl Association {
+    fn new(holder: Holder, peer: SocketAddr, local: SocketAddr) -> Association {
+        Association {
+            holder,
+            phase: Phase::Opening,
+            peer,
+            local,
+            is_peer_done: false,
+            is_counted: false,
+            readers: Wakers::default(),
+            writers: Wakers::default(),
+            watchers: Wakers::default(),
+            events: VecDeque::new(),
+            event_readers: Wakers::default(),
+        }
+    }
+
+    fn wake_all(&mut self) {
+        for wakers in [&mut self.readers, &mut self.writers, &mut self.watchers, &mut self.event_readers] {
+            wakers.wake();
+        }
+    }
+}
+
+pub(crate) struct State {
+    engine: Endpoint,
+    io: PacketIo,
+    ports: Ports,
+    monitor: Monitor,
+    associations: BTreeMap<AssociationId, Association>,
+    config: AssociationConfig,
+    carriers: Vec<Carrier>,
+    start: Instant,
+    retry: Time,
+    looked_at: Time,
+    has_stack: bool,
+    /// Why all sockets are at an end, if they are.
+    end: Option<Error>,
+    idlers: Wakers,
+}
+
+impl State {
+    pub(crate) fn new(
+        (engine, config): (Endpoint, AssociationConfig),
+        io: PacketIo,
+        monitor: Monitor,
+        named: Vec<IpAddr>,
+        carriers: Vec<Carrier>,
+    ) -> State {
+        let of_host = io.addresses().iter().map(|address| address.addr).collect();
+        State {
+            engine,
+            ports: Ports::new(named, of_host),
+            io,
+            monitor,
+            associations: BTreeMap::new(),
+            config,
+            carriers,
+            start: clock(),
+            retry: Time::NEVER,
+            looked_at: Time::ZERO,
+            has_stack: true,
+            end: None,
+            idlers: Wakers::default(),
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    // The driver.
+
+    pub(crate) fn register(&mut self, registry: &Registry) -> std::io::Result<()> {
+        self.io.register(registry, Token(0))
+    }
+
+    pub(crate) fn note_ready(&mut self, place: usize) {
+        self.io.note_ready(place);
+    }
+
+    /// Receives packets, handles timers and events, and sends packets.
+    pub(crate) fn turn(&mut self) -> std::io::Result<()> {
+        let now = self.now();
+        self.look_at_addresses(now);
+        let ports = &mut self.ports;
+        self.io.receive(now, &mut self.engine, |engine, route, ecn, packet| {
+            if ports.is_ours(route, packet) {
+                engine.handle_datagram(now, route, ecn, packet, ports);
+            }
+        })?;
+        self.engine.handle_timeout(now);
+        self.follow_events(now);
+        self.io.transmit(now, &mut self.engine);
+        self.retry = if self.io.is_blocked() { now + RETRY } else { Time::NEVER };
+        self.follow_events(now);
+        Ok(())
+    }
+
+    /// Returns the time from now to the next turn without an event.
+    pub(crate) fn until_next_turn(&self) -> Duration {
+        if self.io.has_unread() {
+            return Duration::ZERO;
+        }
+        self.engine.next_timeout().min(self.retry).since(self.now())
+    }
+
+    /// Reports whether nobody can use the stack any more.
+    pub(crate) fn is_over(&self) -> bool {
+        !self.has_stack && self.associations.is_empty() && self.ports.is_empty()
+    }
+
+    /// Notes that no new sockets can be made.
+    pub(crate) fn drop_stack(&mut self) {
+        self.has_stack = false;
+    }
+
+    /// Ends all sockets: the driver has ended.
+    pub(crate) fn end(&mut self, reason: Error) {
+        self.end.get_or_insert(reason);
+        self.associations.values_mut().for_each(Association::wake_all);
+        self.ports.wake_all();
+        self.idlers.wake();
+    }
+
+    fn alive(&self) -> Result<(), Error> {
+        self.end.clone().map_or(Ok(()), Err)
+    }
+
+    fn look_at_addresses(&mut self, now: Time) {
+        if now < self.looked_at + ADDRESS_LOOK && self.looked_at != Time::ZERO {
+            return;
+        }
+        self.looked_at = now;
+        let mut has_changed = false;
+        // An error of netlink leaves the addresses as they are, and the next look tries again.
+        let _ = self.monitor.poll(|_| has_changed = true);
+        let none: &[&str] = &[];
+        if has_changed && let Ok(addresses) = netio::addresses(none) {
+            self.ports.set_addresses(addresses.iter().map(|address| address.addr).collect());
+            self.io.set_addresses(addresses);
+        }
+    }
+
+    fn follow_events(&mut self, now: Time) {
+        while let Some((id, event)) = self.engine.poll_event() {
+            match event {
+                Event::Incoming { route, local_port, remote_port, .. } => {
+                    let (peer, local) = (
+                        SocketAddr::new(route.remote, remote_port),
+                        SocketAddr::new(route.local, local_port),
+                    );
+                    self.take_incoming(now, id, peer, local);
+                }
+                Event::Established { route, .. } => self.note_up(id, &route),
+                Event::Readable => self.note_readable(now, id),
+                Event::Closed(reason) => self.note_over(now, id, reason),
+                other => {
+                    let Some(association) = self.associations.get_mut(&id) else { continue };
+                    match other {
+                        Event::Writable => association.writers.wake(),
+                        Event::PeerShutdown => {
+                            association.is_peer_done = true;
+                            association.readers.wake();
+                        }
+                        other if association.holder != Holder::Socket => {
+                            if association.events.len() == EVENTS_MAX {
+                                association.events.pop_front();
+                            }
+                            association.events.push_back(other);
+                            association.event_readers.wake();
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_incoming(&mut self, now: Time, id: AssociationId, peer: SocketAddr, local: SocketAddr) {
+        let port = local.port();
+        let holder = match self.ports.listener(port) {
+            Some(backlog) if backlog.has_room() => {
+                backlog.opening += 1;
+                Some(Holder::Listener)
+            }
+            Some(_) => None,
+            None => self.ports.many(port).map(|_| Holder::Socket),
+        };
+        let Some(holder) = holder.filter(|_| self.ports.hold(port, false).is_ok()) else {
+            return self.engine.refuse(now, id, AbortCause::new(OUT_OF_RESOURCE, Bytes::new()));
+        };
+        let mut association = Association::new(holder, peer, local);
+        association.is_counted = holder == Holder::Listener;
+        self.associations.insert(id, association);
+        self.engine.accept(now, id);
+    }
+
+    fn note_up(&mut self, id: AssociationId, route: &Route) {
+        let Some(association) = self.associations.get_mut(&id) else { return };
+        association.phase = Phase::Up;
+        association.peer.set_ip(route.remote);
+        association.local.set_ip(route.local);
+        association.watchers.wake();
+        let (port, peer) = (association.local.port(), association.peer);
+        match association.holder {
+            Holder::Listener => {
+                association.is_counted = false;
+                if let Some(backlog) = self.ports.listener(port) {
+                    backlog.opening -= 1;
+                    backlog.ready.push_back(id);
+                    backlog.acceptors.wake();
+                }
+            }
+            Holder::Socket => {
+                if let Some(inbox) = self.ports.many(port) {
+                    inbox.by_peer.insert(peer, id);
+                    inbox.begun.push_back(SocketEvent::Up { association: id, peer });
+                    inbox.readers.wake();
+                }
+            }
+            Holder::Stream | Holder::Nobody => {}
+        }
+    }
+
+    fn note_readable(&mut self, now: Time, id: AssociationId) {
+        let Some(association) = self.associations.get_mut(&id) else { return };
+        match association.holder {
+            Holder::Stream | Holder::Listener => association.readers.wake(),
+            Holder::Socket => {
+                if let Some(inbox) = self.ports.many(association.local.port()) {
+                    inbox.readable.push_back(id);
+                    inbox.readers.wake();
+                }
+            }
+            Holder::Nobody => while self.engine.recv(now, id).is_some() {},
+        }
+    }
+
+    fn note_over(&mut self, now: Time, id: AssociationId, reason: CloseReason) {
+        let Some(association) = self.associations.get_mut(&id) else {
+            return self.engine.release(now, id);
+        };
+        association.phase = Phase::Over(reason.clone());
+        association.wake_all();
+        let (port, was_counted) = (association.local.port(), association.is_counted);
+        match association.holder {
+            Holder::Stream => {}
+            // It stays for its messages.
+            Holder::Socket => {
+                if let Some(inbox) = self.ports.many(port) {
+                    inbox.ended.push_back(SocketEvent::Over { association: id, reason });
+                    inbox.readers.wake();
+                }
+            }
+            Holder::Listener => {
+                if let Some(backlog) = self.ports.listener(port) {
+                    backlog.opening -= usize::from(was_counted);
+                    backlog.ready.retain(|ready| *ready != id);
+                }
+                self.remove(now, id);
+            }
+            Holder::Nobody => self.remove(now, id),
+        }
+    }
+
+    fn remove(&mut self, now: Time, id: AssociationId) {
+        self.engine.release(now, id);
+        if let Some(Association { peer, local, .. }) = self.associations.remove(&id) {
+            self.forget_member(local.port(), peer, id);
+            self.ports.let_go(local.port());
+        }
+        if self.associations.is_empty() {
+            self.idlers.wake();
+        }
+    }
+
+    /// Forgets that a one-to-many socket reaches a peer by an association.
+    fn forget_member(&mut self, port: u16, peer: SocketAddr, id: AssociationId) {
+        if let Some(inbox) = self.ports.many(port)
+            && inbox.by_peer.get(&peer) == Some(&id)
+        {
+            inbox.by_peer.remove(&peer);
+        }
+    }
+
+    // Associations.
+
+    /// Begins an association of a stream, or of the one-to-many socket of a port.
+    pub(crate) fn connect(
+        &mut self,
+        peers: &[SocketAddr],
+        options: &ConnectOptions,
+        socket: Option<u16>,
+    ) -> Result<AssociationId, Error> {
+        self.alive()?;
+        let now = self.now();
+        self.look_at_addresses(now);
+        let first = *peers.first().ok_or(Error::Peer)?;
+        if peers.iter().any(|peer| peer.port() != first.port()) {
+            return Err(Error::Peer);
+        }
+        let mut init_routes = Vec::new();
+        for peer in peers {
+            let by_kernel = netio::source_address(peer.ip());
+            let Some(local) = by_kernel.and_then(|local| self.ports.source(local)) else { continue };
+            let of_peer = |carrier: &Carrier| match (carrier, options.peer_udp_port) {
+                (Carrier::Udp { .. }, Some(peer_port)) => Carrier::Udp { peer_port },
+                _ => *carrier,
+            };
+            let routes = self.carriers.iter().map(of_peer);
+            init_routes.extend(routes.map(|carrier| Route { local, remote: peer.ip(), carrier }));
+        }
+        let local = init_routes.first().map(|route| route.local).ok_or(Error::NoRoute(first))?;
+        let port = self.ports.hold(socket.unwrap_or(options.local_port), socket.is_none())?;
+        let connect = Connect {
+            local_port: port,
+            remote_port: first.port(),
+            init_routes,
+            local_addresses: self.ports.announced(local),
+            config: options.association.clone().unwrap_or_else(|| self.config.clone()),
+        };
+        match self.engine.connect(now, connect) {
+            Ok(id) => {
+                let holder = if socket.is_some() { Holder::Socket } else { Holder::Stream };
+                let association = Association::new(holder, first, SocketAddr::new(local, port));
+                self.associations.insert(id, association);
+                Ok(id)
+            }
+            Err(error) => {
+                self.ports.let_go(port);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn get(&self, id: AssociationId) -> Result<&Association, Error> {
+        self.alive()?;
+        self.associations.get(&id).ok_or(Error::NoAssociation)
+    }
+
+    fn get_mut(&mut self, id: AssociationId) -> Result<&mut Association, Error> {
+        self.alive()?;
+        self.associations.get_mut(&id).ok_or(Error::NoAssociation)
+    }
+
+    pub(crate) fn poll_up(&mut self, context: &Context<'_>, id: AssociationId) -> Poll<Result<(), Error>> {
+        let association = self.get_mut(id)?;
+        match &association.phase {
+            Phase::Opening => {
+                association.watchers.add(context);
+                Poll::Pending
+            }
+            Phase::Up => Poll::Ready(Ok(())),
+            Phase::Over(reason) => Poll::Ready(Err(Error::of_attempt(reason.clone()))),
+        }
+    }
+
+    /// Waits for the end of an association.
+    pub(crate) fn poll_over(
+        &mut self,
+        context: &Context<'_>,
+        id: AssociationId,
+    ) -> Poll<Result<CloseReason, Error>> {
+        let association = self.get_mut(id)?;
+        if let Phase::Over(reason) = &association.phase {
+            return Poll::Ready(Ok(reason.clone()));
+        }
+        association.watchers.add(context);
+        Poll::Pending
+    }
+
+    /// Returns the next message. `None`: the peer has shut down, and all is read.
+    pub(crate) fn poll_recv(
+        &mut self,
+        context: &Context<'_>,
+        id: AssociationId,
+    ) -> Poll<Result<Option<Message>, Error>> {
+        let now = self.now();
+        self.get(id)?;
+        if let Some(message) = self.engine.recv(now, id) {
+            return Poll::Ready(Ok(Some(message)));
+        }
+        let association = self.get_mut(id)?;
+        match &association.phase {
+            Phase::Over(CloseReason::Graceful) => Poll::Ready(Ok(None)),
+            Phase::Over(reason) => Poll::Ready(Err(Error::Closed(reason.clone()))),
+            _ if association.is_peer_done => Poll::Ready(Ok(None)),
+            _ => {
+                association.readers.add(context);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Hands the engine a message, once it has room for it.
+    pub(crate) fn poll_send(
+        &mut self,
+        context: &Context<'_>,
+        id: AssociationId,
+        message: &Bytes,
+        info: &SendInfo,
+    ) -> Poll<Result<(), Error>> {
+        let now = self.now();
+        match &self.get(id)?.phase {
+            Phase::Over(reason) => return Poll::Ready(Err(Error::Closed(reason.clone()))),
+            Phase::Opening => {
+                self.get_mut(id)?.watchers.add(context);
+                return Poll::Pending;
+            }
+            Phase::Up => {}
+        }
+        let (stream, ppid) = (info.stream, info.ppid);
+        match self.engine.send(now, id, stream, ppid, message.clone(), info.options) {
+            Err(SendError::WouldBlock) => {
+                self.get_mut(id)?.writers.add(context);
+                Poll::Pending
+            }
+            other => Poll::Ready(other.map_err(Error::from)),
+        }
+    }
+
+    /// Returns how many bytes can be sent at once; 0 if the send buffer is full.
+    pub(crate) fn send_capacity(&self, id: AssociationId) -> usize {
+        self.engine.send_capacity(id)
+    }
+
+    /// Returns the next event of an association. `None`: it is over.
+    pub(crate) fn poll_event(&mut self, context: &Context<'_>, id: AssociationId) -> Poll<Option<Event>> {
+        let Ok(association) = self.get_mut(id) else { return Poll::Ready(None) };
+        match association.events.pop_front() {
+            Some(event) => Poll::Ready(Some(event)),
+            None if matches!(association.phase, Phase::Over(_)) => Poll::Ready(None),
+            None => {
+                association.event_readers.add(context);
+                Poll::Pending
+            }
+        }
+    }
+
+    pub(crate) fn addresses_of(&self, id: AssociationId) -> Result<(SocketAddr, SocketAddr), Error> {
+        self.get(id).map(|association| (association.local, association.peer))
+    }
+
+    pub(crate) fn engine(&mut self) -> (&mut Endpoint, Time) {
+        let now = self.now();
+        (&mut self.engine, now)
+    }
+
+    pub(crate) fn shutdown(&mut self, id: AssociationId) {
+        let now = self.now();
+        self.engine.shutdown(now, id);
+    }
+
+    pub(crate) fn abort(&mut self, id: AssociationId, cause: AbortCause) {
+        let now = self.now();
+        self.engine.abort(now, id, cause);
+    }
+
+    /// Ends an association whose socket is gone: by ABORT if messages are unread or it is not up, as close(2) does (RFC 6458 section 4.1.4).
+    pub(crate) fn abandon(&mut self, id: AssociationId) {
+        let now = self.now();
+        let Some(association) = self.associations.get_mut(&id) else { return };
+        association.holder = Holder::Nobody;
+        association.events = VecDeque::new();
+        if self.end.is_some() || matches!(association.phase, Phase::Over(_)) {
+            return self.remove(now, id);
+        }
+        let is_up = matches!(association.phase, Phase::Up);
+        if !is_up || self.engine.recv(now, id).is_some() {
+            self.engine.abort(now, id, AbortCause::default());
+        } else {
+            self.engine.shutdown(now, id);
+        }
+    }
+
+    // Listeners.
+
+    pub(crate) fn listen(&mut self, port: u16, limit: usize) -> Result<u16, Error> {
+        self.alive()?;
+        let backlog = Backlog { limit, opening: 0, ready: VecDeque::new(), acceptors: Wakers::default() };
+        self.ports.take(port, Role::Listener(backlog))
+    }
+
+    pub(crate) fn poll_accept(
+        &mut self,
+        context: &Context<'_>,
+        port: u16,
+    ) -> Poll<Result<AssociationId, Error>> {
+        self.alive()?;
+        let Some(backlog) = self.ports.listener(port) else { return Poll::Ready(Err(Error::StackEnded)) };
+        let Some(id) = backlog.ready.pop_front() else {
+            backlog.acceptors.add(context);
+            return Poll::Pending;
+        };
+        self.get_mut(id)?.holder = Holder::Stream;
+        Poll::Ready(Ok(id))
+    }
+
+    // One-to-many sockets.
+
+    pub(crate) fn bind(&mut self, port: u16) -> Result<u16, Error> {
+        self.alive()?;
+        self.ports.take(port, Role::Many(Inbox::default()))
+    }
+
+    pub(crate) fn poll_socket(
+        &mut self,
+        context: &Context<'_>,
+        port: u16,
+    ) -> Poll<Result<SocketEvent, Error>> {
+        self.alive()?;
+        let now = self.now();
+        let Some(inbox) = self.ports.many(port) else { return Poll::Ready(Err(Error::StackEnded)) };
+        // A beginning comes before the first message, and an end after the last.
+        if let Some(event) = inbox.begun.pop_front() {
+            return Poll::Ready(Ok(event));
+        }
+        while let Some(id) = inbox.readable.pop_front() {
+            let Some(message) = self.engine.recv(now, id) else { continue };
+            inbox.readable.push_back(id);
+            let Some(association) = self.associations.get(&id) else { continue };
+            return Poll::Ready(Ok(SocketEvent::Message {
+                association: id,
+                peer: association.peer,
+                message,
+            }));
+        }
+        let Some(event) = inbox.ended.pop_front() else {
+            inbox.readers.add(context);
+            return Poll::Pending;
+        };
+        if let SocketEvent::Over { association, .. } = event {
+            self.remove(now, association);
+        }
+        Poll::Ready(Ok(event))
+    }
+
+    /// Returns the association of a one-to-many socket with a peer, and with none begins one.
+    pub(crate) fn association_with(&mut self, port: u16, peer: SocketAddr) -> Result<AssociationId, Error> {
+        self.alive()?;
+        let known = self.ports.many(port).and_then(|inbox| inbox.by_peer.get(&peer)).copied();
+        if let Some(id) = known.filter(|id| self.member(port, *id).is_ok()) {
+            return Ok(id);
+        }
+        let begun = self.connect(&[peer], &ConnectOptions::default(), Some(port));
+        match begun {
+            Ok(id) => {
+                if let Some(inbox) = self.ports.many(port) {
+                    inbox.by_peer.insert(peer, id);
+                }
+                Ok(id)
+            }
+            // It may be another address of a peer that is known.
+            Err(Error::Connect(ConnectError::Exists)) => {
+                let ids = self.associations.keys().copied();
+                let mut of_peer = ids.filter(|id| self.member(port, *id).is_ok() && self.has_path(*id, peer));
+                of_peer.next().ok_or(Error::Connect(ConnectError::Exists))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn has_path(&self, id: AssociationId, peer: SocketAddr) -> bool {
+        let info = self.engine.info(id).filter(|info| info.remote_port == peer.port());
+        info.is_some_and(|info| info.paths.iter().any(|path| path.route.remote == peer.ip()))
+    }
+
+    /// Checks that a one-to-many socket has an association.
+    pub(crate) fn member(&self, port: u16, id: AssociationId) -> Result<(), Error> {
+        let association = self.get(id)?;
+        let is_member = association.holder == Holder::Socket
+            && association.local.port() == port
+            && !matches!(association.phase, Phase::Over(_));
+        if is_member { Ok(()) } else { Err(Error::NoAssociation) }
+    }
+
+    /// Makes an association of a one-to-many socket a stream's.
+    pub(crate) fn peel_off(&mut self, port: u16, id: AssociationId) -> Result<(), Error> {
+        self.member(port, id)?;
+        let association = self.get_mut(id)?;
+        association.holder = Holder::Stream;
+        let peer = association.peer;
+        self.forget_member(port, peer, id);
+        if let Some(inbox) = self.ports.many(port) {
+            inbox.readable.retain(|readable| *readable != id);
+            for events in [&mut inbox.begun, &mut inbox.ended] {
+                events.retain(|event| event.association() != id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes a listener or one-to-many socket, with the associations that only it has.
+    pub(crate) fn close_port(&mut self, port: u16) {
+        let is_own = |association: &&Association| {
+            matches!(association.holder, Holder::Listener | Holder::Socket)
+                && association.local.port() == port
+        };
+        let own: Vec<_> = self.associations.iter().filter(|(_, it)| is_own(it)).map(|(id, _)| *id).collect();
+        for id in own {
+            self.abandon(id);
+        }
+        self.ports.close(port);
+    }
+
+    /// Waits until there is no association.
+    pub(crate) fn poll_idle(&mut self, context: &Context<'_>) -> Poll<()> {
+        if self.associations.is_empty() || self.end.is_some() {
+            return Poll::Ready(());
+        }
+        self.idlers.add(context);
+        Poll::Pending
+    }
+}
+
+/// The real clock: sockets are for real programs.
+#[allow(clippy::disallowed_methods, reason = "sockets are for real programs")]
+fn clock() -> Instant {
+    Instant::now()
+}
