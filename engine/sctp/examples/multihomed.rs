@@ -54,12 +54,12 @@ fn main() -> Result<(), Box<dyn Error>> {
                         client.cut = vec!["127.0.2.1".parse()?];
                     }
                 }
-                Event::PathChanged { route, from, to } => {
-                    println!("path {} -> {}: {from:?} -> {to:?}", route.local, route.remote);
+                Event::PathChanged { route, from, to, reason, .. } => {
+                    println!("path {} -> {}: {from:?} -> {to:?} ({reason:?})", route.local, route.remote);
                 }
-                Event::PathSwitched { from, to } => {
+                Event::PathSwitched { from, to, reason, .. } => {
                     println!(
-                        "data moves from {} -> {} to {} -> {}",
+                        "data moves from {} -> {} to {} -> {} ({reason:?})",
                         from.local, from.remote, to.local, to.remote
                     );
                 }

@@ -69,6 +69,8 @@ pub enum Event {
         from: PathState,
         /// Its state now.
         to: PathState,
+        /// The cause.
+        reason: PathReason,
     },
     /// New data now travels by another path.
     PathSwitched {
@@ -76,6 +78,8 @@ pub enum Event {
         from: Route,
         /// The path used from now on.
         to: Route,
+        /// The cause.
+        reason: PathReason,
     },
     /// The MTU of a path changed: smaller packets are sent from now on, or larger ones were proven to arrive (RFC 8899).
     PathMtu {
@@ -148,6 +152,40 @@ pub enum Event {
     /// The association is over. Data received before can still be read; then
     /// [`release`](crate::Endpoint::release) it.
     Closed(CloseReason),
+}
+
+/// Why a path changed its state, or data moved to another path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
+pub enum PathReason {
+    /// The peer has answered on the path, or was heard there first after others had failed.
+    Answer,
+    /// Data or a heartbeat was not answered within the retransmission timeout (RFC 9260 sections 8.2 and 8.3).
+    Timeout,
+    /// The path was silent while the peer answered on another one ([`Timing::doubts_silence`](crate::Timing::doubts_silence)).
+    Silence,
+    /// The path lost too much of its data.
+    Loss {
+        /// Chunks of hundred that were lost.
+        percent: u64,
+    },
+    /// The path became slow.
+    Delay {
+        /// Time in which it would have delivered its data in flight.
+        delay: Duration,
+    },
+    /// ICMP said that nobody can be reached by the path.
+    Unreachable(Unreachable),
+    /// This host could not send by the path: its link, address or route is gone.
+    NoRoute,
+    /// The caller said that the link is down ([`set_local_link`](crate::Endpoint::set_local_link)).
+    LinkDown,
+    /// The path's address was taken out of the association (RFC 5061).
+    AddressRemoved,
+    /// The primary path works again, and has done so for long enough.
+    PrimaryReturned,
+    /// Another path was made the primary one: by [`set_primary`](crate::Endpoint::set_primary), or at the peer's request.
+    PrimaryChosen,
 }
 
 /// Why an association ended.

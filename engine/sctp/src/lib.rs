@@ -86,7 +86,9 @@ pub use error::{
     AddressError, AuthKeyError, ConnectError, KeyError, PathOptionError, ReconfigError, SendError,
     StreamError,
 };
-pub use event::{AbortCause, CloseReason, Event, Message, PathError, Reliability, SendOptions, Unreachable};
+pub use event::{
+    AbortCause, CloseReason, Event, Message, PathError, PathReason, Reliability, SendOptions, Unreachable,
+};
 pub use extension::asconf::AddressChange;
 pub use extension::auth::{AuthConfig, HmacAlgorithm};
 pub use extension::protection::{

@@ -45,7 +45,7 @@ impl Sockets {
                 self.send_waiting(now, engine, key);
                 self.outputs.push_back(Output::Writable(self.program_socket(key)));
             }
-            Event::PathChanged { route, from, to } => {
+            Event::PathChanged { route, from, to, .. } => {
                 let state = match (from, to) {
                     (PathState::Unconfirmed, PathState::Active) => ADDRESS_CONFIRMED,
                     (PathState::Inactive, PathState::Active) => ADDRESS_AVAILABLE,

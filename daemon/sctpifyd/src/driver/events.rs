@@ -264,7 +264,7 @@ impl Driver {
                     self.pump.mark(id);
                 }
             }
-            (Event::PathSwitched { from, to }, _) => {
+            (Event::PathSwitched { from, to, .. }, _) => {
                 if let Some(left_out) = self.history.admit(Line::Switch, self.now) {
                     tracing::info!(?from, ?to, left_out, "path switched");
                 }
@@ -273,7 +273,7 @@ impl Driver {
                 self.history.switched(self.now, association, number.map(|id| id.0), (&from, &to));
                 self.has_switched = true;
             }
-            (Event::PathChanged { route, from, to }, _) => {
+            (Event::PathChanged { route, from, to, .. }, _) => {
                 tracing::debug!(?route, ?from, ?to, "path");
                 if to == PathState::Active {
                     self.roaming().on_path_up(association, &route);

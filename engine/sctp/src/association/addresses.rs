@@ -16,7 +16,7 @@ use wire::{
 use super::{Association, Context, Control, may_reach};
 use crate::config::AddressProof;
 use crate::error::AddressError;
-use crate::event::{AbortCause, Event};
+use crate::event::{AbortCause, Event, PathReason};
 use crate::extension::asconf::{AddressChange, Arrival, MAX_CHANGES, Pending, Response, encode};
 use crate::extension::auth::Auth;
 use crate::path::{Path, PathIndex};
@@ -180,7 +180,7 @@ impl Association {
     pub(super) fn on_t4(&mut self, now: Time) {
         let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return };
         self.transfer.paths.get_mut(pending.path).back_off(&self.transfer.config.timing);
-        self.transfer.count_error_on(pending.path);
+        self.transfer.count_error_on(pending.path, PathReason::Timeout);
         if !self.transfer.count_error() {
             return;
         }
@@ -214,7 +214,7 @@ impl Association {
         if self.transfer.paths.get(pending.path).is_confirmed() {
             let transition =
                 self.transfer.paths.get_mut(pending.path).on_success(ctx.now, &self.transfer.config.timing);
-            self.transfer.report_transition(pending.path, transition);
+            self.transfer.report_transition(pending.path, transition, PathReason::Answer);
         }
         let refusal = refusal_in(ack);
         let unrecognized = Cause::UnrecognizedParameters(&[]).code();
@@ -519,7 +519,7 @@ impl Association {
         if !self.transfer.paths.make_primary(address) {
             return Some(Cause::UnresolvableAddress(raw.bytes));
         }
-        self.transfer.choose_path();
+        self.transfer.choose_path(PathReason::PrimaryChosen);
         self.transfer.out.emit(Event::PeerAddressChange(AddressChange::SetPrimary(address)));
         None
     }

@@ -11,7 +11,7 @@ use wire::{
 };
 
 use super::{Association, Context};
-use crate::event::{Event, Reliability};
+use crate::event::{Event, PathReason, Reliability};
 use crate::extension::reconfig::Reconfig;
 use crate::extension::{Extension, Extensions};
 use crate::path::PathIndex;
@@ -112,7 +112,7 @@ impl Association {
         self.transfer.liveness.on_answer();
         let current = self.transfer.paths.current();
         let transition = self.transfer.paths.get_mut(current).on_success(now, &self.transfer.config.timing);
-        self.transfer.report_transition(current, transition);
+        self.transfer.report_transition(current, transition, PathReason::Answer);
     }
 
     /// Treats a missing answer to a FORWARD TSN like expiry of T3-rtx on its path.
@@ -122,7 +122,7 @@ impl Association {
         }
         let index = self.transfer.paths.current();
         self.transfer.count_timeout(index);
-        self.transfer.count_error_on(index);
+        self.transfer.count_error_on(index, PathReason::Timeout);
         self.transfer.count_error();
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::Time;
 
 use super::{Association, Context, Control, State};
-use crate::event::CloseReason;
+use crate::event::{CloseReason, PathReason};
 use crate::info::PathState;
 use crate::path::PathIndex;
 
@@ -104,7 +104,7 @@ impl Association {
         let waited = path.rto();
         path.back_off(&self.transfer.config.timing);
         let rto = path.rto();
-        self.transfer.count_error_on(used);
+        self.transfer.count_error_on(used, PathReason::Timeout);
         let mut count = 0;
         if let State::ShutdownSent { t2, .. } | State::ShutdownAckSent { t2, .. } = &mut self.transfer.state {
             t2.at = ctx.now + rto;
@@ -154,7 +154,7 @@ impl Association {
             }
             self.transfer.judge_doubt(index, ctx);
             if self.transfer.paths.get_mut(index).ends_watch(ctx.now) {
-                self.transfer.choose_path();
+                self.transfer.choose_path(PathReason::PrimaryReturned);
             }
             if self.transfer.paths.get_mut(index).expire_heartbeat(
                 ctx.now,

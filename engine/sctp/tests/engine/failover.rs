@@ -74,7 +74,7 @@ pub(crate) fn transfer(t: &mut Two) {
     t.world.run_for(seconds(2));
 }
 
-fn end_doubts(t: &mut Two) {
+pub(crate) fn end_doubts(t: &mut Two) {
     let (id, now) = (t.id(t.a), t.world.now());
     let timing = Timing { doubts_silence: false, ..Timing::quick() };
     t.world.host_mut(t.a).endpoint.set_timing(now, id, timing);

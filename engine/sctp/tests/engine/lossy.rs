@@ -37,7 +37,7 @@ fn set_timing(t: &mut Two, timing: Timing) {
 }
 
 /// A stream of 19 Mbit/s, whose first path begins to lose so much a second later, and goes on for so long.
-fn stream_with_loss(seed: u64, loss: f64, long: Duration) -> Two {
+pub(crate) fn stream_with_loss(seed: u64, loss: f64, long: Duration) -> Two {
     let mut t = two_links(seed);
     stream(&mut t, seconds(1));
     forget_silence(&mut t);
@@ -162,7 +162,9 @@ fn a_path_left_for_its_losses_is_told_of() {
         .events(t.a)
         .iter()
         .filter_map(|event| match event {
-            Event::PathChanged { route, from, to } if route.local.to_string() == FIRST => Some((*from, *to)),
+            Event::PathChanged { route, from, to, .. } if route.local.to_string() == FIRST => {
+                Some((*from, *to))
+            }
             _ => None,
         })
         .collect();

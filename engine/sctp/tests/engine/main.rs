@@ -37,6 +37,7 @@ mod paths;
 mod pr_sctp;
 mod protection;
 mod racing;
+mod reasons;
 mod rebinding;
 mod reconfig;
 mod recovery;

@@ -151,8 +151,8 @@ impl Sctp {
                     }
                 }
                 Event::PathChanged { to: PathState::Active, route, .. } => self.weigh_path(now, id, &route),
-                Event::PathSwitched { from, to } => {
-                    tracing::info!(?from, ?to, "SCTP path switched");
+                Event::PathSwitched { from, to, reason } => {
+                    tracing::info!(?from, ?to, ?reason, "SCTP path switched");
                 }
                 // The peer is shutting down; so do we, once our data is sent.
                 Event::PeerShutdown => {}

@@ -15,7 +15,7 @@ use wire::{Chunk, Parameter, Parameters, ReConfig, ReconfigResult, RequestSn, St
 
 use super::{Association, Context, Control};
 use crate::error::ReconfigError;
-use crate::event::Event;
+use crate::event::{Event, PathReason};
 use crate::extension::reconfig::{Pending, ReconfigOutcome, StreamDirection, Streams, Wish};
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
@@ -224,7 +224,7 @@ impl Association {
             let failed = pending.path;
             //= rfc6525#5.1.1-8 5.1.1-9
             self.transfer.paths.get_mut(failed).back_off(&self.transfer.config.timing);
-            self.transfer.count_error_on(failed);
+            self.transfer.count_error_on(failed, PathReason::Timeout);
             if !self.transfer.count_error() {
                 return;
             }
@@ -265,7 +265,7 @@ impl Association {
         self.transfer.liveness.on_answer();
         if self.transfer.paths.get(path).is_confirmed() {
             let transition = self.transfer.paths.get_mut(path).on_success(now, &self.transfer.config.timing);
-            self.transfer.report_transition(path, transition);
+            self.transfer.report_transition(path, transition, PathReason::Answer);
         }
     }
 

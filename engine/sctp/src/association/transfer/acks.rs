@@ -2,7 +2,7 @@
 
 use super::Transfer;
 use crate::association::Context;
-use crate::event::Event;
+use crate::event::{Event, PathReason};
 use crate::path::{PathIndex, Seen};
 use crate::tx::PathAcks;
 
@@ -83,7 +83,7 @@ impl Transfer {
         if has_proof && (path.doubt.is_none() || path.heard() == ctx.now) {
             let transition = path.on_success(ctx.now, &self.config.timing);
             self.hearsay.on_path_lives(index);
-            self.report_transition(index, transition);
+            self.report_transition(index, transition, PathReason::Answer);
             self.on_heard(index);
         }
         self.count_losses(index, acks, ctx.now);

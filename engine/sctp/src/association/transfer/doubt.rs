@@ -16,6 +16,7 @@ use wire::PacketWriter;
 use super::Transfer;
 use super::probes::Detour;
 use crate::association::Context;
+use crate::event::PathReason;
 use crate::info::PathState;
 use crate::path::{Doubt, PathIndex};
 use crate::trace::TraceEvent;
@@ -145,9 +146,9 @@ impl Transfer {
         }
         let from = self.paths.get(left).route;
         self.out.note(TraceEvent::PathDoubted { route: from });
-        self.on_switch(from);
+        self.on_switch(from, PathReason::Silence);
         self.paths.get_mut(left).probe_now(ctx.now);
-        self.count_error_on(left);
+        self.count_error_on(left, PathReason::Silence);
         self.mark_lost_on(left);
     }
 
@@ -162,7 +163,7 @@ impl Transfer {
         path.probe_now(ctx.now);
         let route = path.route;
         self.out.note(TraceEvent::PathDoubted { route });
-        self.count_error_on(index);
+        self.count_error_on(index, PathReason::Silence);
         if self.paths.get(index).state() != PathState::Active && self.paths.current() != index {
             self.mark_lost_on(index);
         }

@@ -6,6 +6,7 @@ use wire::ChunkType;
 use super::Transfer;
 use crate::association::heartbeat::{HEARTBEAT_HEADER_LEN, info};
 use crate::association::{Context, Control};
+use crate::event::PathReason;
 use crate::info::PathState;
 use crate::path::{PathIndex, SizeProbe};
 
@@ -45,7 +46,7 @@ impl Transfer {
             self.on_new_witness(index, ctx.now);
         }
         self.hearsay.on_path_lives(index);
-        self.report_transition(index, transition);
+        self.report_transition(index, transition, PathReason::Answer);
         self.on_heard(index);
         if self.paths.get(index).t3.is_some() {
             self.arm_probe(index, true, ctx.now);
@@ -60,7 +61,7 @@ impl Transfer {
     pub(crate) fn on_heard(&mut self, index: PathIndex) {
         if let Some(old) = self.paths.on_heard(index) {
             self.mark_lost_on(old);
-            self.on_switch(self.paths.get(old).route);
+            self.on_switch(self.paths.get(old).route, PathReason::Answer);
         }
     }
 

@@ -10,6 +10,7 @@
 use base::Time;
 
 use super::Transfer;
+use crate::event::PathReason;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 use crate::tx::PathAcks;
@@ -31,17 +32,17 @@ impl Transfer {
         }
         let path = self.paths.get(index);
         let (route, percent) = (path.route, path.losses.known_percent(now).unwrap_or_default());
-        self.leave_poor(index, TraceEvent::PathLossy { route, percent }, now);
+        self.leave_poor(index, TraceEvent::PathLossy { route, percent }, PathReason::Loss { percent }, now);
     }
 
     /// Leaves a working path for a better one: it becomes potentially failed, is probed at once, and its data
     /// in flight goes elsewhere.
-    pub(crate) fn leave_poor(&mut self, index: PathIndex, why: TraceEvent, now: Time) {
+    pub(crate) fn leave_poor(&mut self, index: PathIndex, why: TraceEvent, reason: PathReason, now: Time) {
         let path = self.paths.get_mut(index);
         let transition = path.on_poor();
         path.probe_now(now);
         self.out.note(why);
-        self.report_transition(index, transition);
+        self.report_transition(index, transition, reason);
         if self.paths.current() != index {
             self.mark_lost_on(index);
         }

@@ -44,7 +44,7 @@ use super::outbox::Outbox;
 use super::protection::Protection;
 use super::{Context, Setup, State, may_reach};
 use crate::config::{AssociationConfig, Scheduler, Timing};
-use crate::event::{AbortCause, CloseReason, Event};
+use crate::event::{AbortCause, CloseReason, Event, PathReason};
 use crate::extension::auth::{Auth, Ports};
 use crate::extension::reconfig::ReconfigPolicy;
 use crate::info::PathState;
@@ -165,7 +165,7 @@ impl Transfer {
         self.out.leave_paths(&retired);
         self.tx.probes.leave_paths(&retired);
         if self.paths.get(current).route != old {
-            self.on_switch(old);
+            self.on_switch(old, PathReason::AddressRemoved);
         }
         retired
     }
@@ -225,14 +225,14 @@ impl Transfer {
     }
 
     /// Selects the path of new data again and reports a change; returns the previous path if it changed.
-    pub(crate) fn choose_path(&mut self) -> Option<PathIndex> {
+    pub(crate) fn choose_path(&mut self, reason: PathReason) -> Option<PathIndex> {
         let old = self.paths.choose()?;
-        self.on_switch(self.paths.get(old).route);
+        self.on_switch(self.paths.get(old).route, reason);
         Some(old)
     }
 
     /// Switches new data from `from` to the current path.
-    fn on_switch(&mut self, from: Route) {
+    fn on_switch(&mut self, from: Route, reason: PathReason) {
         let current = self.paths.current();
         let is_idle = self.tx.outstanding.flight(current) == 0;
         let (is_concurrent, path) = (self.is_concurrent(), self.paths.get_mut(current));
@@ -243,20 +243,23 @@ impl Transfer {
         path.losses.begin();
         path.delays.begin();
         self.out.note(TraceEvent::PathSwitched { from, to });
-        self.out.emit(Event::PathSwitched { from, to });
+        self.out.emit(Event::PathSwitched { from, to, reason });
     }
 
     pub(crate) fn report_transition(
         &mut self,
         index: PathIndex,
         transition: Option<crate::path::Transition>,
+        reason: PathReason,
     ) {
         if let Some(t) = transition {
             let (route, from, to) = (self.paths.get(index).route, t.from, t.to);
             self.out.note(TraceEvent::PathState { route, from, to });
             //= rfc7829#3.2-19
-            self.out.emit(Event::PathChanged { route, from, to });
-            let left = self.choose_path();
+            self.out.emit(Event::PathChanged { route, from, to, reason });
+            // Data that returns follows the path that works again, whatever was wrong with the other one.
+            let returns = to == PathState::Active && index == self.paths.primary();
+            let left = self.choose_path(if returns { PathReason::PrimaryReturned } else { reason });
             // Data sent while no path worked was a gamble.
             if let Some(left) = left.filter(|_| to == PathState::Active)
                 && self.paths.get(left).state() != PathState::Active

@@ -9,7 +9,7 @@ use super::Transfer;
 use crate::association::{Context, State};
 use crate::config::PathOptions;
 use crate::error::PathOptionError;
-use crate::event::{Event, Message};
+use crate::event::{Event, Message, PathReason};
 use crate::path::PathIndex;
 
 impl Transfer {
@@ -74,7 +74,7 @@ impl Transfer {
     pub(crate) fn prefer(&mut self, remote: IpAddr) -> Result<(), PathOptionError> {
         self.paths_to(remote)?;
         self.paths.make_primary(remote);
-        self.choose_path();
+        self.choose_path(PathReason::PrimaryChosen);
         Ok(())
     }
 

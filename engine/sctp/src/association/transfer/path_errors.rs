@@ -9,7 +9,7 @@ use base::{Route, Time};
 
 use super::Transfer;
 use crate::association::Context;
-use crate::event::{AbortCause, CloseReason, PathError, Unreachable};
+use crate::event::{AbortCause, CloseReason, PathError, PathReason, Unreachable};
 use crate::info::PathState;
 use crate::path::{Path, PathIndex};
 
@@ -60,7 +60,7 @@ impl Transfer {
 
     /// Marks a path as unreachable for now. If no other replaces it, T3 keeps pacing the attempts.
     pub(crate) fn on_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
-        self.on_dead_path(index);
+        self.on_dead_path(index, PathReason::Unreachable(what));
         // An unreachable host is "only a hint" (RFC 1122 section 3.2.3.1), since a route may come back. An
         // error from the peer's own host is final. But a NAT without a mapping sends the same error in the
         // peer's name: on paths that never led through it, and on others once they were silent for longer
@@ -85,9 +85,9 @@ impl Transfer {
     }
 
     /// Marks a path on which certainly nothing gets through.
-    pub(crate) fn on_dead_path(&mut self, index: PathIndex) {
+    pub(crate) fn on_dead_path(&mut self, index: PathIndex, reason: PathReason) {
         let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);
-        self.report_transition(index, transition);
+        self.report_transition(index, transition, reason);
         if self.paths.current() != index {
             self.mark_lost_on(index);
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use base::Time;
 
 use super::Transfer;
+use crate::event::PathReason;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 use crate::tx::PathAcks;
@@ -40,7 +41,9 @@ impl Transfer {
             (Some(other), Some(since)) => {
                 if now - since >= PATIENCE && self.paths.get(other).heard() > since {
                     let route = self.paths.get(index).route;
-                    self.leave_poor(index, TraceEvent::PathSlow { route, delay: takes }, now);
+                    let (why, reason) =
+                        (TraceEvent::PathSlow { route, delay: takes }, PathReason::Delay { delay: takes });
+                    self.leave_poor(index, why, reason, now);
                 }
             }
             (None, _) => {}

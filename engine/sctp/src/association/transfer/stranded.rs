@@ -18,6 +18,7 @@ use wire::{ChecksumMode, Chunk, Packet, Tsn};
 use super::Transfer;
 use super::doubt::LEAST_PATIENCE;
 use crate::association::Context;
+use crate::event::PathReason;
 use crate::info::PathState;
 use crate::path::{Path, PathIndex, Retired};
 use crate::trace::TraceEvent;
@@ -120,7 +121,7 @@ impl Stranded {
 impl Transfer {
     /// Handles the loss of a path's link, as reported by its host.
     pub(crate) fn on_link_lost(&mut self, index: PathIndex, ctx: &Context<'_>) {
-        self.on_no_way(index, None, ctx.now);
+        self.on_no_way(index, PathReason::LinkDown, None, ctx.now);
     }
 
     /// Handles packets of a path that this host could not send; `packet` is the first of them.
@@ -129,7 +130,7 @@ impl Transfer {
         let unsent = first_tsn(packet).and_then(|tsn| first.nearest(self.negotiated.initial_tsn(), tsn));
         // Chunks after a retransmitted one may have left long ago.
         let unsent = unsent.filter(|seq| self.tx.outstanding.was_sent_once(*seq));
-        self.on_no_way(index, unsent, ctx.now);
+        self.on_no_way(index, PathReason::NoRoute, unsent, ctx.now);
     }
 
     /// Handles the loss of one of this host's addresses.
@@ -138,9 +139,9 @@ impl Transfer {
         self.leave(address, |_, path| is_gone(path), |this| this.retire_paths(is_gone), None, now)
     }
 
-    fn on_no_way(&mut self, index: PathIndex, unsent: Option<Seq>, now: Time) {
+    fn on_no_way(&mut self, index: PathIndex, reason: PathReason, unsent: Option<Seq>, now: Time) {
         let local = self.paths.get(index).route.local;
-        self.leave(local, |it, _| it == index, |this| this.on_dead_path(index), unsent, now);
+        self.leave(local, |it, _| it == index, |this| this.on_dead_path(index, reason), unsent, now);
     }
 
     /// Abandons paths from `local`, which `mark` records as unusable.

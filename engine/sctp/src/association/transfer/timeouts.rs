@@ -6,7 +6,7 @@ use base::Time;
 
 use super::Transfer;
 use crate::association::Context;
-use crate::event::CloseReason;
+use crate::event::{CloseReason, PathReason};
 use crate::info::PathState;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
@@ -42,7 +42,7 @@ impl Transfer {
         let given_up = self.mark_lost_on(index);
         self.paths.get_mut(index).sending.on_timeout(given_up, now);
         if !is_alive {
-            self.count_error_on(index);
+            self.count_error_on(index, PathReason::Timeout);
             self.count_error();
         }
     }
@@ -79,7 +79,7 @@ impl Transfer {
         let is_current = index == self.paths.current();
         //= rfc9260#8.3-5
         if self.paths.get(index).state() != PathState::Inactive {
-            self.count_error_on(index);
+            self.count_error_on(index, PathReason::Timeout);
         }
         //= rfc9260#8.1-2
         if is_current {
@@ -89,12 +89,12 @@ impl Transfer {
 
     /// Counts a timeout against a path. While no path is active, data takes the one with the fewest errors.
     //= rfc7829#3.2-9
-    pub(crate) fn count_error_on(&mut self, index: PathIndex) {
+    pub(crate) fn count_error_on(&mut self, index: PathIndex, reason: PathReason) {
         let transition = self.paths.get_mut(index).on_error(&self.config.timing);
         if transition.is_none() && self.paths.get(index).state() != PathState::Active {
-            self.choose_path();
+            self.choose_path(reason);
         }
-        self.report_transition(index, transition);
+        self.report_transition(index, transition, reason);
     }
 
     /// Counts a timeout against the association; returns whether it survives.
