@@ -81,8 +81,19 @@ pub enum Command {
     },
     /// Show live paths, rates and events on the terminal; q or Ctrl-C quits
     Top(WatchArgs),
-    /// Print the status as JSON at an interval, one object per line
-    Watch(WatchArgs),
+    /// Print the status as JSON at an interval, one object per line; with --events, changes of paths as they come
+    ///
+    /// With --events it prints an object when data takes another path, a path fails or one works again, with the reason and the
+    /// number of links that are left. It begins with the next change.
+    Watch {
+        /// Print changes of paths instead of the status
+        #[arg(long)]
+        events: bool,
+
+        /// Interval and number of the lines
+        #[command(flatten)]
+        rhythm: WatchArgs,
+    },
     /// Show the paths of all associations
     Paths,
     /// Explain how a new connection to HOST:PORT would be carried

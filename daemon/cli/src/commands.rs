@@ -33,7 +33,8 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         }
         Command::Status { markdown: false } => ask_and_show(session, &Request::Status),
         Command::Top(watch) => live::top(session, rhythm(watch)),
-        Command::Watch(watch) => live::watch(session, rhythm(watch)),
+        Command::Watch { events: true, rhythm: args } => live::events(session, rhythm(args)),
+        Command::Watch { events: false, rhythm: args } => live::watch(session, rhythm(args)),
         Command::Paths => ask_and_show(session, &Request::Paths),
         Command::Explain { destination } => explain(session, destination),
         Command::Doctor { host } => doctor::run(session, host.as_deref()),

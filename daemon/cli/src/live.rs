@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use control::{Path, PathState, Request, Response, Status, write_response};
+use control::{EventsReport, Path, PathState, Request, Response, Status, write_response};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::read;
@@ -21,6 +21,8 @@ use crate::session::{Session, unexpected};
 use crate::table::{Align, Table, bytes, millis, seconds};
 use crate::{CliError, show};
 
+/// Interval at which the daemon is asked for new events, unless a shorter one is wanted.
+const EVENTS_EVERY: Duration = Duration::from_millis(200);
 /// Interval of the check for the end of `top`.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Sequences that enter the alternate screen without cursor, and leave it.
@@ -71,6 +73,37 @@ pub(crate) fn watch(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError
         sleep(rhythm.pause());
     }
     Ok(())
+}
+
+/// Prints changes of paths from now on, as they come, as one object per line with the schema in each.
+pub(crate) fn events(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> {
+    let mut last = report(session, u64::MAX)?.count;
+    let mut printed = 0;
+    while !rhythm.is_over(printed) {
+        sleep(EVENTS_EVERY.min(rhythm.pause()));
+        let report = report(session, last)?;
+        // The daemon may have been restarted: it counts from 1 again.
+        let events = if report.count < last { self::report(session, 0)?.events } else { report.events };
+        let missed = events.first().map_or(0, |event| event.number.saturating_sub(last + 1));
+        if report.count >= last && missed > 0 {
+            eprintln!("sctpify: {missed} events were missed");
+        }
+        for event in events {
+            if !rhythm.is_over(printed) {
+                write_response(&mut io::stdout().lock(), &Response::Event(event))?;
+                printed += 1;
+            }
+        }
+        last = report.count;
+    }
+    Ok(())
+}
+
+fn report(session: Session<'_>, after: u64) -> Result<EventsReport, CliError> {
+    match session.ask(&Request::Events { after })? {
+        Response::Events(report) => Ok(report),
+        other => Err(unexpected(&other)),
+    }
 }
 
 /// Draws the status until it is stopped. Without a terminal, prints each drawing below the previous one.
@@ -239,11 +272,8 @@ fn lines(before: &Status, now: &Status, rhythm: Rhythm) -> Vec<String> {
     text.extend(heads);
     text.extend(path_lines(before, now, &per_second));
     text.push(String::new());
-    text.extend(now.recent_switches.iter().take(5).map(|s| {
-        let association = s.association.map_or_else(|| "-".to_owned(), |id| id.to_string());
-        let (from, to) = (show::path(s.from_local, s.from_remote), show::path(s.to_local, s.to_remote));
-        format!("{}: association {association}: data left {from} for {to}", show::ago_unix(s.when_unix_ms))
-    }));
+    let events = now.recent_events.iter().take(5);
+    text.extend(events.map(|event| format!("{}: {event}", show::ago_unix(event.when_unix_ms))));
     text.extend(
         now.recent_fallbacks.iter().take(5).map(|f| {
             format!("{}: {} plain TCP: {}", show::ago_unix(f.when_unix_ms), f.destination, f.reason)

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use control::{
     Association, Connection, DoctorReport, Encryption, Explanation, Fallback, HostKeyText, KnownBy,
-    KnownPeer, LearnedRow, LearnedState, Level, PastAttempt, Path, PathState, PendingChange,
+    KnownPeer, LearnedRow, LearnedState, Level, PastAttempt, Path, PathEvent, PathState, PendingChange,
 };
 use control::{Response, Role, SettingsReport, Status, Verdict, Via};
 
@@ -18,11 +18,16 @@ use crate::table::{Align, Table, bytes, millis, seconds};
 
 use Align::{Left, Right};
 
+/// Changes of paths in the status.
+const EVENTS_SHOWN: usize = 8;
+
 /// Prints any answer.
 pub(crate) fn answer(out: &mut dyn Write, answer: &Response) -> io::Result<()> {
     match answer {
         Response::Status(s) => status(out, s),
         Response::Paths(p) => paths(out, &p.associations),
+        Response::Events(e) => events(out, &e.events),
+        Response::Event(e) => writeln!(out, "{e}"),
         Response::Explanation(e) => explanation(out, e),
         Response::Settings(s) => settings(out, s),
         Response::Rules(r) => show_rules(out, r, false),
@@ -75,7 +80,17 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
     connections(out, &s.connections)?;
     associations(out, &s.associations)?;
     listeners(out, s)?;
+    events(out, &s.recent_events)?;
     fallbacks(out, &s.recent_fallbacks)
+}
+
+/// Prints the latest changes of paths.
+fn events(out: &mut dyn Write, events: &[PathEvent]) -> io::Result<()> {
+    let mut table = Table::new(&[("WHEN", Right), ("CHANGE OF PATHS", Left)]);
+    for event in events.iter().take(EVENTS_SHOWN) {
+        table.row([ago_unix(event.when_unix_ms), event.to_string()]);
+    }
+    section(out, "Recent events", &table)
 }
 
 /// Prints the status as Markdown: its text as a list, its tables as code.

@@ -23,6 +23,7 @@ mod frame;
 mod known_peers;
 mod learned;
 mod metrics;
+mod path_event;
 mod peer_keys;
 mod reason;
 mod request;
@@ -48,14 +49,14 @@ pub use known_peers::{
 };
 pub use learned::{LearnedRow, LearnedState, load_learned, parse_learned, print_learned, save_learned};
 pub use metrics::metrics;
+pub use path_event::{PathChange, PathEnds, PathEvent, PathReason};
 pub use peer_keys::{PeerKey, PeerKeyError, parse_peer_keys, read_peer_keys};
 pub use reason::{EncryptionFault, FallbackReason, KeyFault};
 pub use request::{Request, RuleSelector};
-pub use response::{Added, DefaultPolicy, Done, ErrorCode, HostKeyReport, PeersReport};
+pub use response::{Added, DefaultPolicy, Done, ErrorCode, EventsReport, HostKeyReport, PeersReport};
 pub use response::{Refusal, Response, RuleRow, RulesReport};
 pub use setting::{PendingChange, SettingRow, SettingsReport};
 pub use shim::{ShimState, ShimStep};
-pub use status::Switch;
 pub use status::{
     Association, Connection, Counters, Direction, Encryption, Fallback, Listener, OpenCarrier, Path,
     PathState, PathsReport, TurnTimes,

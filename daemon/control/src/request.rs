@@ -15,6 +15,11 @@ pub enum Request {
     Status,
     /// The paths of all associations; answered by [`crate::Response::Paths`].
     Paths,
+    /// The changes of paths after the one with this number, oldest first; answered by [`crate::Response::Events`].
+    Events {
+        /// Its number; 0 for all that are kept.
+        after: u64,
+    },
     /// The decision on a connection to this address; answered by [`crate::Response::Explanation`].
     Explain {
         /// The destination.
@@ -157,6 +162,7 @@ impl Request {
     pub fn is_read_only(&self) -> bool {
         match self {
             Request::Status | Request::Paths | Request::Explain { .. } | Request::Settings => true,
+            Request::Events { .. } => true,
             Request::Get { .. } | Request::RulesList { .. } | Request::DefaultGet { .. } => true,
             Request::Doctor { .. } | Request::HostKey | Request::Peers => true,
             Request::Set { .. } | Request::RulesAdd { .. } | Request::RulesDelete { .. } => false,

@@ -4,8 +4,8 @@ use rules::{Chain, Policy, Rule, RuleMatch, Rulebook, UnixMs, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BenchReport, DoctorReport, Explanation, HostKeyText, KnownPeer, LearnedRow, PathsReport, PendingChange,
-    SettingsReport, Status,
+    BenchReport, DoctorReport, Explanation, HostKeyText, KnownPeer, LearnedRow, PathEvent, PathsReport,
+    PendingChange, SettingsReport, Status,
 };
 
 /// One answer.
@@ -16,6 +16,10 @@ pub enum Response {
     Status(Box<Status>),
     /// The paths of all associations.
     Paths(PathsReport),
+    /// Changes of paths.
+    Events(EventsReport),
+    /// One change of a path. `sctpify watch --events` prints this; a daemon never sends it.
+    Event(PathEvent),
     /// The decision on a connection.
     Explanation(Box<Explanation>),
     /// Settings, one or all.
@@ -36,6 +40,15 @@ pub enum Response {
     Done(Done),
     /// It is not done.
     Error(Refusal),
+}
+
+/// Changes of paths, oldest first.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EventsReport {
+    /// The changes. If the first one's number does not follow the one asked for, those between are forgotten.
+    pub events: Vec<PathEvent>,
+    /// Number of changes since the daemon's start.
+    pub count: u64,
 }
 
 /// This host's public key.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use rules::UnixMs;
 use serde::{Deserialize, Serialize};
 
-use crate::{Confinement, FallbackReason, HostKeyText, KnownBy, PendingChange, ShimState};
+use crate::{Confinement, FallbackReason, HostKeyText, KnownBy, PathEvent, PendingChange, ShimState};
 
 /// The status.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -34,9 +34,9 @@ pub struct Status {
     pub listeners: Vec<Listener>,
     /// The last connections that fell back to TCP, latest first.
     pub recent_fallbacks: Vec<Fallback>,
-    /// The last path switches of data, latest first.
+    /// The last changes of paths, latest first.
     #[serde(default)]
-    pub recent_switches: Vec<Switch>,
+    pub recent_events: Vec<PathEvent>,
     /// New connections are left to TCP because the daemon is about to be stopped.
     #[serde(default)]
     pub draining: bool,
@@ -314,23 +314,6 @@ pub struct Fallback {
     pub state: ShimState,
     /// The reason.
     pub reason: FallbackReason,
-}
-
-/// One path switch of data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Switch {
-    /// Time in milliseconds since 1970.
-    pub when_unix_ms: u64,
-    /// The association, by [`Association::id`]; none if it no longer had a connection.
-    pub association: Option<u64>,
-    /// Our address of the path that was left; none if the kernel chose it.
-    pub from_local: Option<IpAddr>,
-    /// The peer's address of the path that was left.
-    pub from_remote: IpAddr,
-    /// Our address of the path that is used now; none if the kernel chooses it.
-    pub to_local: Option<IpAddr>,
-    /// The peer's address of the path that is used now.
-    pub to_remote: IpAddr,
 }
 
 /// The paths of all associations.

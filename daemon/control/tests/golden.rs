@@ -100,6 +100,24 @@ fn fallback(reason: FallbackReason) -> Fallback {
     }
 }
 
+fn path_event() -> PathEvent {
+    let ends = |interface: Option<&str>, net: u8| PathEnds {
+        interface: interface.map(str::to_owned),
+        local: interface.map(|_| [10, 0, net, 1].into()),
+        remote: [10, 0, net, 2].into(),
+    };
+    PathEvent {
+        number: 3,
+        when_unix_ms: 1_700_000_000_000,
+        association: Some(1),
+        associations: 1,
+        change: PathChange::Switched { from: ends(Some("eth1"), 1), to: ends(None, 2) },
+        reason: PathReason::Loss { percent: 7 },
+        links_up: 1,
+        links: 2,
+    }
+}
+
 fn connection() -> Connection {
     Connection {
         id: 5,
@@ -147,14 +165,7 @@ fn status() -> Status {
             because: "rule 1 of local-enable: -P 22".into(),
         }],
         recent_fallbacks: vec![fallback(FallbackReason::NoSctpAnswer { waited_ms: 250 })],
-        recent_switches: vec![Switch {
-            when_unix_ms: 1_700_000_000_000,
-            association: Some(1),
-            from_local: Some("10.0.1.1".parse().unwrap()),
-            from_remote: "10.0.1.2".parse().unwrap(),
-            to_local: None,
-            to_remote: "10.0.2.2".parse().unwrap(),
-        }],
+        recent_events: vec![path_event()],
         draining: false,
         confinement: Confinement {
             user: Measure::InForce { left: "sctpify (uid 997)".into() },
@@ -219,6 +230,7 @@ fn requests() -> Vec<Request> {
     vec![
         Request::Status,
         Request::Paths,
+        Request::Events { after: 2 },
         Request::Explain { address: "10.1.2.3".parse().unwrap(), port: 22 },
         Request::Settings,
         Request::Get { name: "udp_port".into() },
@@ -285,6 +297,8 @@ fn responses() -> Vec<Response> {
     let mut responses = vec![
         Response::Status(Box::new(status())),
         Response::Paths(PathsReport { associations: vec![association()] }),
+        Response::Events(EventsReport { events: vec![path_event()], count: 3 }),
+        Response::Event(path_event()),
         Response::Explanation(Box::new(explanation)),
         Response::Settings(SettingsReport::all(&Settings::default()).beside(&Settings::default())),
         Response::Settings(SettingsReport::one(find_setting("udp_port").unwrap(), &Settings::default())),

@@ -15,7 +15,7 @@
 //! new listing; `roaming` applies them to connections. Begin at [`AddressBook::offered`].
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
@@ -49,6 +49,8 @@ const ROUTES_MAX: usize = 4096;
 /// more specific one.
 const ANYWHERE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+/// Limit on the addresses that went.
+const GONE_MAX: usize = 64;
 /// The largest MTU that is probed for: that of Ethernet jumbo frames.
 const MTU_MAX: u32 = 9000;
 /// The MTU of a host without links.
@@ -114,6 +116,8 @@ pub(crate) struct AddressBook {
     routes: RefCell<KnownRoutes>,
     wanted: Interfaces,
     all: Vec<LocalAddress>,
+    /// The last addresses that went, and their interfaces: events name them.
+    gone: VecDeque<(IpAddr, String)>,
     /// Addresses with a link on interfaces that may be offered to suitable peers.
     usable: Vec<IpAddr>,
     /// Addresses whose link was down at the last check.
@@ -135,6 +139,7 @@ impl AddressBook {
             routes: RefCell::new(routes),
             wanted,
             all: Vec::new(),
+            gone: VecDeque::new(),
             usable: Vec::new(),
             down: BTreeSet::new(),
             mtu: MTU_USUAL as u16,
@@ -162,7 +167,13 @@ impl AddressBook {
     }
 
     fn list(&mut self) -> io::Result<()> {
-        self.all = netio::addresses(&OURS)?;
+        let before = std::mem::replace(&mut self.all, netio::addresses(&OURS)?);
+        for known in before.into_iter().filter(|known| self.all.iter().all(|still| still.addr != known.addr))
+        {
+            self.gone.retain(|(address, _)| *address != known.addr);
+            self.gone.push_front((known.addr, known.ifname));
+        }
+        self.gone.truncate(GONE_MAX);
         self.routes.borrow_mut().forget();
         let may_be_told = |address: &&LocalAddress| match self.listed(address) {
             Listed::Used => true,
@@ -201,6 +212,17 @@ impl AddressBook {
     pub(crate) fn stays_plain(&self, remote: IpAddr) -> bool {
         let is_within = remote.is_loopback() || self.is_own(remote);
         is_within && !(self.loopback && self.is_own(remote))
+    }
+
+    /// The name of the interface that has the address, or had it before it went.
+    pub(crate) fn interface_name(&self, address: IpAddr) -> Option<String> {
+        let before = || self.gone.iter().find(|(known, _)| *known == address).map(|(_, name)| name.clone());
+        self.find(address).map(|known| known.ifname.clone()).or_else(before)
+    }
+
+    /// The name of an interface that has an address.
+    pub(crate) fn name_of(&self, ifindex: u32) -> Option<String> {
+        self.all.iter().find(|known| known.ifindex == ifindex).map(|known| known.ifname.clone())
     }
 
     /// The interface that has the address.

@@ -309,7 +309,9 @@ impl Desk {
             Request::Explain { address, port } => {
                 self.survey(Question::Explain(SocketAddr::new(address, port)))
             }
-            Request::Drain | Request::Doctor { .. } => self.ask_shard(|reply| Command::Ask(request, reply)),
+            Request::Drain | Request::Doctor { .. } | Request::Events { .. } => {
+                self.ask_shard(|reply| Command::Ask(request, reply))
+            }
             // Answered where the connection is available.
             Request::Capture { .. } | Request::Expose { .. } => {
                 Response::error(ErrorCode::BadRequest, "this request is answered only on the control socket")

@@ -7,7 +7,7 @@ use std::mem::Discriminant;
 use std::net::SocketAddr;
 
 use base::{Route, Time};
-use control::{Counters, Fallback, FallbackReason, PastAttempt, ShimState, Switch};
+use control::{Counters, Fallback, FallbackReason, PastAttempt, ShimState};
 use sctp::AssociationId;
 
 use crate::clock::unix_ms;
@@ -20,14 +20,13 @@ const KEPT: usize = 512;
 const PATHS_KEPT: usize = 16;
 /// Limit on the past attempts that `explain` shows.
 const EXPLAINED: usize = 5;
-/// Limit on the fallbacks, and on the switches, that `status` shows.
+/// Limit on the fallbacks that `status` shows.
 const SHOWN: usize = 32;
 
 /// The latest attempts, newest first, and the totals.
 #[derive(Default)]
 pub(crate) struct History {
     attempts: VecDeque<(SocketAddr, PastAttempt)>,
-    switches: VecDeque<Switch>,
     last_switches: LastSwitches,
     counters: Counters,
     /// Log lines about connections that do not use SCTP, by kind of reason.
@@ -57,8 +56,8 @@ pub(crate) enum Line {
     NewPeer,
     /// Peers that have another key than before.
     ChangedPeer,
-    /// Path switches.
-    Switch,
+    /// Changes of paths.
+    Path,
     /// UDP ports of peers.
     Port,
     /// Addresses of peers.
@@ -162,31 +161,10 @@ impl History {
         fallbacks.take(SHOWN).collect()
     }
 
-    /// Records that data of an association switched paths; `number` is the association's in reports.
-    pub(crate) fn switched(
-        &mut self,
-        now: Time,
-        association: AssociationId,
-        number: Option<u64>,
-        (from, to): (&Route, &Route),
-    ) {
+    /// Records that data of an association switched paths.
+    pub(crate) fn switched(&mut self, now: Time, association: AssociationId, from: &Route, to: &Route) {
         self.last_switches.note(association, from, to, now);
         self.counters.path_switches += 1;
-        self.switches.truncate(SHOWN - 1);
-        let local = |route: &Route| Some(route.local).filter(|ip| !ip.is_unspecified());
-        self.switches.push_front(Switch {
-            when_unix_ms: unix_ms(),
-            association: number,
-            from_local: local(from),
-            from_remote: from.remote,
-            to_local: local(to),
-            to_remote: to.remote,
-        });
-    }
-
-    /// Returns the latest switches, newest first.
-    pub(crate) fn switches(&self) -> Vec<Switch> {
-        self.switches.iter().copied().collect()
     }
 
     /// Returns the time of the last switch to or from this path of an association, if any.

@@ -40,6 +40,7 @@ mod listeners;
 mod log_rate;
 mod manual;
 mod page;
+mod path_events;
 mod peer_keys;
 mod peers_store;
 mod policy;

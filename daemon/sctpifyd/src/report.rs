@@ -24,6 +24,7 @@ use crate::encryption::Encryption;
 use crate::history::History;
 use crate::listeners::Listed;
 use crate::manual::Socket;
+use crate::path_events::PathEvents;
 use crate::policy::Policy;
 use crate::probes::source_address;
 use crate::shared::{SharedAssociation, SharedAssociations};
@@ -42,6 +43,7 @@ pub(crate) struct Report<'a> {
     pub(crate) shared: &'a SharedAssociations,
     pub(crate) encryption: &'a Encryption,
     pub(crate) history: &'a History,
+    pub(crate) path_events: &'a PathEvents,
 }
 
 impl Report<'_> {
@@ -59,7 +61,7 @@ impl Report<'_> {
             carriers: self.packet_io.report(),
             listeners: found.listeners,
             recent_fallbacks: self.history.fallbacks(),
-            recent_switches: self.history.switches(),
+            recent_events: self.path_events.latest(),
             draining: self.policy.is_draining(),
             confinement,
             pending: self.policy.rules().pending(),

@@ -154,6 +154,7 @@ impl Shard {
     fn answer(&mut self, request: &Request) -> Response {
         match request {
             Request::Doctor { peer } => Response::Doctor(self.doctor(*peer)),
+            Request::Events { after } => Response::Events(self.driver.events_after(*after)),
             Request::Drain => {
                 self.driver.policy().drain();
                 Response::Done(Done::new("new connections are plain TCP; live ones continue"))

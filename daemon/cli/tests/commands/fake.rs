@@ -115,13 +115,21 @@ pub(crate) fn status() -> Status {
             state: ShimState::Ready,
             reason: FallbackReason::NoSctpAnswer { waited_ms: 250 },
         }],
-        recent_switches: vec![Switch {
+        recent_events: vec![PathEvent {
+            number: 1,
             when_unix_ms: 0,
             association: Some(1),
-            from_local: Some("10.0.1.1".parse().unwrap()),
-            from_remote: "10.0.1.2".parse().unwrap(),
-            to_local: None,
-            to_remote: "10.0.2.2".parse().unwrap(),
+            associations: 1,
+            change: PathChange::Down {
+                path: PathEnds {
+                    interface: Some("eth1".into()),
+                    local: Some("10.0.1.1".parse().unwrap()),
+                    remote: "10.0.1.2".parse().unwrap(),
+                },
+            },
+            reason: PathReason::Silence,
+            links_up: 1,
+            links: 2,
         }],
         draining: false,
         confinement: control::Confinement::default(),
@@ -169,6 +177,13 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
         }
         Request::RulesFlush => {
             Ok(Response::Done(Done { removed: Some(book.table.flush(None, None)), ..Done::new("flushed") }))
+        }
+        // Nothing has happened when somebody begins to follow.
+        Request::Events { after: u64::MAX } => {
+            Ok(Response::Events(EventsReport { events: vec![], count: 0 }))
+        }
+        Request::Events { .. } => {
+            Ok(Response::Events(EventsReport { events: status().recent_events, count: 1 }))
         }
         Request::Status => Ok(Response::Status(Box::new(status()))),
         Request::Paths => Ok(Response::Paths(PathsReport { associations: status().associations })),

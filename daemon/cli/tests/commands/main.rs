@@ -400,13 +400,27 @@ fn watch_prints_one_object_a_line_each_with_the_schema() {
     assert!(lines.iter().all(|line| line["schema"] == 1 && line["uptime_s"] == 61));
 }
 
+/// The daemon's event as people read it.
+const EVENT: &str = "eth1 10.0.1.1 → 10.0.1.2 failed: silent while the peer answered elsewhere; 1 of 2 links work (association 1)";
+
+#[test]
+fn changes_of_paths_are_in_the_status_and_followed_as_they_come() {
+    let daemon = FakeDaemon::start();
+    let shown = daemon.run(SCTPIFY, "status");
+    assert!(shown.out.contains(EVENT), "{}", shown.out);
+    let shown = daemon.run(SCTPIFY, "watch --events --interval 50 --count 1");
+    let event: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
+    assert_eq!((&event["response"], &event["event"]), (&"event".into(), &"down".into()));
+    assert_eq!((&event["reason"], &event["path"]["interface"]), (&"silence".into(), &"eth1".into()));
+    assert_eq!((&event["links_up"], &event["links"]), (&1.into(), &2.into()));
+}
+
 #[test]
 fn top_without_a_terminal_prints_each_picture_and_no_control_sequences() {
     let daemon = FakeDaemon::start();
     let shown = daemon.run(SCTPIFY, "top --interval 50 --count 1");
     assert!(shown.out.contains("any → 10.0.2.2  FAILING"), "{}", shown.out);
-    let switch = "association 1: data left 10.0.1.1 → 10.0.1.2 for any → 10.0.2.2";
-    assert!(shown.out.contains(switch), "{}", shown.out);
+    assert!(shown.out.contains(EVENT), "{}", shown.out);
     assert!(!shown.out.contains('\x1b') && shown.code == 0, "{}", shown.err);
 }
 

@@ -4,17 +4,21 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
-use base::{Carrier, Time};
+use base::{Carrier, Route, Time};
+use control::{PathChange, PathEnds, PathEvent};
 use keying::{KeyingError, Step};
 use mio::{Events, Token};
 use relay::mux::{ChannelEvent, ChannelId, MuxFault};
 use relay::{ADAPTATION, Closed, Peer};
-use sctp::{AbortCause, AddressChange, AssociationId, CloseReason, Event, PathState, TraceRecord};
+use sctp::{
+    AbortCause, AddressChange, AssociationId, CloseReason, Event, PathReason, PathState, TraceRecord,
+};
 
 use super::{ADDRESSES, CARRIERS, CONNECTIONS, Driver, ENGINE_LOG, LISTENERS, QUEUE, WAKER};
 use crate::connection::{Connection, ConnectionId, Stage};
 use crate::history::{Line, Occurrence};
 use crate::interception::LISTENERS_MAX;
+use crate::path_events;
 use crate::pump::BYTES_PER_TURN;
 use crate::rules_store::Draft;
 use crate::shared::asks_to_share;
@@ -264,17 +268,27 @@ impl Driver {
                     self.pump.mark(id);
                 }
             }
-            (Event::PathSwitched { from, to, .. }, _) => {
-                if let Some(left_out) = self.history.admit(Line::Switch, self.now) {
-                    tracing::info!(?from, ?to, left_out, "path switched");
-                }
+            (Event::PathSwitched { from, to, reason }, _) => {
                 self.packet_io.note_switch(&from, &to);
-                let number = id.or_else(|| Some(self.shared.get(association)?.number()));
-                self.history.switched(self.now, association, number.map(|id| id.0), (&from, &to));
+                self.history.switched(self.now, association, &from, &to);
+                let (from, to) = (self.ends(&from), self.ends(&to));
+                self.note_path_event(association, id, PathChange::Switched { from, to }, reason);
                 self.has_switched = true;
             }
-            (Event::PathChanged { route, from, to, .. }, _) => {
-                tracing::debug!(?route, ?from, ?to, "path");
+            (Event::PathChanged { route, from, to, reason }, _) => {
+                tracing::debug!(?route, ?from, ?to, ?reason, "path");
+                let path = self.ends(&route);
+                match (from, to) {
+                    // Its beginning is no news.
+                    (PathState::Unconfirmed, _) | (_, PathState::Unconfirmed) => {}
+                    (_, PathState::Active) => {
+                        self.note_path_event(association, id, PathChange::Up { path }, reason);
+                    }
+                    (PathState::Active, _) => {
+                        self.note_path_event(association, id, PathChange::Down { path }, reason);
+                    }
+                    _ => {}
+                }
                 if to == PathState::Active {
                     self.roaming().on_path_up(association, &route);
                 }
@@ -319,6 +333,44 @@ impl Driver {
             ) => {}
             (Event::Established { .. }, None) => self.on_proven(association),
             (Event::Readable | Event::Writable | Event::PeerShutdown, None) => {}
+        }
+    }
+
+    /// Describes a path by its ends and interface.
+    fn ends(&self, route: &Route) -> PathEnds {
+        path_events::ends(route, |address| self.policy.addresses().interface_name(address))
+    }
+
+    /// Records a change of an association's paths; `id` is its own connection.
+    fn note_path_event(
+        &mut self,
+        association: AssociationId,
+        id: Option<ConnectionId>,
+        change: PathChange,
+        reason: PathReason,
+    ) {
+        let number = id.or_else(|| Some(self.shared.get(association)?.number())).map(|id| id.0);
+        let addresses = self.policy.addresses();
+        let link = |route: &Route| {
+            let came_by = self.packet_io.came_by(route).and_then(|ifindex| addresses.name_of(ifindex));
+            came_by.or_else(|| addresses.interface_name(route.local))
+        };
+        let links = self.engine.info(association).map_or((0, 0), |info| path_events::links(&info, link));
+        if let Some(event) = self.path_events.note(self.now, number, change, reason, links)
+            && let Some(left_out) = self.history.admit(Line::Path, self.now)
+        {
+            let PathEvent { change, reason, links_up, links, .. } = event;
+            match change {
+                PathChange::Switched { from, to } => {
+                    tracing::info!(%from, %to, %reason, links_up, links, left_out, "path switched");
+                }
+                PathChange::Down { path } => {
+                    tracing::info!(%path, %reason, links_up, links, left_out, "path failed");
+                }
+                PathChange::Up { path } => {
+                    tracing::info!(%path, %reason, links_up, links, left_out, "path works again");
+                }
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 
 use anyhow::Result;
 use base::Time;
-use control::{Check, DoctorReport, Role};
+use control::{Check, DoctorReport, EventsReport, Role};
 use intercept::Interceptor;
 use mio::net::TcpStream;
 use mio::{Token, Waker};
@@ -36,6 +36,7 @@ use crate::framing::relay_for;
 use crate::history::History;
 use crate::interception::{Interception, LISTENERS_MAX};
 use crate::learned_store::LearnedStore;
+use crate::path_events::PathEvents;
 use crate::policy::Policy;
 use crate::poller::Poller;
 use crate::probes::Probes;
@@ -75,6 +76,7 @@ pub(crate) struct Driver {
     encryption: Encryption,
     unproven: Unproven,
     history: History,
+    path_events: PathEvents,
     /// Data of an association took another path in this turn: an interface may be gone.
     has_switched: bool,
     /// A program waits for a due packet: it goes before bytes of other connections.
@@ -122,6 +124,7 @@ impl Driver {
             unproven: Unproven::default(),
             encryption,
             history: History::default(),
+            path_events: PathEvents::default(),
             has_switched: false,
             is_urgent: false,
         })
@@ -166,6 +169,11 @@ impl Driver {
         self.interception.count_passed(self.policy.rules(), &mut self.history);
     }
 
+    /// Returns the changes of paths after the one with this number.
+    pub(crate) fn events_after(&self, number: u64) -> EventsReport {
+        EventsReport { events: self.path_events.after(number), count: self.path_events.count() }
+    }
+
     pub(crate) fn report(&self) -> Report<'_> {
         Report {
             now: self.now,
@@ -176,6 +184,7 @@ impl Driver {
             shared: &self.shared,
             encryption: &self.encryption,
             history: &self.history,
+            path_events: &self.path_events,
         }
     }
 

@@ -24,10 +24,15 @@ function reason(value) {
 }
 
 function events(status) {
-  const switches = status.recent_switches.map((s) => [s.when_unix_ms, "path switch",
-    "association " + (s.association ?? "–") + ": " + (s.from_local ?? "any") + " → " + s.from_remote + " replaced by " + (s.to_local ?? "any") + " → " + s.to_remote]);
+  const ends = (p) => (p.interface ? p.interface + " " : "") + (p.local ?? "any") + " → " + p.remote;
+  const kinds = { switched: "data moved", down: "path failed", up: "path works again" };
+  const causes = { loss: (e) => e.percent + " % lost", delay: (e) => e.delay_ms + " ms late" };
+  const cause = (e) => causes[e.reason] ? causes[e.reason](e) : e.reason.replaceAll("_", " ");
+  const left = (e) => e.links_up + " of " + e.links + " links work";
+  const changes = status.recent_events.map((e) => [e.when_unix_ms, kinds[e.event],
+    (e.event === "switched" ? ends(e.from) + " replaced by " + ends(e.to) : ends(e.path)) + ": " + cause(e) + "; " + left(e)]);
   const fallbacks = status.recent_fallbacks.map((f) => [f.when_unix_ms, "plain TCP", f.destination + ": " + reason(f.reason)]);
-  const all = switches.concat(fallbacks).sort((a, b) => b[0] - a[0]);
+  const all = changes.concat(fallbacks).sort((a, b) => b[0] - a[0]);
   place("events").replaceChildren(table(["Time", "Event", "Details"], all.map(([when, ...rest]) => [ago(when), ...rest]), "None yet."));
 }
 

@@ -15,6 +15,7 @@ mod control;
 mod deaths;
 mod disk;
 mod encryption;
+mod events;
 mod faults;
 mod figure4;
 mod firewall;

@@ -1,0 +1,180 @@
+//! Changes of the paths that data takes, or could take.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// A change of an association's paths. `Display` gives a sentence for people.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PathEvent {
+    /// Number of the event, from 1 at the daemon's start.
+    pub number: u64,
+    /// Time in milliseconds since 1970.
+    pub when_unix_ms: u64,
+    /// The association, by [`Association::id`](crate::Association::id); none if it no longer had a connection.
+    pub association: Option<u64>,
+    /// Number of associations that changed in the same way within a second.
+    pub associations: u64,
+    /// The change.
+    #[serde(flatten)]
+    pub change: PathChange,
+    /// Its cause.
+    #[serde(flatten)]
+    pub reason: PathReason,
+    /// Links of this host by which the peer can be reached now.
+    pub links_up: u64,
+    /// Links of this host that the association has.
+    pub links: u64,
+}
+
+/// A change of a path.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum PathChange {
+    /// Data takes another path.
+    Switched {
+        /// The path that was left.
+        from: PathEnds,
+        /// The path that is used now.
+        to: PathEnds,
+    },
+    /// A path failed, and carries no data unless all have failed.
+    Down {
+        /// The path.
+        path: PathEnds,
+    },
+    /// A path that had failed works again.
+    Up {
+        /// The path.
+        path: PathEnds,
+    },
+}
+
+/// A path, by its ends.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PathEnds {
+    /// The interface that has our address; none if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// Our address; none if the kernel chooses it.
+    pub local: Option<IpAddr>,
+    /// The peer's address.
+    pub remote: IpAddr,
+}
+
+/// The cause of a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum PathReason {
+    /// The peer answers on the path.
+    Answer,
+    /// Data or a heartbeat was not answered within the retransmission timeout.
+    Timeout,
+    /// The path was silent while the peer answered on another one.
+    Silence,
+    /// The path lost too much of its data.
+    Loss {
+        /// Packets of hundred that were lost.
+        percent: u64,
+    },
+    /// The path became slow.
+    Delay {
+        /// Time in which it would have delivered its data in flight, in milliseconds.
+        delay_ms: u64,
+    },
+    /// ICMP said that nobody can be reached by the path.
+    Unreachable,
+    /// This host could not send by the path.
+    NoRoute,
+    /// The link of our address went down.
+    LinkDown,
+    /// One of the path's addresses was taken out of the association.
+    AddressRemoved,
+    /// The primary path works again, and has done so for long enough.
+    PrimaryReturned,
+    /// Another path was made the primary one.
+    PrimaryChosen,
+}
+
+impl fmt::Display for PathEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PathEvent { reason, links_up, links, .. } = self;
+        match &self.change {
+            PathChange::Switched { from, to } => write!(f, "data left {from} for {to}: {reason}")?,
+            PathChange::Down { path } => {
+                write!(f, "{path} failed: {reason}; {links_up} of {links} links work")?
+            }
+            PathChange::Up { path } => write!(f, "{path} works again; {links_up} of {links} links work")?,
+        }
+        match (self.associations, self.association) {
+            (0 | 1, Some(association)) => write!(f, " (association {association})"),
+            (0 | 1, None) => Ok(()),
+            (several, _) => write!(f, " ({several} associations)"),
+        }
+    }
+}
+
+impl fmt::Display for PathEnds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(interface) = &self.interface {
+            write!(f, "{interface} ")?;
+        }
+        match self.local {
+            Some(local) => write!(f, "{local} → {}", self.remote),
+            None => write!(f, "→ {}", self.remote),
+        }
+    }
+}
+
+impl fmt::Display for PathReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PathReason::Answer => "the peer answers",
+            PathReason::Timeout => "no answer in time",
+            PathReason::Silence => "silent while the peer answered elsewhere",
+            PathReason::Loss { percent } => return write!(f, "{percent} % lost"),
+            PathReason::Delay { delay_ms } => return write!(f, "{delay_ms} ms late"),
+            PathReason::Unreachable => "unreachable by ICMP",
+            PathReason::NoRoute => "this host cannot send by it",
+            PathReason::LinkDown => "link down",
+            PathReason::AddressRemoved => "address removed",
+            PathReason::PrimaryReturned => "the primary path works again",
+            PathReason::PrimaryChosen => "chosen as primary path",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_names_links_cause_and_what_is_left() {
+        let ends = |interface: &str, net: u8| PathEnds {
+            interface: Some(interface.to_owned()),
+            local: Some([10, 0, net, 1].into()),
+            remote: [10, 0, net, 2].into(),
+        };
+        let mut event = PathEvent {
+            number: 1,
+            when_unix_ms: 0,
+            association: Some(2),
+            associations: 1,
+            change: PathChange::Down { path: ends("eth1", 1) },
+            reason: PathReason::Loss { percent: 7 },
+            links_up: 1,
+            links: 2,
+        };
+        assert_eq!(
+            event.to_string(),
+            "eth1 10.0.1.1 → 10.0.1.2 failed: 7 % lost; 1 of 2 links work (association 2)"
+        );
+        event.change = PathChange::Switched { from: ends("eth1", 1), to: ends("eth2", 2) };
+        event.associations = 3;
+        assert_eq!(
+            event.to_string(),
+            "data left eth1 10.0.1.1 → 10.0.1.2 for eth2 10.0.2.1 → 10.0.2.2: 7 % lost (3 associations)"
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! Reports of changes of paths: `status`, `watch --events` and the log.
+
+use crate::world::{BULK, LIMIT, PORT, World};
+use serde_json::Value;
+use testbed::process::wait_for;
+use testbed::{Daemon, Link, Offloads, Process, Programs};
+
+/// Two hosts on two links, a transfer from alpha to beta that uses the first one, and who follows the events at alpha.
+struct Story {
+    world: World,
+    second: Link,
+    watcher: Process,
+    _programs: [Process; 2],
+}
+
+impl Story {
+    fn begin() -> Story {
+        let world = World::new();
+        let second = world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();
+        let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+        let send = world.client(BULK, &["send", &world.target(), "100", "1000"]);
+        let sender = world.alpha.spawn("sender", send).unwrap();
+        // Both links are proven.
+        let is_ready = || links(&world.alphas).len() == 2;
+        assert!(wait_for(LIMIT, is_ready), "{:?}", world.alphas.sctpify(&["paths"]));
+        let mut command = world.alpha.command(Programs::find().unwrap().path("sctpify"));
+        command.args(["watch", "--events", "--interval", "50"]);
+        command.env("SCTPIFY_CONTROL", world.alpha.dir().unwrap().join("sctpifyd/control.sock"));
+        let watcher = world.alpha.spawn("watcher", command).unwrap();
+        // It has asked once when it has slept once; an event before that would not be its own.
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        Story { world, second, watcher, _programs: [receiver, sender] }
+    }
+
+    /// Waits until somebody who follows the events reads one of this kind.
+    fn await_event(&self, kind: &str) -> Value {
+        let of_kind = || self.events().into_iter().find(|event| event["event"] == kind);
+        assert!(
+            wait_for(LIMIT, || of_kind().is_some()),
+            "{}{}",
+            self.watcher.stdout(),
+            self.watcher.stderr()
+        );
+        of_kind().unwrap()
+    }
+
+    fn events(&self) -> Vec<Value> {
+        self.watcher.stdout().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// Returns the local IPv4 addresses of active paths.
+fn links(daemon: &Daemon) -> std::collections::BTreeSet<String> {
+    let report = daemon.sctpify(&["--json", "paths"]).unwrap().good().unwrap().stdout;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let associations = report["associations"].as_array().unwrap();
+    let paths = associations.iter().flat_map(|association| association["paths"].as_array().unwrap());
+    let active = paths.filter(|path| path["state"] == "active");
+    active
+        .map(|path| path["local"].as_str().unwrap().to_owned())
+        .filter(|local| local.contains('.'))
+        .collect()
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_link_that_falls_silent_and_comes_back_is_told_with_name_cause_and_what_is_left() {
+    let story = Story::begin();
+    let (first, second) = (story.world.link.name(), story.second.name());
+    story.world.link.silence().unwrap();
+    let switched = story.await_event("switched");
+    assert_eq!(switched["reason"], "silence", "{switched}");
+    assert_eq!(
+        (&switched["from"]["interface"], &switched["to"]["interface"]),
+        (&first.as_str().into(), &second.as_str().into())
+    );
+    let down = story.await_event("down");
+    assert_eq!(down["path"]["interface"], first.as_str(), "{down}");
+    assert!(
+        wait_for(LIMIT, || {
+            let last = story.events().into_iter().rfind(|event| event["event"] == "down").unwrap();
+            (&last["links_up"], &last["links"]) == (&1.into(), &2.into())
+        }),
+        "{:?}",
+        story.events()
+    );
+    let status = || story.world.alphas.sctpify(&["status"]).unwrap().good().unwrap().stdout;
+    assert!(wait_for(LIMIT, || status().contains("1 of 2 links work")), "{}", status());
+    assert!(status().contains(&format!("data left {first} ")), "{}", status());
+    story.world.link.restore().unwrap();
+    let up = story.await_event("up");
+    assert_eq!((&up["path"]["interface"], &up["reason"]), (&first.as_str().into(), &"answer".into()), "{up}");
+    let returned = || story.events().into_iter().any(|event| event["reason"] == "primary_returned");
+    assert!(wait_for(LIMIT, returned), "{:?}", story.events());
+    let numbers: Vec<_> = story.events().iter().map(|event| event["number"].as_u64().unwrap()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "none is missing: {numbers:?}");
+    let log = story.world.alphas.log();
+    assert!(log.contains("path works again"), "{log}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_link_that_is_set_down_is_told_as_such() {
+    let story = Story::begin();
+    story.world.alpha.ip(&["link", "set", &story.world.link.name(), "down"]).unwrap();
+    let switched = story.await_event("switched");
+    assert!(["link_down", "no_route"].map(Value::from).contains(&switched["reason"]), "{switched}");
+    assert_eq!(switched["from"]["interface"], story.world.link.name().as_str());
+}
