@@ -1,11 +1,10 @@
 //! Listeners.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 
 use crate::SctpStream;
 use crate::error::Error;
-use crate::state::Shared;
+use crate::state::{Place, Shared};
 
 /// Accepts associations of a port, each as an [`SctpStream`].
 ///
@@ -25,7 +24,8 @@ impl SctpListener {
     /// # Errors
     /// [`Error::System`], [`Error::StackEnded`]: the stack is at an end.
     pub async fn accept(&self) -> Result<SctpStream, Error> {
-        let id = poll_fn(|context| self.shared.poll(|state| state.poll_accept(context, self.port))).await?;
+        let place = Place::Port(self.port);
+        let id = self.shared.wait(place, |state, wait| state.poll_accept(wait, self.port)).await?;
         Ok(SctpStream::new(Arc::clone(&self.shared), id))
     }
 

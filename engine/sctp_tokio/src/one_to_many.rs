@@ -1,13 +1,13 @@
 //! One-to-many sockets.
 
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sctp::{AssociationId, AssociationInfo, Bytes, CloseReason, Message};
 
 use crate::error::Error;
-use crate::state::Shared;
+use crate::state::{Place, Shared, State};
+use crate::wakers::Wait;
 use crate::{SctpStream, SendInfo};
 
 /// Something that a one-to-many socket has for its program.
@@ -68,7 +68,8 @@ impl SctpSocket {
     /// # Errors
     /// [`Error::System`], [`Error::StackEnded`]: the stack is at an end.
     pub async fn recv(&self) -> Result<SocketEvent, Error> {
-        poll_fn(|context| self.shared.poll(|state| state.poll_socket(context, self.port))).await
+        let place = Place::Port(self.port);
+        self.shared.wait(place, |state, wait| state.poll_socket(wait, self.port)).await
     }
 
     /// Sends a message to a peer, and returns the association. If there is none, it begins and the message waits until it is up. If it
@@ -98,13 +99,11 @@ impl SctpSocket {
         info: impl Into<SendInfo>,
     ) -> Result<(), Error> {
         let (message, info) = (message.into(), info.into());
-        poll_fn(|context| {
-            self.shared.poll(|state| {
-                state.member(self.port, association)?;
-                state.poll_send(context, association, &message, &info)
-            })
-        })
-        .await
+        let send = |state: &mut State, wait: Wait<'_>| {
+            state.member(self.port, association)?;
+            state.poll_send(wait, association, &message, &info)
+        };
+        self.shared.wait(Place::Association(association), send).await
     }
 
     /// Makes an association a stream of its own (`sctp_peeloff`). Its messages that were not received go along.

@@ -1,7 +1,10 @@
 //! SCTP ports of the stack, and the decision on INITs.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 
 use sctp::{AssociationId, Carrier, IncomingInit, InitDecision, Listener, Route};
 
@@ -22,6 +25,21 @@ struct Port {
     role: Role,
     /// Associations that have it.
     associations: usize,
+    /// Keeps it from other programs of this host.
+    _reservation: Option<UnixDatagram>,
+}
+
+impl Port {
+    /// Begins to use a port, over IP as the only program of the host. Each program gets all packets over IP, and would answer those for
+    /// another one with the same port by ABORT.
+    fn open(number: u16, role: Role, is_shared: bool) -> Result<Port, Error> {
+        let reserve = || {
+            let name = format!("sctp-engine-port-{number}");
+            UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(name)?)
+        };
+        let reservation = is_shared.then(reserve).transpose().map_err(|_| Error::PortInUse(number))?;
+        Ok(Port { role, associations: 0, _reservation: reservation })
+    }
 }
 
 /// Purpose of a port.
@@ -38,17 +56,20 @@ pub(crate) enum Role {
 /// The associations of a listener that nobody has accepted.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    /// Most associations that wait, those whose set-up is not over among them.
+    /// Most associations that wait, of which more come only if their set-up began before.
     pub(crate) limit: usize,
-    /// Those whose set-up is not over.
-    pub(crate) opening: usize,
     pub(crate) ready: VecDeque<AssociationId>,
     pub(crate) acceptors: Wakers,
 }
 
 impl Backlog {
     pub(crate) fn has_room(&self) -> bool {
-        self.opening + self.ready.len() < self.limit
+        self.ready.len() < self.limit
+    }
+
+    /// Reports whether one more whose set-up began before may come.
+    pub(crate) fn has_room_for_late(&self) -> bool {
+        self.ready.len() < 2 * self.limit
     }
 }
 
@@ -73,11 +94,13 @@ pub(crate) struct Ports {
     /// Addresses that the program has named; none: all of the host.
     named: Vec<IpAddr>,
     of_host: Vec<IpAddr>,
+    /// Ports are those of the host: packets come over IP.
+    is_shared: bool,
 }
 
 impl Ports {
-    pub(crate) fn new(named: Vec<IpAddr>, of_host: Vec<IpAddr>) -> Ports {
-        Ports { used: BTreeMap::new(), named, of_host }
+    pub(crate) fn new(named: Vec<IpAddr>, of_host: Vec<IpAddr>, is_shared: bool) -> Ports {
+        Ports { used: BTreeMap::new(), named, of_host, is_shared }
     }
 
     pub(crate) fn set_addresses(&mut self, of_host: Vec<IpAddr>) {
@@ -104,20 +127,27 @@ impl Ports {
 
     /// Takes a port; 0: any that is free.
     pub(crate) fn take(&mut self, port: u16, role: Role) -> Result<u16, Error> {
-        let port = if port == 0 { self.free().ok_or(Error::NoPort)? } else { port };
+        let port = if port == 0 { self.open_any()? } else { port };
         // Streams may have been the listener's before.
-        match self.used.get_mut(&port) {
-            None => drop(self.used.insert(port, Port { role, associations: 0 })),
-            Some(used) if matches!(used.role, Role::Streams) => used.role = role,
-            Some(_) => return Err(Error::PortInUse(port)),
+        if !matches!(self.entry(port)?.role, Role::Streams) {
+            return Err(Error::PortInUse(port));
         }
+        self.entry(port)?.role = role;
         Ok(port)
+    }
+
+    /// Returns a port, which is opened if it is not in use.
+    fn entry(&mut self, port: u16) -> Result<&mut Port, Error> {
+        Ok(match self.used.entry(port) {
+            Entry::Occupied(used) => used.into_mut(),
+            Entry::Vacant(free) => free.insert(Port::open(port, Role::Streams, self.is_shared)?),
+        })
     }
 
     /// Notes an association of a port; 0: any that is free. A stream may have the port of a listener, and none of a one-to-many socket's.
     pub(crate) fn hold(&mut self, port: u16, is_stream: bool) -> Result<u16, Error> {
-        let port = if port == 0 { self.free().ok_or(Error::NoPort)? } else { port };
-        let used = self.used.entry(port).or_insert(Port { role: Role::Streams, associations: 0 });
+        let port = if port == 0 { self.open_any()? } else { port };
+        let used = self.entry(port)?;
         if is_stream && matches!(used.role, Role::Many(_)) {
             return Err(Error::PortInUse(port));
         }
@@ -139,10 +169,14 @@ impl Ports {
         }
     }
 
-    fn free(&self) -> Option<u16> {
-        let is_free = |port: &u16| !self.used.contains_key(port);
-        let mut at_random = (0..ATTEMPTS).map(|_| rand::random_range(EPHEMERAL));
-        at_random.find(is_free).or_else(|| EPHEMERAL.into_iter().find(is_free))
+    /// Opens an ephemeral port that is free.
+    fn open_any(&mut self) -> Result<u16, Error> {
+        let at_random = (0..ATTEMPTS).map(|_| rand::random_range(EPHEMERAL));
+        let mut all = at_random.chain(EPHEMERAL).filter(|port| !self.used.contains_key(port));
+        let opened = all.find_map(|port| Some((port, Port::open(port, Role::Streams, self.is_shared).ok()?)));
+        let (port, opened) = opened.ok_or(Error::NoPort)?;
+        self.used.insert(port, opened);
+        Ok(port)
     }
 
     /// Closes a listener or a one-to-many socket. Its associations keep the port.
@@ -174,6 +208,15 @@ impl Ports {
                 Role::Many(inbox) => inbox.readers.wake(),
                 Role::Streams => {}
             }
+        }
+    }
+
+    /// Forgets a wait at a listener or one-to-many socket.
+    pub(crate) fn forget_wait(&mut self, port: u16, number: u64) {
+        match self.used.get_mut(&port).map(|port| &mut port.role) {
+            Some(Role::Listener(backlog)) => backlog.acceptors.forget(number),
+            Some(Role::Many(inbox)) => inbox.readers.forget(number),
+            Some(Role::Streams) | None => {}
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::net::ToSocketAddrs;
 
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::state::{Shared, State};
+use crate::state::{Place, Shared, State, check};
 use crate::{SctpListener, SctpSocket, SctpStream};
 
 /// Associations that wait to be accepted, unless [`Stack::listen_with`] says otherwise.
@@ -93,15 +93,10 @@ impl Stack {
     /// Outside a tokio runtime whose I/O and time are enabled.
     pub fn open(config: StackConfig) -> Result<Stack, Error> {
         let StackConfig { udp_port, over_ip, peer_udp_port, addresses, mut engine, .. } = config;
-        if engine.association.protection.is_some() {
-            return Err(Error::Settings(
-                "protection by keys is not supported: leave it out of the association's settings",
-            ));
-        }
+        check(&mut engine.association)?;
         if udp_port.is_none() && !over_ip {
             return Err(Error::Settings("neither UDP nor IP carries packets: set udp_port or over_ip"));
         }
-        engine.association.takes_late_messages = false;
         let udp = udp_port.map(UdpCarrier::bind).transpose().map_err(Error::system("the UDP port"))?;
         if over_ip && netio::kernel_sctp().is_some() {
             return Err(Error::Settings(
@@ -139,7 +134,8 @@ impl Stack {
         self.listen_with(port, BACKLOG)
     }
 
-    /// Listens with another backlog: associations that wait to be accepted. Further ones get no answer, and try again.
+    /// Listens with another backlog: associations that wait to be accepted. Further ones get no answer, and try again. Of a burst
+    /// that came at once, twice as many wait, and the rest are refused.
     ///
     /// # Errors
     /// [`Error::PortInUse`], [`Error::NoPort`].
@@ -191,10 +187,10 @@ impl Stack {
 
     /// Waits until there is no association: streams that were dropped have delivered their data.
     pub async fn wait_idle(&self) {
-        std::future::poll_fn(|context| self.shared().poll(|state| state.poll_idle(context))).await;
+        self.shared().wait(Place::Stack, |state, wait| state.poll_idle(wait)).await;
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
 }

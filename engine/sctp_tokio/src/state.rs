@@ -4,9 +4,11 @@
 //! use the engine under the lock and wake the driver, which sends the packets.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use mio::{Registry, Token};
@@ -16,13 +18,14 @@ use sctp::{
     Endpoint, Event, Message, Route, SendError, Time,
 };
 use tokio::sync::Notify;
+use tokio::task::coop::poll_proceed;
 
 use crate::SendInfo;
 use crate::error::Error;
 use crate::one_to_many::SocketEvent;
 use crate::ports::{Backlog, Inbox, Ports, Role};
 use crate::stack::ConnectOptions;
-use crate::wakers::Wakers;
+use crate::wakers::{Wait, Wakers};
 
 /// Delay before a full send buffer is tried again, unless the poll reports it earlier.
 const RETRY: Duration = Duration::from_millis(1);
@@ -30,6 +33,9 @@ const RETRY: Duration = Duration::from_millis(1);
 const ADDRESS_LOOK: Duration = Duration::from_secs(1);
 /// Events of an association that are kept for its program.
 const EVENTS_MAX: usize = 64;
+/// Time after which an association without a socket is aborted if its peer has taken nothing: five times RTO.Max, as for T5-shutdown-guard
+/// (RFC 9260 section 9.2).
+const ABANDONED_LIMIT: Duration = Duration::from_secs(300);
 /// Cause code Out of Resource (RFC 9260 section 3.3.10.4).
 const OUT_OF_RESOURCE: u16 = 4;
 
@@ -37,11 +43,38 @@ const OUT_OF_RESOURCE: u16 = 4;
 pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) work: Notify,
+    /// Number of the next wait.
+    waits: AtomicU64,
+}
+
+/// Where a task waits.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    Association(AssociationId),
+    Port(u16),
+    Stack,
+}
+
+/// Forgets a wait that was cancelled.
+struct Guard<'a> {
+    shared: &'a Shared,
+    place: Place,
+    number: u64,
+    has_waited: bool,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if self.has_waited {
+            self.shared.lock().forget_wait(self.place, self.number);
+        }
+    }
 }
 
 impl Shared {
     pub(crate) fn new(state: State) -> Arc<Shared> {
-        Arc::new(Shared { state: Mutex::new(state), work: Notify::new() })
+        let waits = AtomicU64::new(Wait::FIRST);
+        Arc::new(Shared { state: Mutex::new(state), work: Notify::new(), waits })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -49,10 +82,34 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tries something that may have to wait. If it does not, the driver sends what follows from it.
-    pub(crate) fn poll<R>(&self, f: impl FnOnce(&mut State) -> Poll<R>) -> Poll<R> {
-        let result = f(&mut self.lock());
+    /// Tries something again and again until it need not wait.
+    pub(crate) async fn wait<R>(
+        &self,
+        place: Place,
+        mut f: impl FnMut(&mut State, Wait<'_>) -> Poll<R>,
+    ) -> R {
+        let number = self.waits.fetch_add(1, Ordering::Relaxed);
+        let mut guard = Guard { shared: self, place, number, has_waited: false };
+        poll_fn(|context| {
+            let result = self.poll(context, number, &mut f);
+            guard.has_waited |= result.is_pending();
+            result
+        })
+        .await
+    }
+
+    /// Tries something that may have to wait. If it does not, the driver sends what follows from it. A task that never waits lets others
+    /// have their turn now and then (tokio's cooperative scheduling).
+    pub(crate) fn poll<R>(
+        &self,
+        context: &mut Context<'_>,
+        number: u64,
+        f: impl FnOnce(&mut State, Wait<'_>) -> Poll<R>,
+    ) -> Poll<R> {
+        let turn = ready!(poll_proceed(context));
+        let result = f(&mut self.lock(), Wait::new(number, context.waker()));
         if result.is_ready() {
+            turn.made_progress();
             self.work.notify_one();
         }
         result
@@ -95,8 +152,8 @@ struct Association {
     local: SocketAddr,
     /// The peer sends no more.
     is_peer_done: bool,
-    /// It is counted as [`Backlog::opening`].
-    is_counted: bool,
+    /// It is in [`Inbox::readable`].
+    is_queued: bool,
     readers: Wakers,
     writers: Wakers,
     /// Tasks that wait for the beginning or the end.
@@ -113,12 +170,18 @@ impl Association {
             peer,
             local,
             is_peer_done: false,
-            is_counted: false,
+            is_queued: false,
             readers: Wakers::default(),
             writers: Wakers::default(),
             watchers: Wakers::default(),
             events: VecDeque::new(),
             event_readers: Wakers::default(),
+        }
+    }
+
+    fn forget_wait(&mut self, number: u64) {
+        for wakers in [&mut self.readers, &mut self.writers, &mut self.watchers, &mut self.event_readers] {
+            wakers.forget(number);
         }
     }
 
@@ -141,6 +204,8 @@ pub(crate) struct State {
     retry: Time,
     looked_at: Time,
     has_stack: bool,
+    /// Associations without a socket that are being shut down: when they are looked at, and what was not delivered at the last look.
+    abandoned: VecDeque<(Time, AssociationId, usize)>,
     /// Why all sockets are at an end, if they are.
     end: Option<Error>,
     idlers: Wakers,
@@ -157,7 +222,7 @@ impl State {
         let of_host = io.addresses().iter().map(|address| address.addr).collect();
         State {
             engine,
-            ports: Ports::new(named, of_host),
+            ports: Ports::new(named, of_host, carriers.contains(&Carrier::Ip)),
             io,
             monitor,
             associations: BTreeMap::new(),
@@ -167,6 +232,7 @@ impl State {
             retry: Time::NEVER,
             looked_at: Time::ZERO,
             has_stack: true,
+            abandoned: VecDeque::new(),
             end: None,
             idlers: Wakers::default(),
         }
@@ -197,6 +263,7 @@ impl State {
             }
         })?;
         self.engine.handle_timeout(now);
+        self.end_abandoned(now);
         self.follow_events(now);
         self.io.transmit(now, &mut self.engine);
         self.retry = if self.io.is_blocked() { now + RETRY } else { Time::NEVER };
@@ -209,7 +276,8 @@ impl State {
         if self.io.has_unread() {
             return Duration::ZERO;
         }
-        self.engine.next_timeout().min(self.retry).since(self.now())
+        let abandoned = self.abandoned.front().map_or(Time::NEVER, |(due, ..)| *due);
+        self.engine.next_timeout().min(self.retry).min(abandoned).since(self.now())
     }
 
     /// Reports whether nobody can use the stack any more.
@@ -228,6 +296,16 @@ impl State {
         self.associations.values_mut().for_each(Association::wake_all);
         self.ports.wake_all();
         self.idlers.wake();
+    }
+
+    fn forget_wait(&mut self, place: Place, number: u64) {
+        match place {
+            Place::Association(id) => {
+                self.associations.get_mut(&id).into_iter().for_each(|it| it.forget_wait(number));
+            }
+            Place::Port(port) => self.ports.forget_wait(port, number),
+            Place::Stack => self.idlers.forget(number),
+        }
     }
 
     fn alive(&self) -> Result<(), Error> {
@@ -269,6 +347,8 @@ impl State {
                         Event::PeerShutdown => {
                             association.is_peer_done = true;
                             association.readers.wake();
+                            // Nobody can send any more.
+                            association.writers.wake();
                         }
                         other if association.holder != Holder::Socket => {
                             if association.events.len() == EVENTS_MAX {
@@ -287,19 +367,13 @@ impl State {
     fn take_incoming(&mut self, now: Time, id: AssociationId, peer: SocketAddr, local: SocketAddr) {
         let port = local.port();
         let holder = match self.ports.listener(port) {
-            Some(backlog) if backlog.has_room() => {
-                backlog.opening += 1;
-                Some(Holder::Listener)
-            }
-            Some(_) => None,
+            Some(backlog) => backlog.has_room_for_late().then_some(Holder::Listener),
             None => self.ports.many(port).map(|_| Holder::Socket),
         };
         let Some(holder) = holder.filter(|_| self.ports.hold(port, false).is_ok()) else {
             return self.engine.refuse(now, id, AbortCause::new(OUT_OF_RESOURCE, Bytes::new()));
         };
-        let mut association = Association::new(holder, peer, local);
-        association.is_counted = holder == Holder::Listener;
-        self.associations.insert(id, association);
+        self.associations.insert(id, Association::new(holder, peer, local));
         self.engine.accept(now, id);
     }
 
@@ -312,9 +386,7 @@ impl State {
         let (port, peer) = (association.local.port(), association.peer);
         match association.holder {
             Holder::Listener => {
-                association.is_counted = false;
                 if let Some(backlog) = self.ports.listener(port) {
-                    backlog.opening -= 1;
                     backlog.ready.push_back(id);
                     backlog.acceptors.wake();
                 }
@@ -335,7 +407,9 @@ impl State {
         match association.holder {
             Holder::Stream | Holder::Listener => association.readers.wake(),
             Holder::Socket => {
-                if let Some(inbox) = self.ports.many(association.local.port()) {
+                if let Some(inbox) = self.ports.many(association.local.port())
+                    && !std::mem::replace(&mut association.is_queued, true)
+                {
                     inbox.readable.push_back(id);
                     inbox.readers.wake();
                 }
@@ -350,7 +424,7 @@ impl State {
         };
         association.phase = Phase::Over(reason.clone());
         association.wake_all();
-        let (port, was_counted) = (association.local.port(), association.is_counted);
+        let port = association.local.port();
         match association.holder {
             Holder::Stream => {}
             // It stays for its messages.
@@ -361,11 +435,13 @@ impl State {
                 }
             }
             Holder::Listener => {
-                if let Some(backlog) = self.ports.listener(port) {
-                    backlog.opening -= usize::from(was_counted);
-                    backlog.ready.retain(|ready| *ready != id);
+                let backlog = self.ports.listener(port);
+                let is_ready = backlog.as_ref().is_some_and(|backlog| backlog.ready.contains(&id));
+                // The peer knows that its messages were delivered: somebody accepts and reads them.
+                if reason != CloseReason::Graceful || !is_ready {
+                    backlog.into_iter().for_each(|backlog| backlog.ready.retain(|ready| *ready != id));
+                    self.remove(now, id);
                 }
-                self.remove(now, id);
             }
             Holder::Nobody => self.remove(now, id),
         }
@@ -419,13 +495,15 @@ impl State {
             init_routes.extend(routes.map(|carrier| Route { local, remote: peer.ip(), carrier }));
         }
         let local = init_routes.first().map(|route| route.local).ok_or(Error::NoRoute(first))?;
+        let mut config = options.association.clone().unwrap_or_else(|| self.config.clone());
+        check(&mut config)?;
         let port = self.ports.hold(socket.unwrap_or(options.local_port), socket.is_none())?;
         let connect = Connect {
             local_port: port,
             remote_port: first.port(),
             init_routes,
             local_addresses: self.ports.announced(local),
-            config: options.association.clone().unwrap_or_else(|| self.config.clone()),
+            config,
         };
         match self.engine.connect(now, connect) {
             Ok(id) => {
@@ -451,11 +529,11 @@ impl State {
         self.associations.get_mut(&id).ok_or(Error::NoAssociation)
     }
 
-    pub(crate) fn poll_up(&mut self, context: &Context<'_>, id: AssociationId) -> Poll<Result<(), Error>> {
+    pub(crate) fn poll_up(&mut self, wait: Wait<'_>, id: AssociationId) -> Poll<Result<(), Error>> {
         let association = self.get_mut(id)?;
         match &association.phase {
             Phase::Opening => {
-                association.watchers.add(context);
+                association.watchers.add(wait);
                 Poll::Pending
             }
             Phase::Up => Poll::Ready(Ok(())),
@@ -466,21 +544,21 @@ impl State {
     /// Waits for the end of an association.
     pub(crate) fn poll_over(
         &mut self,
-        context: &Context<'_>,
+        wait: Wait<'_>,
         id: AssociationId,
     ) -> Poll<Result<CloseReason, Error>> {
         let association = self.get_mut(id)?;
         if let Phase::Over(reason) = &association.phase {
             return Poll::Ready(Ok(reason.clone()));
         }
-        association.watchers.add(context);
+        association.watchers.add(wait);
         Poll::Pending
     }
 
     /// Returns the next message. `None`: the peer has shut down, and all is read.
     pub(crate) fn poll_recv(
         &mut self,
-        context: &Context<'_>,
+        wait: Wait<'_>,
         id: AssociationId,
     ) -> Poll<Result<Option<Message>, Error>> {
         let now = self.now();
@@ -494,7 +572,7 @@ impl State {
             Phase::Over(reason) => Poll::Ready(Err(Error::Closed(reason.clone()))),
             _ if association.is_peer_done => Poll::Ready(Ok(None)),
             _ => {
-                association.readers.add(context);
+                association.readers.add(wait);
                 Poll::Pending
             }
         }
@@ -503,7 +581,7 @@ impl State {
     /// Hands the engine a message, once it has room for it.
     pub(crate) fn poll_send(
         &mut self,
-        context: &Context<'_>,
+        wait: Wait<'_>,
         id: AssociationId,
         message: &Bytes,
         info: &SendInfo,
@@ -512,7 +590,7 @@ impl State {
         match &self.get(id)?.phase {
             Phase::Over(reason) => return Poll::Ready(Err(Error::Closed(reason.clone()))),
             Phase::Opening => {
-                self.get_mut(id)?.watchers.add(context);
+                self.get_mut(id)?.watchers.add(wait);
                 return Poll::Pending;
             }
             Phase::Up => {}
@@ -520,7 +598,7 @@ impl State {
         let (stream, ppid) = (info.stream, info.ppid);
         match self.engine.send(now, id, stream, ppid, message.clone(), info.options) {
             Err(SendError::WouldBlock) => {
-                self.get_mut(id)?.writers.add(context);
+                self.get_mut(id)?.writers.add(wait);
                 Poll::Pending
             }
             other => Poll::Ready(other.map_err(Error::from)),
@@ -533,13 +611,13 @@ impl State {
     }
 
     /// Returns the next event of an association. `None`: it is over.
-    pub(crate) fn poll_event(&mut self, context: &Context<'_>, id: AssociationId) -> Poll<Option<Event>> {
+    pub(crate) fn poll_event(&mut self, wait: Wait<'_>, id: AssociationId) -> Poll<Option<Event>> {
         let Ok(association) = self.get_mut(id) else { return Poll::Ready(None) };
         match association.events.pop_front() {
             Some(event) => Poll::Ready(Some(event)),
             None if matches!(association.phase, Phase::Over(_)) => Poll::Ready(None),
             None => {
-                association.event_readers.add(context);
+                association.event_readers.add(wait);
                 Poll::Pending
             }
         }
@@ -557,6 +635,8 @@ impl State {
     pub(crate) fn shutdown(&mut self, id: AssociationId) {
         let now = self.now();
         self.engine.shutdown(now, id);
+        // Those who wait for room are told that there will be none.
+        self.associations.get_mut(&id).into_iter().for_each(|association| association.writers.wake());
     }
 
     pub(crate) fn abort(&mut self, id: AssociationId, cause: AbortCause) {
@@ -564,20 +644,35 @@ impl State {
         self.engine.abort(now, id, cause);
     }
 
-    /// Ends an association whose socket is gone: by ABORT if messages are unread or it is not up, as close(2) does (RFC 6458 section 4.1.4).
+    /// Ends an association whose socket is gone: by ABORT if messages are unread, nobody has accepted it or it is not up, as close(2) does (RFC 6458 section 4.1.4).
     pub(crate) fn abandon(&mut self, id: AssociationId) {
         let now = self.now();
         let Some(association) = self.associations.get_mut(&id) else { return };
+        let was_unaccepted = association.holder == Holder::Listener;
         association.holder = Holder::Nobody;
         association.events = VecDeque::new();
         if self.end.is_some() || matches!(association.phase, Phase::Over(_)) {
             return self.remove(now, id);
         }
         let is_up = matches!(association.phase, Phase::Up);
-        if !is_up || self.engine.recv(now, id).is_some() {
+        if !is_up || was_unaccepted || self.engine.recv(now, id).is_some() {
             self.engine.abort(now, id, AbortCause::default());
         } else {
             self.engine.shutdown(now, id);
+            self.abandoned.push_back((now + ABANDONED_LIMIT, id, self.engine.unacknowledged(id)));
+        }
+    }
+
+    /// Aborts associations without a socket whose peer has taken nothing for long.
+    fn end_abandoned(&mut self, now: Time) {
+        while let Some((_, id, before)) = self.abandoned.pop_front_if(|(due, ..)| *due <= now) {
+            let left = self.engine.unacknowledged(id);
+            let is_there = self.associations.contains_key(&id);
+            if is_there && left > 0 && left < before {
+                self.abandoned.push_back((now + ABANDONED_LIMIT, id, left));
+            } else if is_there {
+                self.engine.abort(now, id, AbortCause::default());
+            }
         }
     }
 
@@ -585,19 +680,15 @@ impl State {
 
     pub(crate) fn listen(&mut self, port: u16, limit: usize) -> Result<u16, Error> {
         self.alive()?;
-        let backlog = Backlog { limit, opening: 0, ready: VecDeque::new(), acceptors: Wakers::default() };
+        let backlog = Backlog { limit, ready: VecDeque::new(), acceptors: Wakers::default() };
         self.ports.take(port, Role::Listener(backlog))
     }
 
-    pub(crate) fn poll_accept(
-        &mut self,
-        context: &Context<'_>,
-        port: u16,
-    ) -> Poll<Result<AssociationId, Error>> {
+    pub(crate) fn poll_accept(&mut self, wait: Wait<'_>, port: u16) -> Poll<Result<AssociationId, Error>> {
         self.alive()?;
         let Some(backlog) = self.ports.listener(port) else { return Poll::Ready(Err(Error::StackEnded)) };
         let Some(id) = backlog.ready.pop_front() else {
-            backlog.acceptors.add(context);
+            backlog.acceptors.add(wait);
             return Poll::Pending;
         };
         self.get_mut(id)?.holder = Holder::Stream;
@@ -611,11 +702,7 @@ impl State {
         self.ports.take(port, Role::Many(Inbox::default()))
     }
 
-    pub(crate) fn poll_socket(
-        &mut self,
-        context: &Context<'_>,
-        port: u16,
-    ) -> Poll<Result<SocketEvent, Error>> {
+    pub(crate) fn poll_socket(&mut self, wait: Wait<'_>, port: u16) -> Poll<Result<SocketEvent, Error>> {
         self.alive()?;
         let now = self.now();
         let Some(inbox) = self.ports.many(port) else { return Poll::Ready(Err(Error::StackEnded)) };
@@ -623,23 +710,37 @@ impl State {
         if let Some(event) = inbox.begun.pop_front() {
             return Poll::Ready(Ok(event));
         }
-        while let Some(id) = inbox.readable.pop_front() {
-            let Some(message) = self.engine.recv(now, id) else { continue };
-            inbox.readable.push_back(id);
-            let Some(association) = self.associations.get(&id) else { continue };
-            return Poll::Ready(Ok(SocketEvent::Message {
-                association: id,
-                peer: association.peer,
-                message,
-            }));
+        let ended = inbox.ended.front().map(SocketEvent::association);
+        // Others that always have messages do not keep it back.
+        while let Some(id) = ended.or_else(|| inbox.readable.pop_front()) {
+            let message = self.engine.recv(now, id);
+            let Some(association) = self.associations.get_mut(&id) else {
+                if ended.is_some() {
+                    break;
+                }
+                continue;
+            };
+            if let Some(message) = message {
+                if ended.is_none() {
+                    inbox.readable.push_back(id);
+                }
+                return Poll::Ready(Ok(SocketEvent::Message {
+                    association: id,
+                    peer: association.peer,
+                    message,
+                }));
+            }
+            association.is_queued = false;
+            if ended.is_some() {
+                break;
+            }
         }
         let Some(event) = inbox.ended.pop_front() else {
-            inbox.readers.add(context);
+            inbox.readers.add(wait);
             return Poll::Pending;
         };
-        if let SocketEvent::Over { association, .. } = event {
-            self.remove(now, association);
-        }
+        inbox.readable.retain(|id| *id != event.association());
+        self.remove(now, event.association());
         Poll::Ready(Ok(event))
     }
 
@@ -687,6 +788,7 @@ impl State {
         self.member(port, id)?;
         let association = self.get_mut(id)?;
         association.holder = Holder::Stream;
+        association.is_queued = false;
         let peer = association.peer;
         self.forget_member(port, peer, id);
         if let Some(inbox) = self.ports.many(port) {
@@ -712,17 +814,57 @@ impl State {
     }
 
     /// Waits until there is no association.
-    pub(crate) fn poll_idle(&mut self, context: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_idle(&mut self, wait: Wait<'_>) -> Poll<()> {
         if self.associations.is_empty() || self.end.is_some() {
             return Poll::Ready(());
         }
-        self.idlers.add(context);
+        self.idlers.add(wait);
         Poll::Pending
     }
+}
+
+/// Refuses settings that the sockets do not support, or leaves them out.
+pub(crate) fn check(config: &mut AssociationConfig) -> Result<(), Error> {
+    if config.protection.is_some() {
+        let what = "protection by keys is not supported: leave it out of the association's settings";
+        return Err(Error::Settings(what));
+    }
+    config.takes_late_messages = false;
+    Ok(())
 }
 
 /// The real clock: sockets are for real programs.
 #[allow(clippy::disallowed_methods, reason = "sockets are for real programs")]
 fn clock() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ConnectOptions, Stack, StackConfig};
+
+    #[test]
+    fn waits_that_were_cancelled_leave_nothing() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let stack = Stack::open(StackConfig { udp_port: Some(0), ..StackConfig::default() }).unwrap();
+            let listener = stack.listen(7).unwrap();
+            let options = ConnectOptions { peer_udp_port: stack.udp_port(), ..ConnectOptions::default() };
+            let near = stack.connect_with("127.0.0.1:7", &options).await.unwrap();
+            let _far = listener.accept().await.unwrap();
+            for _ in 0..100 {
+                let short = Duration::from_micros(10);
+                assert!(tokio::time::timeout(short, near.recv()).await.is_err());
+                assert!(tokio::time::timeout(short, near.event()).await.is_err());
+                assert!(tokio::time::timeout(short, listener.accept()).await.is_err());
+                assert!(tokio::time::timeout(short, stack.wait_idle()).await.is_err());
+            }
+            let mut state = stack.shared().lock();
+            assert!(
+                state.associations.values().all(|it| it.readers.is_empty() && it.event_readers.is_empty())
+            );
+            assert!(state.ports.listener(7).unwrap().acceptors.is_empty() && state.idlers.is_empty());
+        });
+    }
 }

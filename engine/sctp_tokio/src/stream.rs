@@ -1,6 +1,5 @@
 //! One-to-one sockets.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -14,7 +13,8 @@ use sctp::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::error::Error;
-use crate::state::Shared;
+use crate::state::{Place, Shared, State};
+use crate::wakers::Wait;
 
 /// Longest message that a write of bytes makes.
 const WRITE_MAX: usize = 64 * 1024;
@@ -60,9 +60,13 @@ impl SctpStream {
         SctpStream { shared, id, rest: Bytes::new() }
     }
 
+    async fn wait<R>(&self, f: impl FnMut(&mut State, Wait<'_>) -> Poll<R>) -> R {
+        self.shared.wait(Place::Association(self.id), f).await
+    }
+
     /// Waits until it is up.
     pub(crate) async fn up(&self) -> Result<(), Error> {
-        poll_fn(|context| self.shared.poll(|state| state.poll_up(context, self.id))).await
+        self.wait(|state, wait| state.poll_up(wait, self.id)).await
     }
 
     /// Sends a message, once the send buffer has room for it. Cancelling it before means that nothing is sent.
@@ -80,7 +84,7 @@ impl SctpStream {
     /// [`Error::Closed`].
     pub async fn send(&self, message: impl Into<Bytes>, info: impl Into<SendInfo>) -> Result<(), Error> {
         let (message, info) = (message.into(), info.into());
-        poll_fn(|context| self.shared.poll(|state| state.poll_send(context, self.id, &message, &info))).await
+        self.wait(|state, wait| state.poll_send(wait, self.id, &message, &info)).await
     }
 
     /// Returns the next message. `None`: the peer has shut the association down, and all messages are read. Cancelling it loses none.
@@ -90,13 +94,13 @@ impl SctpStream {
     /// # Errors
     /// [`Error::Closed`] if the association ended otherwise, after all messages are read.
     pub async fn recv(&self) -> Result<Option<Message>, Error> {
-        poll_fn(|context| self.shared.poll(|state| state.poll_recv(context, self.id))).await
+        self.wait(|state, wait| state.poll_recv(wait, self.id)).await
     }
 
     /// Returns the next event that is neither a message nor the end: paths, addresses, streams. `None`: the association is over. If nobody
     /// asks, the last 64 are kept.
     pub async fn event(&self) -> Option<Event> {
-        poll_fn(|context| self.shared.poll(|state| state.poll_event(context, self.id))).await
+        self.wait(|state, wait| state.poll_event(wait, self.id)).await
     }
 
     /// Sends no more: what was sent is delivered, and the association ends. Messages of the peer can still be received.
@@ -111,12 +115,10 @@ impl SctpStream {
     /// [`Error::Closed`] if it ended otherwise: data may be lost.
     pub async fn close(self) -> Result<(), Error> {
         self.shutdown();
-        let over = poll_fn(|context| {
-            let over = self.shared.poll(|state| state.poll_over(context, self.id));
+        let over = self.wait(|state, wait| {
             // Unread messages would keep the peer from its shutdown.
-            while let Poll::Ready(Ok(Some(_))) = self.shared.poll(|state| state.poll_recv(context, self.id)) {
-            }
-            over
+            while let Poll::Ready(Ok(Some(_))) = state.poll_recv(wait, self.id) {}
+            state.poll_over(wait, self.id)
         });
         match over.await? {
             CloseReason::Graceful => Ok(()),
@@ -146,7 +148,7 @@ impl SctpStream {
         self.shared.lock().addresses_of(self.id).map(|(_, peer)| peer)
     }
 
-    /// Returns what the engine knows of the association: paths, streams, counters. `None`: it is over.
+    /// Returns what the engine knows of the association, also after its end: paths, streams, counters. `None`: there has been none.
     pub fn info(&self) -> Option<AssociationInfo> {
         self.shared.lock().engine().0.info(self.id)
     }
@@ -181,7 +183,8 @@ impl AsyncRead for SctpStream {
     ) -> Poll<io::Result<()>> {
         let stream = self.get_mut();
         while stream.rest.is_empty() {
-            let received = ready!(stream.shared.poll(|state| state.poll_recv(context, stream.id)))?;
+            let (shared, id) = (&stream.shared, stream.id);
+            let received = ready!(shared.poll(context, Wait::READ, |state, wait| state.poll_recv(wait, id)))?;
             let Some(message) = received else { return Poll::Ready(Ok(())) };
             stream.rest = message.into_bytes();
         }
@@ -197,12 +200,12 @@ impl AsyncWrite for SctpStream {
             return Poll::Ready(Ok(0));
         }
         let id = self.id;
-        self.shared.poll(|state| {
+        self.shared.poll(context, Wait::WRITE, |state, wait| {
             // A message takes what there is room for. Where there is none, the engine says when there is.
             let room = state.send_capacity(id).clamp(1, WRITE_MAX);
             let length = buf.len().min(room);
             let message = Bytes::copy_from_slice(&buf[..length]);
-            ready!(state.poll_send(context, id, &message, &SendInfo::default()))?;
+            ready!(state.poll_send(wait, id, &message, &SendInfo::default()))?;
             Poll::Ready(Ok(length))
         })
     }

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use sctp_tokio::{Error, Stack, StackConfig};
 use testbed::{Host, Lab, Offloads};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -44,4 +45,22 @@ client.stdin.close(); sys.exit(client.wait())";
     let expected: Vec<_> = (0..300).map(|number| format!("line {number}")).collect();
     assert_eq!(answers, expected, "each line comes back once, in order");
     assert!(told.contains("PathSwitched"), "{told}");
+}
+
+#[test]
+#[ignore = "needs root: opens raw sockets"]
+fn over_ip_ports_are_those_of_the_host() {
+    let test = || {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let over_ip = StackConfig { udp_port: None, over_ip: true, ..StackConfig::default() };
+            let (one, other) = (Stack::open(over_ip.clone()).unwrap(), Stack::open(over_ip).unwrap());
+            let listener = one.listen(7).unwrap();
+            assert!(matches!(other.listen(7), Err(Error::PortInUse(7))));
+            drop(listener);
+            other.listen(7).unwrap();
+        });
+    };
+    std::thread::spawn(test).join().unwrap();
 }

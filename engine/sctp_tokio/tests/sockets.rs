@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sctp_tokio::sctp::{Limits, PathState};
@@ -370,5 +371,121 @@ fn commands_of_the_engine_are_at_hand_and_limits_hold() {
         let taken = StackConfig { udp_port: server.udp_port(), ..StackConfig::default() };
         let error = std::io::Error::from(Stack::open(taken).unwrap_err());
         assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "{error}");
+    });
+}
+
+#[test]
+fn an_association_that_is_over_before_it_is_accepted_keeps_its_messages() {
+    run(async {
+        let (server, client) = (open(), open());
+        let listener = server.listen(PORT).unwrap();
+        let near = client.connect_with(address(PORT), &to(&server)).await.unwrap();
+        near.send("before you looked", 0).await.unwrap();
+        near.close().await.unwrap();
+        let far = listener.accept().await.unwrap();
+        assert_eq!(text(&far).await, "before you looked");
+        assert!(far.recv().await.unwrap().is_none());
+        // Nobody will read what comes to a listener that is gone.
+        let near = client.connect_with(address(PORT), &to(&server)).await.unwrap();
+        drop(listener);
+        assert!(matches!(near.close().await, Err(Error::Closed(CloseReason::PeerAborted(_)))));
+    });
+}
+
+#[test]
+fn a_burst_of_twice_the_backlog_is_taken() {
+    run(async {
+        let (server, client) = (open(), open());
+        let listener = server.listen_with(PORT, 8).unwrap();
+        let options = to(&server);
+        let attempts = (0..16).map(|_| {
+            let (client, options) = (client.clone(), options.clone());
+            tokio::spawn(async move { client.connect_with(address(PORT), &options).await })
+        });
+        let attempts: Vec<_> = attempts.collect();
+        let accepted: Vec<_> = {
+            let mut all = Vec::new();
+            for _ in 0..16 {
+                all.push(listener.accept().await.unwrap());
+            }
+            all
+        };
+        for attempt in attempts {
+            assert!(attempt.await.unwrap().is_ok());
+        }
+        assert_eq!(accepted.len(), 16);
+    });
+}
+
+#[test]
+fn those_who_wait_for_room_are_told_when_there_will_be_none() {
+    run(async {
+        let Pair { near, far, .. } = pair().await;
+        let (near, sent) = (std::sync::Arc::new(near), std::sync::Arc::new(AtomicUsize::new(0)));
+        let fill = {
+            let (near, sent) = (std::sync::Arc::clone(&near), std::sync::Arc::clone(&sent));
+            tokio::spawn(async move {
+                while near.send(vec![0; 60_000], 0).await.is_ok() {
+                    sent.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        };
+        // The far end reads nothing: the buffers fill.
+        let mut before = 0;
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let now = sent.load(Ordering::Relaxed);
+            if now > 0 && now == before {
+                break;
+            }
+            before = now;
+        }
+        assert!(far.info().unwrap().receive_buffered > 0);
+        near.shutdown();
+        fill.await.unwrap();
+    });
+}
+
+#[test]
+fn the_end_of_one_association_is_told_while_another_always_has_messages() {
+    run(async {
+        let (server, client) = (open(), open());
+        let socket = server.bind(PORT).unwrap();
+        let busy = client.connect_with(address(PORT), &to(&server)).await.unwrap();
+        let ends = client.connect_with(address(PORT), &to(&server)).await.unwrap();
+        let sending = tokio::spawn(async move { while busy.send(vec![0; 1000], 0).await.is_ok() {} });
+        while !matches!(socket.recv().await.unwrap(), SocketEvent::Message { .. }) {}
+        ends.send("last", 0).await.unwrap();
+        drop(ends);
+        let (mut has_last, mut messages) = (false, 0);
+        loop {
+            match socket.recv().await.unwrap() {
+                SocketEvent::Over { reason, .. } => {
+                    assert!(has_last, "messages come before the end");
+                    assert!(matches!(reason, CloseReason::Graceful));
+                    break;
+                }
+                SocketEvent::Message { message, .. } => {
+                    messages += 1;
+                    has_last |= message.into_bytes() == "last";
+                    // Slowly, so that there are always more.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                _ => {}
+            }
+        }
+        assert!(messages > 1, "the other one went on");
+        sending.abort();
+    });
+}
+
+#[test]
+fn settings_that_are_not_supported_are_refused_for_each_association() {
+    run(async {
+        let stack = open();
+        let protection = Some(sctp_tokio::sctp::ProtectionConfig::new(1, false));
+        let association = AssociationConfig { protection, ..AssociationConfig::default() };
+        let options = ConnectOptions { association: Some(association), ..ConnectOptions::default() };
+        assert!(matches!(stack.connect_with(address(PORT), &options).await, Err(Error::Settings(_))));
     });
 }
