@@ -167,7 +167,7 @@ impl Sockets {
     /// Returns the sockets that have the port of a packed list of addresses, or else that of a socket.
     pub fn holders_of_port(&self, key: SocketKey, addresses: &[u8]) -> Vec<SocketKey> {
         let own = self.get(key).ok().and_then(|socket| socket.port);
-        let listed = addresses_of(addresses).ok().and_then(|all| all.first().map(SocketAddr::port));
+        let listed = addresses_of(addresses).ok().and_then(|all| one_port(&all).ok());
         let port = listed.filter(|port| *port != 0).or(own);
         port.map(|port| self.ports.holders(port).to_vec()).unwrap_or_default()
     }

@@ -342,6 +342,10 @@ impl Server {
         // The program's messages go along, also those that the engine has no room for.
         self.drain(now, key);
         let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
+        if self.ends.get_mut(key).is_some_and(|end| end.held.is_some()) {
+            // There are too many: they would be lost.
+            return Err(libc::EAGAIN);
+        }
         let peeled = self.sockets.peel_off(key, id)?;
         let uid = self.ends.get_mut(key).map_or(NOBODY_KNOWN, |end| end.uid);
         let new = match self.ends.open(peeled, self.poll.registry(), (uid, false), None) {
@@ -451,15 +455,19 @@ fn may_bind_low(pid: i32, uid: u32) -> Option<bool> {
     // A process of another PID namespace has the number 0, and no capabilities here. The directory is that of one process, also when
     // another one gets its number.
     let process = std::fs::File::open(format!("/proc/{pid}")).ok()?;
+    // A process that has gained rights by capabilities of a file cannot be looked at, and its files in proc(5), other than the directory
+    // itself, are root's (PR_SET_DUMPABLE).
+    let is_users =
+        || Some(rustix::fs::statat(&process, "status", rustix::fs::AtFlags::empty()).ok()?.st_uid == uid);
+    let was_users = is_users()?;
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     let status = rustix::fs::openat(&process, "status", flags, rustix::fs::Mode::empty()).ok()?;
     let status = std::io::read_to_string(std::fs::File::from(status)).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     let effective = field("CapEff:").and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-    // The process may have become another program with other rights since it connected: by su, or by capabilities of a file. Then it
-    // cannot be looked at any more, and its files in proc(5), other than the directory itself, are root's (PR_SET_DUMPABLE).
-    let is_of_user = field("Uid:")?.split_whitespace().all(|id| id.parse() == Ok(uid))
-        && rustix::fs::statat(&process, "status", rustix::fs::AtFlags::empty()).ok()?.st_uid == uid;
+    // The process may have become another program with other rights since it connected (su).
+    let is_of_user = field("Uid:")?.split_whitespace().all(|id| id.parse() == Ok(uid));
+    let is_of_user = is_of_user && was_users && is_users()?;
     // Capabilities of another user namespace are none in this network namespace.
     let own = std::fs::read_link("/proc/self/ns/user").ok()?;
     let theirs = rustix::fs::readlinkat(&process, "ns/user", Vec::new()).ok()?;

@@ -305,11 +305,12 @@ impl Server {
             }
         }
         let now = self.now();
-        if has_connections {
-            self.take_connections(now);
-        }
+        // Those that have sent their request come first: new connections may take the place of others.
         for number in asking {
             self.serve_connection(now, number);
+        }
+        if has_connections {
+            self.take_connections(now);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
 use rustix::cmsg_space;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -110,21 +110,40 @@ pub(crate) fn has_descriptors(socket: &OwnedFd) -> bool {
         return true;
     }
     for _ in 0..QUEUED_MAX {
-        let mut byte = [0];
-        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmCredentials(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-        // Without room for descriptors the kernel copies none, and says so.
-        match recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags) {
-            Ok(seen) if seen.flags.contains(ReturnFlags::CTRUNC) => return true,
-            Ok(_) if control.drain().next().is_none() => return false,
-            Ok(_) => drop(recv(socket, &mut byte, RecvFlags::DONTWAIT)),
+        match peek(socket) {
+            Ok(Peeked::Descriptors) => return true,
+            Ok(Peeked::End) => return false,
+            Ok(Peeked::Message) => drop(recv(socket, &mut [0], RecvFlags::DONTWAIT)),
             // The peer has closed its end with messages unread. Those that it sent before are still there.
-            Err(Errno::INTR | Errno::CONNRESET) => {}
+            Err(nix::errno::Errno::EINTR | nix::errno::Errno::ECONNRESET) => {}
             Err(_) => return false,
         }
     }
     true
+}
+
+/// The next in a queue.
+enum Peeked {
+    Message,
+    /// A message with descriptors.
+    Descriptors,
+    End,
+}
+
+/// Looks at the next message without taking it. (rustix has no process number for messages from before the option was set.)
+fn peek(socket: &OwnedFd) -> nix::Result<Peeked> {
+    use nix::sys::socket::{MsgFlags, UnixCredentials, recvmsg};
+    let mut byte = [0];
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    let mut control = nix::cmsg_space!(UnixCredentials);
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
+    let seen = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut control), flags)?;
+    // Without room for descriptors the kernel copies none, and says so.
+    Ok(match seen.flags.contains(MsgFlags::MSG_CTRUNC) {
+        true => Peeked::Descriptors,
+        false if seen.cmsgs()?.next().is_none() => Peeked::End,
+        false => Peeked::Message,
+    })
 }
 
 /// Receives a message; a length of 0 is the end.
