@@ -49,7 +49,7 @@ pub use known_peers::{
 };
 pub use learned::{LearnedRow, LearnedState, load_learned, parse_learned, print_learned, save_learned};
 pub use metrics::metrics;
-pub use path_event::{PathChange, PathEnds, PathEvent, PathReason};
+pub use path_event::{PathChange, PathChangeCount, PathEnds, PathEvent, PathReason};
 pub use peer_keys::{PeerKey, PeerKeyError, parse_peer_keys, read_peer_keys};
 pub use reason::{EncryptionFault, FallbackReason, KeyFault};
 pub use request::{Request, RuleSelector};

@@ -15,7 +15,10 @@ const PATHS_MAX: usize = 512;
 pub fn metrics(status: &Status) -> MetricsText {
     let mut out = MetricsText::default();
     let c = &status.counters;
-    out.one("sctpify_up_seconds", "gauge", "Time since the daemon started.", status.uptime_s);
+    out.head("sctpify_build_info", "gauge", "1, with the version of the daemon.");
+    out.series("sctpify_build_info", &[("version", &status.version)], 1);
+    let start = status.started_unix_ms as f64 / 1e3;
+    out.one("sctpify_start_time_seconds", "gauge", "Time of the daemon's start, since 1970.", start);
     out.one("sctpify_enabled", "gauge", "1 if the setting enable is on.", u8::from(status.enabled));
     out.head("sctpify_connects_total", "counter", "Connections of local programs, by outcome.");
     let outcomes = [
@@ -34,6 +37,12 @@ pub fn metrics(status: &Status) -> MetricsText {
     out.series("sctpify_bytes_total", &[("direction", &"sent")], c.bytes_sent);
     out.series("sctpify_bytes_total", &[("direction", &"received")], c.bytes_received);
     out.one("sctpify_path_switches_total", "counter", "Path switches of data.", c.path_switches);
+    let help = "Changes of paths by kind (switched, down, up) and reason. Each association counts.";
+    out.head("sctpify_path_changes_total", "counter", help);
+    for changes in &status.path_changes {
+        let labels: [(&str, &dyn Display); 2] = [("event", &changes.event), ("reason", &changes.reason)];
+        out.series("sctpify_path_changes_total", &labels, changes.count);
+    }
     out.one(
         "sctpify_encrypted_associations_total",
         "counter",

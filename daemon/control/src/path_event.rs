@@ -97,6 +97,47 @@ pub enum PathReason {
     PrimaryChosen,
 }
 
+/// Changes of one kind and reason.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PathChangeCount {
+    /// The kind, as [`PathChange`] has it in JSON.
+    pub event: String,
+    /// The reason, as [`PathReason`] has it in JSON.
+    pub reason: String,
+    /// Their number. Each association counts.
+    pub count: u64,
+}
+
+impl PathChange {
+    /// Returns the kind as JSON has it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            PathChange::Switched { .. } => "switched",
+            PathChange::Down { .. } => "down",
+            PathChange::Up { .. } => "up",
+        }
+    }
+}
+
+impl PathReason {
+    /// Returns the reason as JSON has it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            PathReason::Answer => "answer",
+            PathReason::Timeout => "timeout",
+            PathReason::Silence => "silence",
+            PathReason::Loss { .. } => "loss",
+            PathReason::Delay { .. } => "delay",
+            PathReason::Unreachable => "unreachable",
+            PathReason::NoRoute => "no_route",
+            PathReason::LinkDown => "link_down",
+            PathReason::AddressRemoved => "address_removed",
+            PathReason::PrimaryReturned => "primary_returned",
+            PathReason::PrimaryChosen => "primary_chosen",
+        }
+    }
+}
+
 impl fmt::Display for PathEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PathEvent { reason, links_up, links, .. } = self;
@@ -148,6 +189,35 @@ impl fmt::Display for PathReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_those_of_json() {
+        let path = PathEnds { interface: None, local: None, remote: [10, 0, 0, 1].into() };
+        let reasons = [
+            PathReason::Answer,
+            PathReason::Timeout,
+            PathReason::Silence,
+            PathReason::Loss { percent: 1 },
+            PathReason::Delay { delay_ms: 1 },
+            PathReason::Unreachable,
+            PathReason::NoRoute,
+            PathReason::LinkDown,
+            PathReason::AddressRemoved,
+            PathReason::PrimaryReturned,
+            PathReason::PrimaryChosen,
+        ];
+        for reason in reasons {
+            assert_eq!(serde_json::to_value(reason).unwrap()["reason"], reason.name());
+        }
+        let changes = [
+            PathChange::Switched { from: path.clone(), to: path.clone() },
+            PathChange::Down { path: path.clone() },
+            PathChange::Up { path },
+        ];
+        for change in changes {
+            assert_eq!(serde_json::to_value(&change).unwrap()["event"], change.name());
+        }
+    }
 
     #[test]
     fn a_sentence_names_links_cause_and_what_is_left() {

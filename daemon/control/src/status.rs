@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use rules::UnixMs;
 use serde::{Deserialize, Serialize};
 
-use crate::{Confinement, FallbackReason, HostKeyText, KnownBy, PathEvent, PendingChange, ShimState};
+use crate::{
+    Confinement, FallbackReason, HostKeyText, KnownBy, PathChangeCount, PathEvent, PendingChange, ShimState,
+};
 
 /// The status.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -16,6 +18,9 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since it started.
     pub uptime_s: u64,
+    /// The time of its start, in milliseconds since 1970.
+    #[serde(default)]
+    pub started_unix_ms: u64,
     /// The global switch.
     pub enabled: bool,
     /// Sums since the start.
@@ -34,6 +39,9 @@ pub struct Status {
     pub listeners: Vec<Listener>,
     /// The last connections that fell back to TCP, latest first.
     pub recent_fallbacks: Vec<Fallback>,
+    /// Changes of paths since the start, by kind and reason.
+    #[serde(default)]
+    pub path_changes: Vec<PathChangeCount>,
     /// The last changes of paths, latest first.
     #[serde(default)]
     pub recent_events: Vec<PathEvent>,

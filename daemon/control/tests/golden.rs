@@ -144,6 +144,7 @@ fn status() -> Status {
         version: "0.1.0".into(),
         pid: 4711,
         uptime_s: 3600,
+        started_unix_ms: 1_700_000_000_000,
         enabled: true,
         counters: Counters {
             connects_seen: 3,
@@ -165,6 +166,7 @@ fn status() -> Status {
             because: "rule 1 of local-enable: -P 22".into(),
         }],
         recent_fallbacks: vec![fallback(FallbackReason::NoSctpAnswer { waited_ms: 250 })],
+        path_changes: vec![PathChangeCount { event: "down".into(), reason: "silence".into(), count: 2 }],
         recent_events: vec![path_event()],
         draining: false,
         confinement: Confinement {

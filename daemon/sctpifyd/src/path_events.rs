@@ -2,12 +2,12 @@
 //!
 //! Invariant: at most [`KEPT`] are kept, by number, without gaps.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use base::{Route, Time};
-use control::{PathChange, PathEnds, PathEvent};
+use control::{PathChange, PathChangeCount, PathEnds, PathEvent};
 use sctp::{AssociationInfo, PathReason, PathState};
 
 use crate::clock::unix_ms;
@@ -23,8 +23,10 @@ const TOGETHER: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct PathEvents {
     latest: VecDeque<(Time, PathEvent)>,
-    /// Changes so far.
+    /// Events so far.
     count: u64,
+    /// Changes of each association so far, by kind and reason.
+    counts: BTreeMap<(&'static str, &'static str), u64>,
 }
 
 impl PathEvents {
@@ -39,6 +41,7 @@ impl PathEvents {
         (links_up, links): (u64, u64),
     ) -> Option<&PathEvent> {
         let reason = reason_of(reason);
+        *self.counts.entry((change.name(), reason.name())).or_default() += 1;
         let recent = self.latest.iter_mut().take_while(|(at, _)| now < *at + TOGETHER);
         let mut of_path = recent.map(|(_, event)| event).filter(|event| concerns(&event.change, &change));
         if let Some(event) = of_path.next().filter(|event| event.change == change && event.reason == reason) {
@@ -75,7 +78,17 @@ impl PathEvents {
         newer
     }
 
-    /// Returns the number of changes so far.
+    /// Returns the number of changes by kind and reason.
+    pub(crate) fn counts(&self) -> Vec<PathChangeCount> {
+        let count = |((event, reason), count): (&(&'static str, &'static str), &u64)| PathChangeCount {
+            event: (*event).to_owned(),
+            reason: (*reason).to_owned(),
+            count: *count,
+        };
+        self.counts.iter().map(count).collect()
+    }
+
+    /// Returns the number of events so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -166,6 +179,8 @@ mod tests {
         assert_eq!(events.latest().last().unwrap().associations, 2);
         assert_eq!(events.after(4).iter().map(|event| event.number).collect::<Vec<_>>(), [5, 6]);
         assert_eq!((events.after(6), events.count()), (Vec::new(), 6));
+        let silent = events.counts().into_iter().find(|count| count.reason == "silence").unwrap();
+        assert_eq!((silent.event.as_str(), silent.count), ("down", 4), "each association counts");
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub(crate) struct Report<'a> {
     pub(crate) encryption: &'a Encryption,
     pub(crate) history: &'a History,
     pub(crate) path_events: &'a PathEvents,
+    pub(crate) started_unix_ms: u64,
 }
 
 impl Report<'_> {
@@ -53,6 +54,7 @@ impl Report<'_> {
             version: version::FULL.to_owned(),
             pid: std::process::id(),
             uptime_s: self.now.as_nanos() / 1_000_000_000,
+            started_unix_ms: self.started_unix_ms,
             enabled: self.policy.settings().enable,
             counters: self.history.counters(),
             turns,
@@ -61,6 +63,7 @@ impl Report<'_> {
             carriers: self.packet_io.report(),
             listeners: found.listeners,
             recent_fallbacks: self.history.fallbacks(),
+            path_changes: self.path_events.counts(),
             recent_events: self.path_events.latest(),
             draining: self.policy.is_draining(),
             confinement,

@@ -65,6 +65,7 @@ pub(crate) fn status() -> Status {
         version: "9.9.9".into(),
         pid: NO_SUCH_PID,
         uptime_s: 61,
+        started_unix_ms: 0,
         enabled: true,
         counters: Counters { connects_seen: 3, ..Counters::default() },
         turns: TurnTimes::default(),
@@ -115,6 +116,7 @@ pub(crate) fn status() -> Status {
             state: ShimState::Ready,
             reason: FallbackReason::NoSctpAnswer { waited_ms: 250 },
         }],
+        path_changes: Vec::new(),
         recent_events: vec![PathEvent {
             number: 1,
             when_unix_ms: 0,

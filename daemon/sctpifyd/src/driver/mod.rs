@@ -27,7 +27,7 @@ use crate::accept_policy::AcceptPolicy;
 use crate::addresses::AddressBook;
 use crate::capture::Ear;
 use crate::carriers::PacketIo;
-use crate::clock::Clock;
+use crate::clock::{Clock, unix_ms};
 use crate::connection::{ConnectionId, Connections, Stage};
 use crate::encryption::Encryption;
 use crate::flowing::INTERESTS;
@@ -77,6 +77,7 @@ pub(crate) struct Driver {
     unproven: Unproven,
     history: History,
     path_events: PathEvents,
+    started_unix_ms: u64,
     /// Data of an association took another path in this turn: an interface may be gone.
     has_switched: bool,
     /// A program waits for a due packet: it goes before bytes of other connections.
@@ -125,6 +126,7 @@ impl Driver {
             encryption,
             history: History::default(),
             path_events: PathEvents::default(),
+            started_unix_ms: unix_ms(),
             has_switched: false,
             is_urgent: false,
         })
@@ -185,6 +187,7 @@ impl Driver {
             encryption: &self.encryption,
             history: &self.history,
             path_events: &self.path_events,
+            started_unix_ms: self.started_unix_ms,
         }
     }
 
