@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use sctp::{Event, PathError, PathReason, PathState, Route, Unreachable};
+use sim::InTheClear;
 
 use crate::failover::{cut, end_doubts, idle, speak};
 use crate::lossy::stream_with_loss;
@@ -91,6 +92,8 @@ fn losses_are_told_in_per_cent() {
 
 #[test]
 fn an_unreachable_peer_is_told_by_icmp() {
+    // Where packets are sealed, the peer is asked before ICMP counts.
+    let _clear = InTheClear::begin();
     let mut t = idle(&[10, 10]);
     let info = t.info(t.a);
     let route = info.paths.iter().find(|path| path.route.local == address(FIRST[0])).unwrap().route;

@@ -55,6 +55,9 @@ pub(crate) fn after_a_death(is_at_alpha: bool, cause: impl FnOnce(&World)) -> Wo
     let target = world.target();
     let sender = world.alpha.spawn("sender", world.client(BULK, &["send", &target, "60", "65536"])).unwrap();
     assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection is not carried over SCTP");
+    // The receiver listens until it has taken its connection. Until then the port is in use.
+    let listeners = || world.beta.tool("ss", &["-Hltn", "sport", "=", &format!(":{port}")]).unwrap();
+    assert!(wait_for(LIMIT, || listeners().trim().is_empty()), "{}", listeners());
     let server = world.serve(BULK, &["accept", &port]);
     cause(&world);
     let connects = || world.client(BULK, &["connect", &target, "1"]);
