@@ -5,5 +5,6 @@
 mod both;
 mod judges;
 mod preloaded;
+mod shim;
 mod supervised;
 mod world;
