@@ -77,30 +77,33 @@ pub(crate) fn watch(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError
 
 /// Prints changes of paths from now on, as they come, as one object per line with the schema in each.
 pub(crate) fn events(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> {
-    let mut last = report(session, u64::MAX)?.count;
+    let mut last = events_after(session, u64::MAX)?.count;
     let mut printed = 0;
     while !rhythm.is_over(printed) {
         sleep(EVENTS_EVERY.min(rhythm.pause()));
-        let report = report(session, last)?;
-        // The daemon may have been restarted: it counts from 1 again.
-        let events = if report.count < last { self::report(session, 0)?.events } else { report.events };
-        let missed = events.first().map_or(0, |event| event.number.saturating_sub(last + 1));
-        if report.count >= last && missed > 0 {
+        let mut report = events_after(session, last)?;
+        if report.count < last {
+            // The daemon was restarted, and counts from 1 again.
+            last = 0;
+            report = events_after(session, last)?;
+        }
+        let missed = report.events.first().map_or(0, |event| event.number.saturating_sub(last + 1));
+        if missed > 0 {
             eprintln!("sctpify: {missed} events were missed");
         }
-        for event in events {
+        last = report.count;
+        for event in report.events {
             if !rhythm.is_over(printed) {
                 write_response(&mut io::stdout().lock(), &Response::Event(event))?;
                 printed += 1;
             }
         }
-        last = report.count;
     }
     Ok(())
 }
 
-fn report(session: Session<'_>, after: u64) -> Result<EventsReport, CliError> {
-    match session.ask(&Request::Events { after })? {
+fn events_after(session: Session<'_>, number: u64) -> Result<EventsReport, CliError> {
+    match session.ask(&Request::Events { after: number })? {
         Response::Events(report) => Ok(report),
         other => Err(unexpected(&other)),
     }

@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::error::Error;
-use crate::state::Shared;
+use crate::shared::Shared;
 
 /// Drives a stack until nobody uses it any more.
 pub(crate) struct Driver {

@@ -54,6 +54,7 @@ mod error;
 mod listener;
 mod one_to_many;
 mod ports;
+mod shared;
 mod stack;
 mod state;
 mod stream;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::SctpStream;
 use crate::error::Error;
-use crate::state::{Place, Shared};
+use crate::shared::{Shared, WaitsOn};
 
 /// Accepts associations of a port, each as an [`SctpStream`].
 ///
@@ -24,8 +24,8 @@ impl SctpListener {
     /// # Errors
     /// [`Error::System`], [`Error::StackEnded`]: the stack is at an end.
     pub async fn accept(&self) -> Result<SctpStream, Error> {
-        let place = Place::Port(self.port);
-        let id = self.shared.wait(place, |state, wait| state.poll_accept(wait, self.port)).await?;
+        let on = WaitsOn::Port(self.port);
+        let id = self.shared.wait(on, |state, wait| state.poll_accept(wait, self.port)).await?;
         Ok(SctpStream::new(Arc::clone(&self.shared), id))
     }
 

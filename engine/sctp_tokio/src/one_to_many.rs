@@ -6,7 +6,8 @@ use std::sync::Arc;
 use sctp::{AssociationId, AssociationInfo, Bytes, CloseReason, Message};
 
 use crate::error::Error;
-use crate::state::{Place, Shared, State};
+use crate::shared::{Shared, WaitsOn};
+use crate::state::State;
 use crate::wakers::Wait;
 use crate::{SctpStream, SendInfo};
 
@@ -68,8 +69,8 @@ impl SctpSocket {
     /// # Errors
     /// [`Error::System`], [`Error::StackEnded`]: the stack is at an end.
     pub async fn recv(&self) -> Result<SocketEvent, Error> {
-        let place = Place::Port(self.port);
-        self.shared.wait(place, |state, wait| state.poll_socket(wait, self.port)).await
+        let on = WaitsOn::Port(self.port);
+        self.shared.wait(on, |state, wait| state.poll_socket(wait, self.port)).await
     }
 
     /// Sends a message to a peer, and returns the association. If there is none, it begins and the message waits until it is up. If it
@@ -103,7 +104,7 @@ impl SctpSocket {
             state.member(self.port, association)?;
             state.poll_send(wait, association, &message, &info)
         };
-        self.shared.wait(Place::Association(association), send).await
+        self.shared.wait(WaitsOn::Association(association), send).await
     }
 
     /// Makes an association a stream of its own (`sctp_peeloff`). Its messages that were not received go along.

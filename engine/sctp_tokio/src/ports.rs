@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 
-use sctp::{AssociationId, Carrier, IncomingInit, InitDecision, Listener, Route};
+use sctp::{AssociationId, Carrier, CloseReason, IncomingInit, InitDecision, Listener, Route};
 
 use crate::error::Error;
 use crate::one_to_many::SocketEvent;
-use crate::wakers::Wakers;
+use crate::wakers::{Wait, Wakers};
 
 /// Ephemeral ports (RFC 6335 section 6).
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 49_152..=65_535;
@@ -57,13 +57,17 @@ pub(crate) enum Role {
 #[derive(Debug)]
 pub(crate) struct Backlog {
     /// Most associations that wait, of which more come only if their set-up began before.
-    pub(crate) limit: usize,
-    pub(crate) ready: VecDeque<AssociationId>,
-    pub(crate) acceptors: Wakers,
+    limit: usize,
+    ready: VecDeque<AssociationId>,
+    acceptors: Wakers,
 }
 
 impl Backlog {
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn new(limit: usize) -> Backlog {
+        Backlog { limit, ready: VecDeque::new(), acceptors: Wakers::default() }
+    }
+
+    fn has_room(&self) -> bool {
         self.ready.len() < self.limit
     }
 
@@ -71,20 +75,117 @@ impl Backlog {
     pub(crate) fn has_room_for_late(&self) -> bool {
         self.ready.len() < 2 * self.limit
     }
+
+    pub(crate) fn push(&mut self, id: AssociationId) {
+        self.ready.push_back(id);
+        self.acceptors.wake();
+    }
+
+    pub(crate) fn contains(&self, id: AssociationId) -> bool {
+        self.ready.contains(&id)
+    }
+
+    pub(crate) fn remove(&mut self, id: AssociationId) {
+        self.ready.retain(|ready| *ready != id);
+    }
+
+    /// Takes the next association. `None`: the task is woken when there is one.
+    pub(crate) fn next(&mut self, wait: Wait<'_>) -> Option<AssociationId> {
+        let next = self.ready.pop_front();
+        if next.is_none() {
+            self.acceptors.add(wait);
+        }
+        next
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_acceptors(&self) -> bool {
+        !self.acceptors.is_empty()
+    }
 }
 
 /// Messages and events that a one-to-many socket has for its program.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     /// Associations by the peer's address and port as their set-up had them.
-    pub(crate) by_peer: BTreeMap<SocketAddr, AssociationId>,
+    by_peer: BTreeMap<SocketAddr, AssociationId>,
     /// Associations that have begun.
-    pub(crate) begun: VecDeque<SocketEvent>,
+    begun: VecDeque<SocketEvent>,
     /// Associations with messages, in turn.
-    pub(crate) readable: VecDeque<AssociationId>,
+    readable: VecDeque<AssociationId>,
     /// Associations that have ended.
-    pub(crate) ended: VecDeque<SocketEvent>,
-    pub(crate) readers: Wakers,
+    ended: VecDeque<SocketEvent>,
+    readers: Wakers,
+}
+
+impl Inbox {
+    pub(crate) fn note_begun(&mut self, id: AssociationId, peer: SocketAddr) {
+        self.by_peer.insert(peer, id);
+        self.begun.push_back(SocketEvent::Up { association: id, peer });
+        self.readers.wake();
+    }
+
+    pub(crate) fn note_readable(&mut self, id: AssociationId) {
+        self.readable.push_back(id);
+        self.readers.wake();
+    }
+
+    pub(crate) fn note_ended(&mut self, id: AssociationId, reason: CloseReason) {
+        self.ended.push_back(SocketEvent::Over { association: id, reason });
+        self.readers.wake();
+    }
+
+    pub(crate) fn association_with(&self, peer: SocketAddr) -> Option<AssociationId> {
+        self.by_peer.get(&peer).copied()
+    }
+
+    /// Notes the association with a peer before it is up.
+    pub(crate) fn note_begins(&mut self, id: AssociationId, peer: SocketAddr) {
+        self.by_peer.insert(peer, id);
+    }
+
+    /// Forgets that a peer is reached by an association.
+    pub(crate) fn forget_peer(&mut self, peer: SocketAddr, id: AssociationId) {
+        if self.by_peer.get(&peer) == Some(&id) {
+            self.by_peer.remove(&peer);
+        }
+    }
+
+    pub(crate) fn take_begun(&mut self) -> Option<SocketEvent> {
+        self.begun.pop_front()
+    }
+
+    /// Returns the association whose end is told next.
+    pub(crate) fn ended(&self) -> Option<AssociationId> {
+        self.ended.front().map(SocketEvent::association)
+    }
+
+    /// Takes the next association with messages. If it has more of them, [`queue`](Self::queue) puts it behind all others.
+    pub(crate) fn next_readable(&mut self) -> Option<AssociationId> {
+        self.readable.pop_front()
+    }
+
+    pub(crate) fn queue(&mut self, id: AssociationId) {
+        self.readable.push_back(id);
+    }
+
+    /// Takes the end that is told next. `None`: the task is woken when there is something.
+    pub(crate) fn take_ended(&mut self, wait: Wait<'_>) -> Option<SocketEvent> {
+        let ended = self.ended.pop_front();
+        match &ended {
+            Some(event) => self.readable.retain(|id| *id != event.association()),
+            None => self.readers.add(wait),
+        }
+        ended
+    }
+
+    /// Removes all that concerns an association that becomes a stream.
+    pub(crate) fn remove(&mut self, id: AssociationId) {
+        self.readable.retain(|readable| *readable != id);
+        for events in [&mut self.begun, &mut self.ended] {
+            events.retain(|event| event.association() != id);
+        }
+    }
 }
 
 /// Ports, and the addresses of this host.

@@ -9,7 +9,8 @@ use tokio::net::ToSocketAddrs;
 
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::state::{Place, Shared, State, check};
+use crate::shared::{Shared, WaitsOn};
+use crate::state::{State, check};
 use crate::{SctpListener, SctpSocket, SctpStream};
 
 /// Associations that wait to be accepted, unless [`Stack::listen_with`] says otherwise.
@@ -22,6 +23,9 @@ pub struct StackConfig {
     pub udp_port: Option<u16>,
     /// Carry SCTP over IP as well, protocol 132. Requires `CAP_NET_RAW`, and a kernel whose own SCTP is not loaded. New associations ask
     /// by all carriers at once, and the first answer decides.
+    ///
+    /// Ports are then those of the host: an abstract `AF_UNIX` name for each keeps other programs of this crate from it. Any local user can
+    /// take such a name, and so the port.
     pub over_ip: bool,
     /// UDP port of peers, unless [`ConnectOptions::peer_udp_port`] says otherwise. By default 9899.
     pub peer_udp_port: u16,
@@ -187,7 +191,7 @@ impl Stack {
 
     /// Waits until there is no association: streams that were dropped have delivered their data.
     pub async fn wait_idle(&self) {
-        self.shared().wait(Place::Stack, |state, wait| state.poll_idle(wait)).await;
+        self.shared().wait(WaitsOn::Stack, |state, wait| state.poll_idle(wait)).await;
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -4,11 +4,8 @@
 //! use the engine under the lock and wake the driver, which sends the packets.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use mio::{Registry, Token};
@@ -17,13 +14,12 @@ use sctp::{
     AbortCause, AssociationConfig, AssociationId, Bytes, Carrier, CloseReason, Connect, ConnectError,
     Endpoint, Event, Message, Route, SendError, Time,
 };
-use tokio::sync::Notify;
-use tokio::task::coop::poll_proceed;
 
 use crate::SendInfo;
 use crate::error::Error;
 use crate::one_to_many::SocketEvent;
 use crate::ports::{Backlog, Inbox, Ports, Role};
+use crate::shared::WaitsOn;
 use crate::stack::ConnectOptions;
 use crate::wakers::{Wait, Wakers};
 
@@ -38,90 +34,6 @@ const EVENTS_MAX: usize = 64;
 const ABANDONED_LIMIT: Duration = Duration::from_secs(300);
 /// Cause code Out of Resource (RFC 9260 section 3.3.10.4).
 const OUT_OF_RESOURCE: u16 = 4;
-
-/// The state, and the driver's waker.
-pub(crate) struct Shared {
-    state: Mutex<State>,
-    pub(crate) work: Notify,
-    /// Number of the next wait.
-    waits: AtomicU64,
-}
-
-/// Where a task waits.
-#[derive(Clone, Copy)]
-pub(crate) enum Place {
-    Association(AssociationId),
-    Port(u16),
-    Stack,
-}
-
-/// Forgets a wait that was cancelled.
-struct Guard<'a> {
-    shared: &'a Shared,
-    place: Place,
-    number: u64,
-    has_waited: bool,
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        if self.has_waited {
-            self.shared.lock().forget_wait(self.place, self.number);
-        }
-    }
-}
-
-impl Shared {
-    pub(crate) fn new(state: State) -> Arc<Shared> {
-        let waits = AtomicU64::new(Wait::FIRST);
-        Arc::new(Shared { state: Mutex::new(state), work: Notify::new(), waits })
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic in a program's closure leaves the engine usable.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tries something again and again until it need not wait.
-    pub(crate) async fn wait<R>(
-        &self,
-        place: Place,
-        mut f: impl FnMut(&mut State, Wait<'_>) -> Poll<R>,
-    ) -> R {
-        let number = self.waits.fetch_add(1, Ordering::Relaxed);
-        let mut guard = Guard { shared: self, place, number, has_waited: false };
-        poll_fn(|context| {
-            let result = self.poll(context, number, &mut f);
-            guard.has_waited |= result.is_pending();
-            result
-        })
-        .await
-    }
-
-    /// Tries something that may have to wait. If it does not, the driver sends what follows from it. A task that never waits lets others
-    /// have their turn now and then (tokio's cooperative scheduling).
-    pub(crate) fn poll<R>(
-        &self,
-        context: &mut Context<'_>,
-        number: u64,
-        f: impl FnOnce(&mut State, Wait<'_>) -> Poll<R>,
-    ) -> Poll<R> {
-        let turn = ready!(poll_proceed(context));
-        let result = f(&mut self.lock(), Wait::new(number, context.waker()));
-        if result.is_ready() {
-            turn.made_progress();
-            self.work.notify_one();
-        }
-        result
-    }
-
-    /// Uses the state, and has the driver send what follows from it.
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
-        let result = f(&mut self.lock());
-        self.work.notify_one();
-        result
-    }
-}
 
 /// Holder of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,13 +210,13 @@ impl State {
         self.idlers.wake();
     }
 
-    fn forget_wait(&mut self, place: Place, number: u64) {
-        match place {
-            Place::Association(id) => {
+    pub(crate) fn forget_wait(&mut self, on: WaitsOn, number: u64) {
+        match on {
+            WaitsOn::Association(id) => {
                 self.associations.get_mut(&id).into_iter().for_each(|it| it.forget_wait(number));
             }
-            Place::Port(port) => self.ports.forget_wait(port, number),
-            Place::Stack => self.idlers.forget(number),
+            WaitsOn::Port(port) => self.ports.forget_wait(port, number),
+            WaitsOn::Stack => self.idlers.forget(number),
         }
     }
 
@@ -387,15 +299,12 @@ impl State {
         match association.holder {
             Holder::Listener => {
                 if let Some(backlog) = self.ports.listener(port) {
-                    backlog.ready.push_back(id);
-                    backlog.acceptors.wake();
+                    backlog.push(id);
                 }
             }
             Holder::Socket => {
                 if let Some(inbox) = self.ports.many(port) {
-                    inbox.by_peer.insert(peer, id);
-                    inbox.begun.push_back(SocketEvent::Up { association: id, peer });
-                    inbox.readers.wake();
+                    inbox.note_begun(id, peer);
                 }
             }
             Holder::Stream | Holder::Nobody => {}
@@ -410,8 +319,7 @@ impl State {
                 if let Some(inbox) = self.ports.many(association.local.port())
                     && !std::mem::replace(&mut association.is_queued, true)
                 {
-                    inbox.readable.push_back(id);
-                    inbox.readers.wake();
+                    inbox.note_readable(id);
                 }
             }
             Holder::Nobody => while self.engine.recv(now, id).is_some() {},
@@ -430,16 +338,15 @@ impl State {
             // It stays for its messages.
             Holder::Socket => {
                 if let Some(inbox) = self.ports.many(port) {
-                    inbox.ended.push_back(SocketEvent::Over { association: id, reason });
-                    inbox.readers.wake();
+                    inbox.note_ended(id, reason);
                 }
             }
             Holder::Listener => {
                 let backlog = self.ports.listener(port);
-                let is_ready = backlog.as_ref().is_some_and(|backlog| backlog.ready.contains(&id));
+                let is_ready = backlog.as_ref().is_some_and(|backlog| backlog.contains(id));
                 // The peer knows that its messages were delivered: somebody accepts and reads them.
                 if reason != CloseReason::Graceful || !is_ready {
-                    backlog.into_iter().for_each(|backlog| backlog.ready.retain(|ready| *ready != id));
+                    backlog.into_iter().for_each(|backlog| backlog.remove(id));
                     self.remove(now, id);
                 }
             }
@@ -460,11 +367,7 @@ impl State {
 
     /// Forgets that a one-to-many socket reaches a peer by an association.
     fn forget_member(&mut self, port: u16, peer: SocketAddr, id: AssociationId) {
-        if let Some(inbox) = self.ports.many(port)
-            && inbox.by_peer.get(&peer) == Some(&id)
-        {
-            inbox.by_peer.remove(&peer);
-        }
+        self.ports.many(port).into_iter().for_each(|inbox| inbox.forget_peer(peer, id));
     }
 
     // Associations.
@@ -680,17 +583,13 @@ impl State {
 
     pub(crate) fn listen(&mut self, port: u16, limit: usize) -> Result<u16, Error> {
         self.alive()?;
-        let backlog = Backlog { limit, ready: VecDeque::new(), acceptors: Wakers::default() };
-        self.ports.take(port, Role::Listener(backlog))
+        self.ports.take(port, Role::Listener(Backlog::new(limit)))
     }
 
     pub(crate) fn poll_accept(&mut self, wait: Wait<'_>, port: u16) -> Poll<Result<AssociationId, Error>> {
         self.alive()?;
         let Some(backlog) = self.ports.listener(port) else { return Poll::Ready(Err(Error::StackEnded)) };
-        let Some(id) = backlog.ready.pop_front() else {
-            backlog.acceptors.add(wait);
-            return Poll::Pending;
-        };
+        let Some(id) = backlog.next(wait) else { return Poll::Pending };
         self.get_mut(id)?.holder = Holder::Stream;
         Poll::Ready(Ok(id))
     }
@@ -707,12 +606,12 @@ impl State {
         let now = self.now();
         let Some(inbox) = self.ports.many(port) else { return Poll::Ready(Err(Error::StackEnded)) };
         // A beginning comes before the first message, and an end after the last.
-        if let Some(event) = inbox.begun.pop_front() {
+        if let Some(event) = inbox.take_begun() {
             return Poll::Ready(Ok(event));
         }
-        let ended = inbox.ended.front().map(SocketEvent::association);
+        let ended = inbox.ended();
         // Others that always have messages do not keep it back.
-        while let Some(id) = ended.or_else(|| inbox.readable.pop_front()) {
+        while let Some(id) = ended.or_else(|| inbox.next_readable()) {
             let message = self.engine.recv(now, id);
             let Some(association) = self.associations.get_mut(&id) else {
                 if ended.is_some() {
@@ -722,7 +621,7 @@ impl State {
             };
             if let Some(message) = message {
                 if ended.is_none() {
-                    inbox.readable.push_back(id);
+                    inbox.queue(id);
                 }
                 return Poll::Ready(Ok(SocketEvent::Message {
                     association: id,
@@ -735,11 +634,7 @@ impl State {
                 break;
             }
         }
-        let Some(event) = inbox.ended.pop_front() else {
-            inbox.readers.add(wait);
-            return Poll::Pending;
-        };
-        inbox.readable.retain(|id| *id != event.association());
+        let Some(event) = inbox.take_ended(wait) else { return Poll::Pending };
         self.remove(now, event.association());
         Poll::Ready(Ok(event))
     }
@@ -747,16 +642,14 @@ impl State {
     /// Returns the association of a one-to-many socket with a peer, and with none begins one.
     pub(crate) fn association_with(&mut self, port: u16, peer: SocketAddr) -> Result<AssociationId, Error> {
         self.alive()?;
-        let known = self.ports.many(port).and_then(|inbox| inbox.by_peer.get(&peer)).copied();
+        let known = self.ports.many(port).and_then(|inbox| inbox.association_with(peer));
         if let Some(id) = known.filter(|id| self.member(port, *id).is_ok()) {
             return Ok(id);
         }
         let begun = self.connect(&[peer], &ConnectOptions::default(), Some(port));
         match begun {
             Ok(id) => {
-                if let Some(inbox) = self.ports.many(port) {
-                    inbox.by_peer.insert(peer, id);
-                }
+                self.ports.many(port).into_iter().for_each(|inbox| inbox.note_begins(id, peer));
                 Ok(id)
             }
             // It may be another address of a peer that is known.
@@ -791,12 +684,7 @@ impl State {
         association.is_queued = false;
         let peer = association.peer;
         self.forget_member(port, peer, id);
-        if let Some(inbox) = self.ports.many(port) {
-            inbox.readable.retain(|readable| *readable != id);
-            for events in [&mut inbox.begun, &mut inbox.ended] {
-                events.retain(|event| event.association() != id);
-            }
-        }
+        self.ports.many(port).into_iter().for_each(|inbox| inbox.remove(id));
         Ok(())
     }
 
@@ -864,7 +752,7 @@ mod tests {
             assert!(
                 state.associations.values().all(|it| it.readers.is_empty() && it.event_readers.is_empty())
             );
-            assert!(state.ports.listener(7).unwrap().acceptors.is_empty() && state.idlers.is_empty());
+            assert!(!state.ports.listener(7).unwrap().has_acceptors() && state.idlers.is_empty());
         });
     }
 }

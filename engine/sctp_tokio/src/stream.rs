@@ -13,7 +13,8 @@ use sctp::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::error::Error;
-use crate::state::{Place, Shared, State};
+use crate::shared::{Shared, WaitsOn};
+use crate::state::State;
 use crate::wakers::Wait;
 
 /// Longest message that a write of bytes makes.
@@ -61,7 +62,7 @@ impl SctpStream {
     }
 
     async fn wait<R>(&self, f: impl FnMut(&mut State, Wait<'_>) -> Poll<R>) -> R {
-        self.shared.wait(Place::Association(self.id), f).await
+        self.shared.wait(WaitsOn::Association(self.id), f).await
     }
 
     /// Waits until it is up.
