@@ -93,6 +93,8 @@ pub enum PathReason {
     AddressRemoved,
     /// The primary path works again, and has done so for long enough.
     PrimaryReturned,
+    /// The policy of its link prefers the path, and it works.
+    Preferred,
     /// Another path was made the primary one.
     PrimaryChosen,
 }
@@ -133,6 +135,7 @@ impl PathReason {
             PathReason::LinkDown => "link_down",
             PathReason::AddressRemoved => "address_removed",
             PathReason::PrimaryReturned => "primary_returned",
+            PathReason::Preferred => "preferred",
             PathReason::PrimaryChosen => "primary_chosen",
         }
     }
@@ -181,6 +184,7 @@ impl fmt::Display for PathReason {
             PathReason::LinkDown => "link down",
             PathReason::AddressRemoved => "address removed",
             PathReason::PrimaryReturned => "the primary path works again",
+            PathReason::Preferred => "preferred by its link's policy",
             PathReason::PrimaryChosen => "chosen as primary path",
         })
     }

@@ -145,6 +145,7 @@ fn reason_of(reason: PathReason) -> control::PathReason {
         PathReason::LinkDown => control::PathReason::LinkDown,
         PathReason::AddressRemoved => control::PathReason::AddressRemoved,
         PathReason::PrimaryReturned => control::PathReason::PrimaryReturned,
+        PathReason::Preferred => control::PathReason::Preferred,
         PathReason::PrimaryChosen => control::PathReason::PrimaryChosen,
     }
 }

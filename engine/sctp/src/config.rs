@@ -377,6 +377,34 @@ pub enum Heartbeats {
     Off,
 }
 
+/// The use of one end's address for data, as the operator of that end wants it. An operator knows the costs of a link; the
+/// engine sees only how well its paths work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AddressUse {
+    /// Rank among the addresses of that end.
+    pub preference: Preference,
+    /// The interval between heartbeats on an idle path of the address that is not the one in use, to which the RTO is added.
+    /// It counts where it is longer than the path's own; at most [`AddressUse::HEARTBEAT_MAX`].
+    pub heartbeat: Option<Duration>,
+}
+
+impl AddressUse {
+    /// The longest interval that either end can ask for.
+    pub const HEARTBEAT_MAX: Duration = Duration::from_secs(600);
+}
+
+/// Rank of an address among the addresses of its end. There are no further ranks, so a `match` may be exhaustive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Preference {
+    /// Carries data as long as it works.
+    Primary,
+    /// Carries data while no primary one works, and together with them if all paths carry data at once.
+    #[default]
+    Secondary,
+    /// Carries data only while no other one works.
+    Backup,
+}
+
 /// Bounds on memory and work that no peer can move.
 #[derive(Clone, Debug)]
 pub struct Limits {

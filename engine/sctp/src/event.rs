@@ -184,6 +184,8 @@ pub enum PathReason {
     AddressRemoved,
     /// The primary path works again, and has done so for long enough.
     PrimaryReturned,
+    /// The path ranks before the other one by the uses of its addresses ([`AddressUse`](crate::AddressUse)), and works.
+    Preferred,
     /// Another path was made the primary one: by [`set_primary`](crate::Endpoint::set_primary), or at the peer's request.
     PrimaryChosen,
 }

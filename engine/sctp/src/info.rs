@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Route;
 
-use crate::config::PathOptions;
+use crate::config::{AddressUse, PathOptions};
 use crate::extension::Extensions;
 use crate::extension::send_buffer::PeerSendBuffer;
 
@@ -108,6 +108,10 @@ pub struct PathInfo {
     pub mtu_probes_lost: u64,
     /// Settings of its own.
     pub options: PathOptions,
+    /// The use of our address ([`set_local_use`](crate::Endpoint::set_local_use)).
+    pub local_use: AddressUse,
+    /// The use of the peer's address, as it has told.
+    pub remote_use: AddressUse,
     /// Timeouts in a row.
     pub errors: u8,
     /// Packets sent.

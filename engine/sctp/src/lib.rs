@@ -78,8 +78,8 @@ mod trace;
 mod tx;
 
 pub use config::{
-    AddressProof, AnswerRate, AssociationConfig, CongestionAlgorithm, EndpointConfig, Heartbeats, Limits,
-    PathOptions, Scheduler, Timing,
+    AddressProof, AddressUse, AnswerRate, AssociationConfig, CongestionAlgorithm, EndpointConfig, Heartbeats,
+    Limits, PathOptions, Preference, Scheduler, Timing,
 };
 pub use endpoint::{AssociationId, Connect, Endpoint, IncomingInit, InitDecision, Listener, Transmit};
 pub use error::{

@@ -5,6 +5,7 @@
 //! [`Association::change_address`] (ours) and [`Association::on_asconf`] (the peer's).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use base::{Route, Time};
 use smallvec::{SmallVec, smallvec};
@@ -13,14 +14,17 @@ use wire::{
     UnrecognizedAction,
 };
 
-use super::{Association, Context, Control, may_reach};
-use crate::config::AddressProof;
+use super::{Association, Context, Control, State, may_reach};
+use crate::config::{AddressProof, AddressUse, Preference};
 use crate::error::AddressError;
 use crate::event::{AbortCause, Event, PathReason};
 use crate::extension::asconf::{AddressChange, Arrival, MAX_CHANGES, Pending, Response, encode};
 use crate::extension::auth::Auth;
 use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
+
+/// Number of times that the wait for an answer to a request doubles while the peer is heard.
+const REPEATS_DOUBLED: u8 = 6;
 
 impl Association {
     /// Announces a change of our addresses to the peer.
@@ -40,7 +44,8 @@ impl Association {
         let (AddressChange::Add(address)
         | AddressChange::Remove(address)
         | AddressChange::SetPrimary(address)
-        | AddressChange::MoveTo(address)) = change;
+        | AddressChange::MoveTo(address)
+        | AddressChange::SetUse(address, _)) = change;
         let has = asconf.local.contains(&address);
         match change {
             _ if !is_usable(address) => return Err(AddressError::NotUnicast(address)),
@@ -48,7 +53,7 @@ impl Association {
             AddressChange::MoveTo(_) => return self.move_to(address, ctx),
             _ if asconf.is_changing(address) => return Err(AddressError::Changing(address)),
             AddressChange::Add(_) if has => return Err(AddressError::Exists(address)),
-            AddressChange::Remove(_) | AddressChange::SetPrimary(_) if !has => {
+            AddressChange::Remove(_) | AddressChange::SetPrimary(_) | AddressChange::SetUse(..) if !has => {
                 //= rfc5061#5.4-1
                 return Err(AddressError::Unknown(address));
             }
@@ -61,11 +66,35 @@ impl Association {
             //= rfc5061#5.3-11
             return Err(AddressError::Last(address));
         }
-        if !asconf.request(change) {
+        let has_room = match change {
+            AddressChange::SetUse(address, usage) => asconf.request_use(address, usage),
+            change => asconf.request(change),
+        };
+        if !has_room {
             return Err(AddressError::TooMany);
         }
         self.ask_next(ctx.now);
         Ok(())
+    }
+
+    /// Applies the use of one of our addresses to what is sent from here, and tells the peer if it understands such changes.
+    pub(crate) fn set_local_use(
+        &mut self,
+        address: IpAddr,
+        usage: AddressUse,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), AddressError> {
+        if matches!(self.transfer.state, State::Closed) {
+            return Err(AddressError::Closed);
+        }
+        match self.transfer.set_use(address, true, usage) {
+            None => Err(AddressError::Unknown(address)),
+            Some(false) => Ok(()),
+            Some(true) => match self.change_address(AddressChange::SetUse(address, usage), ctx) {
+                Err(AddressError::NotNegotiated | AddressError::NotUnderstood) => Ok(()),
+                outcome => outcome,
+            },
+        }
     }
 
     /// Returns whether the peer may be asked to accept another address. A peer of the same kind accepts one
@@ -119,10 +148,10 @@ impl Association {
         if !self.transfer.probes_paths() {
             return;
         }
-        let current = self.transfer.paths.current();
-        let deadline = now + self.transfer.paths.get(current).rto();
+        let by = self.transfer.paths.asking();
+        let deadline = now + self.transfer.paths.get(by).rto();
         let Some(asconf) = &mut self.asconf else { return };
-        let Some(change) = asconf.begin_next(current, deadline) else { return };
+        let Some(change) = asconf.begin_next(by, (now, deadline)) else { return };
         // RFC 5061 section 5.3: an address being deleted "MUST NOT be used as a source address for any subsequent packets".
         if let AddressChange::Remove(address) = change {
             //= rfc5061#5.3-8 5.3-14
@@ -137,12 +166,13 @@ impl Association {
     fn send_asconf(&mut self, now: Time) {
         let path = match self.asconf.as_ref().and_then(|a| a.pending) {
             Some(pending) if self.may_ask_by(pending.path) => pending.path,
-            _ => self.transfer.paths.current(),
+            _ => self.transfer.paths.asking(),
         };
-        let deadline = now + self.transfer.paths.get(path).rto();
+        let rto = self.transfer.paths.get(path).rto();
         if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
+            let patience = rto.saturating_mul(1 << pending.repeats.min(REPEATS_DOUBLED));
             //= rfc5061#5.1-6
-            (pending.path, pending.deadline) = (path, deadline);
+            (pending.path, pending.sent_at, pending.deadline) = (path, now, now + patience);
             let route = self.transfer.paths.get(path).route;
             self.transfer.out.note(TraceEvent::AsconfSent { route });
             self.transfer.out.queue_once(path, Control::Asconf);
@@ -179,6 +209,15 @@ impl Association {
     //= rfc5061#5.1-11
     pub(super) fn on_t4(&mut self, now: Time) {
         let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return };
+        if self.was_only_not_answered(&pending) {
+            if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
+                pending.repeats = pending.repeats.saturating_add(1);
+            }
+            if self.transfer.count_error() {
+                self.send_asconf(now);
+            }
+            return;
+        }
         self.transfer.paths.get_mut(pending.path).back_off(&self.transfer.config.timing);
         self.transfer.count_error_on(pending.path, PathReason::Timeout);
         if !self.transfer.count_error() {
@@ -192,6 +231,13 @@ impl Association {
             pending.path = path;
         }
         self.send_asconf(now);
+    }
+
+    /// Returns whether the peer was heard on the path since the request went out there. Then the path is not at fault: a peer
+    /// takes no request before its program knows the keys.
+    fn was_only_not_answered(&self, pending: &Pending) -> bool {
+        let path = self.transfer.paths.get(pending.path);
+        self.transfer.config.timing.doubts_silence && path.heard() > pending.sent_at
     }
 
     pub(super) fn on_asconf_ack(&mut self, ack: &AsconfAck<'_>, ctx: &mut Context<'_>) {
@@ -262,7 +308,9 @@ impl Association {
         match asconf.pending.map(|p| p.change) {
             Some(AddressChange::Remove(leaving)) => leaving == came_to,
             Some(AddressChange::MoveTo(only)) => only != came_to,
-            Some(AddressChange::Add(_) | AddressChange::SetPrimary(_)) | None => false,
+            Some(AddressChange::Add(_) | AddressChange::SetPrimary(_) | AddressChange::SetUse(..)) | None => {
+                false
+            }
         }
     }
 
@@ -394,6 +442,10 @@ impl Association {
                 Parameter::SetPrimary { correlation, address } => {
                     (correlation, self.set_primary(specified(address), &raw))
                 }
+                Parameter::AddressUse { correlation, address, rank, heartbeat_ms } => {
+                    let usage = use_of(rank, heartbeat_ms);
+                    (correlation, self.set_peer_use(specified(address), usage, &raw))
+                }
                 _ => {
                     let action = UnrecognizedAction::for_parameter(raw.kind);
                     if action.reports() && raw.bytes.len() <= ctx.limits.reported_bytes / 2 {
@@ -407,7 +459,8 @@ impl Association {
                     continue;
                 }
             };
-            has_failed |= refusal.is_some() && !matches!(parameter, Parameter::SetPrimary { .. });
+            let is_wish = matches!(parameter, Parameter::SetPrimary { .. } | Parameter::AddressUse { .. });
+            has_failed |= refusal.is_some() && !is_wish;
             responses.push(Response { correlation, refusal });
         }
         Some(responses)
@@ -524,6 +577,18 @@ impl Association {
         None
     }
 
+    fn set_peer_use<'a>(&mut self, address: IpAddr, usage: AddressUse, raw: &Tlv<'a>) -> Option<Cause<'a>> {
+        match self.transfer.set_use(address, false, usage) {
+            None => return Some(Cause::UnresolvableAddress(raw.bytes)),
+            Some(false) => {}
+            Some(true) => {
+                let change = AddressChange::SetUse(address, usage);
+                self.transfer.out.emit(Event::PeerAddressChange(change));
+            }
+        }
+        None
+    }
+
     /// Takes paths out of use, and sends SACKs elsewhere.
     fn leave_paths(&mut self, leaves: impl Fn(&Path) -> bool) {
         let retired = self.transfer.retire_paths(leaves);
@@ -540,6 +605,16 @@ fn parameters_of(pending: &Pending) -> SmallVec<[Parameter<'static>; 2]> {
         AddressChange::Add(address) => smallvec![Parameter::AddIp { correlation, address }],
         AddressChange::Remove(address) => smallvec![Parameter::DelIp { correlation, address }],
         AddressChange::SetPrimary(address) => smallvec![Parameter::SetPrimary { correlation, address }],
+        AddressChange::SetUse(address, usage) => {
+            let rank = match usage.preference {
+                Preference::Primary => 0,
+                Preference::Secondary => 1,
+                Preference::Backup => 2,
+            };
+            let heartbeat = usage.heartbeat.unwrap_or_default().min(AddressUse::HEARTBEAT_MAX);
+            let heartbeat_ms = u32::try_from(heartbeat.as_millis()).unwrap_or(u32::MAX);
+            smallvec![Parameter::AddressUse { correlation, address, rank, heartbeat_ms }]
+        }
         AddressChange::MoveTo(address) => {
             let address = unspecified_like(address);
             let other = correlation.wrapping_add(1);
@@ -549,6 +624,17 @@ fn parameters_of(pending: &Pending) -> SmallVec<[Parameter<'static>; 2]> {
             ]
         }
     }
+}
+
+/// Reads the use of an address as the peer tells it. Ranks that are not known come last.
+fn use_of(rank: u8, heartbeat_ms: u32) -> AddressUse {
+    let preference = match rank {
+        0 => Preference::Primary,
+        1 => Preference::Secondary,
+        _ => Preference::Backup,
+    };
+    let heartbeat = (heartbeat_ms > 0).then(|| Duration::from_millis(heartbeat_ms.into()));
+    AddressUse { preference, heartbeat }
 }
 
 /// Returns the wildcard of an address's family.

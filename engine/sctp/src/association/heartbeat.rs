@@ -72,6 +72,7 @@ impl Association {
             self.copy_answer(path, &value, ctx.now);
             //= rfc9260#6.4-2 8.3-2
             self.transfer.out.queue(path, Control::HeartbeatAck(value));
+            self.transfer.paths.get_mut(path).on_asked();
         }
     }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use base::Time;
 
 use super::{AssociationId, Endpoint};
+use crate::config::AddressUse;
 use crate::error::AddressError;
 use crate::extension::asconf::AddressChange;
 
@@ -49,6 +50,23 @@ impl Endpoint {
         address: IpAddr,
     ) -> Result<(), AddressError> {
         self.change_address(now, id, AddressChange::SetPrimary(address))
+    }
+
+    /// Sets the use of one of our addresses: which of the paths that work carries data, and how often the idle ones are probed.
+    /// The peer is told, and obeys if it is of the same kind; [`Event::AddressChange`](crate::Event::AddressChange) has its
+    /// answer. A peer that does not negotiate or understand it goes on as before.
+    ///
+    /// # Errors
+    /// See [`AddressError`]; after `TooMany` the use holds here, and the peer has not been told.
+    pub fn set_local_use(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        address: IpAddr,
+        usage: AddressUse,
+    ) -> Result<(), AddressError> {
+        let result = self.with(id, now, |a, ctx| a.set_local_use(address, usage, ctx));
+        result.unwrap_or(Err(AddressError::Closed))
     }
 
     /// Tells the peer that this address of ours has taken the place of all others, none of which can be sent from any more:

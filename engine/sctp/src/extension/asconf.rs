@@ -11,6 +11,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::{AsconfSerial, Cause, Causes, Parameter, Tsn};
 
+use crate::config::AddressUse;
 use crate::memory::heap;
 use crate::path::PathIndex;
 
@@ -21,7 +22,7 @@ pub(crate) const MAX_WAITING: usize = 16;
 //= rfc5061#5.1.1-6
 pub(crate) const MAX_CHANGES: usize = 32;
 
-/// A change of one end's addresses. RFC 5061 has no other changes, so a `match` may be exhaustive.
+/// A change of one end's addresses. RFC 5061 has no other changes but for the last, so a `match` may be exhaustive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddressChange {
     /// The address joins the association.
@@ -32,6 +33,8 @@ pub enum AddressChange {
     SetPrimary(IpAddr),
     /// The address takes the place of all others, which cannot be sent from any more: the host has moved.
     MoveTo(IpAddr),
+    /// The other end is to use this address so, if it can. A parameter of this project, which others refuse.
+    SetUse(IpAddr, AddressUse),
 }
 
 /// The request that is out.
@@ -41,6 +44,10 @@ pub(crate) struct Pending {
     pub(crate) change: AddressChange,
     /// The path it last went by.
     pub(crate) path: PathIndex,
+    /// When it last went out.
+    pub(crate) sent_at: Time,
+    /// How often it was repeated although the peer was heard.
+    pub(crate) repeats: u8,
     /// T4-rto.
     pub(crate) deadline: Time,
 }
@@ -76,6 +83,8 @@ pub(crate) struct Asconf {
     refuses_changes: bool,
     /// True if it does not understand requests to set its primary address.
     refuses_primary: bool,
+    /// True if it does not understand uses of addresses.
+    refuses_uses: bool,
     /// Our addresses, also those that no path uses.
     pub(crate) local: SmallVec<[IpAddr; 4]>,
     /// An address of ours that the peer knows, by which it may find the association (RFC 5061 section 4.1.1).
@@ -109,6 +118,7 @@ impl Asconf {
             answer: None,
             refuses_changes: false,
             refuses_primary: false,
+            refuses_uses: false,
             local,
             known: source.local,
             unproven: Vec::new(),
@@ -124,6 +134,12 @@ impl Asconf {
             self.waiting.push_back(change);
         }
         has_room
+    }
+
+    /// Takes a use of one of our addresses to be told; it replaces one that waits. Returns whether there was room.
+    pub(crate) fn request_use(&mut self, address: IpAddr, usage: AddressUse) -> bool {
+        self.waiting.retain(|change| !matches!(change, AddressChange::SetUse(of, _) if *of == address));
+        self.request(AddressChange::SetUse(address, usage))
     }
 
     /// Takes the change that makes all that wait pointless. The request that is out stays: the peer may know it already.
@@ -154,6 +170,7 @@ impl Asconf {
                 self.refuses_changes = true;
             }
             AddressChange::SetPrimary(_) => self.refuses_primary = true,
+            AddressChange::SetUse(..) => self.refuses_uses = true,
         }
         let (keep, gone): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|c| self.is_understood(*c));
@@ -163,7 +180,7 @@ impl Asconf {
 
     /// The peer understands no change at all.
     pub(crate) fn on_nothing_understood(&mut self) -> Vec<AddressChange> {
-        (self.refuses_changes, self.refuses_primary) = (true, true);
+        (self.refuses_changes, self.refuses_primary, self.refuses_uses) = (true, true, true);
         std::mem::take(&mut self.waiting).into()
     }
 
@@ -174,6 +191,7 @@ impl Asconf {
                 !self.refuses_changes
             }
             AddressChange::SetPrimary(_) => !self.refuses_primary,
+            AddressChange::SetUse(..) => !self.refuses_uses,
         }
     }
 
@@ -181,14 +199,18 @@ impl Asconf {
     pub(crate) fn is_changing(&self, address: IpAddr) -> bool {
         let concerns = |c: &AddressChange| match *c {
             AddressChange::Add(a) | AddressChange::Remove(a) => a == address,
-            AddressChange::SetPrimary(_) | AddressChange::MoveTo(_) => false,
+            AddressChange::SetPrimary(_) | AddressChange::MoveTo(_) | AddressChange::SetUse(..) => false,
         };
         self.waiting.iter().any(concerns) || self.pending.as_ref().is_some_and(|p| concerns(&p.change))
     }
 
     /// The next change, if it may be asked for now. RFC 5061 section 5.1.1, C1: "One and only one SCTP packet-holding ASCONF
     /// Chunk(s) MAY be in transit and unacknowledged at any one time."
-    pub(crate) fn begin_next(&mut self, path: PathIndex, deadline: Time) -> Option<AddressChange> {
+    pub(crate) fn begin_next(
+        &mut self,
+        path: PathIndex,
+        (sent_at, deadline): (Time, Time),
+    ) -> Option<AddressChange> {
         //= rfc5061#5.1.1-2
         if self.pending.is_some() {
             return None;
@@ -197,7 +219,7 @@ impl Asconf {
         let serial = self.next_serial;
         //= rfc5061#5.1-3 5.1-4
         self.next_serial = serial.next();
-        self.pending = Some(Pending { serial, change, path, deadline });
+        self.pending = Some(Pending { serial, change, path, sent_at, repeats: 0, deadline });
         Some(change)
     }
 
@@ -270,12 +292,12 @@ mod tests {
     fn one_request_is_out_at_a_time_and_numbers_wrap() {
         let mut a = asconf();
         assert!(a.request(add(1)) && a.request(add(2)));
-        assert_eq!(a.begin_next(PathIndex::new(0), Time::ZERO), Some(add(1)));
+        assert_eq!(a.begin_next(PathIndex::new(0), (Time::ZERO, Time::ZERO)), Some(add(1)));
         assert_eq!(a.pending.map(|p| p.serial), Some(AsconfSerial(u32::MAX)));
-        assert_eq!(a.begin_next(PathIndex::new(0), Time::ZERO), None);
+        assert_eq!(a.begin_next(PathIndex::new(0), (Time::ZERO, Time::ZERO)), None);
         assert!(a.was_never_used(AsconfSerial(0)) && !a.was_never_used(AsconfSerial(u32::MAX)));
         a.pending = None;
-        assert_eq!(a.begin_next(PathIndex::new(0), Time::ZERO), Some(add(2)));
+        assert_eq!(a.begin_next(PathIndex::new(0), (Time::ZERO, Time::ZERO)), Some(add(2)));
         assert_eq!(a.pending.map(|p| p.serial), Some(AsconfSerial(0)));
     }
 

@@ -15,6 +15,7 @@ mod prr;
 mod rebinding;
 mod rto;
 mod sending;
+mod usage;
 mod vouching;
 mod watch;
 
@@ -26,6 +27,7 @@ pub(crate) use paths::{Paths, Retired};
 pub(crate) use pmtu::{Pmtu, SizeProbe};
 pub(crate) use rebinding::{Answer, Asks, Pace};
 pub(crate) use sending::{Outcome, Seen, Sending};
+pub(crate) use usage::Rank;
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -41,6 +43,7 @@ use ecn::PathEcn;
 use losses::LossMeter;
 use rebinding::Rebinding;
 use rto::Rto;
+use usage::PathUse;
 use vouching::Vouching;
 use watch::Watch;
 
@@ -113,6 +116,8 @@ pub(crate) struct Path {
     pub(crate) route: Route,
     state: PathState,
     confirmed: bool,
+    /// Set once the peer may have confirmed the path, too: it has asked on it, or began with it.
+    is_known_to_peer: bool,
     /// One of its addresses has left the association; the path only keeps its index.
     retired: bool,
     //= rfc9260#7.3-2
@@ -123,6 +128,11 @@ pub(crate) struct Path {
     pub(crate) rebinding: Rebinding,
     pub(crate) vouching: Vouching,
     options: PathOptions,
+    usage: PathUse,
+    /// Set while the path is the one of new data.
+    is_current: bool,
+    /// Set after data has left a failing path, which may share its link with this one, until this one answers.
+    is_assumed: bool,
     /// Weighted bytes of new data: the path's position relative to the others.
     pub(crate) turn: u64,
     //= rfc9260#8.2-1
@@ -192,6 +202,7 @@ impl Path {
             route,
             state: PathState::Unconfirmed,
             confirmed: false,
+            is_known_to_peer: false,
             retired: false,
             pmtu,
             ecn: PathEcn::default(),
@@ -199,6 +210,9 @@ impl Path {
             rebinding: Rebinding::default(),
             vouching: Vouching::default(),
             options: PathOptions::default(),
+            usage: PathUse::default(),
+            is_current: false,
+            is_assumed: false,
             turn: 0,
             errors: 0,
             rto: Rto::new(&config.timing),
@@ -228,6 +242,16 @@ impl Path {
         self.confirmed
     }
 
+    /// Returns whether the peer may have confirmed the path. One of the same kind takes no request by another.
+    pub(crate) fn is_known_to_peer(&self) -> bool {
+        self.is_known_to_peer
+    }
+
+    /// Notes that the peer has asked on the path, and is answered.
+    pub(crate) fn on_asked(&mut self) {
+        self.is_known_to_peer = true;
+    }
+
     pub(crate) fn errors(&self) -> u8 {
         self.errors
     }
@@ -248,6 +272,24 @@ impl Path {
 
     pub(crate) fn srtt(&self) -> Option<Duration> {
         self.rto.srtt()
+    }
+
+    /// The path's rank by the uses of its addresses.
+    pub(crate) fn rank(&self) -> Rank {
+        self.usage.rank()
+    }
+
+    /// Returns whether the path is active, but has not answered since data left a failing one.
+    pub(crate) fn is_assumed(&self) -> bool {
+        self.is_assumed
+    }
+
+    /// Starts or ends the path's role as the one of new data. The pace of its heartbeats follows.
+    fn set_current(&mut self, is_current: bool) {
+        self.is_current = is_current;
+        if is_current && !self.usage.heartbeat(Duration::ZERO).is_zero() {
+            self.probe_now(Time::ZERO);
+        }
     }
 
     /// Length of an SCTP packet that fits into one IP packet, a multiple of four.
@@ -280,6 +322,7 @@ impl Path {
     /// Confirms the path by the handshake.
     pub(crate) fn confirm(&mut self, now: Time, timing: &Timing, random: &mut Random) {
         self.confirmed = true;
+        self.is_known_to_peer = true;
         self.state = PathState::Active;
         self.schedule_heartbeat(now, timing, random);
     }
@@ -295,6 +338,7 @@ impl Path {
         self.errors = 0;
         self.returned = Returned::No;
         self.is_put_off = false;
+        self.is_assumed = false;
         self.watch.on_answer();
         self.end_doubt();
         self.sending.on_heartbeat_answered();
@@ -743,6 +787,7 @@ impl Path {
             Heartbeats::Off if self.confirmed => return None,
             Heartbeats::Off => timing.heartbeat_interval,
         };
+        let pause = if self.is_current { pause } else { self.usage.heartbeat(pause) };
         Some(if self.watch.is_on() { pause / watch::PACE } else { pause })
     }
 
@@ -783,6 +828,8 @@ impl Path {
             mtu_probes_sent: self.pmtu.probes_sent,
             mtu_probes_lost: self.pmtu.probes_lost,
             options: self.options,
+            local_use: self.usage.local,
+            remote_use: self.usage.remote,
             errors: self.errors,
             packets_sent: self.counters.packets_sent,
             packets_received: self.counters.packets_received,

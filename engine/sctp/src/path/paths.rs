@@ -7,8 +7,8 @@ use std::time::Duration;
 use base::{Route, Time};
 use smallvec::SmallVec;
 
-use super::{Path, PathIndex, congestion};
-use crate::config::Timing;
+use super::{Path, PathIndex, Rank, congestion};
+use crate::config::{AddressUse, Timing};
 use crate::info::PathState;
 use crate::memory::{heap, list};
 
@@ -20,6 +20,8 @@ pub(crate) struct Paths {
     current: PathIndex,
     /// Set if data was moved off a failing path to one that has not been heard since.
     is_guess: bool,
+    /// Set once the uses of addresses may prefer some paths to others.
+    has_ranks: bool,
 }
 
 /// Paths that were taken out of use together.
@@ -38,8 +40,15 @@ impl Retired {
 
 impl Paths {
     /// Starts with the path of the handshake as the primary one.
-    pub(crate) fn new(first: Path) -> Paths {
-        Paths { list: vec![first], primary: PathIndex::new(0), current: PathIndex::new(0), is_guess: false }
+    pub(crate) fn new(mut first: Path) -> Paths {
+        first.set_current(true);
+        Paths {
+            list: vec![first],
+            primary: PathIndex::new(0),
+            current: PathIndex::new(0),
+            is_guess: false,
+            has_ranks: false,
+        }
     }
 
     pub(crate) fn push(&mut self, path: Path) {
@@ -76,8 +85,14 @@ impl Paths {
         max.saturating_sub(used).min(places)
     }
 
-    /// Adds a path, replacing a retired one if `reuse`.
-    pub(crate) fn add(&mut self, path: Path, reuse: bool) {
+    /// Adds a path, replacing a retired one if `reuse`. The uses of its addresses are those of the other paths.
+    pub(crate) fn add(&mut self, mut path: Path, reuse: bool) {
+        let with = |end: fn(&Route) -> IpAddr| {
+            self.iter().find(|(_, known)| end(&known.route) == end(&path.route)).map(|(_, known)| known.usage)
+        };
+        let (local, remote) = (with(|route| route.local), with(|route| route.remote));
+        path.usage.local = local.map_or(AddressUse::default(), |usage| usage.local);
+        path.usage.remote = remote.map_or(AddressUse::default(), |usage| usage.remote);
         match self.list.iter_mut().find(|p| p.retired && reuse) {
             Some(place) => *place = path,
             None => self.push(path),
@@ -93,7 +108,8 @@ impl Paths {
     pub(crate) fn leave_retired(&mut self) {
         if self.get(self.current).retired {
             let any = self.iter().next().map(|(i, _)| i);
-            self.current = self.best_except(self.current).or(any).unwrap_or(self.current);
+            let next = self.best_except(self.current).or(any);
+            self.set_current(next.unwrap_or(self.current));
         }
         if self.get(self.primary).retired {
             self.primary = self.current;
@@ -128,6 +144,51 @@ impl Paths {
     /// The path of new data.
     pub(crate) fn current(&self) -> PathIndex {
         self.current
+    }
+
+    /// The path of a request to change addresses: the current one, unless the peer may not have confirmed it yet.
+    pub(crate) fn asking(&self) -> PathIndex {
+        let may_ask = |i: PathIndex| self.is_active(i) && self.get(i).is_known_to_peer();
+        let other = || self.iter().map(|(i, _)| i).find(|i| may_ask(*i));
+        Some(self.current).filter(|i| self.get(*i).is_known_to_peer()).or_else(other).unwrap_or(self.current)
+    }
+
+    /// Replaces the path of new data; returns the previous one.
+    fn set_current(&mut self, index: PathIndex) -> PathIndex {
+        let old = std::mem::replace(&mut self.current, index);
+        if old != index {
+            self.get_mut(old).set_current(false);
+            self.get_mut(index).set_current(true);
+        }
+        old
+    }
+
+    /// Sets the use of one end's address for all its paths: of ours, or of the peer's. Returns whether it is new; `None` if
+    /// no path has the address.
+    pub(crate) fn set_use(&mut self, address: IpAddr, is_ours: bool, usage: AddressUse) -> Option<bool> {
+        let at = |path: &Path| if is_ours { path.route.local } else { path.route.remote };
+        let mut is_new = None;
+        for path in self.list.iter_mut().filter(|path| !path.retired && at(path) == address) {
+            let slot = if is_ours { &mut path.usage.local } else { &mut path.usage.remote };
+            *is_new.get_or_insert(false) |= std::mem::replace(slot, usage) != usage;
+        }
+        self.has_ranks |= is_new == Some(true);
+        is_new
+    }
+
+    /// Returns whether the uses of addresses may prefer some paths to others.
+    pub(crate) fn have_ranks(&self) -> bool {
+        self.has_ranks
+    }
+
+    /// Returns whether this path may carry new data together with the current one.
+    pub(crate) fn joins_current(&self, index: PathIndex) -> bool {
+        self.rank(index).joins(self.rank(self.current))
+    }
+
+    /// The rank of the path by the uses of its addresses.
+    pub(crate) fn rank(&self, index: PathIndex) -> Rank {
+        self.get(index).rank()
     }
 
     fn is_active(&self, index: PathIndex) -> bool {
@@ -216,23 +277,52 @@ impl Paths {
     ///
     /// The order is: the primary path while active; the current path while active; the best active one; the
     /// potentially failed one with the fewest errors (RFC 7829 section 3); and if all have failed, the
-    /// confirmed one with the fewest errors (dormant state).
+    /// confirmed one with the fewest errors (dormant state). An active path that ranks before the chosen one by the uses of
+    /// its addresses takes its place, if it is known to work.
     //= rfc9260#6.4-1 6.4.1-1 8.2-4
     //= rfc7829#3.2-3 3.2-4 3.2-7
     //= rfc9260#6.4-1 6.4.1-1 8.2-4
     pub(crate) fn choose(&mut self) -> Option<PathIndex> {
-        let chosen = if self.is_active(self.primary) && !self.get(self.primary).is_watched() {
-            self.primary
-        } else if self.is_active(self.current) {
-            self.current
+        let outranks_primary = self.rank(self.current) < self.rank(self.primary);
+        let is_current_active = self.is_active(self.current);
+        let chosen = if self.is_trusted(self.primary) && !(is_current_active && outranks_primary) {
+            self.preferred_to(self.primary)
+        } else if is_current_active {
+            self.preferred_to(self.current)
         } else {
             self.best_except(self.current).unwrap_or(self.current)
         };
-        let old = std::mem::replace(&mut self.current, chosen);
+        let old = self.set_current(chosen);
         if old != chosen {
             self.is_guess = !self.is_active(old);
+            if self.is_guess {
+                self.doubt_others();
+            }
         }
         (old != chosen).then_some(old)
+    }
+
+    /// Returns whether the path is active, and has been so for long enough.
+    fn is_trusted(&self, index: PathIndex) -> bool {
+        self.is_active(index) && !self.get(index).is_watched()
+    }
+
+    /// Returns the path that ranks before `index` by the uses of its addresses and is known to work; `index` if there is none.
+    fn preferred_to(&self, index: PathIndex) -> PathIndex {
+        let rank = self.rank(index);
+        let works = |i: &PathIndex| self.is_trusted(*i) && !self.get(*i).is_silent();
+        let is_known = |i: &PathIndex| *i == self.current || !self.get(*i).is_assumed();
+        let better = self.iter().map(|(i, _)| i).filter(|i| self.rank(*i) < rank);
+        let order =
+            |i: &PathIndex| (self.rank(*i), *i != self.primary, *i != self.current, self.slowness(*i));
+        better.filter(works).filter(is_known).min_by_key(order).unwrap_or(index)
+    }
+
+    /// Notes that a path has failed: others may share its link, and must answer before data takes them for their rank alone.
+    fn doubt_others(&mut self) {
+        let current = self.current.get();
+        let others = self.list.iter_mut().enumerate().filter(|(i, _)| *i != current);
+        others.for_each(|(_, path)| path.is_assumed = true);
     }
 
     /// Makes the current path primary if it works and the primary one has exceeded its error limit (RFC 7829
@@ -263,7 +353,10 @@ impl Paths {
             return None;
         }
         self.is_guess = false;
-        let old = std::mem::replace(&mut self.current, index);
+        let old = self.set_current(index);
+        if old != index {
+            self.doubt_others();
+        }
         (old != index).then_some(old)
     }
 
@@ -280,8 +373,9 @@ impl Paths {
     pub(crate) fn follow(&mut self, index: PathIndex) -> bool {
         let is_active = self.is_active(index);
         if is_active {
-            self.current = index;
+            self.set_current(index);
             self.is_guess = false;
+            self.doubt_others();
         }
         is_active
     }
@@ -312,7 +406,7 @@ impl Paths {
 
     /// Returns the best confirmed path: active before potentially failed before inactive; then one that has
     /// answered its last probe; then few errors; then not `avoid` itself; then of the other family if `avoid` does
-    /// not carry packets of the least size; then far from `avoid`; then fast.
+    /// not carry packets of the least size; then far from `avoid`; then by the uses of the addresses; then fast.
     fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
         let avoided = self.get(avoid).route;
         // A packet too long for one path often is so for its whole family because of a tunnel, or a router
@@ -336,6 +430,7 @@ impl Paths {
                 itself,
                 is_alike,
                 Reverse(apart),
+                path.rank(),
                 path.srtt().is_none(),
                 path.srtt(),
             )

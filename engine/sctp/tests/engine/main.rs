@@ -56,3 +56,4 @@ mod tags;
 mod takeover;
 mod terms;
 mod tracing;
+mod uses;

@@ -12,7 +12,7 @@
 use std::net::IpAddr;
 
 use super::types::{IPV4_ADDRESS, IPV6_ADDRESS};
-use super::{ParameterError, types};
+use super::{Parameter, ParameterError, types};
 use crate::reader::Reader;
 use crate::tlv::{Tlv, Tlvs};
 use crate::writer::{NoRoom, Writer};
@@ -51,6 +51,31 @@ pub(super) fn write_change(
 ) -> Result<(), NoRoom> {
     out.tlv(ptype, |out| {
         out.u32(correlation)?;
+        write_address(address, out)
+    })
+}
+
+/// Reads correlation identifier, rank, three octets that are reserved, interval of heartbeats, and address.
+pub(super) fn read_use<'a>(tlv: Tlv<'_>) -> Result<Parameter<'a>, ParameterError> {
+    let length = ParameterError::length(&tlv);
+    let mut value = Reader::new(tlv.value);
+    let correlation = value.u32().ok_or(length)?;
+    let [rank, ..] = value.array::<4>().ok_or(length)?;
+    let heartbeat_ms = value.u32().ok_or(length)?;
+    let address = Tlvs::new(value.rest()).next().ok_or(length)??;
+    Ok(Parameter::AddressUse { correlation, address: read_address(address)?, rank, heartbeat_ms })
+}
+
+pub(super) fn write_use(
+    correlation: u32,
+    address: IpAddr,
+    (rank, heartbeat_ms): (u8, u32),
+    out: &mut Writer<'_>,
+) -> Result<(), NoRoom> {
+    out.tlv(types::ADDRESS_USE, |out| {
+        out.u32(correlation)?;
+        out.bytes(&[rank, 0, 0, 0])?;
+        out.u32(heartbeat_ms)?;
         write_address(address, out)
     })
 }

@@ -160,6 +160,17 @@ pub enum Parameter<'a> {
         /// The address.
         address: IpAddr,
     },
+    /// Tells the peer for what an address of the sender is to be used; of this project, not in RFC 5061.
+    AddressUse {
+        /// Links request and answer.
+        correlation: u32,
+        /// The address.
+        address: IpAddr,
+        /// Its rank among the sender's addresses: 0 before 1 before 2.
+        rank: u8,
+        /// The interval of heartbeats to the address in milliseconds; 0: the receiver's own.
+        heartbeat_ms: u32,
+    },
     /// Agrees to a change (RFC 5061 section 4.2.5).
     SuccessIndication {
         /// Links request and answer.
@@ -237,6 +248,7 @@ impl<'a> Parameter<'a> {
                 .map(|(correlation, address)| Parameter::DelIp { correlation, address }),
             types::SET_PRIMARY => address::read_change(tlv)
                 .map(|(correlation, address)| Parameter::SetPrimary { correlation, address }),
+            types::ADDRESS_USE => address::read_use(tlv),
             _ => Self::parse_plain(&tlv).ok_or_else(|| ParameterError::length(&tlv)),
         }
     }
@@ -305,6 +317,7 @@ impl<'a> Parameter<'a> {
             Parameter::DelIp { .. } => types::DEL_IP,
             Parameter::ErrorCause { .. } => types::ERROR_CAUSE,
             Parameter::SetPrimary { .. } => types::SET_PRIMARY,
+            Parameter::AddressUse { .. } => types::ADDRESS_USE,
             Parameter::SuccessIndication { .. } => types::SUCCESS_INDICATION,
             Parameter::AdaptationLayerIndication(_) => types::ADAPTATION_LAYER_INDICATION,
             Parameter::Unknown { ptype, .. } => *ptype,
@@ -324,6 +337,9 @@ impl<'a> Parameter<'a> {
             | Parameter::DelIp { correlation, address }
             | Parameter::SetPrimary { correlation, address } => {
                 address::write_change(ptype, correlation, address, out)
+            }
+            Parameter::AddressUse { correlation, address, rank, heartbeat_ms } => {
+                address::write_use(correlation, address, (rank, heartbeat_ms), out)
             }
             Parameter::OutgoingSsnReset { request, response, last_tsn, streams } => {
                 reconfig::write_streams(ptype, &[request.0, response.0, last_tsn.0], streams, out)

@@ -27,7 +27,8 @@ impl Transfer {
             return;
         }
         for other in self.paths.indices() {
-            if other != path && self.paths.get(other).state() == PathState::Active {
+            let is_active = self.paths.get(other).state() == PathState::Active;
+            if other != path && is_active && self.paths.joins_current(other) {
                 self.tx.copies.wish(seq, other);
                 self.tx.outstanding.on_copied(seq);
             }

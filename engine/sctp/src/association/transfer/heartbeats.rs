@@ -57,11 +57,14 @@ impl Transfer {
         }
     }
 
-    /// Prefers a path on which the peer was heard to one that is only assumed to work.
+    /// Prefers a path on which the peer was heard to one that is only assumed to work, or that ranks after it.
     pub(crate) fn on_heard(&mut self, index: PathIndex) {
         if let Some(old) = self.paths.on_heard(index) {
             self.mark_lost_on(old);
             self.on_switch(self.paths.get(old).route, PathReason::Answer);
+        }
+        if self.paths.have_ranks() {
+            self.choose_path(PathReason::Answer);
         }
     }
 

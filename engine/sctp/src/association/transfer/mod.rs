@@ -227,6 +227,11 @@ impl Transfer {
     /// Selects the path of new data again and reports a change; returns the previous path if it changed.
     pub(crate) fn choose_path(&mut self, reason: PathReason) -> Option<PathIndex> {
         let old = self.paths.choose()?;
+        let is_by_rank = self.paths.rank(self.paths.current()) < self.paths.rank(old);
+        let reason = match self.paths.get(old).state() {
+            PathState::Active if is_by_rank => PathReason::Preferred,
+            _ => reason,
+        };
         self.on_switch(self.paths.get(old).route, reason);
         Some(old)
     }

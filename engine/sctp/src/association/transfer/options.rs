@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 
 use super::Transfer;
 use crate::association::{Context, State};
-use crate::config::PathOptions;
+use crate::config::{AddressUse, PathOptions};
 use crate::error::PathOptionError;
 use crate::event::{Event, Message, PathReason};
 use crate::path::PathIndex;
@@ -76,6 +76,16 @@ impl Transfer {
         self.paths.make_primary(remote);
         self.choose_path(PathReason::PrimaryChosen);
         Ok(())
+    }
+
+    /// Sets the use of one end's address, and moves new data if another path is preferred now. Returns whether the use is
+    /// new; `None` if no path has the address.
+    pub(crate) fn set_use(&mut self, address: IpAddr, is_ours: bool, usage: AddressUse) -> Option<bool> {
+        let is_new = self.paths.set_use(address, is_ours, usage)?;
+        if is_new {
+            self.choose_path(PathReason::Preferred);
+        }
+        Some(is_new)
     }
 
     /// Requests an event when no data is left to send or acknowledge.

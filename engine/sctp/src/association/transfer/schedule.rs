@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::Transfer;
 use crate::info::PathState;
 use crate::multipath::{Multipath, PathScheduler};
-use crate::path::PathIndex;
+use crate::path::{PathIndex, Rank};
 
 /// Scale of turns: a turn counts bytes times this, divided by the weight of the path.
 const TURN_SCALE: u64 = 1 << 16;
@@ -30,7 +30,14 @@ impl Transfer {
     /// the only one.
     pub(crate) fn carries_new_data(&self, path: PathIndex) -> bool {
         path == self.paths.current()
-            || (self.is_concurrent() && self.paths.get(path).state() == PathState::Active)
+            || (self.is_concurrent()
+                && self.paths.get(path).state() == PathState::Active
+                && self.paths.joins_current(path))
+    }
+
+    /// Sort key of paths that carry data at once: those that the uses of their addresses prefer, then fast ones.
+    fn precedence(&self, path: PathIndex) -> (Rank, Duration) {
+        (self.paths.rank(path), self.paths.slowness(path))
     }
 
     /// Returns the path of the next packet of new data, if there is data and a path on which it may leave
@@ -46,7 +53,7 @@ impl Transfer {
                     self.paths.indices().filter(|&i| self.next_new_length(i).is_some() && self.may_begin(i));
                 match scheduler {
                     PathScheduler::LowestRtt | PathScheduler::Redundant => {
-                        ready.min_by_key(|&i| self.paths.slowness(i))
+                        ready.min_by_key(|&i| self.precedence(i))
                     }
                     PathScheduler::Weighted => ready.min_by_key(|&i| self.turn(i)),
                 }
@@ -101,7 +108,7 @@ impl Transfer {
 
     fn is_quickest(&self, path: PathIndex) -> bool {
         let quickest = self.paths.indices().filter(|&i| self.carries_new_data(i));
-        quickest.min_by_key(|&i| self.paths.slowness(i)) == Some(path)
+        quickest.min_by_key(|&i| self.precedence(i)) == Some(path)
     }
 
     /// Returns whether new data on `path` would arrive so late that it should wait for faster paths, although
@@ -130,9 +137,14 @@ impl Transfer {
         blocks || (is_all && !self.is_weighted() && self.tx.queue.bytes() < meanwhile)
     }
 
-    /// Bytes that the paths faster than `path` can send in one of its round trips.
+    /// Bytes that the paths faster than `path` can send in one of its round trips. A path of a later rank is no reason to
+    /// spare this one.
     fn sent_meanwhile(&self, path: PathIndex, slow: Duration) -> usize {
-        let quicker = self.paths.iter().filter(|&(i, p)| i != path && p.state() == PathState::Active);
+        let rank = self.paths.rank(path);
+        let quicker = self
+            .paths
+            .iter()
+            .filter(|&(i, p)| i != path && p.rank() <= rank && p.state() == PathState::Active);
         let sent = quicker.filter_map(|(_, p)| {
             let quick = p.srtt().filter(|&quick| quick < slow)?;
             let bytes = p.sending.cwnd() as u128 * slow.as_nanos() / quick.as_nanos().max(1);

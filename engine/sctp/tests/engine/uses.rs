@@ -1,0 +1,344 @@
+//! Uses of addresses: which of the paths that work carries data, and what the idle ones cost.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::Carrier;
+use sctp::{
+    AddressChange, AddressError, AddressProof, AddressUse, AssociationConfig, EndpointConfig, Event,
+    Extensions, Multipath, PathReason, PathScheduler, Preference, Time, Timing,
+};
+use sim::{Change, Conversation, Fate, HostId, InTheClear, LinkConfig, LinkId, World, chunk_names};
+use wire::ChunkType;
+
+use crate::failover::{config, cut, idle, in_use, speak};
+use crate::support::{Two, route, seconds, sent_by, without};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn of(preference: Preference) -> AddressUse {
+    AddressUse { preference, heartbeat: None }
+}
+
+fn backup(heartbeat_s: u64) -> AddressUse {
+    AddressUse { preference: Preference::Backup, heartbeat: Some(seconds(heartbeat_s)) }
+}
+
+/// The first host sets the use of one of its addresses, and the peer learns it.
+fn set(t: &mut Two, address: &str, usage: AddressUse) -> Result<(), AddressError> {
+    let (now, id) = (t.world.now(), t.id(t.a));
+    let outcome = t.world.host_mut(t.a).endpoint.set_local_use(now, id, ip(address), usage);
+    t.world.run_for(MS(200));
+    outcome
+}
+
+/// The local address of the path by which the host sends new data.
+fn current(t: &Two, host: HostId) -> String {
+    let info = t.info(host);
+    info.paths.iter().find(|p| p.in_use).expect("a path in use").route.local.to_string()
+}
+
+fn reasons(t: &Two, host: HostId) -> Vec<PathReason> {
+    let reason = |event: &Event| match event {
+        Event::PathSwitched { reason, .. } => Some(*reason),
+        _ => None,
+    };
+    t.events(host).into_iter().filter_map(reason).collect()
+}
+
+/// Two hosts of which the first has an address on each link, the second one address that all links reach, or one on each
+/// that every link reaches.
+fn crossed(far: &[&str], config: &AssociationConfig) -> Two {
+    let mut t = hosts(7, far, config);
+    t.world.connect(t.a, t.b, Carrier::Ip, config.clone(), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(3));
+    t
+}
+
+/// The same two hosts without an association.
+fn hosts(seed: u64, far: &[&str], config: &AssociationConfig) -> Two {
+    let mut world = World::new(seed);
+    let near = ["10.0.1.1", "10.0.2.1"];
+    let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
+    let a = world.add_host(&near, endpoint.clone());
+    let b = world.add_host(far, endpoint);
+    let link = |one: &&str| {
+        let link = world.add_link(LinkConfig { delay: MS(10), ..LinkConfig::default() });
+        far.iter().for_each(|other| world.join(link, one, other));
+        link
+    };
+    let links: Vec<LinkId> = near.iter().map(link).collect();
+    let mut t = Two { world, a, b, links };
+    t.world.host_mut(b).app.template.keeps = false;
+    t
+}
+
+#[test]
+fn a_backup_carries_data_only_while_the_other_link_fails_in_both_directions() {
+    let mut t = idle(&[10, 10]);
+    set(&mut t, "10.0.2.1", backup(30)).unwrap();
+    for host in [t.a, t.b] {
+        for path in t.info(host).paths {
+            let has_end = [path.route.local, path.route.remote].contains(&ip("10.0.2.1"));
+            assert_eq!([path.local_use, path.remote_use].contains(&backup(30)), has_end, "{:?}", path.route);
+        }
+    }
+    speak(&mut t, 20);
+    cut(&mut t, 0, true);
+    speak(&mut t, 40);
+    assert_eq!((current(&t, t.a), current(&t, t.b)), ("10.0.2.1".into(), "10.0.2.2".into()));
+    assert!(t.talk(t.b).longest_silence < MS(208), "{:?}", t.talk(t.b).longest_silence);
+    cut(&mut t, 0, false);
+    speak(&mut t, 300);
+    assert_eq!((current(&t, t.a), current(&t, t.b)), ("10.0.1.1".into(), "10.0.1.2".into()));
+}
+
+#[test]
+fn an_association_that_began_on_a_backup_leaves_it_at_both_ends_as_soon_as_another_is_known() {
+    let mut t = idle(&[10, 10]);
+    set(&mut t, "10.0.1.1", backup(30)).unwrap();
+    assert_eq!((current(&t, t.a), current(&t, t.b)), ("10.0.2.1".into(), "10.0.2.2".into()));
+    assert_eq!(
+        (reasons(&t, t.a), reasons(&t, t.b)),
+        (vec![PathReason::Preferred], vec![PathReason::Preferred])
+    );
+    // The operator takes it back.
+    set(&mut t, "10.0.1.1", AddressUse::default()).unwrap();
+    assert_eq!((current(&t, t.a), current(&t, t.b)), ("10.0.1.1".into(), "10.0.1.2".into()));
+}
+
+#[test]
+fn a_primary_link_takes_the_data_back_when_it_has_worked_for_long_enough() {
+    let mut t = idle(&[10, 10, 10]);
+    set(&mut t, "10.0.3.1", of(Preference::Primary)).unwrap();
+    assert_eq!(in_use(&t), "10.0.3.1");
+    speak(&mut t, 10);
+    cut(&mut t, 2, true);
+    speak(&mut t, 30);
+    assert_ne!(in_use(&t), "10.0.3.1");
+    cut(&mut t, 2, false);
+    speak(&mut t, 20);
+    assert_ne!(in_use(&t), "10.0.3.1", "it is watched first");
+    speak(&mut t, 280);
+    assert_eq!(in_use(&t), "10.0.3.1");
+    assert_eq!(reasons(&t, t.a).last(), Some(&PathReason::Preferred));
+}
+
+#[test]
+fn of_two_that_are_left_the_one_that_is_no_backup_carries_data() {
+    let mut t = idle(&[10, 30, 10]);
+    set(&mut t, "10.0.3.1", backup(30)).unwrap();
+    speak(&mut t, 10);
+    cut(&mut t, 0, true);
+    speak(&mut t, 30);
+    assert_eq!(in_use(&t), "10.0.2.1", "slower, but no backup");
+    cut(&mut t, 1, true);
+    speak(&mut t, 30);
+    assert_eq!(in_use(&t), "10.0.3.1");
+}
+
+#[test]
+fn a_path_that_shares_the_dead_link_is_not_preferred_to_the_backup() {
+    for far in [&["10.1.0.1"][..], &["10.1.0.1", "10.1.0.2"]] {
+        let mut usual = crossed(far, &config());
+        speak(&mut usual, 20);
+        cut(&mut usual, 0, true);
+        speak(&mut usual, 20);
+        let usual = usual.talk(usual.b).longest_silence;
+        let mut t = crossed(far, &config());
+        set(&mut t, "10.0.2.1", backup(30)).unwrap();
+        speak(&mut t, 20);
+        let before = reasons(&t, t.a).len();
+        cut(&mut t, 0, true);
+        speak(&mut t, 100);
+        assert_eq!(in_use(&t), "10.0.2.1", "{far:?}");
+        let moved = reasons(&t, t.a).split_off(before);
+        assert_eq!(moved, [PathReason::Silence], "{far:?}");
+        let silence = t.talk(t.b).longest_silence;
+        assert!(silence < usual + MS(5), "{far:?}: {silence:?}, without a backup {usual:?}");
+        cut(&mut t, 0, false);
+        speak(&mut t, 300);
+        assert_eq!(in_use(&t), "10.0.1.1", "{far:?}");
+    }
+}
+
+/// Bytes of SCTP that both ends have sent by the second link.
+fn bytes_by_second(t: &Two) -> u64 {
+    let by = |host: HostId| {
+        let info = t.info(host);
+        let second = info.paths.iter().filter(|p| [p.route.local, p.route.remote].contains(&ip("10.0.2.1")));
+        second.map(|p| p.bytes_sent).sum::<u64>()
+    };
+    by(t.a) + by(t.b)
+}
+
+#[test]
+fn an_idle_backup_costs_a_heartbeat_of_each_end_in_its_interval() {
+    let cost = |usage: Option<AddressUse>| {
+        let mut t = crossed(&["10.1.0.1"], &config());
+        if let Some(usage) = usage {
+            set(&mut t, "10.0.2.1", usage).unwrap();
+        }
+        t.world.run_for(seconds(60));
+        let before = bytes_by_second(&t);
+        t.world.run_for(seconds(600));
+        bytes_by_second(&t) - before
+    };
+    let (usual, rare) = (cost(None), cost(Some(backup(30))));
+    assert!(rare * 20 < usual, "{rare} of {usual} bytes in 10 minutes");
+    // 10 minutes of a month of 50 MB, with 28 bytes for the headers below each packet of 32 bytes or more.
+    assert!(rare * 2 < 50_000_000 / (30 * 24 * 6), "{rare} bytes in 10 minutes");
+}
+
+#[test]
+fn a_backup_that_is_in_use_is_asked_as_often_as_any_other() {
+    let mut t = idle(&[10, 10]);
+    set(&mut t, "10.0.2.1", backup(60)).unwrap();
+    let now = t.world.now();
+    t.world.at(now, Change::CutBoth(t.links[0], true));
+    t.world.run_for(seconds(20));
+    assert_eq!(in_use(&t), "10.0.2.1");
+    let before = bytes_by_second(&t);
+    t.world.run_for(seconds(20));
+    assert!(bytes_by_second(&t) - before > 20 * 4 * 24, "{}", bytes_by_second(&t) - before);
+    t.world.recording = true;
+    let from = t.world.records.len();
+    speak(&mut t, 100);
+    let sent = sent_by(&t.world, from, "10.0.2.1");
+    let questions =
+        sent.iter().filter(|names| names.replace("HEARTBEAT ACK", "").contains("HEARTBEAT")).count();
+    assert!(questions < 20, "{questions} heartbeats in 10 s");
+}
+
+#[test]
+fn with_all_paths_at_once_a_backup_carries_nothing_while_others_work() {
+    for scheduler in [PathScheduler::LowestRtt, PathScheduler::Weighted, PathScheduler::Redundant] {
+        let multipath = Multipath::Concurrent { scheduler };
+        let config = AssociationConfig { multipath, ..config() };
+        let mut t = crossed(&["10.1.0.1"], &config);
+        set(&mut t, "10.0.2.1", backup(30)).unwrap();
+        let id = t.id(t.a);
+        t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation").bulk = 1 << 40;
+        let before = bytes_by_second(&t);
+        t.world.run_for(seconds(5));
+        let (spent, all) = (bytes_by_second(&t) - before, t.talk(t.b).received_bytes);
+        assert!(all > 1_000_000 && spent < 5_000, "{scheduler:?}: {spent} of {all}");
+        cut(&mut t, 0, true);
+        t.world.run_for(seconds(5));
+        assert!(bytes_by_second(&t) - before > 1_000_000, "{scheduler:?}");
+    }
+}
+
+#[test]
+fn with_all_paths_at_once_a_primary_link_is_filled_first() {
+    let multipath = Multipath::Concurrent { scheduler: PathScheduler::LowestRtt };
+    let config = AssociationConfig { multipath, ..config() };
+    let mut t = crossed(&["10.1.0.1"], &config);
+    t.world.link_mut(t.links[0]).config.delay = MS(40);
+    set(&mut t, "10.0.1.1", of(Preference::Primary)).unwrap();
+    let before = bytes_by_second(&t);
+    speak(&mut t, 100);
+    let spent = bytes_by_second(&t) - before;
+    assert!(spent < 100 * 64, "{spent}: small messages have room on the slower primary link");
+}
+
+#[test]
+fn a_peer_that_does_not_know_of_uses_goes_on_and_ours_hold_here() {
+    let without = AssociationConfig { extensions: Extensions::NONE, timing: Timing::quick(), ..config() };
+    let mut t = crossed(&["10.1.0.1"], &without);
+    set(&mut t, "10.0.1.1", backup(30)).unwrap();
+    assert_eq!(in_use(&t), "10.0.2.1");
+    assert!(!t.events(t.a).iter().any(|e| matches!(e, Event::AddressChange { .. })));
+    assert_eq!(set(&mut t, "10.9.9.9", backup(30)), Err(AddressError::Unknown(ip("10.9.9.9"))));
+}
+
+#[test]
+fn the_peer_is_told_once_for_each_change_and_tells_its_driver() {
+    let mut t = idle(&[10, 10]);
+    for _ in 0..3 {
+        set(&mut t, "10.0.2.1", backup(30)).unwrap();
+    }
+    let change = AddressChange::SetUse(ip("10.0.2.1"), backup(30));
+    let answers: Vec<_> = t
+        .events(t.a)
+        .into_iter()
+        .filter_map(|e| match e {
+            Event::AddressChange { change, refusal } => Some((*change, *refusal)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(answers, [(change, None)]);
+    let told = t.events(t.b).into_iter().filter(|e| **e == Event::PeerAddressChange(change)).count();
+    assert_eq!(told, 1);
+}
+
+#[test]
+fn the_peer_is_told_by_a_path_that_it_knows_already() {
+    // Chunks are taken out of packets.
+    let _clear = InTheClear::begin();
+    let config = AssociationConfig { address_proof: AddressProof::ConfirmedPath, ..config() };
+    let mut t = hosts(11, &["10.1.0.1"], &config);
+    let second = route("10.1.0.1", "10.0.2.1");
+    // The peer cannot confirm the second link at once, and drops a request that comes by it.
+    t.world.set_filter(move |record| {
+        let is_early = record.at < Time::from_millis(1_500);
+        if record.route == second && is_early {
+            without(ChunkType::HEARTBEAT, &record.packet)
+        } else {
+            Fate::Pass
+        }
+    });
+    t.world.connect(t.a, t.b, Carrier::Ip, config, Conversation::default());
+    let is_up =
+        |event: &Event| matches!(event, Event::PathChanged { route, .. } if route.local == ip("10.0.2.1"));
+    let (world, host) = (&mut t.world, t.a);
+    let limit = Time::from_millis(1_000);
+    assert!(world.run_until(limit, |world| world.host(host).app.log.iter().any(|(_, _, e)| is_up(e))));
+    set(&mut t, "10.0.1.1", backup(30)).unwrap();
+    assert_eq!(in_use(&t), "10.0.2.1");
+    let answers = t.events(t.a).into_iter().filter(|e| matches!(e, Event::AddressChange { .. })).count();
+    assert_eq!((answers, reasons(&t, t.a)), (1, vec![PathReason::Preferred]));
+}
+
+#[test]
+fn a_policy_is_told_as_soon_as_there_is_a_second_path() {
+    for seed in 1..=40 {
+        let mut t = hosts(seed, &["10.1.0.1"], &config());
+        t.links
+            .clone()
+            .into_iter()
+            .for_each(|link| t.world.link_mut(link).config.delay = Duration::from_micros(20 * seed));
+        t.world.connect(t.a, t.b, Carrier::Ip, config(), Conversation::default());
+        let is_up = |event: &Event| matches!(event, Event::PathChanged { route, .. } if route.local == ip("10.0.2.1"));
+        let host = t.a;
+        let limit = Time::from_millis(1_000);
+        assert!(t.world.run_until(limit, |world| world.host(host).app.log.iter().any(|(_, _, e)| is_up(e))));
+        set(&mut t, "10.0.1.1", backup(30)).unwrap();
+        let answers = t.events(t.a).into_iter().filter(|e| matches!(e, Event::AddressChange { .. })).count();
+        assert_eq!((answers, reasons(&t, t.a)), (1, vec![PathReason::Preferred]), "{seed}");
+    }
+}
+
+#[test]
+fn a_request_that_is_not_answered_while_the_peer_is_heard_fails_no_path() {
+    let _clear = InTheClear::begin();
+    let mut t = idle(&[10, 10]);
+    let mut left = 3;
+    t.world.set_filter(move |record| {
+        let is_dropped = left > 0 && chunk_names(&record.packet).contains("ASCONF");
+        left -= usize::from(is_dropped);
+        if is_dropped { without(ChunkType::ASCONF, &record.packet) } else { Fate::Pass }
+    });
+    speak(&mut t, 20);
+    let (now, id) = (t.world.now(), t.id(t.a));
+    t.world.host_mut(t.a).endpoint.set_local_use(now, id, ip("10.0.2.1"), backup(30)).unwrap();
+    speak(&mut t, 100);
+    let answers = t.events(t.a).into_iter().filter(|e| matches!(e, Event::AddressChange { .. })).count();
+    assert_eq!((answers, reasons(&t, t.a)), (1, Vec::new()));
+    assert_eq!(t.info(t.a).counters.asconfs_sent, 4);
+}
