@@ -1,9 +1,10 @@
-//! The configuration file as text: TOML, one key per setting, documented from the table of settings.
+//! The configuration file as text: TOML, one key per setting, documented from the table of settings; policies of links are
+//! tables.
 
 use std::fmt::Write;
 
-use rules::{Kind, SETTINGS, Setting, SettingError, Settings, find_setting};
-use toml_edit::{Document, DocumentMut, Item, Value};
+use rules::{Kind, LinkPolicy, Links, SETTINGS, Setting, SettingError, Settings, find_setting};
+use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table, TableLike, Value};
 
 /// A fault in a configuration file, and its place.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -27,10 +28,46 @@ pub fn parse_config(text: &str) -> Result<Settings, ConfigError> {
         let line = line_of(text, span.map_or(0, |s| s.start));
         let at = |problem: String| ConfigError { line, problem };
         let setting = find_key(name).map_err(at)?;
+        if setting.kind == Kind::Links {
+            settings.links = read_links(text, line, item)?;
+            continue;
+        }
         let value = value_text(item).ok_or_else(|| at(format!("{name} takes {}", setting.kind)))?;
         setting.change(&mut settings, &value).map_err(|e| at(e.to_string()))?;
     }
     Ok(settings)
+}
+
+/// Reads the tables of links.
+fn read_links(text: &str, line: Option<usize>, item: &Item) -> Result<Links, ConfigError> {
+    let fault = |line, problem: String| ConfigError { line, problem };
+    let tables: Vec<&dyn TableLike> = match item {
+        Item::ArrayOfTables(tables) => tables.iter().map(|table| table as &dyn TableLike).collect(),
+        Item::Value(Value::Array(values)) if values.iter().all(Value::is_inline_table) => {
+            values.iter().filter_map(|value| value.as_inline_table()).map(|table| table as _).collect()
+        }
+        _ => {
+            return Err(fault(
+                line,
+                "links are tables: write [[link]], and below it match = \"eth1\"".into(),
+            ));
+        }
+    };
+    let mut links = Links::default();
+    for table in tables {
+        let mut policy = LinkPolicy::default();
+        let mut first = line;
+        for (key, item) in table.iter() {
+            let span = table.get_key_value(key).and_then(|(key, _)| key.span()).or_else(|| item.span());
+            let at = span.map_or(line, |span| line_of(text, span.start));
+            first = if policy == LinkPolicy::default() { at } else { first };
+            let value =
+                value_text(item).ok_or_else(|| fault(at, format!("{key} of a link takes no table")))?;
+            policy.set(key, &value).map_err(|error| fault(at, error.to_string()))?;
+        }
+        links.push(policy).map_err(|error| fault(first, error.to_string()))?;
+    }
+    Ok(links)
 }
 
 fn find_key(name: &str) -> Result<&'static Setting, String> {
@@ -71,6 +108,13 @@ pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, Conf
     let refused = |e: SettingError| ConfigError { line: None, problem: e.to_string() };
     let mut settings = Settings::default();
     let setting = settings.set(name, value).map_err(refused)?;
+    if setting.kind == Kind::Links {
+        document.remove(setting.name);
+        if settings.links != Links::default() {
+            document.insert(setting.name, Item::ArrayOfTables(link_tables(&settings.links)));
+        }
+        return Ok(document.to_string());
+    }
     let mut new = toml_value(setting, &settings);
     match document.get_mut(setting.name).and_then(Item::as_value_mut) {
         Some(old) => {
@@ -78,8 +122,9 @@ pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, Conf
             *old = new;
         }
         None => match revive(text, setting.name, &new) {
-            Some(revived) => return Ok(revived),
-            None => document[setting.name] = Item::Value(new),
+            // Below a table it would be a key of that table.
+            Some(revived) if parse_config(&revived).is_ok() => return Ok(revived),
+            _ => document[setting.name] = Item::Value(new),
         },
     }
     Ok(document.to_string())
@@ -99,10 +144,30 @@ fn toml_value(setting: &Setting, settings: &Settings) -> Value {
     match setting.kind {
         Kind::Bool => Value::from(text == "1"),
         Kind::Number { .. } => text.parse::<i64>().map_or_else(|_| Value::from(text.as_str()), Value::from),
-        Kind::Word(_) | Kind::Url(_) | Kind::Path | Kind::User | Kind::Weights | Kind::Interfaces => {
-            Value::from(text)
-        }
+        Kind::Word(_)
+        | Kind::Url(_)
+        | Kind::Path
+        | Kind::User
+        | Kind::Weights
+        | Kind::Links
+        | Kind::Interfaces => Value::from(text),
     }
+}
+
+/// Converts policies of links to TOML.
+fn link_tables(links: &Links) -> ArrayOfTables {
+    links
+        .iter()
+        .map(|policy| {
+            let entries = policy.entries().into_iter().map(|(key, value)| {
+                let number = value.parse::<i64>().ok().filter(|_| key == "heartbeat_s");
+                (key, number.map_or_else(|| Value::from(value), Value::from))
+            });
+            let mut table = Table::from_iter(entries);
+            table.decor_mut().set_prefix("\n");
+            table
+        })
+        .collect()
 }
 
 /// Prints these settings as a configuration file, each key with its documentation. It reads back as the same settings.
@@ -121,6 +186,18 @@ fn print(settings: &Settings, before_key: &str) -> String {
         text.push('\n');
         for line in wrap(setting.doc, 98) {
             let _ = writeln!(text, "# {line}");
+        }
+        if setting.kind == Kind::Links {
+            let _ = writeln!(text, "# Takes tables, at the end of this file:");
+            let sample = "wwan* name=lte use=backup heartbeat_s=30".parse().unwrap_or_default();
+            let is_set = before_key.is_empty() && settings.links != Links::default();
+            let tables = link_tables(if is_set { &settings.links } else { &sample });
+            let document = DocumentMut::from(Table::from_iter([(setting.name, Item::ArrayOfTables(tables))]));
+            for line in document.to_string().trim_start().lines() {
+                let comment = if is_set || line.is_empty() { "" } else { "# " };
+                let _ = writeln!(text, "{comment}{line}");
+            }
+            continue;
         }
         let default = toml_value(setting, &Settings::default());
         let restart = if setting.needs_restart { "; a change waits for the next start" } else { "" };
@@ -163,6 +240,60 @@ mod tests {
             settings.set(name, value).unwrap();
         }
         assert_eq!(parse_config(&print_config(&settings)), Ok(settings));
+    }
+
+    const LINKS: &str = "\n[[link]]\nmatch = \"wwan*\" # the stick\nname = \"lte\"\nuse = \"backup\"\nheartbeat_s = 60\n\n\
+                         [[link]]\nmatch = \"eth1\"\nname = \"fibre\"\n";
+
+    #[test]
+    fn links_are_tables_and_print_and_read_back() {
+        let settings = parse_config(&format!("udp_port = 9900\n{LINKS}")).unwrap();
+        assert_eq!(settings.links.to_string(), "wwan* name=lte use=backup heartbeat_s=60; eth1 name=fibre");
+        assert_eq!(parse_config(&print_config(&settings)), Ok(settings.clone()));
+        let inline = "link = [{ match = \"wwan*\", name = \"lte\", use = \"backup\", heartbeat_s = 60 }, \
+                      { match = \"eth1\", name = \"fibre\" }]";
+        assert_eq!(parse_config(inline).unwrap().links, settings.links);
+    }
+
+    #[test]
+    fn the_sample_of_a_link_in_the_printed_default_can_be_brought_to_life() {
+        let text = default_config_text();
+        let sample = text.find("# [[link]]").expect("a sample");
+        let alive = text[..sample].to_owned() + &text[sample..].replace("# ", "");
+        let links = parse_config(&alive).unwrap().links;
+        assert_eq!(links.to_string(), "wwan* name=lte use=backup heartbeat_s=30");
+    }
+
+    #[test]
+    fn faults_of_links_name_their_line() {
+        let fault = |text: &str| parse_config(text).unwrap_err();
+        let unknown = fault("enable = true\n[[link]]\nmatch = \"eth0\"\nuse = \"spare\"\n");
+        assert_eq!(unknown.line, Some(4));
+        assert!(unknown.problem.contains("primary, secondary, backup, never"), "{unknown}");
+        assert_eq!(fault("[[link]]\nmatch = \"eth0\"\n\n[[link]]\nname = \"fibre\"\n").line, Some(5));
+        assert!(fault("link = \"eth0\"\n").problem.contains("[[link]]"));
+        assert!(fault("[link]\nmatch = \"eth0\"\n").problem.contains("[[link]]"));
+        assert_eq!(fault("[[link]]\nmatch = \"eth0\"\nmatch = \"eth1\"\n").line, Some(3));
+    }
+
+    #[test]
+    fn setting_links_replaces_the_tables_and_leaves_the_rest() {
+        let text = format!("# mine\nudp_port = 9900\n{LINKS}");
+        let changed = set_in_config(&text, "link", "wlan0 use=never").unwrap();
+        assert!(changed.starts_with("# mine\nudp_port = 9900\n"), "{changed}");
+        assert_eq!(parse_config(&changed).unwrap().links.to_string(), "wlan0 use=never");
+        let none = set_in_config(&changed, "link", "").unwrap();
+        assert_eq!(none, "# mine\nudp_port = 9900\n");
+        let again = set_in_config(&text, "carriers", "udp").unwrap();
+        assert_eq!(parse_config(&again).unwrap().links, parse_config(&text).unwrap().links);
+        assert_eq!(parse_config(&again).unwrap().get("carriers").unwrap(), "udp");
+    }
+
+    #[test]
+    fn a_commented_key_below_a_table_is_not_brought_to_life_there() {
+        let text = format!("{LINKS}\n{}", default_config_text());
+        let changed = set_in_config(&text, "udp_port", "9901").unwrap();
+        assert_eq!(parse_config(&changed).unwrap().get("udp_port").unwrap(), "9901");
     }
 
     #[test]

@@ -293,7 +293,7 @@ impl fmt::Display for FallbackReason {
                 "the client's port {port} is below 1024, which a peer accepts only over IP protocol 132 or with a key"
             ),
             R::InterfaceLeftOut { address } => {
-                write!(f, "the setting interfaces excludes {address} of this host")
+                write!(f, "the settings exclude {address} of this host (interfaces, link)")
             }
             R::AssociationFailed { cause } => {
                 write!(f, "the association failed while it was set up: {cause}")

@@ -6,8 +6,8 @@ use std::fmt;
 
 use crate::nearest;
 use crate::{
-    Advertise, AdvertiseInterval, Advertisement, Carriers, Congestion, Encryption, Interfaces, Multipath,
-    Streams, Weights,
+    Advertise, AdvertiseInterval, Advertisement, Carriers, Congestion, Encryption, Interfaces, Links,
+    Multipath, Streams, Weights,
 };
 
 /// Prefix that the papers' FreeBSD kernel gives to the names of settings; accepted and dropped.
@@ -92,6 +92,8 @@ pub struct Settings {
     pub advertise_interval: AdvertiseInterval,
     /// The chunk type of advertisements; 133 to 190: not assigned yet, and skipped silently (RFC 9260 section 3.2).
     pub advertise_type: u8,
+    /// Policies of this host's links.
+    pub links: Links,
 }
 
 impl Default for Settings {
@@ -134,6 +136,7 @@ impl Default for Settings {
             advertise: Advertise::Off,
             advertise_interval: AdvertiseInterval::default(),
             advertise_type: 150,
+            links: Links::default(),
         }
     }
 }
@@ -164,6 +167,8 @@ pub enum Kind {
     Weights,
     /// Nothing, or names of interfaces, addresses and networks.
     Interfaces,
+    /// Nothing, or policies of links.
+    Links,
 }
 
 impl fmt::Display for Kind {
@@ -179,6 +184,11 @@ impl fmt::Display for Kind {
             Kind::Interfaces => f.write_str(
                 "nothing, or up to 32 interfaces, addresses and networks, with wildcards * and ?, ! excludes: \
                  eth0 wwan* !eth1 192.0.2.0/24",
+            ),
+            Kind::Links => f.write_str(
+                "nothing, or up to 32 links, each with the name of its interface, with wildcards * and ?, and of name, use \
+                 (primary, secondary, backup, never) and heartbeat_s (1 to 600) those that matter: wwan* name=lte \
+                 use=backup heartbeat_s=30; eth1 name=fibre",
             ),
             Kind::User => f.write_str("nothing, or the name or number of a user"),
             Kind::Path => f.write_str("nothing, or the path of a file, beginning with /"),
@@ -586,6 +596,20 @@ pub const SETTINGS: &[Setting] = &[
         read: |s| s.advertise_type.to_string(),
         write: |s, v| put(&mut s.advertise_type, v.parse().ok()),
     },
+    Setting {
+        name: "link",
+        kind: Kind::Links,
+        doc: "Policies of this host's links; each is a table [[link]] of this file. The first whose match fits the name of an \
+              interface counts for it. name: what status, events and the page call it. use: a primary link carries data as long \
+              as it works; a secondary one, as is every link without a policy, carries data while no primary one works; a backup \
+              one only while no other works; never excludes it from SCTP. If all links carry data at once (multipath), \
+              secondary ones join the primary ones, and backups wait. heartbeat_s: interval of heartbeats while the link is \
+              idle, for a backup 30 s, otherwise 1 s: fewer cost less, and a failure of the idle link is found later. Peers \
+              that run sctpify obey for what they send.",
+        needs_restart: false,
+        read: |s| s.links.to_string(),
+        write: |s, v| put(&mut s.links, v.parse().ok()),
+    },
 ];
 
 /// The reason why a setting was not read or changed.
@@ -713,6 +737,7 @@ impl Setting {
             | Kind::Path
             | Kind::User
             | Kind::Weights
+            | Kind::Links
             | Kind::Interfaces => true,
         }
     }

@@ -26,7 +26,8 @@ use base::Time;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use netio::{FoundRoute, LinkKind, LocalAddress, Monitor, Routes, Scope};
-use rules::{Interfaces, Listed};
+use rules::{Interfaces, LinkPolicy, LinkUse, Links, Listed};
+use sctp::{AddressUse, Preference};
 
 /// Limit on the addresses offered to a peer.
 const OFFERED_MAX: usize = 16;
@@ -75,6 +76,7 @@ pub(crate) struct Asker<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LeftOut {
     BySetting,
+    ByPolicy,
     OfContainers,
     Tunnel,
     /// The association begins in a tunnel.
@@ -90,6 +92,7 @@ impl LeftOut {
     pub(crate) const fn why(self) -> &'static str {
         match self {
             LeftOut::BySetting => "excluded by the setting interfaces",
+            LeftOut::ByPolicy => "excluded by its link's policy, use = never",
             LeftOut::OfContainers => "an interface to containers or virtual machines",
             LeftOut::Tunnel => "a tunnel or VPN",
             LeftOut::OutsideOfTunnel => "outside the connection's tunnel",
@@ -115,6 +118,7 @@ pub(crate) struct AddressBook {
     monitor: Monitor,
     routes: RefCell<KnownRoutes>,
     wanted: Interfaces,
+    links: Links,
     all: Vec<LocalAddress>,
     /// The last addresses that went, and their interfaces: events name them.
     gone: VecDeque<(IpAddr, String)>,
@@ -131,13 +135,14 @@ impl AddressBook {
     /// Lists the addresses of the calling thread's network namespace and watches them from now on. With
     /// `loopback` the loopback interface's addresses count as our own, although they are offered to no other
     /// host.
-    pub(crate) fn open(wanted: Interfaces, loopback: bool) -> Result<AddressBook> {
+    pub(crate) fn open(wanted: Interfaces, links: Links, loopback: bool) -> Result<AddressBook> {
         let monitor = Monitor::open(&OURS).context("cannot watch this host's addresses")?;
         let routes = KnownRoutes::open().context("cannot query this host's routes")?;
         let mut book = AddressBook {
             monitor,
             routes: RefCell::new(routes),
             wanted,
+            links,
             all: Vec::new(),
             gone: VecDeque::new(),
             usable: Vec::new(),
@@ -166,6 +171,16 @@ impl AddressBook {
         }
     }
 
+    /// Puts other policies of links in force; returns whether they are new.
+    pub(crate) fn set_links(&mut self, links: &Links) -> bool {
+        if self.links == *links {
+            return false;
+        }
+        self.links = links.clone();
+        self.find_usable();
+        true
+    }
+
     fn list(&mut self) -> io::Result<()> {
         let before = std::mem::replace(&mut self.all, netio::addresses(&OURS)?);
         for known in before.into_iter().filter(|known| self.all.iter().all(|still| still.addr != known.addr))
@@ -175,6 +190,11 @@ impl AddressBook {
         }
         self.gone.truncate(GONE_MAX);
         self.routes.borrow_mut().forget();
+        self.find_usable();
+        Ok(())
+    }
+
+    fn find_usable(&mut self) {
         let may_be_told = |address: &&LocalAddress| match self.listed(address) {
             Listed::Used => true,
             Listed::LeftOut => false,
@@ -184,11 +204,36 @@ impl AddressBook {
             self.all.iter().filter(|address| address.is_up).filter(may_be_told).collect();
         self.mtu = largest_mtu(&usable);
         self.usable = usable.iter().map(|address| address.addr).collect();
-        Ok(())
     }
 
     fn listed(&self, address: &LocalAddress) -> Listed {
-        self.wanted.of(&address.ifname, address.addr)
+        let is_never = self.links.of(&address.ifname).is_some_and(|link| link.usage() == LinkUse::Never);
+        if is_never { Listed::LeftOut } else { self.wanted.of(&address.ifname, address.addr) }
+    }
+
+    /// Returns the reason why the settings exclude an address.
+    fn excluded_by(&self, address: &LocalAddress) -> LeftOut {
+        match self.wanted.of(&address.ifname, address.addr) {
+            Listed::LeftOut => LeftOut::BySetting,
+            Listed::Used | Listed::Unsaid => LeftOut::ByPolicy,
+        }
+    }
+
+    /// Returns the policy of the link that has the address, or had it before it went.
+    pub(crate) fn link_policy(&self, address: IpAddr) -> Option<&LinkPolicy> {
+        self.links.of(&self.interface_name(address)?)
+    }
+
+    /// Returns the use of an address by its link's policy.
+    pub(crate) fn usage(&self, address: IpAddr) -> AddressUse {
+        let Some(policy) = self.link_policy(address) else { return AddressUse::default() };
+        let preference = match policy.usage() {
+            LinkUse::Primary => Preference::Primary,
+            LinkUse::Secondary => Preference::Secondary,
+            LinkUse::Backup | LinkUse::Never => Preference::Backup,
+        };
+        let heartbeat = policy.heartbeat_s().map(|seconds| Duration::from_secs(seconds.into()));
+        AddressUse { preference, heartbeat }
     }
 
     fn find(&self, address: IpAddr) -> Option<&LocalAddress> {
@@ -202,7 +247,7 @@ impl AddressBook {
         is_known || (self.loopback && is_loopback_v4(address.to_canonical()))
     }
 
-    /// Reports whether the setting `interfaces` excludes this address of the host from SCTP.
+    /// Reports whether the settings `interfaces` or `link` exclude this address of the host from SCTP.
     pub(crate) fn is_left_out(&self, address: IpAddr) -> bool {
         self.find(address).is_some_and(|known| self.listed(known) == Listed::LeftOut)
     }
@@ -268,7 +313,7 @@ impl AddressBook {
     /// Returns the addresses offered to no peer or only to some, each with its interface and the reason.
     pub(crate) fn generally_left_out(&self, now: Time) -> Vec<(&LocalAddress, LeftOut)> {
         let why = |known: &LocalAddress| match self.listed(known) {
-            Listed::LeftOut => Some(LeftOut::BySetting),
+            Listed::LeftOut => Some(self.excluded_by(known)),
             Listed::Used => None,
             Listed::Unsaid => match class(known) {
                 Class::Containers => Some(LeftOut::OfContainers),
@@ -289,7 +334,7 @@ impl AddressBook {
         }
         match self.listed(known) {
             Listed::Used => return None,
-            Listed::LeftOut => return Some(LeftOut::BySetting),
+            Listed::LeftOut => return Some(self.excluded_by(known)),
             Listed::Unsaid => {}
         }
         let is_public = |address| Scope::of(address) == Scope::Global;

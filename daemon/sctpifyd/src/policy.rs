@@ -115,6 +115,11 @@ impl Policy {
         self.addresses.refresh();
     }
 
+    /// Puts the policies of links in force that the settings have; returns whether they are new.
+    pub(crate) fn follow_links(&mut self) -> bool {
+        self.addresses.set_links(&self.rules.settings().links)
+    }
+
     /// Returns the addresses whose links went down and those whose links came up since the last call.
     pub(crate) fn take_link_changes(&mut self) -> Vec<(IpAddr, bool)> {
         self.addresses.take_link_changes()
@@ -330,7 +335,7 @@ impl UdpPeers {
 
 #[cfg(test)]
 mod tests {
-    use rules::{Interfaces, parse_table};
+    use rules::{Interfaces, Links, parse_table};
 
     use super::*;
 
@@ -340,7 +345,7 @@ mod tests {
     fn policy(default_remote_enable: bool, table: &str) -> Policy {
         let settings = Settings { default_remote_enable, manual_mark: MARK, ..Settings::default() };
         let rules = RulesStore::of(settings, parse_table(table).expect(table));
-        let addresses = AddressBook::open(Interfaces::default(), true).expect("addresses");
+        let addresses = AddressBook::open(Interfaces::default(), Links::default(), true).expect("addresses");
         Policy::new(rules, LearnedStore::empty(), addresses)
     }
 

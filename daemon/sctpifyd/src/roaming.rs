@@ -10,6 +10,7 @@ use std::net::IpAddr;
 
 use base::{Route, Time};
 use control::Role;
+use rules::{LinkPolicy, LinkUse};
 use sctp::{AddressError, AssociationId, AssociationInfo, Endpoint, PathState};
 
 use crate::addresses::Asker;
@@ -40,6 +41,32 @@ impl Roaming<'_> {
         }
     }
 
+    /// Applies other policies of this host's links to all associations.
+    pub(crate) fn follow_policies(&mut self) {
+        for association in self.associations() {
+            self.use_links(association);
+        }
+        self.follow_addresses();
+    }
+
+    /// Returns all associations, each once.
+    fn associations(&self) -> Vec<AssociationId> {
+        let own = self.connections.iter().filter(|(_, c)| c.channel().is_none());
+        own.map(|(_, c)| c.association()).chain(self.shared.iter().map(|(id, _)| id)).collect()
+    }
+
+    /// Uses the addresses of an association as the policies of their links say, and tells the peer.
+    fn use_links(&mut self, association: AssociationId) {
+        let Some(info) = self.engine.info(association) else { return };
+        let locals: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
+        for local in locals {
+            let usage = self.policy.addresses().usage(local);
+            if let Err(error) = self.engine.set_local_use(self.now, association, local, usage) {
+                tracing::debug!(%local, ?usage, %error, "cannot tell the peer of a link's policy");
+            }
+        }
+    }
+
     /// Reports links that went down or came up to the engine, so that no timer has to find out.
     fn follow_links(&mut self) {
         let changes = self.policy.take_link_changes();
@@ -47,12 +74,8 @@ impl Roaming<'_> {
             return;
         }
         tracing::info!(?changes, "links of our addresses");
-        let connections = self.connections.iter().filter(|(_, c)| c.channel().is_none());
-        let associations =
-            connections.map(|(_, c)| c.association()).chain(self.shared.iter().map(|(id, _)| id));
-        let associations: Vec<AssociationId> = associations.collect();
         for (association, (address, is_up)) in
-            associations.iter().flat_map(|id| changes.iter().map(|change| (*id, *change)))
+            self.associations().iter().flat_map(|id| changes.iter().map(|change| (*id, *change)))
         {
             self.engine.set_local_link(self.now, association, address, is_up);
         }
@@ -64,8 +87,7 @@ impl Roaming<'_> {
         let has: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
         let meets = |ip: &IpAddr| info.paths.iter().any(|path| path.route.remote.is_ipv4() == ip.is_ipv4());
         let offered: Vec<IpAddr> = self.offered_to(association, &info).into_iter().filter(meets).collect();
-        let gone: Vec<IpAddr> =
-            has.iter().copied().filter(|ip| !self.policy.addresses().is_own(*ip)).collect();
+        let gone: Vec<IpAddr> = has.iter().copied().filter(|ip| self.must_leave(*ip)).collect();
         if gone.len() == has.len() {
             return self.move_association(association, offered.first());
         }
@@ -82,6 +104,13 @@ impl Roaming<'_> {
                 outcome => note("remove", ip, outcome),
             }
         }
+    }
+
+    /// Reports whether an association must do without an address: this host has lost it, or its link carries no SCTP any more.
+    fn must_leave(&self, ip: IpAddr) -> bool {
+        let addresses = self.policy.addresses();
+        let is_never = |policy: &LinkPolicy| policy.usage() == LinkUse::Never;
+        !addresses.is_own(ip) || addresses.link_policy(ip).is_some_and(is_never)
     }
 
     /// Returns the addresses that the peer of an association may learn now.
@@ -133,6 +162,7 @@ impl Roaming<'_> {
     /// that address is remembered for the start of other connections.
     pub(crate) fn on_path_up(&mut self, association: AssociationId, route: &Route) {
         self.weigh_paths(association);
+        self.use_links(association);
         let id = self.connections.of_association(association);
         let client = id.and_then(|id| self.connections.get(id)).filter(|c| c.role() == Role::Client);
         if let Some(connection) = client

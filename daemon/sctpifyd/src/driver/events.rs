@@ -76,6 +76,9 @@ impl Driver {
         let held = self.interception.begin_change(self.policy.rules(), &mut self.history);
         self.policy.rules().install(draft);
         let required = self.interception.follow_change(self.now, self.policy.rules(), &mut self.timers);
+        if self.policy.follow_links() {
+            self.roaming().follow_policies();
+        }
         self.let_go_of_unnamed();
         held.and(required)
     }

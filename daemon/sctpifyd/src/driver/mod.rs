@@ -104,7 +104,8 @@ impl Driver {
         let interception = Interception::new(interceptor, registry, QUEUE, LISTENERS)?;
         packet_io.open(registry, CARRIERS);
         let settings = rules.settings();
-        let addresses = AddressBook::open(settings.interfaces.clone(), settings.loopback)?;
+        let addresses =
+            AddressBook::open(settings.interfaces.clone(), settings.links.clone(), settings.loopback)?;
         addresses.register(registry, ADDRESSES)?;
         let config = timing::endpoint_config(addresses.mtu(), &settings);
         let shared = SharedAssociations::new(config.limits.memory);

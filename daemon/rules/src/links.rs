@@ -1,0 +1,283 @@
+//! Policies of this host's links, as configured by the operator: their names, their use for data, and what they may cost.
+//!
+//! A link is an interface. Written as `wwan* name=lte use=backup heartbeat_s=30; eth1 name=fibre`, or as tables `[[link]]` of the
+//! configuration file with the same keys. Begin with [`Links::of`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use wildmatch::WildMatch;
+
+use crate::nearest;
+
+/// Maximum number of policies.
+pub const LINKS_MAX: usize = 32;
+/// Range of the interval of heartbeats, in seconds.
+pub const LINK_HEARTBEAT_S: std::ops::RangeInclusive<u32> = 1..=600;
+/// The interval of heartbeats on an idle backup, in seconds, where its policy does not set it: within the lifetime of most NATs'
+/// UDP mappings.
+const BACKUP_HEARTBEAT_S: u32 = 30;
+/// Maximum length in bytes of an interface name (IFNAMSIZ without its end).
+const PATTERN_BYTES_MAX: usize = 15;
+/// Maximum length in characters of a link's name.
+const NAME_CHARS_MAX: usize = 32;
+
+/// The use of a link for data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LinkUse {
+    /// Carries data as long as it works.
+    Primary,
+    /// Carries data while no primary link works, and together with them if all paths carry data at once.
+    #[default]
+    Secondary,
+    /// Carries data only while no other link works.
+    Backup,
+    /// Carries no SCTP at all.
+    Never,
+}
+
+impl LinkUse {
+    /// All uses, best first.
+    pub const ALL: [LinkUse; 4] = [LinkUse::Primary, LinkUse::Secondary, LinkUse::Backup, LinkUse::Never];
+
+    /// Returns the word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LinkUse::Primary => "primary",
+            LinkUse::Secondary => "secondary",
+            LinkUse::Backup => "backup",
+            LinkUse::Never => "never",
+        }
+    }
+}
+
+/// The policy of the links whose interface matches a pattern.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LinkPolicy {
+    /// `*` and `?` in it stand for other characters.
+    pattern: String,
+    name: Option<String>,
+    usage: LinkUse,
+    heartbeat_s: Option<u32>,
+}
+
+/// The reason why a policy was refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The policy has no such key.
+    #[error("unknown key `{key}` of a link{}", .nearest.map_or(String::new(), |near| format!("; did you mean `{near}`?")))]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// The nearest existing key.
+        nearest: Option<&'static str>,
+    },
+    /// The key does not take the value.
+    #[error("invalid value `{value}` for {key} of a link: it takes {takes}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// The accepted values.
+        takes: String,
+    },
+    /// The policy does not say for which interfaces it is.
+    #[error("a link needs `match`, the name of its interface: eth1, or wwan* for several")]
+    NoPattern,
+    /// There are too many policies.
+    #[error("more than {LINKS_MAX} links")]
+    TooMany,
+}
+
+impl LinkPolicy {
+    /// The keys of a policy, as in the configuration file.
+    pub const KEYS: [&'static str; 4] = ["match", "name", "use", "heartbeat_s"];
+
+    /// Sets one key.
+    ///
+    /// # Errors
+    /// When the key is unknown or does not take the value; the policy is unchanged.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), LinkError> {
+        let refused = |key, takes: &str| LinkError::Value { key, value: value.into(), takes: takes.into() };
+        match key {
+            "match" if is_pattern(value) => self.pattern = value.into(),
+            "match" => return Err(refused("match", "the name of an interface, with wildcards * and ?")),
+            "name" if is_name(value) => self.name = Some(value.into()),
+            "name" => {
+                let takes = format!("1 to {NAME_CHARS_MAX} letters, digits, dots, hyphens and underscores");
+                return Err(refused("name", &takes));
+            }
+            "use" => {
+                let found = LinkUse::ALL.into_iter().find(|usage| usage.name() == value);
+                self.usage =
+                    found.ok_or_else(|| refused("use", &LinkUse::ALL.map(LinkUse::name).join(", ")))?;
+            }
+            "heartbeat_s" => {
+                let seconds = value.parse().ok().filter(|seconds| LINK_HEARTBEAT_S.contains(seconds));
+                let takes = format!("{} to {} seconds", LINK_HEARTBEAT_S.start(), LINK_HEARTBEAT_S.end());
+                self.heartbeat_s = Some(seconds.ok_or_else(|| refused("heartbeat_s", &takes))?);
+            }
+            _ => {
+                let nearest = nearest(key, Self::KEYS.into_iter());
+                return Err(LinkError::UnknownKey { key: key.into(), nearest });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the keys that are set, in order, with their values.
+    pub fn entries(&self) -> Vec<(&'static str, String)> {
+        let mut entries = vec![("match", self.pattern.clone())];
+        entries.extend(self.name.clone().map(|name| ("name", name)));
+        if self.usage != LinkUse::default() {
+            entries.push(("use", self.usage.name().into()));
+        }
+        entries.extend(self.heartbeat_s.map(|seconds| ("heartbeat_s", seconds.to_string())));
+        entries
+    }
+
+    /// Returns the name that the operator has given the link.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Returns the use of the link.
+    pub const fn usage(&self) -> LinkUse {
+        self.usage
+    }
+
+    /// Returns the interval of heartbeats while the link is idle, in seconds; none if it is as usual.
+    pub fn heartbeat_s(&self) -> Option<u32> {
+        self.heartbeat_s.or((self.usage == LinkUse::Backup).then_some(BACKUP_HEARTBEAT_S))
+    }
+}
+
+/// The policies. Invariants: [`LINKS_MAX`] at most, each with a pattern.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Links(Vec<LinkPolicy>);
+
+impl Links {
+    /// Returns the policy of an interface: the first one that matches.
+    pub fn of(&self, interface: &str) -> Option<&LinkPolicy> {
+        self.0.iter().find(|policy| WildMatch::new(&policy.pattern).matches(interface))
+    }
+
+    /// Returns the policies in order.
+    pub fn iter(&self) -> impl Iterator<Item = &LinkPolicy> {
+        self.0.iter()
+    }
+
+    /// Adds a policy after the others.
+    ///
+    /// # Errors
+    /// When it has no pattern, or there are too many.
+    pub fn push(&mut self, policy: LinkPolicy) -> Result<(), LinkError> {
+        if policy.pattern.is_empty() {
+            return Err(LinkError::NoPattern);
+        }
+        if self.0.len() >= LINKS_MAX {
+            return Err(LinkError::TooMany);
+        }
+        self.0.push(policy);
+        Ok(())
+    }
+}
+
+fn is_pattern(value: &str) -> bool {
+    let is_name_char =
+        |c: char| !c.is_whitespace() && !c.is_control() && !['/', ':', ';', '=', '!', ','].contains(&c);
+    (1..=PATTERN_BYTES_MAX).contains(&value.len()) && value.chars().all(is_name_char)
+}
+
+fn is_name(value: &str) -> bool {
+    let is_name_char = |c: char| c.is_alphanumeric() || ['.', '-', '_'].contains(&c);
+    (1..=NAME_CHARS_MAX).contains(&value.chars().count()) && value.chars().all(is_name_char)
+}
+
+impl fmt::Display for LinkPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.pattern)?;
+        self.entries().iter().skip(1).try_for_each(|(key, value)| write!(f, " {key}={value}"))
+    }
+}
+
+impl fmt::Display for Links {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, policy) in self.0.iter().enumerate() {
+            write!(f, "{}{policy}", if n == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for LinkPolicy {
+    type Err = LinkError;
+
+    fn from_str(text: &str) -> Result<LinkPolicy, LinkError> {
+        let mut policy = LinkPolicy::default();
+        for word in text.split_whitespace() {
+            let (key, value) = word.split_once('=').unwrap_or(("match", word));
+            policy.set(key, value)?;
+        }
+        Ok(policy)
+    }
+}
+
+impl FromStr for Links {
+    type Err = LinkError;
+
+    fn from_str(text: &str) -> Result<Links, LinkError> {
+        let mut links = Links::default();
+        for part in text.split(';').filter(|part| !part.trim().is_empty()) {
+            links.push(part.parse()?)?;
+        }
+        Ok(links)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        "wwan* name=lte use=backup heartbeat_s=60; eth1 name=fibre; eth* use=primary; tun0 use=never";
+
+    #[test]
+    fn the_first_policy_that_matches_counts() {
+        let links: Links = TEXT.parse().unwrap();
+        let of = |interface: &str| {
+            let policy = links.of(interface)?;
+            Some((policy.name(), policy.usage(), policy.heartbeat_s()))
+        };
+        assert_eq!(of("wwan0"), Some((Some("lte"), LinkUse::Backup, Some(60))));
+        assert_eq!(of("eth1"), Some((Some("fibre"), LinkUse::Secondary, None)));
+        assert_eq!(of("eth2"), Some((None, LinkUse::Primary, None)));
+        assert_eq!(of("tun0"), Some((None, LinkUse::Never, None)));
+        assert_eq!(of("wlan0"), None);
+    }
+
+    #[test]
+    fn an_idle_backup_is_asked_twice_a_minute_unless_the_policy_says_otherwise() {
+        let links: Links = "wwan0 use=backup".parse().unwrap();
+        assert_eq!(links.of("wwan0").unwrap().heartbeat_s(), Some(30));
+    }
+
+    #[test]
+    fn policies_read_back_as_they_were_written() {
+        assert_eq!(TEXT.parse::<Links>().unwrap().to_string(), TEXT);
+        assert_eq!(" ; ".parse(), Ok(Links::default()));
+    }
+
+    #[test]
+    fn faults_are_told_with_their_key() {
+        let fault = |text: &str| text.parse::<Links>().unwrap_err().to_string();
+        assert_eq!(fault("eth0 us=backup"), "unknown key `us` of a link; did you mean `use`?");
+        assert!(fault("eth0 use=spare").ends_with("it takes primary, secondary, backup, never"));
+        assert!(fault("eth0 heartbeat_s=0").ends_with("it takes 1 to 600 seconds"));
+        assert!(fault("use=backup").starts_with("a link needs `match`"));
+        assert!(fault("eth0 name=a/b").contains("name of a link"));
+        assert!(fault("a-name-that-is-too-long").contains("match of a link"));
+        assert_eq!(fault(&"eth0; ".repeat(LINKS_MAX + 1)), format!("more than {LINKS_MAX} links"));
+    }
+}
