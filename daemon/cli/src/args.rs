@@ -83,8 +83,8 @@ pub enum Command {
     Top(WatchArgs),
     /// Print the status as JSON at an interval, one object per line; with --events, changes of paths as they come
     ///
-    /// With --events it prints an object when data takes another path, a path fails or one works again, with the reason and the
-    /// number of links that are left. It begins with the next change.
+    /// With --events it prints an object when data takes another path, a link to a peer fails or one works again, with the reason and
+    /// the number of links that are left. It begins with the next change, and waits for a daemon that restarts.
     Watch {
         /// Print changes of paths instead of the status
         #[arg(long)]
@@ -95,7 +95,11 @@ pub enum Command {
         rhythm: WatchArgs,
     },
     /// Show the paths of all associations
-    Paths,
+    Paths {
+        /// Also print carrier, windows, timers, MTU and errors
+        #[arg(long)]
+        wide: bool,
+    },
     /// Explain how a new connection to HOST:PORT would be carried
     Explain {
         /// Destination

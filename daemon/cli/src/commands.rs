@@ -35,7 +35,11 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         Command::Top(watch) => live::top(session, rhythm(watch)),
         Command::Watch { events: true, rhythm: args } => live::events(session, rhythm(args)),
         Command::Watch { events: false, rhythm: args } => live::watch(session, rhythm(args)),
-        Command::Paths => ask_and_show(session, &Request::Paths),
+        Command::Paths { wide: false } => ask_and_show(session, &Request::Paths),
+        Command::Paths { wide: true } => {
+            let answer = session.ask(&Request::Paths)?;
+            session.print(&answer, show::wide)
+        }
         Command::Explain { destination } => explain(session, destination),
         Command::Doctor { host } => doctor::run(session, host.as_deref()),
         Command::Bench(args) => match &args.host {

@@ -3,7 +3,6 @@
 //! `top` only uses features of every terminal: another screen, the cursor's home, clearing. It ends with `q` or Ctrl-C and
 //! restores the screen.
 
-use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Stdin, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use control::{EventsReport, Path, PathState, Request, Response, Status, write_response};
+use control::{EventsReport, PeerLink, Request, Response, Status, write_response};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::read;
@@ -23,6 +22,8 @@ use crate::{CliError, show};
 
 /// Interval at which the daemon is asked for new events, unless a shorter one is wanted.
 const EVENTS_EVERY: Duration = Duration::from_millis(200);
+/// Pause before a daemon that has ended is asked again.
+const DAEMON_AGAIN: Duration = Duration::from_secs(1);
 /// Interval of the check for the end of `top`.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Sequences that enter the alternate screen without cursor, and leave it.
@@ -75,17 +76,31 @@ pub(crate) fn watch(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError
     Ok(())
 }
 
-/// Prints changes of paths from now on, as they come, as one object per line with the schema in each.
+/// Prints changes of links and paths from now on, as they come, as one object per line with the schema in each. If the daemon ends, it
+/// waits for the next one.
 pub(crate) fn events(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> {
-    let mut last = events_after(session, u64::MAX)?.count;
+    let first = events_after(session, u64::MAX)?;
+    let (mut last, mut started, mut is_lost) = (first.count, first.started_unix_ms, false);
     let mut printed = 0;
     while !rhythm.is_over(printed) {
         sleep(EVENTS_EVERY.min(rhythm.pause()));
-        let mut report = events_after(session, last)?;
-        if report.count < last {
-            // The daemon was restarted, and counts from 1 again.
-            last = 0;
-            report = events_after(session, last)?;
+        let report = match events_after(session, last) {
+            Ok(report) => report,
+            Err(error) => {
+                if !std::mem::replace(&mut is_lost, true) {
+                    eprintln!("sctpify: {error}; waiting for the daemon");
+                }
+                sleep(DAEMON_AGAIN);
+                continue;
+            }
+        };
+        if std::mem::take(&mut is_lost) {
+            eprintln!("sctpify: the daemon answers again");
+        }
+        if report.started_unix_ms != started {
+            // Its numbers begin anew, and it tells all from its start.
+            (started, last) = (report.started_unix_ms, 0);
+            continue;
         }
         let missed = report.events.first().map_or(0, |event| event.number.saturating_sub(last + 1));
         if missed > 0 {
@@ -273,7 +288,7 @@ fn lines(before: &Status, now: &Status, rhythm: Rhythm) -> Vec<String> {
         String::new(),
     ];
     text.extend(heads);
-    text.extend(path_lines(before, now, &per_second));
+    text.extend(link_lines(before, now, &per_second));
     text.push(String::new());
     let events = now.recent_events.iter().take(5);
     text.extend(events.map(|event| format!("{}: {event}", show::ago_unix(event.when_unix_ms))));
@@ -285,48 +300,37 @@ fn lines(before: &Status, now: &Status, rhythm: Rhythm) -> Vec<String> {
     text
 }
 
-fn path_lines(before: &Status, now: &Status, per_second: &dyn Fn(u64) -> u64) -> Vec<String> {
-    let key = |id: u64, path: &Path| (id, path.local, path.remote, path.carrier as u8);
-    let all = |status: &Status| -> BTreeMap<_, u64> {
-        let paths = status.associations.iter().flat_map(|a| a.paths.iter().map(move |p| (a.id, p)));
-        paths.map(|(id, p)| (key(id, p), p.data_sent_bytes)).collect()
-    };
-    let old = all(before);
+fn link_lines(before: &Status, now: &Status, per_second: &dyn Fn(u64) -> u64) -> Vec<String> {
     let mut table = Table::new(&[
-        ("ASSOC", Align::Right),
-        ("PATH", Align::Left),
+        ("PEER", Align::Left),
+        ("LINK", Align::Left),
+        ("USE", Align::Left),
         ("STATE", Align::Left),
         ("SRTT", Align::Right),
         ("SENT", Align::Right),
-        ("RATE", Align::Right),
+        ("RECEIVED", Align::Right),
     ]);
-    for association in &now.associations {
-        for path in &association.paths {
-            let was = old.get(&key(association.id, path)).copied().unwrap_or(path.data_sent_bytes);
-            let rate = per_second(path.data_sent_bytes.saturating_sub(was));
-            table.row([
-                association.id.to_string(),
-                format!("{} {}", if path.in_use { "▶" } else { " " }, show::path(path.local, path.remote)),
-                state(path.state).into(),
-                path.srtt_us.map_or_else(|| "-".into(), millis),
-                bytes(path.data_sent_bytes),
-                format!("{}/s", bytes(rate)),
-            ]);
-        }
+    for link in &now.links {
+        let is_same = |old: &&PeerLink| old.peer == link.peer && old.interface == link.interface;
+        let old = before.links.iter().find(is_same);
+        let rate = |now: u64, was: Option<u64>| {
+            // Bytes of associations that have ended are not counted any more.
+            format!("{}/s", bytes(per_second(now.saturating_sub(was.unwrap_or(now)))))
+        };
+        table.row([
+            link.peer.to_string(),
+            format!("{} {}", if link.in_use { "▶" } else { " " }, link.title()),
+            link.usage.name().into(),
+            show::link_state(link.state).into(),
+            link.srtt_us.map_or_else(|| "-".into(), millis),
+            rate(link.sent_bytes, old.map(|old| old.sent_bytes)),
+            rate(link.received_bytes, old.map(|old| old.received_bytes)),
+        ]);
     }
     let mut text = Vec::new();
     // Writing to memory cannot fail.
     let _ = table.print(&mut text, "");
     String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
-}
-
-fn state(state: PathState) -> &'static str {
-    match state {
-        PathState::Active => "active",
-        PathState::Inactive => "INACTIVE",
-        PathState::Unconfirmed => "unconfirmed",
-        PathState::PotentiallyFailed => "FAILING",
-    }
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ fn ask(host: &str, found: &Found) -> Result<String, CliError> {
 
 #[cfg(test)]
 mod tests {
-    use control::{KnownBy, ShimState, Via};
+    use control::{AddressUse, KnownBy, ShimState, Via};
     use rules::UnixMs;
 
     use super::*;
@@ -181,6 +181,12 @@ mod tests {
             data_sent_bytes: 0,
             mtu_bytes: 0,
             errors: 0,
+            interface: None,
+            name: None,
+            local_use: AddressUse::default(),
+            remote_use: AddressUse::default(),
+            sent_bytes: 0,
+            received_bytes: 0,
             last_switch_s: None,
         }
     }
@@ -192,6 +198,7 @@ mod tests {
         Association {
             id: 1,
             state: "ESTABLISHED".into(),
+            peer: IpAddr::from([10, 0, 0, 2]),
             shim: ShimState::Hidden,
             local_port: 1,
             peer_port: 2,

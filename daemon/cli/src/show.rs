@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use control::{
-    Association, Connection, DoctorReport, Encryption, Explanation, Fallback, HostKeyText, KnownBy,
-    KnownPeer, LearnedRow, LearnedState, Level, PastAttempt, Path, PathEvent, PathState, PendingChange,
+    AddressUse, Association, Connection, DoctorReport, Encryption, Explanation, Fallback, HostKeyText,
+    KnownBy, KnownPeer, LearnedRow, LearnedState, Level, LinkState, PastAttempt, Path, PathEvent, PathState,
+    PeerLink, PendingChange,
 };
 use control::{Response, Role, SettingsReport, Status, Verdict, Via};
 
@@ -21,11 +22,19 @@ use Align::{Left, Right};
 /// Changes of paths in the status.
 const EVENTS_SHOWN: usize = 8;
 
+/// Prints the paths with all that is known of them.
+pub(crate) fn wide(out: &mut dyn Write, answer: &Response) -> io::Result<()> {
+    match answer {
+        Response::Paths(p) => paths(out, &p.associations, wide_path_table),
+        other => self::answer(out, other),
+    }
+}
+
 /// Prints any answer.
 pub(crate) fn answer(out: &mut dyn Write, answer: &Response) -> io::Result<()> {
     match answer {
         Response::Status(s) => status(out, s),
-        Response::Paths(p) => paths(out, &p.associations),
+        Response::Paths(p) => paths(out, &p.associations, path_table),
         Response::Events(e) => events(out, &e.events),
         Response::Event(e) => writeln!(out, "{e}"),
         Response::Explanation(e) => explanation(out, e),
@@ -77,6 +86,7 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
         )?;
     }
     writeln!(out, "confined: {}", s.confinement)?;
+    section(out, "Links", &link_table(&s.links))?;
     connections(out, &s.connections)?;
     associations(out, &s.associations)?;
     listeners(out, s)?;
@@ -271,7 +281,43 @@ fn fallbacks(out: &mut dyn Write, all: &[Fallback]) -> io::Result<()> {
     section(out, "Recent fallbacks to TCP", &table)
 }
 
-fn paths(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
+/// Makes the table of this host's links to peers.
+fn link_table(links: &[PeerLink]) -> Table {
+    let mut table = Table::new(&[
+        ("PEER", Left),
+        ("LINK", Left),
+        ("USE", Left),
+        ("STATE", Left),
+        ("DATA", Left),
+        ("SRTT", Right),
+        ("SENT", Right),
+        ("RECEIVED", Right),
+    ]);
+    for link in links {
+        table.row([
+            link.peer.to_string(),
+            link.title(),
+            link.usage.name().into(),
+            link_state(link.state).into(),
+            if link.in_use { "in use" } else { "" }.into(),
+            link.srtt_us.map_or_else(|| "-".into(), millis),
+            bytes(link.sent_bytes),
+            bytes(link.received_bytes),
+        ]);
+    }
+    table
+}
+
+/// Returns the word for a link's state, in capitals if it needs attention.
+pub(crate) fn link_state(state: LinkState) -> &'static str {
+    match state {
+        LinkState::Up => "up",
+        LinkState::Down => "DOWN",
+        LinkState::Unproven => "unproven",
+    }
+}
+
+fn paths(out: &mut dyn Write, all: &[Association], table_of: fn(&[Path]) -> Table) -> io::Result<()> {
     if all.is_empty() {
         return writeln!(out, "no associations");
     }
@@ -285,13 +331,38 @@ fn paths(out: &mut dyn Write, all: &[Association]) -> io::Result<()> {
             "Association {}: {}, ports {}→{}, peer is {peer}",
             a.id, a.state, a.local_port, a.peer_port
         )?;
-        path_table(&a.paths).print(out, "  ")?;
+        table_of(&a.paths).print(out, "  ")?;
     }
     Ok(())
 }
 
 fn path_table(paths: &[Path]) -> Table {
     let mut table = Table::new(&[
+        ("LINK", Left),
+        ("LOCAL", Left),
+        ("REMOTE", Left),
+        ("STATE", Left),
+        ("ROLE", Left),
+        ("SRTT", Right),
+        ("SENT", Right),
+    ]);
+    for p in paths {
+        table.row([
+            or_dash(p.interface.as_ref()),
+            or_dash(p.local),
+            p.remote.to_string(),
+            path_state(p.state).into(),
+            path_role(p).into(),
+            p.srtt_us.map_or_else(|| "-".into(), millis),
+            bytes(p.data_sent_bytes),
+        ]);
+    }
+    table
+}
+
+fn wide_path_table(paths: &[Path]) -> Table {
+    let mut table = Table::new(&[
+        ("LINK", Left),
         ("LOCAL", Left),
         ("REMOTE", Left),
         ("CARRIER", Left),
@@ -308,6 +379,7 @@ fn path_table(paths: &[Path]) -> Table {
     ]);
     for p in paths {
         table.row([
+            or_dash(p.interface.as_ref()),
             or_dash(p.local),
             p.remote.to_string(),
             p.udp_port.map_or_else(|| via(p.carrier).into(), |port| format!("{}:{port}", via(p.carrier))),
@@ -327,7 +399,10 @@ fn path_table(paths: &[Path]) -> Table {
 }
 
 fn path_role(p: &Path) -> &'static str {
+    let is_backup = p.local_use.max(p.remote_use) == AddressUse::Backup;
     match (p.primary, p.in_use) {
+        (_, true) if is_backup => "backup, in use",
+        (_, false) if is_backup => "backup",
         (true, true) => "primary, in use",
         (true, false) => "primary",
         (false, true) => "in use",
@@ -520,12 +595,6 @@ const fn path_state(state: PathState) -> &'static str {
 fn unix_ms_now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Formats a path: our address, if known, and the peer's.
-pub(crate) fn path(local: Option<IpAddr>, remote: IpAddr) -> String {
-    let local = local.map_or_else(|| "any".to_owned(), |ip| ip.to_string());
-    format!("{local} → {remote}")
 }
 
 /// Formats the age of a time since 1970: `5 s ago`.

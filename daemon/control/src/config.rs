@@ -109,11 +109,9 @@ pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, Conf
     let mut settings = Settings::default();
     let setting = settings.set(name, value).map_err(refused)?;
     if setting.kind == Kind::Links {
+        // At the end: a key below a table would be one of the table's, also after a comment sign is taken away.
         document.remove(setting.name);
-        if settings.links != Links::default() {
-            document.insert(setting.name, Item::ArrayOfTables(link_tables(&settings.links)));
-        }
-        return Ok(document.to_string());
+        return Ok(document.to_string() + &print_links(&settings.links));
     }
     let mut new = toml_value(setting, &settings);
     match document.get_mut(setting.name).and_then(Item::as_value_mut) {
@@ -154,6 +152,12 @@ fn toml_value(setting: &Setting, settings: &Settings) -> Value {
     }
 }
 
+/// Prints policies of links as tables, each after an empty line.
+fn print_links(links: &Links) -> String {
+    let tables = Item::ArrayOfTables(link_tables(links));
+    DocumentMut::from(Table::from_iter([("link", tables)])).to_string()
+}
+
 /// Converts policies of links to TOML.
 fn link_tables(links: &Links) -> ArrayOfTables {
     links
@@ -191,9 +195,7 @@ fn print(settings: &Settings, before_key: &str) -> String {
             let _ = writeln!(text, "# Takes tables, at the end of this file:");
             let sample = "wwan* name=lte use=backup heartbeat_s=30".parse().unwrap_or_default();
             let is_set = before_key.is_empty() && settings.links != Links::default();
-            let tables = link_tables(if is_set { &settings.links } else { &sample });
-            let document = DocumentMut::from(Table::from_iter([(setting.name, Item::ArrayOfTables(tables))]));
-            for line in document.to_string().trim_start().lines() {
+            for line in print_links(if is_set { &settings.links } else { &sample }).trim_start().lines() {
                 let comment = if is_set || line.is_empty() { "" } else { "# " };
                 let _ = writeln!(text, "{comment}{line}");
             }
@@ -282,6 +284,9 @@ mod tests {
         let changed = set_in_config(&text, "link", "wlan0 use=never").unwrap();
         assert!(changed.starts_with("# mine\nudp_port = 9900\n"), "{changed}");
         assert_eq!(parse_config(&changed).unwrap().links.to_string(), "wlan0 use=never");
+        let alive = set_in_config(&default_config_text(), "link", "wlan0 use=never").unwrap();
+        let alive = parse_config(&alive.replace("# udp_port = 9899", "udp_port = 9900")).unwrap();
+        assert_eq!((alive.udp_port, alive.links.to_string().as_str()), (9900, "wlan0 use=never"));
         let none = set_in_config(&changed, "link", "").unwrap();
         assert_eq!(none, "# mine\nudp_port = 9900\n");
         let again = set_in_config(&text, "carriers", "udp").unwrap();

@@ -22,6 +22,7 @@ mod files;
 mod frame;
 mod known_peers;
 mod learned;
+mod link;
 mod metrics;
 mod path_event;
 mod peer_keys;
@@ -48,6 +49,7 @@ pub use known_peers::{
     AddError, HostKeyText, KnownBy, KnownPeer, KnownPeers, KnownPeersError, NoHostKey, Recognition, WrongPeer,
 };
 pub use learned::{LearnedRow, LearnedState, load_learned, parse_learned, print_learned, save_learned};
+pub use link::{AddressUse, LinkState, PeerLink, links_of};
 pub use metrics::metrics;
 pub use path_event::{PathChange, PathChangeCount, PathEnds, PathEvent, PathReason};
 pub use peer_keys::{PeerKey, PeerKeyError, parse_peer_keys, read_peer_keys};

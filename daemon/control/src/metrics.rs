@@ -37,7 +37,8 @@ pub fn metrics(status: &Status) -> MetricsText {
     out.series("sctpify_bytes_total", &[("direction", &"sent")], c.bytes_sent);
     out.series("sctpify_bytes_total", &[("direction", &"received")], c.bytes_received);
     out.one("sctpify_path_switches_total", "counter", "Path switches of data.", c.path_switches);
-    let help = "Changes of paths by kind (switched, down, up) and reason. Each association counts.";
+    let help =
+        "Changes of paths by kind (switched, down, up) and reason. Each path of each association counts.";
     out.head("sctpify_path_changes_total", "counter", help);
     for changes in &status.path_changes {
         let labels: [(&str, &dyn Display); 2] = [("event", &changes.event), ("reason", &changes.reason)];

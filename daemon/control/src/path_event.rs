@@ -1,21 +1,23 @@
-//! Changes of the paths that data takes, or could take.
+//! Changes of this host's links to peers, and of the paths that data takes.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// A change of an association's paths. `Display` gives a sentence for people.
+/// A change of a link to a peer, or of the path that data takes. `Display` gives a sentence for people. An event does not change
+/// after it was told.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PathEvent {
     /// Number of the event, from 1 at the daemon's start.
     pub number: u64,
     /// Time in milliseconds since 1970.
     pub when_unix_ms: u64,
-    /// The association, by [`Association::id`](crate::Association::id); none if it no longer had a connection.
-    pub association: Option<u64>,
-    /// Number of associations that changed in the same way within a second.
-    pub associations: u64,
+    /// The peer: the address by which its association began.
+    pub peer: IpAddr,
+    /// Number of the peer's events before this one that were not told, because there were too many.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
     /// The change.
     #[serde(flatten)]
     pub change: PathChange,
@@ -24,11 +26,15 @@ pub struct PathEvent {
     pub reason: PathReason,
     /// Links of this host by which the peer can be reached now.
     pub links_up: u64,
-    /// Links of this host that the association has.
+    /// Links of this host by which the peer could be reached since its oldest association began.
     pub links: u64,
 }
 
-/// A change of a path.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A change of a link or path.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum PathChange {
@@ -39,14 +45,14 @@ pub enum PathChange {
         /// The path that is used now.
         to: PathEnds,
     },
-    /// A path failed, and carries no data unless all have failed.
+    /// A link failed: none of its paths to the peer works any more.
     Down {
-        /// The path.
+        /// A path of the link.
         path: PathEnds,
     },
-    /// A path that had failed works again.
+    /// A link that had failed works again.
     Up {
-        /// The path.
+        /// A path of the link.
         path: PathEnds,
     },
 }
@@ -54,9 +60,12 @@ pub enum PathChange {
 /// A path, by its ends.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PathEnds {
-    /// The interface that has our address; none if that is not known.
+    /// The interface by which the path leads; none if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// The name that the operator has given the link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Our address; none if the kernel chooses it.
     pub local: Option<IpAddr>,
     /// The peer's address.
@@ -83,7 +92,7 @@ pub enum PathReason {
         /// Time in which it would have delivered its data in flight, in milliseconds.
         delay_ms: u64,
     },
-    /// ICMP said that nobody can be reached by the path.
+    /// ICMP or this host's firewall said that nobody can be reached by the path.
     Unreachable,
     /// This host could not send by the path.
     NoRoute,
@@ -122,6 +131,22 @@ impl PathChange {
 }
 
 impl PathReason {
+    /// All reasons as JSON has them.
+    pub const NAMES: [&'static str; 12] = [
+        "answer",
+        "timeout",
+        "silence",
+        "loss",
+        "delay",
+        "unreachable",
+        "no_route",
+        "link_down",
+        "address_removed",
+        "primary_returned",
+        "preferred",
+        "primary_chosen",
+    ];
+
     /// Returns the reason as JSON has it.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -151,18 +176,19 @@ impl fmt::Display for PathEvent {
             }
             PathChange::Up { path } => write!(f, "{path} works again; {links_up} of {links} links work")?,
         }
-        match (self.associations, self.association) {
-            (0 | 1, Some(association)) => write!(f, " (association {association})"),
-            (0 | 1, None) => Ok(()),
-            (several, _) => write!(f, " ({several} associations)"),
+        match self.left_out {
+            0 => Ok(()),
+            several => write!(f, " ({several} changes before are left out)"),
         }
     }
 }
 
 impl fmt::Display for PathEnds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(interface) = &self.interface {
-            write!(f, "{interface} ")?;
+        match (&self.interface, &self.name) {
+            (Some(interface), Some(name)) => write!(f, "{interface} ({name}) ")?,
+            (Some(interface), None) => write!(f, "{interface} ")?,
+            (None, _) => {}
         }
         match self.local {
             Some(local) => write!(f, "{local} → {}", self.remote),
@@ -179,7 +205,7 @@ impl fmt::Display for PathReason {
             PathReason::Silence => "silent while the peer answered elsewhere",
             PathReason::Loss { percent } => return write!(f, "{percent} % lost"),
             PathReason::Delay { delay_ms } => return write!(f, "{delay_ms} ms late"),
-            PathReason::Unreachable => "unreachable by ICMP",
+            PathReason::Unreachable => "unreachable, by ICMP or a firewall",
             PathReason::NoRoute => "this host cannot send by it",
             PathReason::LinkDown => "link down",
             PathReason::AddressRemoved => "address removed",
@@ -196,7 +222,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_json() {
-        let path = PathEnds { interface: None, local: None, remote: [10, 0, 0, 1].into() };
+        let path = PathEnds { interface: None, name: None, local: None, remote: [10, 0, 0, 1].into() };
         let reasons = [
             PathReason::Answer,
             PathReason::Timeout,
@@ -208,11 +234,13 @@ mod tests {
             PathReason::LinkDown,
             PathReason::AddressRemoved,
             PathReason::PrimaryReturned,
+            PathReason::Preferred,
             PathReason::PrimaryChosen,
         ];
         for reason in reasons {
             assert_eq!(serde_json::to_value(reason).unwrap()["reason"], reason.name());
         }
+        assert_eq!(reasons.map(|reason| reason.name()), PathReason::NAMES);
         let changes = [
             PathChange::Switched { from: path.clone(), to: path.clone() },
             PathChange::Down { path: path.clone() },
@@ -227,28 +255,26 @@ mod tests {
     fn a_sentence_names_links_cause_and_what_is_left() {
         let ends = |interface: &str, net: u8| PathEnds {
             interface: Some(interface.to_owned()),
+            name: (net == 1).then(|| "fibre".to_owned()),
             local: Some([10, 0, net, 1].into()),
             remote: [10, 0, net, 2].into(),
         };
         let mut event = PathEvent {
             number: 1,
             when_unix_ms: 0,
-            association: Some(2),
-            associations: 1,
+            peer: [10, 0, 1, 2].into(),
+            left_out: 0,
             change: PathChange::Down { path: ends("eth1", 1) },
             reason: PathReason::Loss { percent: 7 },
             links_up: 1,
             links: 2,
         };
-        assert_eq!(
-            event.to_string(),
-            "eth1 10.0.1.1 → 10.0.1.2 failed: 7 % lost; 1 of 2 links work (association 2)"
-        );
+        assert_eq!(event.to_string(), "eth1 (fibre) 10.0.1.1 → 10.0.1.2 failed: 7 % lost; 1 of 2 links work");
         event.change = PathChange::Switched { from: ends("eth1", 1), to: ends("eth2", 2) };
-        event.associations = 3;
+        event.left_out = 3;
         assert_eq!(
             event.to_string(),
-            "data left eth1 10.0.1.1 → 10.0.1.2 for eth2 10.0.2.1 → 10.0.2.2: 7 % lost (3 associations)"
+            "data left eth1 (fibre) 10.0.1.1 → 10.0.1.2 for eth2 10.0.2.1 → 10.0.2.2: 7 % lost (3 changes before are left out)"
         );
     }
 }

@@ -47,8 +47,10 @@ pub enum Response {
 pub struct EventsReport {
     /// The changes. If the first one's number does not follow the one asked for, those between are forgotten.
     pub events: Vec<PathEvent>,
-    /// Number of changes since the daemon's start.
+    /// Number of events since the daemon's start.
     pub count: u64,
+    /// The daemon's start, in milliseconds since 1970: numbers begin anew with it.
+    pub started_unix_ms: u64,
 }
 
 /// This host's public key.

@@ -6,7 +6,8 @@ use rules::UnixMs;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Confinement, FallbackReason, HostKeyText, KnownBy, PathChangeCount, PathEvent, PendingChange, ShimState,
+    AddressUse, Confinement, FallbackReason, HostKeyText, KnownBy, PathChangeCount, PathEvent, PeerLink,
+    PendingChange, ShimState,
 };
 
 /// The status.
@@ -42,7 +43,10 @@ pub struct Status {
     /// Changes of paths since the start, by kind and reason.
     #[serde(default)]
     pub path_changes: Vec<PathChangeCount>,
-    /// The last changes of paths, latest first.
+    /// This host's links to the peers of its associations.
+    #[serde(default)]
+    pub links: Vec<PeerLink>,
+    /// The last changes of links and paths, latest first.
     #[serde(default)]
     pub recent_events: Vec<PathEvent>,
     /// New connections are left to TCP because the daemon is about to be stopped.
@@ -186,6 +190,8 @@ pub struct Association {
     pub id: u64,
     /// Its state in RFC 9260's words: COOKIE-WAIT, ESTABLISHED and so on.
     pub state: String,
+    /// The peer's address by which it began.
+    pub peer: IpAddr,
     /// Its shim state: the association of a client's connection is HIDDEN behind it, an accepted one is NATIVE.
     #[serde(default)]
     pub shim: ShimState,
@@ -282,6 +288,24 @@ pub struct Path {
     pub mtu_bytes: u32,
     /// Consecutive errors.
     pub errors: u32,
+    /// The interface by which it leads; none if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// The name that the operator has given its link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The use of our link by its policy.
+    #[serde(default)]
+    pub local_use: AddressUse,
+    /// The use of the peer's link, as it has told.
+    #[serde(default)]
+    pub remote_use: AddressUse,
+    /// Bytes of SCTP packets sent by it.
+    #[serde(default)]
+    pub sent_bytes: u64,
+    /// Bytes of SCTP packets received by it.
+    #[serde(default)]
+    pub received_bytes: u64,
     /// Seconds since data last moved to or away from this path; none if it never did.
     pub last_switch_s: Option<u64>,
 }

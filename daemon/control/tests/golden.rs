@@ -43,6 +43,12 @@ fn path() -> Path {
         data_sent_bytes: 33_554_432,
         mtu_bytes: 1_500,
         errors: 1,
+        interface: Some("eth1".into()),
+        name: Some("fibre".into()),
+        local_use: AddressUse::Secondary,
+        remote_use: AddressUse::Backup,
+        sent_bytes: 33_900_000,
+        received_bytes: 700_000,
         last_switch_s: Some(7),
     }
 }
@@ -67,6 +73,7 @@ fn association() -> Association {
     Association {
         id: 1,
         state: "ESTABLISHED".into(),
+        peer: "10.0.1.2".parse().unwrap(),
         shim: ShimState::Hidden,
         local_port: 40_000,
         peer_port: 22,
@@ -103,14 +110,15 @@ fn fallback(reason: FallbackReason) -> Fallback {
 fn path_event() -> PathEvent {
     let ends = |interface: Option<&str>, net: u8| PathEnds {
         interface: interface.map(str::to_owned),
+        name: interface.map(|_| "fibre".to_owned()),
         local: interface.map(|_| [10, 0, net, 1].into()),
         remote: [10, 0, net, 2].into(),
     };
     PathEvent {
         number: 3,
         when_unix_ms: 1_700_000_000_000,
-        association: Some(1),
-        associations: 1,
+        peer: [10, 0, 1, 2].into(),
+        left_out: 2,
         change: PathChange::Switched { from: ends(Some("eth1"), 1), to: ends(None, 2) },
         reason: PathReason::Loss { percent: 7 },
         links_up: 1,
@@ -167,6 +175,7 @@ fn status() -> Status {
         }],
         recent_fallbacks: vec![fallback(FallbackReason::NoSctpAnswer { waited_ms: 250 })],
         path_changes: vec![PathChangeCount { event: "down".into(), reason: "silence".into(), count: 2 }],
+        links: links_of(&[association()]),
         recent_events: vec![path_event()],
         draining: false,
         confinement: Confinement {
@@ -299,7 +308,11 @@ fn responses() -> Vec<Response> {
     let mut responses = vec![
         Response::Status(Box::new(status())),
         Response::Paths(PathsReport { associations: vec![association()] }),
-        Response::Events(EventsReport { events: vec![path_event()], count: 3 }),
+        Response::Events(EventsReport {
+            events: vec![path_event()],
+            count: 3,
+            started_unix_ms: 1_700_000_000_000,
+        }),
         Response::Event(path_event()),
         Response::Explanation(Box::new(explanation)),
         Response::Settings(SettingsReport::all(&Settings::default()).beside(&Settings::default())),

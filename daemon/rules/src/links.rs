@@ -85,6 +85,9 @@ pub enum LinkError {
     /// The policy does not say for which interfaces it is.
     #[error("a link needs `match`, the name of its interface: eth1, or wwan* for several")]
     NoPattern,
+    /// The text has two interfaces in one policy.
+    #[error("a link has one interface: put `;` between links")]
+    TwoPatterns,
     /// There are too many policies.
     #[error("more than {LINKS_MAX} links")]
     TooMany,
@@ -119,7 +122,7 @@ impl LinkPolicy {
                 self.heartbeat_s = Some(seconds.ok_or_else(|| refused("heartbeat_s", &takes))?);
             }
             _ => {
-                let nearest = nearest(key, Self::KEYS.into_iter());
+                let nearest = nearest(key, Self::KEYS);
                 return Err(LinkError::UnknownKey { key: key.into(), nearest });
             }
         }
@@ -218,6 +221,9 @@ impl FromStr for LinkPolicy {
         let mut policy = LinkPolicy::default();
         for word in text.split_whitespace() {
             let (key, value) = word.split_once('=').unwrap_or(("match", word));
+            if key == "match" && !policy.pattern.is_empty() {
+                return Err(LinkError::TwoPatterns);
+            }
             policy.set(key, value)?;
         }
         Ok(policy)
@@ -276,6 +282,7 @@ mod tests {
         assert!(fault("eth0 use=spare").ends_with("it takes primary, secondary, backup, never"));
         assert!(fault("eth0 heartbeat_s=0").ends_with("it takes 1 to 600 seconds"));
         assert!(fault("use=backup").starts_with("a link needs `match`"));
+        assert!(fault("eth0 wwan0 use=backup").contains("put `;` between"));
         assert!(fault("eth0 name=a/b").contains("name of a link"));
         assert!(fault("a-name-that-is-too-long").contains("match of a link"));
         assert_eq!(fault(&"eth0; ".repeat(LINKS_MAX + 1)), format!("more than {LINKS_MAX} links"));

@@ -224,6 +224,11 @@ impl AddressBook {
         self.links.of(&self.interface_name(address)?)
     }
 
+    /// Returns the name that the operator has given the link of an interface.
+    pub(crate) fn link_name(&self, interface: &str) -> Option<&str> {
+        self.links.of(interface)?.name()
+    }
+
     /// Returns the use of an address by its link's policy.
     pub(crate) fn usage(&self, address: IpAddr) -> AddressUse {
         let Some(policy) = self.link_policy(address) else { return AddressUse::default() };

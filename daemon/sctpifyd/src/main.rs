@@ -42,6 +42,7 @@ mod manual;
 mod page;
 mod path_events;
 mod peer_keys;
+mod peer_links;
 mod peers_store;
 mod policy;
 mod poller;

@@ -1,6 +1,8 @@
-//! The latest changes of paths, for `status` and those who follow them.
+//! The latest changes of links and paths, for `status` and those who follow them.
 //!
-//! Invariant: at most [`KEPT`] are kept, by number, without gaps.
+//! The engine's events are collected during a turn, and told after its packets have left: a failure of many associations at once
+//! delays none of them. Invariant: at most [`KEPT`] events are kept, by number, without gaps; none changes after it was told. Begin
+//! at [`PathEvents::note_switch`] and [`PathEvents::note_change`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -8,18 +10,24 @@ use std::time::Duration;
 
 use base::{Route, Time};
 use control::{PathChange, PathChangeCount, PathEnds, PathEvent};
-use sctp::{AssociationInfo, PathReason, PathState};
+use sctp::{AssociationId, AssociationInfo, PathReason, PathState};
 
 use crate::clock::unix_ms;
+use crate::log_rate::LogRate;
+use crate::peer_links::{LinkChange, LinkStates, PeerLinks};
 
-/// Limit on the changes that are kept.
+/// Limit on the events that are kept.
 const KEPT: usize = 512;
-/// Changes that `status` shows.
+/// Events that `status` shows.
 const SHOWN: usize = 32;
-/// Time within which the same change of several associations is one event: they share the links.
+/// Time within which the same move of data by several associations of a peer is one event: they share the links.
 const TOGETHER: Duration = Duration::from_secs(1);
+/// Limit on the peers whose rate of events is limited each by its own; the rates are cleared beyond.
+const RATES_MAX: usize = 4096;
+/// Limit on the moves of data that one turn collects.
+const MOVES_MAX: usize = 4096;
 
-/// The latest changes, newest first.
+/// The latest events, newest first.
 #[derive(Default)]
 pub(crate) struct PathEvents {
     latest: VecDeque<(Time, PathEvent)>,
@@ -27,50 +35,198 @@ pub(crate) struct PathEvents {
     count: u64,
     /// Changes of each association so far, by kind and reason.
     counts: BTreeMap<(&'static str, &'static str), u64>,
+    links: PeerLinks,
+    /// Peers can move data at will.
+    rates: BTreeMap<IpAddr, LogRate>,
+    moves: VecDeque<Move>,
+    /// Associations whose paths have changed in this turn, each with the paths and reasons.
+    touched: BTreeMap<AssociationId, Vec<(Route, PathReason)>>,
+    /// Associations that have ended in this turn.
+    ended: Vec<AssociationId>,
+}
+
+/// A move of an association's data.
+pub(crate) struct Move {
+    pub(crate) association: AssociationId,
+    pub(crate) from: Route,
+    pub(crate) to: Route,
+    pub(crate) reason: PathReason,
+}
+
+/// The parts of the daemon that events are described by.
+pub(crate) struct Witness<'a> {
+    /// Describes a path.
+    pub(crate) ends: &'a dyn Fn(&Route) -> PathEnds,
+    /// Returns the name that the operator has given the link of an interface.
+    pub(crate) name: &'a dyn Fn(&str) -> Option<String>,
+    /// Returns an association's paths.
+    pub(crate) info: &'a dyn Fn(AssociationId) -> Option<AssociationInfo>,
+    /// Returns the address of an association's peer, by which it began.
+    pub(crate) peer: &'a dyn Fn(AssociationId) -> Option<IpAddr>,
 }
 
 impl PathEvents {
-    /// Records a change of an association; `number` is the association's in reports. Returns the event, unless the same change of
-    /// another association was recorded a moment ago.
-    pub(crate) fn note(
+    /// Collects a move of data.
+    pub(crate) fn note_switch(
+        &mut self,
+        association: AssociationId,
+        from: Route,
+        to: Route,
+        reason: PathReason,
+    ) {
+        *self.counts.entry(("switched", reason_of(reason).name())).or_default() += 1;
+        self.touched.entry(association).or_default();
+        if self.moves.len() < MOVES_MAX {
+            self.moves.push_back(Move { association, from, to, reason });
+        }
+    }
+
+    /// Collects a change of a path's state.
+    pub(crate) fn note_change(
+        &mut self,
+        association: AssociationId,
+        route: Route,
+        (from, to): (PathState, PathState),
+        reason: PathReason,
+    ) {
+        let kind = match (from, to) {
+            // Its beginning is no change.
+            (PathState::Unconfirmed, _) | (_, PathState::Unconfirmed) => None,
+            (_, PathState::Active) => Some("up"),
+            (PathState::Active, _) => Some("down"),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            *self.counts.entry((kind, reason_of(reason).name())).or_default() += 1;
+        }
+        // A link that loses packets or is slow still works: data leaves it, which is told.
+        if !matches!(reason, PathReason::Loss { .. } | PathReason::Delay { .. }) {
+            self.touched.entry(association).or_default().push((route, reason));
+        }
+    }
+
+    /// Collects a change of an association's addresses.
+    pub(crate) fn note_addresses(&mut self, association: AssociationId) {
+        self.touched.entry(association).or_default();
+    }
+
+    /// Collects the end of an association.
+    pub(crate) fn note_end(&mut self, association: AssociationId) {
+        self.touched.remove(&association);
+        self.ended.push(association);
+    }
+
+    /// Reports whether a turn has collected anything.
+    pub(crate) fn has_news(&self) -> bool {
+        !(self.moves.is_empty() && self.touched.is_empty() && self.ended.is_empty())
+    }
+
+    /// Makes events of all that was collected. Returns the new ones, oldest first.
+    pub(crate) fn tell(&mut self, now: Time, witness: &Witness<'_>) -> Vec<PathEvent> {
+        let before = self.count;
+        for (association, causes) in std::mem::take(&mut self.touched) {
+            let (Some(info), Some(peer)) = ((witness.info)(association), (witness.peer)(association)) else {
+                continue;
+            };
+            self.follow_links(now, (association, peer), &info, &causes, witness);
+        }
+        for Move { association, from, to, reason } in std::mem::take(&mut self.moves) {
+            let Some(peer) = self.links.peer_of(association).or_else(|| (witness.peer)(association)) else {
+                continue;
+            };
+            let change = PathChange::Switched { from: (witness.ends)(&from), to: (witness.ends)(&to) };
+            self.publish(now, peer, change, reason_of(reason));
+        }
+        for association in std::mem::take(&mut self.ended) {
+            let Some((peer, changes)) = self.links.forget(association) else { continue };
+            for LinkChange { link, .. } in changes {
+                let path = some_path(link, peer, witness);
+                self.publish(now, peer, PathChange::Up { path }, control::PathReason::Answer);
+            }
+        }
+        self.links.sweep(|association| (witness.info)(association).is_some());
+        let new = usize::try_from(self.count - before).unwrap_or(KEPT).min(self.latest.len());
+        self.latest.iter().take(new).rev().map(|(_, event)| event.clone()).collect()
+    }
+
+    /// Compares the links of an association with what was told of its peer.
+    fn follow_links(
         &mut self,
         now: Time,
-        number: Option<u64>,
-        change: PathChange,
-        reason: PathReason,
-        (links_up, links): (u64, u64),
-    ) -> Option<&PathEvent> {
-        let reason = reason_of(reason);
-        *self.counts.entry((change.name(), reason.name())).or_default() += 1;
-        let recent = self.latest.iter_mut().take_while(|(at, _)| now < *at + TOGETHER);
-        let mut of_path = recent.map(|(_, event)| event).filter(|event| concerns(&event.change, &change));
-        if let Some(event) = of_path.next().filter(|event| event.change == change && event.reason == reason) {
-            event.associations += 1;
-            (event.links_up, event.links) = (links_up, links);
-            return None;
+        (association, peer): (AssociationId, IpAddr),
+        info: &AssociationInfo,
+        causes: &[(Route, PathReason)],
+        witness: &Witness<'_>,
+    ) {
+        let mut states = LinkStates::new();
+        let mut samples: BTreeMap<String, PathEnds> = BTreeMap::new();
+        let of = |ends: &PathEnds| {
+            let address = || ends.local.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
+            ends.interface.clone().unwrap_or_else(address)
+        };
+        for path in info.paths.iter().filter(|path| path.confirmed) {
+            let ends = (witness.ends)(&path.route);
+            let is_up = path.state == PathState::Active;
+            *states.entry(of(&ends)).or_default() |= is_up;
+            samples.entry(of(&ends)).or_insert(ends);
         }
+        let causes: Vec<(PathEnds, PathReason)> =
+            causes.iter().map(|(route, reason)| ((witness.ends)(route), *reason)).collect();
+        for LinkChange { link, is_up } in self.links.update(association, peer, states) {
+            let cause = causes
+                .iter()
+                .rev()
+                .find(|(ends, reason)| of(ends) == link && (*reason == PathReason::Answer) == is_up);
+            let path = cause.map(|(ends, _)| ends).or_else(|| samples.get(&link)).cloned();
+            let path = path.unwrap_or_else(|| some_path(link, peer, witness));
+            let reason = match (cause, is_up) {
+                (Some((_, reason)), _) => reason_of(*reason),
+                (None, true) => control::PathReason::Answer,
+                (None, false) => control::PathReason::AddressRemoved,
+            };
+            let change = if is_up { PathChange::Up { path } } else { PathChange::Down { path } };
+            self.publish(now, peer, change, reason);
+        }
+    }
+
+    /// Tells an event, unless the peer has caused too many, or another of its associations the same one a moment ago.
+    fn publish(&mut self, now: Time, peer: IpAddr, change: PathChange, reason: control::PathReason) {
+        let mut recent =
+            self.latest.iter().take_while(|(at, _)| now < *at + TOGETHER).map(|(_, event)| event);
+        let of_peer =
+            recent.find(|event| event.peer == peer && matches!(event.change, PathChange::Switched { .. }));
+        let is_switch = matches!(change, PathChange::Switched { .. });
+        if is_switch
+            && of_peer.is_some_and(|last| last.change == change && last.reason.name() == reason.name())
+        {
+            return;
+        }
+        if self.rates.len() >= RATES_MAX {
+            self.rates.clear();
+        }
+        let Some(left_out) = self.rates.entry(peer).or_default().admit(now) else { return };
         self.count += 1;
         self.latest.truncate(KEPT - 1);
+        let (links_up, links) = self.links.count(peer);
         let event = PathEvent {
             number: self.count,
             when_unix_ms: unix_ms(),
-            association: number,
-            associations: 1,
+            peer,
+            left_out,
             change,
             reason,
             links_up,
             links,
         };
         self.latest.push_front((now, event));
-        self.latest.front().map(|(_, event)| event)
     }
 
-    /// Returns the latest changes, newest first.
+    /// Returns the latest events, newest first.
     pub(crate) fn latest(&self) -> Vec<PathEvent> {
         self.latest.iter().take(SHOWN).map(|(_, event)| event.clone()).collect()
     }
 
-    /// Returns the changes after the one with this number, oldest first.
+    /// Returns the events after the one with this number, oldest first.
     pub(crate) fn after(&self, number: u64) -> Vec<PathEvent> {
         let newer = self.latest.iter().map(|(_, event)| event).take_while(|event| event.number > number);
         let mut newer: Vec<_> = newer.cloned().collect();
@@ -78,14 +234,19 @@ impl PathEvents {
         newer
     }
 
-    /// Returns the number of changes by kind and reason.
+    /// Returns the number of changes by kind and reason, also of those that have not happened.
     pub(crate) fn counts(&self) -> Vec<PathChangeCount> {
-        let count = |((event, reason), count): (&(&'static str, &'static str), &u64)| PathChangeCount {
-            event: (*event).to_owned(),
-            reason: (*reason).to_owned(),
-            count: *count,
+        let kinds = ["switched", "down", "up"];
+        let all =
+            kinds.into_iter().flat_map(|event| control::PathReason::NAMES.map(|reason| (event, reason)));
+        // A path comes up for one reason only.
+        let can_be = all.filter(|(event, reason)| *event != "up" || *reason == "answer");
+        let count = |(event, reason)| PathChangeCount {
+            event: String::from(event),
+            reason: String::from(reason),
+            count: self.counts.get(&(event, reason)).copied().unwrap_or(0),
         };
-        self.counts.iter().map(count).collect()
+        can_be.map(count).collect()
     }
 
     /// Returns the number of events so far.
@@ -94,40 +255,9 @@ impl PathEvents {
     }
 }
 
-/// Reports whether two changes concern the same path in the same respect.
-fn concerns(one: &PathChange, other: &PathChange) -> bool {
-    use PathChange::{Down, Switched, Up};
-    match (one, other) {
-        (Switched { from, to }, Switched { from: other_from, to: other_to }) => {
-            [from, to].iter().any(|path| [other_from, other_to].contains(path))
-        }
-        (Down { path } | Up { path }, Down { path: other } | Up { path: other }) => path == other,
-        _ => false,
-    }
-}
-
-/// Describes a path by its ends, and the interface that has our address.
-pub(crate) fn ends(route: &Route, interface: impl Fn(IpAddr) -> Option<String>) -> PathEnds {
-    let local = Some(route.local).filter(|address| !address.is_unspecified());
-    PathEnds { interface: local.and_then(interface), local, remote: route.remote }
-}
-
-/// Returns the number of this host's links by which an association reaches its peer now, and of all that it has. `link` tells by which
-/// interface a path leads: not always by that of our address, if both hosts have several.
-pub(crate) fn links(info: &AssociationInfo, link: impl Fn(&Route) -> Option<String>) -> (u64, u64) {
-    let mut links: Vec<(String, bool)> = Vec::new();
-    // Others lead nowhere.
-    let proven = info.paths.iter().filter(|path| path.state != PathState::Unconfirmed);
-    for path in proven {
-        let name = link(&path.route).unwrap_or_else(|| path.route.local.to_string());
-        let is_up = path.state == PathState::Active;
-        match links.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, has_path)) => *has_path |= is_up,
-            None => links.push((name, is_up)),
-        }
-    }
-    let up = links.iter().filter(|(_, is_up)| *is_up).count();
-    (up as u64, links.len() as u64)
+/// Describes a link to a peer that has no path any more.
+fn some_path(link: String, peer: IpAddr, witness: &Witness<'_>) -> PathEnds {
+    PathEnds { name: (witness.name)(&link), interface: Some(link), local: None, remote: peer }
 }
 
 fn reason_of(reason: PathReason) -> control::PathReason {
@@ -153,57 +283,114 @@ fn reason_of(reason: PathReason) -> control::PathReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::Carrier;
+    use sctp::{AssociationConfig, Connect, Endpoint, EndpointConfig};
 
-    fn path(net: u8) -> PathEnds {
-        PathEnds { interface: None, local: Some([10, 0, net, 1].into()), remote: [10, 0, net, 2].into() }
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 1));
+
+    /// Associations with peers, without packets.
+    struct World {
+        engine: Endpoint,
+        events: PathEvents,
+        count: u16,
+    }
+
+    impl World {
+        fn new() -> World {
+            let engine = Endpoint::new(Time::ZERO, EndpointConfig::default(), [0; 32]);
+            World { engine, events: PathEvents::default(), count: 0 }
+        }
+
+        fn add(&mut self, peer: u8) -> AssociationId {
+            self.count += 1;
+            let connect = Connect {
+                local_port: self.count,
+                remote_port: 80,
+                init_routes: vec![route(1, peer)],
+                local_addresses: vec![HERE],
+                config: AssociationConfig::default(),
+            };
+            self.engine.connect(Time::ZERO, connect).unwrap()
+        }
+
+        /// Tells all that was collected; an association's peer is that of the last one with its number.
+        fn tell(&mut self, ms: u64, peer: u8) -> Vec<PathEvent> {
+            let engine = &self.engine;
+            let witness = Witness {
+                ends: &|route| PathEnds {
+                    interface: Some(format!("eth{}", u8::from(route.local != HERE))),
+                    name: None,
+                    local: Some(route.local),
+                    remote: route.remote,
+                },
+                name: &|_| None,
+                info: &|association| engine.info(association),
+                peer: &|_| Some(host(peer)),
+            };
+            self.events.tell(Time::from_millis(ms), &witness)
+        }
+    }
+
+    fn host(peer: u8) -> IpAddr {
+        [10, 0, 9, peer].into()
+    }
+
+    fn route(net: u8, peer: u8) -> Route {
+        Route { local: [10, 0, net, 1].into(), remote: host(peer), carrier: Carrier::Ip }
     }
 
     #[test]
-    fn the_same_change_of_several_associations_is_one_event_and_a_later_one_another() {
-        let mut events = PathEvents::default();
-        let note = |events: &mut PathEvents, ms: u64, change: PathChange, reason: PathReason| {
-            let at = Time::from_millis(ms);
-            events.note(at, Some(1), change, reason, (1, 2)).map(|event| event.number)
+    fn the_same_move_of_a_peers_associations_is_one_event_and_one_back_is_another() {
+        let mut world = World::new();
+        let all = [world.add(1), world.add(1), world.add(1)];
+        for association in all {
+            world.events.note_switch(association, route(1, 1), route(2, 1), PathReason::Silence);
+        }
+        assert!(world.events.has_news());
+        let told = world.tell(0, 1);
+        assert_eq!((told.len(), told[0].number, told[0].peer), (1, 1, host(1)));
+        world.events.note_switch(all[0], route(2, 1), route(1, 1), PathReason::PrimaryReturned);
+        world.events.note_switch(all[1], route(1, 1), route(2, 1), PathReason::Silence);
+        assert_eq!(world.tell(10, 1).len(), 2);
+        assert!(!world.events.has_news() && world.tell(20, 1).is_empty());
+        let count = |reason: &str| {
+            let counts = world.events.counts();
+            counts.iter().find(|count| count.event == "switched" && count.reason == reason).unwrap().count
         };
-        let (down, up) = (PathChange::Down { path: path(1) }, PathChange::Up { path: path(1) });
-        assert_eq!(note(&mut events, 0, down.clone(), PathReason::Silence), Some(1));
-        assert_eq!(note(&mut events, 900, down.clone(), PathReason::Silence), None);
-        assert_eq!(note(&mut events, 900, PathChange::Down { path: path(2) }, PathReason::Silence), Some(2));
-        assert_eq!(note(&mut events, 950, up, PathReason::Answer), Some(3));
-        assert_eq!(
-            note(&mut events, 960, down.clone(), PathReason::Silence),
-            Some(4),
-            "it has worked between"
-        );
-        assert_eq!(note(&mut events, 1950, down.clone(), PathReason::Timeout), Some(5));
-        assert_eq!(note(&mut events, 3000, down, PathReason::Timeout), Some(6));
-        assert_eq!(events.latest().last().unwrap().associations, 2);
-        assert_eq!(events.after(4).iter().map(|event| event.number).collect::<Vec<_>>(), [5, 6]);
-        assert_eq!((events.after(6), events.count()), (Vec::new(), 6));
-        let silent = events.counts().into_iter().find(|count| count.reason == "silence").unwrap();
-        assert_eq!((silent.event.as_str(), silent.count), ("down", 4), "each association counts");
+        assert_eq!((count("silence"), count("primary_returned"), count("loss")), (4, 1, 0));
     }
 
     #[test]
-    fn data_that_goes_to_and_fro_is_told_each_time() {
-        let mut events = PathEvents::default();
-        for number in 0..10 {
-            let (from, to) = if number % 2 == 0 { (path(1), path(2)) } else { (path(2), path(1)) };
-            let change = PathChange::Switched { from, to };
-            let at = Time::from_millis(number);
-            assert!(events.note(at, Some(1), change, PathReason::PrimaryChosen, (2, 2)).is_some());
+    fn one_peer_cannot_drive_out_what_was_told_of_another() {
+        let mut world = World::new();
+        let (quiet, loud) = (world.add(1), world.add(2));
+        world.events.note_switch(quiet, route(1, 1), route(2, 1), PathReason::Silence);
+        world.tell(0, 1);
+        for turn in 0..10_000u64 {
+            let (from, to) = if turn % 2 == 0 { (1, 2) } else { (2, 1) };
+            world.events.note_switch(loud, route(from, 2), route(to, 2), PathReason::PrimaryChosen);
+            world.tell(turn, 2);
         }
-        assert_eq!(events.count(), 10);
+        let kept = world.events.after(0);
+        assert!(kept.iter().any(|event| event.peer == host(1)), "{} kept", kept.len());
+        assert!(kept.len() < 100, "{} kept", kept.len());
+        world.events.note_switch(loud, route(1, 2), route(2, 2), PathReason::PrimaryChosen);
+        let told = world.tell(30_000, 2);
+        assert!(told[0].left_out > 9_000, "{}", told[0]);
     }
 
     #[test]
-    fn old_changes_go_first() {
-        let mut events = PathEvents::default();
-        for number in 0..2 * KEPT as u64 {
-            let change = PathChange::Down { path: path((number % 200) as u8) };
-            events.note(Time::from_millis(number * 2000), None, change, PathReason::Timeout, (0, 1));
+    fn old_events_go_first_and_those_after_a_number_are_told_in_order() {
+        let mut world = World::new();
+        let all: Vec<_> =
+            (0..2 * KEPT).map(|peer| (world.add((peer % 200) as u8), (peer % 200) as u8)).collect();
+        for (n, (association, peer)) in all.iter().enumerate() {
+            world.events.note_switch(*association, route(1, *peer), route(2, *peer), PathReason::Timeout);
+            world.tell(2_000 * n as u64, *peer);
         }
-        assert_eq!((events.latest.len(), events.latest().len()), (KEPT, SHOWN));
-        assert_eq!(events.after(0).first().unwrap().number, KEPT as u64 + 1);
+        assert_eq!((world.events.latest.len(), world.events.latest().len()), (KEPT, SHOWN));
+        let numbers: Vec<u64> = world.events.after(0).iter().map(|event| event.number).collect();
+        assert_eq!(numbers, (KEPT as u64 + 1..=2 * KEPT as u64).collect::<Vec<_>>());
+        assert_eq!(world.events.after(2 * KEPT as u64), []);
     }
 }

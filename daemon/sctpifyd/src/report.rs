@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use base::{Carrier, Time};
+use base::{Carrier, Route, Time};
 use control::{
     Association, Check, Confinement, Connection, Direction, DoctorReport, Explanation, FallbackReason,
-    KnownPeer, LearnedRow, Level, Listener, OpenCarrier, Path, PathState, Role, ShimState, ShimStep, Status,
-    TurnTimes, Verdict, Via,
+    KnownPeer, LearnedRow, Level, Listener, OpenCarrier, Path, PathEnds, PathState, Role, ShimState,
+    ShimStep, Status, TurnTimes, Verdict, Via, links_of,
 };
 use netio::LocalAddress;
 use ops::LimitedBy;
 use relay::Peer;
 use rules::{Because, Chain, Decision, Secure};
-use sctp::{AssociationId, AssociationInfo, Endpoint, PathInfo};
+use sctp::{AssociationId, AssociationInfo, Endpoint, PathInfo, Preference};
 
-use crate::addresses::{Asker, LeftOut};
+use crate::addresses::{AddressBook, Asker, LeftOut};
 use crate::carriers::PacketIo;
 use crate::clock::today;
 use crate::connection::{Connection as Known, ConnectionId, Connections, Stage, stepped};
@@ -32,6 +32,16 @@ use crate::survey::{Found, Live};
 
 /// A port of a peer, to ask for the route to it: nothing is sent.
 const ANY_PORT: u16 = 9;
+
+/// Describes a path by its ends and link. The link is that by which its packets arrive: not always that of our address, if both hosts
+/// have several.
+pub(crate) fn path_ends(route: &Route, addresses: &AddressBook, packet_io: &PacketIo) -> PathEnds {
+    let came_by = packet_io.came_by(route).and_then(|ifindex| addresses.name_of(ifindex));
+    let interface = came_by.or_else(|| addresses.interface_name(route.local));
+    let name = interface.as_deref().and_then(|interface| addresses.link_name(interface)).map(str::to_owned);
+    let local = Some(route.local).filter(|address| !address.is_unspecified());
+    PathEnds { interface, name, local, remote: route.remote }
+}
 
 /// The parts of the daemon that reports describe, at one moment.
 pub(crate) struct Report<'a> {
@@ -59,15 +69,16 @@ impl Report<'_> {
             counters: self.history.counters(),
             turns,
             connections: found.connections,
-            associations: found.associations,
             carriers: self.packet_io.report(),
             listeners: found.listeners,
             recent_fallbacks: self.history.fallbacks(),
             path_changes: self.path_events.counts(),
+            links: links_of(&found.associations),
             recent_events: self.path_events.latest(),
             draining: self.policy.is_draining(),
             confinement,
             pending: self.policy.rules().pending(),
+            associations: found.associations,
         }
     }
 
@@ -115,21 +126,23 @@ impl Report<'_> {
     /// Describes a connection's own association, if it has one.
     pub(crate) fn own_association(&self, id: ConnectionId, known: &Known) -> Option<Association> {
         let info = self.engine.info(known.association()).filter(|_| known.channel().is_none())?;
-        Some(self.association(id, known.association(), (known.role(), known.began()), &info, None))
+        let peer = known.flow().remote().ip();
+        Some(self.association(id, known.association(), (known.role(), known.began(), peer), &info, None))
     }
 
     /// Describes an association that connections share.
     pub(crate) fn shared_association(&self, association: AssociationId) -> Option<Association> {
         let (state, info) = (self.shared.get(association)?, self.engine.info(association)?);
         let users = state.owners().len() as u64;
-        Some(self.association(state.number(), association, (state.role(), state.began()), &info, Some(users)))
+        let whose = (state.role(), state.began(), state.handshake().remote);
+        Some(self.association(state.number(), association, whose, &info, Some(users)))
     }
 
     fn association(
         &self,
         id: ConnectionId,
         association: AssociationId,
-        (role, began): (Role, Time),
+        (role, began, peer): (Role, Time, IpAddr),
         info: &AssociationInfo,
         shared_by: Option<u64>,
     ) -> Association {
@@ -140,6 +153,7 @@ impl Report<'_> {
             id: id.0,
             shared_by,
             state: info.state.as_str().to_owned(),
+            peer,
             shim: shim_of_association(role),
             local_port: info.local_port,
             peer_port: info.remote_port,
@@ -151,8 +165,14 @@ impl Report<'_> {
             queued_bytes: info.send_buffered as u64,
             peer_window_bytes: info.peer_rwnd as u64,
             encryption: self.encryption.report(association),
-            paths: info.paths.iter().map(|path| path_of(path, last_switch(path))).collect(),
+            paths: info.paths.iter().map(|path| self.path(path, last_switch(path))).collect(),
         }
+    }
+
+    fn path(&self, path: &PathInfo, last_switch_s: Option<u64>) -> Path {
+        let PathEnds { interface, name, .. } =
+            path_ends(&path.route, self.policy.addresses(), self.packet_io);
+        Path { interface, name, ..path_of(path, last_switch_s) }
     }
 
     /// Returns the listeners that others can reach, with their sockets.
@@ -439,6 +459,7 @@ fn direction(known: &Known) -> Direction {
     }
 }
 
+/// Describes a path but for its link.
 fn path_of(path: &PathInfo, last_switch_s: Option<u64>) -> Path {
     Path {
         local: (!path.route.local.is_unspecified()).then_some(path.route.local),
@@ -449,6 +470,7 @@ fn path_of(path: &PathInfo, last_switch_s: Option<u64>) -> Path {
             Carrier::Ip => None,
         },
         state: match path.state {
+            _ if !path.confirmed => PathState::Unconfirmed,
             sctp::PathState::Unconfirmed => PathState::Unconfirmed,
             sctp::PathState::Active => PathState::Active,
             sctp::PathState::PotentiallyFailed => PathState::PotentiallyFailed,
@@ -463,7 +485,21 @@ fn path_of(path: &PathInfo, last_switch_s: Option<u64>) -> Path {
         data_sent_bytes: path.new_data,
         mtu_bytes: u32::from(path.mtu),
         errors: u32::from(path.errors),
+        interface: None,
+        name: None,
+        local_use: use_of(path.local_use),
+        remote_use: use_of(path.remote_use),
+        sent_bytes: path.bytes_sent,
+        received_bytes: path.bytes_received,
         last_switch_s,
+    }
+}
+
+fn use_of(usage: sctp::AddressUse) -> control::AddressUse {
+    match usage.preference {
+        Preference::Primary => control::AddressUse::Primary,
+        Preference::Secondary => control::AddressUse::Secondary,
+        Preference::Backup => control::AddressUse::Backup,
     }
 }
 

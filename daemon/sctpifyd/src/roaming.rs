@@ -10,8 +10,9 @@ use std::net::IpAddr;
 
 use base::{Route, Time};
 use control::Role;
+use relay::Peer;
 use rules::{LinkPolicy, LinkUse};
-use sctp::{AddressError, AssociationId, AssociationInfo, Endpoint, PathState};
+use sctp::{AddressError, AddressUse, AssociationId, AssociationInfo, Endpoint};
 
 use crate::addresses::Asker;
 use crate::connection::Connections;
@@ -55,13 +56,19 @@ impl Roaming<'_> {
         own.map(|(_, c)| c.association()).chain(self.shared.iter().map(|(id, _)| id)).collect()
     }
 
-    /// Uses the addresses of an association as the policies of their links say, and tells the peer.
-    fn use_links(&mut self, association: AssociationId) {
+    /// Uses the addresses of an association as the policies of their links say. A peer that runs sctpify is told.
+    pub(crate) fn use_links(&mut self, association: AssociationId) {
         let Some(info) = self.engine.info(association) else { return };
+        let is_shim = Peer::of_adaptation(info.adaptation) == Peer::Shim;
+        let understands = is_shim || self.shared.get(association).is_some();
         let locals: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
-        for local in locals {
-            let usage = self.policy.addresses().usage(local);
-            if let Err(error) = self.engine.set_local_use(self.now, association, local, usage) {
+        let uses: Vec<(IpAddr, AddressUse)> =
+            locals.into_iter().map(|local| (local, self.policy.addresses().usage(local))).collect();
+        // An association that has just ended needs none.
+        let _ = self.engine.set_local_uses(self.now, association, &uses);
+        for (local, usage) in uses.into_iter().filter(|_| understands) {
+            // It is tried again with the next change of addresses or paths.
+            if let Err(error) = self.engine.tell_local_use(self.now, association, local) {
                 tracing::debug!(%local, ?usage, %error, "cannot tell the peer of a link's policy");
             }
         }
@@ -116,7 +123,7 @@ impl Roaming<'_> {
     /// Returns the addresses that the peer of an association may learn now.
     fn offered_to(&self, association: AssociationId, info: &AssociationInfo) -> Vec<IpAddr> {
         let Some((ends, is_dialled)) = self.handshake_of(association) else { return Vec::new() };
-        let proven = info.paths.iter().filter(|path| path.state != PathState::Unconfirmed);
+        let proven = info.paths.iter().filter(|path| path.confirmed);
         let others: Vec<IpAddr> = proven.map(|path| path.route.remote).collect();
         let asker = Asker { local: ends.local, remote: ends.remote, others: &others, is_dialled };
         let mut offered = self.policy.addresses().offered(self.now, asker);

@@ -84,6 +84,8 @@ pub struct PathInfo {
     pub route: Route,
     /// Its state.
     pub state: PathState,
+    /// True if the peer has proved to be at its other end. One that has not may be inactive, too.
+    pub confirmed: bool,
     /// True for the primary path.
     pub primary: bool,
     /// True if it carries new data.
@@ -108,7 +110,7 @@ pub struct PathInfo {
     pub mtu_probes_lost: u64,
     /// Settings of its own.
     pub options: PathOptions,
-    /// The use of our address ([`set_local_use`](crate::Endpoint::set_local_use)).
+    /// The use of our address ([`set_local_uses`](crate::Endpoint::set_local_uses)).
     pub local_use: AddressUse,
     /// The use of the peer's address, as it has told.
     pub remote_use: AddressUse,

@@ -307,7 +307,10 @@ fn change_address(host: &mut Host, id: AssociationId, change: AddressChange) -> 
         AddressChange::Remove(address) => host.engine.remove_local_address(now, id, address)?,
         AddressChange::SetPrimary(address) => host.engine.set_peer_primary(now, id, address)?,
         AddressChange::MoveTo(address) => host.engine.move_to_local_address(now, id, address)?,
-        AddressChange::SetUse(address, usage) => host.engine.set_local_use(now, id, address, usage)?,
+        AddressChange::SetUse(address, usage) => {
+            host.engine.set_local_uses(now, id, &[(address, usage)])?;
+            host.engine.tell_local_use(now, id, address)?;
+        }
     }
     let answer = |event: &Event| matches!(event, Event::AddressChange { change: c, .. } if *c == change);
     await_event(host, |event| {

@@ -59,7 +59,24 @@ pub(crate) fn status() -> Status {
         data_sent_bytes: 0,
         mtu_bytes: 1_500,
         errors: 0,
+        interface: Some("eth1".into()),
+        name: Some("fibre".into()),
+        local_use: AddressUse::default(),
+        remote_use: AddressUse::default(),
+        sent_bytes: 1_000,
+        received_bytes: 64 << 20,
         last_switch_s: None,
+    };
+    let link = |interface: &str, name: &str| PeerLink {
+        peer: "10.0.1.2".parse().unwrap(),
+        interface: Some(interface.into()),
+        name: Some(name.into()),
+        usage: AddressUse::Secondary,
+        state: LinkState::Up,
+        in_use: true,
+        srtt_us: Some(20_400),
+        sent_bytes: 2_000,
+        received_bytes: 128 << 20,
     };
     Status {
         version: "9.9.9".into(),
@@ -86,6 +103,7 @@ pub(crate) fn status() -> Status {
         associations: vec![Association {
             id: 1,
             state: "ESTABLISHED".into(),
+            peer: "10.0.1.2".parse().unwrap(),
             shim: ShimState::Hidden,
             local_port: 40_000,
             peer_port: 22,
@@ -117,14 +135,19 @@ pub(crate) fn status() -> Status {
             reason: FallbackReason::NoSctpAnswer { waited_ms: 250 },
         }],
         path_changes: Vec::new(),
+        links: vec![link("eth1", "fibre"), {
+            let (usage, state) = (AddressUse::Backup, LinkState::Down);
+            PeerLink { usage, state, in_use: false, ..link("wwan0", "lte") }
+        }],
         recent_events: vec![PathEvent {
             number: 1,
             when_unix_ms: 0,
-            association: Some(1),
-            associations: 1,
+            peer: "10.0.1.2".parse().unwrap(),
+            left_out: 0,
             change: PathChange::Down {
                 path: PathEnds {
                     interface: Some("eth1".into()),
+                    name: Some("fibre".into()),
                     local: Some("10.0.1.1".parse().unwrap()),
                     remote: "10.0.1.2".parse().unwrap(),
                 },
@@ -182,11 +205,13 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
         }
         // Nothing has happened when somebody begins to follow.
         Request::Events { after: u64::MAX } => {
-            Ok(Response::Events(EventsReport { events: vec![], count: 0 }))
+            Ok(Response::Events(EventsReport { events: vec![], count: 0, started_unix_ms: 1 }))
         }
-        Request::Events { .. } => {
-            Ok(Response::Events(EventsReport { events: status().recent_events, count: 1 }))
-        }
+        Request::Events { .. } => Ok(Response::Events(EventsReport {
+            events: status().recent_events,
+            count: 1,
+            started_unix_ms: 1,
+        })),
         Request::Status => Ok(Response::Status(Box::new(status()))),
         Request::Paths => Ok(Response::Paths(PathsReport { associations: status().associations })),
         Request::Explain { address, port } => {

@@ -236,7 +236,9 @@ fn a_host_is_paired_by_the_words_of_its_association_only() {
 fn paths_shows_each_path_with_its_state() {
     let daemon = FakeDaemon::start();
     let paths = daemon.run(SCTPIFY, "paths").out;
-    assert!(paths.contains("10.0.2.2  sctp-udp:9899  potentially failed"), "{paths}");
+    assert!(paths.contains("eth1  -      10.0.2.2  potentially failed"), "{paths}");
+    let wide = daemon.run(SCTPIFY, "paths --wide").out;
+    assert!(wide.contains("10.0.2.2  sctp-udp:9899  potentially failed"), "{wide}");
     assert_eq!(paths.lines().count(), 4, "{paths}");
 }
 
@@ -401,13 +403,15 @@ fn watch_prints_one_object_a_line_each_with_the_schema() {
 }
 
 /// The daemon's event as people read it.
-const EVENT: &str = "eth1 10.0.1.1 → 10.0.1.2 failed: silent while the peer answered elsewhere; 1 of 2 links work (association 1)";
+const EVENT: &str =
+    "eth1 (fibre) 10.0.1.1 → 10.0.1.2 failed: silent while the peer answered elsewhere; 1 of 2 links work";
 
 #[test]
 fn changes_of_paths_are_in_the_status_and_followed_as_they_come() {
     let daemon = FakeDaemon::start();
     let shown = daemon.run(SCTPIFY, "status");
     assert!(shown.out.contains(EVENT), "{}", shown.out);
+    assert!(shown.out.contains("10.0.1.2  eth1 (fibre)  secondary  up     in use  20 ms"), "{}", shown.out);
     let shown = daemon.run(SCTPIFY, "watch --events --interval 50 --count 1");
     let event: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
     assert_eq!((&event["response"], &event["event"]), (&"event".into(), &"down".into()));
@@ -419,7 +423,8 @@ fn changes_of_paths_are_in_the_status_and_followed_as_they_come() {
 fn top_without_a_terminal_prints_each_picture_and_no_control_sequences() {
     let daemon = FakeDaemon::start();
     let shown = daemon.run(SCTPIFY, "top --interval 50 --count 1");
-    assert!(shown.out.contains("any → 10.0.2.2  FAILING"), "{}", shown.out);
+    assert!(shown.out.contains("wwan0 (lte)   backup     DOWN"), "{}", shown.out);
+    assert!(shown.out.contains("▶ eth1 (fibre)  secondary  up"), "{}", shown.out);
     assert!(shown.out.contains(EVENT), "{}", shown.out);
     assert!(!shown.out.contains('\x1b') && shown.code == 0, "{}", shown.err);
 }

@@ -77,7 +77,10 @@ fn top_cuts_no_word_at_80_columns_and_ends_with_q() {
     }
     let words: String = lines.iter().map(|line| plain(line) + " ").collect();
     let words: Vec<&str> = words.split_whitespace().collect();
-    assert!(words.join(" ").contains("eth1 10.0.1.1 → 10.0.1.2 failed: silent while the peer"), "{picture}");
+    assert!(
+        words.join(" ").contains("eth1 (fibre) 10.0.1.1 → 10.0.1.2 failed: silent while the peer"),
+        "{picture}"
+    );
     File::from(pty.master).write_all(b"xq").unwrap();
     assert!(wait_for(|| top.0.try_wait().unwrap().is_some_and(|status| status.success())), "q ends it");
     assert!(wait_for(|| text().contains(LEAVE)), "{}", text());

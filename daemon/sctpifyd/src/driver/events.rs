@@ -1,25 +1,24 @@
 //! A turn of the loop, and the events that it dispatches: those of the poll, the timers, the engine and shared associations.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Result;
-use base::{Carrier, Route, Time};
-use control::{PathChange, PathEnds, PathEvent};
+use base::{Carrier, Time};
+use control::{PathChange, PathEvent};
 use keying::{KeyingError, Step};
 use mio::{Events, Token};
 use relay::mux::{ChannelEvent, ChannelId, MuxFault};
 use relay::{ADAPTATION, Closed, Peer};
-use sctp::{
-    AbortCause, AddressChange, AssociationId, CloseReason, Event, PathReason, PathState, TraceRecord,
-};
+use sctp::{AbortCause, AddressChange, AssociationId, CloseReason, Event, PathState, TraceRecord};
 
 use super::{ADDRESSES, CARRIERS, CONNECTIONS, Driver, ENGINE_LOG, LISTENERS, QUEUE, WAKER};
 use crate::connection::{Connection, ConnectionId, Stage};
 use crate::history::{Line, Occurrence};
 use crate::interception::LISTENERS_MAX;
-use crate::path_events;
+use crate::path_events::Witness;
 use crate::pump::BYTES_PER_TURN;
+use crate::report::path_ends;
 use crate::rules_store::Draft;
 use crate::shared::asks_to_share;
 use crate::timers::Timer;
@@ -144,6 +143,7 @@ impl Driver {
         self.shared.flush_all(self.now, &mut self.engine);
         self.take_engine_events();
         more |= self.transmit();
+        self.tell_path_events();
         self.log_trace();
         Ok(more)
     }
@@ -246,6 +246,9 @@ impl Driver {
 
     fn on_engine_event(&mut self, association: AssociationId, event: Event) {
         self.on_shared_event(association, &event);
+        if matches!(event, Event::Established { .. }) {
+            self.path_events.note_addresses(association);
+        }
         let id = self.connections.of_association(association);
         match (event, id) {
             (Event::Incoming { route, local_port, adaptation, .. }, _)
@@ -274,24 +277,12 @@ impl Driver {
             (Event::PathSwitched { from, to, reason }, _) => {
                 self.packet_io.note_switch(&from, &to);
                 self.history.switched(self.now, association, &from, &to);
-                let (from, to) = (self.ends(&from), self.ends(&to));
-                self.note_path_event(association, id, PathChange::Switched { from, to }, reason);
+                self.path_events.note_switch(association, from, to, reason);
                 self.has_switched = true;
             }
             (Event::PathChanged { route, from, to, reason }, _) => {
                 tracing::debug!(?route, ?from, ?to, ?reason, "path");
-                let path = self.ends(&route);
-                match (from, to) {
-                    // Its beginning is no news.
-                    (PathState::Unconfirmed, _) | (_, PathState::Unconfirmed) => {}
-                    (_, PathState::Active) => {
-                        self.note_path_event(association, id, PathChange::Up { path }, reason);
-                    }
-                    (PathState::Active, _) => {
-                        self.note_path_event(association, id, PathChange::Down { path }, reason);
-                    }
-                    _ => {}
-                }
+                self.path_events.note_change(association, route, (from, to), reason);
                 if to == PathState::Active {
                     self.roaming().on_path_up(association, &route);
                 }
@@ -303,6 +294,8 @@ impl Driver {
             }
             (Event::PathMtu { route, from, to }, _) => tracing::debug!(?route, from, to, "MTU of a path"),
             (Event::AddressChange { change, refusal }, _) => {
+                self.path_events.note_addresses(association);
+                self.roaming().use_links(association);
                 if let Some(left_out) = self.history.admit(Line::Answer, self.now) {
                     tracing::info!(?change, ?refusal, left_out, "the peer answers a change of our addresses");
                 }
@@ -312,6 +305,7 @@ impl Driver {
                 tracing::debug!(?change, "the peer's request");
             }
             (Event::PeerAddressChange(change), _) => {
+                self.path_events.note_addresses(association);
                 if let Some(left_out) = self.history.admit(Line::Address, self.now) {
                     tracing::info!(?change, left_out, "the peer's addresses");
                 }
@@ -339,42 +333,43 @@ impl Driver {
         }
     }
 
-    /// Describes a path by its ends and interface.
-    fn ends(&self, route: &Route) -> PathEnds {
-        path_events::ends(route, |address| self.policy.addresses().interface_name(address))
-    }
-
-    /// Records a change of an association's paths; `id` is its own connection.
-    fn note_path_event(
-        &mut self,
-        association: AssociationId,
-        id: Option<ConnectionId>,
-        change: PathChange,
-        reason: PathReason,
-    ) {
-        let number = id.or_else(|| Some(self.shared.get(association)?.number())).map(|id| id.0);
-        let addresses = self.policy.addresses();
-        let link = |route: &Route| {
-            let came_by = self.packet_io.came_by(route).and_then(|ifindex| addresses.name_of(ifindex));
-            came_by.or_else(|| addresses.interface_name(route.local))
+    /// Tells the changes of links and paths that this turn has collected.
+    fn tell_path_events(&mut self) {
+        if !self.path_events.has_news() {
+            return;
+        }
+        // They are taken out, because the witness looks at everything else.
+        let mut path_events = std::mem::take(&mut self.path_events);
+        let witness = Witness {
+            ends: &|route| path_ends(route, self.policy.addresses(), &self.packet_io),
+            name: &|interface| self.policy.addresses().link_name(interface).map(str::to_owned),
+            info: &|association| self.engine.info(association),
+            peer: &|association| self.peer_of(association),
         };
-        let links = self.engine.info(association).map_or((0, 0), |info| path_events::links(&info, link));
-        if let Some(event) = self.path_events.note(self.now, number, change, reason, links)
-            && let Some(left_out) = self.history.admit(Line::Path, self.now)
-        {
-            let PathEvent { change, reason, links_up, links, .. } = event;
+        let told = path_events.tell(self.now, &witness);
+        self.path_events = path_events;
+        for event in told {
+            let Some(left_out) = self.history.admit(Line::Path, self.now) else { continue };
+            let PathEvent { peer, change, reason, links_up, links, .. } = event;
             match change {
                 PathChange::Switched { from, to } => {
-                    tracing::info!(%from, %to, %reason, links_up, links, left_out, "path switched");
+                    tracing::info!(%peer, %from, %to, %reason, links_up, links, left_out, "path switched");
                 }
                 PathChange::Down { path } => {
-                    tracing::info!(%path, %reason, links_up, links, left_out, "path failed");
+                    tracing::info!(%peer, %path, %reason, links_up, links, left_out, "link failed");
                 }
                 PathChange::Up { path } => {
-                    tracing::info!(%path, %reason, links_up, links, left_out, "path works again");
+                    tracing::info!(%peer, %path, links_up, links, left_out, "link works again");
                 }
             }
         }
+    }
+
+    /// Returns the address of an association's peer, by which it began.
+    fn peer_of(&self, association: AssociationId) -> Option<IpAddr> {
+        let own = || self.connections.get(self.connections.of_association(association)?);
+        let shared = self.shared.get(association).map(|state| state.handshake().remote);
+        shared.or_else(|| own().map(|connection| connection.flow().remote().ip()))
     }
 
     fn on_established(
@@ -402,6 +397,7 @@ impl Driver {
 
     fn on_closed(&mut self, association: AssociationId, id: Option<ConnectionId>, reason: &CloseReason) {
         self.history.forget(association);
+        self.path_events.note_end(association);
         let counters = self.engine.info(association).map(|info| info.counters);
         tracing::debug!(?reason, ?counters, "association closed");
         let Some(id) = id else {

@@ -174,7 +174,11 @@ impl Driver {
 
     /// Returns the changes of paths after the one with this number.
     pub(crate) fn events_after(&self, number: u64) -> EventsReport {
-        EventsReport { events: self.path_events.after(number), count: self.path_events.count() }
+        EventsReport {
+            events: self.path_events.after(number),
+            count: self.path_events.count(),
+            started_unix_ms: self.started_unix_ms,
+        }
     }
 
     pub(crate) fn report(&self) -> Report<'_> {

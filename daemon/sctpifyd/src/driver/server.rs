@@ -17,7 +17,7 @@ use intercept::FourTuple;
 use relay::mux::{ChannelId, Refusal};
 use relay::{Peer, Role as RelayRole};
 use rules::{Chain, Outcome};
-use sctp::{AbortCause, AssociationId, AuthConfig, Endpoint, PathState, StateName};
+use sctp::{AbortCause, AssociationId, AuthConfig, Endpoint, StateName};
 
 use super::{Driver, token_of};
 use crate::accept_policy::note_wrong_key;
@@ -406,6 +406,6 @@ fn is_from(engine: &Endpoint, association: AssociationId, route: &Route) -> bool
     let paths = engine.info(association).map(|info| info.paths).unwrap_or_default();
     paths.iter().any(|path| {
         let theirs = (path.route.remote, path.route.carrier);
-        path.state != PathState::Unconfirmed && theirs == (route.remote, route.carrier)
+        path.confirmed && theirs == (route.remote, route.carrier)
     })
 }

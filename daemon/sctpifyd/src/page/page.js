@@ -11,6 +11,16 @@ function sums(status) {
   drawSums("sums", all);
 }
 
+function linkName(link) {
+  return link.name ? link.interface + " (" + link.name + ")" : link.interface ?? "unknown";
+}
+
+function links(status) {
+  const rows = status.links.map((l) => [l.peer, linkName(l), l.use, l.state === "down" ? "DOWN" : l.state, l.in_use ? "in use" : "",
+    l.srtt_us === null ? "-" : (l.srtt_us / 1000).toFixed(1) + " ms", bytes(l.sent_bytes), bytes(l.received_bytes)]);
+  place("links").replaceChildren(table(["Peer", "Link", "Use", "State", "Data", "RTT", "Sent", "Received"], rows, "No peer is connected."));
+}
+
 function associations(status) {
   const boxes = status.associations.map((a) => {
     const title = "Association " + a.id + ", " + a.state + ", ports " + a.local_port + " → " + a.peer_port;
@@ -24,8 +34,8 @@ function reason(value) {
 }
 
 function events(status) {
-  const ends = (p) => (p.interface ? p.interface + " " : "") + (p.local ?? "any") + " → " + p.remote;
-  const kinds = { switched: "data moved", down: "path failed", up: "path works again" };
+  const ends = (p) => (p.interface ? linkName(p) + " " : "") + (p.local ?? "any") + " → " + p.remote;
+  const kinds = { switched: "data moved", down: "link failed", up: "link works again" };
   const causes = { loss: (e) => e.percent + " % lost", delay: (e) => e.delay_ms + " ms late" };
   const cause = (e) => causes[e.reason] ? causes[e.reason](e) : e.reason.replaceAll("_", " ");
   const left = (e) => e.links_up + " of " + e.links + " links work";
@@ -46,7 +56,7 @@ function rules(report) {
 
 live("the daemon", async () => {
   const status = await ask("status.json");
-  sums(status); associations(status); events(status); rules(await ask("rules.json"));
+  sums(status); links(status); associations(status); events(status); rules(await ask("rules.json"));
   const switched = status.enabled ? (status.draining ? "draining" : "enabled") : "DISABLED";
   return "version " + status.version + ", up " + status.uptime_s + " s, " + switched;
 });

@@ -12,7 +12,7 @@ use std::time::Duration;
 use base::{Carrier, Route, Time};
 use control::Role;
 use relay::mux::{ChannelId, Mux, MuxFault, Side};
-use sctp::{AssociationId, AuthConfig, Endpoint, PathInfo, PathState, Ppid, SendOptions, StreamId};
+use sctp::{AssociationId, AuthConfig, Endpoint, PathInfo, Ppid, SendOptions, StreamId};
 
 use crate::connection::ConnectionId;
 
@@ -192,7 +192,7 @@ impl SharedAssociation {
 
     /// Takes over the addresses that a heartbeat or the handshake has proven.
     pub(super) fn learn_proven(&mut self, paths: &[PathInfo]) {
-        let proven = paths.iter().filter(|path| path.state != PathState::Unconfirmed);
+        let proven = paths.iter().filter(|path| path.confirmed);
         self.proven = proven.map(|path| (Ends::of(&path.route), path.route.carrier)).collect();
         self.barred.clear();
         self.is_silent = false;

@@ -20,11 +20,13 @@ use crate::error::AddressError;
 use crate::event::{AbortCause, Event, PathReason};
 use crate::extension::asconf::{AddressChange, Arrival, MAX_CHANGES, Pending, Response, encode};
 use crate::extension::auth::Auth;
+use crate::info::PathState;
 use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
 
-/// Number of times that the wait for an answer to a request doubles while the peer is heard.
-const REPEATS_DOUBLED: u8 = 6;
+/// Number of times that a request is repeated on a path where the peer is heard, before the path counts as failing: it may work in one
+/// direction only.
+const REPEATS_MAX: u8 = 3;
 
 impl Association {
     /// Announces a change of our addresses to the peer.
@@ -77,24 +79,29 @@ impl Association {
         Ok(())
     }
 
-    /// Applies the use of one of our addresses to what is sent from here, and tells the peer if it understands such changes.
-    pub(crate) fn set_local_use(
-        &mut self,
-        address: IpAddr,
-        usage: AddressUse,
-        ctx: &mut Context<'_>,
-    ) -> Result<(), AddressError> {
+    /// Applies uses of our addresses to what is sent from here.
+    pub(crate) fn set_local_uses(&mut self, uses: &[(IpAddr, AddressUse)]) -> Result<(), AddressError> {
         if matches!(self.transfer.state, State::Closed) {
             return Err(AddressError::Closed);
         }
-        match self.transfer.set_use(address, true, usage) {
-            None => Err(AddressError::Unknown(address)),
-            Some(false) => Ok(()),
-            Some(true) => match self.change_address(AddressChange::SetUse(address, usage), ctx) {
-                Err(AddressError::NotNegotiated | AddressError::NotUnderstood) => Ok(()),
-                outcome => outcome,
-            },
+        match self.transfer.set_uses(true, uses) {
+            Ok(_) => Ok(()),
+            Err(unknown) => Err(AddressError::Unknown(unknown)),
         }
+    }
+
+    /// Tells the peer the use of one of our addresses, unless it knows it.
+    pub(crate) fn tell_local_use(
+        &mut self,
+        address: IpAddr,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), AddressError> {
+        let usage = self.transfer.paths.local_use(address).ok_or(AddressError::Unknown(address))?;
+        let asconf = self.asconf.as_deref().ok_or(AddressError::NotNegotiated)?;
+        if asconf.has_told(address, usage) {
+            return Ok(());
+        }
+        self.change_address(AddressChange::SetUse(address, usage), ctx)
     }
 
     /// Returns whether the peer may be asked to accept another address. A peer of the same kind accepts one
@@ -168,9 +175,9 @@ impl Association {
             Some(pending) if self.may_ask_by(pending.path) => pending.path,
             _ => self.transfer.paths.asking(),
         };
-        let rto = self.transfer.paths.get(path).rto();
+        let (rto, rto_max) = (self.transfer.paths.get(path).rto(), self.transfer.config.timing.rto_max);
         if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
-            let patience = rto.saturating_mul(1 << pending.repeats.min(REPEATS_DOUBLED));
+            let patience = rto.saturating_mul(1 << pending.repeats).min(rto_max.max(rto));
             //= rfc5061#5.1-6
             (pending.path, pending.sent_at, pending.deadline) = (path, now, now + patience);
             let route = self.transfer.paths.get(path).route;
@@ -228,7 +235,7 @@ impl Association {
             false => self.transfer.paths.after(pending.path),
         };
         if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
-            pending.path = path;
+            (pending.path, pending.repeats) = (path, 0);
         }
         self.send_asconf(now);
     }
@@ -237,7 +244,8 @@ impl Association {
     /// takes no request before its program knows the keys.
     fn was_only_not_answered(&self, pending: &Pending) -> bool {
         let path = self.transfer.paths.get(pending.path);
-        self.transfer.config.timing.doubts_silence && path.heard() > pending.sent_at
+        let may_be_only_late = pending.repeats < REPEATS_MAX && path.state() == PathState::Active;
+        self.transfer.config.timing.doubts_silence && may_be_only_late && path.heard() > pending.sent_at
     }
 
     pub(super) fn on_asconf_ack(&mut self, ack: &AsconfAck<'_>, ctx: &mut Context<'_>) {
@@ -255,6 +263,9 @@ impl Association {
         };
         //= rfc5061#5.1-7 5.1-8
         asconf.pending = None;
+        if refusal_in(ack).is_none() {
+            asconf.note_done(pending.change);
+        }
         self.transfer.out.withdraw(|c| matches!(c, Control::Asconf));
         self.transfer.liveness.on_answer();
         if self.transfer.paths.get(pending.path).is_confirmed() {
@@ -578,10 +589,10 @@ impl Association {
     }
 
     fn set_peer_use<'a>(&mut self, address: IpAddr, usage: AddressUse, raw: &Tlv<'a>) -> Option<Cause<'a>> {
-        match self.transfer.set_use(address, false, usage) {
-            None => return Some(Cause::UnresolvableAddress(raw.bytes)),
-            Some(false) => {}
-            Some(true) => {
+        match self.transfer.set_uses(false, &[(address, usage)]) {
+            Err(_) => return Some(Cause::UnresolvableAddress(raw.bytes)),
+            Ok(false) => {}
+            Ok(true) => {
                 let change = AddressChange::SetUse(address, usage);
                 self.transfer.out.emit(Event::PeerAddressChange(change));
             }

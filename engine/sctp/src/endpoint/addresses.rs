@@ -52,20 +52,34 @@ impl Endpoint {
         self.change_address(now, id, AddressChange::SetPrimary(address))
     }
 
-    /// Sets the use of one of our addresses: which of the paths that work carries data, and how often the idle ones are probed.
-    /// The peer is told, and obeys if it is of the same kind; [`Event::AddressChange`](crate::Event::AddressChange) has its
-    /// answer. A peer that does not negotiate or understand it goes on as before.
+    /// Sets uses of our addresses: which of the paths that work carries our data, and how often the idle ones are probed. The peer does
+    /// not hear of it ([`tell_local_use`](Self::tell_local_use)).
     ///
     /// # Errors
-    /// See [`AddressError`]; after `TooMany` the use holds here, and the peer has not been told.
-    pub fn set_local_use(
+    /// See [`AddressError`]. `Unknown` names an address that no path has; the uses of the others are set.
+    pub fn set_local_uses(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        uses: &[(IpAddr, AddressUse)],
+    ) -> Result<(), AddressError> {
+        let result = self.with(id, now, |a, _| a.set_local_uses(uses));
+        result.unwrap_or(Err(AddressError::Closed))
+    }
+
+    /// Tells the peer the use of one of our addresses, unless it knows it; [`Event::AddressChange`](crate::Event::AddressChange) has its
+    /// answer. Only for peers that are known to be of the same kind: Linux's SCTP ends an association at an ASCONF with a parameter that
+    /// it does not know, whatever its type asks for.
+    ///
+    /// # Errors
+    /// See [`AddressError`]; it can be called again at any time.
+    pub fn tell_local_use(
         &mut self,
         now: Time,
         id: AssociationId,
         address: IpAddr,
-        usage: AddressUse,
     ) -> Result<(), AddressError> {
-        let result = self.with(id, now, |a, ctx| a.set_local_use(address, usage, ctx));
+        let result = self.with(id, now, |a, ctx| a.tell_local_use(address, ctx));
         result.unwrap_or(Err(AddressError::Closed))
     }
 

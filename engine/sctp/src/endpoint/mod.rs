@@ -687,6 +687,7 @@ impl Endpoint {
         let (now, pressure) = (self.not_back(now), self.pressure_on(id));
         let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return None };
         association.set_pressure(pressure);
+        association.transfer_mut().begin_input(now);
         let traced = self.trace.is_on().then(|| association.begin_notes());
         let mut ctx = Context {
             now,

@@ -85,6 +85,8 @@ pub(crate) struct Asconf {
     refuses_primary: bool,
     /// True if it does not understand uses of addresses.
     refuses_uses: bool,
+    /// Uses of our addresses that the peer has taken; it takes all others for [`AddressUse::default`].
+    told: SmallVec<[(IpAddr, AddressUse); 2]>,
     /// Our addresses, also those that no path uses.
     pub(crate) local: SmallVec<[IpAddr; 4]>,
     /// An address of ours that the peer knows, by which it may find the association (RFC 5061 section 4.1.1).
@@ -105,6 +107,11 @@ impl Asconf {
             + heap(self.waiting.capacity() * size_of::<AddressChange>())
             + heap(self.answer.as_ref().map_or(0, Bytes::len))
             + heap(local * size_of::<IpAddr>())
+            + heap(if self.told.spilled() {
+                self.told.capacity() * size_of::<(IpAddr, AddressUse)>()
+            } else {
+                0
+            })
     }
 
     /// RFC 5061 section 5.1, A2: serial numbers begin with the initial TSNs.
@@ -119,6 +126,7 @@ impl Asconf {
             refuses_changes: false,
             refuses_primary: false,
             refuses_uses: false,
+            told: SmallVec::new(),
             local,
             known: source.local,
             unproven: Vec::new(),
@@ -134,6 +142,31 @@ impl Asconf {
             self.waiting.push_back(change);
         }
         has_room
+    }
+
+    /// Reports whether the peer knows the use of one of our addresses, or is about to.
+    pub(crate) fn has_told(&self, address: IpAddr, usage: AddressUse) -> bool {
+        let of_address = |change: &AddressChange| match *change {
+            AddressChange::SetUse(of, usage) if of == address => Some(usage),
+            _ => None,
+        };
+        let pending = self.pending.as_ref().and_then(|pending| of_address(&pending.change));
+        let told = || self.told.iter().find(|(of, _)| *of == address).map(|(_, usage)| *usage);
+        let known = self.waiting.iter().rev().find_map(of_address).or(pending).or_else(told);
+        known.unwrap_or_default() == usage
+    }
+
+    /// Takes note of a change that the peer has made.
+    pub(crate) fn note_done(&mut self, change: AddressChange) {
+        match change {
+            AddressChange::SetUse(address, usage) => {
+                self.told.retain(|(of, _)| *of != address);
+                self.told.push((address, usage));
+            }
+            AddressChange::Remove(address) => self.told.retain(|(of, _)| *of != address),
+            AddressChange::MoveTo(_) => self.told.clear(),
+            AddressChange::Add(_) | AddressChange::SetPrimary(_) => {}
+        }
     }
 
     /// Takes a use of one of our addresses to be told; it replaces one that waits. Returns whether there was room.

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use base::{Carrier, Route, Time};
 
-use crate::config::{AssociationConfig, Heartbeats, PathOptions, Timing};
+use crate::config::{AddressUse, AssociationConfig, Heartbeats, PathOptions, Timing};
 use crate::info::{PathInfo, PathState};
 use crate::random::Random;
 use crate::tx::Seq;
@@ -129,8 +129,8 @@ pub(crate) struct Path {
     pub(crate) vouching: Vouching,
     options: PathOptions,
     usage: PathUse,
-    /// Set while the path is the one of new data.
-    is_current: bool,
+    /// Set while data neither goes by the path nor would return to it: then the uses of its addresses may make heartbeats rarer.
+    is_spare: bool,
     /// Set after data has left a failing path, which may share its link with this one, until this one answers.
     is_assumed: bool,
     /// Weighted bytes of new data: the path's position relative to the others.
@@ -211,7 +211,7 @@ impl Path {
             vouching: Vouching::default(),
             options: PathOptions::default(),
             usage: PathUse::default(),
-            is_current: false,
+            is_spare: false,
             is_assumed: false,
             turn: 0,
             errors: 0,
@@ -284,12 +284,27 @@ impl Path {
         self.is_assumed
     }
 
-    /// Starts or ends the path's role as the one of new data. The pace of its heartbeats follows.
-    fn set_current(&mut self, is_current: bool) {
-        self.is_current = is_current;
-        if is_current && !self.usage.heartbeat(Duration::ZERO).is_zero() {
-            self.probe_now(Time::ZERO);
+    /// Sets whether the path is a spare one. One that is not any more may not have been asked for long, and is asked now.
+    fn set_spare(&mut self, is_spare: bool, now: Time) {
+        let was_spare = std::mem::replace(&mut self.is_spare, is_spare);
+        if was_spare && !is_spare && !self.usage.heartbeat(Duration::ZERO).is_zero() {
+            self.probe_now(now);
         }
+    }
+
+    /// Sets the use of one of its ends; returns whether it is new. A spare path is asked at once, and then at its new pace.
+    fn set_use(&mut self, is_ours: bool, usage: AddressUse, now: Time) -> bool {
+        let slot = if is_ours { &mut self.usage.local } else { &mut self.usage.remote };
+        let is_new = std::mem::replace(slot, usage) != usage;
+        if is_new && self.is_spare {
+            self.probe_now(now);
+        }
+        is_new
+    }
+
+    /// Returns whether heartbeats can show that the path works.
+    pub(crate) fn is_asked_when_idle(&self) -> bool {
+        self.options.heartbeats != Heartbeats::Off
     }
 
     /// Length of an SCTP packet that fits into one IP packet, a multiple of four.
@@ -774,12 +789,20 @@ impl Path {
     /// one. Without heartbeats, silence means nothing.
     pub(crate) fn is_known_to_nats(&self, now: Time, timing: &Timing) -> bool {
         let rto = self.rto_without_back_off(timing);
-        let limit = self.heartbeat_pause(timing).map(|pause| NAT_MEMORY.max(2 * (pause + rto)));
+        // Rarer heartbeats of a spare path prove nothing of NATs.
+        let limit = self.usual_heartbeat_pause(timing).map(|pause| NAT_MEMORY.max(2 * (pause + rto)));
         self.confirmed && limit.is_none_or(|limit| now - self.heard < limit)
     }
 
     /// The interval between heartbeats of an idle path, without the RTO; `None` if none are sent.
     fn heartbeat_pause(&self, timing: &Timing) -> Option<Duration> {
+        let pause = self.usual_heartbeat_pause(timing)?;
+        let may_be_rare = self.is_spare && self.state == PathState::Active && !self.watch.is_on();
+        Some(if may_be_rare { self.usage.heartbeat(pause) } else { pause })
+    }
+
+    /// The same without regard to the uses of the addresses.
+    fn usual_heartbeat_pause(&self, timing: &Timing) -> Option<Duration> {
         let pause = match self.options.heartbeats {
             Heartbeats::AsAssociation => timing.heartbeat_interval,
             Heartbeats::Every(interval) => interval,
@@ -787,7 +810,6 @@ impl Path {
             Heartbeats::Off if self.confirmed => return None,
             Heartbeats::Off => timing.heartbeat_interval,
         };
-        let pause = if self.is_current { pause } else { self.usage.heartbeat(pause) };
         Some(if self.watch.is_on() { pause / watch::PACE } else { pause })
     }
 
@@ -816,6 +838,7 @@ impl Path {
         PathInfo {
             route: self.route,
             state: self.state,
+            confirmed: self.confirmed,
             primary,
             in_use,
             srtt: self.rto.srtt(),

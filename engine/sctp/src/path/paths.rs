@@ -22,6 +22,8 @@ pub(crate) struct Paths {
     is_guess: bool,
     /// Set once the uses of addresses may prefer some paths to others.
     has_ranks: bool,
+    /// The time of the input that is handled.
+    now: Time,
 }
 
 /// Paths that were taken out of use together.
@@ -40,15 +42,20 @@ impl Retired {
 
 impl Paths {
     /// Starts with the path of the handshake as the primary one.
-    pub(crate) fn new(mut first: Path) -> Paths {
-        first.set_current(true);
+    pub(crate) fn new(first: Path) -> Paths {
+        let now = first.heard();
         Paths {
             list: vec![first],
             primary: PathIndex::new(0),
             current: PathIndex::new(0),
             is_guess: false,
             has_ranks: false,
+            now,
         }
+    }
+
+    pub(crate) fn set_now(&mut self, now: Time) {
+        self.now = now;
     }
 
     pub(crate) fn push(&mut self, path: Path) {
@@ -157,10 +164,21 @@ impl Paths {
     fn set_current(&mut self, index: PathIndex) -> PathIndex {
         let old = std::mem::replace(&mut self.current, index);
         if old != index {
-            self.get_mut(old).set_current(false);
-            self.get_mut(index).set_current(true);
+            self.find_spares();
         }
         old
+    }
+
+    /// Finds the paths that data neither goes by nor would return to.
+    fn find_spares(&mut self) {
+        if !self.has_ranks {
+            return;
+        }
+        let (current, primary, rank) = (self.current.get(), self.primary.get(), self.rank(self.current));
+        for (i, path) in self.list.iter_mut().enumerate() {
+            let is_goal = path.rank() < rank || (path.rank() == rank && i == primary);
+            path.set_spare(i != current && !is_goal, self.now);
+        }
     }
 
     /// Sets the use of one end's address for all its paths: of ours, or of the peer's. Returns whether it is new; `None` if
@@ -169,11 +187,16 @@ impl Paths {
         let at = |path: &Path| if is_ours { path.route.local } else { path.route.remote };
         let mut is_new = None;
         for path in self.list.iter_mut().filter(|path| !path.retired && at(path) == address) {
-            let slot = if is_ours { &mut path.usage.local } else { &mut path.usage.remote };
-            *is_new.get_or_insert(false) |= std::mem::replace(slot, usage) != usage;
+            *is_new.get_or_insert(false) |= path.set_use(is_ours, usage, self.now);
         }
         self.has_ranks |= is_new == Some(true);
+        self.find_spares();
         is_new
+    }
+
+    /// The use of one of our addresses; `None` if no path has it.
+    pub(crate) fn local_use(&self, address: IpAddr) -> Option<AddressUse> {
+        self.iter().find(|(_, path)| path.route.local == address).map(|(_, path)| path.usage.local)
     }
 
     /// Returns whether the uses of addresses may prefer some paths to others.
@@ -285,6 +308,9 @@ impl Paths {
     pub(crate) fn choose(&mut self) -> Option<PathIndex> {
         let outranks_primary = self.rank(self.current) < self.rank(self.primary);
         let is_current_active = self.is_active(self.current);
+        if !is_current_active {
+            self.doubt_others();
+        }
         let chosen = if self.is_trusted(self.primary) && !(is_current_active && outranks_primary) {
             self.preferred_to(self.primary)
         } else if is_current_active {
@@ -295,9 +321,7 @@ impl Paths {
         let old = self.set_current(chosen);
         if old != chosen {
             self.is_guess = !self.is_active(old);
-            if self.is_guess {
-                self.doubt_others();
-            }
+            self.ask_better();
         }
         (old != chosen).then_some(old)
     }
@@ -311,18 +335,33 @@ impl Paths {
     fn preferred_to(&self, index: PathIndex) -> PathIndex {
         let rank = self.rank(index);
         let works = |i: &PathIndex| self.is_trusted(*i) && !self.get(*i).is_silent();
-        let is_known = |i: &PathIndex| *i == self.current || !self.get(*i).is_assumed();
+        let is_known = |i: &PathIndex| {
+            let path = self.get(*i);
+            *i == self.current || !path.is_assumed() || !path.is_asked_when_idle()
+        };
         let better = self.iter().map(|(i, _)| i).filter(|i| self.rank(*i) < rank);
         let order =
             |i: &PathIndex| (self.rank(*i), *i != self.primary, *i != self.current, self.slowness(*i));
         better.filter(works).filter(is_known).min_by_key(order).unwrap_or(index)
     }
 
-    /// Notes that a path has failed: others may share its link, and must answer before data takes them for their rank alone.
+    /// Notes that the path of data has failed: others may share its link, and must answer before data takes them for their rank
+    /// alone.
     fn doubt_others(&mut self) {
         let current = self.current.get();
         let others = self.list.iter_mut().enumerate().filter(|(i, _)| *i != current);
         others.for_each(|(_, path)| path.is_assumed = true);
+    }
+
+    /// Asks the paths to which data would return if they worked.
+    fn ask_better(&mut self) {
+        if !self.has_ranks {
+            return;
+        }
+        let rank = self.rank(self.current);
+        let better =
+            self.list.iter_mut().filter(|path| !path.retired && path.is_assumed && path.rank() < rank);
+        better.filter(|path| path.is_confirmed()).for_each(|path| path.probe_now(self.now));
     }
 
     /// Makes the current path primary if it works and the primary one has exceeded its error limit (RFC 7829
@@ -353,10 +392,9 @@ impl Paths {
             return None;
         }
         self.is_guess = false;
+        self.doubt_others();
         let old = self.set_current(index);
-        if old != index {
-            self.doubt_others();
-        }
+        self.ask_better();
         (old != index).then_some(old)
     }
 
@@ -373,9 +411,10 @@ impl Paths {
     pub(crate) fn follow(&mut self, index: PathIndex) -> bool {
         let is_active = self.is_active(index);
         if is_active {
+            self.doubt_others();
             self.set_current(index);
             self.is_guess = false;
-            self.doubt_others();
+            self.ask_better();
         }
         is_active
     }
@@ -406,9 +445,10 @@ impl Paths {
 
     /// Returns the best confirmed path: active before potentially failed before inactive; then one that has
     /// answered its last probe; then few errors; then not `avoid` itself; then of the other family if `avoid` does
-    /// not carry packets of the least size; then far from `avoid`; then by the uses of the addresses; then fast.
+    /// not carry packets of the least size; then far from `avoid`; then of a link with another use, if the family tells
+    /// nothing about links; then by the uses of the addresses; then fast.
     fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
-        let avoided = self.get(avoid).route;
+        let (avoided, used) = (self.get(avoid).route, self.get(avoid).usage.local);
         // A packet too long for one path often is so for its whole family because of a tunnel, or a router
         // that drops fragments.
         let avoids_family = self.get(avoid).pmtu.size_that_proves().is_some();
@@ -430,6 +470,7 @@ impl Paths {
                 itself,
                 is_alike,
                 Reverse(apart),
+                self.has_ranks && apart == APART_FAMILY && path.usage.local == used,
                 path.rank(),
                 path.srtt().is_none(),
                 path.srtt(),
@@ -441,6 +482,8 @@ impl Paths {
 
 /// Distance of two paths of one family without a common address.
 const APART_MOST: usize = 3;
+/// Distance of two paths of different families.
+const APART_FAMILY: usize = 2;
 
 /// Estimates how little two paths share. Other addresses of the same family are mostly on another link; those
 /// of the other family are as often on the same.
@@ -448,7 +491,7 @@ const APART_MOST: usize = 3;
 fn apart(one: &Route, other: &Route) -> usize {
     match (one.local != other.local, one.remote != other.remote) {
         (true, true) if one.local.is_ipv4() == other.local.is_ipv4() => APART_MOST,
-        (true, true) => 2,
+        (true, true) => APART_FAMILY,
         (local, remote) => usize::from(local) + usize::from(remote),
     }
 }

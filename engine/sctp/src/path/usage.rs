@@ -13,26 +13,36 @@ pub(crate) struct PathUse {
     pub(crate) remote: AddressUse,
 }
 
-/// Rank of a path; the lowest one carries data. The first number counts the ends for which the path is a backup.
+/// Rank of a path; the lowest one carries data. A backup of either end comes after all others, one of our own last: the peer cannot
+/// have it carry data instead of another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Rank {
-    backups: u8,
-    others: u8,
+    is_our_backup: bool,
+    is_their_backup: bool,
+    secondary_ends: u8,
 }
 
 impl Rank {
     /// Returns whether a path of this rank may carry data together with one of rank `current`: unlike a backup, it need
     /// not wait until the others have failed.
     pub(crate) fn joins(self, current: Rank) -> bool {
-        self.backups <= current.backups
+        self.backups() <= current.backups()
+    }
+
+    fn backups(self) -> (bool, bool) {
+        (self.is_our_backup, self.is_their_backup)
     }
 }
 
 impl PathUse {
     pub(crate) fn rank(&self) -> Rank {
         let ends = [self.local.preference, self.remote.preference];
-        let count = |preference| ends.iter().filter(|end| **end == preference).count() as u8;
-        Rank { backups: count(Preference::Backup), others: count(Preference::Secondary) }
+        let secondary = ends.iter().filter(|end| **end == Preference::Secondary).count();
+        Rank {
+            is_our_backup: ends[0] == Preference::Backup,
+            is_their_backup: ends[1] == Preference::Backup,
+            secondary_ends: secondary as u8,
+        }
     }
 
     /// The interval between heartbeats of a path that is not in use and would have `usual` otherwise.
@@ -58,7 +68,8 @@ mod tests {
             of(Primary, Primary),
             of(Primary, Secondary),
             of(Secondary, Secondary),
-            of(Primary, Backup),
+            of(Secondary, Backup),
+            of(Backup, Primary),
             of(Backup, Secondary),
             of(Backup, Backup),
         ];

@@ -91,7 +91,9 @@ fn change(t: &mut Two, change: AddressChange) -> Result<(), AddressError> {
         AddressChange::Remove(address) => endpoint.remove_local_address(now, id, address),
         AddressChange::SetPrimary(address) => endpoint.set_peer_primary(now, id, address),
         AddressChange::MoveTo(address) => endpoint.move_to_local_address(now, id, address),
-        AddressChange::SetUse(address, usage) => endpoint.set_local_use(now, id, address, usage),
+        AddressChange::SetUse(address, usage) => endpoint
+            .set_local_uses(now, id, &[(address, usage)])
+            .and_then(|()| endpoint.tell_local_use(now, id, address)),
     }
 }
 

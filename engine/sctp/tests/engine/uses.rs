@@ -31,9 +31,12 @@ fn backup(heartbeat_s: u64) -> AddressUse {
 /// The first host sets the use of one of its addresses, and the peer learns it.
 fn set(t: &mut Two, address: &str, usage: AddressUse) -> Result<(), AddressError> {
     let (now, id) = (t.world.now(), t.id(t.a));
-    let outcome = t.world.host_mut(t.a).endpoint.set_local_use(now, id, ip(address), usage);
+    let endpoint = &mut t.world.host_mut(t.a).endpoint;
+    let outcome = endpoint.set_local_uses(now, id, &[(ip(address), usage)]);
+    // A peer that has not agreed to changes of addresses is not told.
+    let told = endpoint.tell_local_use(now, id, ip(address));
     t.world.run_for(MS(200));
-    outcome
+    outcome.and(told.or_else(|error| if error == AddressError::NotNegotiated { Ok(()) } else { Err(error) }))
 }
 
 /// The local address of the path by which the host sends new data.
@@ -336,9 +339,84 @@ fn a_request_that_is_not_answered_while_the_peer_is_heard_fails_no_path() {
     });
     speak(&mut t, 20);
     let (now, id) = (t.world.now(), t.id(t.a));
-    t.world.host_mut(t.a).endpoint.set_local_use(now, id, ip("10.0.2.1"), backup(30)).unwrap();
+    let endpoint = &mut t.world.host_mut(t.a).endpoint;
+    endpoint.set_local_uses(now, id, &[(ip("10.0.2.1"), backup(30))]).unwrap();
+    endpoint.tell_local_use(now, id, ip("10.0.2.1")).unwrap();
     speak(&mut t, 100);
     let answers = t.events(t.a).into_iter().filter(|e| matches!(e, Event::AddressChange { .. })).count();
     assert_eq!((answers, reasons(&t, t.a)), (1, Vec::new()));
     assert_eq!(t.info(t.a).counters.asconfs_sent, 4);
+}
+
+#[test]
+fn an_association_that_began_on_the_backup_fails_over_to_it_and_not_to_the_dead_link() {
+    for far in [&["10.1.0.1"][..], &["10.1.0.1", "10.1.0.2"]] {
+        let mut t = crossed(far, &config());
+        // The primary path of the RFC leads by the backup.
+        set(&mut t, "10.0.1.1", backup(30)).unwrap();
+        assert_eq!(in_use(&t), "10.0.2.1");
+        speak(&mut t, 20);
+        let before = reasons(&t, t.a).len();
+        cut(&mut t, 1, true);
+        speak(&mut t, 50);
+        assert_eq!(in_use(&t), "10.0.1.1", "{far:?}");
+        assert_eq!(reasons(&t, t.a)[before..], [PathReason::Silence], "{far:?}");
+        cut(&mut t, 1, false);
+        speak(&mut t, 300);
+        assert_eq!(in_use(&t), "10.0.2.1", "{far:?}");
+    }
+}
+
+#[test]
+fn a_link_that_data_would_return_to_is_asked_as_often_as_ever_however_rare_its_heartbeats() {
+    let mut t = idle(&[10, 10]);
+    let usage = AddressUse { preference: Preference::Primary, heartbeat: Some(seconds(600)) };
+    set(&mut t, "10.0.1.1", usage).unwrap();
+    speak(&mut t, 10);
+    cut(&mut t, 0, true);
+    t.world.run_for(seconds(60));
+    assert_eq!(in_use(&t), "10.0.2.1");
+    cut(&mut t, 0, false);
+    speak(&mut t, 300);
+    assert_eq!(in_use(&t), "10.0.1.1");
+}
+
+#[test]
+fn a_spare_path_that_becomes_the_one_of_data_is_asked_at_once() {
+    let mut t = idle(&[10, 10]);
+    set(&mut t, "10.0.2.1", backup(600)).unwrap();
+    t.world.run_for(seconds(100));
+    // It dies, and nobody can know.
+    cut(&mut t, 1, true);
+    set(&mut t, "10.0.2.1", of(Preference::Primary)).unwrap();
+    t.world.run_for(seconds(5));
+    assert_eq!(in_use(&t), "10.0.1.1");
+}
+
+#[test]
+fn a_peer_cannot_have_our_backup_carry_data_while_another_link_of_ours_works() {
+    let mut world = World::new(3);
+    let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };
+    let a = world.add_host(&["10.0.1.1", "10.0.2.1"], endpoint.clone());
+    let b = world.add_host(&["10.0.1.2", "10.0.2.2"], endpoint);
+    let links: Vec<LinkId> = (1..=2)
+        .map(|net| {
+            let link = world.add_link(LinkConfig { delay: MS(10), ..LinkConfig::default() });
+            world.join(link, &format!("10.0.{net}.1"), &format!("10.0.{net}.2"));
+            link
+        })
+        .collect();
+    let mut t = Two { world, a, b, links };
+    t.world.connect(t.a, t.b, Carrier::Ip, config(), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(3));
+    set(&mut t, "10.0.2.1", backup(30)).unwrap();
+    let (now, id) = (t.world.now(), t.id(t.b));
+    let endpoint = &mut t.world.host_mut(t.b).endpoint;
+    for (address, preference) in [("10.0.1.2", Preference::Backup), ("10.0.2.2", Preference::Primary)] {
+        endpoint.set_local_uses(now, id, &[(ip(address), of(preference))]).unwrap();
+        endpoint.tell_local_use(now, id, ip(address)).unwrap();
+    }
+    t.world.run_for(seconds(5));
+    assert_eq!(in_use(&t), "10.0.1.1");
 }

@@ -1,5 +1,7 @@
 //! Reports of changes of paths: `status`, `watch --events` and the log.
 
+use nix::sys::signal::Signal;
+
 use crate::world::{BULK, LIMIT, PORT, World};
 use serde_json::Value;
 use testbed::process::wait_for;
@@ -18,7 +20,7 @@ impl Story {
         let world = World::new();
         let second = world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();
         let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
-        let send = world.client(BULK, &["send", &world.target(), "100", "1000"]);
+        let send = world.client(BULK, &["send-paced", &world.target(), "100", "1000", "20000"]);
         let sender = world.alpha.spawn("sender", send).unwrap();
         // Both links are proven.
         let is_ready = || links(&world.alphas).len() == 2;
@@ -70,20 +72,14 @@ fn a_link_that_falls_silent_and_comes_back_is_told_with_name_cause_and_what_is_l
     story.world.link.silence().unwrap();
     let switched = story.await_event("switched");
     assert_eq!(switched["reason"], "silence", "{switched}");
+    assert_eq!(switched["peer"], story.world.link.right_v4().to_string().as_str(), "{switched}");
     assert_eq!(
         (&switched["from"]["interface"], &switched["to"]["interface"]),
         (&first.as_str().into(), &second.as_str().into())
     );
     let down = story.await_event("down");
     assert_eq!(down["path"]["interface"], first.as_str(), "{down}");
-    assert!(
-        wait_for(LIMIT, || {
-            let last = story.events().into_iter().rfind(|event| event["event"] == "down").unwrap();
-            (&last["links_up"], &last["links"]) == (&1.into(), &2.into())
-        }),
-        "{:?}",
-        story.events()
-    );
+    assert_eq!((&down["links_up"], &down["links"]), (&1.into(), &2.into()), "{down}");
     let status = || story.world.alphas.sctpify(&["status"]).unwrap().good().unwrap().stdout;
     assert!(wait_for(LIMIT, || status().contains("1 of 2 links work")), "{}", status());
     assert!(status().contains(&format!("data left {first} ")), "{}", status());
@@ -95,7 +91,9 @@ fn a_link_that_falls_silent_and_comes_back_is_told_with_name_cause_and_what_is_l
     let numbers: Vec<_> = story.events().iter().map(|event| event["number"].as_u64().unwrap()).collect();
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "none is missing: {numbers:?}");
     let log = story.world.alphas.log();
-    assert!(log.contains("path works again"), "{log}");
+    assert!(log.contains("link works again"), "{log}");
+    let downs = story.events().into_iter().filter(|event| event["event"] == "down").count();
+    assert_eq!(downs, 1, "one link, one peer: {:?}", story.events());
 }
 
 #[test]
@@ -106,4 +104,40 @@ fn a_link_that_is_set_down_is_told_as_such() {
     let switched = story.await_event("switched");
     assert!(["link_down", "no_route"].map(Value::from).contains(&switched["reason"]), "{switched}");
     assert_eq!(switched["from"]["interface"], story.world.link.name().as_str());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_link_that_loses_its_address_and_gets_it_back_is_told_both_times() {
+    let story = Story::begin();
+    let name = story.world.link.name();
+    let address = format!("{}/24", story.world.link.left_v4());
+    story.world.alpha.ip(&["addr", "flush", "dev", &name]).unwrap();
+    let down = story.await_event("down");
+    assert_eq!((&down["path"]["interface"], &down["links_up"]), (&name.as_str().into(), &1.into()), "{down}");
+    assert_eq!(down["reason"], "address_removed", "{down}");
+    story.world.alpha.ip(&["addr", "add", &address, "dev", &name]).unwrap();
+    let up = story.await_event("up");
+    assert_eq!((&up["path"]["interface"], &up["links_up"]), (&name.as_str().into(), &2.into()), "{up}");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn who_follows_events_waits_for_a_daemon_that_restarts_and_reads_all_of_it() {
+    let mut story = Story::begin();
+    let world = &mut story.world;
+    world.alphas.signal(Signal::SIGTERM).unwrap();
+    assert!(wait_for(LIMIT, || !world.alphas.is_running()));
+    world.alphas = Daemon::restart(&world.alpha, &Programs::find().unwrap()).unwrap();
+    assert!(
+        wait_for(LIMIT, || story.watcher.stderr().contains("answers again")),
+        "{}",
+        story.watcher.stderr()
+    );
+    let _receiver = story.world.serve(BULK, &["receive", &PORT.to_string()]);
+    let send = story.world.client(BULK, &["send-paced", &story.world.target(), "100", "1000", "20000"]);
+    let _sender = story.world.alpha.spawn("second sender", send).unwrap();
+    assert!(wait_for(LIMIT, || links(&story.world.alphas).len() == 2));
+    story.world.link.silence().unwrap();
+    assert_eq!(story.await_event("switched")["number"], 1);
 }

@@ -24,6 +24,7 @@ mod framed;
 mod keys;
 mod learned;
 mod limits;
+mod links;
 mod load;
 mod local_queue;
 mod loopback;

@@ -110,6 +110,11 @@ impl Transfer {
         }
     }
 
+    /// Takes the time of the input that is handled next.
+    pub(crate) fn begin_input(&mut self, now: Time) {
+        self.paths.set_now(now);
+    }
+
     /// Enters a state of the association.
     pub(crate) fn enter(&mut self, state: State) {
         self.state = state;

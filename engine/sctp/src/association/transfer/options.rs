@@ -78,14 +78,22 @@ impl Transfer {
         Ok(())
     }
 
-    /// Sets the use of one end's address, and moves new data if another path is preferred now. Returns whether the use is
-    /// new; `None` if no path has the address.
-    pub(crate) fn set_use(&mut self, address: IpAddr, is_ours: bool, usage: AddressUse) -> Option<bool> {
-        let is_new = self.paths.set_use(address, is_ours, usage)?;
+    /// Sets uses of one end's addresses, and moves new data if another path is preferred now. Returns whether any use is new.
+    ///
+    /// # Errors
+    /// The last address that no path has; the uses of the others are set.
+    pub(crate) fn set_uses(&mut self, is_ours: bool, uses: &[(IpAddr, AddressUse)]) -> Result<bool, IpAddr> {
+        let (mut is_new, mut unknown) = (false, None);
+        for &(address, usage) in uses {
+            match self.paths.set_use(address, is_ours, usage) {
+                Some(changed) => is_new |= changed,
+                None => unknown = Some(address),
+            }
+        }
         if is_new {
             self.choose_path(PathReason::Preferred);
         }
-        Some(is_new)
+        unknown.map_or(Ok(is_new), Err)
     }
 
     /// Requests an event when no data is left to send or acknowledge.

@@ -1,0 +1,213 @@
+//! This host's links to each peer, over all associations: what people look at first.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::status::{Association, Path, PathState};
+
+/// The use of one end's address for data.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressUse {
+    /// Carries data as long as it works.
+    Primary,
+    /// Carries data while no primary one works.
+    #[default]
+    Secondary,
+    /// Carries data only while no other works.
+    Backup,
+}
+
+impl AddressUse {
+    /// Returns the use as JSON has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AddressUse::Primary => "primary",
+            AddressUse::Secondary => "secondary",
+            AddressUse::Backup => "backup",
+        }
+    }
+}
+
+/// The state of a link to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkState {
+    /// The peer is reached by it.
+    Up,
+    /// It has worked, and does no longer.
+    Down,
+    /// Nothing has come back by it yet.
+    Unproven,
+}
+
+impl LinkState {
+    /// Returns the state as JSON has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LinkState::Up => "up",
+            LinkState::Down => "down",
+            LinkState::Unproven => "unproven",
+        }
+    }
+}
+
+/// A link of this host to a peer, over all associations that live.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerLink {
+    /// The peer: the address by which its associations began.
+    pub peer: IpAddr,
+    /// The interface; none if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// The name that the operator has given the link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its use for data: by our policy, or as a backup by the peer's.
+    #[serde(rename = "use")]
+    pub usage: AddressUse,
+    /// Its state.
+    pub state: LinkState,
+    /// New data goes by it.
+    pub in_use: bool,
+    /// The smoothed round-trip time of its quickest path in microseconds, once measured.
+    pub srtt_us: Option<u64>,
+    /// Bytes of SCTP packets sent by it, of all associations that live.
+    pub sent_bytes: u64,
+    /// Bytes of SCTP packets received by it, of all associations that live.
+    pub received_bytes: u64,
+}
+
+/// Returns the links by which these associations reach their peers, by peer and interface.
+pub fn links_of(associations: &[Association]) -> Vec<PeerLink> {
+    let mut links: BTreeMap<(IpAddr, Option<&str>), PeerLink> = BTreeMap::new();
+    for (association, path) in associations.iter().flat_map(|a| a.paths.iter().map(move |path| (a, path))) {
+        let new = link_of(association.peer, path);
+        let known = links.entry((association.peer, path.interface.as_deref()));
+        known.and_modify(|known| known.join(&new)).or_insert(new);
+    }
+    links.into_values().collect()
+}
+
+fn link_of(peer: IpAddr, path: &Path) -> PeerLink {
+    let is_backup = path.remote_use == AddressUse::Backup;
+    PeerLink {
+        peer,
+        interface: path.interface.clone(),
+        name: path.name.clone(),
+        usage: if is_backup { AddressUse::Backup } else { path.local_use },
+        state: match path.state {
+            PathState::Active => LinkState::Up,
+            PathState::Unconfirmed => LinkState::Unproven,
+            PathState::Inactive | PathState::PotentiallyFailed => LinkState::Down,
+        },
+        in_use: path.in_use,
+        srtt_us: path.srtt_us,
+        sent_bytes: path.sent_bytes,
+        received_bytes: path.received_bytes,
+    }
+}
+
+impl PeerLink {
+    /// Adds another path of the link: the better state counts.
+    fn join(&mut self, other: &PeerLink) {
+        let rank = |state| match state {
+            LinkState::Up => 0,
+            LinkState::Down => 1,
+            LinkState::Unproven => 2,
+        };
+        if rank(other.state) < rank(self.state) {
+            (self.state, self.usage) = (other.state, other.usage);
+        } else if other.state == self.state {
+            self.usage = self.usage.min(other.usage);
+        }
+        self.in_use |= other.in_use;
+        self.srtt_us = [self.srtt_us, other.srtt_us].into_iter().flatten().min();
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+    }
+
+    /// The link as people call it: its interface, and its name if it has one.
+    pub fn title(&self) -> String {
+        match (&self.interface, &self.name) {
+            (Some(interface), Some(name)) => format!("{interface} ({name})"),
+            (Some(interface), None) => interface.clone(),
+            (None, _) => "unknown".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ShimState, Via};
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    fn path(interface: &str, state: PathState, in_use: bool) -> Path {
+        Path {
+            local: None,
+            remote: PEER,
+            carrier: Via::Sctp,
+            udp_port: None,
+            state,
+            primary: false,
+            in_use,
+            srtt_us: Some(if in_use { 20_000 } else { 50_000 }),
+            rto_ms: 100,
+            cwnd_bytes: 0,
+            flight_bytes: 0,
+            data_sent_bytes: 0,
+            mtu_bytes: 1500,
+            errors: 0,
+            interface: Some(interface.to_owned()),
+            name: None,
+            local_use: AddressUse::Secondary,
+            remote_use: AddressUse::Secondary,
+            sent_bytes: 100,
+            received_bytes: 7,
+            last_switch_s: None,
+        }
+    }
+
+    fn association(id: u64, paths: Vec<Path>) -> Association {
+        Association {
+            id,
+            state: "ESTABLISHED".into(),
+            peer: PEER,
+            shim: ShimState::Hidden,
+            local_port: 1,
+            peer_port: 2,
+            peer_is_sctpify: true,
+            age_s: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+            retransmissions: 0,
+            queued_bytes: 0,
+            peer_window_bytes: 0,
+            shared_by: None,
+            encryption: None,
+            paths,
+        }
+    }
+
+    #[test]
+    fn paths_of_all_associations_are_one_link_of_a_peer_and_the_best_state_counts() {
+        let backup = Path { remote_use: AddressUse::Backup, ..path("wwan0", PathState::Unconfirmed, false) };
+        let failed = Path { local_use: AddressUse::Primary, ..path("eth0", PathState::Inactive, false) };
+        let one = association(1, vec![failed, backup]);
+        let two = association(2, vec![path("eth0", PathState::Active, true)]);
+        let links = links_of(&[one, two]);
+        let facts = |link: &PeerLink| (link.title(), link.usage, link.state, link.in_use, link.sent_bytes);
+        assert_eq!(
+            links.iter().map(facts).collect::<Vec<_>>(),
+            [
+                ("eth0".to_owned(), AddressUse::Secondary, LinkState::Up, true, 200),
+                ("wwan0".to_owned(), AddressUse::Backup, LinkState::Unproven, false, 100),
+            ]
+        );
+        assert_eq!((links[0].srtt_us, links[0].received_bytes), (Some(20_000), 14));
+    }
+}

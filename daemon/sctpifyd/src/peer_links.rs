@@ -1,0 +1,205 @@
+//! This host's links to each peer: which of them work, by all associations with the peer.
+//!
+//! A link works by an association if one of its proven paths does. The first association that loses a link speaks for all: they share
+//! it. Invariant: a peer is known as long as it has an association. Begin at [`PeerLinks::update`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use sctp::AssociationId;
+
+/// The least number of associations at which those that are gone are looked for.
+const SWEEP_MIN: usize = 1024;
+
+/// Links by their names, and whether they work.
+pub(crate) type LinkStates = BTreeMap<String, bool>;
+
+/// A change of a link to a peer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LinkChange {
+    /// The link's name.
+    pub(crate) link: String,
+    /// True if it works again.
+    pub(crate) is_up: bool,
+}
+
+/// The links to all peers.
+#[derive(Default)]
+pub(crate) struct PeerLinks {
+    peers: BTreeMap<IpAddr, KnownLinks>,
+    of: BTreeMap<AssociationId, IpAddr>,
+    /// The number of associations at which those that are gone are looked for.
+    sweep_at: usize,
+}
+
+/// The links to one peer.
+#[derive(Default)]
+struct KnownLinks {
+    /// As it was told last.
+    told: LinkStates,
+    associations: BTreeMap<AssociationId, LinkStates>,
+}
+
+impl PeerLinks {
+    /// Takes the links of an association with a peer as they are now. Returns what is new about the peer.
+    pub(crate) fn update(
+        &mut self,
+        association: AssociationId,
+        peer: IpAddr,
+        now: LinkStates,
+    ) -> Vec<LinkChange> {
+        let peer = *self.of.entry(association).or_insert(peer);
+        let known = self.peers.entry(peer).or_default();
+        let before = known.associations.insert(association, now.clone()).unwrap_or_default();
+        let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+        let changes = names.into_iter().filter_map(|link| {
+            let (was_up, is_up) = (before.get(link) == Some(&true), now.get(link) == Some(&true));
+            match (was_up, is_up) {
+                (true, false) => known.tell(link, false),
+                (false, true) => known.tell(link, true),
+                (false, false) => {
+                    known.told.entry(link.clone()).or_insert(false);
+                    None
+                }
+                (true, true) => None,
+            }
+        });
+        changes.collect()
+    }
+
+    /// Forgets an association that has ended. Returns what is new about the peer: a link that works by its other associations.
+    pub(crate) fn forget(&mut self, association: AssociationId) -> Option<(IpAddr, Vec<LinkChange>)> {
+        let peer = self.of.remove(&association)?;
+        let known = self.peers.get_mut(&peer)?;
+        known.associations.remove(&association);
+        if known.associations.is_empty() {
+            self.peers.remove(&peer);
+            return None;
+        }
+        let working = known.associations.values().flat_map(|links| links.iter().filter(|(_, is_up)| **is_up));
+        let working: BTreeSet<String> = working.map(|(link, _)| link.clone()).collect();
+        Some((peer, working.iter().filter_map(|link| known.tell(link, true)).collect()))
+    }
+
+    /// Forgets associations that are no more, once there are many that nobody has reported.
+    pub(crate) fn sweep(&mut self, exists: impl Fn(AssociationId) -> bool) {
+        if self.of.len() < self.sweep_at.max(SWEEP_MIN) {
+            return;
+        }
+        let gone: Vec<AssociationId> = self.of.keys().copied().filter(|id| !exists(*id)).collect();
+        for association in gone {
+            self.forget(association);
+        }
+        self.sweep_at = 2 * self.of.len();
+    }
+
+    /// Returns the number of links by which the peer can be reached, and of all that are known.
+    pub(crate) fn count(&self, peer: IpAddr) -> (u64, u64) {
+        let told = self.peers.get(&peer).map(|known| &known.told);
+        let up = told.map_or(0, |told| told.values().filter(|is_up| **is_up).count());
+        (up as u64, told.map_or(0, BTreeMap::len) as u64)
+    }
+
+    /// Returns the peer of an association.
+    pub(crate) fn peer_of(&self, association: AssociationId) -> Option<IpAddr> {
+        self.of.get(&association).copied()
+    }
+}
+
+impl KnownLinks {
+    /// Notes the state of a link; returns it if it is news. The beginning of a link is none while another one works.
+    fn tell(&mut self, link: &str, is_up: bool) -> Option<LinkChange> {
+        let others_work = self.told.values().any(|is_up| *is_up);
+        let is_first = self.told.is_empty();
+        let is_news = match self.told.insert(link.to_owned(), is_up) {
+            Some(was_up) => was_up != is_up,
+            None => is_up && !is_first && !others_work,
+        };
+        is_news.then(|| LinkChange { link: link.to_owned(), is_up })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{Carrier, Route, Time};
+    use sctp::{AssociationConfig, Connect, Endpoint, EndpointConfig};
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    /// Identifiers of associations, as an engine gives them.
+    fn associations<const N: usize>() -> [AssociationId; N] {
+        let mut engine = Endpoint::new(Time::ZERO, EndpointConfig::default(), [1; 32]);
+        std::array::from_fn(|n| {
+            let connect = Connect {
+                local_port: 1000 + n as u16,
+                remote_port: 80,
+                init_routes: vec![Route { local: HERE, remote: PEER, carrier: Carrier::Ip }],
+                local_addresses: vec![HERE],
+                config: AssociationConfig::default(),
+            };
+            engine.connect(Time::ZERO, connect).unwrap()
+        })
+    }
+
+    fn links(states: &[(&str, bool)]) -> LinkStates {
+        states.iter().map(|(name, is_up)| ((*name).to_owned(), *is_up)).collect()
+    }
+
+    fn told(changes: &[LinkChange]) -> Vec<(&str, bool)> {
+        changes.iter().map(|change| (change.link.as_str(), change.is_up)).collect()
+    }
+
+    #[test]
+    fn a_link_is_lost_and_found_once_for_all_associations_of_a_peer() {
+        let [one, two] = associations();
+        let mut all = PeerLinks::default();
+        let both = links(&[("eth0", true), ("wwan0", true)]);
+        let lost = links(&[("eth0", false), ("wwan0", true)]);
+        assert_eq!(all.update(one, PEER, both.clone()), []);
+        assert_eq!(all.update(two, PEER, both.clone()), []);
+        assert_eq!(all.count(PEER), (2, 2));
+        assert_eq!(told(&all.update(one, PEER, lost.clone())), [("eth0", false)]);
+        assert_eq!(all.update(two, PEER, lost), []);
+        assert_eq!(all.count(PEER), (1, 2));
+        assert_eq!(told(&all.update(two, PEER, both.clone())), [("eth0", true)]);
+        assert_eq!(all.update(one, PEER, both), []);
+    }
+
+    #[test]
+    fn a_link_whose_address_goes_and_comes_is_told_both_times() {
+        let [one] = associations();
+        let mut all = PeerLinks::default();
+        all.update(one, PEER, links(&[("eth0", true), ("wwan0", true)]));
+        assert_eq!(told(&all.update(one, PEER, links(&[("wwan0", true)]))), [("eth0", false)]);
+        assert_eq!(all.count(PEER), (1, 2));
+        let back = links(&[("eth0", true), ("wwan0", true)]);
+        assert_eq!(told(&all.update(one, PEER, back)), [("eth0", true)]);
+    }
+
+    #[test]
+    fn the_first_link_after_none_worked_is_news_and_a_further_one_is_not() {
+        let [one] = associations();
+        let mut all = PeerLinks::default();
+        all.update(one, PEER, links(&[("eth0", true)]));
+        assert_eq!(told(&all.update(one, PEER, LinkStates::new())), [("eth0", false)]);
+        assert_eq!(told(&all.update(one, PEER, links(&[("wlan0", true)]))), [("wlan0", true)]);
+        assert_eq!(all.update(one, PEER, links(&[("wlan0", true), ("eth1", true)])), []);
+        assert_eq!(all.count(PEER), (2, 3));
+    }
+
+    #[test]
+    fn the_end_of_the_association_that_missed_a_link_is_its_return_and_the_last_end_forgets_the_peer() {
+        let [one, two] = associations();
+        let mut all = PeerLinks::default();
+        let both = links(&[("eth0", true), ("wwan0", true)]);
+        all.update(one, PEER, both.clone());
+        all.update(two, PEER, both);
+        all.update(one, PEER, links(&[("eth0", false), ("wwan0", true)]));
+        let (peer, changes) = all.forget(one).expect("another association");
+        assert_eq!((peer, told(&changes)), (PEER, vec![("eth0", true)]));
+        assert_eq!(all.forget(two), None);
+        assert_eq!((all.count(PEER), all.peer_of(two)), ((0, 0), None));
+    }
+}
