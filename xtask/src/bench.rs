@@ -7,7 +7,7 @@
 //! slow link; then connect latency through the shim compared with plain TCP. `connect`: that alone, [`unnamed`]
 //! (also by itself) and [`fallback`]; with `--against DIR`, [`against`]. [`race`]: SCTP first, compared with
 //! both at once. [`many`] (`connections`): a daemon with many connections. [`uplinks`]: processor time at the rates of uplinks, and
-//! keystrokes. [`sctp`]: the SCTP stack compared with others. [`sockets`]: a program with SCTP sockets compared with it.
+//! keystrokes. [`idle`]: what an idle link costs. [`sctp`]: the SCTP stack compared with others. [`sockets`]: a program with SCTP sockets compared with it.
 //! [`sip`]: our SIP proxy compared with Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`]
 //! (`sip-page`): its page.
 //!
@@ -19,6 +19,7 @@ mod against;
 mod bulk;
 mod encryption;
 mod fallback;
+mod idle;
 pub(crate) mod instructions;
 mod latency;
 mod linkemu;
@@ -105,6 +106,12 @@ const BENCHES: &[Bench] = &[
         options: "",
         page: Some("memory"),
         measure: |lab, _, report| many::run(lab, &optimised::tools()?, report),
+    },
+    Bench {
+        name: "idle",
+        options: "",
+        page: Some("idle-links"),
+        measure: |lab, _, report| idle::run(lab, &optimised::tools()?, report),
     },
     Bench {
         name: "linkemu",

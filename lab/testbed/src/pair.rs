@@ -107,10 +107,18 @@ impl Pair {
     /// # Errors
     /// When one does not start, or rejects a rule.
     pub fn start_daemons_with(&self, tools: &Tools, configuration: &str) -> Result<Daemons> {
-        let alphas = Daemon::start(&self.alpha, &tools.programs, configuration)
-            .context("sctpifyd does not run on alpha")?;
-        let betas = Daemon::start(&self.beta, &tools.programs, configuration)
-            .context("sctpifyd does not run on beta")?;
+        self.start_daemons_each(tools, configuration, configuration)
+    }
+
+    /// Like [`Pair::start_daemons`], with alpha's configuration and beta's.
+    ///
+    /// # Errors
+    /// When one does not start, or rejects a rule.
+    pub fn start_daemons_each(&self, tools: &Tools, alphas: &str, betas: &str) -> Result<Daemons> {
+        let alphas =
+            Daemon::start(&self.alpha, &tools.programs, alphas).context("sctpifyd does not run on alpha")?;
+        let betas =
+            Daemon::start(&self.beta, &tools.programs, betas).context("sctpifyd does not run on beta")?;
         let rules =
             [(&alphas, "remote", SHIM_PORT), (&alphas, "remote", LEARNED_PORT), (&betas, "local", SHIM_PORT)];
         for (daemon, chain, port) in rules {
