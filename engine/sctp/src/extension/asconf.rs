@@ -308,6 +308,7 @@ pub(crate) fn encode(responses: &[Response<'_>]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Preference;
     use base::Carrier;
 
     fn asconf() -> Asconf {
@@ -343,6 +344,30 @@ mod tests {
         assert!(!a.is_understood(add(3)) && a.is_understood(primary));
         assert_eq!(a.on_nothing_understood(), [primary]);
         assert!(!a.is_understood(primary));
+    }
+
+    #[test]
+    fn a_use_is_told_until_the_peer_has_taken_it_and_no_longer_once_it_refuses_uses() {
+        let mut a = asconf();
+        let (here, backup) = (
+            IpAddr::from([10, 0, 0, 1]),
+            AddressUse { preference: Preference::Backup, ..AddressUse::default() },
+        );
+        assert!(a.has_told(here, AddressUse::default()) && !a.has_told(here, backup));
+        assert!(a.request_use(here, backup) && a.has_told(here, backup));
+        // It is forgotten before it is sent: the host has moved.
+        a.request_move(IpAddr::from([10, 0, 0, 2]));
+        assert!(!a.has_told(here, backup));
+        a.note_done(AddressChange::SetUse(here, backup));
+        assert!(a.has_told(here, backup) && !a.has_told(here, AddressUse::default()));
+        // A newer one replaces one that waits.
+        assert!(a.request_use(here, AddressUse::default()) && a.request_use(here, backup));
+        assert!(a.has_told(here, backup));
+        a.note_done(AddressChange::Remove(here));
+        let use_of_it = AddressChange::SetUse(here, backup);
+        assert!(a.is_understood(use_of_it));
+        assert_eq!(a.on_not_understood(use_of_it), [use_of_it]);
+        assert!(!a.is_understood(use_of_it) && a.is_understood(add(1)));
     }
 
     #[test]
