@@ -119,8 +119,13 @@ impl Paths {
             self.set_current(next.unwrap_or(self.current));
         }
         if self.get(self.primary).retired {
-            self.primary = self.current;
+            self.set_primary(self.current);
         }
+    }
+
+    fn set_primary(&mut self, index: PathIndex) {
+        self.primary = index;
+        self.find_spares();
     }
 
     /// Makes the best path to `remote` the primary one; returns whether there is one.
@@ -128,7 +133,7 @@ impl Paths {
         let rank =
             |(i, p): &(PathIndex, &Path)| (!p.is_confirmed(), *i != self.primary, p.errors(), p.srtt());
         let best = self.iter().filter(|(_, p)| p.route.remote == remote).min_by_key(rank).map(|(i, _)| i);
-        self.primary = best.unwrap_or(self.primary);
+        self.set_primary(best.unwrap_or(self.primary));
         best.is_some()
     }
 
@@ -369,7 +374,7 @@ impl Paths {
     //= rfc7829#5-4 5-5
     pub(crate) fn switch_over(&mut self, timing: &Timing) {
         if self.is_active(self.current) && self.get(self.primary).exceeds_switchover(timing) {
-            self.primary = self.current;
+            self.set_primary(self.current);
         }
     }
 
