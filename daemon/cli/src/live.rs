@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use control::{EventsReport, PeerLink, Request, Response, Status, write_response};
+use control::{ErrorCode, EventsReport, PeerLink, Request, Response, Status, write_response};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::read;
@@ -86,6 +86,10 @@ pub(crate) fn events(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliErro
         sleep(EVENTS_EVERY.min(rhythm.pause()));
         let report = match events_after(session, last) {
             Ok(report) => report,
+            // A daemon that stops does not answer; other refusals do not go away by waiting.
+            Err(CliError::Refused(refusal)) if refusal.code != ErrorCode::Failed => {
+                return Err(CliError::Refused(refusal));
+            }
             Err(error) => {
                 if !std::mem::replace(&mut is_lost, true) {
                     eprintln!("sctpify: {error}; waiting for the daemon");

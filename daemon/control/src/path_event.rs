@@ -13,7 +13,8 @@ pub struct PathEvent {
     pub number: u64,
     /// Time in milliseconds since 1970.
     pub when_unix_ms: u64,
-    /// The peer: the address by which its association began.
+    /// The peer: the address by which its association began; 0.0.0.0 from a daemon that does not tell it.
+    #[serde(default = "crate::status::unspecified")]
     pub peer: IpAddr,
     /// Number of the peer's events before this one that were not told, because there were too many.
     #[serde(default, skip_serializing_if = "is_zero")]

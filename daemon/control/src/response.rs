@@ -50,6 +50,7 @@ pub struct EventsReport {
     /// Number of events since the daemon's start.
     pub count: u64,
     /// The daemon's start, in milliseconds since 1970: numbers begin anew with it.
+    #[serde(default)]
     pub started_unix_ms: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Status of the daemon: connections, associations, paths, listeners, fallbacks.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rules::UnixMs;
 use serde::{Deserialize, Serialize};
@@ -190,7 +190,8 @@ pub struct Association {
     pub id: u64,
     /// Its state in RFC 9260's words: COOKIE-WAIT, ESTABLISHED and so on.
     pub state: String,
-    /// The peer's address by which it began.
+    /// The peer's address by which it began; 0.0.0.0 from a daemon that does not tell it.
+    #[serde(default = "unspecified")]
     pub peer: IpAddr,
     /// Its shim state: the association of a client's connection is HIDDEN behind it, an accepted one is NATIVE.
     #[serde(default)]
@@ -221,6 +222,11 @@ pub struct Association {
     pub encryption: Option<Encryption>,
     /// Its paths; the primary first.
     pub paths: Vec<Path>,
+}
+
+/// The address that stands for none.
+pub(crate) const fn unspecified() -> IpAddr {
+    IpAddr::V4(Ipv4Addr::UNSPECIFIED)
 }
 
 /// Encryption of an association.

@@ -600,13 +600,14 @@ pub const SETTINGS: &[Setting] = &[
         name: "link",
         kind: Kind::Links,
         doc: "Policies of this host's links; each is a table [[link]] of this file. The first whose match fits the name of an \
-              interface counts for it. name: what status, events and the page call it. use: a primary link carries data as long \
-              as it works; a secondary one, as is every link without a policy, carries data while no primary one works; a backup \
-              one only while no other works; never excludes it from SCTP. A link that loses more than 5 % or is very slow counts as one \
+              interface counts for it. name: what status, events and the page call it. use: primary carries data as long as it \
+              works. secondary, the default, carries data while no primary link works. backup carries data only while no other \
+              link works. never excludes the link from SCTP. A link that loses more than 5 % or is very slow counts as one \
               that does not work. If all links carry data at once (multipath), \
-              secondary ones join the primary ones, and backups wait. heartbeat_s: interval of heartbeats while the link is \
-              idle, for a backup 30 s, otherwise 1 s: fewer cost less, and a failure of the idle link is found later. Peers \
-              that run sctpify obey for what they send.",
+              secondary ones join the primary ones, and backups wait. heartbeat_s: interval of heartbeats on a spare \
+              link, by which data neither goes nor would return; 30 s for a backup, otherwise as usual. A longer one costs less, \
+              and the failure of the link is found later. Peers that run sctpify send by the same rules. `sctpify set` replaces all \
+              tables.",
         needs_restart: false,
         read: |s| s.links.to_string(),
         write: |s, v| put(&mut s.links, v.parse().ok()),

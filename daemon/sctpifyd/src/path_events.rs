@@ -14,7 +14,7 @@ use sctp::{AssociationId, AssociationInfo, PathReason, PathState};
 
 use crate::clock::unix_ms;
 use crate::log_rate::LogRate;
-use crate::peer_links::{LinkChange, LinkStates, PeerLinks};
+use crate::peer_links::{LinkChange, LinkStates, PeerId, PeerLinks};
 
 /// Limit on the events that are kept.
 const KEPT: usize = 512;
@@ -36,8 +36,10 @@ pub(crate) struct PathEvents {
     /// Changes of each association so far, by kind and reason.
     counts: BTreeMap<(&'static str, &'static str), u64>,
     links: PeerLinks,
-    /// Peers can move data at will.
-    rates: BTreeMap<IpAddr, LogRate>,
+    /// Peers can move data at will. Moves, and changes of links, have a limit each.
+    rates: BTreeMap<(PeerId, bool), LogRate>,
+    /// Paths that data has left because they lose packets or are slow. Their links still work.
+    poor: BTreeMap<AssociationId, Vec<Route>>,
     moves: VecDeque<Move>,
     /// Associations whose paths have changed in this turn, each with the paths and reasons.
     touched: BTreeMap<AssociationId, Vec<(Route, PathReason)>>,
@@ -61,8 +63,8 @@ pub(crate) struct Witness<'a> {
     pub(crate) name: &'a dyn Fn(&str) -> Option<String>,
     /// Returns an association's paths.
     pub(crate) info: &'a dyn Fn(AssociationId) -> Option<AssociationInfo>,
-    /// Returns the address of an association's peer, by which it began.
-    pub(crate) peer: &'a dyn Fn(AssociationId) -> Option<IpAddr>,
+    /// Returns an association's peer.
+    pub(crate) peer: &'a dyn Fn(AssociationId) -> Option<PeerId>,
 }
 
 impl PathEvents {
@@ -99,9 +101,15 @@ impl PathEvents {
         if let Some(kind) = kind {
             *self.counts.entry((kind, reason_of(reason).name())).or_default() += 1;
         }
-        // A link that loses packets or is slow still works: data leaves it, which is told.
-        if !matches!(reason, PathReason::Loss { .. } | PathReason::Delay { .. }) {
+        if matches!(reason, PathReason::Loss { .. } | PathReason::Delay { .. }) {
+            self.poor.entry(association).or_default().push(route);
+        } else {
             self.touched.entry(association).or_default().push((route, reason));
+        }
+        if to == PathState::Active
+            && let Some(poor) = self.poor.get_mut(&association)
+        {
+            poor.retain(|known| *known != route);
         }
     }
 
@@ -113,6 +121,7 @@ impl PathEvents {
     /// Collects the end of an association.
     pub(crate) fn note_end(&mut self, association: AssociationId) {
         self.touched.remove(&association);
+        self.poor.remove(&association);
         self.ended.push(association);
     }
 
@@ -128,20 +137,20 @@ impl PathEvents {
             let (Some(info), Some(peer)) = ((witness.info)(association), (witness.peer)(association)) else {
                 continue;
             };
-            self.follow_links(now, (association, peer), &info, &causes, witness);
+            self.follow_links(now, (association, &peer), &info, &causes, witness);
         }
         for Move { association, from, to, reason } in std::mem::take(&mut self.moves) {
             let Some(peer) = self.links.peer_of(association).or_else(|| (witness.peer)(association)) else {
                 continue;
             };
             let change = PathChange::Switched { from: (witness.ends)(&from), to: (witness.ends)(&to) };
-            self.publish(now, peer, change, reason_of(reason));
+            self.publish(now, &peer, change, reason_of(reason));
         }
         for association in std::mem::take(&mut self.ended) {
             let Some((peer, changes)) = self.links.forget(association) else { continue };
             for LinkChange { link, .. } in changes {
-                let path = some_path(link, peer, witness);
-                self.publish(now, peer, PathChange::Up { path }, control::PathReason::Answer);
+                let path = some_path(link, peer.address, witness);
+                self.publish(now, &peer, PathChange::Up { path }, control::PathReason::Answer);
             }
         }
         self.links.sweep(|association| (witness.info)(association).is_some());
@@ -153,7 +162,7 @@ impl PathEvents {
     fn follow_links(
         &mut self,
         now: Time,
-        (association, peer): (AssociationId, IpAddr),
+        (association, peer): (AssociationId, &PeerId),
         info: &AssociationInfo,
         causes: &[(Route, PathReason)],
         witness: &Witness<'_>,
@@ -166,19 +175,25 @@ impl PathEvents {
         };
         for path in info.paths.iter().filter(|path| path.confirmed) {
             let ends = (witness.ends)(&path.route);
-            let is_up = path.state == PathState::Active;
+            let is_poor = self.poor.get(&association).is_some_and(|poor| poor.contains(&path.route));
+            let is_up =
+                path.state == PathState::Active || (is_poor && path.state == PathState::PotentiallyFailed);
             *states.entry(of(&ends)).or_default() |= is_up;
             samples.entry(of(&ends)).or_insert(ends);
         }
+        // The peer has moved: its new address is being proven.
+        if states.is_empty() && !info.paths.is_empty() {
+            return;
+        }
         let causes: Vec<(PathEnds, PathReason)> =
             causes.iter().map(|(route, reason)| ((witness.ends)(route), *reason)).collect();
-        for LinkChange { link, is_up } in self.links.update(association, peer, states) {
+        for LinkChange { link, is_up } in self.links.update(association, peer.clone(), states) {
             let cause = causes
                 .iter()
                 .rev()
                 .find(|(ends, reason)| of(ends) == link && (*reason == PathReason::Answer) == is_up);
             let path = cause.map(|(ends, _)| ends).or_else(|| samples.get(&link)).cloned();
-            let path = path.unwrap_or_else(|| some_path(link, peer, witness));
+            let path = path.unwrap_or_else(|| some_path(link, peer.address, witness));
             let reason = match (cause, is_up) {
                 (Some((_, reason)), _) => reason_of(*reason),
                 (None, true) => control::PathReason::Answer,
@@ -190,11 +205,11 @@ impl PathEvents {
     }
 
     /// Tells an event, unless the peer has caused too many, or another of its associations the same one a moment ago.
-    fn publish(&mut self, now: Time, peer: IpAddr, change: PathChange, reason: control::PathReason) {
+    fn publish(&mut self, now: Time, peer: &PeerId, change: PathChange, reason: control::PathReason) {
         let mut recent =
             self.latest.iter().take_while(|(at, _)| now < *at + TOGETHER).map(|(_, event)| event);
-        let of_peer =
-            recent.find(|event| event.peer == peer && matches!(event.change, PathChange::Switched { .. }));
+        let of_peer = recent
+            .find(|event| event.peer == peer.address && matches!(event.change, PathChange::Switched { .. }));
         let is_switch = matches!(change, PathChange::Switched { .. });
         if is_switch
             && of_peer.is_some_and(|last| last.change == change && last.reason.name() == reason.name())
@@ -204,14 +219,16 @@ impl PathEvents {
         if self.rates.len() >= RATES_MAX {
             self.rates.clear();
         }
-        let Some(left_out) = self.rates.entry(peer).or_default().admit(now) else { return };
+        let Some(left_out) = self.rates.entry((peer.clone(), is_switch)).or_default().admit(now) else {
+            return;
+        };
         self.count += 1;
         self.latest.truncate(KEPT - 1);
         let (links_up, links) = self.links.count(peer);
         let event = PathEvent {
             number: self.count,
             when_unix_ms: unix_ms(),
-            peer,
+            peer: peer.address,
             left_out,
             change,
             reason,
@@ -325,7 +342,7 @@ mod tests {
                 },
                 name: &|_| None,
                 info: &|association| engine.info(association),
-                peer: &|_| Some(host(peer)),
+                peer: &|_| Some(PeerId { address: host(peer), key: None }),
             };
             self.events.tell(Time::from_millis(ms), &witness)
         }

@@ -6,10 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use control::HostKeyText;
 use sctp::AssociationId;
 
 /// The least number of associations at which those that are gone are looked for.
 const SWEEP_MIN: usize = 1024;
+
+/// A peer. Hosts behind one NAT have one address, and differ by their keys.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct PeerId {
+    /// The address by which its associations began.
+    pub(crate) address: IpAddr,
+    /// Its proven key; none if its associations are in the clear.
+    pub(crate) key: Option<HostKeyText>,
+}
 
 /// Links by their names, and whether they work.
 pub(crate) type LinkStates = BTreeMap<String, bool>;
@@ -26,8 +36,8 @@ pub(crate) struct LinkChange {
 /// The links to all peers.
 #[derive(Default)]
 pub(crate) struct PeerLinks {
-    peers: BTreeMap<IpAddr, KnownLinks>,
-    of: BTreeMap<AssociationId, IpAddr>,
+    peers: BTreeMap<PeerId, KnownLinks>,
+    of: BTreeMap<AssociationId, PeerId>,
     /// The number of associations at which those that are gone are looked for.
     sweep_at: usize,
 }
@@ -45,10 +55,10 @@ impl PeerLinks {
     pub(crate) fn update(
         &mut self,
         association: AssociationId,
-        peer: IpAddr,
+        peer: PeerId,
         now: LinkStates,
     ) -> Vec<LinkChange> {
-        let peer = *self.of.entry(association).or_insert(peer);
+        let peer = self.of.entry(association).or_insert(peer).clone();
         let known = self.peers.entry(peer).or_default();
         let before = known.associations.insert(association, now.clone()).unwrap_or_default();
         let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
@@ -68,7 +78,7 @@ impl PeerLinks {
     }
 
     /// Forgets an association that has ended. Returns what is new about the peer: a link that works by its other associations.
-    pub(crate) fn forget(&mut self, association: AssociationId) -> Option<(IpAddr, Vec<LinkChange>)> {
+    pub(crate) fn forget(&mut self, association: AssociationId) -> Option<(PeerId, Vec<LinkChange>)> {
         let peer = self.of.remove(&association)?;
         let known = self.peers.get_mut(&peer)?;
         known.associations.remove(&association);
@@ -76,9 +86,14 @@ impl PeerLinks {
             self.peers.remove(&peer);
             return None;
         }
-        let working = known.associations.values().flat_map(|links| links.iter().filter(|(_, is_up)| **is_up));
-        let working: BTreeSet<String> = working.map(|(link, _)| link.clone()).collect();
-        Some((peer, working.iter().filter_map(|link| known.tell(link, true)).collect()))
+        let works = |link: &String| known.associations.values().any(|links| links.get(link) == Some(&true));
+        let found: Vec<String> = known
+            .told
+            .iter()
+            .filter(|(link, is_up)| !**is_up && works(link))
+            .map(|(link, _)| link.clone())
+            .collect();
+        Some((peer, found.iter().filter_map(|link| known.tell(link, true)).collect()))
     }
 
     /// Forgets associations that are no more, once there are many that nobody has reported.
@@ -94,15 +109,15 @@ impl PeerLinks {
     }
 
     /// Returns the number of links by which the peer can be reached, and of all that are known.
-    pub(crate) fn count(&self, peer: IpAddr) -> (u64, u64) {
-        let told = self.peers.get(&peer).map(|known| &known.told);
+    pub(crate) fn count(&self, peer: &PeerId) -> (u64, u64) {
+        let told = self.peers.get(peer).map(|known| &known.told);
         let up = told.map_or(0, |told| told.values().filter(|is_up| **is_up).count());
         (up as u64, told.map_or(0, BTreeMap::len) as u64)
     }
 
     /// Returns the peer of an association.
-    pub(crate) fn peer_of(&self, association: AssociationId) -> Option<IpAddr> {
-        self.of.get(&association).copied()
+    pub(crate) fn peer_of(&self, association: AssociationId) -> Option<PeerId> {
+        self.of.get(&association).cloned()
     }
 }
 
@@ -127,6 +142,10 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    fn peer() -> PeerId {
+        PeerId { address: PEER, key: None }
+    }
 
     /// Identifiers of associations, as an engine gives them.
     fn associations<const N: usize>() -> [AssociationId; N] {
@@ -157,36 +176,36 @@ mod tests {
         let mut all = PeerLinks::default();
         let both = links(&[("eth0", true), ("wwan0", true)]);
         let lost = links(&[("eth0", false), ("wwan0", true)]);
-        assert_eq!(all.update(one, PEER, both.clone()), []);
-        assert_eq!(all.update(two, PEER, both.clone()), []);
-        assert_eq!(all.count(PEER), (2, 2));
-        assert_eq!(told(&all.update(one, PEER, lost.clone())), [("eth0", false)]);
-        assert_eq!(all.update(two, PEER, lost), []);
-        assert_eq!(all.count(PEER), (1, 2));
-        assert_eq!(told(&all.update(two, PEER, both.clone())), [("eth0", true)]);
-        assert_eq!(all.update(one, PEER, both), []);
+        assert_eq!(all.update(one, peer(), both.clone()), []);
+        assert_eq!(all.update(two, peer(), both.clone()), []);
+        assert_eq!(all.count(&peer()), (2, 2));
+        assert_eq!(told(&all.update(one, peer(), lost.clone())), [("eth0", false)]);
+        assert_eq!(all.update(two, peer(), lost), []);
+        assert_eq!(all.count(&peer()), (1, 2));
+        assert_eq!(told(&all.update(two, peer(), both.clone())), [("eth0", true)]);
+        assert_eq!(all.update(one, peer(), both), []);
     }
 
     #[test]
     fn a_link_whose_address_goes_and_comes_is_told_both_times() {
         let [one] = associations();
         let mut all = PeerLinks::default();
-        all.update(one, PEER, links(&[("eth0", true), ("wwan0", true)]));
-        assert_eq!(told(&all.update(one, PEER, links(&[("wwan0", true)]))), [("eth0", false)]);
-        assert_eq!(all.count(PEER), (1, 2));
+        all.update(one, peer(), links(&[("eth0", true), ("wwan0", true)]));
+        assert_eq!(told(&all.update(one, peer(), links(&[("wwan0", true)]))), [("eth0", false)]);
+        assert_eq!(all.count(&peer()), (1, 2));
         let back = links(&[("eth0", true), ("wwan0", true)]);
-        assert_eq!(told(&all.update(one, PEER, back)), [("eth0", true)]);
+        assert_eq!(told(&all.update(one, peer(), back)), [("eth0", true)]);
     }
 
     #[test]
     fn the_first_link_after_none_worked_is_news_and_a_further_one_is_not() {
         let [one] = associations();
         let mut all = PeerLinks::default();
-        all.update(one, PEER, links(&[("eth0", true)]));
-        assert_eq!(told(&all.update(one, PEER, LinkStates::new())), [("eth0", false)]);
-        assert_eq!(told(&all.update(one, PEER, links(&[("wlan0", true)]))), [("wlan0", true)]);
-        assert_eq!(all.update(one, PEER, links(&[("wlan0", true), ("eth1", true)])), []);
-        assert_eq!(all.count(PEER), (2, 3));
+        all.update(one, peer(), links(&[("eth0", true)]));
+        assert_eq!(told(&all.update(one, peer(), LinkStates::new())), [("eth0", false)]);
+        assert_eq!(told(&all.update(one, peer(), links(&[("wlan0", true)]))), [("wlan0", true)]);
+        assert_eq!(all.update(one, peer(), links(&[("wlan0", true), ("eth1", true)])), []);
+        assert_eq!(all.count(&peer()), (2, 3));
     }
 
     #[test]
@@ -194,12 +213,25 @@ mod tests {
         let [one, two] = associations();
         let mut all = PeerLinks::default();
         let both = links(&[("eth0", true), ("wwan0", true)]);
-        all.update(one, PEER, both.clone());
-        all.update(two, PEER, both);
-        all.update(one, PEER, links(&[("eth0", false), ("wwan0", true)]));
-        let (peer, changes) = all.forget(one).expect("another association");
-        assert_eq!((peer, told(&changes)), (PEER, vec![("eth0", true)]));
+        all.update(one, peer(), both.clone());
+        all.update(two, peer(), both);
+        all.update(one, peer(), links(&[("eth0", false), ("wwan0", true)]));
+        let (of, changes) = all.forget(one).expect("another association");
+        assert_eq!((of, told(&changes)), (peer(), vec![("eth0", true)]));
         assert_eq!(all.forget(two), None);
-        assert_eq!((all.count(PEER), all.peer_of(two)), ((0, 0), None));
+        assert_eq!((all.count(&peer()), all.peer_of(two)), ((0, 0), None));
+    }
+
+    #[test]
+    fn hosts_behind_one_nat_are_told_apart_by_their_keys() {
+        let [one, two] = associations();
+        let key = |letter: &str| format!("sctpify1:{}", letter.repeat(43)).parse().ok();
+        let host = |letter: &str| PeerId { address: PEER, key: key(letter) };
+        let mut all = PeerLinks::default();
+        all.update(one, host("A"), links(&[("eth0", true)]));
+        all.update(two, host("B"), links(&[("eth0", true)]));
+        assert_ne!(host("A"), host("B"));
+        assert_eq!(told(&all.update(one, host("A"), links(&[("eth0", false)]))), [("eth0", false)]);
+        assert_eq!((all.count(&host("A")), all.count(&host("B"))), ((0, 1), (1, 1)));
     }
 }

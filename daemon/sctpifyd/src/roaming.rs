@@ -179,7 +179,10 @@ impl Roaming<'_> {
         }
         let is_shared = self.shared.get(association).is_some();
         let roams = is_shared || id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams());
-        if self.interception.keeps_addresses() && roams {
+        let info = self.engine.info(association);
+        let is_unwanted =
+            info.is_some_and(|info| info.paths.iter().any(|path| self.must_leave(path.route.local)));
+        if (self.interception.keeps_addresses() || is_unwanted) && roams {
             self.follow_addresses_of(association);
         }
     }

@@ -384,7 +384,7 @@ pub struct AddressUse {
     /// Rank among the addresses of that end.
     pub preference: Preference,
     /// The interval between heartbeats on an idle path of the address that is not the one in use, to which the RTO is added.
-    /// It counts where it is longer than the path's own; at most [`AddressUse::HEARTBEAT_MAX`].
+    /// It counts in tenths of a second, where it is longer than the path's own; at most [`AddressUse::HEARTBEAT_MAX`].
     pub heartbeat: Option<Duration>,
 }
 

@@ -1,6 +1,6 @@
 //! A turn of the loop, and the events that it dispatches: those of the poll, the timers, the engine and shared associations.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -17,6 +17,7 @@ use crate::connection::{Connection, ConnectionId, Stage};
 use crate::history::{Line, Occurrence};
 use crate::interception::LISTENERS_MAX;
 use crate::path_events::Witness;
+use crate::peer_links::PeerId;
 use crate::pump::BYTES_PER_TURN;
 use crate::report::path_ends;
 use crate::rules_store::Draft;
@@ -365,11 +366,13 @@ impl Driver {
         }
     }
 
-    /// Returns the address of an association's peer, by which it began.
-    fn peer_of(&self, association: AssociationId) -> Option<IpAddr> {
+    /// Returns an association's peer.
+    fn peer_of(&self, association: AssociationId) -> Option<PeerId> {
         let own = || self.connections.get(self.connections.of_association(association)?);
         let shared = self.shared.get(association).map(|state| state.handshake().remote);
-        shared.or_else(|| own().map(|connection| connection.flow().remote().ip()))
+        let address = shared.or_else(|| own().map(|connection| connection.flow().remote().ip()))?;
+        let key = self.encryption.report(association).map(|encryption| encryption.peer);
+        Some(PeerId { address, key })
     }
 
     fn on_established(

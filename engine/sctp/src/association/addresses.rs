@@ -197,8 +197,8 @@ impl Association {
         let Some(asconf) = &self.asconf else { return true };
         let Some(pending) = asconf.pending else { return true };
         //= rfc5061#5.1-2
-        let parameters = parameters_of(&pending);
         let sent_from = self.transfer.paths.get(path).route.local;
+        let parameters = parameters_of(&pending, sent_from);
         //= rfc5061#4.1.1-4 5.3.2-1
         let address = if self.transfer.paths.get(path).is_confirmed() { sent_from } else { asconf.known };
         let chunk =
@@ -231,7 +231,7 @@ impl Association {
             return;
         }
         let path = match self.transfer.paths.get(pending.path).is_confirmed() {
-            true => self.transfer.paths.alternate(pending.path),
+            true => self.transfer.paths.alternate_asking(pending.path),
             false => self.transfer.paths.after(pending.path),
         };
         if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
@@ -263,9 +263,7 @@ impl Association {
         };
         //= rfc5061#5.1-7 5.1-8
         asconf.pending = None;
-        if refusal_in(ack).is_none() {
-            asconf.note_done(pending.change);
-        }
+        asconf.note_answered(pending.change, refusal_in(ack).is_some());
         self.transfer.out.withdraw(|c| matches!(c, Control::Asconf));
         self.transfer.liveness.on_answer();
         if self.transfer.paths.get(pending.path).is_confirmed() {
@@ -607,10 +605,10 @@ impl Association {
     }
 }
 
-/// Builds the parameters that request a change. A host that has moved may not know the address that the peer
-/// sees, so it uses the wildcards of RFC 5061 sections 4.2.1 and 4.2.2, which mean the packet's source
+/// Builds the parameters that request a change, in a packet from this address of ours. A host behind a NAT does not know the
+/// address that the peer sees, so it uses the wildcards of RFC 5061 sections 4.2.1 and 4.2.2, which mean the packet's source
 /// address.
-fn parameters_of(pending: &Pending) -> SmallVec<[Parameter<'static>; 2]> {
+fn parameters_of(pending: &Pending, sent_from: IpAddr) -> SmallVec<[Parameter<'static>; 2]> {
     let correlation = pending.serial.0;
     match pending.change {
         AddressChange::Add(address) => smallvec![Parameter::AddIp { correlation, address }],
@@ -624,6 +622,7 @@ fn parameters_of(pending: &Pending) -> SmallVec<[Parameter<'static>; 2]> {
             };
             let heartbeat = usage.heartbeat.unwrap_or_default().min(AddressUse::HEARTBEAT_MAX);
             let heartbeat_ms = u32::try_from(heartbeat.as_millis()).unwrap_or(u32::MAX);
+            let address = if address == sent_from { unspecified_like(address) } else { address };
             smallvec![Parameter::AddressUse { correlation, address, rank, heartbeat_ms }]
         }
         AddressChange::MoveTo(address) => {

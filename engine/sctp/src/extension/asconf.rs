@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use wire::{AsconfSerial, Cause, Causes, Parameter, Tsn};
 
 use crate::config::AddressUse;
-use crate::memory::heap;
+use crate::memory::{heap, list};
 use crate::path::PathIndex;
 
 /// Changes that may wait to be asked for.
@@ -85,8 +85,8 @@ pub(crate) struct Asconf {
     refuses_primary: bool,
     /// True if it does not understand uses of addresses.
     refuses_uses: bool,
-    /// Uses of our addresses that the peer has taken; it takes all others for [`AddressUse::default`].
-    told: SmallVec<[(IpAddr, AddressUse); 2]>,
+    /// Uses of our addresses that the peer has taken, or refused; it takes all others for [`AddressUse::default`].
+    told: Vec<(IpAddr, AddressUse)>,
     /// Our addresses, also those that no path uses.
     pub(crate) local: SmallVec<[IpAddr; 4]>,
     /// An address of ours that the peer knows, by which it may find the association (RFC 5061 section 4.1.1).
@@ -107,11 +107,7 @@ impl Asconf {
             + heap(self.waiting.capacity() * size_of::<AddressChange>())
             + heap(self.answer.as_ref().map_or(0, Bytes::len))
             + heap(local * size_of::<IpAddr>())
-            + heap(if self.told.spilled() {
-                self.told.capacity() * size_of::<(IpAddr, AddressUse)>()
-            } else {
-                0
-            })
+            + list::<(IpAddr, AddressUse)>(self.told.capacity())
     }
 
     /// RFC 5061 section 5.1, A2: serial numbers begin with the initial TSNs.
@@ -126,7 +122,7 @@ impl Asconf {
             refuses_changes: false,
             refuses_primary: false,
             refuses_uses: false,
-            told: SmallVec::new(),
+            told: Vec::new(),
             local,
             known: source.local,
             unproven: Vec::new(),
@@ -156,13 +152,14 @@ impl Asconf {
         known.unwrap_or_default() == usage
     }
 
-    /// Takes note of a change that the peer has made.
-    pub(crate) fn note_done(&mut self, change: AddressChange) {
+    /// Takes note of a change that the peer has answered. A use that it has refused is not told again.
+    pub(crate) fn note_answered(&mut self, change: AddressChange, is_refused: bool) {
         match change {
             AddressChange::SetUse(address, usage) => {
                 self.told.retain(|(of, _)| *of != address);
                 self.told.push((address, usage));
             }
+            _ if is_refused => {}
             AddressChange::Remove(address) => self.told.retain(|(of, _)| *of != address),
             AddressChange::MoveTo(_) => self.told.clear(),
             AddressChange::Add(_) | AddressChange::SetPrimary(_) => {}
@@ -358,12 +355,14 @@ mod tests {
         // It is forgotten before it is sent: the host has moved.
         a.request_move(IpAddr::from([10, 0, 0, 2]));
         assert!(!a.has_told(here, backup));
-        a.note_done(AddressChange::SetUse(here, backup));
+        a.note_answered(AddressChange::SetUse(here, backup), true);
         assert!(a.has_told(here, backup) && !a.has_told(here, AddressUse::default()));
+        a.note_answered(AddressChange::Remove(here), true);
+        assert!(a.has_told(here, backup));
         // A newer one replaces one that waits.
         assert!(a.request_use(here, AddressUse::default()) && a.request_use(here, backup));
         assert!(a.has_told(here, backup));
-        a.note_done(AddressChange::Remove(here));
+        a.note_answered(AddressChange::Remove(here), false);
         let use_of_it = AddressChange::SetUse(here, backup);
         assert!(a.is_understood(use_of_it));
         assert_eq!(a.on_not_understood(use_of_it), [use_of_it]);

@@ -294,8 +294,9 @@ impl Path {
 
     /// Sets the use of one of its ends; returns whether it is new. A spare path is asked at once, and then at its new pace.
     fn set_use(&mut self, is_ours: bool, usage: AddressUse, now: Time) -> bool {
-        let slot = if is_ours { &mut self.usage.local } else { &mut self.usage.remote };
-        let is_new = std::mem::replace(slot, usage) != usage;
+        let (local, remote) = (self.usage.local(), self.usage.remote());
+        let is_new = usage != if is_ours { local } else { remote };
+        self.usage = if is_ours { PathUse::new(usage, remote) } else { PathUse::new(local, usage) };
         if is_new && self.is_spare {
             self.probe_now(now);
         }
@@ -851,8 +852,8 @@ impl Path {
             mtu_probes_sent: self.pmtu.probes_sent,
             mtu_probes_lost: self.pmtu.probes_lost,
             options: self.options,
-            local_use: self.usage.local,
-            remote_use: self.usage.remote,
+            local_use: self.usage.local(),
+            remote_use: self.usage.remote(),
             errors: self.errors,
             packets_sent: self.counters.packets_sent,
             packets_received: self.counters.packets_received,

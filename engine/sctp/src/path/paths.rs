@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::{Route, Time};
 use smallvec::SmallVec;
 
-use super::{Path, PathIndex, Rank, congestion};
+use super::{Path, PathIndex, PathUse, Rank, congestion};
 use crate::config::{AddressUse, Timing};
 use crate::info::PathState;
 use crate::memory::{heap, list};
@@ -98,12 +98,14 @@ impl Paths {
             self.iter().find(|(_, known)| end(&known.route) == end(&path.route)).map(|(_, known)| known.usage)
         };
         let (local, remote) = (with(|route| route.local), with(|route| route.remote));
-        path.usage.local = local.map_or(AddressUse::default(), |usage| usage.local);
-        path.usage.remote = remote.map_or(AddressUse::default(), |usage| usage.remote);
+        let local = local.map_or(AddressUse::default(), |usage| usage.local());
+        let remote = remote.map_or(AddressUse::default(), |usage| usage.remote());
+        path.usage = PathUse::new(local, remote);
         match self.list.iter_mut().find(|p| p.retired && reuse) {
             Some(place) => *place = path,
             None => self.push(path),
         }
+        self.find_spares();
     }
 
     /// Takes a path out of use. Its index stays, so the others keep theirs.
@@ -165,6 +167,12 @@ impl Paths {
         Some(self.current).filter(|i| self.get(*i).is_known_to_peer()).or_else(other).unwrap_or(self.current)
     }
 
+    /// The path of a request that was not answered on `failed`: another one, which the peer may have confirmed, if there is any.
+    pub(crate) fn alternate_asking(&self, failed: PathIndex) -> PathIndex {
+        let alternate = self.alternate(failed);
+        if self.get(alternate).is_known_to_peer() { alternate } else { self.asking() }
+    }
+
     /// Replaces the path of new data; returns the previous one.
     fn set_current(&mut self, index: PathIndex) -> PathIndex {
         let old = std::mem::replace(&mut self.current, index);
@@ -201,7 +209,7 @@ impl Paths {
 
     /// The use of one of our addresses; `None` if no path has it.
     pub(crate) fn local_use(&self, address: IpAddr) -> Option<AddressUse> {
-        self.iter().find(|(_, path)| path.route.local == address).map(|(_, path)| path.usage.local)
+        self.iter().find(|(_, path)| path.route.local == address).map(|(_, path)| path.usage.local())
     }
 
     /// Returns whether the uses of addresses may prefer some paths to others.
@@ -453,7 +461,7 @@ impl Paths {
     /// not carry packets of the least size; then far from `avoid`; then of a link with another use, if the family tells
     /// nothing about links; then by the uses of the addresses; then fast.
     fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
-        let (avoided, used) = (self.get(avoid).route, self.get(avoid).usage.local);
+        let (avoided, used) = (self.get(avoid).route, self.get(avoid).usage.local());
         // A packet too long for one path often is so for its whole family because of a tunnel, or a router
         // that drops fragments.
         let avoids_family = self.get(avoid).pmtu.size_that_proves().is_some();
@@ -475,7 +483,7 @@ impl Paths {
                 itself,
                 is_alike,
                 Reverse(apart),
-                self.has_ranks && apart == APART_FAMILY && path.usage.local == used,
+                self.has_ranks && apart == APART_FAMILY && path.usage.local() == used,
                 path.rank(),
                 path.srtt().is_none(),
                 path.srtt(),

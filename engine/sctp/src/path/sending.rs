@@ -79,8 +79,8 @@ pub(crate) struct Sending {
     /// The ongoing reduction.
     prr: Option<Prr>,
     in_recovery: bool,
-    /// Time at which congestion was last noticed: losses of earlier data are not new.
-    congested_at: Option<Time>,
+    /// Time at which congestion was last noticed, [`Time::NEVER`] before: losses of earlier data are not new.
+    congested_at: Time,
     /// Chunks given up since then, and the number of spurious ones among them.
     given_up: usize,
     spurious: usize,
@@ -118,7 +118,7 @@ impl Sending {
             takes_over: TakeOver::No,
             prr: None,
             in_recovery: false,
-            congested_at: None,
+            congested_at: Time::NEVER,
             given_up: 0,
             spurious: 0,
             round: 0,
@@ -133,7 +133,7 @@ impl Sending {
     /// Sets the initial window in packets. Has no effect after the first acknowledgement, unless the data `is_to_come`.
     pub(crate) fn begin_with(&mut self, packets: u8, is_to_come: bool) {
         self.initial_packets = packets;
-        if (self.round == 0 || is_to_come) && self.congested_at.is_none() {
+        if (self.round == 0 || is_to_come) && self.congested_at == Time::NEVER {
             self.control.begin_with(usize::from(packets) * self.mtu);
             self.update_window();
         }
@@ -263,9 +263,7 @@ impl Sending {
         self.round += u64::from(acks.round_over);
         self.reorder_at = acks.lost.next_at;
         let undone = self.undo(acks);
-        if let (Some(at), Some(newest)) = (self.congested_at, acks.newest_sent_at)
-            && newest >= at
-        {
+        if acks.newest_sent_at.is_some_and(|newest| newest >= self.congested_at) {
             self.in_recovery = false;
             self.prr = None;
         }
@@ -331,7 +329,7 @@ impl Sending {
             return Outcome::default();
         }
         //= rfc9260#7.2.4-5
-        let is_news = self.congested_at.is_none_or(|at| lost.newest >= at);
+        let is_news = self.congested_at == Time::NEVER || lost.newest >= self.congested_at;
         let recovery_began = is_news && self.congested(seen);
         self.given_up += lost.chunks;
         self.update_window();
@@ -340,7 +338,7 @@ impl Sending {
 
     /// Reduces the window for new congestion. Returns whether the controller reduced it.
     fn congested(&mut self, seen: &Seen) -> bool {
-        self.congested_at = Some(seen.now);
+        self.congested_at = seen.now;
         (self.given_up, self.spurious) = (0, 0);
         let reduced = self.control.on_congestion(seen.now);
         if reduced {
@@ -354,7 +352,7 @@ impl Sending {
     /// Handles expiry of T3, which gave up `given_up` chunks.
     pub(crate) fn on_timeout(&mut self, given_up: usize, now: Time) {
         self.control.on_timeout();
-        self.congested_at = Some(now);
+        self.congested_at = now;
         self.in_recovery = false;
         self.prr = None;
         (self.given_up, self.spurious) = (given_up, 0);

@@ -7,10 +7,37 @@ use crate::config::{AddressUse, Preference};
 /// The uses of a path's two addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PathUse {
-    /// Of our address.
-    pub(crate) local: AddressUse,
-    /// Of the peer's address.
-    pub(crate) remote: AddressUse,
+    local: SmallUse,
+    remote: SmallUse,
+}
+
+/// A use in few bytes: each path has two.
+#[derive(Clone, Copy, Debug, Default)]
+struct SmallUse {
+    preference: Preference,
+    /// Tenths of a second, at most [`AddressUse::HEARTBEAT_MAX`]; 0 for none.
+    heartbeat_tenths: u16,
+}
+
+impl SmallUse {
+    fn heartbeat(self) -> Duration {
+        Duration::from_millis(100 * u64::from(self.heartbeat_tenths))
+    }
+}
+
+impl From<AddressUse> for SmallUse {
+    fn from(usage: AddressUse) -> SmallUse {
+        let heartbeat = usage.heartbeat.unwrap_or_default().min(AddressUse::HEARTBEAT_MAX);
+        let heartbeat_tenths = u16::try_from(heartbeat.as_millis() / 100).unwrap_or(u16::MAX);
+        SmallUse { preference: usage.preference, heartbeat_tenths }
+    }
+}
+
+impl From<SmallUse> for AddressUse {
+    fn from(usage: SmallUse) -> AddressUse {
+        let heartbeat = (usage.heartbeat_tenths > 0).then(|| usage.heartbeat());
+        AddressUse { preference: usage.preference, heartbeat }
+    }
 }
 
 /// Rank of a path; the lowest one carries data. A backup of either end comes after all others, one of our own last: the peer cannot
@@ -35,6 +62,20 @@ impl Rank {
 }
 
 impl PathUse {
+    pub(crate) fn new(local: AddressUse, remote: AddressUse) -> PathUse {
+        PathUse { local: local.into(), remote: remote.into() }
+    }
+
+    /// The use of our address.
+    pub(crate) fn local(&self) -> AddressUse {
+        self.local.into()
+    }
+
+    /// The use of the peer's address.
+    pub(crate) fn remote(&self) -> AddressUse {
+        self.remote.into()
+    }
+
     pub(crate) fn rank(&self) -> Rank {
         let ends = [self.local.preference, self.remote.preference];
         let secondary = ends.iter().filter(|end| **end == Preference::Secondary).count();
@@ -45,10 +86,9 @@ impl PathUse {
         }
     }
 
-    /// The interval between heartbeats of a path that is not in use and would have `usual` otherwise.
+    /// The interval between heartbeats of a spare path that would have `usual` otherwise.
     pub(crate) fn heartbeat(&self, usual: Duration) -> Duration {
-        let asked = [self.local.heartbeat, self.remote.heartbeat].into_iter().flatten();
-        asked.map(|asked| asked.min(AddressUse::HEARTBEAT_MAX)).fold(usual, Duration::max)
+        usual.max(self.local.heartbeat()).max(self.remote.heartbeat())
     }
 }
 
@@ -58,7 +98,7 @@ mod tests {
 
     fn of(local: Preference, remote: Preference) -> Rank {
         let with = |preference| AddressUse { preference, heartbeat: None };
-        PathUse { local: with(local), remote: with(remote) }.rank()
+        PathUse::new(with(local), with(remote)).rank()
     }
 
     #[test]
@@ -82,10 +122,8 @@ mod tests {
     #[test]
     fn heartbeats_are_rarer_only_within_the_limit_and_never_more_frequent() {
         let seconds = Duration::from_secs;
-        let with = |local, remote| PathUse {
-            local: AddressUse { heartbeat: local, ..AddressUse::default() },
-            remote: AddressUse { heartbeat: remote, ..AddressUse::default() },
-        };
+        let of = |heartbeat| AddressUse { heartbeat, ..AddressUse::default() };
+        let with = |local, remote| PathUse::new(of(local), of(remote));
         assert_eq!(PathUse::default().heartbeat(seconds(1)), seconds(1));
         assert_eq!(with(Some(seconds(30)), Some(seconds(60))).heartbeat(seconds(1)), seconds(60));
         assert_eq!(with(Some(Duration::ZERO), None).heartbeat(seconds(1)), seconds(1));

@@ -23,8 +23,8 @@ pub(super) const PACE: u32 = 4;
 /// The state of the watch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
-    /// Its minimum end, while the path is watched.
-    until: Option<Time>,
+    /// Its minimum end; [`Time::NEVER`] while the path is not watched.
+    until: Time,
     /// Answers since it began.
     answers: u8,
     /// Start of the last one, and the number of them with less than a minute between recoveries.
@@ -35,7 +35,7 @@ pub(super) struct Watch {
 impl Watch {
     /// Creates the state of a path that has not failed yet.
     pub(super) fn new(now: Time) -> Watch {
-        Watch { until: None, answers: 0, began: now, times: 0 }
+        Watch { until: Time::NEVER, answers: 0, began: now, times: 0 }
     }
 
     /// Starts the watch after a recovery; `first` is its duration after a first failure, zero for none.
@@ -46,13 +46,13 @@ impl Watch {
         let long = first * (1 << self.times.min(DOUBLINGS));
         self.times = self.times.saturating_add(1);
         self.began = now;
-        self.until = (!long.is_zero()).then(|| now + long);
+        self.until = if long.is_zero() { Time::NEVER } else { now + long };
         self.answers = 0;
     }
 
     /// Ends the watch, also because the path has failed.
     pub(super) fn end(&mut self) {
-        self.until = None;
+        self.until = Time::NEVER;
     }
 
     /// Counts a sign of life on the path.
@@ -61,13 +61,13 @@ impl Watch {
     }
 
     pub(super) fn is_on(&self) -> bool {
-        self.until.is_some()
+        self.until != Time::NEVER
     }
 
     /// Its end, as far as known: a path that is probed must also answer.
     pub(super) fn ends_at(&self, is_asked: bool) -> Time {
         let is_proven = !is_asked || self.answers >= ANSWERS;
-        self.until.filter(|_| is_proven).unwrap_or(Time::NEVER)
+        if is_proven { self.until } else { Time::NEVER }
     }
 }
 

@@ -8,11 +8,13 @@ use sctp::{
     AddressChange, AddressError, AddressProof, AddressUse, AssociationConfig, EndpointConfig, Event,
     Extensions, Multipath, PathReason, PathScheduler, Preference, Time, Timing,
 };
-use sim::{Change, Conversation, Fate, HostId, InTheClear, LinkConfig, LinkId, World, chunk_names};
+use sim::{
+    Change, Conversation, Fate, HostId, InTheClear, LinkConfig, LinkId, NatConfig, World, chunk_names,
+};
 use wire::ChunkType;
 
 use crate::failover::{config, cut, idle, in_use, speak};
-use crate::support::{Two, route, seconds, sent_by, without};
+use crate::support::{Two, UDP, route, seconds, sent_by, without};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -418,5 +420,32 @@ fn a_peer_cannot_have_our_backup_carry_data_while_another_link_of_ours_works() {
         endpoint.tell_local_use(now, id, ip(address)).unwrap();
     }
     t.world.run_for(seconds(5));
+    let known = |remote: &str| {
+        let info = t.info(t.a);
+        info.paths.iter().find(|p| p.route.remote == ip(remote)).map(|p| p.remote_use.preference)
+    };
+    let told = [known("10.0.1.2"), known("10.0.2.2")];
+    assert_eq!(told, [Some(Preference::Backup), Some(Preference::Primary)]);
     assert_eq!(in_use(&t), "10.0.1.1");
+}
+
+#[test]
+fn a_host_behind_a_nat_tells_the_use_of_the_address_that_the_peer_sees_and_tells_it_once() {
+    let mut world = World::new(5);
+    let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };
+    let a = world.add_host(&["10.0.0.1"], endpoint.clone());
+    let b = world.add_host(&["192.0.2.1"], endpoint);
+    let link = world.add_link(LinkConfig { delay: MS(10), ..LinkConfig::default() });
+    world.join(link, "10.0.0.1", "192.0.2.1");
+    world.add_nat(NatConfig::default(), "198.51.100.1", &["10.0.0.1"]);
+    let mut t = Two { world, a, b, links: vec![link] };
+    t.world.connect(t.a, t.b, UDP, config(), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(3));
+    set(&mut t, "10.0.0.1", backup(30)).unwrap();
+    assert_eq!(t.info(t.b).paths[0].remote_use, backup(30));
+    for _ in 0..3 {
+        set(&mut t, "10.0.0.1", backup(30)).unwrap();
+    }
+    assert_eq!(t.info(t.a).counters.asconfs_sent, 1);
 }
