@@ -190,7 +190,6 @@ impl PathEvents {
         for LinkChange { link, is_up } in self.links.update(association, peer.clone(), states) {
             let cause = causes
                 .iter()
-                .rev()
                 .find(|(ends, reason)| of(ends) == link && (*reason == PathReason::Answer) == is_up);
             let path = cause.map(|(ends, _)| ends).or_else(|| samples.get(&link)).cloned();
             let path = path.unwrap_or_else(|| some_path(link, peer.address, witness));
