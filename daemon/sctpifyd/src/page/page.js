@@ -16,9 +16,13 @@ function linkName(link) {
 }
 
 function links(status) {
-  const rows = status.links.map((l) => [l.peer, linkName(l), l.use, l.state === "down" ? "DOWN" : l.state, l.in_use ? "in use" : "",
-    l.srtt_us === null ? "-" : (l.srtt_us / 1000).toFixed(1) + " ms", bytes(l.sent_bytes), bytes(l.received_bytes)]);
-  place("links").replaceChildren(table(["Peer", "Link", "Use", "State", "Data", "RTT", "Sent", "Received"], rows, "No peer is connected."));
+  const colours = { up: "active", down: "inactive", unproven: "unconfirmed" };
+  const boxes = status.links.map((l) => make("div", { class: "path " + colours[l.state] + (l.in_use ? " in_use" : "") },
+    make("span", {}, linkName(l) + " to " + l.peer),
+    make("span", {}, (l.state === "down" ? "DOWN" : l.state) + ", " + l.use + (l.in_use ? ", in use" : "")),
+    make("span", {}, l.srtt_us === null ? "-" : (l.srtt_us / 1000).toFixed(1) + " ms"),
+    make("span", {}, bytes(l.sent_bytes) + " sent, " + bytes(l.received_bytes) + " received")));
+  place("links").replaceChildren(...(boxes.length ? [make("div", { class: "box" }, ...boxes)] : [none("No peer is connected.")]));
 }
 
 function associations(status) {
