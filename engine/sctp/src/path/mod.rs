@@ -6,6 +6,7 @@
 mod congestion;
 mod delays;
 mod ecn;
+mod heartbeats;
 mod index;
 mod losses;
 mod pacer;
@@ -40,6 +41,7 @@ use crate::random::Random;
 use crate::tx::Seq;
 use delays::DelayMeter;
 use ecn::PathEcn;
+use heartbeats::Probe;
 use losses::LossMeter;
 use rebinding::Rebinding;
 use rto::Rto;
@@ -47,33 +49,12 @@ use usage::PathUse;
 use vouching::Vouching;
 use watch::Watch;
 
-/// Lower bound of a NAT's lifetime of UDP mappings, with a margin: RFC 4787 section 4.3, REQ-5, requires two
-/// minutes, but half a minute is not rare.
-const NAT_MEMORY: Duration = Duration::from_secs(25);
-
 /// A change of a path's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Transition {
     pub(crate) from: PathState,
     pub(crate) to: PathState,
 }
-
-/// A heartbeat that was sent and not yet answered.
-#[derive(Clone, Copy, Debug)]
-struct Probe {
-    /// Nonce of the first one. Early retransmissions count on from it.
-    nonce: u64,
-    /// Time at which the last one was sent.
-    sent_at: Time,
-    deadline: Time,
-    /// Number of retransmissions.
-    repeats: u8,
-    /// Set if a retransmission is due.
-    is_due_again: bool,
-}
-
-/// Maximum number of early retransmissions of a HEARTBEAT.
-const REPEATS_MAX: u8 = 2;
 
 /// The doubt about a path that is silent with data in flight, while another one is asked.
 #[derive(Clone, Copy, Debug)]
@@ -158,25 +139,6 @@ pub(crate) struct Path {
     /// First chunk of the next round-trip sample: one sample per round trip (rule C4).
     rtt_from: Seq,
     pub(crate) counters: PathCounters,
-}
-
-impl Probe {
-    /// Records a retransmission and returns its nonce. The deadline stays.
-    fn repeat(&mut self, now: Time) -> u64 {
-        self.is_due_again = false;
-        self.repeats = self.repeats.saturating_add(1);
-        self.sent_at = now;
-        self.last_nonce()
-    }
-
-    fn last_nonce(&self) -> u64 {
-        self.nonce.wrapping_add(self.repeats.into())
-    }
-
-    /// Returns whether one of those sent had this nonce.
-    fn has(&self, nonce: u64) -> bool {
-        nonce.wrapping_sub(self.nonce) <= self.repeats.into()
-    }
 }
 
 /// Bytes below SCTP in each packet: IP header, and UDP header if any.
@@ -579,191 +541,6 @@ impl Path {
         }
     }
 
-    /// Returns the nonce of a due heartbeat, unless enough data proves the path (if data proves paths).
-    /// Unanswered data proves nothing.
-    //= rfc9260#8.3-1
-    //= rfc7829#3.2-12
-    //= rfc9260#8.3-1
-    pub(crate) fn poll_heartbeat(
-        &mut self,
-        now: Time,
-        data_proves: bool,
-        timing: &Timing,
-        random: &mut Random,
-    ) -> Option<u64> {
-        let is_silent = timing.doubts_silence && self.is_silent();
-        // Data in flight backs the RTO off, but a silent path may return at any moment.
-        let patience = if is_silent { self.rto_without_back_off(timing) } else { self.rto() };
-        if let Some(probe) = &mut self.probe {
-            if is_silent && probe.is_due_again {
-                probe.deadline = now + patience;
-            }
-            return probe.is_due_again.then(|| probe.repeat(now));
-        }
-        if now < self.next_heartbeat {
-            return None;
-        }
-        let is_certain = !is_silent && self.doubt.is_none() && self.pmtu.size_that_proves().is_none();
-        if data_proves && self.t3.is_some() && self.state == PathState::Active && is_certain {
-            self.schedule_heartbeat(now, timing, random);
-            return None;
-        }
-        let (nonce, deadline) = (random.u64(), now + patience);
-        self.probe = Some(Probe { nonce, sent_at: now, deadline, repeats: 0, is_due_again: false });
-        Some(nonce)
-    }
-
-    /// Returns the time since the outstanding HEARTBEAT was sent, if it was last sent with this nonce.
-    pub(crate) fn round_trip(&self, nonce: u64, now: Time) -> Option<Duration> {
-        self.probe.filter(|probe| probe.last_nonce() == nonce).map(|probe| now - probe.sent_at)
-    }
-
-    /// Handles a HEARTBEAT ACK with `nonce`; returns whether it answers ours.
-    pub(crate) fn on_heartbeat_ack(
-        &mut self,
-        nonce: u64,
-        now: Time,
-        timing: &Timing,
-        random: &mut Random,
-    ) -> bool {
-        if !self.is_asked(nonce) {
-            return false;
-        }
-        if let Some(rtt) = self.round_trip(nonce, now) {
-            //= rfc9260#8.3-12
-            self.rto.on_sample(rtt, timing);
-        }
-        self.probe = None;
-        self.pmtu.on_least_proven();
-        self.schedule_heartbeat(now, timing, random);
-        true
-    }
-
-    /// Extends the waits for answers to `until`, once until the peer is heard on the path.
-    pub(crate) fn put_off(&mut self, until: Time) {
-        if self.is_put_off {
-            return;
-        }
-        let t3 = self.t3.as_mut();
-        let doubt = self.doubt.as_mut().map(|doubt| &mut doubt.judge_at);
-        let probe = self.probe.as_mut().map(|probe| &mut probe.deadline);
-        let early = [t3, doubt, probe].into_iter().flatten().filter(|at| **at < until);
-        self.is_put_off = early.map(|at| *at = until).count() > 0;
-    }
-
-    /// Handles an overdue heartbeat; returns whether there was one.
-    pub(crate) fn expire_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> bool {
-        if self.probe.is_none_or(|p| p.deadline > now) {
-            return false;
-        }
-        self.probe = None;
-        if self.returned != Returned::No {
-            self.returned = Returned::AskedInVain;
-        }
-        // While data is in flight its timer backs off; doing so twice would be too much.
-        if self.t3.is_none() {
-            self.rto.on_timeout(timing);
-        }
-        // Unconfirmed and potentially failed paths are probed once per RTO (RFC 9260 section 5.4, RFC 7829
-        // section 3).
-        let is_off = self.options.heartbeats == Heartbeats::Off && self.confirmed;
-        if is_off || matches!(self.state, PathState::Inactive) || self.errors >= self.max_retrans(timing) {
-            self.schedule_heartbeat(now, timing, random);
-        } else {
-            //= rfc7829#3.2-11
-            self.next_heartbeat = now;
-        }
-        true
-    }
-
-    /// Requests a heartbeat at once because the path has become doubtful.
-    pub(crate) fn probe_now(&mut self, now: Time) {
-        if self.options.heartbeats != Heartbeats::Off || !self.confirmed {
-            self.request_heartbeat(now);
-        }
-    }
-
-    /// Requests a heartbeat at once; one that is out is repeated.
-    pub(crate) fn probe_again(&mut self, now: Time) {
-        self.ask_again_after(Duration::ZERO, now);
-    }
-
-    /// Handles loss of data about as long as the least MTU: short heartbeats, one of which may be
-    /// out, prove nothing now.
-    pub(crate) fn doubt_least_mtu(&mut self, now: Time) {
-        if self.options.heartbeats != Heartbeats::Off && self.pmtu.doubt_least() {
-            self.probe = None;
-            self.probe_now(now);
-        }
-    }
-
-    /// Requests a heartbeat at once. An outstanding one older than a normal answer is retransmitted, since
-    /// after failures its own deadline may be seconds away. Returns whether this changed anything.
-    pub(crate) fn ask_again(&mut self, now: Time, timing: &Timing) -> bool {
-        self.ask_again_after(self.rto_without_back_off(timing), now)
-    }
-
-    fn ask_again_after(&mut self, patience: Duration, now: Time) -> bool {
-        if self.options.heartbeats == Heartbeats::Off && self.confirmed {
-            return false;
-        }
-        match &mut self.probe {
-            Some(probe) => {
-                let is_late = !probe.is_due_again && now - probe.sent_at >= patience;
-                probe.is_due_again |= is_late;
-                is_late
-            }
-            None => {
-                let is_early = self.next_heartbeat > now;
-                self.request_heartbeat(now);
-                is_early
-            }
-        }
-    }
-
-    /// Requests a heartbeat at once, regardless of settings.
-    pub(crate) fn request_heartbeat(&mut self, now: Time) {
-        if !self.retired {
-            self.next_heartbeat = self.next_heartbeat.min(now);
-        }
-    }
-
-    /// Returns whether the outstanding HEARTBEAT has this nonce.
-    pub(crate) fn is_asked(&self, nonce: u64) -> bool {
-        self.probe.is_some_and(|p| p.has(nonce))
-    }
-
-    /// Returns the nonce for a repetition of the outstanding HEARTBEAT, which the peer may only now be able
-    /// to answer.
-    pub(crate) fn repeat_heartbeat(&mut self, now: Time) -> Option<u64> {
-        let deadline = now + self.rto();
-        let probe = self.probe.as_mut().filter(|p| p.repeats < REPEATS_MAX)?;
-        probe.deadline = deadline;
-        Some(probe.repeat(now))
-    }
-
-    /// Starts a request that a confirmed path vouch for this one; returns the nonce. Without an answer, this
-    /// path is asked anew.
-    pub(crate) fn ask_voucher(
-        &mut self,
-        by: Duration,
-        now: Time,
-        timing: &Timing,
-        random: &mut Random,
-    ) -> u64 {
-        let (nonce, tries) = self.vouching.ask(random);
-        let pause = Vouching::pause(tries, self.rto().max(by), timing.heartbeat_interval);
-        self.next_heartbeat = now + pause;
-        nonce
-    }
-
-    /// Requests a heartbeat at once, dropping an outstanding one that could not be answered.
-    pub(crate) fn ask_anew(&mut self, now: Time, timing: &Timing) {
-        self.probe = None;
-        self.rto.on_new_timing(timing);
-        self.request_heartbeat(now);
-    }
-
     /// Sets the path's weight in the distribution of new data.
     pub(crate) fn set_weight(&mut self, weight: NonZeroU16) {
         self.options.weight = Some(weight);
@@ -785,48 +562,12 @@ impl Path {
         self.options.max_retrans.unwrap_or(timing.path_max_retrans)
     }
 
-    /// Returns whether NATs on the way still know the path, so they do not answer in the peer's name: it is
-    /// confirmed, and was heard within a mapping's lifetime or, with rarer heartbeats, has missed at most
-    /// one. Without heartbeats, silence means nothing.
-    pub(crate) fn is_known_to_nats(&self, now: Time, timing: &Timing) -> bool {
-        let rto = self.rto_without_back_off(timing);
-        // Rarer heartbeats of a spare path prove nothing of NATs.
-        let limit = self.usual_heartbeat_pause(timing).map(|pause| NAT_MEMORY.max(2 * (pause + rto)));
-        self.confirmed && limit.is_none_or(|limit| now - self.heard < limit)
-    }
-
-    /// The interval between heartbeats of an idle path, without the RTO; `None` if none are sent.
-    fn heartbeat_pause(&self, timing: &Timing) -> Option<Duration> {
-        let pause = self.usual_heartbeat_pause(timing)?;
-        let may_be_rare = self.is_spare && self.state == PathState::Active && !self.watch.is_on();
-        Some(if may_be_rare { self.usage.heartbeat(pause) } else { pause })
-    }
-
-    /// The same without regard to the uses of the addresses.
-    fn usual_heartbeat_pause(&self, timing: &Timing) -> Option<Duration> {
-        let pause = match self.options.heartbeats {
-            Heartbeats::AsAssociation => timing.heartbeat_interval,
-            Heartbeats::Every(interval) => interval,
-            //= rfc7829#3.2-13
-            Heartbeats::Off if self.confirmed => return None,
-            Heartbeats::Off => timing.heartbeat_interval,
-        };
-        Some(if self.watch.is_on() { pause / watch::PACE } else { pause })
-    }
-
-    fn schedule_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) {
-        let pause = self.heartbeat_pause(timing);
-        //= rfc9260#8.3-13
-        self.next_heartbeat = pause.map_or(Time::NEVER, |pause| now + pause + random.jitter(self.rto()));
-    }
-
     /// Time of the next timer expiry of this path.
     #[inline]
     pub(crate) fn next_timeout(&self, heartbeats: bool) -> Time {
         let heartbeat = match (heartbeats, &self.probe) {
             (false, _) => Time::NEVER,
-            (true, Some(probe)) if probe.is_due_again => probe.sent_at,
-            (true, Some(probe)) => probe.deadline,
+            (true, Some(probe)) => probe.next_timeout(),
             (true, None) => self.next_heartbeat,
         };
         let size = if heartbeats && self.may_probe_size() { self.pmtu.next_timeout() } else { Time::NEVER };

@@ -253,7 +253,7 @@ impl Paths {
     /// until `at`.
     pub(crate) fn put_off_proofs(&mut self, at: Time) {
         let out =
-            self.list.iter().filter(|p| !p.confirmed).filter_map(|p| p.probe.map(|probe| probe.deadline));
+            self.list.iter().filter(|p| !p.confirmed).filter_map(|p| p.probe.map(|probe| probe.deadline()));
         let until = out.min().unwrap_or(Time::NEVER).min(at);
         for path in self.list.iter_mut().filter(|p| !p.confirmed && !p.retired && p.probe.is_none()) {
             path.next_heartbeat = path.next_heartbeat.max(until);
