@@ -56,7 +56,7 @@ pub(crate) struct Move {
 }
 
 /// The parts of the daemon that events are described by.
-pub(crate) struct Witness<'a> {
+pub(crate) struct EventContext<'a> {
     /// Describes a path.
     pub(crate) ends: &'a dyn Fn(&Route) -> PathEnds,
     /// Returns the name that the operator has given the link of an interface.
@@ -131,29 +131,29 @@ impl PathEvents {
     }
 
     /// Makes events of all that was collected. Returns the new ones, oldest first.
-    pub(crate) fn tell(&mut self, now: Time, witness: &Witness<'_>) -> Vec<PathEvent> {
+    pub(crate) fn tell(&mut self, now: Time, context: &EventContext<'_>) -> Vec<PathEvent> {
         let before = self.count;
         for (association, causes) in std::mem::take(&mut self.touched) {
-            let (Some(info), Some(peer)) = ((witness.info)(association), (witness.peer)(association)) else {
+            let (Some(info), Some(peer)) = ((context.info)(association), (context.peer)(association)) else {
                 continue;
             };
-            self.follow_links(now, (association, &peer), &info, &causes, witness);
+            self.follow_links(now, (association, &peer), &info, &causes, context);
         }
         for Move { association, from, to, reason } in std::mem::take(&mut self.moves) {
-            let Some(peer) = self.links.peer_of(association).or_else(|| (witness.peer)(association)) else {
+            let Some(peer) = self.links.peer_of(association).or_else(|| (context.peer)(association)) else {
                 continue;
             };
-            let change = PathChange::Switched { from: (witness.ends)(&from), to: (witness.ends)(&to) };
+            let change = PathChange::Switched { from: (context.ends)(&from), to: (context.ends)(&to) };
             self.publish(now, &peer, change, reason_of(reason));
         }
         for association in std::mem::take(&mut self.ended) {
             let Some((peer, changes)) = self.links.forget(association) else { continue };
             for LinkChange { link, .. } in changes {
-                let path = some_path(link, peer.address, witness);
+                let path = some_path(link, peer.address, context);
                 self.publish(now, &peer, PathChange::Up { path }, control::PathReason::Answer);
             }
         }
-        self.links.sweep(|association| (witness.info)(association).is_some());
+        self.links.sweep(|association| (context.info)(association).is_some());
         let new = usize::try_from(self.count - before).unwrap_or(KEPT).min(self.latest.len());
         self.latest.iter().take(new).rev().map(|(_, event)| event.clone()).collect()
     }
@@ -165,7 +165,7 @@ impl PathEvents {
         (association, peer): (AssociationId, &PeerId),
         info: &AssociationInfo,
         causes: &[(Route, PathReason)],
-        witness: &Witness<'_>,
+        context: &EventContext<'_>,
     ) {
         let mut states = LinkStates::new();
         let mut samples: BTreeMap<String, PathEnds> = BTreeMap::new();
@@ -174,7 +174,7 @@ impl PathEvents {
             ends.interface.clone().unwrap_or_else(address)
         };
         for path in info.paths.iter().filter(|path| path.confirmed) {
-            let ends = (witness.ends)(&path.route);
+            let ends = (context.ends)(&path.route);
             let is_poor = self.poor.get(&association).is_some_and(|poor| poor.contains(&path.route));
             let is_up =
                 path.state == PathState::Active || (is_poor && path.state == PathState::PotentiallyFailed);
@@ -186,13 +186,13 @@ impl PathEvents {
             return;
         }
         let causes: Vec<(PathEnds, PathReason)> =
-            causes.iter().map(|(route, reason)| ((witness.ends)(route), *reason)).collect();
+            causes.iter().map(|(route, reason)| ((context.ends)(route), *reason)).collect();
         for LinkChange { link, is_up } in self.links.update(association, peer.clone(), states) {
             let cause = causes
                 .iter()
                 .find(|(ends, reason)| of(ends) == link && (*reason == PathReason::Answer) == is_up);
             let path = cause.map(|(ends, _)| ends).or_else(|| samples.get(&link)).cloned();
-            let path = path.unwrap_or_else(|| some_path(link, peer.address, witness));
+            let path = path.unwrap_or_else(|| some_path(link, peer.address, context));
             let reason = match (cause, is_up) {
                 (Some((_, reason)), _) => reason_of(*reason),
                 (None, true) => control::PathReason::Answer,
@@ -272,8 +272,8 @@ impl PathEvents {
 }
 
 /// Describes a link to a peer that has no path any more.
-fn some_path(link: String, peer: IpAddr, witness: &Witness<'_>) -> PathEnds {
-    PathEnds { name: (witness.name)(&link), interface: Some(link), local: None, remote: peer }
+fn some_path(link: String, peer: IpAddr, context: &EventContext<'_>) -> PathEnds {
+    PathEnds { name: (context.name)(&link), interface: Some(link), local: None, remote: peer }
 }
 
 fn reason_of(reason: PathReason) -> control::PathReason {
@@ -332,7 +332,7 @@ mod tests {
         /// Tells all that was collected; an association's peer is that of the last one with its number.
         fn tell(&mut self, ms: u64, peer: u8) -> Vec<PathEvent> {
             let engine = &self.engine;
-            let witness = Witness {
+            let context = EventContext {
                 ends: &|route| PathEnds {
                     interface: Some(format!("eth{}", u8::from(route.local != HERE))),
                     name: None,
@@ -343,7 +343,7 @@ mod tests {
                 info: &|association| engine.info(association),
                 peer: &|_| Some(PeerId { address: host(peer), key: None }),
             };
-            self.events.tell(Time::from_millis(ms), &witness)
+            self.events.tell(Time::from_millis(ms), &context)
         }
     }
 

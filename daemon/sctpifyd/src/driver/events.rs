@@ -16,7 +16,7 @@ use super::{ADDRESSES, CARRIERS, CONNECTIONS, Driver, ENGINE_LOG, LISTENERS, QUE
 use crate::connection::{Connection, ConnectionId, Stage};
 use crate::history::{Line, Occurrence};
 use crate::interception::LISTENERS_MAX;
-use crate::path_events::Witness;
+use crate::path_events::EventContext;
 use crate::peer_links::PeerId;
 use crate::pump::BYTES_PER_TURN;
 use crate::report::path_ends;
@@ -339,15 +339,15 @@ impl Driver {
         if !self.path_events.has_news() {
             return;
         }
-        // They are taken out, because the witness looks at everything else.
+        // They are taken out, because the context looks at everything else.
         let mut path_events = std::mem::take(&mut self.path_events);
-        let witness = Witness {
+        let context = EventContext {
             ends: &|route| path_ends(route, self.policy.addresses(), &self.packet_io),
             name: &|interface| self.policy.addresses().link_name(interface).map(str::to_owned),
             info: &|association| self.engine.info(association),
             peer: &|association| self.peer_of(association),
         };
-        let told = path_events.tell(self.now, &witness);
+        let told = path_events.tell(self.now, &context);
         self.path_events = path_events;
         for event in told {
             let Some(left_out) = self.history.admit(Line::Path, self.now) else { continue };

@@ -155,7 +155,7 @@ impl Association {
         if !self.transfer.probes_paths() {
             return;
         }
-        let by = self.transfer.paths.asking();
+        let by = self.transfer.paths.request_path();
         let deadline = now + self.transfer.paths.get(by).rto();
         let Some(asconf) = &mut self.asconf else { return };
         let Some(change) = asconf.begin_next(by, (now, deadline)) else { return };
@@ -173,7 +173,7 @@ impl Association {
     fn send_asconf(&mut self, now: Time) {
         let path = match self.asconf.as_ref().and_then(|a| a.pending) {
             Some(pending) if self.may_ask_by(pending.path) => pending.path,
-            _ => self.transfer.paths.asking(),
+            _ => self.transfer.paths.request_path(),
         };
         let (rto, rto_max) = (self.transfer.paths.get(path).rto(), self.transfer.config.timing.rto_max);
         if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {
@@ -231,7 +231,7 @@ impl Association {
             return;
         }
         let path = match self.transfer.paths.get(pending.path).is_confirmed() {
-            true => self.transfer.paths.alternate_asking(pending.path),
+            true => self.transfer.paths.alternate_request_path(pending.path),
             false => self.transfer.paths.after(pending.path),
         };
         if let Some(pending) = self.asconf.as_mut().and_then(|a| a.pending.as_mut()) {

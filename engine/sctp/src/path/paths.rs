@@ -161,16 +161,16 @@ impl Paths {
     }
 
     /// The path of a request to change addresses: the current one, unless the peer may not have confirmed it yet.
-    pub(crate) fn asking(&self) -> PathIndex {
+    pub(crate) fn request_path(&self) -> PathIndex {
         let may_ask = |i: PathIndex| self.is_active(i) && self.get(i).is_known_to_peer();
         let other = || self.iter().map(|(i, _)| i).find(|i| may_ask(*i));
         Some(self.current).filter(|i| self.get(*i).is_known_to_peer()).or_else(other).unwrap_or(self.current)
     }
 
     /// The path of a request that was not answered on `failed`: another one, which the peer may have confirmed, if there is any.
-    pub(crate) fn alternate_asking(&self, failed: PathIndex) -> PathIndex {
+    pub(crate) fn alternate_request_path(&self, failed: PathIndex) -> PathIndex {
         let alternate = self.alternate(failed);
-        if self.get(alternate).is_known_to_peer() { alternate } else { self.asking() }
+        if self.get(alternate).is_known_to_peer() { alternate } else { self.request_path() }
     }
 
     /// Replaces the path of new data; returns the previous one.
