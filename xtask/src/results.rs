@@ -1,4 +1,5 @@
-//! Pages of `docs/results`: each part that a command writes stands on the right page, whole, and linked.
+//! Checks the pages of `docs/results`: each part that a command writes is on its page and has its origin, and the front page links to
+//! its page.
 //!
 //! Benchmarks name their pages in `xtask/src/bench.rs`, experiments in their manifests. A part without text waits for
 //! its first run: the page's own tables hold until then. Begin with [`faults`].
@@ -11,8 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// The pages, and the one that links to all of them.
+/// Directory of the pages.
 const PAGES: &str = "docs/results";
+/// Page that links to all others.
 const FRONT: &str = "README.md";
 /// Manifests of the lab's experiments.
 const EXPERIMENTS: &str = "lab/lab/experiments";
@@ -20,6 +22,9 @@ const EXPERIMENTS: &str = "lab/lab/experiments";
 const ORIGIN: [&str; 4] = ["- Command: ", "- Commit: ", "- Date: ", "- Machine: "];
 
 /// Returns one sentence for each fault of the pages.
+///
+/// # Errors
+/// If a page or a manifest cannot be read.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let mut pages = BTreeMap::new();
     for (name, text) in files(&root().join(PAGES), "md")? {
@@ -29,7 +34,7 @@ pub(crate) fn faults() -> Result<Vec<String>> {
     for (_, text) in files(&root().join(EXPERIMENTS), "toml")? {
         writers.push(experiment(&text)?);
     }
-    Ok(judged(&pages, &writers))
+    Ok(page_faults(&pages, &writers))
 }
 
 /// Returns names and texts of a directory's files with this extension.
@@ -58,11 +63,13 @@ fn experiment(manifest: &str) -> Result<(String, String)> {
     Ok((format!("{}.md", text("page")?), format!("./x lab report {} --write", text("id")?)))
 }
 
-/// Judges pages by their names; a writer is a page and a command.
-fn judged(pages: &BTreeMap<String, String>, writers: &[(String, String)]) -> Vec<String> {
+/// Checks pages, by file name, against their writers (page and command).
+fn page_faults(pages: &BTreeMap<String, String>, writers: &[(String, String)]) -> Vec<String> {
     let front = pages.get(FRONT).map_or("", String::as_str);
     let linked: BTreeSet<&str> = links(front).filter_map(|(_, target)| target.split('#').next()).collect();
-    let mut missing: BTreeSet<(&str, &str)> = writers.iter().map(|(page, it)| (&**page, &**it)).collect();
+    let expected: BTreeSet<(&str, &str)> =
+        writers.iter().map(|(page, command)| (&**page, &**command)).collect();
+    let mut missing = expected.clone();
     let mut faults = Vec::new();
     for (page, text) in pages {
         let parts = pages::results(text).unwrap_or_else(|error| {
@@ -70,8 +77,10 @@ fn judged(pages: &BTreeMap<String, String>, writers: &[(String, String)]) -> Vec
             Vec::new()
         });
         for (command, part) in parts {
-            if !missing.remove(&(page, command)) {
-                faults.push(format!("{PAGES}/{page}: `{command}` does not write here, or has two places"));
+            if !expected.contains(&(page, command)) {
+                faults.push(format!("{PAGES}/{page}: `{command}` does not write to this page"));
+            } else if !missing.remove(&(page, command)) {
+                faults.push(format!("{PAGES}/{page}: `{command}` has two parts"));
             }
             if part.trim().is_empty() {
                 continue;
@@ -87,13 +96,13 @@ fn judged(pages: &BTreeMap<String, String>, writers: &[(String, String)]) -> Vec
         }
     }
     let absent = missing.into_iter();
-    faults.extend(absent.map(|(page, it)| format!("{PAGES}/{page} has no place for `{it}`")));
+    faults.extend(absent.map(|(page, command)| format!("{PAGES}/{page} has no part for `{command}`")));
     faults
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{experiment, judged};
+    use super::{experiment, page_faults};
     use std::collections::BTreeMap;
 
     const WHOLE: &str = "- Command: `c`\n- Commit: 1a2b3c4\n- Date: today\n- Machine: here\n";
@@ -105,7 +114,7 @@ mod tests {
     fn faults(front: &str, page: &str) -> Vec<String> {
         let pages =
             [("README.md", front), ("a.md", page)].map(|(name, text)| (name.to_owned(), text.to_owned()));
-        judged(&BTreeMap::from(pages), &[("a.md".to_owned(), "c".to_owned())])
+        page_faults(&BTreeMap::from(pages), &[("a.md".to_owned(), "c".to_owned())])
     }
 
     #[test]
@@ -122,9 +131,9 @@ mod tests {
         };
         count("", &part("c", WHOLE), "README.md does not link to a.md");
         count("[a](a.md)", &part("c", "| 1 |\n"), "lacks - Command: - Commit: ");
-        count("", "", "docs/results/a.md has no place for `c`");
-        count("", &part("d", ""), "`d` does not write here");
-        count("", &(part("c", "") + &part("c", "")), "has two places");
+        count("", "", "docs/results/a.md has no part for `c`");
+        count("", &part("d", ""), "`d` does not write to this page");
+        count("", &(part("c", "") + &part("c", "")), "has two parts");
         count("", "<!-- end of results -->\n", "without a beginning");
     }
 

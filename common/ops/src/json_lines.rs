@@ -1,4 +1,4 @@
-//! Lines of JSON on a control socket: one object per line, with the version of the protocol and a limit on the length.
+//! Lines of JSON on a control socket: one object per line, with the version of the schema. Readers limit its length.
 
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Version of the protocol. It changes when a field changes its meaning or is removed, not when one is added.
+/// Version of the schema. It changes when a field changes its meaning or is removed, not when one is added.
 pub const SCHEMA: u32 = 1;
 /// Length of the longest request, in bytes with its line end.
 pub const MAX_REQUEST_BYTES: u64 = 64 << 10;
-/// Length of the longest response, in bytes with its line end: a status with every connection a program may hold.
+/// Length of the longest response, in bytes with its line end: a status that lists the most connections a program may hold.
 pub const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
 /// Reasons why a line was not read or written.
@@ -51,7 +51,7 @@ struct Outgoing<'a, T> {
 /// Writes a body as one line.
 ///
 /// # Errors
-/// When the socket fails.
+/// [`LineError::Io`] if the socket fails, [`LineError::Json`] if the body is not an object.
 pub fn write_line<T: Serialize>(to: &mut impl Write, body: &T) -> Result<(), LineError> {
     let mut line = serde_json::to_vec(&Outgoing { schema: SCHEMA, body })?;
     line.push(b'\n');
@@ -90,8 +90,8 @@ pub fn read_body<T: for<'a> Deserialize<'a>>(
     value.map(|v| serde_json::from_value(v).map_err(LineError::from)).transpose()
 }
 
-/// Reports whether the other end of a connection has gone away; waits up to the stream's read timeout. Discards bytes that arrive
-/// earlier.
+/// Reports whether the other end of a connection has closed it. Waits for the stream's read timeout, or without limit if it has none.
+/// Discards data that arrives.
 pub fn has_hung_up(mut stream: &UnixStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(length) => length == 0,

@@ -1,9 +1,9 @@
-//! The known peers, shared by the shard (which meets and recognises them) and the control server (which shows and forgets them), and
-//! their file.
+//! The known peers, shared by the shard (which adds and looks them up) and the control server (which lists and removes them), and
+//! their file. Begin with [`PeersStore`].
 //!
 //! A separate thread writes the file, so the event loop never waits for a disk. The daemons of one user's `sctpify run` share the file: each
-//! writes its own changes into it, and takes over those of the others. A file that cannot be read stops a daemon that
-//! encrypts: without it any key would pass. SIGKILL loses up to [`SAVE_PAUSE`] of changes.
+//! writes its own changes into it, and takes over those of the others. If the daemon encrypts and the file cannot be read, the daemon does not
+//! start, because it would accept any key. SIGKILL loses up to [`SAVE_PAUSE`] of changes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,13 +22,14 @@ const SAVE_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct PeersStore {
     peers: Arc<Mutex<KnownPeers>>,
     archive: Archive,
-    /// Held while the file is written.
-    written: Arc<Mutex<Written>>,
+    /// Locked while the file is written.
+    file_state: Arc<Mutex<FileState>>,
 }
 
-/// The latest state of the file.
-struct Written {
+/// The file as this daemon read or wrote it last.
+struct FileState {
     peers: KnownPeers,
+    /// Tells whether another daemon has written the file since; none if there is no file.
     stamp: Option<Stamp>,
     /// True if the last write failed.
     is_failing: bool,
@@ -49,12 +50,15 @@ impl PeersStore {
                 KnownPeers::default()
             }
         };
-        let written = Written { peers: peers.clone(), stamp, is_failing: false };
-        let (peers, written) = (Arc::new(Mutex::new(peers)), Arc::new(Mutex::new(written)));
-        Ok(PeersStore { peers, archive, written })
+        let file_state = FileState { peers: peers.clone(), stamp, is_failing: false };
+        Ok(PeersStore {
+            peers: Arc::new(Mutex::new(peers)),
+            archive,
+            file_state: Arc::new(Mutex::new(file_state)),
+        })
     }
 
-    /// Locks the peers. Hold it for moments only: the shard waits for it.
+    /// Locks the peers. Release the guard quickly: the event loop waits for it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, KnownPeers> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,26 +72,29 @@ impl PeersStore {
         }
     }
 
-    /// Writes changes, and takes over those of other daemons. Repeated failures are logged once; unwritten changes are written next time.
+    /// Writes changes, and takes over those of other daemons. Logs the first of consecutive failures.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written. The next call writes the changes again.
     pub(crate) fn save(&self) -> Result<(), ArchiveError> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file_state.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = self.archive.peers_stamp();
         let peers = {
             let mut peers = self.lock();
-            if !peers.take_changed() && !written.is_failing && stamp == written.stamp {
+            if !peers.take_changed() && !file.is_failing && stamp == file.stamp {
                 return Ok(());
             }
             peers.clone()
         };
-        match self.archive.merge_peers(&peers, &written.peers) {
+        match self.archive.merge_peers(&peers, &file.peers) {
             Ok((merged, stamp)) => {
                 let mut now = self.lock();
                 *now = now.merged(&peers, merged.clone());
-                *written = Written { peers: merged, stamp, is_failing: false };
+                *file = FileState { peers: merged, stamp, is_failing: false };
                 Ok(())
             }
             Err(error) => {
-                if !std::mem::replace(&mut written.is_failing, true) {
+                if !std::mem::replace(&mut file.is_failing, true) {
                     tracing::warn!(%error, "cannot write the known peers; retrying");
                 }
                 Err(error)
@@ -130,7 +137,11 @@ mod tests {
         std::fs::write(args.peers_file(), "damaged").unwrap();
         two.lock().meet(UnixMs(1), [10, 0, 0, 3].into(), &key("C"));
         two.save().unwrap_err();
-        assert_eq!(std::fs::read_to_string(args.peers_file()).unwrap(), "damaged", "left to people");
+        assert_eq!(
+            std::fs::read_to_string(args.peers_file()).unwrap(),
+            "damaged",
+            "a damaged file is not overwritten"
+        );
         std::fs::remove_file(args.peers_file()).unwrap();
         two.save().unwrap();
         assert!(store().lock().find([10, 0, 0, 3].into()).is_some());

@@ -1,4 +1,5 @@
-//! Control messages of `sendmsg` and `recvmsg` as bytes, encoded and decoded without `unsafe`.
+//! Control messages of `sendmsg` and `recvmsg` as bytes, encoded and decoded without `unsafe`. Begin with [`Control`] (sent) and
+//! [`ReceivedControl`].
 
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,9 +9,10 @@ use libc::c_int;
 
 use crate::sys::Aligned;
 
+/// `struct cmsghdr`: the length, a word; then level and type, the last eight bytes.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const WORD: usize = size_of::<usize>();
-/// Room for packet info (40 bytes), traffic class and segment size (24 bytes each).
+/// Bytes for packet info (40), traffic class and segment size (24 each), and 8 to spare.
 const CAPACITY: usize = 96;
 
 /// Control messages to send along with a packet.
@@ -20,7 +22,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// No messages.
+    /// Returns an empty list.
     pub(crate) fn new() -> Control {
         Control { bytes: Aligned([0; CAPACITY]), len: 0 }
     }
@@ -29,6 +31,7 @@ impl Control {
         &self.bytes.0[..self.len]
     }
 
+    /// Appends a message. [`CAPACITY`] is enough for one of each kind below.
     fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) {
         let out = &mut self.bytes.0[self.len..];
         out[..WORD].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
@@ -77,19 +80,21 @@ impl Control {
 /// Contents of a received packet's control messages.
 #[derive(Default, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// The packet's destination address: ours.
+    /// Destination address in the IP header.
     pub(crate) local: Option<IpAddr>,
-    /// The interface it came by.
+    /// Index of the receiving interface; none if unknown.
     pub(crate) ifindex: Option<u32>,
-    /// IPv4 only: the address to answer from. Differs from `local` for broadcast and multicast.
+    /// IPv4 only: the local address to answer from (`ipi_spec_dst`). Differs from `local` for broadcast and multicast.
     pub(crate) answer_from: Option<Ipv4Addr>,
+    /// The ECN bits of the IP header.
     pub(crate) ecn: Ecn,
     /// The size of the datagrams that the kernel merged into this one.
     pub(crate) segment_size: Option<usize>,
+    /// A queued error, from a read with `MSG_ERRQUEUE`.
     pub(crate) error: Option<ExtendedError>,
 }
 
-/// The head of `struct sock_extended_err`.
+/// Fields of `struct sock_extended_err`, without the error number: origin, type, code and info.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ExtendedError {
     pub(crate) origin: u8,
@@ -99,7 +104,7 @@ pub(crate) struct ExtendedError {
 }
 
 impl Meta {
-    /// Reads the control messages; unknown and short ones are skipped.
+    /// Reads the control messages. Ignores unknown types and missing data; stops at the first invalid length.
     pub(crate) fn parse(mut bytes: &[u8]) -> Meta {
         let mut meta = Meta::default();
         while let Some((level, kind, data, rest)) = split_message(bytes) {
@@ -140,12 +145,12 @@ fn int(data: &[u8]) -> Option<c_int> {
     data.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes))
 }
 
-/// The index of an interface; none where the kernel does not know it.
+/// Reads the index of an interface; none for 0, which means that the kernel does not know it.
 fn index(data: &[u8]) -> Option<u32> {
     data.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).filter(|index| *index != 0)
 }
 
-/// The first message (level, kind, data), and what is behind it.
+/// Splits off the first message: level, type, data, and the rest. None if the length is invalid.
 pub(crate) fn split_message(bytes: &[u8]) -> Option<(c_int, c_int, &[u8], &[u8])> {
     let len = usize::from_ne_bytes(*bytes.first_chunk()?);
     let data = bytes.get(HEADER..len)?;

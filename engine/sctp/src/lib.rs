@@ -6,13 +6,13 @@
 //!   such as [`Endpoint::connect`] and [`Endpoint::send`];
 //! * out: [`Endpoint::poll_transmit`], [`Endpoint::poll_event`], [`Endpoint::recv`] and [`Endpoint::next_timeout`].
 //!
-//! After each input the driver polls until nothing more comes out. Time is what the caller says it is ([`Time`]), randomness comes
+//! After each input the driver polls until nothing more comes out. The caller passes the time ([`Time`]), randomness comes
 //! from one seed, and nothing depends on the order of a hash map: the same inputs give the same packets, bit for bit.
 //!
-//! [`Endpoint`] has the order of calls, and all methods by group. Begin reading there; then `association/mod.rs`, whose parts are
-//! the protocol's own: `chunk_dispatch` (which chunk does what in which state), `handshake_client`, `shutdown`, `recovery`,
-//! `packet_builder` (packets out). Beside it stand `tx` (sending data), `rx` (receiving data), `extension` (what is
-//! negotiated: AUTH, ASCONF and others), and `path` (one way to the peer: RTO, congestion window, heartbeats).
+//! The documentation of [`Endpoint`] gives the order of calls and groups the methods. Begin there. Then read `association/mod.rs` and
+//! its parts: `chunk_dispatch` (the action for each chunk in each state), `handshake_client`, `shutdown`, `packet_builder`, and
+//! `transfer` (sending on the paths, loss recovery). Other modules: `tx` (data to send), `rx` (received data), `extension`
+//! (negotiated features: AUTH, ASCONF and others), and `path` (RTO, congestion window, heartbeats of one path).
 //!
 //! # RFCs
 //!
@@ -20,33 +20,34 @@
 //! |---|---|---|
 //! | associations, streams, several paths with failover | 9260 | [`Endpoint::connect`], [`Listener`] |
 //! | encapsulation in UDP, and a peer whose port changes | 6951 | [`Carrier`], [`Event::PeerPort`] |
-//! | API names of the sockets extensions, where the engine has the same | 6458 | [`PathOptions`], [`SendOptions`] |
+//! | names of the sockets API, where the engine has the same function | 6458 | [`PathOptions`], [`SendOptions`] |
 //! | dynamic addresses (ASCONF) | 5061 | [`Endpoint::add_local_address`], [`Event::PeerAddressChange`] |
 //! | authenticated chunks | 4895 | [`AuthConfig`] |
 //! | partial reliability | 3758, 7496 | [`Reliability`] |
 //! | interleaved messages, stream schedulers | 8260 | [`Extension::Interleaving`], [`Scheduler`] |
 //! | stream reset, more streams | 6525 | [`Endpoint::reset_streams`], [`ReconfigPolicy`] |
 //! | potentially failed paths, switchover | 7829 | [`Timing`], [`PathState`] |
-//! | loss detection by time, tail-loss probes | 8985 | always on |
+//! | RACK-TLP: loss detection by time, tail-loss probes | 8985 | always on |
 //! | SACK without delay on request | 7053 | always on |
 //! | path MTU discovery by probes, also with PAD | 8899, 4820 | [`AssociationConfig::mtu`], [`Event::PathMtu`] |
 //! | ECN | 3168, 4960 appendix A | [`Extension::Ecn`], [`Transmit::ecn`] |
 //! | CUBIC and HyStart++ | 9438, 9406 | [`CongestionAlgorithm`] |
 //! | zero checksum over a lower layer with its own | 9653 | [`AssociationConfig::zero_checksum`] |
 //!
-//! Data on all paths at once ([`Multipath`]) and send-buffer advertisement ([`SendBufferConfig`]) have no RFC.
+//! Data on all paths at once ([`Multipath`]), send-buffer advertisement ([`SendBufferConfig`]) and encrypted packets
+//! ([`ProtectionConfig`], draft-ietf-tsvwg-sctp-dtls-chunk) have no RFC.
 //!
 //! # Releases
 //!
-//! A minor release may add to these, and breaks no program. Before 1.0, a minor release changes the last number, and a breaking one
-//! the second.
+//! A minor release may add settings, events, errors and counters, and breaks no program. Before 1.0, a minor release increments the
+//! last number of the version, and a breaking release the second.
 //!
 //! * Settings ([`EndpointConfig`], [`AssociationConfig`], [`Timing`], [`Limits`], [`PathOptions`], [`SendOptions`], [`AuthConfig`],
 //!   [`ReconfigPolicy`], [`SendBufferConfig`]) have public fields. A literal must end in `..AssociationConfig::default()` or the like: a
 //!   hidden field ensures it.
 //! * Events, errors and all that a program only reads are `#[non_exhaustive]`.
 //!
-//! Patterns for variants of [`TraceEvent`] should end in `..`, because these may get more fields.
+//! Patterns for variants of [`TraceEvent`] should end in `..`: variants may gain fields.
 //!
 //! Enums without that attribute are closed by the protocol, as each of them says. [`Bytes`] of `bytes` 1 and `SmallVec` of `smallvec` 1
 //! (in [`Message::pieces`]) are part of the API.

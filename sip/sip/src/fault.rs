@@ -1,4 +1,4 @@
-//! Faults in requests that can still be answered.
+//! Error responses to invalid or refused requests.
 
 /// A status and reason phrase for rejecting a request (RFC 3261 section 21).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -6,7 +6,7 @@
 pub struct Fault {
     /// Status code, 400 to 699.
     pub status: u16,
-    /// A description of the fault, for the reason phrase.
+    /// Reason phrase of the response.
     pub reason: &'static str,
 }
 

@@ -1,4 +1,5 @@
-//! Socket addresses as programs write them: `struct sockaddr_in` and `struct sockaddr_in6`, one or packed behind each other.
+//! Socket addresses as programs write them: `struct sockaddr_in` and `struct sockaddr_in6`, single or packed one after another without padding, as in `sctp_bindx`.
+//! Begin with [`SockAddr`] and [`read_addresses`].
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -18,7 +19,7 @@ pub struct SockAddr {
 }
 
 impl SockAddr {
-    /// Returns the structure for a socket of this family: on an IPv6 socket an IPv4 address is a mapped one.
+    /// Encodes an address. On an IPv6 socket, an IPv4 address becomes an IPv4-mapped one. The flow label of an IPv6 address is 0.
     pub fn of(address: SocketAddr, on_ipv6: bool) -> SockAddr {
         let mut bytes = [0; SOCKADDR_MAX];
         let port = address.port().to_be_bytes();
@@ -42,24 +43,24 @@ impl SockAddr {
         }
     }
 
-    /// Takes the address at the beginning of these bytes as it is written there.
+    /// Reads the first address without converting an IPv4-mapped one. Ignores the bytes after it.
     ///
     /// # Errors
     /// See [`AddressError`].
     pub fn read(bytes: &[u8]) -> Result<SockAddr, AddressError> {
         let (_, length) = read_one(bytes)?;
-        let mut own = [0; SOCKADDR_MAX];
-        own[..length].copy_from_slice(&bytes[..length]);
-        Ok(SockAddr { bytes: own, length })
+        let mut copy = [0; SOCKADDR_MAX];
+        copy[..length].copy_from_slice(&bytes[..length]);
+        Ok(SockAddr { bytes: copy, length })
     }
 
-    /// The bytes.
+    /// Returns the bytes, as long as the structure.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
 
-/// A list of bytes that is no list of addresses.
+/// Reason why bytes are not a socket address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressError {
     /// It is too short (`EINVAL`).
@@ -68,13 +69,14 @@ pub enum AddressError {
     Family,
 }
 
-/// The addresses of a packed list.
+/// The addresses of a packed list. Iteration ends after the first error.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses<'a> {
     rest: &'a [u8],
 }
 
-/// Reads packed addresses. Mapped IPv4 addresses become IPv4 ones. Bytes after the last whole address are an error.
+/// Reads packed addresses. IPv4-mapped addresses become IPv4 ones; flow labels are dropped. Bytes after the last complete address are
+/// an error.
 pub fn read_addresses(packed: &[u8]) -> Addresses<'_> {
     Addresses { rest: packed }
 }

@@ -1,4 +1,4 @@
-//! Capability cache entry of one destination.
+//! Capability cache entry of one destination. Begin with [`LearnedEntry::on_failure`].
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::usage::{Failure, Outcome, UnixMs, Usage};
 
 /// Failures this close together count as one: many connections at once see the same lost packets.
 const BURST_MS: u64 = 1_000;
-/// Lifetime of a destination's success.
+/// Time for which a success protects a destination from being disabled by one failure.
 const TRUST_MS: u64 = 86_400_000;
 
 /// Entry of a host, or of one of its ports where that differs.
@@ -31,7 +31,7 @@ pub struct LearnedEntry {
     /// Other addresses at which it was reachable, the latest last; at most [`OTHERS_MAX`](super::OTHERS_MAX).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<IpAddr>,
-    /// Failures since then that count, in a row.
+    /// Number of consecutive failures since the last success or enabling; failures within [`BURST_MS`] count once.
     #[serde(default)]
     pub failures_in_row: u32,
     /// Time of the last of these failures.
@@ -97,8 +97,8 @@ impl LearnedEntry {
         self.usage.last_call.unwrap_or_default()
     }
 
-    /// Takes over another host's entry if that is based on later evidence; false if it is not. Counts and the other addresses
-    /// stay this host's own: connections go to those addresses, so no other host may set them.
+    /// Replaces this entry with the one of another machine for the same destination, if its evidence is later; returns whether it did.
+    /// Keeps the counts and `others` of this machine: connections go to those addresses, so no other machine may set them.
     pub(super) fn take_over(&mut self, other: LearnedEntry) -> bool {
         let is_newer = other.judged > self.judged;
         if is_newer {
@@ -110,6 +110,7 @@ impl LearnedEntry {
         is_newer
     }
 
+    /// Handles a connection that was carried over SCTP, and counts it.
     pub(super) fn on_success(&mut self, now: UnixMs, rtt_us: Option<u64>) {
         self.usage.count(now, Outcome::Sctp { rtt_us });
         self.worked = Some(now);
@@ -117,7 +118,8 @@ impl LearnedEntry {
         self.hold_ms = 0;
     }
 
-    /// Handles a failed connection; disables the destination if it is not known to have worked, or has failed too often in a row.
+    /// Handles a failed connection, which the caller counts. Disables the destination if it is not known to have worked, or has
+    /// failed too often in a row.
     pub(super) fn on_failure(&mut self, now: UnixMs, failure: Failure, policy: &LearnPolicy) {
         if self.disabled.is_some() {
             // A connection that began earlier.
@@ -134,7 +136,7 @@ impl LearnedEntry {
         }
     }
 
-    /// Disables it for twice as long as the last time.
+    /// Disables it: first for `policy.hold_ms`, then for twice the previous duration, up to `policy.longest_hold_ms()`.
     pub(super) fn disable(&mut self, now: UnixMs, failure: Failure, policy: &LearnPolicy) {
         self.hold_ms = self.hold_ms.saturating_mul(2).clamp(policy.hold_ms, policy.longest_hold_ms());
         let since = self.disabled.map_or(now, |d| d.since);

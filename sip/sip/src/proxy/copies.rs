@@ -1,4 +1,4 @@
-//! The copy of a request for one target (RFC 3261 section 16.6, steps 1 to 9). Begin with [`Copier::fitting_copy`].
+//! The copy of a request for one target (RFC 3261 section 16.6, steps 1 to 9). Begin with [`Copier::copy_within_udp_limit`].
 
 use bytes::Bytes;
 
@@ -29,7 +29,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Builds the copy for a target, which switches to TCP if the copy is too long for UDP (section 18.1.1).
-    pub(super) fn fitting_copy(
+    pub(super) fn copy_within_udp_limit(
         &self,
         request: &Message,
         known: &Essentials,
@@ -41,7 +41,8 @@ impl<'a> Copier<'a> {
         let Some(hop) = (copy.length() > UDP_MAX).then(|| self.without_udp(target)).flatten() else {
             return copy;
         };
-        // "If a response is not received … [TCP] the request … retried over UDP", if the connection attempt failed.
+        // The target keeps its UDP hop as an alternate: if no TCP connection can be established, "the element SHOULD retry the
+        // request, using UDP" (section 18.1.1).
         target.change_transport(hop);
         self.copy_for(request, known, from, target, branch)
     }
@@ -103,13 +104,14 @@ impl<'a> Copier<'a> {
         copy.push_front(record_of(&side_to, is_secure, &mark));
     }
 
-    /// Returns our address or name on a hop's side, and our transport as the peer there sees it. If a shim translates on the way
-    /// (TCP to SCTP), that is the transport that the peer's Via or Contact names: it can return by no other.
+    /// Returns our address or name on a hop's side, and our transport as the peer there sees it. A shim on the path may translate
+    /// TCP to SCTP. The peer then knows only the transport in its Via or Contact, and can send requests back only over that one.
     fn side(&self, hop: Hop, named: Option<Transport>) -> (String, Transport) {
         let listener = self.config.listeners[hop.listener];
         let name = self.config.record_names.get(&hop.listener);
         let place = name.map_or_else(|| listener.address.to_string(), RecordName::to_string);
-        let is_translated = |other: &Transport| is_bare_stream(*other) && is_bare_stream(listener.transport);
+        let is_translated =
+            |other: &Transport| is_unencrypted_stream(*other) && is_unencrypted_stream(listener.transport);
         (place, named.filter(is_translated).unwrap_or(listener.transport))
     }
 }
@@ -121,7 +123,8 @@ pub(super) fn push_via(config: &ProxyConfig, message: &mut Message, hop: Hop, br
         .push_front(Header::new(Name::Via, &format!("SIP/2.0/{transport} {address};rport;branch={branch}")));
 }
 
-/// Builds the field, with a SIPS URI for a SIPS request (RFC 3261 section 16.6, step 4).
+/// Builds a Record-Route field (RFC 3261 section 16.6, step 4). Its URI is SIPS if the Request-URI is SIPS and this side uses TLS:
+/// on a side without TLS, a SIPS URI would name an address at which we do not answer.
 fn record_of((place, transport): &(String, Transport), is_secure: bool, mark: &str) -> Header {
     let uri = if is_secure && *transport == Transport::Tls {
         format!("sips:{place}")
@@ -131,8 +134,8 @@ fn record_of((place, transport): &(String, Transport), is_secure: bool, mark: &s
     Header::new(Name::RecordRoute, &format!("<{uri};lr;{}={mark}>", marks::PARAM))
 }
 
-/// Reports whether a transport is reliable and can be translated on the way.
-fn is_bare_stream(transport: Transport) -> bool {
+/// Reports whether a shim on the path can translate a transport.
+fn is_unencrypted_stream(transport: Transport) -> bool {
     matches!(transport, Transport::Tcp | Transport::Sctp)
 }
 
@@ -148,7 +151,7 @@ fn named_by_contact(copy: &Message, target: &Target) -> Option<Transport> {
     Transport::from_bytes(uri.transport()?)
 }
 
-/// Reports whether requests may create a dialog or change its route set: only those need Record-Route.
+/// Reports whether a request with this method can create a dialog or change its route set. Only such requests get Record-Route.
 pub(super) fn may_make_dialog(method: &Method) -> bool {
     match method {
         Method::Invite => true,
@@ -157,7 +160,8 @@ pub(super) fn may_make_dialog(method: &Method) -> bool {
     }
 }
 
-/// If the first Route is a strict router's, swaps it into the Request-URI, and that into the last Route (section 16.6, step 6).
+/// If the first Route is a strict router's, moves its URI to the Request-URI, and the old Request-URI to the end of Route (section
+/// 16.6, step 6).
 fn route_strictly_if_needed(copy: &mut Message) {
     let Some(first) = copy.elements(Name::Route).next() else { return };
     let Ok(address) = Address::parse(first) else { return };
@@ -185,7 +189,7 @@ mod tests {
         let request = request(text);
         let known = Essentials::of(&request).unwrap();
         let (config, marks) = (config(), DialogMarks::new([1; 32]));
-        Copier::new(&config, &marks).fitting_copy(
+        Copier::new(&config, &marks).copy_within_udp_limit(
             &request,
             &known,
             hop("192.0.2.7:5060"),

@@ -64,7 +64,7 @@ impl Proxy {
                 let branch = self.stateless_via.branch(via, request, known, &mark, back);
                 onward.replace_first(Name::Via, &value);
                 let copier = Copier::new(&self.config, &self.marks);
-                let copy = copier.fitting_copy(&onward, known, from, &mut target, &branch);
+                let copy = copier.copy_within_udp_limit(&onward, known, from, &mut target, &branch);
                 self.outbox.send(target.verified_hop(), copy.to_bytes(), None, dialog_number(&known.call_id));
                 true
             }
@@ -216,7 +216,7 @@ impl Proxy {
         let branch = self.transactions.branch_of_ack(&ack.mark);
         // ACK creates no dialog: the source hop does not matter to its copies.
         let copier = Copier::new(&self.config, &self.marks);
-        let copy = copier.fitting_copy(&ack.request, &ack.known, target.hop(), &mut target, &branch);
+        let copy = copier.copy_within_udp_limit(&ack.request, &ack.known, target.hop(), &mut target, &branch);
         let hop = target.verified_hop();
         let ProxyConfig { timers, limits, .. } = &self.config;
         let id = self.transactions.keep_ack(now, *timers, limits, ack, target);

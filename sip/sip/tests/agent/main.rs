@@ -58,7 +58,7 @@ struct World {
 impl World {
     fn new(lost: u32, seed: u64, bobs_calls: usize) -> World {
         let passwords =
-            [("alice", "secret"), ("bob", "geheim")].map(|(user, word)| (user.to_owned(), word.to_owned()));
+            [("alice", "secret"), ("bob", "sesame")].map(|(user, word)| (user.to_owned(), word.to_owned()));
         let authentication = Authentication {
             realm: "example.com".to_owned(),
             passwords: BTreeMap::from(passwords),
@@ -73,7 +73,7 @@ impl World {
         let mut world = World {
             now: Time::ZERO,
             alice: agent("alice", ALICE, 1000, "secret"),
-            bob: agent("bob", BOB, bobs_calls, "geheim"),
+            bob: agent("bob", BOB, bobs_calls, "sesame"),
             proxy: Proxy::new(Time::ZERO, config, [9; 32]),
             rng: fastrand::Rng::with_seed(seed),
             lost,

@@ -46,7 +46,7 @@ fn an_error_names_file_key_and_remedy() {
         ("domains = []", "sip.toml: domains: is empty: name the domain"),
         ("domains = [\"a\"]", "sip.toml: listen: is missing: add [[listen]]"),
         (
-            "domains = [\"a\"]\ndialog_key = \"geheim\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
+            "domains = [\"a\"]\ndialog_key = \"sesame\"\n[[listen]]\naddress = \"127.0.0.1:1\"",
             "dialog_key: must be 64 hexadecimal digits",
         ),
         ("domains = [\"a b\"]", "sip.toml: domains: invalid domain `a b`"),
@@ -145,7 +145,7 @@ fn an_unknown_key_is_an_error_with_its_line() {
 
 #[test]
 fn an_error_does_not_show_the_line_for_it_may_have_a_password() {
-    let error = parse(&format!("{LEAST}[authentication]\nusers = {{ alice = geheim }}\n")).unwrap_err();
+    let error = parse(&format!("{LEAST}[authentication]\nusers = {{ alice = sesame }}\n")).unwrap_err();
     assert!(error.contains("line 5") && !error.contains("alice"), "{error}");
 }
 

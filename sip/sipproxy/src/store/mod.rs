@@ -1,6 +1,6 @@
-//! Persistence of bindings: none, a file of this host, or a server that several proxies share.
+//! Persistence of bindings: in memory only, in a file of this host, or on a server that several proxies share.
 //!
-//! A file ([`Sqlite`]) is written before each turn's messages are sent. Separate threads query a server ([`Shared`]), and the loop never
+//! A file ([`Sqlite`]) is written before the messages of the same pass of the event loop are sent. Separate threads query a server ([`Shared`]), and the loop never
 //! waits for it; Redis and PostgreSQL are behind one interface, [`backend::Backend`]. Begin with [`StoreAddress`] and [`Store::open`].
 
 mod backend;
@@ -44,7 +44,7 @@ pub(crate) struct ServerAddress {
     roots: PathBuf,
 }
 
-/// A URL that may contain a password: it is shown without.
+/// A URL that may contain a password, which `Display` and `Debug` omit.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SecretUrl(String);
 
@@ -83,7 +83,7 @@ impl StoreAddress {
     /// Parses the configured value; `roots` is the file with the roots for TLS.
     ///
     /// # Errors
-    /// If it is another kind of URL: the valid forms.
+    /// A text for the user if it is empty or an invalid URL; for an unknown kind of URL, with the valid forms.
     pub(crate) fn parse(text: &str, roots: &Path) -> Result<StoreAddress, String> {
         let server = ServerAddress { url: SecretUrl(text.to_owned()), roots: roots.to_owned() };
         match text.split_once("://").map(|(scheme, _)| scheme) {
@@ -111,7 +111,7 @@ impl StoreAddress {
         }
     }
 
-    /// Reports whether other proxies may have the same store.
+    /// Reports whether the store is on a server, which other proxies can use, too.
     pub(crate) fn is_shared(&self) -> bool {
         !matches!(self, StoreAddress::File(_))
     }
@@ -168,10 +168,8 @@ impl Store {
             }
         }
     }
-}
 
-impl Store {
-    /// Returns the server, if it is one.
+    /// Returns the store on a server, if it is one.
     pub(crate) fn shared(&self) -> Option<&Shared> {
         match self {
             Store::Shared(store) => Some(store),
@@ -180,6 +178,7 @@ impl Store {
     }
 }
 
+/// Wraps a problem of a store, for `map_err`.
 fn failed(address: &impl fmt::Display) -> impl FnOnce(String) -> SipError {
     let address = address.to_string();
     move |problem| SipError::Store { address, problem }
@@ -203,10 +202,10 @@ mod tests {
     fn a_store_is_a_file_or_a_url_that_is_shown_without_its_secrets() {
         assert_eq!(parse("/var/x.db"), Ok(StoreAddress::File("/var/x.db".into())));
         for (text, shown) in [
-            ("redis://:geheim@192.0.2.1:6379/2", "redis://192.0.2.1:6379/2"),
+            ("redis://:sesame@192.0.2.1:6379/2", "redis://192.0.2.1:6379/2"),
             ("redis://u:ge@heim@192.0.2.1/", "redis://192.0.2.1/"),
-            ("postgres://u:geheim@192.0.2.1/sip?sslmode=disable", "postgres://192.0.2.1/sip"),
-            ("redis+unix:///run/redis.sock?pass=geheim", "redis+unix:///run/redis.sock"),
+            ("postgres://u:sesame@192.0.2.1/sip?sslmode=disable", "postgres://192.0.2.1/sip"),
+            ("redis+unix:///run/redis.sock?pass=sesame", "redis+unix:///run/redis.sock"),
         ] {
             let address = parse(text).unwrap();
             assert_eq!((address.to_string().as_str(), address.is_shared()), (shown, true));
@@ -215,26 +214,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_store_is_refused_without_showing_it() {
+    fn an_invalid_store_is_refused_without_showing_it() {
         for (text, why) in [
             ("", "is empty"),
-            ("mysql://u:geheim@h/", "unknown store"),
-            ("redis://geheim@:x:y", "is not a Redis URL"),
-            ("rediss://:geheim@h/#insecure", "has a `#`"),
-            ("postgres://u:geheim@h:x/", "is not a PostgreSQL URL"),
-            ("postgres://u:geheim@h/sip?sslmode=prefer", "sslmode must be"),
+            ("mysql://u:sesame@h/", "unknown store"),
+            ("redis://sesame@:x:y", "is not a Redis URL"),
+            ("rediss://:sesame@h/#insecure", "has a `#`"),
+            ("postgres://u:sesame@h:x/", "is not a PostgreSQL URL"),
+            ("postgres://u:sesame@h/sip?sslmode=prefer", "sslmode must be"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(!error.contains("geheim") && error.contains(why), "{error}");
+            assert!(!error.contains("sesame") && error.contains(why), "{error}");
         }
     }
 
     #[test]
     fn tls_needs_its_roots_and_nothing_else_reads_them() {
         for text in [
-            "rediss://:geheim@192.0.2.1/2",
-            "postgres://u:geheim@h/sip?sslmode=require",
-            "postgresql://u:geheim@h/sip?application_name=x&sslmode=verify-full",
+            "rediss://:sesame@192.0.2.1/2",
+            "postgres://u:sesame@h/sip?sslmode=require",
+            "postgresql://u:sesame@h/sip?application_name=x&sslmode=verify-full",
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.starts_with("/nowhere/roots.pem: "), "{error}");

@@ -69,7 +69,8 @@ impl Stateful<'_> {
     fn start_branch(&mut self, asked: &Asked, mut target: Target) -> bool {
         let (id, branch) = self.transactions.new_branch(&asked.mark);
         let copier = Copier::new(self.config, self.marks);
-        let copy = copier.fitting_copy(&asked.request, &asked.known, asked.from, &mut target, &branch);
+        let copy =
+            copier.copy_within_udp_limit(&asked.request, &asked.known, asked.from, &mut target, &branch);
         let has_more = target.has_more();
         let departure = Departure {
             server: Some(asked.server),
