@@ -9,16 +9,17 @@ use anyhow::{Context, Result, bail, ensure};
 use control::{DaemonArgs, Measure};
 use intercept::{Config, Interceptor};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use ops::Page;
 use rules::Settings;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing_subscriber::EnvFilter;
 
-use crate::archive::{self, Archive, Signer};
+use crate::archive::{self, Archive, Listener, Signer};
 use crate::carriers::PacketIo;
 use crate::commands::{Command, Handle};
 use crate::confinement::{self, Confinement, Identity};
-use crate::control_server::{ControlServer, ControlSocket};
+use crate::control_server::{ControlServer, ControlSocket, Desk};
 use crate::encryption::{Encryption, Handshakes, warm_up};
 use crate::forwarding::{Forwarder, Names};
 use crate::learned_store::LearnedStore;
@@ -48,13 +49,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
     raise_descriptor_limit();
     keep_freed_memory();
-    let (archive, listener) = match has_supervisor {
-        true => Archive::of_supervisor().map(|(archive, listener)| (archive, Some(listener)))?,
-        false => (Archive::own(args), None),
-    };
-    if !has_supervisor {
-        archive::prepare_directories(args)?;
-    }
+    let (archive, listener) = open_archive(args, has_supervisor)?;
     let rules = RulesStore::load(args, archive.clone())?;
     let signer = archive.signer(args);
     let peers = PeersStore::load(args, &rules.settings(), archive.clone())?;
@@ -69,7 +64,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let mut interceptor = set_up(args, &rules.settings())?;
     let datagrams = interceptor.take_datagrams();
     let socket = ControlSocket::bind(&args.control)?;
-    let (keeper, shared) = (learned.clone(), SharedStore::of_settings(&rules.settings())?);
+    let shared = SharedStore::of_settings(&rules.settings())?;
     let names = Names::of_host();
     let user = assume(&interceptor, &identity)?;
     let (mut shard, handle) = Shard::new(
@@ -94,30 +89,15 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let confined = confine(shard.interceptor(), &confinement)?;
     shard.note_confinement(control::Confinement { user, ..confined });
     spawn("control", move || server.run())?;
-    match page {
-        Ok(None) => {}
-        Ok(Some(page)) => spawn("page", move || page::run(page, desk))?,
-        // Connections go on without it.
-        Err(fault) => {
-            tracing::warn!("{fault}");
-            rules.goes_without_page();
-            shard.note_page_fault(fault);
-        }
-    }
+    spawn_page(page, desk, &rules, &mut shard)?;
     spawn_handshakes(handshakes, signer, handle.clone())?;
-    spawn("learned table", move || keeper.keep(shared))?;
-    let peer_keeper = peers.clone();
-    spawn("known peers", move || peer_keeper.keep())?;
+    spawn_keepers(learned.clone(), shared, peers.clone())?;
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
     if args.inside.is_some() {
         shard.serve_command(Forwarder::start(names, datagrams, handle.clone())?);
     }
-    if let Some(listener) = listener {
-        spawn("supervision", move || stop_after(|| listener.run(), &handle))?;
-    } else if args.inside.is_some() {
-        spawn("supervision", move || stop_after(wait_for_the_end_of_input, &handle))?;
-    }
+    spawn_supervision(listener, args.inside.is_some(), handle)?;
     tracing::info!(control = %args.control.display(), "sctpifyd is up");
     let outcome = shard.run();
     learned.save();
@@ -128,6 +108,50 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         let _ = std::fs::remove_file(&args.control);
     }
     outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Returns the access to the files: through the supervisor, whose end the listener reports, or directly.
+fn open_archive(args: &DaemonArgs, has_supervisor: bool) -> Result<(Archive, Option<Listener>)> {
+    if has_supervisor {
+        let (archive, listener) = Archive::of_supervisor()?;
+        return Ok((archive, Some(listener)));
+    }
+    archive::prepare_directories(args)?;
+    Ok((Archive::own(args), None))
+}
+
+/// Starts the thread of the status page. If it has no port, connections go on without it.
+fn spawn_page(
+    page: Result<Option<Page>, String>,
+    desk: Desk,
+    rules: &RulesStore,
+    shard: &mut Shard,
+) -> Result<()> {
+    match page {
+        Ok(None) => {}
+        Ok(Some(page)) => spawn("page", move || page::run(page, desk))?,
+        Err(fault) => {
+            tracing::warn!("{fault}");
+            rules.goes_without_page();
+            shard.note_page_fault(fault);
+        }
+    }
+    Ok(())
+}
+
+/// Starts the thread that stops this process if its supervisor ends, or the command `sctpify run` that started it.
+fn spawn_supervision(listener: Option<Listener>, is_inside: bool, shard: Handle) -> Result<()> {
+    match listener {
+        Some(listener) => spawn("supervision", move || stop_after(|| listener.run(), &shard)),
+        None if is_inside => spawn("supervision", move || stop_after(wait_for_the_end_of_input, &shard)),
+        None => Ok(()),
+    }
+}
+
+/// Starts the threads that write the files of learned destinations and known peers.
+fn spawn_keepers(learned: LearnedStore, shared: Option<SharedStore>, peers: PeersStore) -> Result<()> {
+    spawn("learned table", move || learned.keep(shared))?;
+    spawn("known peers", move || peers.keep())
 }
 
 /// Starts the thread of the key handshakes. Without it no association gets keys, so the process ends if it fails, and the supervisor

@@ -66,35 +66,43 @@ fn take(given: &mut Given, kind: c_int, data: &[u8]) -> Outcome<()> {
     Ok(())
 }
 
+/// Writes an item behind `used` bytes, and returns its length with padding. As the kernel does, cuts an item that has not enough room:
+/// libsctp's own buffers are too small for two.
+///
+/// # Safety
+/// The message is one that the program passes to recvmsg(2), and `used` is at most its `msg_controllen`.
+unsafe fn put_item(message: &mut msghdr, used: usize, kind: c_int, data: &[u8]) -> usize {
+    let length = u32::try_from(data.len()).unwrap_or(0);
+    // SAFETY: computes lengths.
+    let (space, whole, header) = unsafe {
+        (libc::CMSG_SPACE(length) as usize, libc::CMSG_LEN(length) as usize, libc::CMSG_LEN(0) as usize)
+    };
+    let left = if message.msg_control.is_null() { 0 } else { message.msg_controllen - used };
+    let kept = whole.min(left);
+    if kept < whole {
+        message.msg_flags |= libc::MSG_CTRUNC;
+    }
+    if kept < header {
+        return 0;
+    }
+    // SAFETY: the part of the item that is kept lies within the program's control data.
+    unsafe {
+        let item: *mut cmsghdr = message.msg_control.byte_add(used).cast();
+        item.write_unaligned(cmsghdr { cmsg_level: SOL_SCTP, cmsg_type: kind, cmsg_len: kept as _ });
+        core::ptr::copy_nonoverlapping(data.as_ptr(), libc::CMSG_DATA(item), kept - header);
+    }
+    space.min(left)
+}
+
 /// Writes the items that the program asked for; sets `MSG_CTRUNC` if there is no room.
 ///
 /// # Safety
 /// The message is one that the program passes to recvmsg(2).
 pub(crate) unsafe fn write(message: &mut msghdr, header: &DataHeader, next: Option<&(DataHeader, usize)>) {
-    let room = message.msg_controllen;
     let mut used = 0;
     let mut put = |kind: c_int, data: &[u8]| {
-        let length = u32::try_from(data.len()).unwrap_or(0);
-        // SAFETY: computes lengths.
-        let (space, whole, header) = unsafe {
-            (libc::CMSG_SPACE(length) as usize, libc::CMSG_LEN(length) as usize, libc::CMSG_LEN(0) as usize)
-        };
-        let left = if message.msg_control.is_null() { 0 } else { room - used };
-        // As the kernel does, an item that has not enough room is cut: libsctp's own buffers are too small for two.
-        let kept = whole.min(left);
-        if kept < whole {
-            message.msg_flags |= libc::MSG_CTRUNC;
-        }
-        if kept < header {
-            return;
-        }
-        // SAFETY: the part of the item that is kept lies within the program's control data.
-        unsafe {
-            let item: *mut cmsghdr = message.msg_control.byte_add(used).cast();
-            item.write_unaligned(cmsghdr { cmsg_level: SOL_SCTP, cmsg_type: kind, cmsg_len: kept as _ });
-            core::ptr::copy_nonoverlapping(data.as_ptr(), libc::CMSG_DATA(item), kept - header);
-        }
-        used += space.min(left);
+        // SAFETY: as the caller says; `used` comes from the items before.
+        used += unsafe { put_item(message, used, kind, data) };
     };
     if let Some((next, length)) = next {
         let mut data = [0; cmsg::NXTINFO_SIZE];

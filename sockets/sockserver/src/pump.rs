@@ -259,33 +259,38 @@ impl Server {
             }
             Ok(received) => {
                 self.closer.close(end.uid, received.descriptors);
-                let message = &self.room[..received.length];
-                let header = DataHeader::read(message).filter(|_| !received.is_cut);
-                match header {
-                    Some(header) if header.kind == Kind::Data => {
-                        let rest = &message[DATA_HEADER..];
-                        let split = rest.split_first_chunk::<PEER_LENGTH>().filter(|_| is_one_to_many);
-                        let (peer, bytes) =
-                            split.map_or((Peer::default(), rest), |(peer, bytes)| (Peer::read(peer), bytes));
-                        let bytes = Bytes::copy_from_slice(bytes);
-                        self.offer(now, key, header, peer, bytes)
-                    }
-                    Some(header) if header.kind == Kind::Filling => {
-                        self.note_accepted(key);
-                        Step::More
-                    }
-                    _ => {
-                        tracing::warn!(
-                            "a program wrote to its socket past libsctpify: its associations were aborted"
-                        );
-                        if is_one_to_many {
-                            self.let_go(now, key, true);
-                        } else {
-                            self.sockets.abort(now, &mut self.engine, key, "the program broke the protocol");
-                        }
-                        Step::Done
-                    }
+                let length = if received.is_cut { 0 } else { received.length };
+                self.take(now, key, length, is_one_to_many)
+            }
+        }
+    }
+
+    /// Takes the message of `length` bytes that was received from a program's end.
+    fn take(&mut self, now: Time, key: SocketKey, length: usize, is_one_to_many: bool) -> Step {
+        let message = &self.room[..length];
+        match DataHeader::read(message) {
+            Some(header) if header.kind == Kind::Data => {
+                let rest = &message[DATA_HEADER..];
+                let split = rest.split_first_chunk::<PEER_LENGTH>().filter(|_| is_one_to_many);
+                let (peer, bytes) =
+                    split.map_or((Peer::default(), rest), |(peer, bytes)| (Peer::read(peer), bytes));
+                let bytes = Bytes::copy_from_slice(bytes);
+                self.offer(now, key, header, peer, bytes)
+            }
+            Some(header) if header.kind == Kind::Filling => {
+                self.note_accepted(key);
+                Step::More
+            }
+            _ => {
+                tracing::warn!(
+                    "a program wrote to its socket past libsctpify: its associations were aborted"
+                );
+                if is_one_to_many {
+                    self.let_go(now, key, true);
+                } else {
+                    self.sockets.abort(now, &mut self.engine, key, "the program broke the protocol");
                 }
+                Step::Done
             }
         }
     }

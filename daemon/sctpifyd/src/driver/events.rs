@@ -275,26 +275,40 @@ impl Driver {
                     self.pump.mark(id);
                 }
             }
-            (Event::PathSwitched { from, to, reason }, _) => {
+            (Event::Closed(reason), id) => {
+                self.on_closed(association, id, &reason);
+                self.encryption.forget(association);
+                self.unproven.take(association);
+            }
+            (Event::Established { .. }, None) => self.on_proven(association),
+            (Event::Readable | Event::Writable | Event::PeerShutdown, None) => {}
+            (event, _) => self.on_path_event(association, event),
+        }
+    }
+
+    /// Handles an event that concerns the paths or the addresses of an association.
+    fn on_path_event(&mut self, association: AssociationId, event: Event) {
+        match event {
+            Event::PathSwitched { from, to, reason } => {
                 self.packet_io.note_switch(&from, &to);
                 self.history.switched(self.now, association, &from, &to);
                 self.path_events.note_switch(association, from, to, reason);
                 self.has_switched = true;
             }
-            (Event::PathChanged { route, from, to, reason }, _) => {
+            Event::PathChanged { route, from, to, reason } => {
                 tracing::debug!(?route, ?from, ?to, ?reason, "path");
                 self.path_events.note_change(association, route, (from, to), reason);
                 if to == PathState::Active {
                     self.roaming().on_path_up(association, &route);
                 }
             }
-            (Event::PeerPort { from, to }, _) => {
+            Event::PeerPort { from, to } => {
                 if let Some(left_out) = self.history.admit(Line::Port, self.now) {
                     tracing::info!(?from, ?to, left_out, "the peer's UDP port");
                 }
             }
-            (Event::PathMtu { route, from, to }, _) => tracing::debug!(?route, from, to, "MTU of a path"),
-            (Event::AddressChange { change, refusal }, _) => {
+            Event::PathMtu { route, from, to } => tracing::debug!(?route, from, to, "MTU of a path"),
+            Event::AddressChange { change, refusal } => {
                 self.path_events.note_addresses(association);
                 self.roaming().use_links(association);
                 if let Some(left_out) = self.history.admit(Line::Answer, self.now) {
@@ -302,35 +316,32 @@ impl Driver {
                 }
             }
             // If data moves to another path because of the request, `PathSwitched` reports it.
-            (Event::PeerAddressChange(change @ AddressChange::SetPrimary(_)), _) => {
+            Event::PeerAddressChange(change @ AddressChange::SetPrimary(_)) => {
                 tracing::debug!(?change, "the peer's request");
             }
-            (Event::PeerAddressChange(change), _) => {
+            Event::PeerAddressChange(change) => {
                 self.path_events.note_addresses(association);
                 if let Some(left_out) = self.history.admit(Line::Address, self.now) {
                     tracing::info!(?change, left_out, "the peer's addresses");
                 }
             }
-            (Event::Closed(reason), id) => {
-                self.on_closed(association, id, &reason);
-                self.encryption.forget(association);
-                self.unproven.take(association);
-            }
+            // `on_engine_event` handles these.
+            Event::Incoming { .. }
+            | Event::Established { .. }
+            | Event::Readable
+            | Event::Writable
+            | Event::PeerShutdown
+            | Event::Closed(_) => {}
             // The daemon sends nothing that may be abandoned. `take_engine_events` passes events about keys to `encryption` first.
-            (
-                Event::KeyMessage { .. }
-                | Event::Protected { .. }
-                | Event::KeysWorn
-                | Event::Abandoned { .. }
-                | Event::Dry
-                | Event::StreamReset { .. }
-                | Event::AssociationReset { .. }
-                | Event::StreamsChanged { .. }
-                | Event::PeerSendBuffer(_),
-                _,
-            ) => {}
-            (Event::Established { .. }, None) => self.on_proven(association),
-            (Event::Readable | Event::Writable | Event::PeerShutdown, None) => {}
+            Event::KeyMessage { .. }
+            | Event::Protected { .. }
+            | Event::KeysWorn
+            | Event::Abandoned { .. }
+            | Event::Dry
+            | Event::StreamReset { .. }
+            | Event::AssociationReset { .. }
+            | Event::StreamsChanged { .. }
+            | Event::PeerSendBuffer(_) => {}
         }
     }
 

@@ -248,58 +248,72 @@ impl Endpoint {
                 config: opening.config.clone(),
                 nonce: opening.nonce,
             }),
-            Slot::Association(association) => {
-                let added = added_addresses(association, route, peer);
-                //= rfc9260#5.2.1-7 5.2.1-8 5.2.2-2 5.2.2-3
-                if !added.is_empty() {
-                    let mut buf = [0; 512];
-                    //= rfc9260#5.2.1-9
-                    let raw = write_addresses(&added, &mut buf);
-                    self.replies.refuse(*route, header, &[Cause::RestartWithNewAddresses(raw)]);
-                    return None;
-                }
-                //= rfc9260#9.2-22
-                if association.resend_shutdown_ack() {
-                    self.settle(id);
-                    return None;
-                }
-                // While our COOKIE ECHO is out the tag stays; afterwards the INIT may be a restart and gets another.
-                let (tag, initial_tsn, nonce) = match association.state() {
-                    //= rfc9260#5.2.1-6
-                    // The peer has answered our INIT with the tag of its own: it goes on with that.
-                    State::CookieEchoed { opening, .. }
-                        if association.tags().1 == peer.tag
-                            && (opening.config.auth.by_direction || association.is_protected()) =>
-                    {
-                        return None;
-                    }
-                    State::CookieEchoed { opening, .. } => {
-                        (association.tags().0, association.initial_tsn(), opening.nonce)
-                    }
-                    //= rfc9260#5.2.2-7
-                    _ if association.config().auth.has_shared_key() => {
-                        (new_tag, new_tsn, self.random.marked(new_nonce))
-                    }
-                    _ => (new_tag, new_tsn, new_nonce),
-                };
-                let mut local_addresses = SmallVec::<[IpAddr; 4]>::new();
-                for address in association.local_addresses() {
-                    if !local_addresses.contains(&address) {
-                        local_addresses.push(address);
-                    }
-                }
-                //= rfc9260#5.2.1-12 5.2.2-5 5.2.2-8
-                let (tie, mut config) = (self.cookies.tie(association.tags()), association.config().clone());
-                if !association.transfer().is_keyed() {
-                    config.auth = fresh;
-                } else if !association.is_protected() {
-                    // A signed association begins anew by its key alone.
-                    config.protection = None;
-                }
-                Some(Terms { tag, initial_tsn, tie: Some(tie), local_addresses, config, nonce })
+            Slot::Association(_) => {
+                self.terms_for_association(id, route, header, peer, fresh, (new_tag, new_tsn, new_nonce))
             }
             Slot::Finished => None,
         }
+    }
+
+    /// The same for an association that is not only opening. The last argument is for a restart.
+    fn terms_for_association(
+        &mut self,
+        id: AssociationId,
+        route: &Route,
+        header: CommonHeader,
+        peer: &PeerInit<'_>,
+        fresh_auth: AuthConfig,
+        (new_tag, new_tsn, new_nonce): (VerificationTag, Tsn, Nonce),
+    ) -> Option<Terms> {
+        let Slot::Association(association) = self.slots.get_mut(id)? else { return None };
+        let added = added_addresses(association, route, peer);
+        //= rfc9260#5.2.1-7 5.2.1-8 5.2.2-2 5.2.2-3
+        if !added.is_empty() {
+            let mut buf = [0; 512];
+            //= rfc9260#5.2.1-9
+            let raw = write_addresses(&added, &mut buf);
+            self.replies.refuse(*route, header, &[Cause::RestartWithNewAddresses(raw)]);
+            return None;
+        }
+        //= rfc9260#9.2-22
+        if association.resend_shutdown_ack() {
+            self.settle(id);
+            return None;
+        }
+        // While our COOKIE ECHO is out the tag stays; afterwards the INIT may be a restart and gets another.
+        let (tag, initial_tsn, nonce) = match association.state() {
+            //= rfc9260#5.2.1-6
+            // The peer has answered our INIT with the tag of its own: it goes on with that.
+            State::CookieEchoed { opening, .. }
+                if association.tags().1 == peer.tag
+                    && (opening.config.auth.by_direction || association.is_protected()) =>
+            {
+                return None;
+            }
+            State::CookieEchoed { opening, .. } => {
+                (association.tags().0, association.initial_tsn(), opening.nonce)
+            }
+            //= rfc9260#5.2.2-7
+            _ if association.config().auth.has_shared_key() => {
+                (new_tag, new_tsn, self.random.marked(new_nonce))
+            }
+            _ => (new_tag, new_tsn, new_nonce),
+        };
+        let mut local_addresses = SmallVec::<[IpAddr; 4]>::new();
+        for address in association.local_addresses() {
+            if !local_addresses.contains(&address) {
+                local_addresses.push(address);
+            }
+        }
+        //= rfc9260#5.2.1-12 5.2.2-5 5.2.2-8
+        let (tie, mut config) = (self.cookies.tie(association.tags()), association.config().clone());
+        if !association.transfer().is_keyed() {
+            config.auth = fresh_auth;
+        } else if !association.is_protected() {
+            // A signed association begins anew by its key alone.
+            config.protection = None;
+        }
+        Some(Terms { tag, initial_tsn, tie: Some(tie), local_addresses, config, nonce })
     }
 
     /// Sends the INIT ACK, of at most three times the length of the INIT: its sender may be somebody else, and the address
