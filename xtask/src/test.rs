@@ -4,8 +4,7 @@
 //! form ([`lab`]). Their packages are installed meanwhile ([`packages`]). Each part starts with a line that reports
 //! the time so far. Ends with one line of counts over all parts.
 //!
-//! Namespace tests run two at a time: they mostly wait, and more of them would delay one another. Failed ones
-//! are run a second time ([`again`]).
+//! Namespace tests mostly wait, so four of them run at a time ([`in_namespaces`]). Failed ones are run a second time ([`again`]).
 
 pub(crate) mod again;
 mod packages;
@@ -15,7 +14,7 @@ use crate::bench::instructions;
 use crate::tools::{cargo, succeeds};
 use crate::totals::Totals;
 use crate::{Outcome, check, lab, transparency};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use packages::Packages;
 use run::counted;
 use testbed::process::now;
@@ -38,6 +37,9 @@ const NOT_SEALED: [&str; 14] = [
     "size_holes::",
     "takeover::",
 ];
+
+/// Cargo's arguments for the tests that create network namespaces, without the packages.
+const IN_NAMESPACES: [&str; 5] = ["test", "--no-fail-fast", "--lib", "--bins", "--tests"];
 
 /// `./x test`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
@@ -62,9 +64,8 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     if testbed::is_root() {
         plain.skipped = 0;
         part("tests that require root and create network namespaces");
-        let words =
-            ["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", "--", "--ignored"];
-        totals += again::judged(counted(cargo(&words).arg("--test-threads=2"))?, &words)?;
+        let words = [&IN_NAMESPACES[..], &["--workspace", "--", "--ignored"]].concat();
+        totals += again::judged(in_namespaces()?, &words)?;
         part("other projects' tests, with all their connections over SCTP (a part; --transparency: all)");
         totals += transparency::quick()?;
         part("the lab's experiments, in their quick form");
@@ -75,6 +76,20 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     totals += plain;
     part("the end");
     Ok(totals.close())
+}
+
+/// Runs the tests that create network namespaces, in two groups that take about the same time: those of `testbed`, and all others.
+fn in_namespaces() -> Result<Totals> {
+    let group = |packages: &[&str]| {
+        let words = [&IN_NAMESPACES[..], packages, &["--", "--ignored", "--test-threads=2"]].concat();
+        counted(&mut cargo(&words))
+    };
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| group(&["--workspace", "--exclude", "testbed"]));
+        let mut totals = group(&["--package", "testbed"])?;
+        totals += others.join().map_err(|_| anyhow!("a thread of tests has failed"))??;
+        Ok(totals)
+    })
 }
 
 /// Plays the engine's worlds with sealed packets (`SIM_PROTECTED`), except [`NOT_SEALED`].
