@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_skipped_is_not_passed() {
+    fn skipped_tests_do_not_count_as_passed() {
         let mut totals = Totals { passed: 12, failed: 0, skipped: 4, ..Totals::default() };
         totals.skip(5);
         assert_eq!(totals, Totals { passed: 7, failed: 0, skipped: 9, ..Totals::default() });

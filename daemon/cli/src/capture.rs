@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_is_an_error_and_not_waited_for() {
+    fn an_invalid_block_length_is_an_error_at_once() {
         for length in [0, 8, 14, u32::MAX] {
             let mut bytes = block(PACKET, 12);
             bytes[4..8].copy_from_slice(&length.to_le_bytes());

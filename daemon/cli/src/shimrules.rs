@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_too_much_is_named() {
+    fn missing_and_excess_options_are_named() {
         let problem = |line: &str| parse(line).unwrap_err().to_string();
         assert!(problem("-A -clocal").starts_with("-A needs -p"));
         assert!(problem("-G").starts_with("-G needs -c"));

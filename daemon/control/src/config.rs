@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_toml_names_its_line() {
+    fn a_toml_error_names_its_line() {
         assert_eq!(parse_config("enable = true\nudp_port = = 3\n").unwrap_err().line, Some(2));
     }
 

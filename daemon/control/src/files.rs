@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_the_temporary_files_place_is_not_written_to() {
+    fn a_symlink_at_the_temporary_files_name_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let (path, victim) = (dir.path().join("rules"), dir.path().join("victim"));
         fs::write(&victim, "precious").unwrap();

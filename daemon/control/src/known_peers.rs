@@ -706,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_daemons_met_gave_and_forgot_is_all_in_the_file() {
+    fn a_merge_keeps_additions_and_removals_of_both_daemons() {
         let mut base = KnownPeers::default();
         for (address, digit) in [("10.0.0.1", 'A'), ("10.0.0.2", 'B'), ("10.0.0.3", 'C')] {
             base.meet(NOW, ip(address), &key(digit));

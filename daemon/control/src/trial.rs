@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_setting_names_must_be_there() {
+    fn a_setting_with_an_unavailable_resource_is_refused() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port().to_string();
         for (name, value, told) in [

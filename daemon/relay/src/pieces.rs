@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_lets_go_of_the_blocks_it_came_in() {
+    fn waiting_data_releases_the_blocks_it_arrived_in() {
         let mut pieces = Pieces::default();
         let blocks: Vec<Bytes> = (0..50).map(|n| Bytes::from(vec![n; 60_000])).collect();
         blocks.iter().for_each(|block| pieces.push(block.slice(0..1400)));

@@ -93,7 +93,7 @@ fn no_more_is_read_while_a_message_waits() {
 }
 
 #[test]
-fn what_is_meant_for_this_end_is_answered_between_the_peers_messages() {
+fn a_ping_is_answered_between_the_peers_messages() {
     let mut relay = relay();
     relay.on_message(0, [Bytes::from_static(b"hel"), Bytes::from_static(b"lo")]);
     relay.on_bytes(Bytes::from_static(b"\none\n"));

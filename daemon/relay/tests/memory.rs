@@ -39,7 +39,7 @@ fn taken_and_counted(window: usize, size: usize, is_slow: bool, looks: usize) ->
 }
 
 #[test]
-fn what_waits_takes_no_more_than_is_counted_however_it_came() {
+fn waiting_data_takes_no_more_memory_than_is_counted() {
     for (window, size) in
         [16 << 10, 256 << 10].into_iter().flat_map(|w| [1, 100, 512, 1023, 1400, 4095].map(|s| (w, s)))
     {

@@ -572,7 +572,7 @@ fn a_peer_that_says_it_is_stopped_and_has_sent_little_gets_no_wider_window() {
 }
 
 #[test]
-fn what_waits_of_a_channel_keeps_none_of_the_memory_that_it_came_in() {
+fn waiting_data_of_a_slow_channel_releases_its_receive_blocks() {
     let (mut a, channel, mut b, theirs) = open_channel();
     let stream = a.stream(channel).unwrap();
     let blocks: Vec<Bytes> = (0..20).map(|_| Bytes::from(vec![0; 60_000])).collect();

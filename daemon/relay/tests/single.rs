@@ -127,7 +127,7 @@ fn a_full_association_stops_the_reading_of_tcp() {
 }
 
 #[test]
-fn what_came_before_an_abort_is_written_and_then_the_connection_is_reset() {
+fn data_before_an_abort_is_written_and_then_the_connection_is_reset() {
     let mut relay = shim(Role::Initiator);
     relay.on_message(PPID_DATA, [Bytes::from_static(b"early answer")]);
     relay.on_closed(Closed::Lost);

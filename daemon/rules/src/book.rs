@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_a_connection_is_counted_for_its_rule() {
+    fn the_outcome_of_a_connection_is_counted_for_its_rule() {
         let mut book = book("-A -c remote -p enable -P 80\n-A -c remote -p enable -P 22\n");
         let outcome = Outcome::Tcp(Some(crate::Failure::NoAnswer));
         book.record(Chain::Remote, "10.0.0.1".parse().unwrap(), 22, UnixMs(7), outcome);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_firewall_let_pass_counts_as_if_it_had_been_decided_here() {
+    fn connections_that_a_firewall_let_pass_count_as_decided_here() {
         let mut book = book("-A -c remote -p disable -P 22\n");
         book.count_unnamed(3);
         book.settings.default_remote_enable = true;

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_interface_and_no_network_is_refused() {
+    fn an_invalid_interface_or_network_is_refused() {
         for text in ["eth0,eth1", "192.0.2.0/33", "!", "a-name-that-is-too-long", "2001:db8::/x", "!!eth0"] {
             assert!(text.parse::<Interfaces>().is_err(), "{text}");
         }

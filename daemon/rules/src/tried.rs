@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_tries_nothing() {
+    fn a_disabled_remote_chain_tries_nothing() {
         let mut off = book("-A -c remote -p enable -P 22\n", true);
         off.settings.enable = false;
         assert_eq!(off.tried(), Tried::Only(Vec::new()));

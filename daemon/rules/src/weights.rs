@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_weight_is_refused() {
+    fn an_invalid_weight_is_refused() {
         for text in ["10.1.0.0/16", "10.1.0.0/16=0", "10.1.0.0/16=70000", "eth0=3", "=3", "10.1.0.0/40=1"] {
             assert_eq!(text.parse::<Weights>(), Err(()), "{text}");
         }

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gathers_in_a_pause_is_no_great_burst() {
+    fn a_pause_gathers_no_more_than_one_burst() {
         for moves in
             [(40_000, Conversation), (100_000, Conversation), (10_000, Transfer), (100_000, Transfer)]
         {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_is_written_once_it_can() {
+    fn a_failed_write_is_repeated_by_the_next_save() {
         let dir = tempfile::tempdir().expect("a directory");
         let in_the_way = dir.path().join("state");
         std::fs::write(&in_the_way, "a file").expect("written");

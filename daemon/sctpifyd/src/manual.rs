@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_anothers_or_nobodys_is_refused_and_root_may_ask_for_all() {
+    fn foreign_and_unused_ports_are_refused_and_root_may_ask_for_all() {
         let manual = Manual::default();
         assert_eq!(ask(&manual, ALICE, 22).err(), Some(AskError::NotOwn));
         assert_eq!(ask(&manual, ALICE, 23).err(), Some(AskError::NobodyListens));

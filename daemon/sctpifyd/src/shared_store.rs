@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     #[ignore = "needs redis-server"]
-    fn what_one_host_learns_another_knows_and_what_one_forgets_all_forget() {
+    fn findings_and_removals_of_one_host_reach_all_others() {
         let redis = Redis::start();
         let (mut one, mut other, to) = (Host::of(&redis.url()), Host::of(&redis.url()), destination());
         one.fail(to);

@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_of_the_handshake_is_refused_without_a_panic() {
+    fn a_malformed_handshake_message_is_refused_without_a_panic() {
         let ring = keyring();
         let terms = terms(KeyRole::Server, 1);
         let (_, hello) = Session::client(&ring, FIRST_EPOCH, None, None).unwrap();
@@ -778,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_come_sealed_is_not_taken_in_the_clear() {
+    fn a_message_that_must_be_sealed_is_refused_in_the_clear() {
         let (a, b) = (keyring(), keyring());
         let (mut client, hello) = Session::client(&a, FIRST_EPOCH, None, None).unwrap();
         let mut server = Session::server(&b, FIRST_EPOCH, None, None).unwrap();

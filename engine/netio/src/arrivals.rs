@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_has_a_limit() {
+    fn remembered_arrivals_have_a_limit() {
         let mut arrivals = Arrivals::default();
         for n in 0..=PAIRS_MAX as u32 {
             let remote = IpAddr::from(n.to_be_bytes());

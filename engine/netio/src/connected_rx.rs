@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_more_than_all_others_leads() {
+    fn a_peer_with_the_majority_of_packets_leads() {
         let mut connected = ConnectedRx::default();
         for n in 0..300_u32 {
             connected.note(&peer(if n % 3 == 0 { (n % 100) as u8 + 2 } else { 1 }));

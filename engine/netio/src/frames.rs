@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_to_the_interface_is_read() {
+    fn offloads_left_to_the_interface_are_read() {
         let word = |n: u16| n.to_ne_bytes();
         let header = |flags, kind| {
             let ([a, b], [c, d], [e, f]) = (word(1448), word(34), word(16));

@@ -101,7 +101,7 @@ fn send_much(sender: &mut UdpCarrier, receiver: &mut End, from: &str, to: &str) 
 }
 
 #[test]
-fn what_a_busy_peer_sends_arrives_whole_and_in_order_by_a_socket_of_its_own() {
+fn packets_of_a_busy_peer_all_arrive_in_order_on_its_own_socket() {
     let (_a, mut sender, mut receiver) = ends();
     for (opened, (from, to)) in families(1).into_iter().enumerate() {
         assert_eq!(receiver.1.counters().connected_rx, opened as u64);
@@ -197,7 +197,7 @@ fn packets_that_are_no_associations_get_their_sender_no_socket() {
 }
 
 #[test]
-fn what_strangers_send_while_busy_peers_get_sockets_arrives_once_and_from_whom_it_came() {
+fn packets_of_other_peers_arrive_once_while_busy_peers_get_sockets() {
     const STRANGERS: usize = 8;
     const WAITING_MAX: usize = 64;
     let (a, _, mut receiver) = ends();

@@ -131,7 +131,7 @@ fn an_answer_does_not_leave_by_the_interface_of_its_source_address_if_the_questi
 }
 
 #[test]
-fn what_is_for_the_socket_still_reaches_it_after_a_sender_for_the_interface_was_opened() {
+fn a_socket_still_receives_after_an_interface_sender_was_opened() {
     let (a, b) = pair();
     let (mut one, mut other) = (a.udp(), b.udp());
     let index = Some(a.ifindex("left"));

@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     //= rfc9260#3.3.3.1.1-1 5.1.3-2
-    fn what_was_sealed_is_what_is_opened() {
+    fn a_sealed_cookie_opens_unchanged() {
         let (mut jar, mut random) = jar();
         let sealed = jar.seal(&cookie(), Time::from_millis(1000), &mut random);
         assert_eq!(jar.open(&sealed, &HEADER, Time::from_millis(61_000)), Ok(cookie()));

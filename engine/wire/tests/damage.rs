@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_read_is_the_same_after_writing_and_reading_again(bytes in chunk()) {
+    fn a_chunk_is_unchanged_after_writing_and_reading_it_again(bytes in chunk()) {
         let bytes = [&[0; COMMON_HEADER_LEN][..], &bytes].concat();
         let packet = Packet::parse(&bytes, ChecksumMode::Ignore).unwrap();
         let Some(Ok(chunk)) = packet.chunks().next() else { return Ok(()) };

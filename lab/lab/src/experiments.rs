@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_manifests_expect_is_planned_by_their_runners_in_each_form_that_it_is_judged_in() {
+    fn runners_plan_every_measure_that_their_manifests_expect_in_each_form() {
         let mut faults = Vec::new();
         for Entry { manifest, .. } in &all().unwrap() {
             for form in [Form::Quick, Form::Full] {

@@ -203,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_neither_met_nor_missed() {
+    fn an_unmeasured_expectation_is_neither_met_nor_missed() {
         assert_eq!(outcomes(&expectation("theirs", None), &[]), [(None, Outcome::Unmeasured); 2]);
         assert_eq!(outcomes(&expectation("ours", Some("theirs")), &[]), [(None, Outcome::Unmeasured); 2]);
     }
 
     #[test]
-    fn what_nobody_asked_for_was_left_out_and_what_was_measured_before_is_judged_all_the_same() {
+    fn an_unrequested_series_is_left_out_unless_it_was_measured_before() {
         let theirs = outcomes(&expectation("theirs", None), &["theirs/10"]);
         assert_eq!(theirs, [(None, Outcome::LeftOut), (None, Outcome::Unmeasured)]);
         let against = outcomes(&expectation("ours", Some("theirs")), &["ours"]);

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_not_measured_again_and_what_is_not_wanted_not_at_all() {
+    fn measured_points_are_not_repeated_and_unwanted_ones_are_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let mut first = store(dir.path());
         assert!(run(&mut first, &["none", "good"]).is_empty());

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_setting_or_as_shipped_or_without_reason_is_refused() {
+    fn an_unknown_unchanged_or_unexplained_setting_is_refused() {
         let faults = [
             ("all = { carrier = \"udp\" }\nwhy.carrier = \"w\"", "carrier"),
             ("all = { race_timer_ms = 250 }\nwhy.race_timer_ms = \"w\"", "shipped"),

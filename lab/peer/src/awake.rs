@@ -64,18 +64,18 @@ mod tests {
     }
 
     #[test]
-    fn what_succeeds_is_done_each_time() {
+    fn successful_polling_goes_on_at_each_wait() {
         assert_eq!(tries(1_000, |_| true), 1_000);
     }
 
     #[test]
-    fn what_fails_is_done_in_less_than_a_hundredth_of_the_waits() {
+    fn failing_polling_takes_less_than_a_hundredth_of_the_waits() {
         assert!((2..5).contains(&tries(1_000, |_| false)));
         assert!(tries(1_000_000, |_| false) < 2_000);
     }
 
     #[test]
-    fn what_succeeds_again_is_done_again() {
+    fn polling_that_succeeds_again_is_resumed() {
         assert!(tries(20_000, |wait| wait >= 1_000) > 10_000);
     }
 }

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_finished_is_refused_and_no_header_makes_it_fail_hard() {
+    fn an_unfinishable_frame_is_refused_and_no_header_causes_a_panic() {
         let (frame, start) = segment(Segments::Tcp, true, 100);
         let unknown = Offload { segments: Some((Segments::Unknown, 50)), checksum: Some((start, 16)) };
         assert_eq!(finish(&frame, unknown, |_| {}), Err(Unfinishable));

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_or_cut_short_is_of_another_kind() {
+    fn a_truncated_or_non_ip_frame_is_of_another_kind() {
         assert_eq!(Layout::of(&frame(0x0806, 0, &[0; 28])).kind, Kind::Other);
         assert_eq!(Layout::of(&frame(0x0800, 0, &v4(30)[..12])).kind, Kind::Other);
         for length in 0..20 {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_ends_a_sleep() {
+    fn a_readable_descriptor_ends_a_sleep() {
         let (silent, _other) = UnixStream::pair().unwrap();
         let (loud, mut other) = UnixStream::pair().unwrap();
         other.write_all(b"x").unwrap();

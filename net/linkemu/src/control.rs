@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_told_so() {
+    fn a_malformed_request_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let _served = serve(dir.path(), "x").unwrap();
         let mut stream = UnixStream::connect(path_of(dir.path(), "x")).unwrap();

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_late_is_told_for_ten_seconds_and_forgotten_after_twenty() {
+    fn late_packets_are_reported_for_ten_seconds_and_forgotten_after_twenty() {
         let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
         let mut recent = Recent::default();
         recent.note(at(100), LATE * 3);

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_answered_is_not() {
+    fn fragments_icmp_errors_and_multicast_are_not_answered() {
         let (frame, layout) = v4(0, 1480, 6);
         assert_eq!(answer(&frame, &layout, 1400), None, "may be fragmented");
         let (mut frame, layout) = v4(DF, 1480, ICMP);

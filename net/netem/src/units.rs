@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused() {
+    fn an_invalid_quantity_is_refused() {
         for text in ["", "fast", "5", "1500000", "-3mbit", "1.5mbyte", "1e3", "1.2.3mbit"] {
             assert!(rate(text).is_err(), "{text}");
         }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_the_same() {
+    fn a_written_quantity_reads_the_same() {
         for r in [0, 1, 64_000, 1_500_000, 2_000_000_000, 1_234_567] {
             assert_eq!(rate(&rate_text(r)), Ok(r));
         }

@@ -135,7 +135,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_sets_up_or_acknowledges_is_control_and_the_rest_is_data() {
+    fn bare_acknowledgements_and_arp_are_control_and_the_rest_is_data() {
         let tcp = |payload: usize| {
             let mut segment = vec![0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 16, 0, 0, 0, 0, 0, 0];
             segment.resize(20 + payload, 1);

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_dropped_for_want_of_room_has_it_drop_more_often() {
+    fn drops_for_want_of_room_make_codel_drop_more_often() {
         let drops = |otherwise: u32| {
             let mut codel = codel();
             let late = |ms: &u64| {

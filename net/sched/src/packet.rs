@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_how_the_path_is_waits_as_data_does() {
+    fn a_heartbeat_waits_as_data_does() {
         let heartbeat: &[u8] = &[4, 0, 0, 8, 0, 1, 0, 4];
         assert!(read(&[heartbeat]).unwrap().has_data);
         assert!(!read(&[&[5, 0, 0, 8, 0, 1, 0, 4]]).unwrap().has_data, "an answer does not");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_to_its_end_is_not_protected_and_what_is_too_short_is_nothing() {
+    fn a_packet_with_unread_chunks_counts_as_data_and_a_short_one_as_nothing() {
         assert!(!read(&[&COOKIE_ACK.repeat(CHUNKS_READ)]).unwrap().has_data);
         assert!(read(&[&COOKIE_ACK.repeat(CHUNKS_READ + 1)]).unwrap().has_data);
         assert_eq!(View::of_sctp(HERE, THERE, &[0; 11], SendBuffer::TYPE), None);

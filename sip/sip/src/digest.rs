@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_answer_we_take() {
+    fn our_answers_to_our_challenges_are_accepted() {
         let mut nonces = Nonces::new([1; 32]);
         for algorithm in Algorithm::ALL {
             let challenge = nonces.challenge(Time::ZERO, "r", algorithm, false);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_cut_off() {
+    fn an_endless_message_is_cut_off() {
         let mut framer = Framer::new(Limits { message: 100, headers: 10 });
         framer.push(&[b'a'; 100]);
         assert_eq!(framer.next_message(), Ok(None));

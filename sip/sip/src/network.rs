@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn an_invalid_network_is_refused() {
         for text in ["", "/8", "192.0.2.0/33", "192.0.2.0/x", "example.com", "::/129", "192.0.2.0/-1"] {
             assert!(text.parse::<Network>().is_err(), "{text}");
         }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_uri_is_refused() {
+    fn an_invalid_uri_is_refused() {
         for bad in [
             "sip:",
             "sip:@a",
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_proxies_may_change_leaves_the_target_the_same_and_nothing_else_does() {
+    fn only_changes_that_proxies_may_make_keep_the_target_the_same() {
         let is_ours = |uri: &Uri<'_>| {
             uri.scheme != Scheme::Other && [&b"example.com"[..], b"192.0.2.1"].contains(&uri.host)
         };

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_again_at_once_has_a_tenth_of_the_time() {
+    fn continuous_questions_get_a_tenth_of_the_time() {
         let (to_loop, mut questions) = questions();
         ask(&to_loop);
         questions.look();

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_bounds_is_counted() {
+    fn users_beyond_the_bounds_are_counted() {
         let (users, left_out) = listed(LISTED_MAX + 7, 0);
         assert_eq!((users.len(), left_out), (LISTED_MAX, 7));
         let (users, left_out) = listed(1500, 60_000);

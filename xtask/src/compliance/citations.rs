@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_citation_is_refused_and_quotations_are_passed_over() {
+    fn an_invalid_citation_is_refused_and_quotations_are_ignored() {
         let mut sources = Sources::default();
         assert!(sources.take("a.rs", "//= rfc9260#5.1").is_err());
         assert!(sources.take("a.rs", "//= rfc9260").is_err());

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_the_same_stands_as_that() {
+    fn a_requirement_takes_the_status_of_the_one_that_it_repeats() {
         assert_eq!(status("6-1", &[cited("5.1-10", true)]), Status::Tested);
         assert_eq!(status("5.1-10", &[cited("6-1", true)]), Status::Open);
     }

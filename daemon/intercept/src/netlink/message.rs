@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_written_message_is_read_back() {
         let mut message = Message::new(7, 1, 9);
         message.number(3, 77);
         message.attribute(5, b"xyz");

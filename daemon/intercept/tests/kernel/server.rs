@@ -25,7 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a client's port in use for the same program gives another port", port_in_use),
     ("a client's port can be used again while our end is in TIME-WAIT", port_out_of_time_wait),
     ("a client whose port is the transparent listener's gets another port", port_of_the_listener),
-    ("sock_diag tells what a connection would meet", what_it_would_meet),
+    ("sock_diag tells what a connection would meet", listener_of_a_connection),
     ("strict reverse path filtering lets both directions pass", strict_reverse_path_filter),
     ("a connection arrives by its uplink, IPv4", arrives_by_uplink_v4),
     ("a connection arrives by its uplink, IPv6", arrives_by_uplink_v6),
@@ -211,7 +211,7 @@ fn port_of_the_listener() {
     assert_ne!(client.port(), port);
 }
 
-fn what_it_would_meet() {
+fn listener_of_a_connection() {
     let world = World::new();
     let all = listen(&world.alpha, "0.0.0.0:1001");
     let dual = listen(&world.alpha, "[::]:1002");

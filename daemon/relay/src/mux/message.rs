@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_sender_of_this_version_writes_is_refused() {
+    fn malformed_messages_are_refused_and_unknown_reasons_mean_busy() {
         let parse = |ppid, bytes: Vec<u8>| Message::parse(ppid, bytes.into());
         assert_eq!(parse(0, vec![0]), Err(Malformed::Unknown(0)));
         assert_eq!(parse(RESET, vec![0; 65]), Err(Malformed::TooLong { length: 65 }));

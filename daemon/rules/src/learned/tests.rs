@@ -177,7 +177,7 @@ fn a_full_table_forgets_the_least_recently_used() {
 }
 
 #[test]
-fn what_is_no_destination_is_not_remembered() {
+fn an_invalid_destination_is_not_remembered() {
     let mut table = LearnedTable::default();
     for address in ["0.0.0.0:1", "127.0.0.1:1", "[ff02::1]:1"] {
         table.on_failure(T0, to(address), Failure::NoAnswer, &POLICY);
@@ -237,7 +237,7 @@ fn no_other_host_says_by_which_addresses_a_host_is_reached() {
 }
 
 #[test]
-fn what_another_host_found_out_later_is_taken_over_and_counts_stay() {
+fn a_newer_finding_of_another_host_is_adopted_and_counts_stay() {
     let host = to("10.0.0.1:22");
     let (mut here, mut there) = (table_after(Failure::NoAnswer), LearnedTable::default());
     there.on_success(T0.plus(5), host, Some(900));
@@ -251,7 +251,7 @@ fn what_another_host_found_out_later_is_taken_over_and_counts_stay() {
 }
 
 #[test]
-fn what_claims_to_come_from_the_future_counts_as_of_now() {
+fn a_finding_dated_in_the_future_counts_as_of_now() {
     let mut found = table_after(Failure::NoAnswer).iter().next().unwrap().clone();
     found.judged = UnixMs(u64::MAX);
     let (mut here, host) = (LearnedTable::default(), to("10.0.0.1:22"));

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_or_no_rule_is_not_written() {
+    fn invalid_values_and_rules_are_not_written() {
         let pair = Pair::new();
         pair.set("udp_port", "0\nconfine_files = 0").expect_err("no port");
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_speaks_other_words_is_not_heard_again() {
+    fn an_unknown_request_ends_the_session() {
         let dir = tempfile::tempdir().expect("a directory");
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         let args = args_in(dir.path());

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_association_had_waiting_is_dropped() {
+    fn waiting_messages_of_an_ended_association_are_dropped() {
         let (to_thread, thread) = channel();
         let (mut backlog, ids) = (Backlog::new(to_thread), ids(11));
         for id in &ids[..10] {

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_diverted_does_not_end() {
+    fn a_flow_without_a_diversion_does_not_end() {
         let mut diversions = Diversions::new(2);
         diversions.end_later(second(1), flow(1));
         assert_eq!(diversions.next(), None);

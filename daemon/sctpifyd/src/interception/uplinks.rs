@@ -213,7 +213,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_was_heard_of_least_lately_is_forgotten_first() {
+    fn the_least_recently_noted_server_is_forgotten_first() {
         let mut unanswered = Unanswered::default();
         let server = |port| SocketAddr::new([10, 0, 0, 1].into(), port);
         for port in 1..=UNANSWERED_MAX as u16 + 1 {

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_or_in_order_ends_the_association() {
+    fn an_incomplete_or_unordered_key_message_ends_the_association() {
         let base = || part(b"x", true, true);
         let wrong = [
             part(b"x", false, true),

@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_the_window_is_refused() {
+    fn a_number_older_than_the_window_is_refused() {
         let window = window(&[WIDTH + 10]);
         assert_eq!(window.check(10), Err(Stale::TooOld));
         assert_eq!(window.check(11), Ok(()));
     }
 
     #[test]
-    fn what_leaves_the_window_does_not_count_for_what_enters_it() {
+    fn numbers_that_leave_the_window_do_not_mark_new_ones_as_seen() {
         let mut window = window(&[7]);
         for number in [WIDTH, WIDTH + 7, 3 * WIDTH, 3 * WIDTH + 7] {
             assert_eq!(window.check(number), Ok(()), "{number}");

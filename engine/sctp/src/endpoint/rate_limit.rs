@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_can_be_taken_again() {
+    fn a_token_given_back_can_be_taken_again() {
         let mut limit = limit();
         for _ in 0..100 {
             assert_eq!(answers(&mut limit, "10.0.0.1", 1, Time::ZERO), 1);

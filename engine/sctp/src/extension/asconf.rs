@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_peer_does_not_understand_is_asked_for_no_more() {
+    fn changes_unknown_to_the_peer_are_not_requested_again() {
         let mut a = asconf();
         let primary = AddressChange::SetPrimary(IpAddr::from([10, 0, 0, 1]));
         [add(1), primary, add(2)].into_iter().for_each(|c| assert!(a.request(c)));

@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     //= rfc5061#4.2.7-1 4.2.7-2
-    fn what_is_listed_is_what_is_read() {
+    fn listed_extensions_are_read_back() {
         for bits in 0..1 << Extension::ALL.len() {
             let set = Extensions::from_byte(bits);
             let listed = set.without(Extension::Ecn);

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_from_the_known_port_ends_the_attempt() {
+    fn any_packet_from_the_known_port_ends_the_attempt() {
         let (mut rebinding, asks, mut random) = asked(5000);
         let nonce = asks.new.unwrap().1;
         assert_eq!(rebinding.on_answer(nonce, KNOWN, MS(10)), Answer::Waits);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_path_cannot_keep_the_port_that_was_left_from_coming_back() {
+    fn the_holder_of_the_path_cannot_keep_the_former_port_from_returning() {
         let (mut rebinding, asks, mut random) = asked(5000);
         rebinding.on_answer(asks.new.unwrap().1, KNOWN, MS(30));
         rebinding.on_packet(6000, 5000, PACE, MS(40), &mut random);

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_stays_as_it_was_and_blocks_that_are_free_are_used_again() {
+    fn held_data_stays_unchanged_and_free_blocks_are_reused() {
         let mut arena = Arena::new(16 << 20);
         let held: Vec<_> = (0..200u8).map(|n| arena.keep(&[n; 1400])).collect();
         for (n, kept) in (0..200u8).zip(&held) {

@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_a_gap_finds_room_however_short_memory_is_and_while_others_wait_to_be_read() {
+    fn data_that_fills_a_gap_is_taken_under_any_memory_pressure() {
         const GAP: u32 = 2000;
         for pressure in [Pressure::Calm, Pressure::Full, Pressure::Over] {
             let mut inbound = Inbound::new(INITIAL, &AssociationConfig::default(), false, &Limits::default());

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reset_leaves_behind_is_delivered_if_whole_and_dropped_if_not() {
+    fn a_stream_reset_delivers_complete_messages_and_drops_the_rest() {
         for interleaved in [false, true] {
             let mut t = rig(interleaved);
             t.feed(0, 1, 5, "BE", b"early");
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_while_all_waits_is_skipped_in_the_numbering_it_belongs_to() {
+    fn skips_during_a_hold_apply_to_the_numbering_they_belong_to() {
         for interleaved in [false, true] {
             let mut t = rig(interleaved);
             t.0.hold_back_all();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_once_too_often_is_passed_over_for_now() {
+    fn a_skip_beyond_the_limit_is_ignored_for_now() {
         let mut t = rig(false);
         t.0.hold_back_all();
         (1..=32).for_each(|n| t.skip(n, 1, n - 1));

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_gap_block_cannot_say_is_refused() {
+    fn a_tsn_out_of_reach_of_gap_blocks_is_refused() {
         let mut tracker = Tracker::new(9, 4);
         assert_eq!(tracker.insert(Seq(65_535)), Arrival::Full);
         assert_eq!(tracker.insert(Seq(65_534)), Arrival::OutOfOrder);

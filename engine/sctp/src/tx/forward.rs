@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     //= rfc3758#3.5-7
-    fn what_was_told_is_not_told_again_before_a_round_trip_has_passed() {
+    fn forward_tsn_is_not_repeated_before_a_round_trip_has_passed() {
         let (mut o, mut f) = (sent(3), Forward::default());
         o.abandon(Seq(0));
         f.follow(&o, None, Time::ZERO, RTT);

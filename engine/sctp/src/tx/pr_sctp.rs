@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_is_forgotten_once_all_of_it_has_left() {
+    fn a_message_is_forgotten_once_all_its_chunks_are_acknowledged() {
         let mut l = sent(Limit::Priority(1), 3);
         l.on_cumulative(Seq(2));
         l.check_invariants();

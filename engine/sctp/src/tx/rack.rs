@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_the_newest_delivery_has_a_deadline_and_what_was_sent_after_has_none() {
+    fn only_data_sent_before_the_newest_delivery_has_a_deadline() {
         let rack = rack();
         assert_eq!(rack.deadline(Seq(8), MS(10), || 1), Some(MS(60)));
         assert_eq!(rack.deadline(Seq(10), MS(10), || 1), None);

@@ -321,7 +321,7 @@ fn a_peer_that_does_not_know_asconf_is_asked_no_more() {
 
 #[test]
 //= rfc5061#4.1.1-3 4.1.1-2
-fn what_comes_behind_an_unsigned_asconf_is_dropped_with_it() {
+fn chunks_behind_an_unsigned_asconf_are_dropped_with_it() {
     let _clear = InTheClear::begin();
     let mut t = established(18);
     let (tag, from) = (t.info(t.b).local_tag, t.world.records.len());
@@ -473,7 +473,7 @@ fn roam(seed: u64) {
 }
 
 #[test]
-fn what_was_in_flight_from_a_removed_address_is_sent_again_at_once() {
+fn data_in_flight_from_a_removed_address_is_retransmitted_at_once() {
     let mut t = established(14);
     change(&mut t, AddressChange::Add(ip("10.0.2.1"))).unwrap();
     t.world.run_for(seconds(1));

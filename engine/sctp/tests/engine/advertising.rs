@@ -324,7 +324,7 @@ fn the_chunk_is_sent_in_the_states_that_send_data_and_in_no_others() {
 }
 
 #[test]
-fn what_is_advertised_can_be_changed_once_the_peer_is_known_and_all_arrives() {
+fn the_advertisement_can_change_after_setup_and_all_data_arrives() {
     let plain = AssociationConfig::default();
     let mut t = world(&plain, &plain, slow(), sends(messages(300, 3000, 2)));
     t.run_to_established();

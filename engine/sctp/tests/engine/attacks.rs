@@ -30,7 +30,7 @@ fn closed_of(t: &Two, host: HostId) -> Vec<Option<CloseReason>> {
 // Section 2: camping.
 
 #[test]
-fn who_merely_lists_an_address_does_not_keep_its_owner_out() {
+fn listing_an_address_does_not_keep_its_owner_out() {
     let _clear = InTheClear::begin();
     let mut t = two(1);
     // With a second address the owner cannot take the camper's association for its own and restart it.

@@ -186,7 +186,7 @@ fn reader_that_begins_at(second: u64) -> Two {
 }
 
 #[test]
-fn what_keeps_a_sender_from_sending_more_is_told() {
+fn the_cause_that_limits_a_sender_is_reported() {
     let _clear = InTheClear::begin();
     let limit = |t: &Two| (t.info(t.a).limited_by, t.info(t.a).send_waiting > 0);
     let mut t = reader_that_begins_at(30);
@@ -279,7 +279,7 @@ fn a_slow_reader_holds_no_more_than_its_buffer_and_nothing_is_dropped() {
 
 #[test]
 //= rfc9260#6.2-21 6.2-26
-fn what_comes_twice_is_delivered_once() {
+fn a_duplicate_chunk_is_delivered_once() {
     let _clear = InTheClear::begin();
     let link = LinkConfig { duplicate: 1.0, ..LinkConfig::default() };
     let mut t = two_with(1, link, EndpointConfig::default());
@@ -299,7 +299,7 @@ fn a_gap_is_reported_at_once() {
 }
 
 #[test]
-fn what_comes_again_is_acknowledged_at_once() {
+fn a_duplicate_chunk_is_acknowledged_at_once() {
     let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let tag = t.info(t.b).local_tag;

@@ -207,7 +207,7 @@ fn where_nobody_answers_no_path_is_blamed_before_its_timer_expires() {
 
 #[test]
 //= rfc9260#6.4-5
-fn what_was_sent_on_a_wrong_guess_goes_by_the_path_that_is_heard() {
+fn data_of_a_wrong_guess_is_resent_on_the_path_that_answers() {
     // Two pairs of addresses on the first link, and the third pair on a slower one: the quicker guess is the wrong one.
     let mut t = idle(&[5, 5, 20]);
     end_doubts(&mut t);
@@ -384,7 +384,7 @@ fn sacks_that_still_come_to_a_lost_address_do_not_have_what_had_left_sent_again(
 }
 
 #[test]
-fn what_the_kernel_refused_to_send_goes_by_the_other_path_at_once_and_what_had_left_does_not() {
+fn only_data_that_the_kernel_refused_moves_to_the_other_path_at_once() {
     let _clear = InTheClear::begin();
     let mut t = joined_daemons();
     stream(&mut t, MS(500));
@@ -403,7 +403,7 @@ fn what_the_kernel_refused_to_send_goes_by_the_other_path_at_once_and_what_had_l
 }
 
 #[test]
-fn what_the_witness_tells_of_a_silent_path_is_no_sign_of_life_of_it() {
+fn a_witness_report_on_a_silent_path_is_no_sign_of_its_life() {
     let mut t = joined_daemons();
     stream(&mut t, MS(500));
     forget_silence(&mut t);
@@ -458,7 +458,7 @@ fn a_path_that_takes_over_sends_full_packets_of_small_messages() {
 }
 
 #[test]
-fn what_was_lost_with_a_link_that_went_down_is_sent_again_after_a_round_trip() {
+fn data_lost_with_a_failed_link_is_retransmitted_after_a_round_trip() {
     let mut t = joined_daemons();
     stream(&mut t, MS(500));
     forget_silence(&mut t);

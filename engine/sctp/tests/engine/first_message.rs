@@ -50,7 +50,7 @@ fn it_is_in_the_packet_with_the_cookie_echo_and_read_after_one_and_a_half_round_
 }
 
 #[test]
-fn what_does_not_fit_beside_the_cookie_waits_for_the_cookie_ack() {
+fn a_message_too_large_for_the_cookie_packet_waits_for_cookie_ack() {
     let mut t = two(1);
     says(&mut t, 5_000);
     t.world.run_for(seconds(2));

@@ -311,7 +311,7 @@ fn a_peer_that_has_lost_its_state_is_noticed_in_seconds_whether_data_flows_or_no
 }
 
 #[test]
-fn whoever_repeats_signed_packets_and_answers_by_unsigned_ones_hides_no_peer_that_is_gone() {
+fn replays_and_unsigned_answers_do_not_hide_a_peer_that_lost_its_state() {
     let _clear = InTheClear::begin();
     let mut t = idle(keyed());
     give_bulk(&mut t, B);
@@ -363,7 +363,7 @@ fn a_peer_that_begins_anew_takes_the_place_of_its_old_association() {
 }
 
 #[test]
-fn what_is_malformed_or_against_the_protocol_ends_an_association_only_if_it_is_signed() {
+fn a_malformed_packet_ends_an_association_only_if_it_is_signed() {
     let _clear = InTheClear::begin();
     for (name, chunks) in [
         ("PAD, then a chunk longer than the packet", &[0x84, 0, 0, 4, 0x84, 0, 1, 0][..]),

@@ -75,7 +75,7 @@ fn a_message_longer_than_the_first_buffers_is_sent_and_delivered_whole() {
 }
 
 #[test]
-fn what_is_released_takes_no_memory() {
+fn a_released_association_takes_no_memory() {
     let mut t = two(1);
     t.connect(sends_then_closes(messages(100, 1000, 4)));
     t.run_to_established();
@@ -171,7 +171,7 @@ fn when_memory_is_short_nobody_new_is_served_and_later_everybody_again() {
 }
 
 #[test]
-fn what_the_user_holds_counts_until_it_is_let_go() {
+fn memory_held_by_the_user_counts_until_it_is_released() {
     let mut t = crowd();
     t.world.host_mut(t.b).app.template.reading = Reading::AtOnce;
     t.world.host_mut(t.b).app.conversations.values_mut().for_each(|c| c.reading = Reading::AtOnce);

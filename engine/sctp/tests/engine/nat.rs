@@ -198,7 +198,7 @@ fn a_client_that_is_gone_behind_a_nat_is_noticed_by_what_its_host_says() {
 }
 
 #[test]
-fn what_went_out_in_an_outage_goes_again_when_its_path_answers_and_not_when_its_timer_expires() {
+fn data_lost_in_an_outage_is_retransmitted_as_soon_as_its_path_answers() {
     for site in [Site { inner: 1, boxes: 1, outer: 2 }, Site { inner: 2, boxes: 1, outer: 1 }] {
         for outage in [2, 3, 4].into_iter().chain(OUTAGES) {
             let bulk = Conversation { bulk: 1 << 40, keeps: false, ..Conversation::default() };

@@ -256,7 +256,7 @@ fn a_failed_path_is_probed_further_but_its_errors_are_counted_no_more() {
 
 //= rfc9260#6.1-13 6.10-4
 #[test]
-fn what_was_lost_goes_before_what_is_new() {
+fn lost_data_goes_before_new_data() {
     let mut t = two(1);
     t.world.recording = true;
     let mut lost = None;

@@ -479,7 +479,7 @@ fn an_association_shuts_down_while_streams_are_reset() {
 }
 
 #[test]
-fn what_came_while_the_association_was_to_be_reset_is_read_before_either_side_ends_it() {
+fn data_received_during_a_reset_is_read_before_either_side_shuts_down() {
     let _clear = InTheClear::begin();
     for (name, ends) in [("the one that asked", HostId(0)), ("the one that was asked", HostId(1))] {
         let mut t = up(PLAIN);

@@ -481,7 +481,7 @@ fn without_padding(init: &[u8]) -> Vec<u8> {
 
 /// An answer is no longer than three times its INIT: without padding not all addresses fit.
 #[test]
-fn who_shortens_an_init_takes_no_addresses_from_an_association() {
+fn a_shortened_init_creates_no_association_with_fewer_addresses() {
     for is_shortened in [false, true] {
         let mut t = hosts(5, 6);
         t.world.host_mut(t.a).addresses.truncate(1);

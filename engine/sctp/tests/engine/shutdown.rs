@@ -43,7 +43,7 @@ fn both_sides_may_end_at_once() {
 
 #[test]
 //= rfc9260#9.2-20
-fn what_was_handed_over_before_the_end_is_delivered_first() {
+fn data_sent_before_a_shutdown_is_delivered_first() {
     let link = LinkConfig { loss: Loss::Uniform(0.05), ..LinkConfig::default() };
     let mut t = two_with(1, link, sctp::EndpointConfig::default());
     t.connect(sends_then_closes(messages(200, 1400, 2)));

@@ -86,7 +86,7 @@ fn data_goes_on_within_a_second_after_links_that_were_cut_come_back_and_take_les
 }
 
 #[test]
-fn what_was_cut_for_a_larger_size_and_arrives_in_fragments_proves_no_size() {
+fn a_large_chunk_that_arrives_in_fragments_proves_no_packet_size() {
     for seed in 1..=3 {
         let mut t = joined(seed, &[IPV4, IPV6]);
         for link in t.links.clone() {

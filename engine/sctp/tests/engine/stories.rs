@@ -189,7 +189,7 @@ fn an_abort_leaves_alone_and_its_reason_is_cut_to_what_fits() {
 
 #[test]
 //= rfc9260#9.1-6
-fn what_stands_behind_an_abort_is_not_looked_at_and_what_stands_before_it_is_delivered() {
+fn data_before_an_abort_is_delivered_and_chunks_behind_it_are_ignored() {
     let _clear = InTheClear::begin();
     let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
     t.world.recording = true;

@@ -209,7 +209,7 @@ fn initial_tsn(t: &Two) -> u32 {
 }
 
 #[test]
-fn who_spoofs_the_peer_and_answers_at_his_own_address_is_never_sent_to() {
+fn a_spoofer_who_answers_at_another_address_gets_no_data() {
     let _clear = InTheClear::begin();
     for (config, is_used) in
         [(strict(), false), (AssociationConfig { address_proof: AddressProof::Signature, ..strict() }, true)]
@@ -447,7 +447,7 @@ fn port_of_peer(t: &Two) -> Carrier {
 }
 
 #[test]
-fn who_answers_from_another_port_does_not_get_the_path_while_the_peer_lives() {
+fn an_attacker_at_another_port_gets_no_path_while_the_peer_lives() {
     let talking = AssociationConfig { timing: Timing::quick(), ..AssociationConfig::default() };
     for (config, settle) in [(AssociationConfig::default(), 1), (talking, 5)] {
         let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
@@ -661,7 +661,7 @@ fn listing_evil() -> Two {
 }
 
 #[test]
-fn who_has_an_address_that_the_peer_only_lists_ends_nothing_by_saying_that_he_knows_of_nothing() {
+fn an_abort_from_a_merely_listed_address_ends_no_association() {
     let _clear = InTheClear::begin();
     for reflected in [true, false] {
         let mut t = listing_evil();
@@ -772,7 +772,7 @@ fn a_cookie_echo_that_repeats_the_handshake_moves_nothing() {
 
 /// The filter of these tests lets all pass that it does not name.
 #[test]
-fn what_an_observer_may_still_do_is_what_the_documents_say() {
+fn an_observer_can_abort_only_from_the_peers_address() {
     let _clear = InTheClear::begin();
     // ABORT with the tag that he has seen, from the peer's address.
     let mut t = established(&strict(), &strict());

@@ -54,7 +54,7 @@ mod tests {
     #[test]
     //= rfc4820#3-3
     //= rfc8899#4.1-1
-    fn what_the_padding_holds_does_not_matter() {
+    fn the_content_of_padding_is_ignored() {
         assert_eq!(read_chunk(&hex("84000007 ff0102")), Ok(Chunk::Pad(Pad { len: 3 })));
     }
 

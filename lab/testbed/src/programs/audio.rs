@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_is_found_and_its_end_and_what_differs_are_measured() {
+    fn heard_audio_is_located_and_its_missing_and_wrong_parts_are_measured() {
         let played = noise(4 * RATE);
         let heard = compare(&played, &played[2 * RATE..6 * RATE]).unwrap();
         assert!((heard.seconds - 2.0).abs() < 0.2 && heard.other == 0.0 && heard.missing == 1.0, "{heard:?}");

@@ -196,7 +196,7 @@ print(s.makefile().readline())
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn what_only_root_may_do_is_done_when_the_daemon_stops() {
+fn privileged_cleanup_is_done_when_the_daemon_stops() {
     let world = World::with("", false);
     let sysctl = |name: &str| world.alpha.tool("cat", &[&format!("/proc/sys/net/ipv4/{name}")]).unwrap();
     assert_eq!(sysctl("fwmark_reflect").trim(), "1");

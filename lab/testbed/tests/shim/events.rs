@@ -123,7 +123,7 @@ fn a_link_that_loses_its_address_and_gets_it_back_is_told_both_times() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn who_follows_events_waits_for_a_daemon_that_restarts_and_reads_all_of_it() {
+fn a_watcher_waits_for_a_restarting_daemon_and_reads_all_its_events() {
     let mut story = Story::begin();
     let world = &mut story.world;
     world.alphas.signal(Signal::SIGTERM).unwrap();

@@ -233,7 +233,7 @@ fn a_drop_by_interface_holds_for_connections_that_share_an_association() {
 /// The client's plain TCP does not wait, the log gives the reason, and `doctor` the place.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn what_a_firewall_drops_is_refused_within_the_clients_patience_and_told() {
+fn a_connection_that_a_firewall_drops_falls_back_in_time_and_is_logged() {
     let site = Site::new();
     let server: IpAddr = site.world.link.right_v4().into();
     site.chain("input priority filter", &format!("iifname {UPLINK} tcp dport 7000 drop"));
@@ -252,7 +252,7 @@ fn what_a_firewall_drops_is_refused_within_the_clients_patience_and_told() {
 /// With a required key the association is up before the program's kernel answers, so a program sees a reset, twice: refusals within a second are one event.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn what_a_firewall_drops_resets_two_connections_of_a_key_holder_and_the_next_are_as_over_tcp() {
+fn only_two_keyed_connections_that_a_firewall_drops_are_reset() {
     let site = Site::new();
     let server: IpAddr = site.world.link.right_v4().into();
     give_key(&site.world.alpha, &site.world.alphas, Some(KEY));

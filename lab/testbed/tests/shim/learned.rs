@@ -90,7 +90,7 @@ fn a_host_whose_kernel_knows_no_sctp_costs_a_round_trip_once_and_after_that_no_p
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn what_was_learned_outlives_the_daemon_until_it_is_forgotten() {
+fn a_learned_entry_survives_a_restart_until_it_is_forgotten() {
     let mut world = without_sctp("");
     let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
     connect(&world);

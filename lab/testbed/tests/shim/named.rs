@@ -252,7 +252,7 @@ fn with_the_default_enable_only_what_is_disabled_passes_and_its_rules_count_it()
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn what_this_host_forwards_is_queued_no_more_than_before() {
+fn forwarded_connections_are_not_queued() {
     let world = World::with("", false);
     let _servers = [serve(&world, PORT), serve(&world, OTHER)];
     let behind = world.lab.host("behind").unwrap();
@@ -355,7 +355,7 @@ fn change_rules(world: &World, rounds: usize) {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn what_is_required_never_leaves_as_plain_tcp_while_rules_change() {
+fn required_sctp_never_becomes_plain_tcp_while_rules_change() {
     for at_beta in [true, false] {
         let world = World::with("", at_beta);
         let _server = serve(&world, PORT);

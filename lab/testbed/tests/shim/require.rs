@@ -129,7 +129,7 @@ fn a_worker_that_stands_still_lets_nothing_pass() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn what_others_flush_is_restored_and_nothing_passes_meanwhile() {
+fn flushed_rules_are_restored_and_nothing_passes_meanwhile() {
     let (world, _server) = requiring(false);
     world.alpha.tool("nft", &["flush", "ruleset"]).unwrap();
     assert_eq!(connect(&world, &world.link.right_v4().to_string()), "EHOSTUNREACH");
@@ -175,7 +175,7 @@ fn as_many_rules_as_there_may_be_are_all_refused_by_the_kernel() {
 /// As from a container, a guest or a routed host: none of its traffic uses SCTP here.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn what_this_host_forwards_is_unreachable_too_with_the_daemon_and_without() {
+fn forwarded_traffic_cannot_reach_a_required_port_even_without_the_daemon() {
     let (world, _server) = requiring(true);
     let _other = world.serve(BULK, &["accept", "7001"]);
     let behind = world.lab.host("behind").unwrap();

@@ -221,7 +221,7 @@ fn was_left_alone(world: &World, client: Process, seconds: u64) {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn who_speaks_from_another_port_of_the_clients_host_resets_none_of_its_connections() {
+fn packets_from_another_port_of_the_clients_host_reset_no_connection() {
     let world = World::with(BY_UDP, true);
     let (_server, client) = victim(&world, 8);
     let args =
@@ -234,7 +234,7 @@ fn who_speaks_from_another_port_of_the_clients_host_resets_none_of_its_connectio
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn who_has_seen_the_handshake_moves_no_association_to_his_address() {
+fn an_observer_of_the_handshake_moves_no_association_to_its_address() {
     let world = World::with(BY_UDP, true);
     let eve = world.lab.host("eve").unwrap();
     let side = world.lab.join(&eve, &world.beta, 3, Offloads::Off).unwrap();

@@ -168,7 +168,7 @@ const LEAST: u32 = 25;
 /// A reset may overtake data written before it, even with TCP when packets are lost.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn what_was_written_before_a_reset_mostly_comes_before_it() {
+fn data_written_before_a_reset_mostly_arrives_before_it() {
     for streams in ["own", "shared"] {
         let world = World::with(&format!("streams = \"{streams}\"\n"), true);
         let _server = world.serve("python3", &["-c", SPEAKS_AND_RESETS, &PORT.to_string()]);

@@ -50,7 +50,7 @@ fn a_packet_longer_than_the_mtu_is_lost_for_its_length() {
 }
 
 #[test]
-fn what_is_held_has_a_limit() {
+fn held_packets_have_a_limit() {
     let mut line = line(DirectionConfig { delay: Duration::from_secs(60), ..DirectionConfig::TRANSPARENT });
     let outcome = (0..1_000).map(|n| line.enqueue(Time::ZERO, 1 << 20, Ecn::NotEct, n)).find(Result::is_err);
     assert_eq!(outcome, Some(Err(LossCause::Room)));

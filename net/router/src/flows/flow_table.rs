@@ -292,13 +292,13 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nothing_waiting_is_limited_by_its_application() {
+    fn a_flow_with_nothing_waiting_is_limited_by_its_application() {
         assert_eq!(verdict(&[150, 0, 0, 4], 9000).verdict, LimitedBy::Application);
         assert_eq!(verdict(&[150, 0, 0, 8, 0, 0, 0, 0], 100).verdict, LimitedBy::Application);
     }
 
     #[test]
-    fn who_waits_is_limited_by_its_receiver_where_that_takes_no_more_and_else_by_the_network() {
+    fn a_flow_with_backlog_is_limited_by_its_full_receiver_or_by_the_network() {
         let row = verdict(&[150, 60, 0, 8, 0, 0, 1, 0], 9000);
         assert_eq!((row.verdict, row.occupancy, row.backlog), (LimitedBy::Network, Some(60), Some(256)));
         assert!((row.bit_s - 12_000.0).abs() < 1.0 && row.packets == 10, "{row:?}");
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_and_encrypts_is_limited_by_the_network_or_by_its_receiver() {
+    fn an_encrypted_flow_with_backlog_is_limited_by_network_or_receiver() {
         let (mut flows, sealed) = (FlowTable::default(), [&[65, 0, 0, 8][..], &[7; 4]].concat());
         flows.note(MS(0), A, B, &packet([1, 2], &[&[150, 60, 0, 4], &sealed]), 48, 150);
         assert_eq!(flows.tick(MS(1000))[0].verdict, LimitedBy::NetworkOrReceiver);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_has_no_verdict_and_old_words_lapse() {
+    fn a_flow_without_advertisements_has_no_verdict_and_old_ones_expire() {
         assert_eq!(verdict(&[], 100).verdict, LimitedBy::Unknown);
         let mut flows = FlowTable::default();
         flows.note(MS(0), A, B, &packet([1, 2], &[&[150, 9, 0, 4], &data(1)]), 150, 150);

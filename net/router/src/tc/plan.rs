@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_may_be_limited() {
+    fn the_default_class_may_be_limited() {
         let mut limited = plan(Matcher::Bpf, Leaves::Pfifo);
         limited.shape.default_ceil = Some(10_000_000);
         let class = limited.classes()[1];

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_or_nothing_sound_has_no_class() {
+    fn a_packet_without_a_valid_advertisement_has_no_class() {
         let whole = v4(132, 0, 0, &sctp(&PERCENT(50)));
         for packet in [
             v4(132, 0, 0, &sctp(&[0, 3, 0, 17])),

@@ -77,7 +77,7 @@ fn another_root_is_left_alone_and_what_differs_is_named() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn what_the_kernel_refuses_is_named_and_nothing_is_left() {
+fn a_command_that_the_kernel_refuses_is_named_and_nothing_is_left() {
     let world = World::routed("udp", "percent");
     let link = world.link.name();
     world.middle.tool("tc", &["qdisc", "show", "dev", &link]).unwrap();

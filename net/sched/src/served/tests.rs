@@ -30,7 +30,7 @@ fn the_least_served_flow_goes_first() {
 }
 
 #[test]
-fn who_was_away_gets_a_packet_or_what_waits_up_to_the_credit_and_no_more() {
+fn a_returning_flow_gets_one_packet_or_its_backlog_up_to_the_credit() {
     for (said, least, most) in [(claims(0), 3, 3), (claims(500_000), 45, 45)] {
         let mut queue = fair();
         queue.enqueue(MS(0), says(data(2, 2, 1500), said));
@@ -74,7 +74,7 @@ fn when_full_and_some_are_preferred_the_longest_queue_loses_its_last_packet() {
 }
 
 #[test]
-fn what_waits_here_is_left_too() {
+fn data_queued_here_counts_as_left_too() {
     let mut queue = finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 });
     // The first has 30 packets here and nothing at its sender, the second 20,000 bytes there, and says so once.
     (0..30).for_each(|n| queue.enqueue(MS(0), says(data(n, 1, 1500), claims(0))));
@@ -86,7 +86,7 @@ fn what_waits_here_is_left_too() {
 }
 
 #[test]
-fn what_is_served_is_not_left_any_more_although_it_is_not_said_again() {
+fn served_data_no_longer_counts_as_left_without_a_new_advertisement() {
     let mut queue = finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 });
     queue.enqueue(MS(0), says(data(100, 1, 1500), claims(50_000)));
     (101..134).for_each(|n| queue.enqueue(MS(0), data(n, 1, 1500)));
@@ -98,7 +98,7 @@ fn what_is_served_is_not_left_any_more_although_it_is_not_said_again() {
 }
 
 #[test]
-fn who_has_waited_long_goes_before_a_newcomer_with_a_little_less_but_not_before_one_with_half() {
+fn a_flow_that_waited_long_yields_only_to_a_newcomer_with_half_as_much() {
     for (newcomer, is_first) in [(90_000, false), (40_000, true)] {
         let mut queue = finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 });
         for ms in 0..40 {
@@ -159,7 +159,7 @@ fn order(mut queue: Served<u32>, claims_of: [Option<u32>; 3]) -> Vec<u32> {
 }
 
 #[test]
-fn who_has_least_left_goes_before_all_but_the_fair_part() {
+fn the_flow_with_least_left_precedes_all_but_the_fair_share() {
     let order = order(
         finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 }),
         [Some(900_000), Some(5_000), Some(30_000)],
@@ -169,7 +169,7 @@ fn who_has_least_left_goes_before_all_but_the_fair_part() {
 }
 
 #[test]
-fn who_claims_much_is_not_preferred() {
+fn a_flow_with_a_large_claim_is_not_preferred() {
     let order = order(
         finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 }),
         [Some(3_000_000), Some(4_000_000), Some(5_000_000)],

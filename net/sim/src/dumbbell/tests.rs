@@ -93,7 +93,7 @@ fn messages_take_half_a_round_trip_over_an_empty_link_and_longer_behind_a_queue(
 }
 
 #[test]
-fn what_the_router_reads_of_a_liar_is_the_lie() {
+fn an_unaudited_router_believes_a_lying_sender() {
     let lie = Some(Said { occupancy: 1, backlog: Some(1) });
     let served = |favour| {
         let finish = Some(Finish { favour, ..Finish::AUDITED });
@@ -128,7 +128,7 @@ fn writes_of_128_kib_make_a_saw_tooth_of_the_buffer() {
 }
 
 #[test]
-fn what_flows_hold_in_their_buffers_keeps_no_later_flow_waiting() {
+fn large_send_buffers_do_not_delay_the_setup_of_a_later_flow() {
     let buffer = 32 << 20;
     let mut plan = dumbbell(Policy::Served(ServedConfig::default()), vec![flow(0, BULK); 10]);
     plan.flows.push(flow(1000, BULK));

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_twice_is_not_measured_and_so_the_back_off_stays() {
+    fn a_retransmitted_segment_is_not_measured_and_the_back_off_stays() {
         let mut s = sender(1, false);
         leave(&mut s, 0);
         s.on_timeout(MS(1000));

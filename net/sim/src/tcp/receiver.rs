@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_out_of_order_is_acknowledged_at_once_with_the_newest_range_first() {
+    fn out_of_order_data_is_acknowledged_at_once_with_the_newest_range_first() {
         let mut r = receiver();
         r.on_piece(Time::ZERO, Time::ZERO, piece(2));
         assert!(r.is_due());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_twice_is_reported_so_once() {
+    fn a_duplicate_is_reported_once() {
         let mut r = receiver();
         r.on_piece(Time::ZERO, Time::ZERO, piece(0));
         r.on_piece(Time::ZERO, Time::ZERO, piece(0));

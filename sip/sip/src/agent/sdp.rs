@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_offered_is_understood() {
+    fn an_offered_session_is_understood() {
         for address in ["192.0.2.1:4000", "[2001:db8::1]:4000"] {
             let address: SocketAddr = address.parse().unwrap();
             assert_eq!(audio_address(&audio_session(address)), Some(address));

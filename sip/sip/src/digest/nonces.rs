@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_to_be_forgotten_is_stale() {
+    fn a_forgotten_nonce_is_stale() {
         let mut nonces = Nonces::new([1; 32]);
         let unused = nonces.make(Time::ZERO);
         let first = nonces.make(Time::ZERO);

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_while_others_speak_is_gone() {
+    fn a_member_that_is_silent_while_others_speak_is_gone() {
         let (ours, other) = ("192.0.2.1:5060".parse().unwrap(), "192.0.2.2:5060".parse().unwrap());
         let mut cluster = Cluster::default();
         for s in 100..=106 {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_leave_is_gone_at_once_until_it_is_heard_again() {
+    fn a_member_that_shuts_down_is_gone_until_it_is_heard_again() {
         let other = "192.0.2.2:5060".parse().unwrap();
         let mut cluster = Cluster::default();
         let mut note = |s, presence| {

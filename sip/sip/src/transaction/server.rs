@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_long_is_told_so_once_unless_by_invite() {
+    fn only_a_slow_non_invite_request_gets_100_once() {
         for is_reliable in [false, true] {
             let mut server = server(false, is_reliable);
             assert_eq!(server.next_timeout(), Time::from_millis(3500));

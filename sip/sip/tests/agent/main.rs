@@ -176,7 +176,7 @@ fn a_call_takes_its_round_trips_and_its_ring_and_both_ends_learn_of_its_end() {
 }
 
 #[test]
-fn who_calls_too_many_at_once_is_told_that_the_callee_is_busy() {
+fn a_second_call_to_a_busy_callee_gets_486() {
     let mut world = World::new(0, 1, 1);
     let first = world.alice.call(world.now, "sip:bob@example.com").unwrap();
     let second = world.alice.call(world.now, "sip:bob@example.com").unwrap();

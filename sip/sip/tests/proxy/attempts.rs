@@ -120,7 +120,7 @@ fn a_request_waits_for_its_domains_targets_and_takes_the_next_where_one_is_not_r
 }
 
 #[test]
-fn what_is_being_looked_up_is_asked_for_once_and_all_who_wait_are_told_that_there_is_nothing() {
+fn a_name_is_looked_up_once_for_all_requests_that_wait_and_all_get_500() {
     let (mut world, _) = named("sip:zoe@far.example");
     let second = request("OPTIONS", "sip:yves@far.example", "alice", "yves", "o2", udp(ALICE), "");
     world.put(udp(ALICE), &second);
@@ -236,7 +236,7 @@ fn a_request_is_not_at_more_contacts_at_once_than_its_max_breadth_says() {
 }
 
 #[test]
-fn what_has_one_target_keeps_its_max_breadth_and_an_ack_has_one() {
+fn a_request_with_one_target_keeps_max_breadth_and_an_ack_has_one() {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), "Max-Breadth: 7\n"));

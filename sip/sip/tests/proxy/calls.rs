@@ -148,7 +148,7 @@ fn a_callee_that_says_nothing_is_asked_seven_times_and_the_caller_gets_408() {
 }
 
 #[test]
-fn who_waits_for_another_answer_than_invites_is_told_so_but_gets_no_408() {
+fn a_slow_non_invite_request_gets_100_but_no_408() {
     // RFC 4320 section 4.1.
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
@@ -192,7 +192,7 @@ fn a_phone_that_rings_for_ever_is_cancelled_by_timer_c() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_503_and_the_caller_gets_500() {
+fn a_send_failure_counts_as_503_and_the_caller_gets_500() {
     let mut world = World::new(config());
     world.register("bob", tcp(BOB, 9), "");
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
@@ -201,7 +201,7 @@ fn what_cannot_be_sent_is_503_and_the_caller_gets_500() {
 }
 
 #[test]
-fn what_too_much_waits_before_is_503_and_comes_again_later() {
+fn a_request_behind_congestion_gets_503_with_retry_after() {
     let mut world = World::new(config());
     world.register("bob", tcp(BOB, 9), "");
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
@@ -215,7 +215,7 @@ fn what_too_much_waits_before_is_503_and_comes_again_later() {
 }
 
 #[test]
-fn what_begins_something_is_told_from_what_others_wait_for() {
+fn only_an_initial_request_is_marked_as_new() {
     let mut world = World::new(config());
     world.register("bob", tcp(BOB, 9), "");
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));

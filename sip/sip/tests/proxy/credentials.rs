@@ -76,7 +76,7 @@ fn a_registration_takes_an_answer_for_this_registrar_alone() {
 }
 
 #[test]
-fn what_proxies_on_the_way_change_does_not_matter() {
+fn credentials_survive_uri_changes_by_other_proxies() {
     let ours = "192.0.2.100:5060";
     for (uri, made_for) in [
         ("sip:zoe@other.example;transport=tcp", "sip:zoe@other.example"),

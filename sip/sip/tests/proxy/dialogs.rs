@@ -62,7 +62,7 @@ fn where_transports_differ_both_sides_are_recorded() {
 }
 
 #[test]
-fn who_believes_to_speak_tcp_while_a_shim_makes_sctp_of_it_is_told_of_tcp() {
+fn a_client_whose_tcp_is_translated_to_sctp_gets_a_tcp_record_route() {
     let mut sctp = config();
     sctp.listeners.push(Listener { transport: Transport::Sctp, ..sctp.listeners[1] });
     let mut world = World::new(sctp);
@@ -79,7 +79,7 @@ fn who_believes_to_speak_tcp_while_a_shim_makes_sctp_of_it_is_told_of_tcp() {
 }
 
 #[test]
-fn who_registered_at_tcp_while_a_shim_makes_sctp_of_it_is_called_by_a_route_of_tcp() {
+fn a_user_whose_tcp_contact_is_translated_to_sctp_gets_a_tcp_route() {
     for (named, recorded) in [(";transport=tcp", "tcp"), (";transport=sctp", "sctp"), ("", "sctp")] {
         let mut sctp = config();
         sctp.listeners.push(Listener { transport: Transport::Sctp, ..sctp.listeners[1] });

@@ -18,7 +18,7 @@ fn ringing() -> (World, Sent) {
 }
 
 #[test]
-fn what_would_begin_is_refused_with_retry_after_and_nothing_is_kept_of_it() {
+fn a_new_request_is_refused_with_retry_after_and_leaves_no_state() {
     let (mut world, _) = ringing();
     let before = world.proxy.transactions();
     let others = "sip:bob@example.com";
@@ -99,7 +99,7 @@ fn a_call_that_is_cancelled_meanwhile_ends_as_ever() {
 }
 
 #[test]
-fn what_has_not_ended_in_time_is_refused_and_a_phone_stops_ringing() {
+fn an_unfinished_call_is_refused_and_the_phone_stops_ringing() {
     let (mut world, _) = ringing();
     assert_eq!(world.proxy.cut_off(world.now), 1);
     let sent = world.sent();

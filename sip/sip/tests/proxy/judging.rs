@@ -125,7 +125,7 @@ fn users_calls_are_made_by_those_who_know_the_password() {
 }
 
 #[test]
-fn who_is_not_let_in_gets_403_and_a_flood_503_with_retry_after() {
+fn a_denied_address_gets_403_and_a_flood_503_with_retry_after() {
     let access = Access { deny: vec!["192.0.2.1".parse().unwrap()], ..Access::default() };
     let mut world = World::new(ProxyConfig { access, ..config() });
     assert_eq!(status_of(&mut world, &options("sip:example.com", "")), "403");

@@ -20,7 +20,7 @@ fn contacts(sent: &Sent) -> Vec<String> {
 }
 
 #[test]
-fn who_asks_a_redirect_server_for_a_user_is_told_where_he_is() {
+fn a_redirect_server_answers_with_the_users_contacts() {
     let mut world = world(Mode::Redirect);
     world.register("bob", udp(BOB), "");
     let preferred = format!("Contact: <sip:bob@{CAROL};transport=tcp>;q=0.5;expires=120\n");
@@ -154,7 +154,7 @@ fn a_response_that_nobody_asked_for_goes_nowhere() {
 }
 
 #[test]
-fn what_is_refused_and_what_is_for_itself_is_as_in_the_stateful_proxy() {
+fn stateless_mode_refuses_and_answers_as_the_stateful_proxy_does() {
     let mut world = world(Mode::Stateless);
     assert_eq!(world.register("bob", udp(BOB), "").what(), "200");
     let answer = |world: &mut World, uri: &str, user: &str, more: &str| {

@@ -53,7 +53,7 @@ fn expires_zero_and_star_remove() {
 }
 
 #[test]
-fn what_cannot_be_registered_is_refused() {
+fn an_invalid_registration_is_refused() {
     for (more, status) in [
         ("Contact: *\n", "400"),
         ("Contact: *\nContact: <sip:x@y>\nExpires: 0\n", "400"),

@@ -274,7 +274,7 @@ fn without_the_store_registrations_wait_for_better_times_and_known_users_are_cal
 }
 
 #[test]
-fn who_is_not_in_the_store_any_more_is_forgotten_when_all_of_it_was_heard() {
+fn a_user_absent_from_the_store_is_forgotten_after_all_records_were_read() {
     let mut pair = Pair::new(config);
     for user in ["bob", "carol"] {
         pair.register(0, user, 1, udp(BOB), "");

@@ -122,7 +122,7 @@ fn an_error_names_file_key_and_remedy() {
 }
 
 #[test]
-fn what_cannot_change_while_it_runs_is_named() {
+fn a_fixed_setting_that_changed_is_named() {
     let old = parse(LEAST).unwrap();
     for (text, key) in [
         (format!("{LEAST}[limits]\nbranches = 3\n"), None),

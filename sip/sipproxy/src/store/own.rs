@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_proxy_says_of_itself_is_understood_by_others() {
+    fn a_proxys_announcement_is_understood_by_others() {
         let own = Own { address: "[2001:db8::1]:5060".parse().unwrap(), fingerprint: "00ff".to_owned() };
         for presence in [Presence::Here, Presence::Draining, Presence::Gone] {
             let (heard, is) = Own::parse(&own.to_text(presence)).unwrap();

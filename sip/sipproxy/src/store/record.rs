@@ -141,7 +141,7 @@ mod tests {
     const TODAY: Duration = Duration::from_secs(1_700_000_000);
 
     #[test]
-    fn what_is_written_is_read_again_byte_for_byte() {
+    fn a_written_record_is_read_back_byte_for_byte() {
         let bindings = vec![binding(), Binding { instance: None, path: Vec::new(), ..binding() }];
         let text = encode("b\0b@example.com", &bindings, Time::ZERO, TODAY);
         let (later, day) = (Time::from_millis(5000), TODAY + Duration::from_secs(5));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_has_no_time_left() {
+    fn an_expired_binding_has_no_time_left() {
         let text = encode("a", &[binding()], Time::ZERO, TODAY);
         let now = Time::from_millis(9);
         let (_, record) = decode(1, &text, now, TODAY + Duration::from_secs(101)).unwrap();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_left_there_is_passed_over() {
+    fn a_malformed_record_is_ignored() {
         let good = encode("a", &[binding()], Time::ZERO, TODAY);
         for text in ["", "{", "[]", &good.replace("tcp", "pigeon"), &good.replace("sip:b", "sip:\u{20ac}")] {
             assert_eq!(decode(1, text, Time::ZERO, TODAY), None, "{text}");

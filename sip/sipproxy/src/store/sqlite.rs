@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_there_after_the_store_was_opened_again() {
+    fn written_bindings_survive_reopening_the_store() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bindings.db");
         let changes = [put("sip:x", 100), put("sip:y", 100), put("sip:old", 0)];

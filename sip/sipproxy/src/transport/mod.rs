@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_something_is_refused_while_answers_still_have_room() {
+    fn new_requests_are_refused_while_answers_still_have_room() {
         let mut inbox = Inbox::default();
         for (is_new, most) in [(true, WAITING_MAX_NEW), (false, WAITING_MAX)] {
             assert!(inbox.lets_wait(&message(is_new, Some(1)), most - 100));

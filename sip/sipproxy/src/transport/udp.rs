@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_icmp_says_of_a_datagram_is_told_with_its_address_and_beginning() {
+    fn an_icmp_error_is_reported_with_the_datagrams_address_and_beginning() {
         let mut poll = Poll::new().unwrap();
         let mut udp = Udp::open(ListenerIndex(0), "127.0.0.1:0".parse().unwrap(), poll.registry()).unwrap();
         let (mut inbox, gone) = (Inbox::default(), closed());

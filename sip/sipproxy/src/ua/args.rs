@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_arguments_are_refused() {
         let parse = |words: &str| {
             let all = format!("sctpify-ua --local 127.0.0.1:1 --proxy 127.0.0.1:2 --user a@b {words}");
             UaArgs::try_parse_from(all.trim().split(' ')).is_ok()

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rtp_is_not_counted() {
+    fn packets_that_are_not_rtp_are_not_counted() {
         let mut receiver = Receiver::default();
         receiver.handle(Time::ZERO, b"");
         receiver.handle(Time::ZERO, &[0; 172]);

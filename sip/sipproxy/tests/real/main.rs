@@ -64,7 +64,7 @@ fn calls_go_through_by_udp_by_tcp_and_from_one_to_the_other() {
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
-fn who_was_registered_before_the_proxy_was_killed_is_so_after_it() {
+fn a_registration_survives_a_kill_of_the_proxy() {
     let lab = Lab::new().unwrap();
     let site = Site::alone(&lab);
     let _callee = site.callee("udp");

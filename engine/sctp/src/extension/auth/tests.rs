@@ -65,7 +65,7 @@ fn verdict(auth: &Auth, packet: &[u8]) -> Result<(), Unverified> {
 
 #[test]
 //= rfc4895#6.2-6 6.2-7 6.1-9 6.3-2 5.1-1 6.1-6
-fn what_the_kernel_signed_is_verified_and_signed_alike() {
+fn kernel_signatures_are_verified_and_reproduced() {
     for golden in [SHA1, SHA256] {
         let auth = golden.auth(&[(1, KEY)]);
         let packet = golden.packet();

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_behind_a_point_in_the_middle_of_a_message_is_dropped_too() {
+    fn fragments_after_a_point_within_a_message_are_dropped_too() {
         let mut r = ByTsn::default();
         feed(&mut r, 1, "", 0, b"b");
         feed(&mut r, 2, "E", 0, b"c");

@@ -188,7 +188,7 @@ fn chunks_that_a_newer_sack_takes_back_are_in_flight_again() {
 }
 
 #[test]
-fn what_gap_blocks_acknowledged_stays_so_when_only_the_cumulative_tsn_is_known() {
+fn gap_acknowledged_data_stays_so_when_only_the_cumulative_tsn_is_known() {
     let mut o = sent(6);
     sack_at(&mut o, 101, 1, &[(3, 4)]);
     let gaps = o.gaps_from(Seq(2));
@@ -237,7 +237,7 @@ fn an_abandoned_chunk_is_neither_in_flight_nor_lost_nor_credited() {
 }
 
 #[test]
-fn what_was_acknowledged_and_then_abandoned_cannot_be_reneged() {
+fn an_abandoned_chunk_once_acknowledged_cannot_be_reneged() {
     let mut o = sent(4);
     sack(&mut o, 0, &[(2, 3)]);
     o.abandon(Seq(2));

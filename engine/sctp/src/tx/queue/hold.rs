@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_a_hold_leaves_and_what_came_after_begins_anew() {
+    fn data_queued_before_a_hold_leaves_and_later_data_begins_anew() {
         let mut q = SendQueue::default();
         put(&mut q, ONE, false);
         put(&mut q, ONE, false);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stopped_leaves_once_it_is_released() {
+    fn stopped_data_leaves_once_it_is_released() {
         let mut q = SendQueue::default();
         put(&mut q, ONE, false);
         put(&mut q, TWO, false);

@@ -202,7 +202,7 @@ fn a_message_that_was_given_up_unsent_has_used_no_number() {
 }
 
 #[test]
-fn what_is_left_of_a_begun_message_says_which_fragment_is_missing() {
+fn the_rest_of_a_begun_message_names_its_next_fragment() {
     let mut q = SendQueue::default();
     let id = put(&mut q, 1, 9);
     put(&mut q, 2, 1);

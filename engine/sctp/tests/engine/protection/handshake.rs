@@ -239,7 +239,7 @@ fn a_message_about_keys_that_came_in_the_clear_is_told_from_a_sealed_one() {
 }
 
 #[test]
-fn what_is_to_be_said_before_the_end_waits_for_the_keys() {
+fn data_sent_before_a_shutdown_waits_for_the_keys() {
     let mut t = two_sealed(1, LinkConfig::default());
     let b = b_route().local;
     let mut is_lost = false;

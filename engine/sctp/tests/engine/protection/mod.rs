@@ -203,7 +203,7 @@ fn a_bit_changed_with_the_checksum_made_right_again_is_found_by_the_keys() {
 }
 
 #[test]
-fn what_is_not_sealed_does_nothing_once_the_association_is_protected() {
+fn unsealed_packets_have_no_effect_on_a_protected_association() {
     let mut t = up(4);
     let (ours, peers) = (announced(&t.world, "INIT").0, announced(&t.world, "INIT ACK").0);
     let abort = Chunk::Abort(Abort { tag_reflected: false, causes: Causes::EMPTY });
@@ -426,7 +426,7 @@ fn advertisements_stay_in_the_clear_before_what_is_sealed() {
 }
 
 #[test]
-fn what_else_comes_before_or_behind_a_record_does_nothing() {
+fn chunks_before_or_behind_a_record_have_no_effect() {
     let mut t = up(5);
     let (a, b) = (t.a, t.b);
     t.world.records.clear();

@@ -299,7 +299,7 @@ mod tests {
     use crate::manifest::{Form, Manifest};
 
     #[test]
-    fn what_did_not_arrive_is_lost_and_only_ends_in_disorder_are_errors() {
+    fn missing_bytes_are_lost_and_only_abnormal_ends_are_errors() {
         let of = |sent: &str, received: &str| measures(&words_of(sent), &words_of(received)).unwrap();
         let sent = "bytes 100 longest_write_us 5 end eof";
         let received = "listening\nbytes 90 gap_us 2500 gap_at_us 7 wrong 0 end late";

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_last_is_taken_back() {
+    fn a_rate_that_fails_the_long_trial_is_taken_back() {
         let found = SEARCH.run(|rate, trial| Ok(rate <= if trial == Trial::Long { 800.0 } else { 1000.0 }));
         let found = found.unwrap();
         assert!(found <= 800.0 && found > 750.0, "{found}");

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_charged_until_it_ends() {
+    fn a_kept_transaction_is_charged_until_it_ends() {
         let mut world = World::new();
         let server = world.server(&request("INVITE sip:a@example.org"));
         let one = world.table.kept_bytes();
