@@ -1,5 +1,5 @@
-//! Rules about source text that no lint covers: module docs, allowed places of `unsafe`, and crates that forbid
-//! it.
+//! Rules about source text that no lint covers: module docs, openings of comments and of the names of tests,
+//! allowed places of `unsafe`, and crates that forbid it.
 //!
 //! Works on lines, not on syntax trees: a multi-line string with the word in it counts as code.
 
@@ -82,17 +82,34 @@ const HELP: [&str; 3] = ["#[arg", "#[command", "#[derive("];
 /// Lines below a comment within which such an attribute stands.
 const HELP_LINES: usize = 4;
 
-/// No sentence of a comment opens with a free relative clause; questions and `--help` may.
+/// No sentence of a comment and no name of a test opens with a free relative clause; questions and `--help` may.
 pub(crate) fn comments() -> Result<Vec<String>> {
     judge(|path, text| {
         let lines: Vec<&str> = text.lines().collect();
         let opening = (0..lines.len()).filter(|&n| opens_with_relative(lines[n]) && !is_help(&lines[n..]));
-        opening
+        let mut faults: Vec<String> = opening
             .map(|n| {
                 format!("{path}:{}: open the sentence with its subject, not with a relative clause", n + 1)
             })
-            .collect()
+            .collect();
+        faults.extend(relative_names(path, text));
+        faults
     })
+}
+
+/// Finds tests whose names open with a relative clause.
+fn relative_names(path: &str, text: &str) -> Vec<String> {
+    let is_relative = |name: &str| {
+        let first = name.split('_').next().unwrap_or_default();
+        RELATIVES.iter().any(|word| word.eq_ignore_ascii_case(first))
+    };
+    let named = numbered_tests(text).filter(|(_, name)| is_relative(name));
+    named
+        .map(|(n, name)| {
+            let fault = "the name of a test opens with a relative clause: begin with the subject";
+            format!("{path}:{n}: `{name}`: {fault}")
+        })
+        .collect()
 }
 
 fn opens_with_relative(line: &str) -> bool {
@@ -154,18 +171,17 @@ pub(crate) fn function(line: &str) -> Option<&str> {
 /// Returns the names of a file's tests: functions below `#[test]` or an attribute whose path ends with it, such
 /// as `#[tokio::test]`.
 pub(crate) fn tests(text: &str) -> BTreeSet<&str> {
-    let mut tests = BTreeSet::new();
+    numbered_tests(text).map(|(_, name)| name).collect()
+}
+
+/// Returns the names of a file's tests and the lines that declare them, counted from 1.
+fn numbered_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_marked = false;
-    for line in text.lines().map(str::trim) {
+    (1..).zip(text.lines().map(str::trim)).filter_map(move |(n, line)| {
         is_marked |= is_test_attribute(line);
-        if let Some(name) = function(line) {
-            if is_marked {
-                tests.insert(name);
-            }
-            is_marked = false;
-        }
-    }
-    tests
+        let name = function(line)?;
+        std::mem::take(&mut is_marked).then_some((n, name))
+    })
 }
 
 fn is_test_attribute(line: &str) -> bool {
@@ -188,7 +204,7 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_unsafe, is_help, opens_with_relative, tests, without_reason};
+    use super::{has_unsafe, is_help, opens_with_relative, relative_names, tests, without_reason};
 
     #[test]
     fn a_comment_that_opens_a_sentence_with_a_relative_clause_is_found_and_a_question_is_not() {
@@ -197,6 +213,23 @@ mod tests {
         assert!(!opens_with_relative("/// Contents of a packet: what it says."));
         assert!(!opens_with_relative("// What now?"));
         assert!(!opens_with_relative("let text = \"// What\";"));
+    }
+
+    #[test]
+    fn a_test_whose_name_opens_with_a_relative_clause_is_found_and_other_names_are_not() {
+        for name in ["what_waits_is_kept", "who_waits_is_told", "whatever_comes_is_read"] {
+            let found =
+                relative_names("f.rs", &format!("mod tests {{\n    #[test]\n    fn {name}() {{}}\n}}\n"));
+            let fault = "the name of a test opens with a relative clause: begin with the subject";
+            assert_eq!(found, [format!("f.rs:3: `{name}`: {fault}")]);
+        }
+        for good in [
+            "#[test]\nfn whole_blocks_are_read() {}",
+            "#[test]\nfn a_peer_who_waits() {}",
+            "fn what_waits() {}",
+        ] {
+            assert!(relative_names("f.rs", good).is_empty(), "{good}");
+        }
     }
 
     #[test]
