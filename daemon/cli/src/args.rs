@@ -113,8 +113,23 @@ pub enum Command {
     ///
     /// Exit status 1 if something is missing.
     Doctor {
-        /// Peer to probe: SCTP in UDP must pass there unaltered and at full size. Requires the daemon
+        /// Peer to probe, by each link of this host: SCTP in UDP must pass there unaltered and at full size. With a port, such as
+        /// 10.1.2.3:22, also test whether the peer accepts SCTP for it. Requires the daemon
+        #[arg(value_name = "HOST[:PORT]")]
         host: Option<String>,
+    },
+    /// Test each link of this host to a peer, again and again; q or Ctrl-C quits
+    ///
+    /// Each round sends one INIT from each address of this host that connections to the peer use, to each of the peer's addresses. The
+    /// peer keeps nothing of it. Exit status 1 if nothing has answered. Requires the daemon.
+    Ping {
+        /// Peer; with a port, the INITs are for that port
+        #[arg(value_name = "HOST[:PORT]")]
+        host: String,
+
+        /// Interval and number of the rounds
+        #[command(flatten)]
+        rhythm: WatchArgs,
     },
     /// Measure connection setup and throughput to a host, over SCTP and other transports
     ///

@@ -13,7 +13,7 @@ use crate::bench;
 use crate::session::Session;
 use crate::{
     CliError, Command, PeersCommand, Sctpify, WatchArgs, capture, daemon, doctor, expose, live, man, pair,
-    run, sctp, settings, show,
+    ping, run, sctp, settings, show,
 };
 
 /// Runs one command.
@@ -42,6 +42,7 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         }
         Command::Explain { destination } => explain(session, destination),
         Command::Doctor { host } => doctor::run(session, host.as_deref()),
+        Command::Ping { host, rhythm: args } => ping::run(session, host, rhythm(args)),
         Command::Bench(args) => match &args.host {
             Some(host) => bench::run(session, host, args),
             None if args.serve => bench::serve(session, args.port, args.duration),
@@ -94,7 +95,7 @@ fn explain(session: Session<'_>, destination: &str) -> Result<(), CliError> {
 }
 
 /// Returns the addresses of HOST:PORT without duplicates.
-fn resolve(destination: &str) -> Result<BTreeSet<SocketAddr>, CliError> {
+pub(crate) fn resolve(destination: &str) -> Result<BTreeSet<SocketAddr>, CliError> {
     let form = || {
         let text = "give HOST:PORT, such as 10.1.2.3:22, [2001:db8::1]:22 or host.example:22";
         CliError::Usage(format!("invalid destination `{destination}`: {text}"))

@@ -1,40 +1,42 @@
 //! Requirements of sctpify that this host lacks, found without a daemon; and the daemon's own findings.
 
+use std::cmp::Reverse;
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
+use std::time::Duration;
 
-use control::{Check, DoctorReport, Level, Request, Response};
+use control::{Check, DoctorReport, Level, LinkTest, OwnAddress, Request, Response};
+use rules::{Settings, normalise};
 
-use crate::commands::resolve_host;
+use crate::commands::{resolve, resolve_host};
 use crate::daemon::find_daemon;
+use crate::private::is_behind_nat;
+use crate::probe::Links;
 use crate::session::{Session, unexpected};
 use crate::{CliError, kernel, probe, show};
-use rules::Settings;
 
-/// The SCTP port to probe at a peer: ssh, which most hosts have; a refusal is an answer as well.
-const ANY_SCTP_PORT: u16 = 22;
 /// The name of the check that the daemon also makes.
 const NAT: &str = "NAT";
+/// The number of INITs on each link, and the limit on the wait for each answer.
+const ROUNDS: u64 = 5;
+const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Checks, prints, and fails if something is missing.
-pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliError> {
-    let mut report = DoctorReport { checks: local_checks() };
-    let peer = host.map(resolve_host).transpose()?;
-    match session.ask(&Request::Doctor { peer }) {
+pub(crate) fn run(session: Session<'_>, destination: Option<&str>) -> Result<(), CliError> {
+    let mut report = DoctorReport { checks: local_checks(), links: Vec::new(), addresses: Vec::new() };
+    let target = destination.map(Target::parse).transpose()?;
+    match session.ask(&Request::Doctor { peer: target.map(|target| target.peer) }) {
         Ok(Response::Doctor(found)) => {
             report.checks.push(Check::ok("daemon", format!("answers on {}", session.control.display())));
             report.checks.retain(|ours| found.checks.iter().all(|theirs| theirs.name != ours.name));
             report.checks.extend(found.checks);
-            if let Some(peer) = peer {
-                // The daemon's observations count for more than the kind of the addresses.
-                let is_known = report.checks.iter().any(|check| check.name == NAT);
-                report.checks.extend(nat(peer).filter(|_| !is_known));
-                report.checks.extend(way_to(session, peer));
+            if let Some(target) = target {
+                test_peer(session, target, &found.addresses, &mut report);
             }
         }
         Ok(other) => return Err(unexpected(&other)),
-        Err(CliError::NoDaemon(text)) if host.is_some() => return Err(CliError::NoDaemon(text)),
+        Err(CliError::NoDaemon(text)) if target.is_some() => return Err(CliError::NoDaemon(text)),
         Err(CliError::NoDaemon(_)) => {
             let found = format!("none answers on {}", session.control.display());
             report.checks.push(Check::bad("daemon", Level::Warning, found, "start it with `sctpify up`"));
@@ -51,15 +53,103 @@ pub(crate) fn run(session: Session<'_>, host: Option<&str>) -> Result<(), CliErr
     if missing.is_empty() { Ok(()) } else { Err(CliError::SomethingMissing(missing)) }
 }
 
-/// Checks the route to a peer, with the UDP port that this host uses: both ends have the same.
-fn way_to(session: Session<'_>, peer: IpAddr) -> Vec<Check> {
+/// Adds the checks of the routes to a peer, and the tests of this host's links to it.
+fn test_peer(session: Session<'_>, target: Target, own: &[OwnAddress], report: &mut DoctorReport) {
+    // The daemon's observations count for more than the kind of the addresses.
+    if report.checks.iter().all(|check| check.name != NAT) {
+        report.checks.extend(nat(target.peer));
+    }
+    let udp_port = udp_port(session);
+    let mut links = Links::open(own, target.peer, udp_port);
+    links.complete(ROUNDS, target.sctp_port(), PATIENCE);
+    let offered = links.add_offered();
+    links.complete(ROUNDS, target.sctp_port(), PATIENCE);
+    links.find_mtus(target.sctp_port());
+    report.links = links.tests();
+    report.links.sort_by_key(|test| Reverse(test.loss_percent()));
+    let mut checks = probe::checks(target.peer, udp_port, target.port);
+    if report.links.iter().any(|test| test.answered > 0) {
+        // The checks go by the route of the kernel's choice, and connections by any link that works.
+        checks.iter_mut().for_each(|check| check.level = check.level.min(Level::Warning));
+    }
+    report.checks.extend(checks);
+    if !offered.is_empty() {
+        let list: Vec<String> = offered.iter().map(IpAddr::to_string).collect();
+        report.checks.push(Check::ok("peer's addresses", format!("it offers {}", list.join(", "))));
+    }
+    report.checks.extend(verdict(&report.links));
+}
+
+/// Sums the tests up by link that connections use: a link works if one of its tests was answered.
+fn verdict(tests: &[LinkTest]) -> Option<Check> {
+    let mut links: Vec<(String, Vec<&LinkTest>)> = Vec::new();
+    for test in tests.iter().filter(|test| test.own.unused.is_none()) {
+        match links.iter_mut().find(|(title, _)| *title == test.own.title()) {
+            Some((_, tests)) => tests.push(test),
+            None => links.push((test.own.title(), vec![test])),
+        }
+    }
+    let least_loss = |tests: &[&LinkTest]| tests.iter().map(|test| test.loss_percent()).min().unwrap_or(100);
+    let works = links.iter().filter(|(_, tests)| least_loss(tests) < 100).count();
+    let faults: Vec<String> = links
+        .iter()
+        .filter_map(|(title, tests)| match least_loss(tests) {
+            0 => None,
+            100 => {
+                let fault = tests.iter().find_map(|test| test.fault.as_deref()).unwrap_or("no answer");
+                Some(format!("{title}: {fault}"))
+            }
+            lost => Some(format!("{title} loses {lost} %")),
+        })
+        .collect();
+    let noun = if links.len() == 1 { "link" } else { "links" };
+    let found =
+        [format!("SCTP works by {works} of {} {noun}", links.len())].into_iter().chain(faults.clone());
+    let found = found.collect::<Vec<_>>().join("; ");
+    let level = match works {
+        _ if links.is_empty() => return None,
+        0 => Level::Missing,
+        _ if faults.is_empty() => return Some(Check::ok("links", found)),
+        _ => Level::Warning,
+    };
+    let remedy = "allow UDP to the peer's port, in both directions, in the firewalls of that link";
+    Some(Check::bad("links", level, found, remedy))
+}
+
+/// A host to test, and a port of it if the user names one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    pub(crate) peer: IpAddr,
+    port: Option<u16>,
+}
+
+impl Target {
+    /// Parses HOST or HOST:PORT; of several addresses, the first one counts.
+    pub(crate) fn parse(text: &str) -> Result<Target, CliError> {
+        match resolve_host(text) {
+            Ok(peer) => Ok(Target { peer, port: None }),
+            // It has a port, or it is wrong in another way.
+            Err(error) => match resolve(text).ok().and_then(|addresses| addresses.first().copied()) {
+                Some(first) => Ok(Target { peer: normalise(first.ip()), port: Some(first.port()) }),
+                None => Err(error),
+            },
+        }
+    }
+
+    /// Returns the SCTP port to probe.
+    pub(crate) fn sctp_port(self) -> u16 {
+        self.port.unwrap_or(probe::any_port())
+    }
+}
+
+/// Returns the UDP port of SCTP that this host uses: both ends have the same.
+pub(crate) fn udp_port(session: Session<'_>) -> u16 {
     let told = session.ask(&Request::Get { name: "udp_port".into() });
     let port = match told {
         Ok(Response::Settings(report)) => report.settings.first().and_then(|row| row.value.parse().ok()),
         _ => None,
     };
-    let port = port.unwrap_or(Settings::default().udp_port);
-    probe::checks(peer, port, ANY_SCTP_PORT)
+    port.unwrap_or(Settings::default().udp_port)
 }
 
 /// Checks for a NAT by the addresses at both ends; none if this host has no route to the peer.
@@ -67,26 +157,14 @@ fn nat(peer: IpAddr) -> Option<Check> {
     let any: IpAddr = if peer.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
     // Sends nothing: the kernel picks the route, and with it the address.
-    socket.connect((peer, ANY_SCTP_PORT)).ok()?;
-    Some(nat_between(socket.local_addr().ok()?.ip(), peer))
-}
-
-fn nat_between(ours: IpAddr, peer: IpAddr) -> Check {
-    if !is_private(ours) || is_private(peer) {
-        return Check::ok(NAT, format!("no sign of one between {ours} and {peer}"));
+    socket.connect((peer, probe::any_port())).ok()?;
+    let ours = socket.local_addr().ok()?.ip();
+    if !is_behind_nat(ours, peer) {
+        return Some(Check::ok(NAT, format!("no sign of one between {ours} and {peer}")));
     }
     let found = format!("{ours} of this host is private and {peer} is not: a NAT is on the path");
     let remedy = "nothing for outgoing connections, which use UDP; for incoming ones, forward UDP 9899 (docs/networks.md)";
-    Check::bad(NAT, Level::Warning, found, remedy)
-}
-
-/// Reports whether the address is valid only within its own network: RFC 1918, 6598, 3927, 4193, 4291.
-fn is_private(address: IpAddr) -> bool {
-    const SHARED: (u32, u32) = (0x6440_0000, 0xffc0_0000);
-    match address.to_canonical() {
-        IpAddr::V4(v4) => v4.is_private() || v4.is_link_local() || u32::from(v4) & SHARED.1 == SHARED.0,
-        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local(),
-    }
+    Some(Check::bad(NAT, Level::Warning, found, remedy))
 }
 
 fn local_checks() -> Vec<Check> {
@@ -146,14 +224,57 @@ mod tests {
         assert_eq!(lacking.found, "this user lacks CAP_NET_RAW, CAP_SYS_ADMIN");
     }
 
+    fn test(interface: &str, sent: u64, answered: u64) -> LinkTest {
+        let own = OwnAddress {
+            local: [10, 0, 0, 1].into(),
+            interface: Some(interface.into()),
+            name: (interface == "wwan0").then(|| "lte".into()),
+            is_down: false,
+            unused: None,
+        };
+        let fault = (answered < sent).then(|| "no answer".into());
+        let remote = [198, 51, 100, 7].into();
+        LinkTest { own, remote, udp_port: 9899, sent, answered, rtt: None, mtu: None, nat: true, fault }
+    }
+
     #[test]
-    fn a_private_address_here_and_a_public_one_there_need_a_nat() {
-        let level = |ours: &str, peer: &str| nat_between(ours.parse().unwrap(), peer.parse().unwrap()).level;
-        for ours in ["10.1.2.3", "172.31.0.1", "192.168.0.1", "100.127.255.1", "169.254.1.1"] {
-            assert_eq!(level(ours, "203.0.113.7"), Level::Warning, "{ours}");
-            assert_eq!(level(ours, "10.9.9.9"), Level::Ok, "{ours}");
+    fn the_verdict_counts_links_and_names_those_that_fail_or_lose() {
+        let told = |tests: &[LinkTest]| verdict(tests).map(|check| (check.level, check.found));
+        let ok = |text: &str| Some((Level::Ok, text.to_owned()));
+        let warning = |text: &str| Some((Level::Warning, text.to_owned()));
+        assert_eq!(told(&[]), None);
+        assert_eq!(told(&[test("eth0", 5, 5)]), ok("SCTP works by 1 of 1 link"));
+        let unused = |mut test: LinkTest| {
+            test.own.unused = Some("private".into());
+            test
+        };
+        let one_used = [test("eth0", 5, 5), unused(test("wwan0", 5, 0))];
+        assert_eq!(told(&one_used), ok("SCTP works by 1 of 1 link"));
+        let unreachable_pair = [test("eth0", 5, 5), test("eth0", 5, 0), test("wwan0", 5, 5)];
+        assert_eq!(told(&unreachable_pair), ok("SCTP works by 2 of 2 links"));
+        assert_eq!(
+            told(&[test("wwan0", 5, 0), test("eth0", 5, 5)]),
+            warning("SCTP works by 1 of 2 links; wwan0 (lte): no answer")
+        );
+        assert_eq!(
+            told(&[test("wwan0", 5, 3), test("eth0", 5, 5)]),
+            warning("SCTP works by 2 of 2 links; wwan0 (lte) loses 40 %")
+        );
+        assert_eq!(
+            told(&[test("eth0", 5, 0)]),
+            Some((Level::Missing, "SCTP works by 0 of 1 link; eth0: no answer".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_host_may_have_a_port() {
+        let parse = |text: &str| Target::parse(text).map(|target| (target.peer.to_string(), target.port));
+        assert_eq!(parse("10.1.2.3").unwrap(), ("10.1.2.3".to_owned(), None));
+        assert_eq!(parse("10.1.2.3:22").unwrap(), ("10.1.2.3".to_owned(), Some(22)));
+        assert_eq!(parse("[2001:db8::1]:22").unwrap(), ("2001:db8::1".to_owned(), Some(22)));
+        assert_eq!(parse("2001:db8::1").unwrap(), ("2001:db8::1".to_owned(), None));
+        for wrong in ["10.1.2.3:ssh", "10.1.2.3:65536", ""] {
+            assert!(Target::parse(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(level("100.128.0.1", "203.0.113.7"), Level::Ok);
-        assert_eq!(level("fd00::1", "2001:db8::1"), Level::Warning);
     }
 }

@@ -22,6 +22,8 @@ mod kernel;
 mod live;
 mod man;
 mod pair;
+mod ping;
+mod private;
 mod probe;
 mod run;
 mod sctp;

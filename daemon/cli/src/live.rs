@@ -47,7 +47,7 @@ pub(crate) struct Rhythm {
 }
 
 impl Rhythm {
-    fn pause(&self) -> Duration {
+    pub(crate) fn pause(&self) -> Duration {
         Duration::from_millis(self.interval_ms)
     }
 
@@ -128,25 +128,39 @@ fn events_after(session: Session<'_>, number: u64) -> Result<EventsReport, CliEr
     }
 }
 
-/// Draws the status until it is stopped. Without a terminal, prints each drawing below the previous one.
+/// Draws the status until it is stopped.
 pub(crate) fn top(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> {
+    // A missing daemon is reported before the screen changes.
+    let mut before = status(session)?;
+    redraw(rhythm, true, || {
+        let now = status(session)?;
+        let drawing = lines(&before, &now, rhythm);
+        before = now;
+        Ok(drawing)
+    })?;
+    Ok(())
+}
+
+/// Draws lines until it is stopped; returns whether that was on a screen of its own. Without a terminal, or if `may_use_screen` is false,
+/// prints each drawing below the previous one.
+pub(crate) fn redraw(
+    rhythm: Rhythm,
+    may_use_screen: bool,
+    mut drawing: impl FnMut() -> Result<Vec<String>, CliError>,
+) -> Result<bool, CliError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(CliError::Output)?;
     }
-    // A missing daemon is reported before the screen changes.
-    let mut before = status(session)?;
-    let screen = io::stdout().is_terminal().then(Screen::enter).transpose()?;
+    let screen = (may_use_screen && io::stdout().is_terminal()).then(Screen::enter).transpose()?;
     let keys = screen.as_ref().and_then(|_| Keys::of_terminal(io::stdin()));
     for done in 1.. {
-        let now = status(session)?;
-        draw(screen.is_some(), lines(&before, &now, rhythm))?;
-        before = now;
+        draw(screen.is_some(), drawing()?)?;
         if rhythm.is_over(done) || waited(rhythm.pause(), &stop, keys.as_ref()) {
             break;
         }
     }
-    Ok(())
+    Ok(screen.is_some())
 }
 
 /// Waits; returns true if a signal or a key ended the wait.
@@ -331,10 +345,7 @@ fn link_lines(before: &Status, now: &Status, per_second: &dyn Fn(u64) -> u64) ->
             rate(link.received_bytes, old.map(|old| old.received_bytes)),
         ]);
     }
-    let mut text = Vec::new();
-    // Writing to memory cannot fail.
-    let _ = table.print(&mut text, "");
-    String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
+    table.lines()
 }
 
 #[cfg(test)]

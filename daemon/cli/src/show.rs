@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use control::{
     AddressUse, Association, Connection, DoctorReport, Encryption, Explanation, Fallback, HostKeyText,
-    KnownBy, KnownPeer, LearnedRow, LearnedState, Level, LinkState, PastAttempt, Path, PathEvent, PathState,
-    PeerLink, PendingChange,
+    KnownBy, KnownPeer, LearnedRow, LearnedState, Level, LinkState, LinkTest, PastAttempt, Path, PathEvent,
+    PathState, PeerLink, PendingChange, RoundTrips,
 };
 use control::{Response, Role, SettingsReport, Status, Verdict, Via};
 
@@ -42,6 +42,7 @@ pub(crate) fn answer(out: &mut dyn Write, answer: &Response) -> io::Result<()> {
         Response::Rules(r) => show_rules(out, r, false),
         Response::DefaultPolicy(d) => writeln!(out, "{} {}", d.chain, d.policy),
         Response::Doctor(d) => doctor(out, d),
+        Response::Ping(p) => link_tests(&p.links).iter().try_for_each(|line| writeln!(out, "{line}")),
         Response::HostKey(k) => writeln!(out, "{}\n{}", k.key, k.words.join(" ")),
         Response::Peers(p) => peers(out, &p.peers),
         Response::Bench(b) => bench::show(out, b),
@@ -560,7 +561,50 @@ pub(crate) fn doctor(out: &mut dyn Write, report: &DoctorReport) -> io::Result<(
             writeln!(out, "{:9}{:width$}  → {remedy}", "", "")?;
         }
     }
+    if !report.links.is_empty() {
+        writeln!(out, "\nLinks:")?;
+        link_tests(&report.links).iter().try_for_each(|line| writeln!(out, "  {line}"))?;
+    }
     Ok(())
+}
+
+/// Returns a table of tests, one line each. Of a link that works, addresses of the peer that it does not reach are left out.
+pub(crate) fn link_tests(tests: &[LinkTest]) -> Vec<String> {
+    let works = |title: &str| tests.iter().any(|test| test.answered > 0 && test.own.title() == title);
+    let mut table = Table::new(&[
+        ("LINK", Left),
+        ("LOCAL", Left),
+        ("REMOTE", Left),
+        ("SENT", Right),
+        ("LOSS", Right),
+        ("LAST", Right),
+        ("MIN", Right),
+        ("MEAN", Right),
+        ("MAX", Right),
+        ("MTU", Right),
+        ("NOTE", Left),
+    ]);
+    for test in tests.iter().filter(|test| test.answered > 0 || !works(&test.own.title())) {
+        let rtt =
+            |pick: fn(&RoundTrips) -> u64| test.rtt.as_ref().map_or("-".into(), |rtt| millis(pick(rtt)));
+        let nat = test.nat.then(|| "behind a NAT".to_owned());
+        let unused = test.own.unused.as_ref().map(|why| format!("not used: {why}"));
+        let notes: Vec<String> = test.fault.clone().into_iter().chain(nat).chain(unused).collect();
+        table.row([
+            test.own.title(),
+            test.own.local.to_string(),
+            test.remote.to_string(),
+            test.sent.to_string(),
+            format!("{} %", test.loss_percent()),
+            rtt(|rtt| rtt.last_us),
+            rtt(|rtt| rtt.min_us),
+            rtt(|rtt| rtt.mean_us),
+            rtt(|rtt| rtt.max_us),
+            or_dash(test.mtu),
+            notes.join("; "),
+        ]);
+    }
+    table.lines()
 }
 
 fn or_dash<T: ToString>(value: Option<T>) -> String {

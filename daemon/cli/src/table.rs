@@ -33,19 +33,24 @@ impl Table {
     }
 
     pub(crate) fn print(&self, out: &mut dyn Write, indent: &str) -> io::Result<()> {
+        self.lines().iter().try_for_each(|line| writeln!(out, "{indent}{line}"))
+    }
+
+    /// Returns the headings and the rows, aligned.
+    pub(crate) fn lines(&self) -> Vec<String> {
         let headings: Vec<String> = self.columns.iter().map(|(name, _)| (*name).into()).collect();
         let widths: Vec<usize> = (0..self.columns.len()).map(|i| self.width(i)).collect();
-        for row in std::iter::once(&headings).chain(&self.rows) {
-            let mut line = String::from(indent);
+        let aligned = |row: &Vec<String>| {
+            let mut line = String::new();
             for ((cell, width), (_, align)) in row.iter().zip(&widths).zip(&self.columns) {
                 match align {
                     Align::Left => line.push_str(&format!("{cell:<width$}  ")),
                     Align::Right => line.push_str(&format!("{cell:>width$}  ")),
                 }
             }
-            writeln!(out, "{}", line.trim_end())?;
-        }
-        Ok(())
+            line.trim_end().to_owned()
+        };
+        std::iter::once(&headings).chain(&self.rows).map(aligned).collect()
     }
 
     fn width(&self, column: usize) -> usize {

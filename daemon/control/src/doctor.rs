@@ -1,4 +1,6 @@
-//! Report of `doctor`: missing requirements of a host, and remedies.
+//! Report of `doctor`: missing requirements of a host and remedies; and the tests of its links to a peer, which `ping` repeats.
+
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +9,97 @@ use serde::{Deserialize, Serialize};
 pub struct DoctorReport {
     /// One entry for each check.
     pub checks: Vec<Check>,
+    /// The tests of this host's links to the peer, if one is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkTest>,
+    /// This host's addresses for connections to the peer, if one is named, the first one in front; and those of further uplinks. The commands test them, and print the
+    /// tests in their place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<OwnAddress>,
+}
+
+/// An address of this host, and its link.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OwnAddress {
+    /// The address.
+    pub local: IpAddr,
+    /// The interface; none if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// The name that the operator has given the link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The link is down.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_down: bool,
+    /// Reason why connections to the peer do not use the address, if its link is up and they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused: Option<String>,
+}
+
+/// A test of a link: INITs from one address of this host to one of the peer, and their answers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinkTest {
+    /// This host's address and its link.
+    #[serde(flatten)]
+    pub own: OwnAddress,
+    /// The peer's address.
+    pub remote: IpAddr,
+    /// The peer's UDP port.
+    pub udp_port: u16,
+    /// Number of INITs sent.
+    pub sent: u64,
+    /// Number of them that were answered in time.
+    pub answered: u64,
+    /// Round-trip times, once there is an answer.
+    pub rtt: Option<RoundTrips>,
+    /// The largest IP packet that was answered, in bytes; none if it was not tested, or nothing was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u16>,
+    /// The local address is private and the peer's is not, so a NAT is on the path.
+    pub nat: bool,
+    /// Reason of the last missing answer, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+/// Round-trip times, in microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RoundTrips {
+    /// The latest one.
+    pub last_us: u64,
+    /// The least one.
+    pub min_us: u64,
+    /// Their mean.
+    pub mean_us: u64,
+    /// The greatest one.
+    pub max_us: u64,
+}
+
+/// The tests of links so far.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PingReport {
+    /// One entry for each link and address of the peer.
+    pub links: Vec<LinkTest>,
+}
+
+impl OwnAddress {
+    /// Returns the link as people call it: the interface, with the operator's name in parentheses; the address if neither is known.
+    pub fn title(&self) -> String {
+        match (&self.interface, &self.name) {
+            (Some(interface), Some(name)) => format!("{interface} ({name})"),
+            (Some(interface), None) => interface.clone(),
+            (None, _) => self.local.to_string(),
+        }
+    }
+}
+
+impl LinkTest {
+    /// Returns the share of INITs without an answer, in per cent; 100 if there was no answer at all.
+    pub fn loss_percent(&self) -> u64 {
+        let lost = self.sent.saturating_sub(self.answered);
+        if self.answered == 0 { 100 } else { lost * 100 / self.sent.max(1) }
+    }
 }
 
 /// Severity of a finding.

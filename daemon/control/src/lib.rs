@@ -40,7 +40,7 @@ pub use bench::{BenchReport, BenchRow, Transport};
 pub use client::{Client, ClientError};
 pub use config::{ConfigError, default_config_text, parse_config, print_config, set_in_config};
 pub use confinement::{Confinement, Measure};
-pub use doctor::{Check, DoctorReport, Level};
+pub use doctor::{Check, DoctorReport, Level, LinkTest, OwnAddress, PingReport, RoundTrips};
 pub use explain::{Explanation, PastAttempt, Verdict};
 pub use files::{FileError, load_config, load_rules, save_rules, save_setting};
 pub use frame::{read_request, read_response, serve, write_request, write_response};

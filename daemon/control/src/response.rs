@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     BenchReport, DoctorReport, Explanation, HostKeyText, KnownPeer, LearnedRow, PathEvent, PathsReport,
-    PendingChange, SettingsReport, Status,
+    PendingChange, PingReport, SettingsReport, Status,
 };
 
 /// One answer.
@@ -34,6 +34,8 @@ pub enum Response {
     Peers(PeersReport),
     /// The report of `doctor`.
     Doctor(DoctorReport),
+    /// Tests of links. `sctpify ping` prints this; a daemon never sends it.
+    Ping(PingReport),
     /// Measurements. The commands print this with `--json`; a daemon never sends it.
     Bench(BenchReport),
     /// It is done.

@@ -321,7 +321,8 @@ fn responses() -> Vec<Response> {
         Response::DefaultPolicy(DefaultPolicy::of(&book, Chain::Local)),
         Response::HostKey(HostKeyReport { key: host_key(), words: vec!["badak".into(), "bodak".into()] }),
         Response::Peers(PeersReport { peers: vec![known_peer()] }),
-        Response::Doctor(DoctorReport { checks }),
+        Response::Doctor(DoctorReport { checks, links: vec![link_test()], addresses: vec![link_test().own] }),
+        Response::Ping(PingReport { links: vec![link_test()] }),
         Response::Done(Done { added: Some(Added::New(3)), ..Done::new("rule 3 of remote-enable added") }),
         Response::Done(Done { removed: Some(2), ..Done::new("2 rules deleted") }),
         Response::Done(Done::new("reloaded")),
@@ -330,6 +331,26 @@ fn responses() -> Vec<Response> {
     let codes = [ErrorCode::BadRequest, ErrorCode::NotPermitted, ErrorCode::Refused, ErrorCode::Failed];
     responses.extend(codes.map(|code| Response::error(code, "what is wrong and what to do")));
     responses
+}
+
+fn link_test() -> LinkTest {
+    LinkTest {
+        own: OwnAddress {
+            local: [192, 168, 8, 10].into(),
+            interface: Some("wwan0".into()),
+            name: Some("lte".into()),
+            is_down: false,
+            unused: Some("private, and the peer's address is public".into()),
+        },
+        remote: [198, 51, 100, 7].into(),
+        udp_port: 9899,
+        sent: 5,
+        answered: 4,
+        rtt: Some(RoundTrips { last_us: 51_000, min_us: 48_000, mean_us: 50_000, max_us: 55_000 }),
+        mtu: Some(1420),
+        nat: true,
+        fault: Some("no answer".into()),
+    }
 }
 
 fn compare(file: &str, text: &str) {

@@ -195,15 +195,19 @@ impl AddressBook {
     }
 
     fn find_usable(&mut self) {
-        let may_be_told = |address: &&LocalAddress| match self.listed(address) {
+        let usable: Vec<&LocalAddress> =
+            self.all.iter().filter(|address| address.is_up && self.may_count(address)).collect();
+        self.mtu = largest_mtu(&usable);
+        self.usable = usable.iter().map(|address| address.addr).collect();
+    }
+
+    /// Reports whether some peer may be offered the address while its link is up.
+    fn may_count(&self, address: &LocalAddress) -> bool {
+        match self.listed(address) {
             Listed::Used => true,
             Listed::LeftOut => false,
             Listed::Unsaid => matches!(class(address), Class::Uplink | Class::Bridge),
-        };
-        let usable: Vec<&LocalAddress> =
-            self.all.iter().filter(|address| address.is_up).filter(may_be_told).collect();
-        self.mtu = largest_mtu(&usable);
-        self.usable = usable.iter().map(|address| address.addr).collect();
+        }
     }
 
     fn listed(&self, address: &LocalAddress) -> Listed {
@@ -290,6 +294,13 @@ impl AddressBook {
         let changes = fallen.chain(risen.map(|address| (*address, true))).collect();
         self.down = down;
         changes
+    }
+
+    /// Returns the addresses of uplinks that the peer is not offered, each with the reason. Those of container bridges and tunnels, and those
+    /// that the settings exclude, are no uplinks.
+    pub(crate) fn unused_uplinks(&self, now: Time, asker: Asker<'_>) -> Vec<(IpAddr, LeftOut)> {
+        let all = self.all_left_out(now, asker).into_iter().filter(|(known, _)| self.may_count(known));
+        all.map(|(known, why)| (known.addr, why)).collect()
     }
 
     /// The addresses that some peer may be offered: those with a link on interfaces that may count.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use base::{Carrier, Route, Time};
 use control::{
     Association, Check, Confinement, Connection, Direction, DoctorReport, Explanation, FallbackReason,
-    KnownPeer, LearnedRow, Level, Listener, OpenCarrier, Path, PathEnds, PathState, Role, ShimState,
-    ShimStep, Status, TurnTimes, Verdict, Via, links_of,
+    KnownPeer, LearnedRow, Level, Listener, OpenCarrier, OwnAddress, Path, PathEnds, PathState, Role,
+    ShimState, ShimStep, Status, TurnTimes, Verdict, Via, links_of,
 };
 use netio::LocalAddress;
 use ops::LimitedBy;
@@ -359,15 +359,33 @@ impl Report<'_> {
             let how = if self.policy.settings().peer_key_required { "required" } else { "not required" };
             checks.push(Check::ok("peer keys", format!("{keys} keys, {how}")));
         }
-        checks.extend(self.address_checks(peer));
-        checks.extend(peer.and_then(|peer| self.nat_check(peer)));
-        DoctorReport { checks }
-    }
-
-    /// Lists the addresses that connections have, those with `peer` if it is named, and the addresses left out.
-    fn address_checks(&self, peer: Option<IpAddr>) -> Vec<Check> {
         let first =
             peer.and_then(|remote| Some((source_address(SocketAddr::new(remote, ANY_PORT))?, remote)));
+        checks.extend(self.address_checks(first));
+        checks.extend(peer.and_then(|peer| self.nat_check(peer)));
+        let addresses = first.map_or(Vec::new(), |(local, remote)| self.own_addresses(local, remote));
+        DoctorReport { checks, links: Vec::new(), addresses }
+    }
+
+    /// Describes the addresses of this host's uplinks, for connections that begin between these two.
+    fn own_addresses(&self, local: IpAddr, remote: IpAddr) -> Vec<OwnAddress> {
+        let learned = self.policy.learned().lock();
+        let asker = Asker { local, remote, others: learned.others(remote), is_dialled: true };
+        let book = self.policy.addresses();
+        let own = |local: IpAddr, left_out: Option<LeftOut>| {
+            let interface = book.interface_name(local);
+            let name = interface.as_deref().and_then(|interface| book.link_name(interface));
+            let is_down = left_out == Some(LeftOut::LinkDown);
+            let unused = left_out.filter(|_| !is_down).map(|why| why.why().to_owned());
+            OwnAddress { local, name: name.map(str::to_owned), interface, is_down, unused }
+        };
+        let offered = book.offered(self.now, asker).into_iter().map(|address| own(address, None));
+        let others = book.unused_uplinks(self.now, asker);
+        offered.chain(others.into_iter().map(|(address, why)| own(address, Some(why)))).collect()
+    }
+
+    /// Lists the addresses that connections have, and the addresses left out: in general, or for connections between two addresses.
+    fn address_checks(&self, first: Option<(IpAddr, IpAddr)>) -> Vec<Check> {
         let (told, whom, left_out) = match first {
             Some((local, remote)) => {
                 let learned = self.policy.learned().lock();

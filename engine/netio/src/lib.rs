@@ -44,6 +44,7 @@ pub use error::{PathError, PathErrorKind, SendError, SendErrorKind, Unreachable}
 pub use frames::{FRAMES_PER_CALL, Frame, FrameSocket, Offload, Segments, SentFrames, run_realtime};
 pub use heap::give_back_free_memory;
 pub use kernel::{KernelSctp, kernel_sctp};
+pub use options::forbid_fragments;
 pub use packet_io::{PacketIo, Transmitted};
 pub use raw::RawCarrier;
 pub use routes::{FoundRoute, Routes};

@@ -30,6 +30,15 @@ pub(crate) fn set_for_sending(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()>
     set_send_buffer(fd)
 }
 
+/// Sets DF on the datagrams of a UDP socket, and keeps the kernel's path MTU cache out of the way: sending one that exceeds the interface's
+/// MTU fails, and a larger path MTU than ICMP claimed can be probed for.
+///
+/// # Errors
+/// The kernel's.
+pub fn forbid_fragments(socket: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
+    set_fragmenting(socket, is_v4, false)
+}
+
 /// A receive buffer of so many bytes, or what the system allows.
 pub(crate) fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: libc::c_int) -> io::Result<()> {
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)

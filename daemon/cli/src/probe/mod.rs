@@ -2,7 +2,11 @@
 //!
 //! Any SCTP answer (INIT ACK, or ABORT where nothing is exposed) proves that UDP passes both ways, that an SCTP endpoint answers
 //! there, and that nobody rewrites checksums. A second, large INIT tests whether full packets pass. Nothing is set up at the
-//! peer: it keeps no state for an INIT (RFC 9260 section 5.1.3).
+//! peer: it keeps no state for an INIT (RFC 9260 section 5.1.3). [`links`] tests each link of this host.
+
+mod links;
+
+pub(crate) use links::Links;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Read};
@@ -24,8 +28,10 @@ const PATIENCE: Duration = Duration::from_millis(700);
 const TRIES: usize = 3;
 /// Size of a buffer for the largest packet.
 const ROOM: usize = 1500;
+/// Length of an INIT that has only padding, without the padding's own bytes: common header, chunk, and a parameter's header.
+const INIT_LENGTH: usize = 36;
 /// Padding that makes an INIT 1,400 bytes long: with UDP and IP it nearly fills the 1,500 of most links.
-const PADDING: usize = 1364;
+const PADDING: usize = 1400 - INIT_LENGTH;
 /// Padding that gives an answer room for addresses: an answer is at most three times as long as the INIT.
 const FOR_ADDRESSES: usize = 500;
 const A_RWND: u32 = 65_536;
@@ -34,6 +40,8 @@ const STREAMS: u16 = SHARED_STREAMS;
 /// The SCTP port of associations that connections share (docs/shared-association.md).
 const SHARED_PORT: u16 = 9899;
 const SCTP: i32 = 132;
+/// The SCTP port to probe if the user names none: ssh, which most hosts have; a refusal is an answer as well.
+const ANY_SCTP_PORT: u16 = 22;
 /// Limit on the packets read for the answer to one INIT: a raw socket gets those of all associations with the peer.
 const STRANGERS_MAX: usize = 64;
 
@@ -47,8 +55,11 @@ enum Over {
 /// The answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Answer {
-    /// SCTP, with the further addresses that it offers.
-    Sctp(Vec<IpAddr>),
+    /// SCTP: an INIT ACK, with the further addresses that it offers, or an ABORT.
+    Sctp {
+        is_accepted: bool,
+        addresses: Vec<IpAddr>,
+    },
     /// SCTP whose checksum is wrong: a middlebox changed the packet.
     BadChecksum,
     /// The host reports that nobody listens on the UDP port.
@@ -60,36 +71,75 @@ enum Answer {
     Silence,
 }
 
-/// Checks the route to `peer`: its UDP port, SCTP port `sctp_port`, and IP protocol 132.
-pub(crate) fn checks(peer: IpAddr, udp_port: u16, sctp_port: u16) -> Vec<Check> {
+impl Answer {
+    fn of_error(error: &io::Error) -> Answer {
+        match error.kind() {
+            ErrorKind::ConnectionRefused => Answer::Closed,
+            ErrorKind::PermissionDenied => Answer::NotAllowed,
+            _ if error.raw_os_error() == Some(Errno::ENOPROTOOPT as i32) => Answer::Closed,
+            _ if matches!(
+                error.raw_os_error().map(Errno::from_raw),
+                Some(Errno::ENODEV | Errno::EADDRNOTAVAIL)
+            ) =>
+            {
+                Answer::NoRoute("this network namespace does not have the link or its address".to_owned())
+            }
+            _ => Answer::NoRoute(error.to_string()),
+        }
+    }
+}
+
+/// Returns the SCTP port to probe if the user names none.
+pub(crate) const fn any_port() -> u16 {
+    ANY_SCTP_PORT
+}
+
+/// Checks the route to `peer`: its UDP port, `port` of SCTP if it is named, and IP protocol 132.
+pub(crate) fn checks(peer: IpAddr, udp_port: u16, port: Option<u16>) -> Vec<Check> {
     let to = SocketAddr::new(peer, udp_port);
-    let question = Question { sctp_port, padding: 0, adaptation: None };
+    let question = Question { sctp_port: port.unwrap_or(ANY_SCTP_PORT), padding: 0, adaptation: None };
     let small = ask(Over::Udp, to, question);
     let mut checks = vec![reachability(to, &small)];
-    if let Answer::Sctp(_) = &small {
+    if let Answer::Sctp { is_accepted, .. } = &small {
+        checks.extend(port.map(|port| served(peer, port, *is_accepted)));
         checks.push(Check::ok("checksums", "arrive as they were sent"));
         checks.push(size(&ask(Over::Udp, to, Question { padding: PADDING, ..question })));
-        checks.extend(advertised(to));
     }
     // A raw socket has no ports.
     checks.push(bare(peer, &ask(Over::Ip, SocketAddr::new(peer, 0), question)));
     checks
 }
 
-/// Checks the peer's offer to a daemon that wants to share an association: all its addresses, if it shares.
-fn advertised(to: SocketAddr) -> Option<Check> {
-    let question =
-        Question { sctp_port: SHARED_PORT, padding: FOR_ADDRESSES, adaptation: Some(SHARED_ADAPTATION) };
-    let Answer::Sctp(addresses) = ask(Over::Udp, to, question) else { return None };
-    let list: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-    (!list.is_empty()).then(|| Check::ok("peer's addresses", format!("it offers {}", list.join(", "))))
+/// Checks whether the peer accepts associations for a port.
+fn served(peer: IpAddr, port: u16, is_accepted: bool) -> Check {
+    let name = "port";
+    if is_accepted {
+        return Check::ok(name, format!("{peer} accepts SCTP for port {port}"));
+    }
+    let found = format!("{peer} refuses SCTP for port {port}: connections to it are plain TCP");
+    let remedy = format!(
+        "start the server there, and enable the port: `shimrules -A -c local -p enable -P {port}` at the peer"
+    );
+    Check::bad(name, Level::Warning, found, remedy)
+}
+
+/// Describes the reason why a probe has no SCTP answer.
+fn fault_of(answer: &Answer) -> String {
+    match answer {
+        Answer::Sctp { .. } => "SCTP answers".to_owned(),
+        Answer::BadChecksum => "the answer has a wrong checksum: a middlebox rewrites packets".to_owned(),
+        Answer::Closed => "no program listens on the UDP port".to_owned(),
+        Answer::NotAllowed => "sending is not permitted: see the firewall of this host".to_owned(),
+        Answer::NoRoute(why) => why.clone(),
+        Answer::Silence => "no answer".to_owned(),
+    }
 }
 
 /// Checks SCTP directly over IP.
 fn bare(peer: IpAddr, answer: &Answer) -> Check {
     let less = |found: String, remedy: &str| Check::bad("IP protocol 132", Level::Warning, found, remedy);
     match answer {
-        Answer::Sctp(_) => Check::ok("IP protocol 132", format!("{peer} answers")),
+        Answer::Sctp { .. } => Check::ok("IP protocol 132", format!("{peer} answers")),
         Answer::NotAllowed => less("not tried: requires CAP_NET_RAW".to_owned(), "retry as root"),
         Answer::Closed => less(
             format!("{peer} does not support SCTP over IP"),
@@ -110,7 +160,7 @@ fn bare(peer: IpAddr, answer: &Answer) -> Check {
 fn reachability(to: SocketAddr, answer: &Answer) -> Check {
     let bad = |found: String, remedy: &str| Check::bad("SCTP in UDP there", Level::Missing, found, remedy);
     match answer {
-        Answer::Sctp(_) => Check::ok("SCTP in UDP there", format!("{to} answers")),
+        Answer::Sctp { .. } => Check::ok("SCTP in UDP there", format!("{to} answers")),
         Answer::BadChecksum => bad(
             format!("{to} answers, but with a wrong checksum"),
             "a firewall or NAT on the path rewrites packets: exempt this UDP port there",
@@ -132,7 +182,7 @@ fn reachability(to: SocketAddr, answer: &Answer) -> Check {
 
 fn size(answer: &Answer) -> Check {
     match answer {
-        Answer::Sctp(_) => Check::ok("packet size", "1,400 bytes pass"),
+        Answer::Sctp { .. } => Check::ok("packet size", "1,400 bytes pass"),
         _ => Check::bad(
             "packet size",
             Level::Warning,
@@ -151,6 +201,12 @@ struct Question {
     adaptation: Option<u32>,
 }
 
+impl Question {
+    /// Of a daemon that wants to share an association: the peer answers with all its addresses, if it shares.
+    const SHARED: Question =
+        Question { sctp_port: SHARED_PORT, padding: FOR_ADDRESSES, adaptation: Some(SHARED_ADAPTATION) };
+}
+
 fn ask(over: Over, to: SocketAddr, question: Question) -> Answer {
     let outcome = socket(over, to).and_then(|socket| {
         for _ in 0..TRIES {
@@ -160,12 +216,7 @@ fn ask(over: Over, to: SocketAddr, question: Question) -> Answer {
         }
         Ok(Answer::Silence)
     });
-    outcome.unwrap_or_else(|error| match error.kind() {
-        ErrorKind::ConnectionRefused => Answer::Closed,
-        ErrorKind::PermissionDenied => Answer::NotAllowed,
-        _ if error.raw_os_error() == Some(Errno::ENOPROTOOPT as i32) => Answer::Closed,
-        _ => Answer::NoRoute(error.to_string()),
-    })
+    outcome.unwrap_or_else(|error| Answer::of_error(&error))
 }
 
 fn socket(over: Over, to: SocketAddr) -> io::Result<Socket> {
@@ -244,14 +295,14 @@ fn read(bytes: &[u8], tag: u32) -> Option<Answer> {
         Err(_) => return None,
     };
     packet.chunks().flatten().find_map(|chunk| match chunk {
-        Chunk::Abort(_) => Some(Answer::Sctp(Vec::new())),
+        Chunk::Abort(_) => Some(Answer::Sctp { is_accepted: false, addresses: Vec::new() }),
         Chunk::InitAck(ack) => {
             let addresses = ack.parameters.iter().filter_map(|parameter| match parameter {
                 Ok(Parameter::Ipv4Address(ip)) => Some(ip.into()),
                 Ok(Parameter::Ipv6Address(ip)) => Some(ip.into()),
                 _ => None,
             });
-            Some(Answer::Sctp(addresses.collect()))
+            Some(Answer::Sctp { is_accepted: true, addresses: addresses.collect() })
         }
         _ => None,
     })
@@ -296,7 +347,7 @@ mod tests {
     }
 
     fn levels(to: SocketAddr) -> Vec<(String, Level)> {
-        let all = checks(to.ip(), to.port(), 22).into_iter().map(|check| (check.name, check.level));
+        let all = checks(to.ip(), to.port(), None).into_iter().map(|check| (check.name, check.level));
         all.filter(|(name, _)| name != "IP protocol 132").collect()
     }
 
@@ -317,14 +368,14 @@ mod tests {
     #[test]
     fn a_rewritten_checksum_is_told_apart_from_silence() {
         let to = host(2000, 1);
-        let check = &checks(to.ip(), to.port(), 22)[0];
+        let check = &checks(to.ip(), to.port(), None)[0];
         assert!(check.found.contains("wrong checksum"), "{check:?}");
     }
 
     #[test]
     fn a_closed_port_says_to_start_the_daemon_there() {
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let check = &checks(free.ip(), free.port(), 22)[0];
+        let check = &checks(free.ip(), free.port(), None)[0];
         assert!(check.found.starts_with("no program listens"), "{check:?}");
     }
 }

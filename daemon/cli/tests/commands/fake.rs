@@ -223,7 +223,7 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
             if peer == Some([127, 0, 0, 9].into()) {
                 checks.push(Check::bad("the way there", Level::Missing, "none", "make one"));
             }
-            Ok(Response::Doctor(DoctorReport { checks }))
+            Ok(Response::Doctor(DoctorReport { checks, links: Vec::new(), addresses: Vec::new() }))
         }
         Request::RuleAutoEn => Ok(learn(book, "1")),
         Request::RuleAutoDis => Ok(learn(book, "0")),

@@ -4,7 +4,7 @@ use serde_json::Value;
 use testbed::process::wait_for;
 use testbed::{Daemon, Link, Offloads, Process};
 
-use crate::world::{BULK, LIMIT, PORT, World, status};
+use crate::world::{BULK, LIMIT, PORT, TwoUplinks, World, status};
 
 /// Two hosts on two links, and a transfer from alpha to beta.
 struct Story {
@@ -111,4 +111,97 @@ fn policies_are_tables_of_the_file_and_a_faulty_one_is_refused_with_its_line() {
     assert_eq!(shown.trim(), "no-such* name=lte use=backup");
     let refused = world.alphas.sctpify(&["set", "link=eth0 use=spare"]).unwrap();
     assert!(refused.good().is_err());
+}
+
+/// Returns the report of `sctpify doctor`, and whether nothing is missing.
+fn doctor(world: &TwoUplinks, destination: &str) -> (Value, bool) {
+    let output = world.alphas.sctpify(&["--json", "doctor", destination]).unwrap();
+    (serde_json::from_str(&output.stdout).unwrap(), output.status.success())
+}
+
+fn found<'a>(report: &'a Value, check: &str) -> &'a str {
+    let checks = report["checks"].as_array().unwrap();
+    let check = checks.iter().rev().find(|known| known["name"] == check);
+    check.unwrap_or_else(|| panic!("{report}"))["found"].as_str().unwrap()
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn doctor_tests_each_uplink_and_names_those_that_fail_first() {
+    let world = TwoUplinks::new();
+    let [first, second] = &world.uplinks;
+    set(&world.alphas, "%1 name=fibre; %2 name=lte use=backup", first, second);
+    let (report, is_good) = doctor(&world, &world.server());
+    assert!(is_good, "{report}");
+    assert_eq!(found(&report, "links"), "SCTP works by 2 of 2 links");
+    for (test, link) in report["links"].as_array().unwrap().iter().zip([first, second]) {
+        assert_eq!((&test["interface"], &test["answered"]), (&link.name().into(), &5.into()), "{test}");
+        assert_eq!((&test["mtu"], &test["nat"]), (&1500.into(), &false.into()), "{test}");
+        assert!(test["rtt"]["min_us"].as_u64().unwrap() > 0, "{test}");
+    }
+    // The kernel's route goes by the first uplink.
+    first.silence().unwrap();
+    let (report, is_good) = doctor(&world, &world.server());
+    assert!(is_good, "{report}");
+    let expected = format!("SCTP works by 1 of 2 links; {} (fibre): no answer", first.name());
+    assert_eq!(found(&report, "links"), expected);
+    assert_eq!(report["links"][0]["interface"], first.name().as_str(), "{report}");
+    second.silence().unwrap();
+    let (report, is_good) = doctor(&world, &world.server());
+    assert!(!is_good && found(&report, "links").starts_with("SCTP works by 0 of 2 links"), "{report}");
+    second.restore().unwrap();
+    first.restore().unwrap();
+    world.alpha.ip(&["link", "set", &second.name(), "down"]).unwrap();
+    let told = || found(&doctor(&world, &world.server()).0, "links").to_owned();
+    let expected = format!("SCTP works by 1 of 2 links; {} (lte): the link is down", second.name());
+    assert!(wait_for(LIMIT, || told() == expected), "{}", told());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn doctor_of_a_port_tells_whether_the_peer_accepts_sctp_for_it() {
+    let world = TwoUplinks::new();
+    let port = |target: &str| found(&doctor(&world, target).0, "port").to_owned();
+    assert!(port(&world.target()).contains("refuses SCTP for port"), "{}", port(&world.target()));
+    let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
+    assert_eq!(port(&world.target()), format!("{} accepts SCTP for port {PORT}", world.server()));
+    let other = format!("{}:{}", world.server(), PORT + 1);
+    assert!(port(&other).contains("connections to it are plain TCP"), "{}", port(&other));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn ping_counts_the_losses_of_each_uplink() {
+    let world = TwoUplinks::new();
+    world.uplinks[1].silence().unwrap();
+    let words = ["--json", "ping", &world.server(), "--count", "3", "--interval", "200"];
+    let output = world.alphas.sctpify(&words).unwrap().good().unwrap().stdout;
+    let rounds: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let counts = |link: &Value| [&link["sent"], &link["answered"]].map(|count| count.as_u64().unwrap());
+    let last = rounds.last().unwrap()["links"].as_array().unwrap();
+    assert_eq!((rounds.len(), last.iter().map(counts).collect()), (3, vec![[3, 3], [3, 0]]), "{output}");
+    world.uplinks[0].silence().unwrap();
+    assert!(world.alphas.sctpify(&words).unwrap().good().is_err(), "nothing answers");
+}
+
+/// The main use: two default routes, no policy routing, and a server with one address.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_transfer_by_two_default_routes_survives_the_loss_of_each_uplink_in_turn() {
+    let world = TwoUplinks::new();
+    let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+    let mut send = world.alpha.command(BULK);
+    send.args(["send-paced", &world.target(), "25", "1000", "20000"]);
+    let sender = world.alpha.spawn("sender", send).unwrap();
+    for uplink in [0, 1, 0] {
+        let (carries, other) = (&world.uplinks[uplink], &world.uplinks[1 - uplink]);
+        let is_used = || used(&links(&world.alphas)) == [carries.name().as_str()];
+        assert!(wait_for(LIMIT, is_used), "{}: {:?}", carries.name(), links(&world.alphas));
+        carries.silence().unwrap();
+        let has_moved = || used(&links(&world.alphas)) == [other.name().as_str()];
+        assert!(wait_for(LIMIT, has_moved), "{}: {:?}", other.name(), links(&world.alphas));
+        carries.restore().unwrap();
+    }
+    let (sent, received) = (sender.finish(LIMIT * 3).unwrap(), receiver.finish(LIMIT).unwrap());
+    assert!(sent.status.success() && received.status.success(), "{sent:?} {received:?}");
 }

@@ -161,3 +161,57 @@ fn descriptors(host: &Host) -> usize {
     };
     ids.into_iter().map(count).sum()
 }
+
+/// A client with two uplinks to a router, two default routes and no policy routing; and a server with one address behind the router. Both
+/// have a daemon that selects [`PORT`].
+pub(crate) struct TwoUplinks {
+    pub(crate) alpha: Host,
+    pub(crate) beta: Host,
+    /// From alpha to the router. The first one has the better route.
+    pub(crate) uplinks: [Link; 2],
+    pub(crate) alphas: Daemon,
+    behind: Link,
+    _betas: Daemon,
+    _router: Host,
+    _lab: Lab,
+}
+
+impl TwoUplinks {
+    pub(crate) fn new() -> TwoUplinks {
+        let programs = Programs::find().unwrap();
+        let lab = Lab::new().unwrap();
+        let [alpha, router, beta] = ["alpha", "router", "beta"].map(|name| lab.host(name).unwrap());
+        let uplinks = [1, 2].map(|number| lab.join(&alpha, &router, number, Offloads::On).unwrap());
+        let behind = lab.join(&router, &beta, 3, Offloads::On).unwrap();
+        router.tool("sysctl", &["-q", "-w", "net.ipv4.ip_forward=1"]).unwrap();
+        beta.ip(&["route", "add", "default", "via", &behind.left_v4().to_string()]).unwrap();
+        for (uplink, metric) in uplinks.iter().zip(["10", "20"]) {
+            let (via, name) = (uplink.right_v4().to_string(), uplink.name());
+            alpha.ip(&["route", "add", "default", "via", &via, "dev", &name, "metric", metric]).unwrap();
+        }
+        let [alphas, betas] = [&alpha, &beta].map(|host| Daemon::start(host, &programs, "").unwrap());
+        let port = PORT.to_string();
+        alphas.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
+        betas.shimrules(&["-A", "-c", "local", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
+        TwoUplinks { alpha, beta, uplinks, alphas, behind, _betas: betas, _router: router, _lab: lab }
+    }
+
+    /// The server's address.
+    pub(crate) fn server(&self) -> String {
+        self.behind.right_v4().to_string()
+    }
+
+    /// The server's address and port.
+    pub(crate) fn target(&self) -> String {
+        format!("{}:{PORT}", self.server())
+    }
+
+    /// Starts a program at the server, and waits until it listens.
+    pub(crate) fn serve(&self, program: &str, args: &[&str]) -> Process {
+        let mut command = self.beta.command(program);
+        command.args(args);
+        let mut server = self.beta.spawn("server", command).unwrap();
+        server.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
+        server
+    }
+}
