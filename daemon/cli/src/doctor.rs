@@ -126,14 +126,16 @@ pub(crate) struct Target {
 impl Target {
     /// Parses HOST or HOST:PORT; of several addresses, the first one counts.
     pub(crate) fn parse(text: &str) -> Result<Target, CliError> {
-        match resolve_host(text) {
-            Ok(peer) => Ok(Target { peer, port: None }),
-            // It has a port, or it is wrong in another way.
-            Err(error) => match resolve(text).ok().and_then(|addresses| addresses.first().copied()) {
-                Some(first) => Ok(Target { peer: normalise(first.ip()), port: Some(first.port()) }),
-                None => Err(error),
-            },
+        let is_with_port = match text.rsplit_once(':') {
+            Some((host, _)) => !host.contains(':') || host.ends_with(']'),
+            None => false,
+        };
+        if !is_with_port {
+            return Ok(Target { peer: resolve_host(text)?, port: None });
         }
+        let none = || CliError::Failed(format!("{text} has no address"));
+        let first = resolve(text)?.into_iter().next().ok_or_else(none)?;
+        Ok(Target { peer: normalise(first.ip()), port: Some(first.port()) })
     }
 
     /// Returns the SCTP port to probe.

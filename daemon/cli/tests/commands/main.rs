@@ -153,19 +153,30 @@ fn wrong_usage_has_exit_status_2() {
         let ran = run(SHIMRULES, &nowhere(), args);
         assert_eq!(ran.code, 2, "{args}: {}", ran.err);
     }
-    for args in ["", "explain 10.0.0.1", "set udp_port", "dance", "bench", "doctor 10.0.0.1:22"] {
+    for args in ["", "explain 10.0.0.1", "set udp_port", "dance", "bench", "doctor 10.0.0.1:ssh", "ping"] {
         assert_eq!(run(SCTPIFY, &nowhere(), args).code, 2, "{args}");
     }
     let bench = run(SCTPIFY, &nowhere(), "bench").err;
     assert!(bench.contains("give a HOST to measure with, or --serve"), "{bench}");
-    let doctor = run(SCTPIFY, &nowhere(), "doctor 10.0.0.1:22").err;
-    assert!(doctor.contains("`10.0.0.1:22` has a port: give the host alone"), "{doctor}");
+    let doctor = run(SCTPIFY, &nowhere(), "doctor 10.0.0.1:ssh").err;
+    assert!(doctor.contains("invalid destination `10.0.0.1:ssh`: give HOST:PORT"), "{doctor}");
+    let forget = run(SCTPIFY, &nowhere(), "forget 10.0.0.1:22").err;
+    assert!(forget.contains("`10.0.0.1:22` has a port: give the host alone"), "{forget}");
 }
 
 #[test]
 fn no_daemon_has_exit_status_3_and_says_how_to_start_it() {
     let expected = "no daemon is listening on /nonexistent/control.sock: start it with `sctpify up`\n";
-    for args in ["status", "paths", "reload", "explain 10.0.0.1:22", "doctor 10.0.0.1", "forget 10.0.0.1"] {
+    for args in [
+        "status",
+        "paths",
+        "reload",
+        "explain 10.0.0.1:22",
+        "doctor 10.0.0.1",
+        "doctor 10.0.0.1:22",
+        "ping 10.0.0.1",
+        "forget 10.0.0.1",
+    ] {
         let ran = run(SCTPIFY, &nowhere(), args);
         assert!(ran.err.ends_with(expected), "{args}: {}", ran.err);
         assert_eq!(ran.code, 3, "{args}");
