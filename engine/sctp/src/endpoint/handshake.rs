@@ -6,33 +6,24 @@ use base::{Route, Time};
 use smallvec::SmallVec;
 use wire::{
     Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Init, Packet, PacketWriter, Parameter, Parameters,
-    RawChunk, Tsn, VerificationTag,
+    RawChunk, VerificationTag,
 };
 
 use super::demux::{Begin, reflect};
 use super::slots::Slot;
-use super::{AssociationId, Endpoint, IncomingInit, InitDecision, Listener};
+use super::terms::Terms;
+use super::{AssociationId, Endpoint, Listener};
 use crate::association::{Association, Context, INIT_PACKET_MAX, INIT_PACKET_MIN, State, own_parameters};
 use crate::config::{AssociationConfig, LEAST_WINDOW};
-use crate::cookie::{Cookie, CookieError, Tie};
+use crate::cookie::{Cookie, CookieError};
 use crate::event::CloseReason;
-use crate::extension::auth::{Auth, AuthConfig, Nonce, Ports, said_in};
+use crate::extension::auth::{Auth, AuthConfig, Ports, said_in};
 use crate::extension::{Offer, chunks_to_sign};
 use crate::negotiation::{self, Agreed, PeerInit};
 use crate::trace::DropReason;
 
 /// Limit on the length of an INIT's answer, as a multiple of the INIT's.
 const ANSWER_FACTOR: usize = 3;
-
-/// Our parameters in the INIT ACK, and the cookie's record of an existing association.
-struct Terms {
-    tag: VerificationTag,
-    initial_tsn: Tsn,
-    tie: Option<Tie>,
-    local_addresses: SmallVec<[IpAddr; 4]>,
-    config: AssociationConfig,
-    nonce: Nonce,
-}
 
 impl Endpoint {
     pub(super) fn on_init_packet(
@@ -158,162 +149,6 @@ impl Endpoint {
         let id = self.slots.by_peer(local_port, remote_port, address)?;
         let camps = self.association(id).is_some_and(|a| a.only_claims(address));
         (!camps).then_some(id)
-    }
-
-    fn terms_for_new(
-        &mut self,
-        route: &Route,
-        header: CommonHeader,
-        peer: &PeerInit<'_>,
-        listener: &mut dyn Listener,
-    ) -> Option<Terms> {
-        let init = IncomingInit {
-            route: *route,
-            local_port: header.source_port,
-            remote_port: header.destination_port,
-            adaptation: peer.adaptation,
-            addresses: peer.addresses.to_vec(),
-        };
-        if !self.has_room(route.remote) {
-            self.on_dropped(route, DropReason::OutOfResource);
-            self.replies.refuse(*route, header, &[Cause::OutOfResource]);
-            return None;
-        }
-        let mut config = self.config_for(route.remote, listener);
-        match listener.on_init(&init) {
-            InitDecision::Accept { local_addresses } => Some(self.new_terms(local_addresses, config)),
-            InitDecision::AcceptOn { local_addresses, outbound_streams, inbound_streams, extensions } => {
-                (config.outbound_streams, config.inbound_streams) = (outbound_streams, inbound_streams);
-                config.extensions = extensions;
-                Some(self.new_terms(local_addresses, config))
-            }
-            InitDecision::Refuse => {
-                self.replies.refuse(*route, header, &[]);
-                None
-            }
-            InitDecision::Ignore => None,
-        }
-    }
-
-    fn new_terms(&mut self, local_addresses: Vec<IpAddr>, config: AssociationConfig) -> Terms {
-        Terms {
-            tag: self.new_tag(),
-            initial_tsn: self.random.tsn(),
-            tie: None,
-            local_addresses: local_addresses.into(),
-            nonce: self.nonce_for(&config),
-            config,
-        }
-    }
-
-    /// A nonce for an association that begins. Under a shared key it is one that is known again if it comes back.
-    pub(super) fn nonce_for(&mut self, config: &AssociationConfig) -> Nonce {
-        let nonce = self.random.nonce();
-        if config.auth.has_shared_key() { self.random.marked(nonce) } else { nonce }
-    }
-
-    /// Returns the initial settings of an association with this host.
-    fn config_for(&self, peer: IpAddr, listener: &mut dyn Listener) -> AssociationConfig {
-        let config = self.config.association.clone();
-        match listener.auth_for(peer) {
-            Some(auth) => AssociationConfig { auth, ..config },
-            None => config,
-        }
-    }
-
-    /// An INIT from a peer that we have an association with, or are opening one to (RFC 9260 sections 5.2.1 and 5.2.2).
-    fn terms_for_existing(
-        &mut self,
-        id: AssociationId,
-        route: &Route,
-        header: CommonHeader,
-        peer: &PeerInit<'_>,
-        fresh: AuthConfig,
-    ) -> Option<Terms> {
-        let new_tag = self.new_tag();
-        let new_tsn = self.random.tsn();
-        let new_nonce = self.random.nonce();
-        match self.slots.get_mut(id)? {
-            //= rfc9260#5.2.1-3 5.2.1-5
-            // The answer shows our tag and TSN: only to where our INIT went. From elsewhere anybody could name the peer.
-            Slot::Opening(opening) if !opening.has_asked_at(route) => None,
-            // Keys come of one handshake: of two that meet, that of the smaller random number goes on.
-            Slot::Opening(opening) if opening.goes_on_before(peer) => None,
-            //= rfc9260#5.2.1-1 5.2.1-11 5.2.2-10
-            Slot::Opening(opening) => Some(Terms {
-                tag: opening.local_tag,
-                initial_tsn: opening.initial_tsn,
-                tie: None,
-                local_addresses: opening.local_addresses.iter().copied().collect(),
-                config: opening.config.clone(),
-                nonce: opening.nonce,
-            }),
-            Slot::Association(_) => {
-                self.terms_for_association(id, route, header, peer, fresh, (new_tag, new_tsn, new_nonce))
-            }
-            Slot::Finished => None,
-        }
-    }
-
-    /// The same for an association that is not only opening. The last argument is for a restart.
-    fn terms_for_association(
-        &mut self,
-        id: AssociationId,
-        route: &Route,
-        header: CommonHeader,
-        peer: &PeerInit<'_>,
-        fresh_auth: AuthConfig,
-        (new_tag, new_tsn, new_nonce): (VerificationTag, Tsn, Nonce),
-    ) -> Option<Terms> {
-        let Slot::Association(association) = self.slots.get_mut(id)? else { return None };
-        let added = added_addresses(association, route, peer);
-        //= rfc9260#5.2.1-7 5.2.1-8 5.2.2-2 5.2.2-3
-        if !added.is_empty() {
-            let mut buf = [0; 512];
-            //= rfc9260#5.2.1-9
-            let raw = write_addresses(&added, &mut buf);
-            self.replies.refuse(*route, header, &[Cause::RestartWithNewAddresses(raw)]);
-            return None;
-        }
-        //= rfc9260#9.2-22
-        if association.resend_shutdown_ack() {
-            self.settle(id);
-            return None;
-        }
-        // While our COOKIE ECHO is out the tag stays; afterwards the INIT may be a restart and gets another.
-        let (tag, initial_tsn, nonce) = match association.state() {
-            //= rfc9260#5.2.1-6
-            // The peer has answered our INIT with the tag of its own: it goes on with that.
-            State::CookieEchoed { opening, .. }
-                if association.tags().1 == peer.tag
-                    && (opening.config.auth.by_direction || association.is_protected()) =>
-            {
-                return None;
-            }
-            State::CookieEchoed { opening, .. } => {
-                (association.tags().0, association.initial_tsn(), opening.nonce)
-            }
-            //= rfc9260#5.2.2-7
-            _ if association.config().auth.has_shared_key() => {
-                (new_tag, new_tsn, self.random.marked(new_nonce))
-            }
-            _ => (new_tag, new_tsn, new_nonce),
-        };
-        let mut local_addresses = SmallVec::<[IpAddr; 4]>::new();
-        for address in association.local_addresses() {
-            if !local_addresses.contains(&address) {
-                local_addresses.push(address);
-            }
-        }
-        //= rfc9260#5.2.1-12 5.2.2-5 5.2.2-8
-        let (tie, mut config) = (self.cookies.tie(association.tags()), association.config().clone());
-        if !association.transfer().is_keyed() {
-            config.auth = fresh_auth;
-        } else if !association.is_protected() {
-            // A signed association begins anew by its key alone.
-            config.protection = None;
-        }
-        Some(Terms { tag, initial_tsn, tie: Some(tie), local_addresses, config, nonce })
     }
 
     /// Sends the INIT ACK, of at most three times the length of the INIT: its sender may be somebody else, and the address
@@ -777,24 +612,6 @@ fn agreed_in(cookie: &Cookie, config: AssociationConfig) -> AssociationConfig {
 fn missing_cookie() -> Cause<'static> {
     const STATE_COOKIE: &[u16] = &[7];
     Cause::MissingMandatoryParameter { missing: STATE_COOKIE.into() }
-}
-
-/// Addresses of a restarting peer that the association does not have: accepting them would let it be hijacked.
-fn added_addresses(association: &Association, route: &Route, peer: &PeerInit<'_>) -> SmallVec<[IpAddr; 4]> {
-    let listed = peer.addresses.iter().copied().chain([route.remote]);
-    listed.filter(|&a| !association.peer_has(a)).collect()
-}
-
-fn write_addresses<'b>(addresses: &[IpAddr], buf: &'b mut [u8]) -> &'b [u8] {
-    let mut length = 0;
-    for address in addresses {
-        let mut out = wire::Writer::new(&mut buf[length..]);
-        if negotiation::address_parameter(*address).write(&mut out).is_err() {
-            break;
-        }
-        length += out.written().len();
-    }
-    &buf[..length]
 }
 
 /// Reports whether a host has sent a packet to itself: to the same address, or from one loopback address to another.

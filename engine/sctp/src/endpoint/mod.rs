@@ -14,6 +14,7 @@ mod replies;
 mod slots;
 mod spent;
 mod streams;
+mod terms;
 mod tracing;
 
 use std::collections::VecDeque;
