@@ -124,6 +124,8 @@ pub(crate) struct AddressBook {
     gone: VecDeque<(IpAddr, String)>,
     /// Addresses with a link on interfaces that may be offered to suitable peers.
     usable: Vec<IpAddr>,
+    /// The interfaces that have had a usable address: the engine knows a link by its position, from 1.
+    numbered: Vec<u32>,
     /// Addresses whose link was down at the last check.
     down: BTreeSet<IpAddr>,
     mtu: u16,
@@ -146,6 +148,7 @@ impl AddressBook {
             all: Vec::new(),
             gone: VecDeque::new(),
             usable: Vec::new(),
+            numbered: Vec::new(),
             down: BTreeSet::new(),
             mtu: MTU_USUAL as u16,
             loopback,
@@ -199,6 +202,10 @@ impl AddressBook {
             self.all.iter().filter(|address| address.is_up && self.may_count(address)).collect();
         self.mtu = largest_mtu(&usable);
         self.usable = usable.iter().map(|address| address.addr).collect();
+        let interfaces: BTreeSet<u32> = usable.iter().map(|address| address.ifindex).collect();
+        self.numbered.extend(
+            interfaces.into_iter().filter(|ifindex| !self.numbered.contains(ifindex)).collect::<Vec<_>>(),
+        );
     }
 
     /// Reports whether some peer may be offered the address while its link is up.
@@ -233,16 +240,21 @@ impl AddressBook {
         self.links.of(interface)?.name()
     }
 
-    /// Returns the use of an address by its link's policy.
+    /// Returns the link of an address, and its use by the link's policy.
     pub(crate) fn usage(&self, address: IpAddr) -> AddressUse {
-        let Some(policy) = self.link_policy(address) else { return AddressUse::default() };
+        let ifindex = self.interface_of(address);
+        let position = self.numbered.iter().position(|known| Some(*known) == ifindex);
+        let link = position.and_then(|at| u8::try_from(at + 1).ok()).unwrap_or_default();
+        let Some(policy) = self.link_policy(address) else {
+            return AddressUse { link, ..AddressUse::default() };
+        };
         let preference = match policy.usage() {
             LinkUse::Primary => Preference::Primary,
             LinkUse::Secondary => Preference::Secondary,
             LinkUse::Backup | LinkUse::Never => Preference::Backup,
         };
         let heartbeat = policy.heartbeat_s().map(|seconds| Duration::from_secs(seconds.into()));
-        AddressUse { preference, heartbeat }
+        AddressUse { preference, heartbeat, link }
     }
 
     fn find(&self, address: IpAddr) -> Option<&LocalAddress> {

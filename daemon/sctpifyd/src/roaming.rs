@@ -62,8 +62,11 @@ impl Roaming<'_> {
         let is_shim = Peer::of_adaptation(info.adaptation) == Peer::Shim;
         let understands = is_shim || self.shared.get(association).is_some();
         let locals: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
-        let uses: Vec<(IpAddr, AddressUse)> =
+        let mut uses: Vec<(IpAddr, AddressUse)> =
             locals.into_iter().map(|local| (local, self.policy.addresses().usage(local))).collect();
+        if !need_links(&uses) {
+            uses.iter_mut().for_each(|(_, usage)| usage.link = 0);
+        }
         // An association that has just ended needs none.
         let _ = self.engine.set_local_uses(self.now, association, &uses);
         for (local, usage) in uses.into_iter().filter(|_| understands) {
@@ -186,6 +189,16 @@ impl Roaming<'_> {
             self.follow_addresses_of(association);
         }
     }
+}
+
+/// Reports whether the links of these addresses say more than the addresses: some are of different families or on one link, and there
+/// is more than one link. Only then is the peer told, which costs packets.
+fn need_links(uses: &[(IpAddr, AddressUse)]) -> bool {
+    let known = uses.iter().filter(|(_, usage)| usage.link != 0);
+    let uses: Vec<&(IpAddr, AddressUse)> = known.collect();
+    let links: BTreeSet<u8> = uses.iter().map(|(_, usage)| usage.link).collect();
+    let families = uses.iter().map(|(address, _)| address.is_ipv4()).collect::<BTreeSet<_>>();
+    links.len() > 1 && (families.len() > 1 || links.len() < uses.len())
 }
 
 fn note(what: &str, ip: IpAddr, outcome: Result<(), AddressError>) {

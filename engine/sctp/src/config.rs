@@ -377,8 +377,8 @@ pub enum Heartbeats {
     Off,
 }
 
-/// The use of one end's address for data, as the operator of that end wants it. An operator knows the costs of a link; the
-/// engine sees only how well its paths work.
+/// The link of one end's address, and its use for data, as the operator of that end wants it. An operator knows the links and their
+/// costs; the engine sees only how well its paths work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AddressUse {
     /// Rank among the addresses of that end.
@@ -386,6 +386,9 @@ pub struct AddressUse {
     /// The interval between heartbeats on an idle path of the address that is not the one in use, to which the RTO is added.
     /// It counts in tenths of a second, where it is longer than the path's own; at most [`AddressUse::HEARTBEAT_MAX`].
     pub heartbeat: Option<Duration>,
+    /// Number of the link that has the address; 0 if it is not known. Addresses of one end with the same number fail together, those with
+    /// different numbers do not. Of unknown ones, other addresses of a family are taken for another link's.
+    pub link: u8,
 }
 
 impl AddressUse {

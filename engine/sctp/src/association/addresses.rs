@@ -451,8 +451,8 @@ impl Association {
                 Parameter::SetPrimary { correlation, address } => {
                     (correlation, self.set_primary(specified(address), &raw))
                 }
-                Parameter::AddressUse { correlation, address, rank, heartbeat_ms } => {
-                    let usage = use_of(rank, heartbeat_ms);
+                Parameter::AddressUse { correlation, address, rank, link, heartbeat_ms } => {
+                    let usage = AddressUse { link, ..use_of(rank, heartbeat_ms) };
                     (correlation, self.set_peer_use(specified(address), usage, &raw))
                 }
                 _ => {
@@ -623,7 +623,7 @@ fn parameters_of(pending: &Pending, sent_from: IpAddr) -> SmallVec<[Parameter<'s
             let heartbeat = usage.heartbeat.unwrap_or_default().min(AddressUse::HEARTBEAT_MAX);
             let heartbeat_ms = u32::try_from(heartbeat.as_millis()).unwrap_or(u32::MAX);
             let address = if address == sent_from { unspecified_like(address) } else { address };
-            smallvec![Parameter::AddressUse { correlation, address, rank, heartbeat_ms }]
+            smallvec![Parameter::AddressUse { correlation, address, rank, link: usage.link, heartbeat_ms }]
         }
         AddressChange::MoveTo(address) => {
             let address = unspecified_like(address);
@@ -644,7 +644,7 @@ fn use_of(rank: u8, heartbeat_ms: u32) -> AddressUse {
         _ => Preference::Backup,
     };
     let heartbeat = (heartbeat_ms > 0).then(|| Duration::from_millis(heartbeat_ms.into()));
-    AddressUse { preference, heartbeat }
+    AddressUse { preference, heartbeat, link: 0 }
 }
 
 /// Returns the wildcard of an address's family.

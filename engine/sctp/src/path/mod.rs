@@ -254,15 +254,15 @@ impl Path {
         }
     }
 
-    /// Sets the use of one of its ends; returns whether it is new. A spare path is asked at once, and then at its new pace.
+    /// Sets the use of one of its ends; returns whether it is new. A spare path with another pace is asked at once.
     fn set_use(&mut self, is_ours: bool, usage: AddressUse, now: Time) -> bool {
         let (local, remote) = (self.usage.local(), self.usage.remote());
-        let is_new = usage != if is_ours { local } else { remote };
+        let before = if is_ours { local } else { remote };
         self.usage = if is_ours { PathUse::new(usage, remote) } else { PathUse::new(local, usage) };
-        if is_new && self.is_spare {
+        if self.is_spare && usage != (AddressUse { link: usage.link, ..before }) {
             self.probe_now(now);
         }
-        is_new
+        usage != before
     }
 
     /// Returns whether heartbeats can show that the path works.

@@ -8,7 +8,7 @@ use base::{Route, Time};
 use smallvec::SmallVec;
 
 use super::{Path, PathIndex, PathUse, Rank, congestion};
-use crate::config::{AddressUse, Timing};
+use crate::config::{AddressUse, Preference, Timing};
 use crate::info::PathState;
 use crate::memory::{heap, list};
 
@@ -202,7 +202,7 @@ impl Paths {
         for path in self.list.iter_mut().filter(|path| !path.retired && at(path) == address) {
             *is_new.get_or_insert(false) |= path.set_use(is_ours, usage, self.now);
         }
-        self.has_ranks |= is_new == Some(true);
+        self.has_ranks |= usage.preference != Preference::default();
         self.find_spares();
         is_new
     }
@@ -437,17 +437,30 @@ impl Paths {
         self.best_except(index).filter(|&i| i != index && self.is_active(i))
     }
 
-    /// Returns the path that should replace the lossy `index`: an active one without a common address that
-    /// has not just failed and is not known to lose at least half as much. A path of the other family may
-    /// well share the link, and there data would only start anew with another window.
+    /// Returns the path that should replace the lossy `index`: an active one that has not just failed and is not known to lose at least
+    /// half as much. It shares no link that another path could avoid. Where links are not known, a path of the other family may
+    /// well share them, and there data would only start anew with another window.
     pub(crate) fn refuge(&self, index: PathIndex, now: Time) -> Option<PathIndex> {
         let left = self.get(index);
         let lost = left.losses.known_percent(now).unwrap_or(0);
         self.witness(index).filter(|&other| {
             let path = self.get(other);
             let is_better = path.losses.known_percent(now).is_none_or(|percent| percent * 2 < lost);
-            apart(&path.route, &left.route) == APART_MOST && !path.is_watched() && is_better
+            self.is_elsewhere(path, left) && !path.is_watched() && is_better
         })
+    }
+
+    /// Returns whether a path shares with `left` no more than all paths share: nothing, or the only address of one end.
+    fn is_elsewhere(&self, path: &Path, left: &Path) -> bool {
+        let all_share = |end: fn(&Path, &Path) -> Distance| {
+            let mut confirmed = self.iter().map(|(_, path)| path).filter(|path| path.is_confirmed());
+            confirmed.all(|path| end(path, left) == Distance::Same)
+        };
+        match (local_distance(path, left), remote_distance(path, left)) {
+            (Distance::Apart, Distance::Same) => all_share(remote_distance),
+            (Distance::Same, Distance::Apart) => all_share(local_distance),
+            _ => apart(path, left) == APART_MOST,
+        }
     }
 
     /// Returns the next path after this one, wrapping around.
@@ -458,13 +471,12 @@ impl Paths {
 
     /// Returns the best confirmed path: active before potentially failed before inactive; then one that has
     /// answered its last probe; then few errors; then not `avoid` itself; then of the other family if `avoid` does
-    /// not carry packets of the least size; then far from `avoid`; then of a link with another use, if the family tells
-    /// nothing about links; then by the uses of the addresses; then fast.
+    /// not carry packets of the least size; then far from `avoid`; then by the uses of the addresses; then fast.
     fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
-        let (avoided, used) = (self.get(avoid).route, self.get(avoid).usage.local());
+        let avoided = self.get(avoid);
         // A packet too long for one path often is so for its whole family because of a tunnel, or a router
         // that drops fragments.
-        let avoids_family = self.get(avoid).pmtu.size_that_proves().is_some();
+        let avoids_family = avoided.pmtu.size_that_proves().is_some();
         let rank = |i: &PathIndex| {
             let path = self.get(*i);
             let state = match path.state() {
@@ -472,8 +484,8 @@ impl Paths {
                 PathState::PotentiallyFailed => 1,
                 PathState::Inactive | PathState::Unconfirmed => 2,
             };
-            let is_alike = avoids_family && path.route.remote.is_ipv4() == avoided.remote.is_ipv4();
-            let (itself, apart) = (*i == avoid, apart(&path.route, &avoided));
+            let is_alike = avoids_family && path.route.remote.is_ipv4() == avoided.route.remote.is_ipv4();
+            let (itself, apart) = (*i == avoid, apart(path, avoided));
             //= rfc7829#3.2-8 3.2-9 4-1 4-2 4.1-1 4.1-3 4.1-4
             let is_silent = path.is_silent();
             (
@@ -483,7 +495,6 @@ impl Paths {
                 itself,
                 is_alike,
                 Reverse(apart),
-                self.has_ranks && apart == APART_FAMILY && path.usage.local() == used,
                 path.rank(),
                 path.srtt().is_none(),
                 path.srtt(),
@@ -493,19 +504,51 @@ impl Paths {
     }
 }
 
-/// Distance of two paths of one family without a common address.
-const APART_MOST: usize = 3;
-/// Distance of two paths of different families.
-const APART_FAMILY: usize = 2;
+/// Estimate of how two addresses of one end lie to each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Distance {
+    /// One address, or addresses of one link.
+    Same,
+    /// Addresses of different families, which are as often on one link as on two.
+    Unknown,
+    /// On different links, or presumably, because they are different addresses of one family.
+    Apart,
+}
 
-/// Estimates how little two paths share. Other addresses of the same family are mostly on another link; those
-/// of the other family are as often on the same.
+impl Distance {
+    fn between(one: (IpAddr, u8), other: (IpAddr, u8)) -> Distance {
+        match (one.1, other.1) {
+            _ if one.0 == other.0 => Distance::Same,
+            (0, _) | (_, 0) if one.0.is_ipv4() == other.0.is_ipv4() => Distance::Apart,
+            (0, _) | (_, 0) => Distance::Unknown,
+            (one, other) if one == other => Distance::Same,
+            _ => Distance::Apart,
+        }
+    }
+}
+
+fn local_distance(one: &Path, other: &Path) -> Distance {
+    let end = |path: &Path| (path.route.local, path.usage.links().0);
+    Distance::between(end(one), end(other))
+}
+
+fn remote_distance(one: &Path, other: &Path) -> Distance {
+    let end = |path: &Path| (path.route.remote, path.usage.links().1);
+    Distance::between(end(one), end(other))
+}
+
+/// Greatest distance of two paths.
+const APART_MOST: u8 = 3;
+
+/// Estimates how little two paths share.
 //= rfc9260#6.4.1-2
-fn apart(one: &Route, other: &Route) -> usize {
-    match (one.local != other.local, one.remote != other.remote) {
-        (true, true) if one.local.is_ipv4() == other.local.is_ipv4() => APART_MOST,
-        (true, true) => APART_FAMILY,
-        (local, remote) => usize::from(local) + usize::from(remote),
+fn apart(one: &Path, other: &Path) -> u8 {
+    use Distance::{Apart, Same, Unknown};
+    match (local_distance(one, other), remote_distance(one, other)) {
+        (Apart, Apart | Unknown) | (Unknown, Apart) => APART_MOST,
+        (Unknown, Unknown) => 2,
+        (Apart, Same) | (Same, Apart) => 1,
+        (Same | Unknown, Same) | (Same, Unknown) => 0,
     }
 }
 
@@ -516,19 +559,15 @@ pub(crate) mod tests {
     use crate::random::Random;
     use base::Carrier;
 
+    fn path(local: &str, remote: &str) -> Path {
+        let route =
+            Route { local: local.parse().unwrap(), remote: remote.parse().unwrap(), carrier: Carrier::Ip };
+        let mut path = Path::new(route, &AssociationConfig::default(), Time::ZERO);
+        path.confirm(Time::ZERO, &Timing::default(), &mut Random::new([1; 32]));
+        path
+    }
+
     pub(crate) fn three_active() -> Paths {
-        let timing = Timing::default();
-        let mut random = Random::new([1; 32]);
-        let mut path = |local: &str, remote: &str| {
-            let route = Route {
-                local: local.parse().unwrap(),
-                remote: remote.parse().unwrap(),
-                carrier: Carrier::Ip,
-            };
-            let mut path = Path::new(route, &AssociationConfig::default(), Time::ZERO);
-            path.confirm(Time::ZERO, &timing, &mut random);
-            path
-        };
         let mut paths = Paths::new(path("10.0.1.1", "10.0.1.2"));
         paths.push(path("10.0.1.1", "10.0.2.2"));
         paths.push(path("10.0.2.1", "10.0.2.2"));
@@ -552,15 +591,40 @@ pub(crate) mod tests {
     #[test]
     //= rfc9260#6.4.1-2
     fn of_paths_that_share_no_address_with_the_failed_one_that_of_its_family_is_taken() {
-        let route = |local: &str, remote: &str| Route {
-            local: local.parse().unwrap(),
-            remote: remote.parse().unwrap(),
-            carrier: Carrier::Ip,
-        };
-        let failed = route("10.0.1.1", "10.0.1.2");
+        let failed = path("10.0.1.1", "10.0.1.2");
         let others = [("10.0.2.1", "10.0.1.2"), ("fd00::1", "fd00::2"), ("10.0.2.1", "10.0.2.2")];
-        let ranks = others.map(|(local, remote)| apart(&route(local, remote), &failed));
+        let ranks = others.map(|(local, remote)| apart(&path(local, remote), &failed));
         assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
+    }
+
+    #[test]
+    fn known_links_tell_which_paths_share_one_whatever_the_family() {
+        let on = |link: u8, local: &str, remote: &str| {
+            let mut path = path(local, remote);
+            path.usage = PathUse::new(AddressUse { link, ..AddressUse::default() }, AddressUse::default());
+            path
+        };
+        let failed = on(1, "10.0.1.1", "10.0.0.9");
+        let others = [
+            on(1, "fd00:1::1", "fd00::9"),
+            on(2, "10.0.2.1", "10.0.0.9"),
+            on(0, "fd00:2::1", "fd00::9"),
+            on(2, "fd00:2::1", "fd00::9"),
+        ];
+        let ranks = others.map(|other| apart(&other, &failed));
+        assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
+        assert_eq!(apart(&on(1, "10.0.1.77", "10.0.0.9"), &failed), 0, "two addresses of one link");
+    }
+
+    #[test]
+    fn from_loss_data_flees_to_another_link_if_the_peer_has_one_address() {
+        let mut paths = Paths::new(path("10.0.1.1", "10.0.0.9"));
+        paths.push(path("10.0.2.1", "10.0.0.9"));
+        paths.get_mut(PathIndex::new(0)).losses.set_verdict(Time::ZERO, 30);
+        let refuge = |paths: &Paths| paths.refuge(PathIndex::new(0), Time::ZERO);
+        assert_eq!(refuge(&paths), Some(PathIndex::new(1)));
+        paths.push(path("10.0.1.1", "10.0.0.10"));
+        assert_eq!(refuge(&paths), None, "the address that both paths have may be that of the lossy link");
     }
 
     #[test]

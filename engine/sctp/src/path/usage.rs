@@ -15,6 +15,7 @@ pub(crate) struct PathUse {
 #[derive(Clone, Copy, Debug, Default)]
 struct SmallUse {
     preference: Preference,
+    link: u8,
     /// Tenths of a second, at most [`AddressUse::HEARTBEAT_MAX`]; 0 for none.
     heartbeat_tenths: u16,
 }
@@ -29,14 +30,14 @@ impl From<AddressUse> for SmallUse {
     fn from(usage: AddressUse) -> SmallUse {
         let heartbeat = usage.heartbeat.unwrap_or_default().min(AddressUse::HEARTBEAT_MAX);
         let heartbeat_tenths = u16::try_from(heartbeat.as_millis() / 100).unwrap_or(u16::MAX);
-        SmallUse { preference: usage.preference, heartbeat_tenths }
+        SmallUse { preference: usage.preference, link: usage.link, heartbeat_tenths }
     }
 }
 
 impl From<SmallUse> for AddressUse {
     fn from(usage: SmallUse) -> AddressUse {
         let heartbeat = (usage.heartbeat_tenths > 0).then(|| usage.heartbeat());
-        AddressUse { preference: usage.preference, heartbeat }
+        AddressUse { preference: usage.preference, heartbeat, link: usage.link }
     }
 }
 
@@ -76,6 +77,11 @@ impl PathUse {
         self.remote.into()
     }
 
+    /// The number of our address's link, and of the peer's; 0 if it is not known.
+    pub(crate) fn links(&self) -> (u8, u8) {
+        (self.local.link, self.remote.link)
+    }
+
     pub(crate) fn rank(&self) -> Rank {
         let ends = [self.local.preference, self.remote.preference];
         let secondary = ends.iter().filter(|end| **end == Preference::Secondary).count();
@@ -97,7 +103,7 @@ mod tests {
     use super::*;
 
     fn of(local: Preference, remote: Preference) -> Rank {
-        let with = |preference| AddressUse { preference, heartbeat: None };
+        let with = |preference| AddressUse { preference, ..AddressUse::default() };
         PathUse::new(with(local), with(remote)).rank()
     }
 

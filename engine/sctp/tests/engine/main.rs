@@ -23,6 +23,7 @@ mod hostile;
 mod joined;
 mod keyed;
 mod lateness;
+mod links;
 mod local_queue;
 mod lossy;
 mod many;

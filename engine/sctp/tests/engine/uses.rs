@@ -18,16 +18,16 @@ use crate::support::{Two, UDP, route, seconds, sent_by, without};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-fn ip(text: &str) -> IpAddr {
+pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
 fn of(preference: Preference) -> AddressUse {
-    AddressUse { preference, heartbeat: None }
+    AddressUse { preference, ..AddressUse::default() }
 }
 
 fn backup(heartbeat_s: u64) -> AddressUse {
-    AddressUse { preference: Preference::Backup, heartbeat: Some(seconds(heartbeat_s)) }
+    AddressUse { preference: Preference::Backup, heartbeat: Some(seconds(heartbeat_s)), link: 0 }
 }
 
 /// The first host sets the use of one of its addresses, and the peer learns it.
@@ -47,7 +47,7 @@ fn current(t: &Two, host: HostId) -> String {
     info.paths.iter().find(|p| p.in_use).expect("a path in use").route.local.to_string()
 }
 
-fn reasons(t: &Two, host: HostId) -> Vec<PathReason> {
+pub(crate) fn reasons(t: &Two, host: HostId) -> Vec<PathReason> {
     let reason = |event: &Event| match event {
         Event::PathSwitched { reason, .. } => Some(*reason),
         _ => None,
@@ -66,7 +66,7 @@ fn crossed(far: &[&str], config: &AssociationConfig) -> Two {
 }
 
 /// The same two hosts without an association.
-fn hosts(seed: u64, far: &[&str], config: &AssociationConfig) -> Two {
+pub(crate) fn hosts(seed: u64, far: &[&str], config: &AssociationConfig) -> Two {
     let mut world = World::new(seed);
     let near = ["10.0.1.1", "10.0.2.1"];
     let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
@@ -372,7 +372,7 @@ fn an_association_that_began_on_the_backup_fails_over_to_it_and_not_to_the_dead_
 #[test]
 fn a_link_that_data_would_return_to_is_asked_as_often_as_ever_however_rare_its_heartbeats() {
     let mut t = idle(&[10, 10]);
-    let usage = AddressUse { preference: Preference::Primary, heartbeat: Some(seconds(600)) };
+    let usage = AddressUse { preference: Preference::Primary, heartbeat: Some(seconds(600)), link: 0 };
     set(&mut t, "10.0.1.1", usage).unwrap();
     speak(&mut t, 10);
     cut(&mut t, 0, true);

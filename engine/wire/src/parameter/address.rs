@@ -55,26 +55,26 @@ pub(super) fn write_change(
     })
 }
 
-/// Reads correlation identifier, rank, three octets that are reserved, interval of heartbeats, and address.
+/// Reads correlation identifier, rank, number of the link, two octets that are reserved, interval of heartbeats, and address.
 pub(super) fn read_use<'a>(tlv: Tlv<'_>) -> Result<Parameter<'a>, ParameterError> {
     let length = ParameterError::length(&tlv);
     let mut value = Reader::new(tlv.value);
     let correlation = value.u32().ok_or(length)?;
-    let [rank, ..] = value.array::<4>().ok_or(length)?;
+    let [rank, link, ..] = value.array::<4>().ok_or(length)?;
     let heartbeat_ms = value.u32().ok_or(length)?;
     let address = Tlvs::new(value.rest()).next().ok_or(length)??;
-    Ok(Parameter::AddressUse { correlation, address: read_address(address)?, rank, heartbeat_ms })
+    Ok(Parameter::AddressUse { correlation, address: read_address(address)?, rank, link, heartbeat_ms })
 }
 
 pub(super) fn write_use(
     correlation: u32,
     address: IpAddr,
-    (rank, heartbeat_ms): (u8, u32),
+    (rank, link, heartbeat_ms): (u8, u8, u32),
     out: &mut Writer<'_>,
 ) -> Result<(), NoRoom> {
     out.tlv(types::ADDRESS_USE, |out| {
         out.u32(correlation)?;
-        out.bytes(&[rank, 0, 0, 0])?;
+        out.bytes(&[rank, link, 0, 0])?;
         out.u32(heartbeat_ms)?;
         write_address(address, out)
     })

@@ -168,6 +168,8 @@ pub enum Parameter<'a> {
         address: IpAddr,
         /// Its rank among the sender's addresses: 0 before 1 before 2.
         rank: u8,
+        /// Number of the sender's link that has it; 0 if it is not told.
+        link: u8,
         /// The interval of heartbeats to the address in milliseconds; 0: the receiver's own.
         heartbeat_ms: u32,
     },
@@ -338,8 +340,8 @@ impl<'a> Parameter<'a> {
             | Parameter::SetPrimary { correlation, address } => {
                 address::write_change(ptype, correlation, address, out)
             }
-            Parameter::AddressUse { correlation, address, rank, heartbeat_ms } => {
-                address::write_use(correlation, address, (rank, heartbeat_ms), out)
+            Parameter::AddressUse { correlation, address, rank, link, heartbeat_ms } => {
+                address::write_use(correlation, address, (rank, link, heartbeat_ms), out)
             }
             Parameter::OutgoingSsnReset { request, response, last_tsn, streams } => {
                 reconfig::write_streams(ptype, &[request.0, response.0, last_tsn.0], streams, out)

@@ -71,8 +71,8 @@ fn parameters_of_asconf_read_and_write() {
         Parameter::SetPrimary { correlation: 2, address },
     );
     assert_golden_parameter(
-        &format!("e5c0 0018 00000005 02 000000 00007530 {inside}"),
-        Parameter::AddressUse { correlation: 5, address, rank: 2, heartbeat_ms: 30_000 },
+        &format!("e5c0 0018 00000005 02 03 0000 00007530 {inside}"),
+        Parameter::AddressUse { correlation: 5, address, rank: 2, link: 3, heartbeat_ms: 30_000 },
     );
     assert_golden_parameter("c005 0008 00000003", Parameter::SuccessIndication { correlation: 3 });
     let bytes = hex(&format!("c003 0014 00000004 00a0 000c {inside}"));
@@ -211,8 +211,8 @@ proptest! {
     }
 
     #[test]
-    fn any_address_reads_back(address: IpAddr, correlation: u32, rank: u8, heartbeat_ms: u32) {
-        assert_parameter_reads_back(Parameter::AddressUse { correlation, address, rank, heartbeat_ms });
+    fn any_address_reads_back(address: IpAddr, correlation: u32, (rank, link): (u8, u8), heartbeat_ms: u32) {
+        assert_parameter_reads_back(Parameter::AddressUse { correlation, address, rank, link, heartbeat_ms });
         assert_parameter_reads_back(address.into());
         assert_parameter_reads_back(Parameter::AddIp { correlation, address });
         assert_parameter_reads_back(Parameter::DelIp { correlation, address });

@@ -1,0 +1,130 @@
+//! Links of addresses: the path that shares no link with a failing one, where links are known, and where one end has one address.
+
+use std::time::Duration;
+
+use base::Carrier;
+use sctp::{AddressUse, EndpointConfig, PathReason};
+use sim::{Change, Conversation, HostId, LinkConfig, LinkId, Loss, World};
+
+use crate::failover::{config, cut, forget_silence, in_use, speak, stream, switches};
+use crate::support::{Two, seconds};
+use crate::uses::{ip, reasons};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// The addresses of the host with two links, by link.
+const NEAR: [[&str; 2]; 2] = [["10.0.1.1", "fd00:1::1"], ["10.0.2.1", "fd00:2::1"]];
+/// The addresses of the other host.
+const FAR: [&str; 2] = ["10.1.0.1", "fd01::1"];
+
+/// A host with an address of each family on each of two links, and a host with one address of each family that both links reach. The first
+/// host sends the INIT if `has_links`, and the other one if not. Paths of IPv6 are the quicker ones.
+fn dual_stack(has_links: bool) -> Two {
+    let mut world = World::new(3);
+    let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };
+    let near = world.add_host(&NEAR.concat(), endpoint.clone());
+    let far = world.add_host(&FAR, endpoint);
+    let mut links: Vec<LinkId> = Vec::new();
+    for of_link in NEAR {
+        let link = world.add_link(LinkConfig { delay: MS(10), ..LinkConfig::default() });
+        of_link.iter().zip(FAR).for_each(|(one, other)| world.join(link, one, other));
+        links.push(link);
+    }
+    let (a, b) = if has_links { (near, far) } else { (far, near) };
+    let mut t = Two { world, a, b, links };
+    t.world.host_mut(b).app.template.keeps = false;
+    t.world.connect(a, b, Carrier::Ip, config(), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(3));
+    t
+}
+
+/// The host with two links sets the link of each address, and tells the other one.
+fn number_links(t: &mut Two, near: HostId) {
+    for (link, addresses) in (1..).zip(NEAR) {
+        for address in addresses {
+            let (now, id) = (t.world.now(), t.id(near));
+            let usage = AddressUse { link, ..AddressUse::default() };
+            let endpoint = &mut t.world.host_mut(near).endpoint;
+            endpoint.set_local_uses(now, id, &[(ip(address), usage)]).unwrap();
+            endpoint.tell_local_use(now, id, ip(address)).unwrap();
+        }
+    }
+    t.world.run_for(seconds(1));
+}
+
+/// The number of the link by which the first host sends new data, from 0.
+fn link_in_use(t: &Two) -> usize {
+    let info = t.info(t.a);
+    let route = info.paths.iter().find(|path| path.in_use).expect("a path in use").route;
+    let ends = [route.local.to_string(), route.remote.to_string()];
+    NEAR.iter()
+        .position(|of_link| of_link.iter().any(|own| ends.contains(&(*own).to_owned())))
+        .expect("a link")
+}
+
+#[test]
+fn from_a_dead_link_data_goes_to_the_other_one_at_once_whatever_the_family() {
+    for has_links in [true, false] {
+        let mut t = dual_stack(has_links);
+        let near = if has_links { t.a } else { t.b };
+        number_links(&mut t, near);
+        for address in [0, 1] {
+            let from = link_in_use(&t);
+            speak(&mut t, 20);
+            let before = reasons(&t, t.a).len();
+            cut(&mut t, from, true);
+            forget_silence(&mut t);
+            speak(&mut t, 30);
+            assert_eq!(link_in_use(&t), 1 - from, "{has_links}, {address}");
+            assert_eq!(reasons(&t, t.a)[before..], [PathReason::Silence], "{has_links}, {address}");
+            assert!(t.talk(t.b).longest_silence < MS(400), "{has_links}: {:?}", t.talk(t.b).longest_silence);
+            let now = t.world.now();
+            t.world.at(now, Change::CutBoth(t.links[from], false));
+            speak(&mut t, 100);
+        }
+    }
+}
+
+/// The first host has two links, each with an address, and the second one has one address.
+fn one_remote_address(seed: u64) -> Two {
+    let mut t = crate::uses::hosts(seed, &["10.1.0.1"], &config());
+    t.world.checks = false;
+    for link in t.links.clone() {
+        let config = &mut t.world.link_mut(link).config;
+        *config = LinkConfig { rate: 100_000_000, queue_packets: 1000, ..config.clone() };
+    }
+    t.world.connect(t.a, t.b, Carrier::Ip, config(), Conversation::default());
+    t.run_to_established();
+    t.world.run_for(seconds(3));
+    t
+}
+
+fn lose(t: &mut Two, link: usize, loss: f64) {
+    let link = t.links[link];
+    t.world.link_mut(link).config.loss = Loss::Uniform(loss);
+}
+
+#[test]
+fn a_lossy_link_to_a_peer_with_one_address_is_left_once() {
+    for seed in 1..=20 {
+        let mut t = one_remote_address(seed);
+        stream(&mut t, seconds(1));
+        forget_silence(&mut t);
+        lose(&mut t, 0, 0.3);
+        stream(&mut t, seconds(2));
+        assert_eq!((in_use(&t).as_str(), switches(&t)), ("10.0.2.1", 1), "seed {seed}");
+        assert!(t.talk(t.b).longest_silence < MS(200), "seed {seed}: {:?}", t.talk(t.b).longest_silence);
+    }
+}
+
+#[test]
+fn losses_near_a_peer_with_one_address_do_not_move_data_back_and_forth() {
+    for seed in 1..=5 {
+        let mut t = one_remote_address(seed);
+        lose(&mut t, 0, 0.1);
+        lose(&mut t, 1, 0.1);
+        stream(&mut t, seconds(30));
+        assert!(switches(&t) <= 2, "seed {seed}: {} switches in 30 s", switches(&t));
+    }
+}
