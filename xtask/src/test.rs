@@ -78,18 +78,22 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(totals.close())
 }
 
-/// Runs the tests that create network namespaces, in two groups that take about the same time: those of `testbed`, and all others.
+/// Runs the tests that create network namespaces: those of `testbed` together with all others, and then those of guests with another
+/// kernel, whose clocks need a processor.
 fn in_namespaces() -> Result<Totals> {
     let group = |packages: &[&str]| {
         let words = [&IN_NAMESPACES[..], packages, &["--", "--ignored", "--test-threads=2"]].concat();
         counted(&mut cargo(&words))
     };
-    std::thread::scope(|scope| {
-        let others = scope.spawn(|| group(&["--workspace", "--exclude", "testbed"]));
+    let mut totals = std::thread::scope(|scope| {
+        let others = ["--workspace", "--exclude", "testbed", "--exclude", "peer", "--exclude", "linkemu"];
+        let others = scope.spawn(move || group(&others));
         let mut totals = group(&["--package", "testbed"])?;
         totals += others.join().map_err(|_| anyhow!("a thread of tests has failed"))??;
-        Ok(totals)
-    })
+        anyhow::Ok(totals)
+    })?;
+    totals += group(&["--package", "peer", "--package", "linkemu"])?;
+    Ok(totals)
 }
 
 /// Plays the engine's worlds with sealed packets (`SIM_PROTECTED`), except [`NOT_SEALED`].

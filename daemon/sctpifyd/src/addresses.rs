@@ -113,6 +113,33 @@ enum Class {
     Containers,
 }
 
+/// Numbers of links, from 1, by which the engine knows them. An interface keeps its number as long as it has an address, or had one lately.
+#[derive(Default)]
+struct LinkNumbers(Vec<u32>);
+
+impl LinkNumbers {
+    /// Gives numbers to interfaces that have none, and takes those of interfaces that are not `known` any more.
+    fn assign(&mut self, interfaces: impl Iterator<Item = u32>, known: &BTreeSet<u32>) {
+        const FREE: u32 = 0;
+        self.0.iter_mut().filter(|ifindex| !known.contains(ifindex)).for_each(|ifindex| *ifindex = FREE);
+        for ifindex in interfaces {
+            if self.0.contains(&ifindex) {
+                continue;
+            }
+            match self.0.iter_mut().find(|number| **number == FREE) {
+                Some(number) => *number = ifindex,
+                None => self.0.push(ifindex),
+            }
+        }
+    }
+
+    /// Returns the number of an interface; 0 if it has none, or there are more than 255.
+    fn of(&self, ifindex: u32) -> u8 {
+        let position = self.0.iter().position(|known| *known == ifindex);
+        position.and_then(|at| u8::try_from(at + 1).ok()).unwrap_or_default()
+    }
+}
+
 /// The host's addresses and routes.
 pub(crate) struct AddressBook {
     monitor: Monitor,
@@ -120,12 +147,11 @@ pub(crate) struct AddressBook {
     wanted: Interfaces,
     links: Links,
     all: Vec<LocalAddress>,
-    /// The last addresses that went, and their interfaces: events name them.
-    gone: VecDeque<(IpAddr, String)>,
+    /// The last addresses that went: events name their interfaces.
+    gone: VecDeque<LocalAddress>,
     /// Addresses with a link on interfaces that may be offered to suitable peers.
     usable: Vec<IpAddr>,
-    /// The interfaces that have had a usable address: the engine knows a link by its position, from 1.
-    numbered: Vec<u32>,
+    numbers: LinkNumbers,
     /// Addresses whose link was down at the last check.
     down: BTreeSet<IpAddr>,
     mtu: u16,
@@ -148,7 +174,7 @@ impl AddressBook {
             all: Vec::new(),
             gone: VecDeque::new(),
             usable: Vec::new(),
-            numbered: Vec::new(),
+            numbers: LinkNumbers::default(),
             down: BTreeSet::new(),
             mtu: MTU_USUAL as u16,
             loopback,
@@ -188,8 +214,8 @@ impl AddressBook {
         let before = std::mem::replace(&mut self.all, netio::addresses(&OURS)?);
         for known in before.into_iter().filter(|known| self.all.iter().all(|still| still.addr != known.addr))
         {
-            self.gone.retain(|(address, _)| *address != known.addr);
-            self.gone.push_front((known.addr, known.ifname));
+            self.gone.retain(|gone| gone.addr != known.addr);
+            self.gone.push_front(known);
         }
         self.gone.truncate(GONE_MAX);
         self.routes.borrow_mut().forget();
@@ -202,10 +228,8 @@ impl AddressBook {
             self.all.iter().filter(|address| address.is_up && self.may_count(address)).collect();
         self.mtu = largest_mtu(&usable);
         self.usable = usable.iter().map(|address| address.addr).collect();
-        let interfaces: BTreeSet<u32> = usable.iter().map(|address| address.ifindex).collect();
-        self.numbered.extend(
-            interfaces.into_iter().filter(|ifindex| !self.numbered.contains(ifindex)).collect::<Vec<_>>(),
-        );
+        let known = self.all.iter().chain(&self.gone).map(|address| address.ifindex).collect();
+        self.numbers.assign(usable.iter().map(|address| address.ifindex), &known);
     }
 
     /// Reports whether some peer may be offered the address while its link is up.
@@ -242,9 +266,7 @@ impl AddressBook {
 
     /// Returns the link of an address, and its use by the link's policy.
     pub(crate) fn usage(&self, address: IpAddr) -> AddressUse {
-        let ifindex = self.interface_of(address);
-        let position = self.numbered.iter().position(|known| Some(*known) == ifindex);
-        let link = position.and_then(|at| u8::try_from(at + 1).ok()).unwrap_or_default();
+        let link = self.find_or_gone(address).map_or(0, |known| self.numbers.of(known.ifindex));
         let Some(policy) = self.link_policy(address) else {
             return AddressUse { link, ..AddressUse::default() };
         };
@@ -280,10 +302,13 @@ impl AddressBook {
         is_within && !(self.loopback && self.is_own(remote))
     }
 
+    fn find_or_gone(&self, address: IpAddr) -> Option<&LocalAddress> {
+        self.find(address).or_else(|| self.gone.iter().find(|gone| gone.addr == address))
+    }
+
     /// The name of the interface that has the address, or had it before it went.
     pub(crate) fn interface_name(&self, address: IpAddr) -> Option<String> {
-        let before = || self.gone.iter().find(|(known, _)| *known == address).map(|(_, name)| name.clone());
-        self.find(address).map(|known| known.ifname.clone()).or_else(before)
+        self.find_or_gone(address).map(|known| known.ifname.clone())
     }
 
     /// The name of an interface that has an address.
@@ -495,6 +520,21 @@ mod tests {
         let (addr, ifname) = ([10, 0, 0, 1].into(), ifname.to_owned());
         let scope = Scope::Private;
         class(&LocalAddress { addr, prefix_len: 24, scope, ifindex: 2, ifname, kind, is_up: true, mtu: 1500 })
+    }
+
+    #[test]
+    fn an_interface_keeps_its_number_until_it_is_forgotten() {
+        let mut numbers = LinkNumbers::default();
+        let known = |all: &[u32]| all.iter().copied().collect::<BTreeSet<_>>();
+        numbers.assign([7, 3, 7].into_iter(), &known(&[3, 7, 9]));
+        assert_eq!([7, 3, 9].map(|ifindex| numbers.of(ifindex)), [1, 2, 0]);
+        numbers.assign([3, 9].into_iter(), &known(&[3, 7, 9]));
+        assert_eq!([7, 3, 9].map(|ifindex| numbers.of(ifindex)), [1, 2, 3], "7 had an address lately");
+        numbers.assign([3, 9, 20].into_iter(), &known(&[3, 9, 20]));
+        assert_eq!([7, 3, 9, 20].map(|ifindex| numbers.of(ifindex)), [0, 2, 3, 1]);
+        numbers.assign(1..=300, &(1..=300).collect());
+        assert!((1..=300).any(|ifindex| numbers.of(ifindex) == 255));
+        assert_eq!(numbers.of(300), 0);
     }
 
     #[test]

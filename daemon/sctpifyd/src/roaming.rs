@@ -64,7 +64,9 @@ impl Roaming<'_> {
         let locals: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
         let mut uses: Vec<(IpAddr, AddressUse)> =
             locals.into_iter().map(|local| (local, self.policy.addresses().usage(local))).collect();
-        if !need_links(&uses) {
+        // A number that was told once stays: addresses come and go, and each change costs packets.
+        let is_told = info.paths.iter().any(|path| path.local_use.link != 0);
+        if !is_told && !need_links(&uses) {
             uses.iter_mut().for_each(|(_, usage)| usage.link = 0);
         }
         // An association that has just ended needs none.
@@ -93,6 +95,8 @@ impl Roaming<'_> {
 
     /// Informs the peer of one association of the changes.
     fn follow_addresses_of(&mut self, association: AssociationId) {
+        // An address may have moved to another link.
+        self.use_links(association);
         let Some(info) = self.engine.info(association) else { return };
         let has: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
         let meets = |ip: &IpAddr| info.paths.iter().any(|path| path.route.remote.is_ipv4() == ip.is_ipv4());
@@ -206,5 +210,27 @@ fn note(what: &str, ip: IpAddr, outcome: Result<(), AddressError>) {
         Ok(()) => tracing::info!(%ip, what, "announcing our addresses to the peer"),
         // The peer does without it, or an earlier change is under way and its answer brings us here again.
         Err(error) => tracing::debug!(%ip, what, %error, "cannot announce our addresses to the peer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_needed_where_addresses_do_not_show_them() {
+        let need = |uses: &[(&str, u8)]| {
+            let uses = uses.iter().map(|(address, link)| {
+                (address.parse().unwrap(), AddressUse { link: *link, ..AddressUse::default() })
+            });
+            need_links(&uses.collect::<Vec<_>>())
+        };
+        assert!(!need(&[("10.0.1.1", 1)]));
+        assert!(!need(&[("10.0.1.1", 1), ("10.0.2.1", 2)]), "one address on each link");
+        assert!(!need(&[("10.0.1.1", 1), ("fd00:1::1", 1)]), "one link");
+        assert!(need(&[("10.0.1.1", 1), ("fd00:1::1", 1), ("10.0.2.1", 2)]));
+        assert!(need(&[("10.0.1.1", 1), ("fd00:2::1", 2)]));
+        assert!(need(&[("10.0.1.1", 1), ("10.0.1.7", 1), ("10.0.2.1", 2)]));
+        assert!(!need(&[("10.0.1.1", 1), ("fd00:2::1", 0)]), "a link that is not known");
     }
 }

@@ -401,6 +401,11 @@ impl Path {
         }
     }
 
+    /// Trusts the path as soon as it works: it was left for a fault that is not its own.
+    fn forgive(&mut self) {
+        self.watch.forgive(self.state != PathState::Active);
+    }
+
     /// Returns whether the path has recovered too recently to be trusted.
     pub(crate) fn is_watched(&self) -> bool {
         self.watch.is_on()

@@ -22,6 +22,8 @@ pub(crate) struct Paths {
     is_guess: bool,
     /// Set once the uses of addresses may prefer some paths to others.
     has_ranks: bool,
+    /// Until then, losses move no data to a path that shares one end.
+    guilty_end_until: Time,
     /// The time of the input that is handled.
     now: Time,
 }
@@ -50,6 +52,7 @@ impl Paths {
             current: PathIndex::new(0),
             is_guess: false,
             has_ranks: false,
+            guilty_end_until: Time::ZERO,
             now,
         }
     }
@@ -202,7 +205,8 @@ impl Paths {
         for path in self.list.iter_mut().filter(|path| !path.retired && at(path) == address) {
             *is_new.get_or_insert(false) |= path.set_use(is_ours, usage, self.now);
         }
-        self.has_ranks |= usage.preference != Preference::default();
+        let is_wish = usage.preference != Preference::default() || usage.heartbeat.is_some();
+        self.has_ranks |= is_new == Some(true) && is_wish;
         self.find_spares();
         is_new
     }
@@ -437,29 +441,65 @@ impl Paths {
         self.best_except(index).filter(|&i| i != index && self.is_active(i))
     }
 
+    /// Returns the path that should replace the slow `index`, under the conditions of [`refuge`](Self::refuge); but it shares no link at
+    /// all. If the peer's only link is slow, answers on another path need not show it.
+    pub(crate) fn quicker_refuge(&self, index: PathIndex, now: Time) -> Option<PathIndex> {
+        self.refuge_where(index, now, |path, left| apart(path, left) >= APART_LIKELY)
+    }
+
     /// Returns the path that should replace the lossy `index`: an active one that has not just failed and is not known to lose at least
-    /// half as much. It shares no link that another path could avoid. Where links are not known, a path of the other family may
+    /// half as much. It shares no link that another active path avoids. Where links are not known, a path of the other family may
     /// well share them, and there data would only start anew with another window.
     pub(crate) fn refuge(&self, index: PathIndex, now: Time) -> Option<PathIndex> {
-        let left = self.get(index);
-        let lost = left.losses.known_percent(now).unwrap_or(0);
-        self.witness(index).filter(|&other| {
-            let path = self.get(other);
-            let is_better = path.losses.known_percent(now).is_none_or(|percent| percent * 2 < lost);
-            self.is_elsewhere(path, left) && !path.is_watched() && is_better
+        self.refuge_where(index, now, |path, left| {
+            apart(path, left) >= APART_LIKELY
+                || (now >= self.guilty_end_until && self.is_elsewhere(path, left))
         })
     }
 
-    /// Returns whether a path shares with `left` no more than all paths share: nothing, or the only address of one end.
+    fn refuge_where(
+        &self,
+        index: PathIndex,
+        now: Time,
+        is_far: impl Fn(&Path, &Path) -> bool,
+    ) -> Option<PathIndex> {
+        let left = self.get(index);
+        let lost = left.losses.known_percent(now).unwrap_or(0);
+        self.best_where(index, |i| {
+            let path = self.get(i);
+            let is_better = path.losses.known_percent(now).is_none_or(|percent| percent * 2 < lost);
+            i != index && self.is_active(i) && !path.is_watched() && is_better && is_far(path, left)
+        })
+    }
+
+    /// Returns whether a path shares with `left` only a link that no active path avoids: that of the only address of one end.
     fn is_elsewhere(&self, path: &Path, left: &Path) -> bool {
         let all_share = |end: fn(&Path, &Path) -> Distance| {
-            let mut confirmed = self.iter().map(|(_, path)| path).filter(|path| path.is_confirmed());
-            confirmed.all(|path| end(path, left) == Distance::Same)
+            let mut active =
+                self.iter().map(|(_, path)| path).filter(|path| path.state() == PathState::Active);
+            active.all(|path| end(path, left) != Distance::Apart)
         };
         match (local_distance(path, left), remote_distance(path, left)) {
             (Distance::Apart, Distance::Same) => all_share(remote_distance),
             (Distance::Same, Distance::Apart) => all_share(local_distance),
-            _ => apart(path, left) == APART_MOST,
+            _ => false,
+        }
+    }
+
+    /// Called if no path can replace the lossy `index`. If data came to it from another lossy path that shares one end with it, that end's
+    /// link is to blame. Data then returns as soon as the other path answers, and leaves neither of them for some time.
+    pub(crate) fn blame_shared_end(&mut self, index: PathIndex, now: Time) {
+        let lossy = self.get(index);
+        let lost = lossy.losses.known_percent(now).unwrap_or(0);
+        let is_alike = |path: &Path| {
+            path.losses.known_percent(now).is_some_and(|percent| percent * 2 >= lost)
+                && self.is_elsewhere(path, lossy)
+        };
+        let alike: SmallVec<[PathIndex; 8]> =
+            self.indices().filter(|&other| other != index && is_alike(self.get(other))).collect();
+        for &other in &alike {
+            self.get_mut(other).forgive();
+            self.guilty_end_until = now + GUILTY_END_HOLDS;
         }
     }
 
@@ -473,6 +513,11 @@ impl Paths {
     /// answered its last probe; then few errors; then not `avoid` itself; then of the other family if `avoid` does
     /// not carry packets of the least size; then far from `avoid`; then by the uses of the addresses; then fast.
     fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
+        self.best_where(avoid, |_| true)
+    }
+
+    /// The same of the paths that `may` names.
+    fn best_where(&self, avoid: PathIndex, may: impl Fn(PathIndex) -> bool) -> Option<PathIndex> {
         let avoided = self.get(avoid);
         // A packet too long for one path often is so for its whole family because of a tunnel, or a router
         // that drops fragments.
@@ -500,7 +545,7 @@ impl Paths {
                 path.srtt(),
             )
         };
-        self.indices().filter(|&i| self.get(i).is_confirmed()).min_by_key(rank)
+        self.indices().filter(|&i| self.get(i).is_confirmed() && may(i)).min_by_key(rank)
     }
 }
 
@@ -537,15 +582,18 @@ fn remote_distance(one: &Path, other: &Path) -> Distance {
     Distance::between(end(one), end(other))
 }
 
-/// Greatest distance of two paths.
-const APART_MOST: u8 = 3;
+/// Least distance of two paths that share no link, as far as is known.
+const APART_LIKELY: u8 = 3;
+/// Time for which data flees from losses to no path that shares one end, after both have lost as much.
+const GUILTY_END_HOLDS: Duration = Duration::from_secs(600);
 
 /// Estimates how little two paths share.
 //= rfc9260#6.4.1-2
 fn apart(one: &Path, other: &Path) -> u8 {
     use Distance::{Apart, Same, Unknown};
     match (local_distance(one, other), remote_distance(one, other)) {
-        (Apart, Apart | Unknown) | (Unknown, Apart) => APART_MOST,
+        (Apart, Apart) => 4,
+        (Apart, Unknown) | (Unknown, Apart) => APART_LIKELY,
         (Unknown, Unknown) => 2,
         (Apart, Same) | (Same, Apart) => 1,
         (Same | Unknown, Same) | (Same, Unknown) => 0,
@@ -610,6 +658,7 @@ pub(crate) mod tests {
             on(2, "10.0.2.1", "10.0.0.9"),
             on(0, "fd00:2::1", "fd00::9"),
             on(2, "fd00:2::1", "fd00::9"),
+            on(2, "10.0.2.1", "10.0.0.10"),
         ];
         let ranks = others.map(|other| apart(&other, &failed));
         assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
@@ -623,8 +672,51 @@ pub(crate) mod tests {
         paths.get_mut(PathIndex::new(0)).losses.set_verdict(Time::ZERO, 30);
         let refuge = |paths: &Paths| paths.refuge(PathIndex::new(0), Time::ZERO);
         assert_eq!(refuge(&paths), Some(PathIndex::new(1)));
+        assert_eq!(
+            paths.quicker_refuge(PathIndex::new(0), Time::ZERO),
+            None,
+            "the peer's link may be the slow one"
+        );
         paths.push(path("10.0.1.1", "10.0.0.10"));
         assert_eq!(refuge(&paths), None, "the address that both paths have may be that of the lossy link");
+        paths.get_mut(PathIndex::new(2)).on_error(&Timing::quick());
+        assert_eq!(refuge(&paths), Some(PathIndex::new(1)), "of the peer's addresses one works");
+        let mut mirrored = Paths::new(path("10.0.0.9", "10.0.1.1"));
+        mirrored.push(path("10.0.0.9", "10.0.2.1"));
+        mirrored.get_mut(PathIndex::new(0)).losses.set_verdict(Time::ZERO, 30);
+        assert_eq!(refuge(&mirrored), Some(PathIndex::new(1)), "we have one address");
+    }
+
+    #[test]
+    fn of_three_links_that_data_could_flee_to_the_one_that_does_not_lose_is_taken() {
+        let mut paths = Paths::new(path("10.0.1.1", "10.0.0.9"));
+        paths.push(path("10.0.2.1", "10.0.0.9"));
+        paths.push(path("10.0.3.1", "10.0.0.9"));
+        for index in [0, 1] {
+            paths.get_mut(PathIndex::new(index)).losses.set_verdict(Time::ZERO, 30);
+        }
+        assert_eq!(paths.refuge(PathIndex::new(0), Time::ZERO), Some(PathIndex::new(2)));
+    }
+
+    #[test]
+    fn losses_by_both_links_to_a_peer_with_one_address_are_that_of_its_own_link() {
+        let timing = Timing { primary_return: Duration::from_secs(5), ..Timing::quick() };
+        let mut paths = Paths::new(path("10.0.1.1", "10.0.0.9"));
+        paths.push(path("10.0.2.1", "10.0.0.9"));
+        let (first, second) = (PathIndex::new(0), PathIndex::new(1));
+        paths.get_mut(first).losses.set_verdict(Time::ZERO, 10);
+        paths.get_mut(first).on_poor();
+        paths.choose();
+        assert_eq!(paths.current(), second);
+        paths.get_mut(second).losses.set_verdict(Time::ZERO, 10);
+        assert_eq!(paths.refuge(second, Time::ZERO), None);
+        paths.blame_shared_end(second, Time::ZERO);
+        paths.get_mut(first).on_success(Time::ZERO, &timing);
+        paths.choose();
+        assert_eq!(paths.current(), first, "it is trusted at once");
+        let later = Time::ZERO + Duration::from_secs(120);
+        assert_eq!(paths.refuge(first, later), None, "data stays for some time");
+        assert_eq!(paths.refuge(first, later + GUILTY_END_HOLDS), Some(second));
     }
 
     #[test]

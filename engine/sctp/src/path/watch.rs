@@ -27,6 +27,8 @@ pub(super) struct Watch {
     until: Time,
     /// Answers since it began.
     answers: u8,
+    /// The next recovery begins none.
+    is_forgiven: bool,
     /// Start of the last one, and the number of them with less than a minute between recoveries.
     began: Time,
     times: u32,
@@ -35,11 +37,14 @@ pub(super) struct Watch {
 impl Watch {
     /// Creates the state of a path that has not failed yet.
     pub(super) fn new(now: Time) -> Watch {
-        Watch { until: Time::NEVER, answers: 0, began: now, times: 0 }
+        Watch { until: Time::NEVER, answers: 0, is_forgiven: false, began: now, times: 0 }
     }
 
     /// Starts the watch after a recovery; `first` is its duration after a first failure, zero for none.
     pub(super) fn begin(&mut self, now: Time, first: Duration) {
+        if std::mem::take(&mut self.is_forgiven) {
+            return self.end();
+        }
         if now - self.began > FAILURES_COUNT {
             self.times = 0;
         }
@@ -53,6 +58,12 @@ impl Watch {
     /// Ends the watch, also because the path has failed.
     pub(super) fn end(&mut self) {
         self.until = Time::NEVER;
+    }
+
+    /// Ends the watch, or begins none at the recovery if the path `has_failed`.
+    pub(super) fn forgive(&mut self, has_failed: bool) {
+        self.is_forgiven = has_failed;
+        self.end();
     }
 
     /// Counts a sign of life on the path.

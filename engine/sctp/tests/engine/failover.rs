@@ -326,7 +326,7 @@ pub(crate) fn stream(t: &mut Two, long: Duration) {
 }
 
 /// So many bytes so often, for so long.
-fn stream_of(t: &mut Two, size: usize, pause: Duration, long: Duration) {
+pub(crate) fn stream_of(t: &mut Two, size: usize, pause: Duration, long: Duration) {
     let end = t.world.now() + long;
     while t.world.now() < end {
         let id = t.id(t.a);

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use base::Carrier;
-use sctp::{AddressUse, EndpointConfig, PathReason};
+use sctp::{AddressUse, EndpointConfig, PathReason, Preference};
 use sim::{Change, Conversation, HostId, LinkConfig, LinkId, Loss, World};
 
-use crate::failover::{config, cut, forget_silence, in_use, speak, stream, switches};
+use crate::failover::{config, cut, forget_silence, speak, stream, stream_of, switches};
 use crate::support::{Two, seconds};
 use crate::uses::{ip, reasons};
 
@@ -86,9 +86,13 @@ fn from_a_dead_link_data_goes_to_the_other_one_at_once_whatever_the_family() {
     }
 }
 
-/// The first host has two links, each with an address, and the second one has one address.
-fn one_remote_address(seed: u64) -> Two {
+/// One host has two links, each with an address, and the other one has one address. The host with two links sends if `has_links`.
+fn one_address(seed: u64, has_links: bool) -> Two {
     let mut t = crate::uses::hosts(seed, &["10.1.0.1"], &config());
+    if !has_links {
+        (t.a, t.b) = (t.b, t.a);
+        t.world.host_mut(t.b).app.template.keeps = false;
+    }
     t.world.checks = false;
     for link in t.links.clone() {
         let config = &mut t.world.link_mut(link).config;
@@ -106,25 +110,33 @@ fn lose(t: &mut Two, link: usize, loss: f64) {
 }
 
 #[test]
-fn a_lossy_link_to_a_peer_with_one_address_is_left_once() {
-    for seed in 1..=20 {
-        let mut t = one_remote_address(seed);
+fn a_lossy_link_is_left_once_if_either_host_has_one_address() {
+    for (seed, has_links) in (1..=20).flat_map(|seed| [(seed, true), (seed, false)]) {
+        let mut t = one_address(seed, has_links);
         stream(&mut t, seconds(1));
         forget_silence(&mut t);
-        lose(&mut t, 0, 0.3);
+        let lossy = link_in_use(&t);
+        lose(&mut t, lossy, 0.3);
         stream(&mut t, seconds(2));
-        assert_eq!((in_use(&t).as_str(), switches(&t)), ("10.0.2.1", 1), "seed {seed}");
+        assert_eq!((link_in_use(&t), switches(&t)), (1 - lossy, 1), "seed {seed}, {has_links}");
         assert!(t.talk(t.b).longest_silence < MS(200), "seed {seed}: {:?}", t.talk(t.b).longest_silence);
     }
 }
 
 #[test]
-fn losses_near_a_peer_with_one_address_do_not_move_data_back_and_forth() {
-    for seed in 1..=5 {
-        let mut t = one_remote_address(seed);
-        lose(&mut t, 0, 0.1);
-        lose(&mut t, 1, 0.1);
-        stream(&mut t, seconds(30));
-        assert!(switches(&t) <= 2, "seed {seed}: {} switches in 30 s", switches(&t));
+fn losses_near_the_host_with_one_address_keep_no_data_on_a_backup_and_do_not_move_it_back_and_forth() {
+    for (seed, is_backup) in (1..=3).flat_map(|seed| [(seed, true), (seed, false)]) {
+        let mut t = one_address(seed, true);
+        if is_backup {
+            let usage = AddressUse { preference: Preference::Backup, ..AddressUse::default() };
+            let (now, id) = (t.world.now(), t.id(t.a));
+            t.world.host_mut(t.a).endpoint.set_local_uses(now, id, &[(ip(NEAR[1][0]), usage)]).unwrap();
+        }
+        for link in [0, 1] {
+            lose(&mut t, link, 0.1);
+        }
+        stream_of(&mut t, 1200, MS(3), seconds(200));
+        assert!(switches(&t) <= 3, "seed {seed}, {is_backup}: {} switches in 200 s", switches(&t));
+        assert_eq!(link_in_use(&t), 0, "seed {seed}, {is_backup}");
     }
 }

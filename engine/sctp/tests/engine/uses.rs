@@ -196,6 +196,8 @@ fn an_idle_backup_costs_a_heartbeat_of_each_end_in_its_interval() {
     };
     let (usual, rare) = (cost(None), cost(Some(backup(30))));
     assert!(rare * 20 < usual, "{rare} of {usual} bytes in 10 minutes");
+    let interval_alone = cost(Some(AddressUse { heartbeat: Some(seconds(30)), ..AddressUse::default() }));
+    assert!(interval_alone * 20 < usual, "{interval_alone} of {usual} bytes in 10 minutes");
     // 10 minutes of a month of 50 MB, with 28 bytes for the headers below each packet of 32 bytes or more.
     assert!(rare * 2 < 50_000_000 / (30 * 24 * 6), "{rare} bytes in 10 minutes");
 }

@@ -2,7 +2,7 @@
 //! losses, and no timer expires. The congestion window shrinks to almost nothing there, since it treats every
 //! loss as congestion, and the data waits.
 //!
-//! If there is another path that is not known to lose as much, the lossy one counts as potentially failed
+//! If there is another path that is not known to lose as much and does not share the link that may be to blame, the lossy one counts as potentially failed
 //! (RFC 7829): data, including that in flight, moves elsewhere, and the path is watched before it is used
 //! again. MPTCP likewise abandons a subflow that makes no progress while data waits. Start at
 //! [`Transfer::count_losses`].
@@ -28,6 +28,8 @@ impl Transfer {
 
     fn leave_lossy(&mut self, index: PathIndex, now: Time) {
         if self.paths.refuge(index, now).is_none() {
+            self.paths.blame_shared_end(index, now);
+            self.choose_path(PathReason::PrimaryReturned);
             return;
         }
         let path = self.paths.get(index);

@@ -90,7 +90,7 @@ impl Transfer {
                 None => unknown = Some(address),
             }
         }
-        if is_new {
+        if is_new && self.paths.have_ranks() {
             self.choose_path(PathReason::Preferred);
         }
         unknown.map_or(Ok(is_new), Err)

@@ -59,7 +59,7 @@ impl Transfer {
         most: Duration,
         now: Time,
     ) -> Option<PathIndex> {
-        let other = self.paths.refuge(index, now)?;
+        let other = self.paths.quicker_refuge(index, now)?;
         let path = self.paths.get(other);
         let elsewhere = path.delays.time_elsewhere(flight, path.srtt()?, now);
         (takes > elsewhere * FACTOR + most).then_some(other)
