@@ -1,10 +1,10 @@
-//! Report of `doctor`: missing requirements of a host and remedies; and the tests of its links to a peer, which `ping` repeats.
+//! Reports of `doctor` and `ping`: missing requirements of a host with their remedies, and tests of its links to a peer.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// Findings, in the order they should be read.
+/// Findings, in the order in which they should be read.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DoctorReport {
     /// One entry for each check.
@@ -12,8 +12,8 @@ pub struct DoctorReport {
     /// The tests of this host's links to the peer, if one is named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkTest>,
-    /// This host's addresses for connections to the peer, if one is named, the first one in front; and those of further uplinks. The commands test them, and print the
-    /// tests in their place.
+    /// If a peer is named: this host's addresses for connections to it, the association's first address in front, then the unused
+    /// addresses of uplinks. The commands test these addresses, and print the tests instead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<OwnAddress>,
 }
@@ -32,7 +32,7 @@ pub struct OwnAddress {
     /// The link is down.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_down: bool,
-    /// Reason why connections to the peer do not use the address, if its link is up and they do not.
+    /// Reason why connections to the peer do not use the address; none if they do, or its link is down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unused: Option<String>,
 }
@@ -53,7 +53,7 @@ pub struct LinkTest {
     pub answered: u64,
     /// Round-trip times, once there is an answer.
     pub rtt: Option<RoundTrips>,
-    /// The largest IP packet that was answered, in bytes; none if it was not tested, or nothing was answered.
+    /// Largest of the tested lengths of IP packets that was answered, in bytes; none without a test or an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
     /// The local address is private and the peer's is not, so a NAT is on the path.
@@ -84,7 +84,8 @@ pub struct PingReport {
 }
 
 impl OwnAddress {
-    /// Returns the link as people call it: the interface, with the operator's name in parentheses; the address if neither is known.
+    /// Returns the link as people call it: the interface, with the operator's name in parentheses, or the address if the interface is
+    /// unknown.
     pub fn title(&self) -> String {
         match (&self.interface, &self.name) {
             (Some(interface), Some(name)) => format!("{interface} ({name})"),
@@ -95,7 +96,7 @@ impl OwnAddress {
 }
 
 impl LinkTest {
-    /// Returns the share of INITs without an answer, in per cent; 100 if there was no answer at all.
+    /// Returns the share of INITs without an answer, in percent, rounded down; 100 without any answer, even if no INIT was sent.
     pub fn loss_percent(&self) -> u64 {
         let lost = self.sent.saturating_sub(self.answered);
         if self.answered == 0 { 100 } else { lost * 100 / self.sent.max(1) }

@@ -1,4 +1,6 @@
-//! Requests and responses as lines of JSON.
+//! Reads and writes requests and responses as lines of JSON, and answers the requests of a connection.
+//!
+//! Refuses lines of another schema, and lines above [`MAX_REQUEST_BYTES`] or [`MAX_RESPONSE_BYTES`]. Begin with [`serve`].
 
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::net::UnixStream;
@@ -26,7 +28,7 @@ pub fn write_response(to: &mut impl Write, response: &Response) -> Result<(), Li
 /// Reads the next request; `None` when the other side has closed.
 ///
 /// # Errors
-/// When the line is too long, cut short, of another schema or no request.
+/// If the socket fails, or the line is too long, cut short, of another schema, or not a request.
 pub fn read_request(from: &mut impl BufRead) -> Result<Option<Request>, LineError> {
     read_body(from, MAX_REQUEST_BYTES)
 }
@@ -34,18 +36,19 @@ pub fn read_request(from: &mut impl BufRead) -> Result<Option<Request>, LineErro
 /// Reads the next response; `None` when the other side has closed.
 ///
 /// # Errors
-/// When the line is too long, cut short, of another schema or no response.
+/// If the socket fails, or the line is too long, cut short, of another schema, or not a response.
 pub fn read_response(from: &mut impl BufRead) -> Result<Option<Response>, LineError> {
     read_body(from, MAX_RESPONSE_BYTES)
 }
 
-/// Answers the requests of one connection until the other side closes it.
+/// Answers the requests of one connection until the other side closes it, or until the answer to a [last request](Request::is_last)
+/// that succeeded.
 ///
-/// Answers a line that is no request with an error, and reads the next one; ends the connection after a line that is too long or
-/// cut short. Set the stream's timeouts first: this waits for as long as they allow.
+/// A line that is not a request is answered with an error, and the next line is read. A line that is too long or cut short is answered
+/// with an error, and nothing is read after it. Set the stream's timeouts first: this function waits for as long as they allow.
 ///
 /// # Errors
-/// When the socket fails.
+/// If the socket fails, or a line is too long or cut short.
 pub fn serve(stream: &UnixStream, mut answer: impl FnMut(Request) -> Response) -> Result<(), LineError> {
     let mut from = BufReader::new(stream);
     let mut to = BufWriter::new(stream);

@@ -10,23 +10,23 @@ use crate::{
     PendingChange, ShimState,
 };
 
-/// The status.
+/// Status of the daemon.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// The daemon's version.
     pub version: String,
     /// The daemon's process.
     pub pid: u32,
-    /// Seconds since it started.
+    /// Seconds since the daemon's start.
     pub uptime_s: u64,
-    /// The time of its start, in milliseconds since 1970.
+    /// Time of the daemon's start, in milliseconds since 1970.
     #[serde(default)]
     pub started_unix_ms: u64,
     /// The global switch.
     pub enabled: bool,
     /// Sums since the start.
     pub counters: Counters,
-    /// Durations of the packet loop's turns, while packets waited.
+    /// Durations of the packet loop's turns, during which packets wait.
     #[serde(default)]
     pub turns: TurnTimes,
     /// Connections that are carried over SCTP or wait for it.
@@ -36,9 +36,9 @@ pub struct Status {
     /// Encapsulations of SCTP packets.
     #[serde(default)]
     pub carriers: Vec<OpenCarrier>,
-    /// Listeners of this host that TCP reaches from elsewhere; SCTP reaches those in state LISTEN.
+    /// Listeners of this host that other hosts reach over TCP; over SCTP they reach those in state LISTEN.
     pub listeners: Vec<Listener>,
-    /// The last connections that fell back to TCP, latest first.
+    /// The last connections that the rules allowed and that did not use SCTP, latest first.
     pub recent_fallbacks: Vec<Fallback>,
     /// Changes of paths since the start, by kind and reason.
     #[serde(default)]
@@ -65,7 +65,7 @@ pub struct Status {
 pub struct TurnTimes {
     /// Upper bounds of the buckets of a histogram, in microseconds; the last bucket has none.
     pub bounds_us: Vec<u64>,
-    /// Number of turns in each bucket alone.
+    /// Number of turns in each bucket, not cumulative.
     pub counts: Vec<u64>,
     /// Time of all turns together, in microseconds.
     pub sum_us: u64,
@@ -78,41 +78,41 @@ pub struct Counters {
     pub connects_seen: u64,
     /// Connections of local programs that were carried over SCTP.
     pub connects_sctp: u64,
-    /// Connections of local programs that the rules allowed and that fell back to TCP.
+    /// Connections of local programs that the rules allowed and that fell back to TCP, or failed because SCTP or a key is required.
     pub connects_fallback: u64,
     /// Connections of local programs that the rules kept on TCP.
     pub connects_by_rule_tcp: u64,
-    /// Connections of local programs that the rules allowed but that were TCP at once, because their destination was learned to
-    /// have no SCTP.
+    /// Connections of local programs that the rules allowed and that used TCP at once: their destination is cached as not supporting
+    /// SCTP.
     #[serde(default)]
     pub connects_learned_tcp: u64,
-    /// Connections of local programs that were carried over SCTP on an association that others share.
+    /// Connections of local programs that were carried over a shared association.
     #[serde(default)]
     pub connects_shared: u64,
-    /// Shared associations that came up.
+    /// Shared associations that were established.
     #[serde(default)]
     pub shared_associations: u64,
-    /// Connections of peers handed to local listeners.
+    /// Connections of peers that were delivered to local listeners.
     pub accepts: u64,
-    /// Connections of peers refused, by rule or because nothing listens.
+    /// Connections of peers that were refused, by rule or because nothing listens.
     pub accepts_refused: u64,
-    /// Attempts of peers to begin an association with another key than ours, or none (setting `peer_keys`).
+    /// Attempts of peers to begin an association without this host's shared key for them (setting `peer_keys`).
     #[serde(default)]
     pub wrong_keys: u64,
-    /// Encrypted associations that came up.
+    /// Encrypted associations that were established.
     #[serde(default)]
     pub encrypted: u64,
-    /// Connections of local programs to an address that had another key than the known one, or none any more.
+    /// Associations with an address that had another key than the known one, or no key any more.
     #[serde(default)]
     pub changed_peers: u64,
-    /// Associations that ended because the hosts agreed on no keys.
+    /// Associations that ended because the hosts did not agree on keys.
     #[serde(default)]
     pub failed_keys: u64,
     /// Bytes taken from local programs and acknowledged by peers.
     pub bytes_sent: u64,
     /// Bytes given to local programs.
     pub bytes_received: u64,
-    /// Number of times that an association changed its active path.
+    /// Number of times that data of an association moved to another path.
     pub path_switches: u64,
 }
 
@@ -165,7 +165,7 @@ pub struct Connection {
     pub open: Direction,
     /// Seconds since it began.
     pub age_s: u64,
-    /// Its association, by [`Association::id`].
+    /// Number of its association ([`Association::id`]).
     pub association: Option<u64>,
 }
 
@@ -175,9 +175,9 @@ pub struct Connection {
 pub enum Direction {
     /// Both.
     Both,
-    /// Only towards the peer: the peer has sent its end.
+    /// Only towards the peer, which has closed its own direction.
     Sending,
-    /// Only towards the local program: it has sent its end.
+    /// Only towards the local program, which has closed its own direction.
     Receiving,
     /// None: data in flight is being delivered.
     Closing,
@@ -190,31 +190,31 @@ pub struct Association {
     pub id: u64,
     /// Its state in RFC 9260's words: COOKIE-WAIT, ESTABLISHED and so on.
     pub state: String,
-    /// The peer's address by which it began; 0.0.0.0 from a daemon that does not tell it.
+    /// The peer's address with which it began; 0.0.0.0 if an older daemon does not report it.
     #[serde(default = "unspecified")]
     pub peer: IpAddr,
-    /// Its shim state: the association of a client's connection is HIDDEN behind it, an accepted one is NATIVE.
+    /// Its shim state: HIDDEN if this host began it, NATIVE if the peer did.
     #[serde(default)]
     pub shim: ShimState,
-    /// Our SCTP port.
+    /// This host's SCTP port.
     pub local_port: u16,
     /// The peer's SCTP port.
     pub peer_port: u16,
-    /// The peer is also sctpify; if not, half-close is not possible.
+    /// The peer uses sctpify; if not, half-close is not possible.
     pub peer_is_sctpify: bool,
-    /// Seconds since it was set up.
+    /// Seconds since it began.
     pub age_s: u64,
-    /// Bytes of user data sent.
+    /// Bytes of user data that the peer has acknowledged.
     pub bytes_sent: u64,
     /// Bytes of user data received.
     pub bytes_received: u64,
     /// DATA chunks sent again.
     pub retransmissions: u64,
-    /// Bytes that wait to be sent.
+    /// Bytes of user data that wait to be sent or acknowledged.
     pub queued_bytes: u64,
     /// The peer's receiver window, in bytes.
     pub peer_window_bytes: u64,
-    /// Number of connections that share it now; none if it belongs to a single connection.
+    /// Number of connections that share it now; none if it is not shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_by: Option<u64>,
     /// Its encryption; none if its packets are in the clear.
@@ -224,7 +224,7 @@ pub struct Association {
     pub paths: Vec<Path>,
 }
 
-/// The address that stands for none.
+/// Returns the address that stands for an unknown one.
 pub(crate) const fn unspecified() -> IpAddr {
     IpAddr::V4(Ipv4Addr::UNSPECIFIED)
 }
@@ -237,14 +237,14 @@ pub struct Encryption {
     /// The peer's name here, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The way in which the key became known; none if this host has never found it by a connection of its own.
+    /// The way in which the key became known; none if it is not the key of a known peer.
     pub by: Option<KnownBy>,
     /// Time of the first connection to the peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_since: Option<UnixMs>,
     /// The epoch of the keys: 3 at first, and one more after each renewal.
     pub epoch: u64,
-    /// Six words that both ends have, if nobody is between them: people compare them (`sctpify pair`).
+    /// Six words, which differ between the ends if an attacker is between them. People compare them (`sctpify pair`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
 }
@@ -259,14 +259,14 @@ pub enum PathState {
     Inactive,
     /// Not proven by a heartbeat yet; carries no data.
     Unconfirmed,
-    /// Missed acknowledgements; data goes elsewhere while it is probed (RFC 7829).
+    /// Missed an answer, loses too much or is too slow; it is probed, and data uses another path (RFC 7829).
     PotentiallyFailed,
 }
 
 /// One path of an association.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Path {
-    /// Our address; none while the kernel chooses it.
+    /// This host's address; none while the kernel chooses it.
     pub local: Option<IpAddr>,
     /// The peer's address.
     pub remote: IpAddr,
@@ -288,35 +288,35 @@ pub struct Path {
     pub cwnd_bytes: u64,
     /// Bytes sent and not yet acknowledged.
     pub flight_bytes: u64,
-    /// Bytes of data first sent over this path: its part of the association's data.
+    /// Bytes of user data sent over this path, without retransmissions.
     pub data_sent_bytes: u64,
     /// Largest packet, in bytes.
     pub mtu_bytes: u32,
     /// Consecutive errors.
     pub errors: u32,
-    /// The interface by which it leads; none if that is not known.
+    /// Its interface on this host; none if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// The name that the operator has given its link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The use of our link by its policy.
+    /// Use of this host's address, by the policy of its link.
     #[serde(default)]
     pub local_use: AddressUse,
-    /// The use of the peer's link, as it has told.
+    /// Use of the peer's address, as the peer has reported it.
     #[serde(default)]
     pub remote_use: AddressUse,
-    /// Bytes of SCTP packets sent by it.
+    /// Bytes of SCTP packets sent over it.
     #[serde(default)]
     pub sent_bytes: u64,
-    /// Bytes of SCTP packets received by it.
+    /// Bytes of SCTP packets received over it.
     #[serde(default)]
     pub received_bytes: u64,
     /// Seconds since data last moved to or away from this path; none if it never did.
     pub last_switch_s: Option<u64>,
 }
 
-/// A carrier that the settings ask for.
+/// A carrier that the settings enable, open or not.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OpenCarrier {
     /// Its encapsulation.
@@ -334,18 +334,18 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Its shim state.
     pub state: ShimState,
-    /// The rule or default that put it there, or the obstacle to SCTP although the rules allow it.
+    /// The rule, default or request behind its state, or the obstacle to SCTP if the rules allow SCTP.
     pub because: String,
 }
 
-/// One connection that fell back to TCP.
+/// One connection that the rules allowed and that did not use SCTP.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Fallback {
     /// Time in milliseconds since 1970.
     pub when_unix_ms: u64,
     /// The connection's destination.
     pub destination: SocketAddr,
-    /// Time for which it was held, in microseconds.
+    /// Time for which its SYN was held, in microseconds.
     pub held_us: u64,
     /// Its shim state since then.
     #[serde(default)]

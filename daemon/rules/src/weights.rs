@@ -1,6 +1,7 @@
 //! Weights of paths, by network.
 //!
-//! Written as `10.1.0.0/16=3 2001:db8::/32=1`. Decides nothing else. Begin with [`Weights::of`].
+//! Written as `10.1.0.0/16=3 2001:db8::/32=1`, with weights from 1 to 65,535. Refuses any other text, and more than [`WEIGHTS_MAX`]
+//! networks. Begin with [`Weights::of`].
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,8 +20,7 @@ pub const WEIGHTS_MAX: usize = 32;
 pub struct Weights(Vec<(IpNet, NonZeroU16)>);
 
 impl Weights {
-    /// Returns the weight of the path between the two addresses: that of the first network that contains our address or the
-    /// peer's; 1 if none does.
+    /// Returns the weight of the path between two addresses: the weight of the first network that contains either address, or 1.
     pub fn of(&self, local: IpAddr, remote: IpAddr) -> NonZeroU16 {
         let first = self.0.iter().find(|(network, _)| network.contains(local) || network.contains(remote));
         first.map_or(NonZeroU16::MIN, |(_, weight)| *weight)

@@ -1,4 +1,4 @@
-//! Commands of the daemon's other threads to the event loop.
+//! Commands that the daemon's other threads send to the shard, which runs the event loop.
 //!
 //! Begin at [`Handle::ask`].
 
@@ -18,31 +18,31 @@ use crate::capture::Ear;
 use crate::rules_store::Draft;
 use crate::survey::Question;
 
-/// Limit on the loop's answer.
+/// Limit on the wait for the shard's answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// Commands of other threads to the shard.
+/// A command to the shard.
 pub(crate) enum Command {
-    /// Answer this.
+    /// Answer the request.
     Ask(Request, Sender<Response>),
-    /// Answer this, which covers all connections. The host's TCP listeners come with the question: the kernel takes milliseconds
-    /// to list them.
+    /// Answer the question, which covers all connections. [`Question::Status`] brings the host's TCP listeners: the kernel takes
+    /// milliseconds to list them.
     Survey(Question, Sender<Response>),
-    /// Put this in force.
+    /// Put the draft in force.
     Change(Box<Draft>, Sender<Result<(), String>>),
-    /// Count in the rulebook what the kernel let pass.
+    /// Count in the rulebook the connections that the kernel let pass.
     Count(Sender<()>),
-    /// Capture traffic; the answer is the receiving end, or None if somebody captures already.
+    /// Capture traffic. The answer is the queue of captured packets; `None` if another capture is active.
     Capture(Sender<Option<Ear>>),
-    /// A plain connection outside the enclosed namespace was opened, or failed.
+    /// Note the outcome of opening a plain TCP connection outside the enclosed namespace.
     Opened(FourTuple, io::Result<()>),
-    /// Take the steps of a task about an association's keys.
+    /// Take the steps that a task about an association's keys has computed, or note its failure.
     Keys(AssociationId, Result<Vec<Step>, KeyingError>),
     /// Stop: reset connections over SCTP, release held SYNs, and end.
     Stop,
 }
 
-/// Handle by which other threads reach the shard.
+/// Handle through which other threads reach the shard.
 #[derive(Clone)]
 pub(crate) struct Handle {
     commands: Sender<Command>,
@@ -54,7 +54,7 @@ impl Handle {
         Handle { commands, waker: Arc::new(waker) }
     }
 
-    /// Hands a command over. It is lost if the shard has ended.
+    /// Sends a command and wakes the event loop. The command is lost if the shard has ended.
     pub(crate) fn send(&self, command: Command) {
         if self.commands.send(command).is_ok()
             && let Err(error) = self.waker.wake()
@@ -63,14 +63,18 @@ impl Handle {
         }
     }
 
-    /// Returns the answer to a command; none if the shard has ended, or takes too long.
+    /// Sends a command and returns its answer; `None` if the shard has ended or does not answer within [`ANSWER_LIMIT`].
     pub(crate) fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Command) -> Option<T> {
         let (reply, answer) = channel();
         self.send(question(reply));
         answer.recv_timeout(ANSWER_LIMIT).ok()
     }
 
-    /// Puts a change in force that is written already.
+    /// Puts a change in force that is already written to disk.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Failed`] if the kernel still follows the old rules, or the shard has not confirmed the change. The change stays
+    /// written.
     pub(crate) fn put_in_force(&self, draft: Draft) -> Result<(), ArchiveError> {
         let outcome = self.ask(|reply| Command::Change(Box::new(draft), reply));
         let none = || {

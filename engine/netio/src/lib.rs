@@ -1,11 +1,16 @@
-//! SCTP packets in and out of the kernel: UDP with GSO and GRO, raw IP, addresses and routes.
+//! Sends SCTP packets to the kernel and receives them from it, in UDP (with GSO and GRO) or directly over IP. Also lists addresses and
+//! routes.
 //!
-//! Sends and receives whole SCTP packets and reports what ICMP says about them. Never looks inside an SCTP
-//! packet but to choose among shards (`steering`), decides nothing of the protocol, starts no thread and reads no clock. Everything belongs to the
-//! network namespace of the thread that opened it, and must be used by threads in the same one: sending over
-//! IPv6 by a given interface opens a socket the first time, for [`SENDERS_MAX`] interfaces at most.
+//! Sends and receives whole SCTP packets, and passes on the ICMP errors about them. Looks inside an SCTP packet only to choose among
+//! shards (`steering`), decides nothing of the protocol, starts no thread and reads no clock. Sockets belong to the network namespace
+//! of the thread that opened them. Use them only from threads in that namespace: the first packet over IPv6 by a given interface opens
+//! another socket, for up to [`SENDERS_MAX`] interfaces.
 //!
-//! Begin with [`PacketIo`] for the packets of an engine, [`Carriers`] for packets of any kind, [`FrameSocket`] for whole frames of one interface (for emulators of links), and [`addresses`] for the ways out of this host.
+//! Begin with:
+//! - [`PacketIo`] for the packets of an engine,
+//! - [`Carriers`] for packets of any kind,
+//! - [`FrameSocket`] for whole frames of one interface, as emulators of links need them,
+//! - [`addresses`] for this host's addresses and their interfaces.
 
 mod addresses;
 mod arrivals;

@@ -1,4 +1,4 @@
-//! The socket options of both carriers.
+//! Sets the socket options of both carriers: information about arrivals, fragmentation and the sizes of buffers.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,11 @@ const RECEIVE_BUFFER: libc::c_int = 8 << 20;
 /// Wanted size of the kernel's send buffer in bytes.
 const SEND_BUFFER: libc::c_int = 4 << 20;
 
-/// Packet info, traffic class and error queue for what is received; and DF set on what is sent.
+/// Sets all options of a socket that receives and sends, those of [`set_for_sending`] included. Each arrival then has its destination
+/// address, interface and traffic class (ECN), and ICMP errors go to the error queue.
+///
+/// # Errors
+/// Those of setsockopt(2).
 pub(crate) fn set_all(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
     let (level, options) = if is_v4 {
         (libc::IPPROTO_IP, [libc::IP_PKTINFO, libc::IP_RECVTOS, libc::IP_RECVERR])
@@ -22,35 +26,37 @@ pub(crate) fn set_all(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
     set_for_sending(fd, is_v4)
 }
 
-/// DF set, the kernel's own path MTU cache out of the way, and a large buffer. SCTP finds the path MTU itself
-/// (RFC 8899) and must be able to probe above what some ICMP message claimed: DO would refuse to send what
-/// exceeds the cached value, PROBE only what exceeds the interface's MTU.
+/// Sets the options of a socket that only sends: no fragments ([`forbid_fragments`]), and a large send buffer.
+///
+/// SCTP finds the path MTU itself (RFC 8899), so it must be able to send packets longer than an ICMP message allowed. `IP_PMTUDISC_DO`
+/// would refuse packets longer than the kernel's cached path MTU. `IP_PMTUDISC_PROBE` refuses only those longer than the interface's
+/// MTU.
 pub(crate) fn set_for_sending(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
     set_fragmenting(fd, is_v4, false)?;
     set_send_buffer(fd)
 }
 
-/// Sets DF on the datagrams of a UDP socket, and keeps the kernel's path MTU cache out of the way: sending one that exceeds the interface's
-/// MTU fails, and a larger path MTU than ICMP claimed can be probed for.
+/// Sets DF on the datagrams of a UDP socket, and makes the kernel ignore its cached path MTU. Sending a packet longer than the
+/// interface's MTU fails (EMSGSIZE). Packets longer than an ICMP message allowed are sent, so they can probe the path.
 ///
 /// # Errors
-/// The kernel's.
+/// Those of setsockopt(2).
 pub fn forbid_fragments(socket: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
     set_fragmenting(socket, is_v4, false)
 }
 
-/// A receive buffer of so many bytes, or what the system allows.
+/// Requests a receive buffer of `bytes` bytes; the kernel may grant less.
 pub(crate) fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: libc::c_int) -> io::Result<()> {
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
 }
 
-/// A large send buffer.
+/// Requests a send buffer of [`SEND_BUFFER`] bytes; the kernel may grant less.
 pub(crate) fn set_send_buffer(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER)
 }
 
-/// Lets IP fragment what is sent, or no longer. Over IPv4 the host fragments what exceeds its interface's MTU, and
-/// routers the rest. Over IPv6 routers do not: the host fragments to the path MTU that ICMPv6 told the kernel.
+/// Lets IP fragment the socket's packets, or forbids it. Over IPv4 this host fragments packets longer than its interface's MTU, and
+/// routers fragment the rest. Over IPv6 routers never fragment: this host does, to the path MTU that ICMPv6 has reported to the kernel.
 pub(crate) fn set_fragmenting(fd: BorrowedFd<'_>, is_v4: bool, on: bool) -> io::Result<()> {
     let (level, name, value) = match (is_v4, on) {
         (true, true) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT),

@@ -1,4 +1,4 @@
-//! Settings of an endpoint and of its associations, and every limit by name.
+//! Settings of an endpoint and of its associations, and every limit by name. Begin at [`EndpointConfig`].
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -15,13 +15,15 @@ use crate::multipath::Multipath;
 /// Settings of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// Lifetime of a state cookie (Valid.Cookie.Life, RFC 9260 section 16).
+    /// Lifetime of a state cookie (Valid.Cookie.Life, RFC 9260 section 16). A peer's Cookie Preservative can extend it up to twice
+    /// this.
     pub cookie_lifetime: Duration,
-    /// Interval at which the key that signs cookies is replaced; the previous one stays valid for as long again.
+    /// Age from which the key that signs cookies is replaced when the next cookie is signed. The previous key stays valid until the
+    /// next replacement.
     pub cookie_key_lifetime: Duration,
-    /// Which part of a host's associations this endpoint has: its verification tags say so, by which packets are led to it
-    /// (see [`Shard`]). The driver gives it the packets of its part only, and begins an association where
-    /// [`Shard::of_peer`] says.
+    /// The part of a host's associations that this endpoint has. Its verification tags name the part, so packets can be led to it by
+    /// their tags (see [`Shard`]). The driver must give the endpoint only packets of its part, and must begin an association in the
+    /// shard that [`Shard::of_peer`] returns.
     pub shard: Shard,
     /// Settings of accepted associations; [`Connect`](crate::Connect) brings its own.
     pub association: AssociationConfig,
@@ -53,21 +55,23 @@ pub struct AssociationConfig {
     pub outbound_streams: u16,
     /// Inbound streams to allow, 1 to 65,535.
     pub inbound_streams: u16,
-    /// Most bytes of user data that may wait to be sent or acknowledged before [`send`](crate::Endpoint::send) refuses. The
-    /// buffer begins with `buffer_start` and follows the congestion windows.
+    /// Limit on the bytes of user data that wait to be sent or acknowledged; [`send`](crate::Endpoint::send) refuses more. The buffer
+    /// begins with `buffer_start` bytes and grows to twice the sum of the congestion windows, within this limit.
     pub send_buffer: usize,
-    /// Messages are taken after the peer's SHUTDOWN as well, until [`shutdown`](crate::Endpoint::shutdown): only then is it answered. For a
-    /// driver whose programs have handed over messages that have not reached the engine (RFC 9260 section 9.2: those outstanding
-    /// are sent first). The driver must then call `shutdown` after every [`PeerShutdown`](crate::Event::PeerShutdown).
+    /// True if messages are accepted after the peer's SHUTDOWN, until the driver calls [`shutdown`](crate::Endpoint::shutdown). Only
+    /// then is the SHUTDOWN answered. For drivers with messages that programs have handed over and that have not reached the engine
+    /// (RFC 9260 section 9.2: outstanding data is sent first). Such a driver must call `shutdown` after every
+    /// [`PeerShutdown`](crate::Event::PeerShutdown).
     pub takes_late_messages: bool,
-    /// Most bytes of user data that may wait to be read; what is left is advertised as a_rwnd. The buffer begins with
-    /// `buffer_start` and follows what is read in a round trip. Bookkeeping comes on top, but all together never takes
-    /// more than three times this, or than 96 KiB if that is more, however small the pieces. Less than 1,500 counts as 1,500.
+    /// Limit on the bytes of user data that wait to be read; less than 1,500 counts as 1,500. The buffer begins with `buffer_start`
+    /// bytes and grows to four times the bytes read in a round trip, within this limit. Its free part is advertised as a_rwnd. With
+    /// bookkeeping the data takes up to three times this, or 96 KiB if that is more, however small the pieces are.
     pub receive_buffer: usize,
-    /// Bytes that each buffer begins with, and comes back to; at least 8 KiB are of use.
+    /// Size with which each buffer begins, in bytes. The send buffer returns to it with small congestion windows. Should be 8 KiB or
+    /// more.
     pub buffer_start: usize,
-    /// MTU of the largest link, IP header included, in bytes (576 to 65,535). A path begins with this, but with no more than
-    /// 1,500; more, and less where routers on the way take less, is found by probes (RFC 8899).
+    /// MTU of the largest link, IP header included, in bytes (576 to 65,535). A path begins with this size, or with 1,500 if that is
+    /// less. Probes find larger sizes up to this one, and smaller ones where routers require them (RFC 8899).
     pub mtu: u16,
     /// Adaptation Layer Indication to announce (RFC 5061 section 4.2.6).
     pub adaptation: Option<u32>,
@@ -75,39 +79,38 @@ pub struct AssociationConfig {
     pub extensions: Extensions,
     /// Authentication of chunks, if that is among the extensions.
     pub auth: AuthConfig,
-    /// Protection of all packets by DTLS chunks; `None`: none is offered, and that of a peer not accepted. Where it is agreed on,
-    /// messages of the application wait until the caller has [installed keys](crate::Endpoint::install_keys) and
-    /// [knows the peer](crate::Endpoint::know_peer), and AUTH is not used. A host that requires a key of AUTH takes no protected association, since nothing
-    /// in it proves that key.
+    /// Protection of all packets by DTLS chunks; `None`: none is offered, and a peer's offer is not accepted. Where protection is
+    /// agreed on, messages of the application wait until the caller has [installed keys](crate::Endpoint::install_keys) and [knows the
+    /// peer](crate::Endpoint::know_peer). AUTH is not used, even if a key is [required](AuthConfig::required): the caller's key
+    /// management must then ask for the key.
     pub protection: Option<ProtectionConfig>,
     /// Proof required before the peer's addresses change, and before a listed one is used.
     pub address_proof: AddressProof,
-    /// Which requests of the peer about streams are fulfilled, if [`Extension::StreamReconfiguration`] is among the
-    /// extensions.
+    /// Policy for the peer's requests about streams, if [`Extension::StreamReconfiguration`] is among the extensions.
     ///
     /// [`Extension::StreamReconfiguration`]: crate::Extension::StreamReconfiguration
     pub reconfig: ReconfigPolicy,
-    /// Advertisement of the waiting data to routers; `None`: none. It reveals the amount of the application's data and its
-    /// pauses to everybody on the path. The peer's advertisements are read only if this is set.
+    /// Advertisement of the waiting data to routers; `None`: none is sent, and the peer's advertisements are not read. An advertisement
+    /// reveals the amount of the application's data, and its pauses, to every observer on the path.
     pub advertisement: Option<SendBufferConfig>,
-    /// The error detection method (EDMID, RFC 9653 section 4) of a lower layer that makes the checksum superfluous, such
-    /// as 1 for DTLS. Packets with a checksum of zero are then taken, and sent if the peer
-    /// has named the same. Neither IP nor UDP is such a layer.
+    /// The error detection method (EDMID, RFC 9653 section 4) of a lower layer that makes the checksum superfluous, such as 1 for DTLS.
+    /// Packets with a checksum of zero are then accepted, and sent if the peer has announced the same method. Neither IP nor UDP is
+    /// such a layer.
     pub zero_checksum: Option<u32>,
-    /// Which stream sends next.
+    /// Rule that chooses the stream that sends next.
     pub scheduler: Scheduler,
     /// Congestion control of each path.
     pub congestion: CongestionAlgorithm,
-    /// Packets that may be in flight on a path before anything was acknowledged there, where that is more than RFC 9260 section
-    /// 7.2.1 lets (about three); ten is what RFC 6928 lets TCP. 0 leaves it at that. See also
-    /// [`set_initial_packets`](crate::Endpoint::set_initial_packets).
+    /// Initial congestion window of a path, in packets, if that is more than the window of RFC 9260 section 7.2.1 (about three
+    /// packets); 0 keeps that window. RFC 6928 allows TCP ten. See also [`set_initial_packets`](crate::Endpoint::set_initial_packets).
     pub initial_packets: u8,
     /// Use of one path or of all at once for new data.
     pub multipath: Multipath,
-    /// INIT retransmissions before giving up (Max.Init.Retransmits).
+    /// Retransmissions of INIT, and of COOKIE ECHO, before the attempt fails (Max.Init.Retransmits).
     pub max_init_retransmits: u8,
-    /// Retransmissions of INIT, and of COOKIE ECHO, after which the timeout begins to double. RFC 9260 section 6.3.3 doubles it from the
-    /// first one on (0): where a program waits a fraction of a second for an answer, one loss or two should not use it up.
+    /// Retransmissions of INIT, and of COOKIE ECHO, that leave the timeout unchanged; each further one doubles it. RFC 9260 section
+    /// 6.3.3 requires 0. More suits a program that waits a fraction of a second for an answer: one or two losses then do not use up its
+    /// time.
     pub steady_init_retransmits: u8,
     #[doc(hidden)]
     pub _non_exhaustive: (),
@@ -116,8 +119,8 @@ pub struct AssociationConfig {
 /// The least a_rwnd of an INIT or INIT ACK, in bytes (RFC 9260 section 3.3.2).
 pub(crate) const LEAST_WINDOW: u32 = 1500;
 
-/// Which stream sends next (RFC 8260 section 3). Unless [`Extension::Interleaving`](crate::Extension::Interleaving) was
-/// negotiated, a message that has begun ends before another begins.
+/// Rule that chooses the stream that sends next (RFC 8260 section 3). Without
+/// [`Extension::Interleaving`](crate::Extension::Interleaving), a message that has begun is sent to its end before another begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Scheduler {
@@ -169,13 +172,13 @@ impl Default for AssociationConfig {
 }
 
 impl AssociationConfig {
-    /// The timeout of T1-init or T1-cookie after so many retransmissions, before which it was `rto`.
+    /// Returns the timeout of T1-init or T1-cookie after retransmission number `retransmits`; before it, the timeout was `rto`.
     //= rfc9260#4-3 5.1-12 5.1.4-3
     pub(crate) fn next_t1(&self, rto: Duration, retransmits: u8) -> Duration {
         if retransmits <= self.steady_init_retransmits { rto } else { (rto * 2).min(self.timing.rto_max) }
     }
 
-    /// The window that INIT and INIT ACK announce.
+    /// Returns the window that INIT and INIT ACK announce, in bytes.
     //= rfc9260#3.3.2-10
     pub(crate) fn first_window(&self) -> usize {
         //= rfc9260#3.3.2-8
@@ -183,27 +186,30 @@ impl AssociationConfig {
     }
 }
 
-/// The proof that is needed before the addresses of a peer change (RFC 5061), and before one that it lists is used.
+/// Proof required before the addresses of a peer change (RFC 5061), and before an address that it lists is used.
 ///
-/// An ASCONF is signed with a shared key or, where there is none, with the empty one. With the empty key the signature is made of what
-/// INIT and INIT ACK show to everybody on their way ([RFC 4895, section 8.1]): it proves nothing against somebody who has seen these
-/// two packets. A key counts as shared if it has at least one byte.
+/// An ASCONF is signed with a shared key or, without one, with the empty key. A signature with the empty key depends only on what INIT
+/// and INIT ACK show to every observer on their path ([RFC 4895, section 8.1]): an observer of these two packets can forge it. A key
+/// counts as shared if it has at least one byte; a sealed packet counts as signed with a shared key.
 ///
 /// [RFC 4895, section 8.1]: https://www.rfc-editor.org/rfc/rfc4895#section-8.1
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddressProof {
-    /// As RFC 5061 and RFC 9260 have it: the signature is enough whatever the key, from whatever address, and an address is
-    /// confirmed once a HEARTBEAT to it was answered, wherever the answer came from.
+    /// The rules of RFC 5061 and RFC 9260. A signature is enough, with any key and from any address. An address is confirmed once a
+    /// HEARTBEAT to it has been answered, from any address.
     #[default]
     Signature,
-    /// Without a shared key addresses change only by proof over a confirmed path. An ASCONF that is not signed with a shared key
-    /// counts only if it comes by a confirmed path, UDP port included. An address that it adds is used only once it has answered
-    /// a HEARTBEAT, and has then sent the answer to another one that went by a path confirmed before, too; an end of this kind does that
-    /// for addresses that it adds itself. So a peer of another make cannot add addresses that are used.
-    /// [`move_to_local_address`](crate::Endpoint::move_to_local_address) needs a shared key.
+    /// Without a shared key, addresses change only with proof over a confirmed path:
     ///
-    /// With a key or without, an unconfirmed path is confirmed only by an answer that came from its remote address to its local one.
+    /// - An ASCONF counts only if it arrives over a confirmed path, UDP port included.
+    /// - An added address is used only after two proofs. It must answer a HEARTBEAT. Then the answer to a second HEARTBEAT, which goes
+    ///   over a confirmed path, must come from the added address. An end with this setting sends such answers from its own new
+    ///   addresses; other implementations do not, so addresses that they add are never used.
+    /// - [`move_to_local_address`](crate::Endpoint::move_to_local_address) requires a shared key, or
+    ///   [`protection`](AssociationConfig::protection).
+    ///
+    /// With a shared key or without, an unconfirmed path is confirmed only by an answer from its remote address to its local one.
     ConfirmedPath,
 }
 
@@ -216,26 +222,26 @@ pub enum CongestionAlgorithm {
     /// CUBIC (RFC 9438) with HyStart++ (RFC 9406).
     #[default]
     Cubic,
-    /// For paths that lose packets without being full, such as radio links: models the path's rate and delay, and takes
-    /// losses for congestion only where delay grows too, or where more than a tenth is lost. Not for paths shared with
-    /// others who have a claim to an equal share.
+    /// For paths that lose packets without being full, such as radio links. Models the path's rate and delay. Treats losses as
+    /// congestion only if the delay grows too, or if more than a tenth is lost. Not for paths shared with flows that are entitled to an
+    /// equal share.
     LossTolerant,
 }
 
-/// Margin beyond the round trip within which an acknowledgement may come before it counts as lost, where a peer's SACK waits for
-/// [`QUICK_SACK_DELAY`]: five times that, and more than a busy host adds. Linux allows 200 ms.
+/// Least margin of the RTO over the round trip, if the peer delays its SACK by [`QUICK_SACK_DELAY`]: five times that, and more than a
+/// busy host adds. Linux uses 200 ms.
 const QUICK_RTO_MARGIN: Duration = Duration::from_millis(100);
-/// The longest that a SACK may wait: all that waits for one counts on it.
+/// Limit on the delay of a SACK. All other timers of [`Timing::quick`] rely on it.
 const QUICK_SACK_DELAY: Duration = Duration::from_millis(20);
-/// Time that a first path must have worked again before data goes back to it: longer than the links of trains and lifts come and go.
+/// Time that the primary path must have worked again before data returns to it: longer than the links of trains and lifts come and go.
 const QUICK_PRIMARY_RETURN: Duration = Duration::from_secs(5);
-/// Percent of its data that a path may lose before another takes its place. CUBIC itself makes a queue lose that much where it leaves
-/// room for five or six packets: what loses less may just be shared by many.
+/// Percent of its data that a path may lose before another takes its place. CUBIC alone makes a queue with room for five or six packets
+/// lose that much: a path that loses less may just be shared by many flows.
 const QUICK_LOSS_MAX: u8 = 5;
-/// Delay of data in flight beyond which another, much quicker path carries the data: longer than usual queues, and much less than what
-/// people wait for.
+/// Delay of data in flight beyond which a much quicker path carries the data: longer than in usual queues, and much shorter than people
+/// are ready to wait.
 const QUICK_DELAY_MAX: Duration = Duration::from_millis(500);
-/// Timeouts in a row that an association survives: a quarter of an hour at the greatest RTO, as long as TCP's own retries last by
+/// Consecutive timeouts that an association survives: a quarter of an hour at the greatest RTO, as long as TCP's own retries last by
 /// default.
 const QUICK_OUTAGE_RETRANS: u8 = 180;
 
@@ -246,8 +252,8 @@ pub struct Timing {
     pub rto_initial: Duration,
     /// Least RTO (RTO.Min).
     pub rto_min: Duration,
-    /// Least time by which the RTO exceeds the smoothed round trip: the clock granularity G of RFC 9260 section 6.3.1, C1, and RFC
-    /// 6298 section 2, made longer than what hosts and queues add now and then.
+    /// Least margin of the RTO over the smoothed round trip. It stands in place of the clock granularity G of RFC 6298 section 2 (RFC
+    /// 9260 section 6.3.1), but also covers delays that hosts and queues add now and then.
     pub rto_margin: Duration,
     /// Greatest RTO (RTO.Max).
     pub rto_max: Duration,
@@ -255,32 +261,35 @@ pub struct Timing {
     pub sack_delay: Duration,
     /// Pause between heartbeats on an idle path, to which its RTO is added (HB.Interval).
     pub heartbeat_interval: Duration,
-    /// Timeouts in a row after which a path is inactive (Path.Max.Retrans).
+    /// Consecutive timeouts that a path survives; one more makes it inactive (Path.Max.Retrans).
     pub path_max_retrans: u8,
-    /// Timeouts in a row after which a path is potentially failed (PFMR, RFC 7829); `None`: never.
+    /// Consecutive timeouts that leave a path active; one more makes it potentially failed (PFMR, RFC 7829). `None`: it never is.
     pub potentially_failed_max_retrans: Option<u8>,
-    /// Timeouts in a row after which another path takes the place of the primary one for good (PSMR, RFC 7829 section 5);
-    /// `None`: never, data goes back to the primary path once that works again. Less than PFMR, or than Path.Max.Retrans
-    /// without PFMR, counts as that.
+    /// Consecutive timeouts that leave a path the primary one; after one more, another path is primary for good (PSMR, RFC 7829 section
+    /// 5). Values below PFMR, or below Path.Max.Retrans if there is no PFMR, count as that limit. `None`: the primary path never
+    /// changes, and data returns to it once it works again.
     pub primary_switchover_max_retrans: Option<u8>,
-    /// Time that the primary path must have worked again after a failure before data goes back to it; twice as long after each
-    /// further failure, up to 16 times, until it has worked for a minute. Meanwhile it is asked four times as often as other idle
-    /// paths, and must have given eight answers without a failure between them.
+    /// Time that the primary path must have worked again after a failure before data returns to it. The time doubles with each recovery
+    /// within a minute of the one before, up to 16 times this. Meanwhile heartbeats are four times as frequent as on other idle paths,
+    /// and eight must have been answered without a failure between them.
     pub primary_return: Duration,
-    /// True if a path is doubted that was silent for about two round trips with data in flight. Another active path then
-    /// repeats the earliest chunk. If that is acknowledged, and a HEARTBEAT on the silent path is not, the path counts a
-    /// timeout. This replaces the tail-loss probe wherever another path is active.
+    /// True if a path that has been silent for about two round trips with data in flight is doubted. The earliest chunk is then
+    /// repeated on another active path, and a HEARTBEAT is sent on the silent one. If the chunk is acknowledged and the HEARTBEAT is
+    /// not answered, a timeout counts against the silent path. This replaces the tail-loss probe wherever another path is active,
+    /// unless every chunk goes by all paths.
     pub doubts_silence: bool,
-    /// Percent of its data that a path in use may lose, 1 to 99; `None`: any. One that loses more, by 30 chunks and in at least six
-    /// events (RFC 9260 section 7.2.4), is potentially failed if there is another active path of its family that shares no address
-    /// with it, has not just failed, and is not known to lose half as much. Not where all paths carry data at once.
+    /// Percent of its data that a path in use may lose, 1 to 99; `None`: no limit. A path is too lossy if it has lost 30 chunks beyond
+    /// this share, in six events of loss or more (RFC 9260 section 7.2.4). It becomes potentially failed if another path can replace
+    /// it: an active path of the same address family that shares no address with it, has not just failed, and is not known to lose half
+    /// as much or more. Without effect if all paths carry data at once.
     pub loss_max: Option<u8>,
-    /// Limit on the delay of data in flight on the path in use; `None`: no limit. If it takes longer than this and four times as long as it
-    /// would by another path besides, that one is used: an active one of its family that shares no address with it and answers
-    /// while the delay lasts. Only where little is in flight, or the path has fallen to an eighth of its rate: a queue that the
-    /// association has filled itself is no reason. Not where all paths carry data at once.
+    /// Limit on the delay of data in flight on the path in use; `None`: no limit. A path is too slow if the delay exceeds the sum of
+    /// this limit and four times the delay on another path that can replace it, as with [`loss_max`](Self::loss_max). It becomes
+    /// potentially failed if the other path answers while the delay lasts. A queue that the association has filled itself does not
+    /// count: little must be in flight, or the path's rate must have fallen to an eighth of its best. Without effect if all paths carry
+    /// data at once.
     pub delay_max: Option<Duration>,
-    /// Timeouts in a row over all paths after which the association fails (Association.Max.Retrans).
+    /// Consecutive timeouts, over all paths, that an association survives; one more ends it (Association.Max.Retrans).
     pub association_max_retrans: u8,
     /// Limit on the duration of a shutdown (T5-shutdown-guard).
     pub shutdown_guard: Duration,
@@ -317,8 +326,9 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// For two ends that both have it: a silent path is left in a fraction of a second, and an idle one is probed each second.
-    /// RFC 9260's values are those of 1990s networks. Each has its reason in `docs/failover.md`.
+    /// Returns settings for associations whose ends both use them: data leaves a silent path within a fraction of a second, and idle
+    /// paths are probed each second. RFC 9260's values date from the networks of the 1990s. `docs/failover.md` has the reason for each
+    /// value here.
     pub fn quick() -> Timing {
         Timing {
             rto_initial: Duration::from_millis(300),
@@ -338,7 +348,7 @@ impl Timing {
         }
     }
 
-    /// The least PSMR that RFC 7829 section 5 allows a path whose Path.Max.Retrans is `path_max_retrans`.
+    /// Returns the least PSMR that RFC 7829 section 5 allows for a path whose Path.Max.Retrans is `path_max_retrans`.
     //= rfc7829#5-1 5-2 5-6 5-7
     pub(crate) fn least_switchover(&self, path_max_retrans: u8) -> u8 {
         self.potentially_failed_max_retrans.unwrap_or(path_max_retrans)
@@ -351,9 +361,9 @@ impl Timing {
 pub struct PathOptions {
     /// Heartbeats while the path is idle.
     pub heartbeats: Heartbeats,
-    /// Timeouts in a row after which the path is inactive; `None`: [`Timing::path_max_retrans`].
+    /// Consecutive timeouts that the path survives; one more makes it inactive. `None`: [`Timing::path_max_retrans`].
     pub max_retrans: Option<u8>,
-    /// Timeouts in a row after which the path, being the primary one, is so no longer (PSMR); `None`:
+    /// Consecutive timeouts that leave the path the primary one, if it is; one more ends that (PSMR). `None`:
     /// [`Timing::primary_switchover_max_retrans`].
     pub switchover_max_retrans: Option<u8>,
     /// The path's part of new data under [`PathScheduler::Weighted`](crate::PathScheduler::Weighted), in proportion to the
@@ -370,10 +380,10 @@ pub enum Heartbeats {
     /// At [`Timing::heartbeat_interval`].
     #[default]
     AsAssociation,
-    /// At an interval of the path's own, to which its RTO is added.
+    /// At this interval, to which the path's RTO is added.
     Every(Duration),
-    /// None once the path is confirmed, but for those that are
-    /// [asked for](crate::Endpoint::request_heartbeat): its failure is found by data only, and so is its return.
+    /// None once the path is confirmed, except [requested](crate::Endpoint::request_heartbeat) ones. Only data then shows that the path
+    /// has failed, or works again.
     Off,
 }
 
@@ -383,8 +393,8 @@ pub enum Heartbeats {
 pub struct AddressUse {
     /// Rank among the addresses of that end.
     pub preference: Preference,
-    /// The interval between heartbeats on an idle path of the address that is not the one in use, to which the RTO is added.
-    /// It counts in tenths of a second, where it is longer than the path's own; at most [`AddressUse::HEARTBEAT_MAX`].
+    /// Interval between heartbeats on spare paths of the address, to which the RTO is added. Counts only if it is longer than the
+    /// path's usual interval. Rounded down to tenths of a second, and limited to [`AddressUse::HEARTBEAT_MAX`].
     pub heartbeat: Option<Duration>,
     /// Number of the link that has the address; 0 if it is not known. Addresses of one end with the same number fail together, those with
     /// different numbers do not. Of unknown ones, other addresses of a family are taken for another link's.
@@ -401,23 +411,23 @@ impl AddressUse {
 pub enum Preference {
     /// Carries data as long as it works.
     Primary,
-    /// Carries data while no primary one works, and together with them if all paths carry data at once.
+    /// Carries data while no primary address works, and together with the primary ones if all paths carry data at once.
     #[default]
     Secondary,
     /// Carries data only while no other one works.
     Backup,
 }
 
-/// Bounds on memory and work that no peer can move.
+/// Bounds on memory and work, which no peer can change.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Associations of the endpoint.
     pub associations: usize,
-    /// Addresses taken from one INIT or INIT ACK; the rest are ignored.
+    /// Addresses accepted from one INIT or INIT ACK (the rest are ignored), and addresses that a peer can have after ASCONFs.
     pub peer_addresses: usize,
     /// Paths of one association.
     pub paths: usize,
-    /// Replies to packets of no association that wait to be sent; further ones are dropped.
+    /// Replies, to packets that belong to no association, that wait to be sent; further ones are dropped.
     pub queued_replies: usize,
     /// Gap ack blocks in one SACK, and separate ranges of TSNs kept above the cumulative TSN.
     pub gap_ranges: usize,
@@ -427,45 +437,49 @@ pub struct Limits {
     pub reported_bytes: usize,
     /// Messages kept while they wait for earlier ones of their stream or for missing fragments.
     pub parked_messages: usize,
-    /// Heartbeats of one association that are out at once to addresses not proved yet (HB.Max.Burst, RFC 9260 sections 5.4
-    /// and 16); at least 1.
+    /// Heartbeats of one association to unconfirmed addresses that await their answers at once (HB.Max.Burst, RFC 9260 sections 5.4 and
+    /// 16); 0 counts as 1.
     pub unproven_heartbeats: usize,
-    /// INITs answered. One whose cookie comes back is not counted.
+    /// Answers to INITs. An INIT whose cookie comes back does not count.
     pub inits: AnswerRate,
     /// Answers to packets that belong to no association (RFC 9260 section 8.4).
     pub stray_answers: AnswerRate,
-    /// Places in the table of source neighbourhoods (IPv4 /24, IPv6 /56) that both rates share; 8 bytes each, twice.
+    /// Places in a table of source neighbourhoods (IPv4 /24, IPv6 /56), of 8 bytes each. `inits` and `stray_answers` have one such
+    /// table each.
     pub source_places: usize,
-    /// Bytes that all associations together may hold, received and to be sent, with what it takes to keep them. From three
-    /// quarters on no buffer grows, from seven eighths on no association begins and buffers shrink as they empty; beyond
-    /// the whole each association may hold 8 KiB of its own each way, 16 KiB of what it receives with what it takes to keep it,
-    /// and one message to be sent. The count goes by what the allocator gives, not by what was asked of it.
+    /// Bytes that all associations together may hold: received data, data to be sent, and their bookkeeping, in the sizes that the
+    /// allocator gives.
+    ///
+    /// - From three quarters on, no buffer grows.
+    /// - From seven eighths on, no association begins, and buffers shrink as they empty.
+    /// - From the whole on, an association can hold 8 KiB of received data (16 KiB with bookkeeping), and 8 KiB or one message to be
+    ///   sent.
     pub memory: usize,
-    /// Share of `memory` for all associations with one host. It goes by the same three steps, so that one host cannot take
-    /// what is there for all. The host is the one that the association began with: an IPv4 address, or an IPv6 /64, of which a
-    /// host may have all addresses.
+    /// Bytes of `memory` that all associations with one host may hold, with the same three steps: one host cannot use up the memory of
+    /// all. A host is the address that an association began with: an IPv4 address, or an IPv6 /64, because one host may have all
+    /// addresses of a /64.
     pub memory_of_host: usize,
-    /// Records of a trace that wait to be polled; beyond, the oldest go. At least 1; about 150 bytes each.
+    /// Records of a trace that wait to be polled, of about 150 bytes each; at least 1. Further records replace the oldest.
     pub trace_records: usize,
-    /// Cookies remembered as used up, so that none makes a second association after the first is over; about 40 bytes
-    /// each. Beyond, the oldest are forgotten; where a key by direction is required no new association begins until one
-    /// expires. Those with such a key and the others have as many each.
+    /// Used cookies that are remembered, of about 40 bytes each: none makes a second association after the first has ended. The limit
+    /// applies twice, to cookies of handshakes with a required key by direction and to all others. Beyond it the oldest of the others
+    /// are forgotten; with such a key no association begins until a cookie expires.
     pub spent_cookies: usize,
     #[doc(hidden)]
     pub _non_exhaustive: (),
 }
 
-/// Rate limit on answers to packets out of the blue: token buckets for all of them, and for each source neighbourhood. Beyond,
-/// they are dropped and counted. The two buckets have no other parameters, so a literal names all fields.
+/// Rate limit on answers to INITs or to packets out of the blue: a token bucket for all sources, and one for each source neighbourhood.
+/// Packets beyond the limit are dropped and counted. The two buckets have no other parameters, so a literal names all fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerRate {
-    /// Answers per second to all sources; at least 1.
+    /// Answers per second to all sources; 0 counts as 1.
     pub per_second: u32,
-    /// Answers at once to all sources.
+    /// Answers at once to all sources; 0 counts as 1.
     pub burst: u32,
-    /// Answers per second to one neighbourhood; at least 1.
+    /// Answers per second to one neighbourhood; 0 counts as 1.
     pub source_per_second: u32,
-    /// Answers at once to one neighbourhood.
+    /// Answers at once to one neighbourhood; 0 counts as 1.
     pub source_burst: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Takes big-endian numbers and slices off the front of a byte slice; `None` when it runs out.
+//! Reads big-endian numbers and slices from the front of a byte slice. A read returns `None`, and takes nothing, if too few bytes are
+//! left.
 
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a>(&'a [u8]);

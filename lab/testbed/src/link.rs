@@ -1,4 +1,4 @@
-//! A link between two hosts: a veth pair, its addresses, and its silent death.
+//! A link between two hosts: a veth pair with addresses, which can fail silently.
 //!
 //! Link `n` is called `path<n>` in both hosts. The left host has 10.77.n.1/24 and fd77:n::1/64, the right
 //! one 10.77.n.2 and fd77:n::2. The MTU is 1500.
@@ -8,16 +8,16 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Offloads of the link's ends: segments larger than the MTU, and deferred checksums.
+/// Offloads of the link's ends: segments larger than the MTU. Checksums are deferred either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offloads {
-    /// The default of veth: TCP segmentation and checksums cost nothing, captures show large segments.
+    /// The default of veth: TCP segmentation costs nothing, and captures show large segments.
     On,
-    /// Segmentation before the device: captures show packets as on a wire, of at most MTU bytes.
+    /// Segmentation before the device: captures show packets of up to MTU bytes, as on a wire.
     Off,
 }
 
-/// Features that let captures see packets larger than the MTU.
+/// Features of ethtool(8) that let packets larger than the MTU reach captures.
 const SEGMENTATION: &[&str] = &["tso", "gso", "gro", "tx-udp-segmentation", "tx-sctp-segmentation"];
 
 /// A veth pair between two hosts.
@@ -41,7 +41,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Assigns addresses to both ends, which exist and are down, and sets them up.
+    /// Assigns addresses to both ends and brings them up. The ends exist and are down.
     pub(crate) fn configure(&self, offloads: Offloads) -> Result<()> {
         let name = self.name();
         let ends =
@@ -59,7 +59,7 @@ impl Link {
         Ok(())
     }
 
-    /// The link's name and ends, before its interfaces exist.
+    /// Returns a link whose interfaces do not exist yet.
     pub(crate) fn planned(left: &Host, right: &Host, number: u8) -> Self {
         Self { number, left: left.clone(), right: right.clone() }
     }
@@ -69,8 +69,8 @@ impl Link {
         format!("path{}", self.number)
     }
 
-    /// Makes each end know the other's link-layer address from now on. Distant hosts are not neighbours: they
-    /// would lose no ARP packet and pay no round trip for it.
+    /// Enters each end's link-layer address permanently into the other's neighbour table. The link stands for a path between distant
+    /// hosts, whose traffic neither loses ARP packets nor waits a round trip for them.
     ///
     /// # Errors
     /// When ip(8) fails.
@@ -112,9 +112,8 @@ impl Link {
         Ipv6Addr::new(0xfd77, u16::from(self.number), 0, 0, 0, 0, 0, 2)
     }
 
-    /// Makes TCP from the left host over this link use a congestion control, regardless of the host's default.
-    /// It is set on the route, because a namespace may not choose a control that the host does not allow for
-    /// all users.
+    /// Makes TCP over IPv4 from the left host over this link use a congestion control, regardless of the host's default. The control is
+    /// an attribute of the route: as its default, a namespace can only have a control that the machine allows for all users.
     ///
     /// # Errors
     /// When the kernel has no such control.
@@ -141,7 +140,7 @@ impl Link {
         Ok(())
     }
 
-    /// Bytes of the frames that the left host has sent by this link.
+    /// Returns the bytes of the frames that the left host has sent over this link.
     ///
     /// # Errors
     /// When ip(8) fails.
@@ -154,10 +153,10 @@ impl Link {
             .with_context(|| format!("no bytes: {output}"))
     }
 
-    /// Drops every frame, both ways, while the link stays up: neither end is told anything.
+    /// Drops every frame in both directions while the link stays up, so neither end gets a sign of the failure.
     ///
-    /// Frames are dropped on arrival. A rule on departure would fail the sender's system call. Segments that a
-    /// daemon delivers through this interface do not belong to the link: they pass.
+    /// Frames are dropped on arrival, because a rule on departure would make the sender's system call fail. Segments with the mark of a
+    /// daemon's deliveries pass: they use this interface, but do not belong to the link.
     ///
     /// # Errors
     /// When nft refuses.

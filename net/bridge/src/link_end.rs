@@ -1,4 +1,4 @@
-//! One end of a link: an interface, perhaps in another network namespace.
+//! One end of a link: an interface, perhaps in another network namespace. Begin at [`LinkEnd::open`].
 
 use std::fmt;
 use std::fs::File;
@@ -18,7 +18,8 @@ use crate::error::BridgeError;
 /// Directory of the namespaces of `ip netns add`.
 const NAMESPACES: &str = "/run/netns";
 
-/// An end of a link: an interface that frames come by, written `INTERFACE` or `NAMESPACE:INTERFACE`; a namespace with a `/` in it is a path.
+/// An end of a link: an interface that frames arrive at. Written `INTERFACE` or `NAMESPACE:INTERFACE`. A namespace that contains `/` is
+/// a path; any other is a name of `ip netns`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LinkEnd {
@@ -67,16 +68,17 @@ impl From<LinkEnd> for String {
 }
 
 impl LinkEnd {
-    /// The file of the namespace.
+    /// Returns the file of the namespace; `None` means the caller's namespace.
     fn path(&self) -> Option<PathBuf> {
         let namespace = self.namespace.as_ref()?;
         Some(if namespace.contains('/') { namespace.into() } else { Path::new(NAMESPACES).join(namespace) })
     }
 
-    /// Opens the interface's sockets, in a thread of its own that enters the namespace.
+    /// Claims the interface for this link and opens its sockets, in a separate thread that enters the namespace.
     ///
     /// # Errors
-    /// When namespace or interface is missing, the interface is down or an end of another link, or rights are missing.
+    /// If the namespace or the interface does not exist, the interface is down or an end of another link, or the caller lacks
+    /// CAP_NET_RAW or, for another namespace, CAP_SYS_ADMIN.
     pub fn open(&self) -> Result<(FrameSocket, Claim), BridgeError> {
         self.inside(|| {
             let index = self.index()?;
@@ -85,15 +87,16 @@ impl LinkEnd {
         })
     }
 
-    /// The same for a program that only listens, beside whoever has the interface.
+    /// Opens the interface's sockets without a claim, for a program that only listens. The interface may be an end of another program's
+    /// link.
     ///
     /// # Errors
-    /// When namespace or interface is missing, the interface is down, or rights are missing.
+    /// Those of [`open`](Self::open), except that of an interface that is an end of another link.
     pub fn listen(&self) -> Result<FrameSocket, BridgeError> {
         self.inside(|| self.socket(self.index()?))
     }
 
-    /// Does something in the namespace, in a thread of its own.
+    /// Runs `work` in the namespace, in a separate thread: the calling thread keeps its namespace.
     fn inside<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, BridgeError> + Send,
@@ -133,7 +136,8 @@ impl LinkEnd {
         }
     }
 
-    /// Takes the interface for one link, in the calling thread's network namespace: each of two links would pass every frame.
+    /// Claims the interface for one link, in the calling thread's network namespace. With two links on one interface, each would pass
+    /// every frame.
     fn claim(&self, index: u32) -> Result<Claim, BridgeError> {
         let claim = SocketAddr::from_abstract_name(format!("linkemu/{index}"))
             .and_then(|address| UnixDatagram::bind_addr(&address));
@@ -144,8 +148,8 @@ impl LinkEnd {
     }
 }
 
-/// That an interface is an end of this link alone: a socket whose name, in the interface's own network namespace, nobody else
-/// can have. The kernel frees it with the process, however that ends.
+/// Claim of an interface as an end of one link alone: a socket with an abstract name, which is unique in the interface's network
+/// namespace. The kernel frees the name when the process ends, in whatever way.
 #[derive(Debug)]
 pub struct Claim {
     _socket: UnixDatagram,

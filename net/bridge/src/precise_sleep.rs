@@ -1,9 +1,10 @@
-//! Sleeping until a packet is due, to a few microseconds: sleep a little less, then look at the clock until it is time.
+//! Sleeps until a packet is due, exact to a few microseconds: the kernel's sleep ends a little early, then the clock is polled.
 //!
-//! A kernel wakes a sleeper some hundred microseconds late, more in a virtual machine. Looking at the clock costs all of a
-//! processor while it lasts, so it may take a fifth of the time at most; a busier link is served with the kernel's lateness. A
-//! very busy one rests between turns whatever is due, so that each turn has several packets: turns of one packet each would
-//! take all of a processor.
+//! The kernel wakes a sleeper about a hundred microseconds late, and later in a virtual machine. Polling the clock takes all of a
+//! processor, so it is limited to a fifth of the time. On a link that would need more, packets leave with the kernel's lateness. A very
+//! busy link rests between turns even if packets are due. Each turn then has several packets; turns of one packet each would take all
+//! of a processor.
+//!
 //! Begin at [`PreciseSleep::until`].
 
 use std::os::fd::BorrowedFd;
@@ -17,21 +18,22 @@ use nix::sys::time::TimeSpec;
 use crate::clock;
 use crate::error::BridgeError;
 
-/// Margin by which it wakes before its time.
+/// Time before the due time at which the kernel's sleep should end.
 const EARLY: Duration = Duration::from_micros(200);
-/// Looking at the clock takes so much of each window at most.
+/// Limit on the time spent on polling the clock in each window.
 const LOOKING_MAX: Duration = Duration::from_millis(2);
+/// Length of a window.
 const WINDOW: Duration = Duration::from_millis(10);
-/// From so many packets in a window on a link is very busy (30,000 a second), and rests this long between turns. Packets that come
-/// meanwhile have the kernel's time stamp.
+/// Packets in a window from which on a link is very busy: 30,000 a second.
 const BUSY_PACKETS: usize = 300;
+/// Rest between the turns of a very busy link. Packets that arrive meanwhile keep the kernel's time stamp.
 const REST: Duration = Duration::from_micros(50);
 /// Limit on one sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// Shorter sleeps are not worth while.
+/// Least sleep in the kernel; a shorter one is skipped.
 const SLEEP_MIN: Duration = Duration::from_micros(5);
 
-/// The awaited time, and the part of the window spent on looking at the clock.
+/// The current window: its end, the time spent on polling the clock, and the packets sent.
 #[derive(Debug, Default)]
 pub struct PreciseSleep {
     window_ends: Time,
@@ -41,7 +43,7 @@ pub struct PreciseSleep {
 }
 
 impl PreciseSleep {
-    /// So many packets left in this turn.
+    /// Counts packets that left in this turn.
     pub fn note(&mut self, packets: usize) {
         self.packets += packets;
     }
@@ -50,10 +52,11 @@ impl PreciseSleep {
         self.was_busy || self.packets >= BUSY_PACKETS
     }
 
-    /// Sleeps until `due`, until one of the descriptors can be read, or [`SLEEP_MAX`]; tells which can be read.
+    /// Sleeps until `due`, until one of the descriptors can be read, or for about [`SLEEP_MAX`]. Returns which can be read. A signal
+    /// also ends the sleep.
     ///
     /// # Errors
-    /// Those of ppoll(2).
+    /// Those of ppoll(2), except EINTR.
     pub fn until<const N: usize>(
         &mut self,
         due: Time,
@@ -79,7 +82,7 @@ impl PreciseSleep {
         self.look(due, fds)
     }
 
-    /// Looks at the clock until `due`, if that is soon, or one of the descriptors can be read.
+    /// Polls the clock until `due`, or until one of the descriptors can be read. Returns at once if `due` is more than [`EARLY`] away.
     fn look<const N: usize>(
         &mut self,
         due: Time,

@@ -1,5 +1,5 @@
-//! Recent counters, for warnings that lapse with their cause: counts of the running span of time and of the one before
-//! it. Begin at [`Recent::note`].
+//! Counters of the last 10 to 20 seconds, for warnings that end with their cause. They cover the current span of time and the previous
+//! one. Begin at [`Recent::note`].
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::lateness::LATE;
 
-/// Counts are forgotten when they are one to two of these old.
+/// Length of a span. A count is forgotten one to two spans later.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// Counts of some time.
+/// Counts over a span of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RecentReport {
-    /// Seconds that this covers.
+    /// Seconds that the counts cover.
     pub seconds: u64,
     /// Packets that left.
     pub packets: u64,
     /// Packets that left more than [`LATE`] after they were due.
     pub late: u64,
-    /// The latest packet, in microseconds.
+    /// Greatest delay of a packet beyond its due time, in microseconds.
     pub max_us: u64,
-    /// Frames that came too fast to be taken, and were found missing in this time.
+    /// Frames that arrived faster than they were read and so were lost, counted when the loss was found.
     pub missed: u64,
 }
 
@@ -38,7 +38,7 @@ impl RecentReport {
     }
 }
 
-/// The running span and the one before.
+/// The current span and the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     began: Time,
@@ -47,7 +47,7 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// A packet left now, so much after it was due.
+    /// Counts a packet that left now, `late` after it was due.
     pub(crate) fn note(&mut self, now: Time, late: Duration) {
         self.roll(now);
         self.running.packets += 1;
@@ -55,7 +55,7 @@ impl Recent {
         self.running.max_us = self.running.max_us.max(late.as_micros() as u64);
     }
 
-    /// Frames were found missing.
+    /// Counts frames whose loss was found now.
     pub(crate) fn note_missed(&mut self, now: Time, frames: u64) {
         self.roll(now);
         self.running.missed += frames;

@@ -5,43 +5,44 @@ use std::ops::AddAssign;
 
 use crate::direction::LossCause;
 
-/// Counters of a direction of a link, since it was made.
+/// Counters of a direction of a link since its creation.
 ///
-/// Every packet offered is either lost, by one of the causes, or passes, perhaps twice.
+/// Each packet that is offered either is lost for one of the causes, or passes, perhaps with a copy. Invariant: `offered` is the sum of
+/// `passed` and [`lost`](Counters::lost).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counters {
-    /// Packets that went in.
+    /// Packets that were offered to the direction.
     pub offered: u64,
-    /// Their bytes.
+    /// Bytes of these packets, from the IP header on.
     pub offered_bytes: u64,
-    /// Packets that passed, each counted once.
+    /// Packets that passed; copies do not count.
     pub passed: u64,
-    /// Their bytes.
+    /// Bytes of these packets, from the IP header on.
     pub passed_bytes: u64,
-    /// Packets lost by chance.
+    /// Packets lost by random loss.
     pub lost_by_chance: u64,
     /// Packets lost because the queue was full.
     pub lost_in_queue: u64,
     /// Packets lost because the link was cut.
     pub lost_by_cut: u64,
-    /// Packets lost for their length.
+    /// Packets lost because they were longer than the MTU.
     pub lost_for_length: u64,
-    /// Packets lost because they were ECN-capable.
+    /// Packets lost because they were ECN-capable and the link drops such packets.
     pub lost_for_ecn: u64,
-    /// Packets lost because more could not be held.
+    /// Packets lost because the direction held the limit of bytes ([`HELD_BYTES_MAX`](crate::HELD_BYTES_MAX)).
     pub lost_for_room: u64,
-    /// Packets with a bit flipped.
+    /// Packets and copies with a flipped bit.
     pub corrupted: u64,
-    /// Packets that came twice.
+    /// Packets that were duplicated.
     pub duplicated: u64,
-    /// Packets made late by the reorder setting.
+    /// Packets and copies that the setting `reorder` delayed.
     pub reordered: u64,
-    /// Packets that left with the mark CE.
+    /// Packets that left with the mark CE (RFC 3168), set here or before.
     pub marked: u64,
 }
 
 impl Counters {
-    /// Packets lost, whatever the cause.
+    /// Returns the number of packets lost, for all causes together.
     pub fn lost(&self) -> u64 {
         self.lost_by_chance
             + self.lost_in_queue
@@ -51,13 +52,14 @@ impl Counters {
             + self.lost_for_room
     }
 
-    /// A packet of `length` bytes was lost before it was offered to a direction: the caller compared it with the MTU.
+    /// Counts a packet of `length` bytes that the caller has lost before the direction saw it: by a cut, the MTU, or the limit of
+    /// bytes.
     pub fn refuse(&mut self, length: usize, cause: LossCause) {
         self.on_offered(length);
         self.on_lost(cause);
     }
 
-    /// Notes a packet of so many bytes that goes in.
+    /// Counts a packet of `length` bytes that is offered.
     pub(crate) fn on_offered(&mut self, length: usize) {
         self.offered += 1;
         self.offered_bytes += length as u64;

@@ -1,6 +1,6 @@
-//! Settings in words: one table of keys makes flags, files, help and the way back to words.
+//! Settings of a link as text. One table of keys defines the flags, the entries of files, the help, and the way back to text.
 //!
-//! Begin at [`KEYS`] and [`Spec::apply`].
+//! Refuses unknown keys, values that a key does not accept, and settings that conflict. Begin at [`KEYS`] and [`Spec::apply`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -178,7 +178,7 @@ const PLACES: &[(&str, LossPlace)] = &[("queue", LossPlace::BeforeQueue), ("wire
 const DISTRIBUTIONS: &[(&str, Distribution)] =
     &[("uniform", Distribution::Uniform), ("normal", Distribution::Normal), ("pareto", Distribution::Pareto)];
 
-/// Settings in words, by key; not all need be there.
+/// Settings as text, by key. A key that is absent leaves its setting unchanged.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Spec(BTreeMap<String, Value>);
@@ -208,16 +208,16 @@ impl fmt::Display for Value {
     }
 }
 
-/// A setting that cannot be.
+/// A setting that is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SpecError {
-    /// There is no such key.
+    /// The key is unknown.
     #[error("unknown setting `{key}`: expected one of {}", KEYS.iter().map(|k| k.name).collect::<Vec<_>>().join(", "))]
     Unknown {
         /// The key as it was written.
         key: String,
     },
-    /// The value is none for this key.
+    /// The key does not accept the value.
     #[error("{key} = {value}: {problem}")]
     Bad {
         /// The key.
@@ -227,15 +227,15 @@ pub enum SpecError {
         /// The fault, and a correct form.
         problem: String,
     },
-    /// Settings that conflict.
+    /// Settings conflict, have no effect, or let no packet pass.
     #[error("{key}: {problem}")]
     Senseless {
         /// The key to change.
         key: &'static str,
-        /// Why.
+        /// The conflict and its remedy.
         problem: String,
     },
-    /// Words that are no settings.
+    /// A word has no `=`.
     #[error("invalid setting `{word}`: expected KEY=VALUE, such as delay=35ms")]
     NoSetting {
         /// The word.
@@ -244,10 +244,10 @@ pub enum SpecError {
 }
 
 impl Spec {
-    /// Reads `KEY=VALUE` words between commas or blanks.
+    /// Reads `KEY=VALUE` words, separated by commas or blanks.
     ///
     /// # Errors
-    /// When a word is no setting. Keys and values are judged by [`Spec::apply`].
+    /// If a word has no `=`. [`Spec::apply`] checks keys and values.
     pub fn parse(text: &str) -> Result<Spec, SpecError> {
         let mut spec = Spec::default();
         for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {
@@ -268,7 +268,7 @@ impl Spec {
         self.0.is_empty()
     }
 
-    /// The settings of both; where both have a key, that of `over`.
+    /// Returns the settings of both; if both have a key, with the value of `over`.
     pub fn with(&self, over: &Spec) -> Spec {
         let mut all = self.clone();
         for (key, value) in &over.0 {
@@ -279,10 +279,10 @@ impl Spec {
         all
     }
 
-    /// `config` with these settings.
+    /// Returns `config` with these settings.
     ///
     /// # Errors
-    /// When a key or value is none, or the outcome has no meaning.
+    /// If a key is unknown, a key does not accept its value, or the resulting settings conflict.
     pub fn apply(&self, config: &DirectionConfig) -> Result<DirectionConfig, SpecError> {
         let mut config = config.clone();
         for (name, value) in &self.0 {
@@ -304,7 +304,7 @@ fn canonical(key: &str) -> String {
     key.replace('_', "-")
 }
 
-/// The settings in words, those that are as with [`DirectionConfig::TRANSPARENT`] left out.
+/// Returns the settings as text, without those that equal [`DirectionConfig::TRANSPARENT`].
 pub fn settings(config: &DirectionConfig) -> Vec<(&'static str, String)> {
     let all = KEYS.iter().map(|key| (key, (key.get)(config)));
     all.filter(|(key, value)| *value != (key.get)(&DirectionConfig::TRANSPARENT))

@@ -1,64 +1,64 @@
-//! Errors: their subject, their place and a remedy.
+//! Errors of `sctpify-router`: each message names the fault, its location and, where one is known, a remedy.
 
 use std::io;
 
 /// An error of `sctpify-router`.
 #[derive(Debug, thiserror::Error)]
 pub enum RouterError {
-    /// `tc` could not be started.
+    /// `tc`, or `unshare` that runs it, could not be started.
     #[error("cannot run tc: {source}; it is in the package iproute2")]
     NoTc {
         /// The kernel's error.
         source: io::Error,
     },
-    /// `tc` refused.
+    /// `tc` failed, or printed no JSON.
     #[error("tc {command}: {problem}")]
     Tc {
         /// The command.
         command: String,
-        /// Its message.
+        /// Its error message, or the fault of its output.
         problem: String,
     },
-    /// The interface has a queueing discipline that is not ours.
+    /// The interface has a queueing discipline that `sctpify-router` did not create.
     #[error(
         "{interface} has another queueing discipline ({kind} {handle}): `tc qdisc del dev {interface} root` deletes it, if it is not needed"
     )]
     Occupied {
-        /// Where.
+        /// The interface.
         interface: String,
-        /// Its kind.
+        /// Kind of the queueing discipline, as `tc` prints it.
         kind: String,
-        /// Its handle.
+        /// Handle of the queueing discipline, as `tc` prints it.
         handle: String,
     },
-    /// The interface has none of ours.
+    /// The interface has no classes of `sctpify-router`.
     #[error(
         "{interface} has no classes of sctpify-router: `sctpify-router tc up {interface} --rate RATE` creates them"
     )]
     Absent {
-        /// Where.
+        /// The interface.
         interface: String,
     },
-    /// The interface has classes of ours already.
+    /// The interface already has classes of `sctpify-router`.
     #[error(
         "{interface} already has classes of sctpify-router: run `sctpify-router tc down {interface}` first"
     )]
     Present {
-        /// Where.
+        /// The interface.
         interface: String,
     },
-    /// The interface's classes differ from those asked for.
+    /// The interface's classes, leaves or filters differ from the requested ones.
     #[error("{interface} differs from the requested configuration:\n  {}\n`sctpify-router tc down {interface}`, then `tc up`, corrects it", .differences.join("\n  "))]
     Differs {
-        /// Where.
+        /// The interface.
         interface: String,
-        /// One sentence each.
+        /// The differences, one sentence each.
         differences: Vec<String>,
     },
     /// An interface cannot be used.
     #[error(transparent)]
     Bridge(#[from] bridge::BridgeError),
-    /// The page's port is taken.
+    /// The port of the metrics page cannot be opened.
     #[error("cannot open port {port} of 127.0.0.1: {source}; use another --metrics-port")]
     Port {
         /// The port.
@@ -66,13 +66,13 @@ pub enum RouterError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel does not tell of signals.
+    /// The handlers of signals cannot be installed.
     #[error("cannot wait for signals: {0}")]
     Signals(#[source] io::Error),
     /// Manual pages or completions cannot be written.
     #[error(transparent)]
     Docs(#[from] ops::DocsError),
-    /// Standard output is closed.
+    /// Standard output cannot be written.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
 }

@@ -12,20 +12,20 @@ use crate::app::App;
 pub struct Host {
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// Its engine. After calling it from outside, let the world go on by [`World::run_for`](crate::World::run_for).
+    /// Its engine. After a call from outside the world, run the world on ([`World::run_for`](crate::World::run_for)).
     pub endpoint: Endpoint,
     /// Its program.
     pub app: App,
     /// True if the endpoint runs; otherwise the host answers every packet with ICMP port unreachable.
     pub is_up: bool,
-    /// Lead of its clock over the world's.
+    /// Time by which its clock is ahead of the world's.
     pub(crate) ahead: Duration,
-    /// Until when others have its processor.
+    /// Time until which other programs have its processor.
     pub(crate) busy_until: Time,
 }
 
 impl Host {
-    /// Returns the time at which this host wants to be woken.
+    /// Returns the world's time at which this host must be woken; [`Time::NEVER`] if it is down or waits for nothing.
     pub(crate) fn next_timeout(&self) -> Time {
         let next = self.endpoint.next_timeout().min(self.app.next_wake());
         if !self.is_up || next == Time::NEVER {

@@ -14,15 +14,16 @@ use rustix::net::{
 use sockets::Delivery;
 use sockproto::{DATA_HEADER, DataHeader, Kind, MANY_NAME_PREFIX, Peer, SOCKET_NAME_PREFIX};
 
-/// Send buffer of the server's end: several messages of the longest part.
+/// Requested send buffer of the server's end, in bytes: several messages of the greatest length (`PART_MAX`).
 const SEND_BUFFER: usize = 1 << 20;
-/// Longest message that fills a buffer: the kernel has no longer ones for large buffers.
+/// Limit on the length of a message that fills a buffer, in bytes: the kernel may refuse longer ones, however large the buffer is.
 const FILLING_MAX: usize = 512 << 10;
-/// Limit on those messages: a buffer of 64 MiB.
+/// Limit on the messages that fill a buffer: they fill 64 MiB.
 const FILLINGS_MAX: usize = 128;
-/// More messages than the queue of a socket holds (`net.unix.max_dgram_qlen`), as a rule.
+/// Limit on the messages of a queue that are examined. The sender's send buffer holds fewer with the default of `net.core.wmem_max`.
 const QUEUED_MAX: usize = 1024;
-/// Most descriptors of one message (`SCM_MAX_FD`). The kernel would close those without room here, at the cost of the caller.
+/// Most descriptors of one message (`SCM_MAX_FD`). The kernel would close those without room during the receiving call, which might
+/// wait.
 const DESCRIPTORS_MAX: usize = 253;
 const BACKLOG: i32 = 1024;
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
@@ -35,7 +36,7 @@ pub(crate) fn listen(name: &str) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Makes the pair of a socket: the program's end, which blocks, and the server's, which does not.
+/// Creates the two ends of a socket: the program's, which blocks, and the server's, which does not.
 pub(crate) fn make(number: u64, is_one_to_many: bool) -> Result<(OwnedFd, OwnedFd), Errno> {
     let (program, server) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -43,7 +44,7 @@ pub(crate) fn make(number: u64, is_one_to_many: bool) -> Result<(OwnedFd, OwnedF
     let name = format!("{}{number:016x}", String::from_utf8_lossy(&prefix[1..]));
     bind(&program, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     rustix::io::ioctl_fionbio(&server, true)?;
-    // Beyond net.core.wmem_max only for root: a smaller buffer holds fewer parts.
+    // A size beyond net.core.wmem_max requires CAP_NET_ADMIN. A smaller buffer holds fewer messages.
     if sockopt::set_socket_send_buffer_size_force(&server, SEND_BUFFER).is_err() {
         let _ = sockopt::set_socket_send_buffer_size(&server, SEND_BUFFER);
     }
@@ -52,7 +53,7 @@ pub(crate) fn make(number: u64, is_one_to_many: bool) -> Result<(OwnedFd, OwnedF
 
 /// Fills the send buffer of a program's end, so that it is not writable.
 pub(crate) fn fill(program: BorrowedFd<'_>) {
-    // With less room left than this, the kernel takes no further message.
+    // With its header, a message must be 32 bytes shorter than the buffer: the kernel refuses longer ones (EMSGSIZE).
     let room = sockopt::socket_send_buffer_size(program).unwrap_or(0).saturating_sub(2 * DATA_HEADER);
     let bytes = vec![0; room.min(FILLING_MAX)];
     for _ in 0..FILLINGS_MAX {
@@ -72,7 +73,7 @@ pub(crate) fn send(
     send_parts(to, &[IoSlice::new(&header.to_bytes()), IoSlice::new(payload)], descriptor)
 }
 
-/// Sends a message of a socket to its program.
+/// Sends to its program a message that the socket has received.
 pub(crate) fn deliver(to: BorrowedFd<'_>, delivery: &Delivery, is_one_to_many: bool) -> Result<(), Errno> {
     let header = delivery.header.to_bytes();
     let peer = Peer { address: delivery.peer, ..Peer::default() }.to_bytes();
@@ -103,9 +104,10 @@ pub(crate) struct Received {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// Reports whether a message that waits at a socket has descriptors. Discards those before it. The socket is shut down.
+/// Reports whether a message in the queue of a socket, which must be shut down, has descriptors. Discards the messages before it.
+/// Returns true if that cannot be determined.
 pub(crate) fn has_descriptors(socket: &OwnedFd) -> bool {
-    // Each message then has its sender's credentials, also an empty one. The end has none.
+    // Each message then has its sender's credentials, even an empty one. The end of the queue has none.
     if sockopt::set_socket_passcred(socket, true).is_err() {
         return true;
     }
@@ -122,7 +124,7 @@ pub(crate) fn has_descriptors(socket: &OwnedFd) -> bool {
     true
 }
 
-/// The next in a queue.
+/// The next item of a queue.
 enum Peeked {
     Message,
     /// A message with descriptors.
@@ -130,7 +132,8 @@ enum Peeked {
     End,
 }
 
-/// Looks at the next message without taking it. (rustix has no process number for messages from before the option was set.)
+/// Looks at the next message without taking it. Uses nix: a message sent before the option was set has process number 0, which rustix
+/// cannot represent.
 fn peek(socket: &OwnedFd) -> nix::Result<Peeked> {
     use nix::sys::socket::{MsgFlags, UnixCredentials, recvmsg};
     let mut byte = [0];
@@ -138,7 +141,7 @@ fn peek(socket: &OwnedFd) -> nix::Result<Peeked> {
     let mut control = nix::cmsg_space!(UnixCredentials);
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
     let seen = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut control), flags)?;
-    // Without room for descriptors the kernel copies none, and says so.
+    // There is no room for descriptors: the kernel then passes none, and sets MSG_CTRUNC.
     Ok(match seen.flags.contains(MsgFlags::MSG_CTRUNC) {
         true => Peeked::Descriptors,
         false if seen.cmsgs()?.next().is_none() => Peeked::End,
@@ -146,7 +149,7 @@ fn peek(socket: &OwnedFd) -> nix::Result<Peeked> {
     })
 }
 
-/// Receives a message; a length of 0 is the end.
+/// Receives a message without waiting. A length of 0 means the end of the stream; an empty message counts as that.
 pub(crate) fn receive(from: impl AsFd, room: &mut [u8]) -> Result<Received, Errno> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

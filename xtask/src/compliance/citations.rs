@@ -1,9 +1,9 @@
 //! Citations in the sources: `//= rfc9260#5.1-6`, or several of one RFC: `//= rfc9260#5.1-6 5.1.3-1`.
 //!
-//! A citation is on the line that implements the requirement, or above the function that does; in test code it
-//! claims that the test would fail if the code did not comply. Test code is in a `tests` folder or file, or
-//! after `#[cfg(test)]` and `mod`. The parser works on lines, not on syntax trees. It ignores the form
-//! `#section-5.1` with a quotation under it.
+//! A citation stands above the line that implements the requirement, or above the function that does. In test code it claims that the
+//! test would fail if the code did not comply. Test code is in a `tests` folder, in a file `tests.rs`, or below `#[cfg(test)]` with a
+//! `mod` on the next line. The parser works on lines, not on syntax trees. It ignores the form `#section-5.1`, which has a quotation
+//! below it. Any other citation without a valid id is an error. Begin at [`Sources::read`].
 
 use super::data::Id;
 use crate::sources::{each_file, function};
@@ -18,12 +18,12 @@ pub(super) struct Citation {
     /// Path from the workspace's root.
     pub(super) path: String,
     pub(super) line: usize,
-    /// The function that contains or follows it.
+    /// The function directly below it; otherwise the last one declared above it.
     pub(super) function: String,
     pub(super) is_test: bool,
 }
 
-/// The content of the sources.
+/// Citations in all sources, and functions in test code.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     pub(super) citations: Vec<Citation>,
@@ -62,7 +62,7 @@ impl Sources {
     }
 }
 
-/// Parses the numbers after `//= rfc`.
+/// Parses the text after `//= rfc`: the RFC's number and the ids.
 fn parse(text: &str) -> Result<Vec<(u32, Id)>> {
     let (rfc, ids) = text.split_once('#').context("no `#` after the RFC's number")?;
     let rfc = rfc.parse().context("not an RFC number")?;
@@ -70,7 +70,7 @@ fn parse(text: &str) -> Result<Vec<(u32, Id)>> {
     ids.map(|id| Ok((rfc, id.parse()?))).collect()
 }
 
-/// Returns the function that directly follows comments and attributes.
+/// Returns the function that the first of these lines declares, after comments and attributes.
 fn following<'a>(lines: &[&'a str]) -> Option<&'a str> {
     let first = lines.iter().find(|line| !line.starts_with("//") && !line.starts_with("#["))?;
     function(first)

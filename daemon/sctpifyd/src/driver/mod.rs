@@ -1,11 +1,11 @@
-//! The life of connections: held SYNs, packets, timers and the engine's events change them.
+//! Drives connections from the held SYN to their end, on held SYNs, packets, timers and the engine's events.
 //!
-//! The [`Driver`] owns the engine and the parts that it drives. Each part owns its state privately; the driver lends one part to
-//! another, and acts on what they return.
+//! The [`Driver`] owns the engine and the parts that it drives. Each part keeps its state private. The driver lends one part to
+//! another, and acts on the results.
 //!
 //! The calls go one way. [`events`] runs a turn and calls the steps of connections: those of local programs in [`client`], those of
 //! peers in [`server`]. The steps call the operations of this file. Most steps concern nearly all parts: they end a connection, send
-//! its ABORT, judge its SYN, and record that. So they stay on this type, although it then has about 80 methods.
+//! its ABORT, give the verdict on its SYN, and record that. So all steps are methods of this type, although it has about 100 of them.
 
 mod client;
 mod events;
@@ -78,20 +78,20 @@ pub(crate) struct Driver {
     history: History,
     path_events: PathEvents,
     started_unix_ms: u64,
-    /// Data of an association took another path in this turn: an interface may be gone.
+    /// Data of an association moved to another path in this turn, so an interface may be gone.
     has_switched: bool,
-    /// A program waits for a due packet: it goes before bytes of other connections.
+    /// A program waits for a packet that is due: it is sent before bytes of other connections are moved.
     is_urgent: bool,
 }
 
 /// Returns the token of a connection's socket.
 fn token_of(id: ConnectionId) -> Token {
-    // 2^64 connections are never reached, and usize is not smaller on the systems we run on.
+    // `usize` has 64 bits on all supported systems, and 2^64 connections are never reached.
     Token(CONNECTIONS + id.0 as usize)
 }
 
 impl Driver {
-    /// Joins all parts.
+    /// Creates the driver: opens the carriers and the address book, and joins them with the given parts.
     pub(crate) fn new(
         clock: Clock,
         interceptor: Interceptor,
@@ -133,7 +133,7 @@ impl Driver {
         })
     }
 
-    /// Returns the means by which other threads end a wait.
+    /// Returns the waker with which other threads end the loop's wait.
     pub(crate) fn waker(&self) -> io::Result<Waker> {
         Waker::new(self.poller.registry(), WAKER)
     }
@@ -163,7 +163,7 @@ impl Driver {
     /// Shows the kernel that SYNs are served, and restores rules that others have removed there.
     pub(crate) fn show_life(&mut self) {
         self.interception.show_life();
-        // A failure is logged there, and the next beat tries again.
+        // `follow_required` logs a failure, and the next beat tries again.
         let _ = self.interception.follow_required(self.policy.rules());
     }
 
@@ -196,7 +196,7 @@ impl Driver {
         }
     }
 
-    /// Returns the checks of `sctpify doctor`; `process` are those of the process.
+    /// Returns the checks of `sctpify doctor`. `process` has those of the process itself.
     pub(crate) fn doctor(&mut self, peer: Option<IpAddr>, process: Vec<Check>) -> DoctorReport {
         let delivery = self.interception.delivery_checks(self.now, self.policy.rules());
         self.report().doctor(peer, self.interception.is_enclosed(), delivery, process)
@@ -235,7 +235,7 @@ impl Driver {
         (&mut self.packet_io, &mut self.engine, accept_policy)
     }
 
-    /// Sends the engine's packets; reports whether it may have more at once.
+    /// Sends the engine's packets; reports whether the engine may have more to send at once.
     fn transmit(&mut self) -> bool {
         self.packet_io.transmit(self.now, &mut self.engine, self.policy.addresses())
     }
@@ -257,7 +257,8 @@ impl Driver {
         self.pump.mark(id);
     }
 
-    /// Ends a finished relay: closes the socket as the relay said.
+    /// Forgets a connection and closes its socket, with a reset unless its relay has ended in order. Releases its channel, or its own
+    /// association if that has ended; an association that has not ended stays in the engine until it ends.
     fn finish(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.remove(id) else { return };
         match connection.role() {
@@ -278,7 +279,7 @@ impl Driver {
         self.interception.release_addresses(&self.connections, self.policy.addresses());
     }
 
-    /// Ends a connection at once: its association is aborted, its socket reset.
+    /// Ends a connection at once: aborts its own association, or releases its channel, and closes its socket.
     fn drop_connection(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         if !connection.is_closed() && connection.channel().is_none() {
@@ -293,7 +294,7 @@ impl Driver {
         connection.on_closed(how);
         match connection.stage() {
             Stage::Relaying(_) => self.pump.mark(id),
-            // The application has yet to arrive, and will get the data received.
+            // The program's diverted connection has yet to arrive; the program then gets the data received.
             Stage::Diverted => {}
             Stage::Init(_)
             | Stage::Cookie(_)

@@ -1,7 +1,7 @@
-//! Dynamic address reconfiguration (RFC 5061): requests that wait, the one that is out, and answers given.
+//! Dynamic address reconfiguration (RFC 5061): requests that wait, the outstanding request, and the answers to the peer's requests.
 //!
-//! Never sends and knows no paths: `association/addresses.rs` does what is asked for. Invariants: one request is out at a
-//! time, with one change; serial numbers go up by one. Begin at [`Asconf`].
+//! Sends nothing and knows no paths: `association/addresses.rs` applies the changes. Invariants: at most one request is outstanding,
+//! with one change; serial numbers increase by one. Begin at [`Asconf`].
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -15,40 +15,41 @@ use crate::config::AddressUse;
 use crate::memory::{heap, list};
 use crate::path::PathIndex;
 
-/// Changes that may wait to be asked for.
+/// Limit on the changes that wait to be requested.
 pub(crate) const MAX_WAITING: usize = 16;
 
-/// Changes taken from one ASCONF.
+/// Limit on the changes that are applied from one ASCONF.
 //= rfc5061#5.1.1-6
 pub(crate) const MAX_CHANGES: usize = 32;
 
-/// A change of one end's addresses. RFC 5061 has no other changes but for the last, so a `match` may be exhaustive.
+/// A change of one end's addresses. All except the last are in RFC 5061, which has no others, so a `match` may be exhaustive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddressChange {
     /// The address joins the association.
     Add(IpAddr),
     /// The address leaves the association.
     Remove(IpAddr),
-    /// The other end is to send to this address if it can.
+    /// The other end should send to this address if it can.
     SetPrimary(IpAddr),
-    /// The address takes the place of all others, which cannot be sent from any more: the host has moved.
+    /// The address replaces all others: the host has moved, and can no longer send from them.
     MoveTo(IpAddr),
-    /// The other end is to use this address so, if it can. A parameter of this project, which others refuse.
+    /// The other end should give this address this use, if it can. The parameter is this project's own; other implementations refuse
+    /// it.
     SetUse(IpAddr, AddressUse),
 }
 
-/// The request that is out.
+/// The outstanding request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) serial: AsconfSerial,
     pub(crate) change: AddressChange,
-    /// The path it last went by.
+    /// The path on which it was last sent.
     pub(crate) path: PathIndex,
-    /// When it last went out.
+    /// Time at which it was last sent.
     pub(crate) sent_at: Time,
-    /// How often it was repeated although the peer was heard.
+    /// Number of repetitions on this path although the peer was heard there.
     pub(crate) repeats: u8,
-    /// T4-rto.
+    /// Expiry of T4-rto.
     pub(crate) deadline: Time,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Response<'a> {
     pub(crate) refusal: Option<Cause<'a>>,
 }
 
-/// Meaning of an ASCONF's serial number.
+/// Verdict on an ASCONF by its serial number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
     /// It is the next one.
@@ -76,31 +77,32 @@ pub(crate) struct Asconf {
     next_serial: AsconfSerial,
     waiting: VecDeque<AddressChange>,
     pub(crate) pending: Option<Pending>,
-    /// The last request of the peer that was answered.
+    /// Serial number of the peer's last request that was answered.
     peer_serial: AsconfSerial,
     answer: Option<Bytes>,
     /// True if the peer has reported that it does not understand changes of addresses.
     refuses_changes: bool,
-    /// True if it does not understand requests to set its primary address.
+    /// True if the peer does not understand requests to set its primary address.
     refuses_primary: bool,
-    /// True if it does not understand uses of addresses.
+    /// True if the peer does not understand uses of addresses.
     refuses_uses: bool,
-    /// Uses of our addresses that the peer has taken, or refused; it takes all others for [`AddressUse::default`].
+    /// Uses of our addresses that the peer has accepted or refused. For all others it assumes [`AddressUse::default`].
     told: Vec<(IpAddr, AddressUse)>,
     /// Our addresses, also those that no path uses.
     pub(crate) local: SmallVec<[IpAddr; 4]>,
-    /// An address of ours that the peer knows, by which it may find the association (RFC 5061 section 4.1.1).
+    /// An address of ours that the peer knows. An ASCONF from a new address contains it, so the peer can find the association (RFC 5061
+    /// section 4.1.1).
     pub(crate) known: IpAddr,
     /// Addresses of the peer that were added without a shared key, and that no confirmed path has vouched for yet.
     pub(crate) unproven: Vec<IpAddr>,
-    /// Origin of the current packet.
+    /// Route of the current packet.
     pub(crate) source: Route,
-    /// True if it is signed with a shared key, as far as it was read.
+    /// True if the current packet is sealed, or signed with a shared key in the part that was read.
     pub(crate) is_keyed: bool,
 }
 
 impl Asconf {
-    /// Bytes that all this takes.
+    /// Returns the bytes that this state takes, as the allocator gives them.
     pub(crate) fn memory(&self) -> usize {
         let local = if self.local.spilled() { self.local.capacity() } else { 0 };
         heap(size_of::<Asconf>())
@@ -110,7 +112,8 @@ impl Asconf {
             + list::<(IpAddr, AddressUse)>(self.told.capacity())
     }
 
-    /// RFC 5061 section 5.1, A2: serial numbers begin with the initial TSNs.
+    /// Creates the state of a new association with our and the peer's initial TSNs, with which the serial numbers begin (RFC 5061
+    /// section 5.1, A2). `source` is the route of the current packet.
     pub(crate) fn new(tsns: (Tsn, Tsn), local: SmallVec<[IpAddr; 4]>, source: Route) -> Asconf {
         Asconf {
             //= rfc5061#5.1-5
@@ -131,7 +134,7 @@ impl Asconf {
         }
     }
 
-    /// Takes a change to be asked for; returns whether there was room.
+    /// Queues a change to be requested; returns whether there was room.
     pub(crate) fn request(&mut self, change: AddressChange) -> bool {
         let has_room = self.waiting.len() < MAX_WAITING;
         if has_room {
@@ -140,7 +143,7 @@ impl Asconf {
         has_room
     }
 
-    /// Reports whether the peer knows the use of one of our addresses, or is about to.
+    /// Reports whether the peer knows this use of one of our addresses, or a request with it waits or is outstanding.
     pub(crate) fn has_told(&self, address: IpAddr, usage: AddressUse) -> bool {
         let of_address = |change: &AddressChange| match *change {
             AddressChange::SetUse(of, usage) if of == address => Some(usage),
@@ -152,7 +155,7 @@ impl Asconf {
         known.unwrap_or_default() == usage
     }
 
-    /// Takes note of a change that the peer has answered. A use that it has refused is not told again.
+    /// Records that the peer has answered a change. A use that the peer has refused is not requested again.
     pub(crate) fn note_answered(&mut self, change: AddressChange, is_refused: bool) {
         match change {
             AddressChange::SetUse(address, usage) => {
@@ -166,13 +169,14 @@ impl Asconf {
         }
     }
 
-    /// Takes a use of one of our addresses to be told; it replaces one that waits. Returns whether there was room.
+    /// Queues the use of one of our addresses to be requested, in place of an earlier use that waits. Returns whether there was room.
     pub(crate) fn request_use(&mut self, address: IpAddr, usage: AddressUse) -> bool {
         self.waiting.retain(|change| !matches!(change, AddressChange::SetUse(of, _) if *of == address));
         self.request(AddressChange::SetUse(address, usage))
     }
 
-    /// Takes the change that makes all that wait pointless. The request that is out stays: the peer may know it already.
+    /// Queues a move, in place of all changes that wait: it makes them pointless. The outstanding request stays, because the peer may
+    /// have received it.
     pub(crate) fn request_move(&mut self, address: IpAddr) {
         let is_moving = self.pending.is_some_and(|p| matches!(p.change, AddressChange::MoveTo(_)));
         if let (false, Some(&known)) = (is_moving, self.local.first()) {
@@ -184,12 +188,12 @@ impl Asconf {
         self.local.push(address);
     }
 
-    /// Reports whether the host is about to tell that it has moved: then earlier changes mean nothing any more.
+    /// Reports whether a move waits to be requested. Answers to earlier changes then have no effect.
     pub(crate) fn is_about_to_move(&self) -> bool {
         self.waiting.iter().any(|c| matches!(c, AddressChange::MoveTo(_)))
     }
 
-    /// The peer does not understand such a change. Returns those that waited and will not be asked for.
+    /// Records that the peer does not understand changes of this kind. Returns those that waited, which will not be requested.
     //= rfc5061#section-5.3
     //# F3a) If an endpoint receives an Error Cause TLV indicating that the IP address Add or IP address Deletion parameters
     //# was not understood, the endpoint MUST consider the operation failed and MUST NOT attempt to send any subsequent Add or
@@ -208,13 +212,13 @@ impl Asconf {
         gone.into()
     }
 
-    /// The peer understands no change at all.
+    /// Records that the peer understands no change at all. Returns all that waited, which will not be requested.
     pub(crate) fn on_nothing_understood(&mut self) -> Vec<AddressChange> {
         (self.refuses_changes, self.refuses_primary, self.refuses_uses) = (true, true, true);
         std::mem::take(&mut self.waiting).into()
     }
 
-    /// Reports whether the peer may still be asked for such a change.
+    /// Reports whether a change of this kind may still be requested.
     pub(crate) fn is_understood(&self, change: AddressChange) -> bool {
         match change {
             AddressChange::Add(_) | AddressChange::Remove(_) | AddressChange::MoveTo(_) => {
@@ -225,7 +229,7 @@ impl Asconf {
         }
     }
 
-    /// Reports whether a change that waits or is out concerns this address.
+    /// Reports whether the addition or removal of this address waits or is outstanding.
     pub(crate) fn is_changing(&self, address: IpAddr) -> bool {
         let concerns = |c: &AddressChange| match *c {
             AddressChange::Add(a) | AddressChange::Remove(a) => a == address,
@@ -234,8 +238,8 @@ impl Asconf {
         self.waiting.iter().any(concerns) || self.pending.as_ref().is_some_and(|p| concerns(&p.change))
     }
 
-    /// The next change, if it may be asked for now. RFC 5061 section 5.1.1, C1: "One and only one SCTP packet-holding ASCONF
-    /// Chunk(s) MAY be in transit and unacknowledged at any one time."
+    /// Makes the next change the outstanding request and returns it; `None` if a request is outstanding or no change waits. RFC 5061
+    /// section 5.1.1, C1: "One and only one SCTP packet-holding ASCONF Chunk(s) MAY be in transit and unacknowledged at any one time."
     pub(crate) fn begin_next(
         &mut self,
         path: PathIndex,
@@ -253,7 +257,8 @@ impl Asconf {
         Some(change)
     }
 
-    /// Reports whether `serial` may be answered although nothing is out: it was used, or not yet.
+    /// Reports whether no request has had the number `serial` yet. An ASCONF-ACK with such a number is a violation (RFC 5061 section
+    /// 5.3, F0).
     pub(crate) fn was_never_used(&self, serial: AsconfSerial) -> bool {
         !self.next_serial.is_after(serial)
     }
@@ -269,14 +274,14 @@ impl Asconf {
         }
     }
 
-    /// Keeps the answer to a new request, for when it is asked again.
+    /// Keeps the answer to a new request, in case the peer repeats the request.
     pub(crate) fn keep_answer(&mut self, serial: AsconfSerial, answer: Bytes) {
         self.peer_serial = serial;
         self.answer = Some(answer);
     }
 }
 
-/// The parameters of an ASCONF-ACK. Success of all is said by saying nothing (RFC 5061 section 4.2.5).
+/// Returns the parameters of an ASCONF-ACK. If all changes succeeded, there are none (RFC 5061 section 4.2.5).
 pub(crate) fn encode(responses: &[Response<'_>]) -> Bytes {
     let mut bytes = Vec::new();
     if responses.iter().all(|r| r.refusal.is_none()) {
@@ -352,14 +357,14 @@ mod tests {
         );
         assert!(a.has_told(here, AddressUse::default()) && !a.has_told(here, backup));
         assert!(a.request_use(here, backup) && a.has_told(here, backup));
-        // It is forgotten before it is sent: the host has moved.
+        // The use is forgotten before it is sent, because the host has moved.
         a.request_move(IpAddr::from([10, 0, 0, 2]));
         assert!(!a.has_told(here, backup));
         a.note_answered(AddressChange::SetUse(here, backup), true);
         assert!(a.has_told(here, backup) && !a.has_told(here, AddressUse::default()));
         a.note_answered(AddressChange::Remove(here), true);
         assert!(a.has_told(here, backup));
-        // A newer one replaces one that waits.
+        // A newer use replaces one that waits.
         assert!(a.request_use(here, AddressUse::default()) && a.request_use(here, backup));
         assert!(a.has_told(here, backup));
         a.note_answered(AddressChange::Remove(here), false);

@@ -6,7 +6,7 @@
 //! +---------------+---------------+-------------------------------+
 //! |                       New Cumulative TSN                      |
 //! +---------------------------------------------------------------+
-//! |     Stream Identifier (16 bits)  |  Reserved (15 bits)  |U    |
+//! |       Stream Identifier       |          Reserved           |U|
 //! +---------------------------------------------------------------+
 //! |                       Message Identifier                      |
 //! +---------------------------------------------------------------+
@@ -23,14 +23,14 @@ use crate::{Mid, StreamId, Tsn};
 
 const FLAG_UNORDERED: u16 = 1;
 
-/// A stream in which messages were given up.
+/// A stream in which messages were abandoned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IForwardTsnStream {
     /// The stream.
     pub stream: StreamId,
-    /// U bit: `mid` counts unordered messages.
+    /// U bit: true if `mid` identifies an unordered message. Ordered and unordered messages are numbered separately.
     pub unordered: bool,
-    /// The last message given up.
+    /// The last abandoned message of this kind in the stream.
     pub mid: Mid,
 }
 
@@ -54,12 +54,12 @@ impl ListItem for IForwardTsnStream {
     }
 }
 
-/// Moves the receiver's cumulative TSN past messages that the sender has given up.
+/// Moves the receiver's cumulative TSN past messages that the sender has abandoned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IForwardTsn<'a> {
     /// All TSNs up to this one count as received.
     pub new_cumulative_tsn: Tsn,
-    /// The last message given up of each stream concerned.
+    /// The last abandoned message of each affected stream; ordered and unordered messages have separate entries.
     pub streams: List<'a, IForwardTsnStream>,
 }
 

@@ -1,6 +1,7 @@
-//! Runs the events of a dumbbell in order of time, and then the hosts that they concern.
+//! Runs a dumbbell: its events in order of time, and after each event the hosts that it concerns.
 //!
-//! Invariant: time never goes back, and events of one time run in the order in which they were planned.
+//! Invariants: time never goes back. At one time packets pass the link first, then events run in the order in which they were planned,
+//! then timers expire. Begin at [`run`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -23,9 +24,9 @@ use super::report::DumbbellReport;
 const SENDERS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const RECEIVERS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
 const PORT: u16 = 7;
-/// Port of the first flow; the others follow.
+/// The first flow's port at the senders; each further flow has the next port.
 const FIRST_PORT: u16 = 1024;
-/// Limit on flows: the ports of one address.
+/// Limit on the flows: each takes a port of the senders' address.
 pub(super) const FLOWS_MAX: usize = (u16::MAX - FIRST_PORT) as usize;
 /// Length of an IPv4 header, in bytes.
 const IP_HEADER: usize = 20;
@@ -36,7 +37,7 @@ enum Happening {
     Start(usize),
     Message(usize),
     OwnEnd(usize),
-    /// True at the receivers, false at the senders.
+    /// True if the packet arrives at the receivers, false if at the senders.
     Packet {
         to_receivers: bool,
         packet: Vec<u8>,
@@ -47,7 +48,7 @@ enum Happening {
     Sample,
 }
 
-/// A planned event; equal only to itself.
+/// A planned event. Events are ordered by time, then by the order in which they were planned.
 struct Planned {
     at: Time,
     sequence: u64,
@@ -95,13 +96,13 @@ struct State<'a> {
     by_receiver: BTreeMap<AssociationId, usize>,
     queue: Box<dyn Queue<Vec<u8>> + Send>,
     link: Pace,
-    /// Number of flows whose sender has not ended.
+    /// Number of flows whose sender's association has not ended.
     open: usize,
     report: DumbbellReport,
     buf: Vec<u8>,
 }
 
-/// Runs a dumbbell until all flows have ended, or to its limit.
+/// Runs a dumbbell until all senders' associations have ended, or until its limit ([`Dumbbell::limit`]).
 ///
 /// # Panics
 /// If there are more flows than one address has ports (64,511).
@@ -120,7 +121,7 @@ pub fn run(plan: &Dumbbell) -> DumbbellReport {
     state.finish()
 }
 
-/// Creates an engine with limits beyond the router's, which is the subject of the measurement.
+/// Creates an engine whose own limits never take effect: the measurement is about the router.
 fn endpoint(plan: &Dumbbell, rng: &mut ChaCha12Rng) -> Endpoint {
     let rate = AnswerRate {
         per_second: 1_000_000,
@@ -179,7 +180,7 @@ impl<'a> State<'a> {
         self.happenings.push(Reverse(Planned { at, sequence: self.sequence, what }));
     }
 
-    /// Returns the time at which the link takes another packet.
+    /// Returns the time at which the link takes another packet; [`Time::NEVER`] if none waits.
     fn link_at(&self) -> Time {
         if self.queue.backlog().packets == 0 { Time::NEVER } else { self.link.ready_at(self.now) }
     }
@@ -260,7 +261,7 @@ impl<'a> State<'a> {
         self.work_senders();
     }
 
-    /// Runs programs and engine of the senders until they have no more output.
+    /// Runs the senders' programs and engine until they have no more output.
     fn work_senders(&mut self) {
         loop {
             while let Some((id, event)) = self.senders.poll_event() {

@@ -5,13 +5,13 @@ use bytes::Bytes;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method, Start};
 
-/// Builds CANCEL, or ACK for a rejection: Request-URI, first Via, Routes, From, Call-ID and CSeq's number of the request (sections
-/// 9.1 and 17.1.1.3).
+/// Builds the CANCEL of a request, or the ACK for its rejection (RFC 3261 sections 9.1 and 17.1.1.3). Takes Request-URI, first Via,
+/// Routes, From, Call-ID and the number of CSeq from the request. `to` is the request's To for CANCEL, and the rejection's for ACK.
 pub(crate) fn hop_request(request: &Message, method: Method, to: Option<Header>) -> Message {
     let mut headers = Vec::with_capacity(8);
     for header in &request.headers {
         match header.name {
-            // A Route may precede it.
+            // Only the first Via; other headers may precede it.
             Name::Via if headers.iter().all(|h: &Header| h.name != Name::Via) => headers.push(header.clone()),
             Name::From | Name::CallId | Name::Route => headers.push(header.clone()),
             Name::CSeq => {
