@@ -53,12 +53,12 @@ impl Watched {
 }
 
 impl TxSockets {
-    /// Starts with the main socket alone, which is bound to `port`.
-    /// The port that all have.
+    /// Returns the UDP port that all sockets share.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
+    /// Starts with the main socket alone, which is bound to `port`.
     pub(crate) fn new(socket: socket2::Socket, kind: Kind, port: u16) -> TxSockets {
         TxSockets { main: Watched::new(socket), senders: BTreeMap::new(), kind, port, poll: None }
     }

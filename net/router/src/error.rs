@@ -6,8 +6,12 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum RouterError {
     /// `tc`, or `unshare` that runs it, could not be started.
-    #[error("cannot run tc: {source}; it is in the package iproute2")]
-    NoTc {
+    #[error("cannot run {program}: {source}; it is in the package {package}")]
+    CannotRun {
+        /// The program.
+        program: &'static str,
+        /// The package that has it.
+        package: &'static str,
         /// The kernel's error.
         source: io::Error,
     },

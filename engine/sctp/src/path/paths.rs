@@ -734,7 +734,7 @@ pub(crate) mod tests {
         lossy(&mut paths, 2, 14);
         assert_eq!(refuge(&paths), Some(PathIndex::new(2)));
         paths.get_mut(PathIndex::new(2)).on_error(&quick);
-        assert_eq!(refuge(&paths), None, "the other shares an address");
+        assert_eq!(refuge(&paths), Some(PathIndex::new(1)), "no other address of ours works");
         paths.get_mut(PathIndex::new(2)).on_success(Time::ZERO, &quick);
         assert_eq!(refuge(&paths), None, "it has just failed");
         paths.get_mut(PathIndex::new(2)).watch.end();
@@ -744,6 +744,7 @@ pub(crate) mod tests {
             carrier: Carrier::Ip,
         };
         paths.get_mut(PathIndex::new(2)).route = route;
+        paths.get_mut(PathIndex::new(1)).on_error(&quick);
         assert_eq!(refuge(&paths), None, "of the other family it may be on the same link");
     }
 

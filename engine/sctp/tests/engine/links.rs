@@ -136,7 +136,11 @@ fn losses_near_the_host_with_one_address_keep_no_data_on_a_backup_and_do_not_mov
             lose(&mut t, link, 0.1);
         }
         stream_of(&mut t, 1200, MS(3), seconds(200));
-        assert!(switches(&t) <= 3, "seed {seed}, {is_backup}: {} switches in 200 s", switches(&t));
-        assert_eq!(link_in_use(&t), 0, "seed {seed}, {is_backup}");
+        let told = reasons(&t, t.a);
+        let fled = told.iter().filter(|reason| matches!(reason, PathReason::Loss { .. })).count();
+        // A timeout of RFC 9260 moves data as well, now and then, and the path must then prove itself again.
+        assert!(fled <= 1, "seed {seed}, {is_backup}: {told:?} in 200 s");
+        let sent = t.info(t.a).paths.iter().map(|path| path.bytes_sent).collect::<Vec<_>>();
+        assert!(sent[0] > sent[1], "seed {seed}, {is_backup}: {sent:?} bytes, {told:?}");
     }
 }

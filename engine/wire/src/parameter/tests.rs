@@ -211,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn any_address_reads_back(address: IpAddr, correlation: u32, (rank, link): (u8, u8), heartbeat_ms: u32) {
+    fn any_address_reads_back(address: IpAddr, correlation: u32, rank: u8, link: u8, heartbeat_ms: u32) {
         assert_parameter_reads_back(Parameter::AddressUse { correlation, address, rank, link, heartbeat_ms });
         assert_parameter_reads_back(address.into());
         assert_parameter_reads_back(Parameter::AddIp { correlation, address });

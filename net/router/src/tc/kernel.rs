@@ -21,6 +21,10 @@ pub(crate) struct Found {
     pub(crate) filters: Vec<(u32, String)>,
 }
 
+fn no_tc(source: std::io::Error) -> RouterError {
+    RouterError::CannotRun { program: "tc", package: "iproute2", source }
+}
+
 /// Runs `tc` with these words, and gives it the lines; tells what it prints.
 fn tc(words: &[&str], lines: &[String]) -> Result<String, RouterError> {
     let mut child = Command::new("tc")
@@ -29,12 +33,12 @@ fn tc(words: &[&str], lines: &[String]) -> Result<String, RouterError> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|source| RouterError::NoTc { source })?;
+        .map_err(no_tc)?;
     if let Some(mut stdin) = child.stdin.take() {
         // One that stops reading says why itself.
         let _ = stdin.write_all((lines.join("\n") + "\n").as_bytes());
     }
-    let output = child.wait_with_output().map_err(|source| RouterError::NoTc { source })?;
+    let output = child.wait_with_output().map_err(no_tc)?;
     let problem = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -60,8 +64,11 @@ pub(crate) fn resolve(leaves: Leaves) -> Result<Leaves, RouterError> {
         return Ok(leaves);
     }
     let words = ["--net", "tc", "qdisc", "add", "dev", "lo", "root", "sfq"];
-    let tried =
-        Command::new("unshare").args(words).output().map_err(|source| RouterError::NoTc { source })?;
+    let tried = Command::new("unshare").args(words).output().map_err(|source| RouterError::CannotRun {
+        program: "unshare",
+        package: "util-linux",
+        source,
+    })?;
     let problem = String::from_utf8_lossy(&tried.stderr).trim().to_owned();
     match tried.status.success() {
         true => Ok(Leaves::Sfq),
