@@ -311,13 +311,16 @@ impl Driver {
             Event::AddressChange { change, refusal } => {
                 self.path_events.note_addresses(association);
                 self.roaming().use_links(association);
-                if let Some(left_out) = self.history.admit(Line::Answer, self.now) {
+                if matches!((change, refusal), (AddressChange::SetUse(..), None)) {
+                    tracing::debug!(?change, "the peer knows the use of our address");
+                } else if let Some(left_out) = self.history.admit(Line::Answer, self.now) {
                     tracing::info!(?change, ?refusal, left_out, "the peer answers a change of our addresses");
                 }
             }
             // If data moves to another path because of the request, `PathSwitched` reports it.
-            Event::PeerAddressChange(change @ AddressChange::SetPrimary(_)) => {
+            Event::PeerAddressChange(change @ (AddressChange::SetPrimary(_) | AddressChange::SetUse(..))) => {
                 tracing::debug!(?change, "the peer's request");
+                self.path_events.note_addresses(association);
             }
             Event::PeerAddressChange(change) => {
                 self.path_events.note_addresses(association);
