@@ -140,7 +140,7 @@ impl Target {
 
     /// Returns the SCTP port to probe.
     pub(crate) fn sctp_port(self) -> u16 {
-        self.port.unwrap_or(probe::any_port())
+        self.port.unwrap_or(probe::ANY_SCTP_PORT)
     }
 }
 
@@ -159,7 +159,7 @@ fn nat(peer: IpAddr) -> Option<Check> {
     let any: IpAddr = if peer.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
     // Sends nothing: the kernel picks the route, and with it the address.
-    socket.connect((peer, probe::any_port())).ok()?;
+    socket.connect((peer, probe::ANY_SCTP_PORT)).ok()?;
     let ours = socket.local_addr().ok()?.ip();
     if !is_behind_nat(ours, peer) {
         return Some(Check::ok(NAT, format!("no sign of one between {ours} and {peer}")));

@@ -332,7 +332,7 @@ fn link_lines(before: &Status, now: &Status, per_second: &dyn Fn(u64) -> u64) ->
         let is_same = |old: &&PeerLink| old.peer == link.peer && old.interface == link.interface;
         let old = before.links.iter().find(is_same);
         let rate = |now: u64, was: Option<u64>| {
-            // Bytes of associations that have ended are not counted any more.
+            // A daemon that was restarted counts from zero.
             format!("{}/s", bytes(per_second(now.saturating_sub(was.unwrap_or(now)))))
         };
         table.row([

@@ -49,7 +49,7 @@ pub use known_peers::{
     AddError, HostKeyText, KnownBy, KnownPeer, KnownPeers, KnownPeersError, NoHostKey, Recognition, WrongPeer,
 };
 pub use learned::{LearnedRow, LearnedState, load_learned, parse_learned, print_learned, save_learned};
-pub use link::{AddressUse, LinkState, PeerLink, links_of};
+pub use link::{AddressUse, LinkBytes, LinkState, PeerLink, links_of};
 pub use metrics::metrics;
 pub use path_event::{PathChange, PathChangeCount, PathEnds, PathEvent, PathReason};
 pub use peer_keys::{PeerKey, PeerKeyError, parse_peer_keys, read_peer_keys};
@@ -60,8 +60,8 @@ pub use response::{Refusal, Response, RuleRow, RulesReport};
 pub use setting::{PendingChange, SettingRow, SettingsReport};
 pub use shim::{ShimState, ShimStep};
 pub use status::{
-    Association, Connection, Counters, Direction, Encryption, Fallback, Listener, OpenCarrier, Path,
-    PathState, PathsReport, TurnTimes,
+    Association, Connection, Counters, Direction, Encryption, Fallback, FallbackCount, Listener, OpenCarrier,
+    Path, PathState, PathsReport, TurnTimes,
 };
 pub use status::{Role, Status, Via};
 pub use trial::{bind_page, try_setting, udp_port_problem};

@@ -74,13 +74,28 @@ pub struct PeerLink {
     pub in_use: bool,
     /// The smoothed round-trip time of its quickest path in microseconds, once measured.
     pub srtt_us: Option<u64>,
-    /// Bytes of SCTP packets sent by it, of all associations that live.
+    /// Bytes of SCTP packets sent by it since the daemon's start.
     pub sent_bytes: u64,
-    /// Bytes of SCTP packets received by it, of all associations that live.
+    /// Bytes of SCTP packets received by it since the daemon's start.
     pub received_bytes: u64,
 }
 
-/// Returns the links by which these associations reach their peers, by peer and interface.
+/// Bytes of SCTP packets by a link of this host, to and from all peers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinkBytes {
+    /// The interface; none if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// The name that the operator has given the link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+}
+
+/// Returns the links by which these associations reach their peers, by peer and interface, with the bytes of these associations.
 pub fn links_of(associations: &[Association]) -> Vec<PeerLink> {
     let mut links: BTreeMap<(IpAddr, Option<&str>), PeerLink> = BTreeMap::new();
     for (association, path) in associations.iter().flat_map(|a| a.paths.iter().map(move |path| (a, path))) {

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use ops::MetricsText;
 
-use crate::{Association, Path, PathState, Status, TurnTimes};
+use crate::{Association, LinkBytes, LinkState, Path, PathState, PeerLink, Status, TurnTimes};
 
+/// Limit on the series of links to peers.
+const LINKS_MAX: usize = 512;
 /// Limit on the path series: a busy host has more associations than a time series store likes.
 const PATHS_MAX: usize = 512;
 
-/// Returns the metrics of a status. Paths have up to 512 series of each kind.
+/// Returns the metrics of a status. Paths, and links to peers, have up to 512 series of each kind.
 pub fn metrics(status: &Status) -> MetricsText {
     let mut out = MetricsText::default();
     let c = &status.counters;
@@ -29,6 +31,10 @@ pub fn metrics(status: &Status) -> MetricsText {
     ];
     for (outcome, value) in outcomes {
         out.series("sctpify_connects_total", &[("outcome", &outcome)], value);
+    }
+    out.head("sctpify_fallbacks_total", "counter", "Connections that fell back or were refused, by reason.");
+    for fallback in &status.fallbacks {
+        out.series("sctpify_fallbacks_total", &[("reason", &fallback.reason)], fallback.count);
     }
     out.head("sctpify_accepts_total", "counter", "Connections of peers, by outcome.");
     out.series("sctpify_accepts_total", &[("outcome", &"sctp")], c.accepts);
@@ -55,6 +61,8 @@ pub fn metrics(status: &Status) -> MetricsText {
     out.one("sctpify_failed_keys_total", "counter", "Failed handshakes about keys.", c.failed_keys);
     out.one("sctpify_connections", "gauge", "Current connections over SCTP.", status.connections.len());
     out.one("sctpify_associations", "gauge", "Current associations.", status.associations.len());
+    link_bytes(&mut out, &status.link_bytes);
+    links(&mut out, &status.links);
     turns(&mut out, &status.turns);
     paths(&mut out, &status.associations);
     out
@@ -65,6 +73,47 @@ fn turns(out: &mut MetricsText, turns: &TurnTimes) {
     out.head(NAME, "histogram", "Duration of a turn of the packet loop, during which packets wait.");
     let bounds: Vec<_> = turns.bounds_us.iter().copied().map(Duration::from_micros).collect();
     out.histogram(NAME, &[], &bounds, &turns.counts, Duration::from_micros(turns.sum_us));
+}
+
+fn link_bytes(out: &mut MetricsText, links: &[LinkBytes]) {
+    const NAME: &str = "sctpify_link_bytes_total";
+    out.head(NAME, "counter", "Bytes of SCTP packets by a link of this host, to and from all peers.");
+    for link in links {
+        let (interface, name) = link_labels(link.interface.as_deref(), link.name.as_deref());
+        for (direction, bytes) in [("sent", link.sent_bytes), ("received", link.received_bytes)] {
+            let labels: [(&str, &dyn Display); 3] =
+                [("interface", &interface), ("name", &name), ("direction", &direction)];
+            out.series(NAME, &labels, bytes);
+        }
+    }
+}
+
+fn links(out: &mut MetricsText, links: &[PeerLink]) {
+    let mut family = |metric: &str, help, value: &dyn Fn(&PeerLink) -> Option<f64>| {
+        out.head(metric, "gauge", help);
+        for link in links.iter().take(LINKS_MAX) {
+            if let Some(value) = value(link) {
+                let (interface, name) = link_labels(link.interface.as_deref(), link.name.as_deref());
+                let labels: [(&str, &dyn Display); 3] =
+                    [("peer", &link.peer), ("interface", &interface), ("name", &name)];
+                out.series(metric, &labels, value);
+            }
+        }
+    };
+    family("sctpify_peer_link_up", "1 if the peer is reached by the link.", &|link| {
+        Some(f64::from(u8::from(link.state == LinkState::Up)))
+    });
+    family("sctpify_peer_link_in_use", "1 if new data for the peer goes by the link.", &|link| {
+        Some(f64::from(u8::from(link.in_use)))
+    });
+    let help = "Smoothed round-trip time of the link's quickest path to the peer.";
+    family("sctpify_peer_link_srtt_seconds", help, &|link| link.srtt_us.map(|us| us as f64 / 1e6));
+}
+
+/// Returns the labels of a link; one without a name has the interface as its name.
+fn link_labels(interface: Option<&str>, name: Option<&str>) -> (String, String) {
+    let interface = interface.unwrap_or("unknown");
+    (interface.to_owned(), name.unwrap_or(interface).to_owned())
 }
 
 fn paths(out: &mut MetricsText, associations: &[Association]) {

@@ -107,6 +107,35 @@ pub enum FallbackReason {
     },
 }
 
+impl FallbackReason {
+    /// Returns the kind as JSON has it; of a refused connection, the kind of the cause.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            FallbackReason::NoSctpAnswer { .. } => "no_sctp_answer",
+            FallbackReason::InitUnanswered { .. } => "init_unanswered",
+            FallbackReason::IcmpUnreachable { .. } => "icmp_unreachable",
+            FallbackReason::PeerAborted { .. } => "peer_aborted",
+            FallbackReason::RefusedByPeerRule => "refused_by_peer_rule",
+            FallbackReason::LocalRule { .. } => "local_rule",
+            FallbackReason::DefaultPolicy { .. } => "default_policy",
+            FallbackReason::DisabledGlobally => "disabled_globally",
+            FallbackReason::Learned { .. } => "learned",
+            FallbackReason::LoopbackOrOwnAddress => "loopback_or_own_address",
+            FallbackReason::DeviceBoundSocket => "device_bound_socket",
+            FallbackReason::ForeignSource => "foreign_source",
+            FallbackReason::PrivilegedPort { .. } => "privileged_port",
+            FallbackReason::InterfaceLeftOut { .. } => "interface_left_out",
+            FallbackReason::AssociationFailed { .. } => "association_failed",
+            FallbackReason::KeyNotProved { .. } => "key_not_proved",
+            FallbackReason::NotEncrypted { .. } => "not_encrypted",
+            FallbackReason::Required { cause } => cause.kind(),
+            FallbackReason::LimitReached { .. } => "limit_reached",
+            FallbackReason::DaemonStopping => "daemon_stopping",
+            FallbackReason::LocalError { .. } => "local_error",
+        }
+    }
+}
+
 /// Evidence in a handshake that two hosts do not have the same key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -6,8 +6,8 @@ use rules::UnixMs;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AddressUse, Confinement, FallbackReason, HostKeyText, KnownBy, PathChangeCount, PathEvent, PeerLink,
-    PendingChange, ShimState,
+    AddressUse, Confinement, FallbackReason, HostKeyText, KnownBy, LinkBytes, PathChangeCount, PathEvent,
+    PeerLink, PendingChange, ShimState,
 };
 
 /// Status of the daemon.
@@ -40,12 +40,18 @@ pub struct Status {
     pub listeners: Vec<Listener>,
     /// The last connections that the rules allowed and that did not use SCTP, latest first.
     pub recent_fallbacks: Vec<Fallback>,
+    /// Number of connections since the start that the rules allowed and that did not use SCTP, by kind of reason.
+    #[serde(default)]
+    pub fallbacks: Vec<FallbackCount>,
     /// Changes of paths since the start, by kind and reason.
     #[serde(default)]
     pub path_changes: Vec<PathChangeCount>,
     /// This host's links to the peers of its associations.
     #[serde(default)]
     pub links: Vec<PeerLink>,
+    /// Bytes by each link of this host since the start.
+    #[serde(default)]
+    pub link_bytes: Vec<LinkBytes>,
     /// The last changes of links and paths, latest first.
     #[serde(default)]
     pub recent_events: Vec<PathEvent>,
@@ -58,6 +64,15 @@ pub struct Status {
     /// Settings whose configured value waits for a restart.
     #[serde(default)]
     pub pending: Vec<PendingChange>,
+}
+
+/// Number of connections that did not use SCTP for a reason of this kind.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FallbackCount {
+    /// Kind of the reason, as in [`Fallback`].
+    pub reason: String,
+    /// Number of connections.
+    pub count: u64,
 }
 
 /// Durations of the packet loop's turns since the daemon started: packets and new connections wait during a turn.

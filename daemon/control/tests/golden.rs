@@ -175,7 +175,14 @@ fn status() -> Status {
         }],
         recent_fallbacks: vec![fallback(FallbackReason::NoSctpAnswer { waited_ms: 250 })],
         path_changes: vec![PathChangeCount { event: "down".into(), reason: "silence".into(), count: 2 }],
+        fallbacks: vec![FallbackCount { reason: "no_sctp_answer".into(), count: 3 }],
         links: links_of(&[association()]),
+        link_bytes: vec![LinkBytes {
+            interface: Some("wwan0".into()),
+            name: Some("lte".into()),
+            sent_bytes: 4_100_000,
+            received_bytes: 37_000_000,
+        }],
         recent_events: vec![path_event()],
         draining: false,
         confinement: Confinement {
@@ -384,6 +391,17 @@ fn responses_are_written_as_ever_and_read_back() {
     let mut from = &lines[..];
     for response in responses() {
         assert_eq!(read_response(&mut from).unwrap(), Some(response));
+    }
+}
+
+#[test]
+fn the_kind_of_a_reason_is_as_in_json() {
+    for reason in reasons() {
+        let FallbackReason::Required { cause } = &reason else {
+            assert_eq!(serde_json::to_value(&reason).unwrap()["kind"], reason.kind());
+            continue;
+        };
+        assert_eq!(reason.kind(), cause.kind());
     }
 }
 

@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem::Discriminant;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use base::{Route, Time};
-use control::{Counters, Fallback, FallbackReason, PastAttempt, ShimState};
+use control::{Counters, Fallback, FallbackCount, FallbackReason, PastAttempt, ShimState};
 use sctp::AssociationId;
 
 use crate::clock::unix_ms;
+use crate::link_bytes::{Bytes, LinkBytes};
 use crate::log_rate::LogRate;
 use crate::shared::Ends;
 
@@ -29,6 +30,9 @@ pub(crate) struct History {
     attempts: VecDeque<(SocketAddr, PastAttempt)>,
     last_switches: LastSwitches,
     counters: Counters,
+    /// Connections that fell back, by kind of reason.
+    fallbacks: BTreeMap<&'static str, u64>,
+    link_bytes: LinkBytes,
     /// Log lines about connections that do not use SCTP, by kind of reason.
     fallback_lines: HashMap<Discriminant<FallbackReason>, LogRate>,
     /// Log lines by subject.
@@ -137,6 +141,7 @@ impl History {
         reason: FallbackReason,
     ) {
         self.counters.connects_fallback += 1;
+        *self.fallbacks.entry(reason.kind()).or_default() += 1;
         let what = if matches!(reason, FallbackReason::Required { .. }) { "refused" } else { "plain TCP" };
         let lines = self.fallback_lines.entry(std::mem::discriminant(&reason)).or_default();
         if let Some(left_out) = lines.admit(now) {
@@ -159,6 +164,23 @@ impl History {
             PastAttempt::Sctp { .. } => None,
         });
         fallbacks.take(SHOWN).collect()
+    }
+
+    /// Returns the numbers of fallbacks since the start, by kind of reason.
+    pub(crate) fn fallback_counts(&self) -> Vec<FallbackCount> {
+        let count =
+            |(kind, count): (&&str, &u64)| FallbackCount { reason: (*kind).to_owned(), count: *count };
+        self.fallbacks.iter().map(count).collect()
+    }
+
+    /// Counts the bytes of a path of an association that ends.
+    pub(crate) fn count_link(&mut self, peer: IpAddr, interface: Option<String>, bytes: Bytes) {
+        self.link_bytes.add(peer, interface, bytes);
+    }
+
+    /// Returns the bytes of associations that have ended, by link.
+    pub(crate) fn link_bytes(&self) -> &LinkBytes {
+        &self.link_bytes
     }
 
     /// Records that data of an association switched paths.

@@ -36,6 +36,7 @@ mod framing;
 mod history;
 mod interception;
 mod learned_store;
+mod link_bytes;
 mod listeners;
 mod log_rate;
 mod manual;

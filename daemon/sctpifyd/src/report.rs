@@ -7,8 +7,8 @@ use std::time::Duration;
 use base::{Carrier, Route, Time};
 use control::{
     Association, Check, Confinement, Connection, Direction, DoctorReport, Explanation, FallbackReason,
-    KnownPeer, LearnedRow, Level, Listener, OpenCarrier, OwnAddress, Path, PathEnds, PathState, Role,
-    ShimState, ShimStep, Status, TurnTimes, Verdict, Via, links_of,
+    KnownPeer, LearnedRow, Level, LinkBytes, Listener, OpenCarrier, OwnAddress, Path, PathEnds, PathState,
+    PeerLink, Role, ShimState, ShimStep, Status, TurnTimes, Verdict, Via, links_of,
 };
 use netio::LocalAddress;
 use ops::LimitedBy;
@@ -22,6 +22,7 @@ use crate::clock::today;
 use crate::connection::{Connection as Known, ConnectionId, Connections, Stage, stepped};
 use crate::encryption::Encryption;
 use crate::history::History;
+use crate::link_bytes::Bytes;
 use crate::listeners::Listed;
 use crate::manual::Socket;
 use crate::path_events::PathEvents;
@@ -73,13 +74,43 @@ impl Report<'_> {
             listeners: found.listeners,
             recent_fallbacks: self.history.fallbacks(),
             path_changes: self.path_events.counts(),
-            links: links_of(&found.associations),
+            fallbacks: self.history.fallback_counts(),
+            links: self.peer_links(&found.associations),
+            link_bytes: self.link_bytes(&found.associations),
             recent_events: self.path_events.latest(),
             draining: self.policy.is_draining(),
             confinement,
             pending: self.policy.rules().pending(),
             associations: found.associations,
         }
+    }
+
+    /// Returns the links to the peers of these associations, with the bytes of those that have ended.
+    fn peer_links(&self, associations: &[Association]) -> Vec<PeerLink> {
+        let mut links = links_of(associations);
+        for link in &mut links {
+            let ended = self.history.link_bytes().of_pair(link.peer, link.interface.as_deref());
+            link.sent_bytes += ended.sent;
+            link.received_bytes += ended.received;
+        }
+        links
+    }
+
+    /// Returns the bytes by each link, of these associations and those that have ended.
+    fn link_bytes(&self, associations: &[Association]) -> Vec<LinkBytes> {
+        let mut all = self.history.link_bytes().by_link();
+        for path in associations.iter().flat_map(|association| &association.paths) {
+            let bytes = Bytes { sent: path.sent_bytes, received: path.received_bytes };
+            *all.entry(path.interface.clone()).or_default() += bytes;
+        }
+        let name = |interface: &String| self.policy.addresses().link_name(interface).map(str::to_owned);
+        let link = |(interface, bytes): (Option<String>, Bytes)| LinkBytes {
+            name: interface.as_ref().and_then(name),
+            interface,
+            sent_bytes: bytes.sent,
+            received_bytes: bytes.received,
+        };
+        all.into_iter().map(link).collect()
     }
 
     /// Returns the oldest connection that began after this one.

@@ -21,6 +21,8 @@ const SIZES: [u16; 5] = [1500, 1492, 1420, 1400, 1280];
 /// Limit on the wait for the answer to a large packet, and the number of attempts with each size.
 const SIZE_PATIENCE: Duration = Duration::from_millis(500);
 const SIZE_TRIES: usize = 2;
+/// Limit on the further addresses of a peer that are tested: it can name any, also of others.
+const OFFERED_MAX: usize = 8;
 /// Length of a UDP header.
 const UDP_HEADER: u16 = 8;
 
@@ -57,6 +59,7 @@ impl Links {
         let answered = self.pairs.iter().filter(|pair| pair.test.answered > 0);
         let mut offered = answered.filter_map(Pair::offered).next().unwrap_or_default();
         offered.retain(|remote| self.pairs.iter().all(|pair| pair.test.remote != *remote));
+        offered.truncate(OFFERED_MAX);
         let others: Vec<Pair> = offered.iter().flat_map(|remote| self.pairs_to(*remote)).collect();
         self.pairs.extend(others.into_iter().filter(|pair| pair.socket.is_ok()));
         offered

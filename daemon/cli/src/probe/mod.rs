@@ -41,7 +41,7 @@ const STREAMS: u16 = SHARED_STREAMS;
 const SHARED_PORT: u16 = 9899;
 const SCTP: i32 = 132;
 /// The SCTP port to probe if the user names none: ssh, which most hosts have; a refusal is an answer as well.
-const ANY_SCTP_PORT: u16 = 22;
+pub(crate) const ANY_SCTP_PORT: u16 = 22;
 /// Limit on the packets read for the answer to one INIT: a raw socket gets those of all associations with the peer.
 const STRANGERS_MAX: usize = 64;
 
@@ -87,11 +87,6 @@ impl Answer {
             _ => Answer::NoRoute(error.to_string()),
         }
     }
-}
-
-/// Returns the SCTP port to probe if the user names none.
-pub(crate) const fn any_port() -> u16 {
-    ANY_SCTP_PORT
 }
 
 /// Checks the route to `peer`: its UDP port, `port` of SCTP if it is named, and IP protocol 132.

@@ -134,6 +134,8 @@ pub(crate) fn status() -> Status {
             state: ShimState::Ready,
             reason: FallbackReason::NoSctpAnswer { waited_ms: 250 },
         }],
+        fallbacks: vec![],
+        link_bytes: vec![],
         path_changes: Vec::new(),
         links: vec![link("eth1", "fibre"), {
             let (usage, state) = (AddressUse::Backup, LinkState::Down);

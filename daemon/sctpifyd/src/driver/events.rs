@@ -16,6 +16,7 @@ use super::{ADDRESSES, CARRIERS, CONNECTIONS, Driver, ENGINE_LOG, LISTENERS, QUE
 use crate::connection::{Connection, ConnectionId, Stage};
 use crate::history::{Line, Occurrence};
 use crate::interception::LISTENERS_MAX;
+use crate::link_bytes::Bytes;
 use crate::path_events::EventContext;
 use crate::peer_links::PeerId;
 use crate::pump::BYTES_PER_TURN;
@@ -246,6 +247,9 @@ impl Driver {
     }
 
     fn on_engine_event(&mut self, association: AssociationId, event: Event) {
+        if matches!(event, Event::Closed(_)) {
+            self.count_link_bytes(association);
+        }
         self.on_shared_event(association, &event);
         if matches!(event, Event::Established { .. }) {
             self.path_events.note_addresses(association);
@@ -409,6 +413,22 @@ impl Driver {
             }
             Some(Stage::Accepting(_)) => self.on_server_up(id),
             _ => {}
+        }
+    }
+
+    /// Counts the bytes of an association that ends, for its links and its peer.
+    fn count_link_bytes(&mut self, association: AssociationId) {
+        let Some(info) = self.engine.info(association) else { return };
+        let id = self.connections.of_association(association);
+        let own =
+            id.and_then(|id| self.connections.get(id)).map(|connection| connection.flow().remote().ip());
+        let shared = || self.shared.get(association).map(|state| state.handshake().remote);
+        let first = || info.paths.first().map(|path| path.route.remote);
+        let Some(peer) = own.or_else(shared).or_else(first) else { return };
+        for path in &info.paths {
+            let interface = path_ends(&path.route, self.policy.addresses(), &self.packet_io).interface;
+            let bytes = Bytes { sent: path.bytes_sent, received: path.bytes_received };
+            self.history.count_link(peer, interface, bytes);
         }
     }
 

@@ -205,3 +205,33 @@ fn a_transfer_by_two_default_routes_survives_the_loss_of_each_uplink_in_turn() {
     let (sent, received) = (sender.finish(LIMIT * 3).unwrap(), receiver.finish(LIMIT).unwrap());
     assert!(sent.status.success() && received.status.success(), "{sent:?} {received:?}");
 }
+
+/// The bytes that a link has sent and received since the daemon's start, to all peers.
+fn bytes_of(daemon: &Daemon, link: &Link) -> u64 {
+    let status = status(daemon);
+    let all = status["link_bytes"].as_array().unwrap();
+    let of_link = all.iter().find(|bytes| bytes["interface"] == link.name().as_str());
+    of_link
+        .map_or(0, |bytes| bytes["sent_bytes"].as_u64().unwrap() + bytes["received_bytes"].as_u64().unwrap())
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn bytes_of_a_link_outlive_their_associations() {
+    let world = World::with("page_port = 9897\nstreams = \"own\"\n", true);
+    let mut before = 0;
+    for _ in 0..3 {
+        let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+        let send = world.client(BULK, &["send-paced", &world.target(), "1", "10000", "10000"]);
+        world.alpha.run("send", send, LIMIT).unwrap().good().unwrap();
+        receiver.finish(LIMIT).unwrap().good().unwrap();
+        let has_ended = || status(&world.alphas)["associations"].as_array().unwrap().is_empty();
+        assert!(wait_for(LIMIT, has_ended), "{}", status(&world.alphas)["associations"]);
+        let now = bytes_of(&world.alphas, &world.link);
+        assert!(now > before + 900_000, "{before} and then {now} bytes");
+        before = now;
+    }
+    let metrics = world.alpha.tool("curl", &["-s", "http://127.0.0.1:9897/metrics"]).unwrap();
+    let series = format!("sctpify_link_bytes_total{{interface=\"{}\"", world.link.name());
+    assert!(metrics.contains(&series), "{metrics}");
+}
