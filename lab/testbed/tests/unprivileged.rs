@@ -226,6 +226,9 @@ status = json.loads(subprocess.run([sys.argv[3], 'status', '--json'], capture_ou
 peer = {association['encryption']['peer'] for association in status['associations']}
 key = subprocess.run([sys.argv[3], 'key'], capture_output=True, check=True, text=True).stdout.split()[0]
 print(len(peer), *peer, key)
+# The server must not write to a connection that is closed: it would end with an error, and refuse the next one.
+connection.shutdown(socket.SHUT_WR)
+while connection.recv(100): pass
 connection.close()
 ";
 
