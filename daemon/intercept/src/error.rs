@@ -64,7 +64,7 @@ fn port_text(port: &Option<u32>) -> String {
 }
 
 impl SetUpError {
-    /// Returns the error for `doing`, chosen by the kernel's answer.
+    /// Returns the error of the step `doing`, with the variant that fits the kernel's error.
     pub(crate) fn from_io(doing: &'static str, source: io::Error) -> SetUpError {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => SetUpError::NotPermitted { doing },

@@ -1,8 +1,8 @@
 //! From a TLS handshake to the keys of records.
 //!
-//! The exporter (RFC 8446 section 7.5) is computed here, since a server needs the keys as soon as it has sent its Finished, and
-//! `rustls` exports only once the client's has come. [`exported`] equals what `rustls` exports then, and each
-//! handshake compares both. A pre-shared key is mixed in behind the exporter, for `rustls` takes none.
+//! The exporter (RFC 8446 section 7.5) is computed here, because a server needs the keys as soon as it has sent its Finished, and
+//! `rustls` exports only once the client's Finished has come. [`Exporter::export`] gives the same octets as `rustls` then does, and
+//! each handshake compares both. A pre-shared key is mixed into the exporter's output, because `rustls` takes none.
 
 use aws_lc_rs::digest::{SHA256, SHA384, digest};
 use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk, Salt};
@@ -11,8 +11,8 @@ use zeroize::Zeroizing;
 
 use crate::cipher::{Cipher, Suite};
 
-/// The method of key management in the negotiation of protection: one of those that are assigned first come, first served. The draft that it
-/// follows asks for 192; what differs from it needs a number of its own.
+/// The method of key management in the negotiation of protection, from the range that is assigned first come, first served. The draft that
+/// the method follows asks for 192; a method that differs from the draft needs another number.
 pub const METHOD: u8 = 229;
 
 /// The label of the draft.
@@ -24,7 +24,7 @@ const IV_LEN: usize = 12;
 /// Length of the server's confirmation, in bytes.
 pub(crate) const CONFIRMATION_LEN: usize = 32;
 
-/// A key that both ends were given by other means, mixed into the keys of records: without it none opens.
+/// A key that both ends were given by other means. It is mixed into the keys of records, so no record opens without it.
 #[derive(Clone)]
 pub struct PresharedKey {
     secret: Zeroizing<Vec<u8>>,
@@ -44,7 +44,7 @@ impl PresharedKey {
         PresharedKey { is_required: false, ..self }
     }
 
-    /// Returns the same key for later keys of an association that has it.
+    /// Returns the same key for later epochs of an association whose first keys contain it.
     pub(crate) fn required(self) -> PresharedKey {
         PresharedKey { is_required: true, ..self }
     }
@@ -69,7 +69,8 @@ enum Purpose {
     Iv = 2,
     /// Shows that the server has the same keys; not the draft's.
     Confirmation = 3,
-    /// The same to a client that says that it has a pre-shared key: nobody removes that from its message.
+    /// The confirmation to a client whose message says that it has a pre-shared key. An attacker who removes this statement is
+    /// noticed.
     ConfirmationOfPsk = 4,
 }
 
@@ -124,8 +125,8 @@ fn expand(prk: &Prk, label: &[u8], context: &[u8], out: &mut [u8]) -> Option<()>
     prk.expand(&info, Length(out.len())).ok()?.fill(out).ok()
 }
 
-/// The context of the exporter for a key: direction (of the client or the server of this handshake), role (traffic), and kind, as in the draft; then the
-/// hash of INIT and INIT ACK, and the epoch, where the draft has the two parameters.
+/// Returns the exporter's context for a key. As in the draft, it begins with direction (the client or the server of this handshake sends), role
+/// (traffic) and kind. The hash of INIT and INIT ACK, and the epoch, follow in place of the draft's two parameters.
 fn context(from: KeyRole, kind: Purpose, terms: &ProtectionTerms, epoch: u64) -> Vec<u8> {
     const TRAFFIC: u8 = 0;
     let direction = u8::from(from == KeyRole::Server);
@@ -135,13 +136,13 @@ fn context(from: KeyRole, kind: Purpose, terms: &ProtectionTerms, epoch: u64) ->
     context
 }
 
-/// A context that stands for the handshake as a whole.
+/// Returns a context that identifies the whole handshake.
 pub(crate) fn binding(terms: &ProtectionTerms) -> Vec<u8> {
     const WHOLE: [u8; 3] = [0xff; 3];
     [&WHOLE[..], &terms.transcript].concat()
 }
 
-/// Makes the keys of an epoch; `role` is this end's in the handshake.
+/// Makes the keys of an epoch; `role` is the role of this end in the handshake.
 pub(crate) fn keys(
     exporter: &Exporter,
     psk: Option<&PresharedKey>,
@@ -165,8 +166,8 @@ pub(crate) fn keys(
     Some(RecordKeys { send: cipher(role)?, receive: cipher(other)? })
 }
 
-/// Returns the octets by which the server of a handshake shows that its keys are the client's: the same transcript and pre-shared key.
-/// `client_has_psk`: the client says that it has one.
+/// Returns the octets that prove to the client that the server has the same keys, from the same transcript and pre-shared key.
+/// `client_has_psk`: the client says that it has a pre-shared key.
 pub(crate) fn confirmation(
     exporter: &Exporter,
     psk: Option<&PresharedKey>,

@@ -1,8 +1,8 @@
 //! An SCTP peer for tests and measurements, on the project's own stack: echo server, client, bulk, pings.
 //!
-//! The other end and the judge know its messages, octet by octet: the peers on other stacks
-//! (`tests/kernel-sctp/kernel_peer.py` and `usrsctp_peer.c`) send the same content and print the same digest.
-//! It rejects messages beyond 4 MiB. Begin with [`modes::run`]; another program may use a [`talk::Talk`].
+//! Each octet of its messages is fixed ([`content`]), so the other end and the script that compares the results know
+//! them. The peers on other stacks (`tests/kernel-sctp/kernel_peer.py` and `usrsctp_peer.c`) send the same content and
+//! print the same digest. This peer rejects messages beyond 4 MiB. Begin with [`modes::run`]; another program may use a [`talk::Talk`].
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! A SIP proxy and registrar: the core of `sip` with sockets, a clock and a store around it; and a user agent (`ua`).
+//! A SIP proxy and registrar, which adds sockets, a clock and a store to the core `sip`, and a user agent (`ua`).
 //!
-//! One thread, one loop ([`run`], `server`). Each transport is a plug-in behind one interface (`transport::Plugin`), as in
+//! One thread runs one event loop ([`run`], `server`). Each transport is a plug-in behind one interface (`transport::Plugin`), as in
 //! the thesis that added SCTP to Partysip (docs/sip.md compares its functions with ours). All SIP decisions are made in `sip`.
 //! Invariants: a binding is in the store before the response that confirms it is sent; the loop never waits for a server.
 

@@ -74,7 +74,8 @@ impl From<sockets::Row> for Row {
     }
 }
 
-/// Returns as many lines as fit in a page, after `skip` of them, and the number to skip for the next page, if there is one.
+/// Skips `skip` lines, and returns as many of the next ones as fit in a page. Also returns the number to skip for the next page, if
+/// there is one.
 pub(crate) fn page(rows: &[sockets::Row], skip: usize) -> (String, Option<usize>) {
     let mut text = String::new();
     for (number, row) in rows.iter().enumerate().skip(skip) {

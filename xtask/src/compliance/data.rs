@@ -10,9 +10,9 @@
 //! "6.2-3" = { level = "SHOULD", text = "...", not = "why we do otherwise" }
 //! ```
 //!
-//! An id is the section, and the ordinal of the section's sentence with such a word. At most one of `not` (we
-//! deviate, with the reason), `gap` (we should comply, and do not yet), `na` (asks nothing of an implementation
-//! like this) and `same` (repeats another requirement).
+//! An id consists of the section and an ordinal, which counts the section's sentences with a requirement word. A
+//! line has at most one of `not` (we deviate, with the reason), `gap` (we should comply, and do not yet), `na`
+//! (asks nothing of an implementation like this) and `same` (repeats another requirement).
 
 use super::citations::Citation;
 use anyhow::{Context, Result, bail};
@@ -160,7 +160,7 @@ impl Document {
         self.requirements.keys().filter(|id| self.status(id, all) == status).count()
     }
 
-    /// Returns the contradictory lines.
+    /// Returns a message for each contradictory line.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (id, r) in &self.requirements {
@@ -175,7 +175,7 @@ impl Document {
         faults
     }
 
-    /// Returns the counts that have grown.
+    /// Returns a message for each count above the limit in the file.
     pub(super) fn ratchet(&self, all: &[Citation]) -> Vec<String> {
         let mut faults = Vec::new();
         let marks = [(Status::Open, self.open, "open"), (Status::Done, self.untested, "untested")];

@@ -1,11 +1,11 @@
 //! `sctpify bench`: measures the set-up time and the throughput of connections to a host, over SCTP and over other transports.
 //!
-//! The far end is a plain TCP program that its operator starts, `sctpify bench --serve`: nothing answers without that, nor longer
-//! than requested. It listens on three consecutive ports: the rules should send connections to the first over SCTP, those to the
-//! second are plain TCP, those to the third MPTCP. The daemon reports a connection's real transport.
+//! The far end is a plain TCP program, `sctpify bench --serve`. It answers only if its operator has started it, and only for the
+//! requested time. It listens on three consecutive ports: the rules should send connections to the first over SCTP; connections to
+//! the second use plain TCP, and to the third MPTCP. The daemon reports a connection's real transport.
 //!
-//! On a connection the client sends one byte: `c` is answered by one byte; `u` is followed by bytes to the end of the stream, and
-//! answered by their number, eight bytes in network order.
+//! On a connection, the client first sends one byte. The server answers `c` with one byte. After `u`, the client sends bytes until the
+//! end of the stream, and the server answers with their number, eight bytes in network order.
 
 mod measure;
 mod serve;

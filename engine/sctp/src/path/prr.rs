@@ -16,8 +16,8 @@ pub(super) struct Prr {
 }
 
 impl Prr {
-    /// Starts a reduction to `ssthresh`, with `flight` bytes in flight before the loss was found and `left`
-    /// now.
+    /// Starts a reduction to `ssthresh`. `flight` bytes were in flight before the loss was found, and `left` bytes
+    /// are now.
     pub(super) fn new(flight: usize, left: usize, ssthresh: usize, mtu: usize) -> Prr {
         // RFC 9260 section 7.2.4: the first packet does not wait for the window.
         Prr { recover_flight: flight.max(1), delivered: 0, sent: 0, ssthresh, mtu, window: left + mtu }

@@ -2,7 +2,7 @@
 //!
 //! Start at [`PeerWindow::on_sack`].
 
-/// A chunk sent into a closed window of the peer.
+/// State of a window probe: a chunk that is sent into a closed window of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Probe {
     /// No probe is outstanding.
@@ -53,13 +53,13 @@ impl PeerWindow {
         self.room = self.room.saturating_sub(length);
     }
 
-    /// Returns the room of chunks that are no longer in flight.
+    /// Adds the room of `bytes` that are no longer in flight.
     #[inline]
     pub(crate) fn on_lost(&mut self, bytes: usize) {
         self.room += bytes;
     }
 
-    /// Takes the window of a SACK that no other has overtaken.
+    /// Sets the window from a SACK. The caller leaves out a SACK that arrives after a newer one.
     //= rfc9260#6.2.1-1
     #[inline]
     pub(crate) fn on_sack(&mut self, a_rwnd: usize, flight: usize) {
@@ -72,7 +72,7 @@ impl PeerWindow {
     }
 
     /// Handles a SACK that acknowledged nothing while the first chunk in flight has `length` bytes, of `flight`
-    /// in all. Returns whether the window has opened for a probe, which the peer has dropped. A chunk that was
+    /// in all. Returns whether the peer has dropped a probe although the window is open now. A chunk that was
     /// sent into an open window but found it closed becomes a probe.
     pub(crate) fn on_unmoved(&mut self, a_rwnd: usize, length: usize, flight: usize) -> bool {
         let finds_no_room = a_rwnd == 0 && flight == length;

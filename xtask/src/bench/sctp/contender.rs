@@ -44,11 +44,11 @@ pub(crate) struct Programs {
     pub(crate) ours: PathBuf,
     pub(crate) usrsctp: PathBuf,
     pub(crate) tcp: PathBuf,
-    /// Our engine and others, alone.
+    /// Runs an engine alone: ours or another one.
     pub(crate) rivals: PathBuf,
 }
 
-/// The link of their traffic, and its encapsulation: from the link's left end to its right one.
+/// The link that carries the contenders' traffic, and the encapsulation of SCTP. The client is at the link's left end, the server at its right one.
 #[derive(Debug)]
 pub(crate) struct LinkUse<'a> {
     pub(crate) link: &'a Link,
