@@ -103,16 +103,15 @@ fn verdict(tests: &[LinkTest]) -> Option<Check> {
         })
         .collect();
     let noun = if links.len() == 1 { "link" } else { "links" };
-    let found =
-        [format!("SCTP works by {works} of {} {noun}", links.len())].into_iter().chain(faults.clone());
-    let found = found.collect::<Vec<_>>().join("; ");
+    let found = format!("SCTP works by {works} of {} {noun}", links.len());
+    let found = if faults.is_empty() { found } else { format!("{found}; {}", faults.join("; ")) };
     let level = match works {
         _ if links.is_empty() => return None,
         0 => Level::Missing,
         _ if faults.is_empty() => return Some(Check::ok("links", found)),
         _ => Level::Warning,
     };
-    let remedy = "allow UDP to the peer's port, in both directions, in the firewalls of that link";
+    let remedy = "bring that link up, or allow UDP to the peer's port, in both directions, in its firewalls";
     Some(Check::bad("links", level, found, remedy))
 }
 

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::link::title_of;
+
 /// Findings, in the order in which they should be read.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct DoctorReport {
@@ -87,11 +89,7 @@ impl OwnAddress {
     /// Returns the link as people call it: the interface, with the operator's name in parentheses, or the address if the interface is
     /// unknown.
     pub fn title(&self) -> String {
-        match (&self.interface, &self.name) {
-            (Some(interface), Some(name)) => format!("{interface} ({name})"),
-            (Some(interface), None) => interface.clone(),
-            (None, _) => self.local.to_string(),
-        }
+        title_of(self.interface.as_deref(), self.name.as_deref()).unwrap_or_else(|| self.local.to_string())
     }
 }
 

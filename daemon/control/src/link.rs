@@ -146,12 +146,14 @@ impl PeerLink {
 
     /// The link as people call it: its interface, and its name if it has one.
     pub fn title(&self) -> String {
-        match (&self.interface, &self.name) {
-            (Some(interface), Some(name)) => format!("{interface} ({name})"),
-            (Some(interface), None) => interface.clone(),
-            (None, _) => "unknown".to_owned(),
-        }
+        title_of(self.interface.as_deref(), self.name.as_deref()).unwrap_or_else(|| "unknown".to_owned())
     }
+}
+
+/// Returns an interface with the operator's name in parentheses, if there is one; none for an unknown interface.
+pub(crate) fn title_of(interface: Option<&str>, name: Option<&str>) -> Option<String> {
+    let interface = interface?;
+    Some(name.map_or_else(|| interface.to_owned(), |name| format!("{interface} ({name})")))
 }
 
 #[cfg(test)]

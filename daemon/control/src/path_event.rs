@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::link::title_of;
+
 /// A change of a link to a peer, or of the path that data takes. `Display` gives a sentence for people. An event does not change
 /// after it was told.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -186,10 +188,8 @@ impl fmt::Display for PathEvent {
 
 impl fmt::Display for PathEnds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.interface, &self.name) {
-            (Some(interface), Some(name)) => write!(f, "{interface} ({name}) ")?,
-            (Some(interface), None) => write!(f, "{interface} ")?,
-            (None, _) => {}
+        if let Some(title) = title_of(self.interface.as_deref(), self.name.as_deref()) {
+            write!(f, "{title} ")?;
         }
         match self.local {
             Some(local) => write!(f, "{local} → {}", self.remote),

@@ -5,6 +5,7 @@
 
 mod congestion;
 mod delays;
+mod distance;
 mod ecn;
 mod heartbeats;
 mod index;

@@ -1,0 +1,93 @@
+//! Distance of two paths: how little they share, by the links of their addresses where these are known. Begin at [`apart`].
+
+use std::net::IpAddr;
+
+use super::Path;
+
+/// Estimate of how two addresses of one end lie to each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Distance {
+    /// One address, or addresses of one link.
+    Same,
+    /// Addresses of different families, which are as often on one link as on two.
+    Unknown,
+    /// On different links, or presumably, because they are different addresses of one family.
+    Apart,
+}
+
+impl Distance {
+    fn between(one: (IpAddr, u8), other: (IpAddr, u8)) -> Distance {
+        match (one.1, other.1) {
+            _ if one.0 == other.0 => Distance::Same,
+            (0, _) | (_, 0) if one.0.is_ipv4() == other.0.is_ipv4() => Distance::Apart,
+            (0, _) | (_, 0) => Distance::Unknown,
+            (one, other) if one == other => Distance::Same,
+            _ => Distance::Apart,
+        }
+    }
+}
+
+/// The distance of our addresses of two paths.
+pub(super) fn local_distance(one: &Path, other: &Path) -> Distance {
+    let end = |path: &Path| (path.route.local, path.usage.links().0);
+    Distance::between(end(one), end(other))
+}
+
+/// The distance of the peer's addresses of two paths.
+pub(super) fn remote_distance(one: &Path, other: &Path) -> Distance {
+    let end = |path: &Path| (path.route.remote, path.usage.links().1);
+    Distance::between(end(one), end(other))
+}
+
+/// Least distance of two paths that share no link, as far as is known.
+pub(super) const APART_LIKELY: u8 = 3;
+
+/// Estimates how little two paths share: 0 for the same links, 4 for different ones at both ends.
+//= rfc9260#6.4.1-2
+pub(super) fn apart(one: &Path, other: &Path) -> u8 {
+    use Distance::{Apart, Same, Unknown};
+    match (local_distance(one, other), remote_distance(one, other)) {
+        (Apart, Apart) => 4,
+        (Apart, Unknown) | (Unknown, Apart) => APART_LIKELY,
+        (Unknown, Unknown) => 2,
+        (Apart, Same) | (Same, Apart) => 1,
+        (Same | Unknown, Same) | (Same, Unknown) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::AddressUse;
+    use crate::path::PathUse;
+    use crate::path::paths::tests::path;
+
+    #[test]
+    //= rfc9260#6.4.1-2
+    fn of_paths_that_share_no_address_with_the_failed_one_that_of_its_family_is_taken() {
+        let failed = path("10.0.1.1", "10.0.1.2");
+        let others = [("10.0.2.1", "10.0.1.2"), ("fd00::1", "fd00::2"), ("10.0.2.1", "10.0.2.2")];
+        let ranks = others.map(|(local, remote)| apart(&path(local, remote), &failed));
+        assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
+    }
+
+    #[test]
+    fn known_links_tell_which_paths_share_one_whatever_the_family() {
+        let on = |link: u8, local: &str, remote: &str| {
+            let mut path = path(local, remote);
+            path.usage = PathUse::new(AddressUse { link, ..AddressUse::default() }, AddressUse::default());
+            path
+        };
+        let failed = on(1, "10.0.1.1", "10.0.0.9");
+        let others = [
+            on(1, "fd00:1::1", "fd00::9"),
+            on(2, "10.0.2.1", "10.0.0.9"),
+            on(0, "fd00:2::1", "fd00::9"),
+            on(2, "fd00:2::1", "fd00::9"),
+            on(2, "10.0.2.1", "10.0.0.10"),
+        ];
+        let ranks = others.map(|other| apart(&other, &failed));
+        assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
+        assert_eq!(apart(&on(1, "10.0.1.77", "10.0.0.9"), &failed), 0, "two addresses of one link");
+    }
+}
