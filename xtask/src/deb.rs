@@ -19,6 +19,8 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
     ("sctpify-router", &["sctpify-router"]),
     ("sctpify-sip", &["sctpify-sip", "sctpify-ua"]),
 ];
+/// Examples for Prometheus and Grafana, in `packaging/prometheus`.
+const EXAMPLES: [&str; 3] = ["sctpify-alerts.yml", "sctpify-alerts.test.yml", "sctpify-dashboard.json"];
 /// The library of `sctpify run --sctp`.
 const LIBRARY: &str = "libsctpify.so";
 const MUSL: &str = "x86_64-unknown-linux-musl";
@@ -122,6 +124,9 @@ fn programs() -> impl Iterator<Item = &'static str> {
 fn documents(dir: &Path, version: &str) -> Result<()> {
     for name in ["CHANGELOG.md", "README.md"] {
         copy(&root().join(name), &dir.join(name), 0o644)?;
+    }
+    for name in EXAMPLES {
+        copy(&root().join("packaging/prometheus").join(name), &dir.join("examples").join(name), 0o644)?;
     }
     let changelog = dir.join("changelog");
     let date = output(Command::new("git").args(["log", "-1", "--format=%cD"]).current_dir(root()))?;

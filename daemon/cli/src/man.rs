@@ -55,7 +55,8 @@ fn settings_reference() -> String {
 fn metrics_reference() -> String {
     format!(
         "# Metrics of the daemon\n\nThe setting `page_port` opens `http://127.0.0.1:PORT/metrics`, in the text format of \
-         Prometheus. The daemon counts from its start.\n\n{}",
+         Prometheus. The setting `metrics_listen` opens them for other hosts, with a token ([how-to](../how-to/prometheus.md)). The \
+         daemon counts from its start.\n\n{}",
         control::metrics(&Status::default()).reference()
     )
 }

@@ -144,6 +144,7 @@ fn toml_value(setting: &Setting, settings: &Settings) -> Value {
         Kind::Number { .. } => text.parse::<i64>().map_or_else(|_| Value::from(text.as_str()), Value::from),
         Kind::Word(_)
         | Kind::Url(_)
+        | Kind::Listen
         | Kind::Path
         | Kind::User
         | Kind::Weights

@@ -24,11 +24,13 @@ mod known_peers;
 mod learned;
 mod link;
 mod metrics;
+mod metrics_listener;
 mod path_event;
 mod peer_keys;
 mod reason;
 mod request;
 mod response;
+mod secret_file;
 mod setting;
 mod shim;
 mod status;
@@ -51,12 +53,14 @@ pub use known_peers::{
 pub use learned::{LearnedRow, LearnedState, load_learned, parse_learned, print_learned, save_learned};
 pub use link::{AddressUse, LinkBytes, LinkState, PeerLink, links_of};
 pub use metrics::metrics;
+pub use metrics_listener::bind_metrics;
 pub use path_event::{PathChange, PathChangeCount, PathEnds, PathEvent, PathReason};
 pub use peer_keys::{PeerKey, PeerKeyError, parse_peer_keys, read_peer_keys};
 pub use reason::{EncryptionFault, FallbackReason, KeyFault};
 pub use request::{Request, RuleSelector};
 pub use response::{Added, DefaultPolicy, Done, ErrorCode, EventsReport, HostKeyReport, PeersReport};
 pub use response::{Refusal, Response, RuleRow, RulesReport};
+pub use secret_file::SecretFileError;
 pub use setting::{PendingChange, SettingRow, SettingsReport};
 pub use shim::{ShimState, ShimStep};
 pub use status::{

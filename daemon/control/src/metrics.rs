@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ops::MetricsText;
 
-use crate::{Association, LinkBytes, LinkState, Path, PathState, PeerLink, Status, TurnTimes};
+use crate::{AddressUse, Association, LinkBytes, LinkState, Path, PathState, PeerLink, Status, TurnTimes};
 
 /// Limit on the series of links to peers.
 const LINKS_MAX: usize = 512;
@@ -106,6 +106,11 @@ fn links(out: &mut MetricsText, links: &[PeerLink]) {
     family("sctpify_peer_link_in_use", "1 if new data for the peer goes by the link.", &|link| {
         Some(f64::from(u8::from(link.in_use)))
     });
+    family(
+        "sctpify_peer_link_backup",
+        "1 if the link is a backup for the peer, by the policy of either host.",
+        &|link| Some(f64::from(u8::from(link.usage == AddressUse::Backup))),
+    );
     let help = "Smoothed round-trip time of the link's quickest path to the peer.";
     family("sctpify_peer_link_srtt_seconds", help, &|link| link.srtt_us.map(|us| us as f64 / 1e6));
 }

@@ -5,13 +5,11 @@
 //! Secrets appear neither in errors nor in `Debug` output.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::geteuid;
 use rules::IpNet;
+
+use crate::secret_file::{SecretFileError, read_secret};
 
 /// Minimum length of a key in bytes.
 const KEY_MIN: usize = 16;
@@ -51,20 +49,9 @@ impl fmt::Debug for PeerKey {
 /// Reasons why keys were not read.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerKeyError {
-    /// The file cannot be read.
-    #[error("{}: {error} (setting peer_keys)", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The failure.
-        error: std::io::Error,
-    },
-    /// Others may read the file.
-    #[error("{}: others may read or change this file: chown root, chmod 600", .path.display())]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-    },
+    /// The file was not read.
+    #[error(transparent)]
+    File(#[from] SecretFileError),
     /// A line is wrong.
     #[error("{}, line {line}: {what}", .path.display())]
     Line {
@@ -82,20 +69,10 @@ pub enum PeerKeyError {
 /// # Errors
 /// When it cannot be read, or others may read it.
 pub fn read_peer_keys(path: &str) -> Result<String, PeerKeyError> {
-    let mut text = String::new();
     if path.is_empty() {
-        return Ok(text);
+        return Ok(String::new());
     }
-    let path = Path::new(path);
-    let io = |error| PeerKeyError::Io { path: path.into(), error };
-    let file = File::open(path).map_err(io)?;
-    let status = file.metadata().map_err(io)?;
-    let is_ours = [0, geteuid().as_raw()].contains(&status.uid());
-    if !is_ours || status.mode() & 0o077 != 0 {
-        return Err(PeerKeyError::Exposed { path: path.into() });
-    }
-    file.take(FILE_MAX).read_to_string(&mut text).map_err(io)?;
-    Ok(text)
+    Ok(read_secret(Path::new(path), FILE_MAX, "peer_keys")?)
 }
 
 /// Parses the keys in the text of the file at `path`, longest prefixes first.
@@ -184,7 +161,7 @@ mod tests {
             let path = path.to_str().unwrap();
             parse_peer_keys(path, &read_peer_keys(path)?).map(|keys| keys.len())
         };
-        assert!(matches!(load(0o640), Err(PeerKeyError::Exposed { .. })));
+        assert!(matches!(load(0o640), Err(PeerKeyError::File(SecretFileError::Exposed { .. }))));
         assert_eq!(load(0o600).unwrap(), 1);
     }
 }

@@ -7,6 +7,7 @@ use nix::unistd::User;
 use ops::Page;
 use rules::{Setting, Settings};
 
+use crate::metrics_listener::{read_token, try_address};
 use crate::{parse_peer_keys, read_peer_keys};
 
 /// Listens on `port` of 127.0.0.1 for the daemon's page; none if it is 0.
@@ -30,6 +31,10 @@ pub fn bind_page(port: u16) -> Result<Option<Page>, String> {
 pub fn try_setting(setting: &Setting, settings: &Settings) -> Result<(), String> {
     match setting.name {
         "page_port" => bind_page(settings.page_port).map(drop),
+        "metrics_listen" => try_address(settings),
+        "metrics_token" if !settings.metrics_token.is_empty() => {
+            read_token(&settings.metrics_token).map(drop)
+        }
         "peer_keys" => {
             let path = &settings.peer_keys;
             let keys = read_peer_keys(path).and_then(|text| parse_peer_keys(path, &text));
@@ -83,6 +88,8 @@ mod tests {
         let port = taken.local_addr().unwrap().port().to_string();
         for (name, value, told) in [
             ("page_port", port.as_str(), "set page_port to another"),
+            ("metrics_listen", "192.0.2.7:9897", "set metrics_listen to another"),
+            ("metrics_token", "/nonexistent/token", "/nonexistent/token: No such file"),
             ("peer_keys", "/nonexistent/keys", "/nonexistent/keys: No such file"),
             ("learned_store_roots", "/nonexistent/roots", "/nonexistent/roots: No such file"),
             ("worker_user", "nobody-of-this-name", "user `nobody-of-this-name` does not exist"),

@@ -2,7 +2,11 @@
 //!
 //! `sctpify get` and `set`, the configuration file, its manual page and its printed default all read [`SETTINGS`].
 
-use std::fmt;
+mod kind;
+
+use std::net::SocketAddr;
+
+pub use kind::Kind;
 
 use crate::nearest;
 use crate::{
@@ -40,6 +44,10 @@ pub struct Settings {
     pub memory_mib: u32,
     /// The TCP port of 127.0.0.1 that serves the page and the metrics; 0 for none.
     pub page_port: u16,
+    /// The address and TCP port on which other hosts get the metrics, with the token; none for no such listener.
+    pub metrics_listen: Option<SocketAddr>,
+    /// The file with the token of `metrics_listen`; empty for none.
+    pub metrics_token: String,
     /// Destinations that have no SCTP are learned.
     pub learn: bool,
     /// Failures in a row that disable a destination which has worked within a day; 1 to 100.
@@ -110,6 +118,8 @@ impl Default for Settings {
             interfaces: Interfaces::default(),
             memory_mib: 512,
             page_port: 0,
+            metrics_listen: None,
+            metrics_token: String::new(),
             learn: true,
             learned_failures: 3,
             learned_hold_s: 60,
@@ -137,62 +147,6 @@ impl Default for Settings {
             advertise_interval: AdvertiseInterval::default(),
             advertise_type: 150,
             links: Links::default(),
-        }
-    }
-}
-
-/// Values of a setting.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// 0 or 1.
-    Bool,
-    /// A whole number.
-    Number {
-        /// The lowest value.
-        min: u32,
-        /// The highest value.
-        max: u32,
-        /// The unit: "ms", "times"; empty where the number is only a name.
-        unit: &'static str,
-    },
-    /// One of these words.
-    Word(&'static [&'static str]),
-    /// Nothing, or a URL that begins with one of these.
-    Url(&'static [&'static str]),
-    /// Nothing, or the absolute path of a file.
-    Path,
-    /// Nothing, or the name or number of a user.
-    User,
-    /// Nothing, or networks with their weights.
-    Weights,
-    /// Nothing, or names of interfaces, addresses and networks.
-    Interfaces,
-    /// Nothing, or policies of links.
-    Links,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Kind::Bool => f.write_str("0 or 1 (also false, true, off, on)"),
-            Kind::Number { min, max, unit: "" } => write!(f, "{min} to {max}"),
-            Kind::Number { min, max, unit } => write!(f, "{min} to {max} {unit}"),
-            Kind::Word(words) => f.write_str(&words.join(", ")),
-            Kind::Weights => {
-                f.write_str("nothing, or networks with weights from 1 to 65535: 10.1.0.0/16=3 10.2.0.0/16=1")
-            }
-            Kind::Interfaces => f.write_str(
-                "nothing, or up to 32 interfaces, addresses and networks, with wildcards * and ?, ! excludes: \
-                 eth0 wwan* !eth1 192.0.2.0/24",
-            ),
-            Kind::Links => f.write_str(
-                "nothing, or up to 32 links, each with the name of its interface, with wildcards * and ?, and of name, use \
-                 (primary, secondary, backup, never) and heartbeat_s (1 to 600) those that matter: wwan* name=lte \
-                 use=backup heartbeat_s=30; eth1 name=fibre",
-            ),
-            Kind::User => f.write_str("nothing, or the name or number of a user"),
-            Kind::Path => f.write_str("nothing, or the path of a file, beginning with /"),
-            Kind::Url(schemes) => write!(f, "nothing, or a URL that begins with {}", schemes.join(" or ")),
         }
     }
 }
@@ -324,6 +278,26 @@ pub const SETTINGS: &[Setting] = &[
         needs_restart: true,
         read: |s| s.page_port.to_string(),
         write: |s, v| put(&mut s.page_port, v.parse().ok()),
+    },
+    Setting {
+        name: "metrics_listen",
+        kind: Kind::Listen,
+        doc: "Address and TCP port on which other hosts get the metrics for Prometheus (/metrics), and nothing else: \
+              192.0.2.7:9897, [2001:db8::7]:9897, or 0.0.0.0:9897 for all IPv4 addresses; empty for none. A request must have the \
+              header Authorization with `Bearer` and the token of metrics_token. The metrics contain the addresses of peers, and \
+              travel unencrypted.",
+        needs_restart: true,
+        read: |s| s.metrics_listen.map_or_else(String::new, |address| address.to_string()),
+        write: |s, v| put(&mut s.metrics_listen, parse_listen(v)),
+    },
+    Setting {
+        name: "metrics_token",
+        kind: Kind::Path,
+        doc: "File with the token of metrics_listen: 16 to 1024 printable ASCII characters without blanks (`openssl rand -hex \
+              32`). Only root may have read access to the file. The daemon reads it at the start.",
+        needs_restart: true,
+        read: |s| s.metrics_token.clone(),
+        write: |s, v| put(&mut s.metrics_token, is_path(v).then(|| v.to_owned())),
     },
     Setting {
         name: "learn",
@@ -669,6 +643,14 @@ fn is_store(value: &str) -> bool {
     value.is_empty() || (is_url && value.len() <= URL_BYTES_MAX)
 }
 
+/// Parses an address with a port; empty for none. Port 0 would be another one after each start.
+fn parse_listen(value: &str) -> Option<Option<SocketAddr>> {
+    if value.is_empty() {
+        return Some(None);
+    }
+    value.parse().ok().filter(|address: &SocketAddr| address.port() != 0).map(Some)
+}
+
 fn put<T>(slot: &mut T, value: Option<T>) -> Option<()> {
     *slot = value?;
     Some(())
@@ -701,9 +683,9 @@ pub fn find_setting(name: &str) -> Result<&'static Setting, SettingError> {
 
 impl Setting {
     /// Reports whether only root may change it, in the file itself: it determines how far the daemon is confined, which file it
-    /// reads, whom it connects to or whom it admits. A compromised daemon must not weaken its successor.
+    /// reads, whom it connects to or whom it admits or reports to. A compromised daemon must not weaken its successor.
     pub fn is_roots(&self) -> bool {
-        let names_a_place = matches!(self.kind, Kind::Path | Kind::Url(_) | Kind::User);
+        let names_a_place = matches!(self.kind, Kind::Path | Kind::Url(_) | Kind::User | Kind::Listen);
         let admits = ["peer_key_required", "encryption"].contains(&self.name);
         names_a_place || self.name.starts_with("confine_") || admits
     }
@@ -736,6 +718,7 @@ impl Setting {
             Kind::Bool
             | Kind::Word(_)
             | Kind::Url(_)
+            | Kind::Listen
             | Kind::Path
             | Kind::User
             | Kind::Weights

@@ -101,6 +101,11 @@ impl RulesStore {
         self.lock().settings.page_port = 0;
     }
 
+    /// Records that other hosts do not get the metrics because the address or the token is not available.
+    pub(crate) fn goes_without_metrics_listener(&self) {
+        self.lock().settings.metrics_listen = None;
+    }
+
     /// Counts the outcome of a connection to or from `address`, for the rule that decided about it.
     pub(crate) fn record(&self, chain: Chain, address: SocketAddr, outcome: Outcome) {
         self.lock().record(chain, address.ip(), address.port(), today(), outcome);

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use anyhow::Result;
 use base::Time;
-use control::{Check, DoctorReport, Done, ErrorCode, Level, PathsReport, Request, Response};
+use control::{Check, DoctorReport, Done, ErrorCode, PathsReport, Request, Response};
 use intercept::Interceptor;
 use mio::Events;
 
@@ -43,8 +43,8 @@ pub(crate) struct Shard {
     turns: Turns,
     /// Privileges that this process has given up; none until that is reported.
     confinement: control::Confinement,
-    /// The reason why there is no page although there should be one.
-    page_fault: Option<String>,
+    /// Faults of this start, such as a page that has no port.
+    faults: Vec<Check>,
 }
 
 impl Shard {
@@ -71,7 +71,7 @@ impl Shard {
             surveys: Surveys::default(),
             turns: Turns::default(),
             confinement: control::Confinement::default(),
-            page_fault: None,
+            faults: Vec::new(),
         };
         Ok((shard, Handle::new(sender, waker)))
     }
@@ -85,9 +85,9 @@ impl Shard {
         self.confinement = confinement;
     }
 
-    /// Notes for reports why there is no page although there should be one.
-    pub(crate) fn note_page_fault(&mut self, fault: String) {
-        self.page_fault = Some(fault);
+    /// Notes a fault of this start for the report of `doctor`.
+    pub(crate) fn note_fault(&mut self, fault: Check) {
+        self.faults.push(fault);
     }
 
     /// Serves a command's enclosed namespace from now on.
@@ -165,10 +165,7 @@ impl Shard {
 
     fn doctor(&mut self, peer: Option<IpAddr>) -> DoctorReport {
         let mut checks = confinement::checks(&self.confinement);
-        checks.extend(self.page_fault.iter().map(|fault| {
-            let remedy = "sctpify set page_port=PORT, 0 for no page; then restart sctpifyd";
-            Check::bad("page", Level::Warning, fault.clone(), remedy)
-        }));
+        checks.extend(self.faults.iter().cloned());
         self.driver.doctor(peer, checks)
     }
 

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use control::{DaemonArgs, Measure};
+use control::{Check, DaemonArgs, Level, Measure};
 use intercept::{Config, Interceptor};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use ops::Page;
@@ -77,6 +77,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         has_supervisor,
     )?;
     let page = control::bind_page(rules.settings().page_port);
+    let metrics = control::bind_metrics(&rules.settings());
     let server = ControlServer::new(
         socket,
         rules.clone(),
@@ -89,7 +90,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let confined = confine(shard.interceptor(), &confinement)?;
     shard.note_confinement(control::Confinement { user, ..confined });
     spawn("control", move || server.run())?;
-    spawn_page(page, desk, &rules, &mut shard)?;
+    spawn_listeners(page, metrics, &desk, &rules, &mut shard)?;
     spawn_handshakes(handshakes, signer, handle.clone())?;
     spawn_keepers(learned.clone(), shared, peers.clone())?;
     let on_signal = handle.clone();
@@ -120,20 +121,41 @@ fn open_archive(args: &DaemonArgs, has_supervisor: bool) -> Result<(Archive, Opt
     Ok((Archive::own(args), None))
 }
 
-/// Starts the thread of the status page. If it has no port, connections go on without it.
-fn spawn_page(
+/// Starts the threads of the status page, and of the metrics for other hosts. Connections go on without a listener that is not
+/// available; the log and `doctor` report it.
+fn spawn_listeners(
     page: Result<Option<Page>, String>,
-    desk: Desk,
+    metrics: Result<Option<Page>, String>,
+    desk: &Desk,
     rules: &RulesStore,
     shard: &mut Shard,
 ) -> Result<()> {
+    let mut note = |name, fault: String, remedy: &str| {
+        tracing::warn!("{fault}");
+        shard.note_fault(Check::bad(name, Level::Warning, fault, remedy));
+    };
     match page {
         Ok(None) => {}
-        Ok(Some(page)) => spawn("page", move || page::run(page, desk))?,
+        Ok(Some(page)) => {
+            let desk = desk.clone();
+            spawn("page", move || page::run(page, desk))?;
+        }
         Err(fault) => {
-            tracing::warn!("{fault}");
             rules.goes_without_page();
-            shard.note_page_fault(fault);
+            note("page", fault, "sctpify set page_port=PORT, 0 for no page; then restart sctpifyd");
+        }
+    }
+    match metrics {
+        Ok(None) => {}
+        Ok(Some(listener)) => {
+            let desk = desk.clone();
+            spawn("metrics", move || page::run_metrics(listener, desk))?;
+        }
+        Err(fault) => {
+            rules.goes_without_metrics_listener();
+            let remedy = "sctpify set metrics_listen=ADDRESS:PORT metrics_token=FILE, or metrics_listen= for none; then \
+                          restart sctpifyd";
+            note("metrics", fault, remedy);
         }
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! A listener for browsers and Prometheus on 127.0.0.1 only: the page of a program, and its metrics.
+//! Listeners for browsers and Prometheus: the page of a program and its metrics on 127.0.0.1, and its metrics for other hosts.
 //!
-//! It is read-only: GET of a few fixed names. A request must name this host as a browser that was sent here on purpose does, so
-//! no foreign page can reach it under its own name (DNS rebinding). Nothing is loaded from anywhere else. Invariant: no more than
-//! [`SERVED_MAX`] requests are served at once, each within [`CLIENT_LIMIT`]. Begin with [`Page::run`]; [`MetricsText`] writes
-//! numbers in the format that Prometheus reads.
+//! They are read-only: GET of a few fixed names. On 127.0.0.1, a request must name this host as a browser that was sent here on
+//! purpose does, so no foreign page can reach it under its own name (DNS rebinding). On other addresses, it must have a token.
+//! Nothing is loaded from anywhere else. Invariant: a listener serves no more than [`SERVED_MAX`] requests at once, each within
+//! [`CLIENT_LIMIT`]. Begin with [`Page::run`]; [`MetricsText`] writes numbers in the format that Prometheus reads.
 //!
 //! The files that all programs' pages share are served in addition to each program's own: `page.css`, and `common.js` with
 //! requests, periodic redrawing, tables, paths, and lists shown part by part. [`PageAnswer::html`] makes the page around a
@@ -14,19 +14,21 @@ mod request;
 
 use std::fmt::Display;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use metrics::MetricsText;
 pub use request::PageRequest;
-use request::{HEAD_MAX, Refused};
+use request::{Access, HEAD_MAX, Refused};
 
 /// Limit on concurrent requests.
 const SERVED_MAX: usize = 16;
-/// Limit on the time that a browser takes to send a request, or to read the answer.
+/// Limit on the time in which a client sends its request and reads the answer.
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
+/// Pause after an error of the listener, such as too many open files, which would otherwise occur again at once.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
 /// Content security policy: the page may load its own files, and send requests to its own host.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
@@ -35,7 +37,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
 #[derive(Debug)]
 pub struct Page {
     listener: TcpListener,
-    port: u16,
+    access: Access,
 }
 
 impl Page {
@@ -44,7 +46,16 @@ impl Page {
     /// # Errors
     /// When the port is taken.
     pub fn bind(port: u16) -> io::Result<Page> {
-        Ok(Page { listener: TcpListener::bind((Ipv4Addr::LOCALHOST, port))?, port })
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        Ok(Page { listener, access: Access::ThisHost(port) })
+    }
+
+    /// Listens on `address` for requests with this token (RFC 6750 section 2.1).
+    ///
+    /// # Errors
+    /// When the port is taken, or this host does not have the address.
+    pub fn bind_with_token(address: SocketAddr, token: &str) -> io::Result<Page> {
+        Ok(Page { listener: TcpListener::bind(address)?, access: Access::Bearer(token.into()) })
     }
 
     /// Serves until the process ends. `answer` gets the request, and returns `None` if nothing has that name; `names` lists the
@@ -54,18 +65,21 @@ impl Page {
         names: &'static str,
         answer: impl Fn(&PageRequest<'_>) -> Option<PageAnswer> + Clone + Send + 'static,
     ) {
-        let served = Arc::new(AtomicUsize::new(0));
+        let (served, access) = (Arc::new(AtomicUsize::new(0)), Arc::new(self.access));
         for stream in self.listener.incoming() {
-            let Ok(stream) = stream else { continue };
+            let Ok(stream) = stream else {
+                std::thread::sleep(ERROR_PAUSE);
+                continue;
+            };
             let slot = Slot(served.clone());
             if slot.0.fetch_add(1, Ordering::Relaxed) >= SERVED_MAX {
                 continue;
             }
-            let (answer, port) = (answer.clone(), self.port);
+            let (answer, access) = (answer.clone(), access.clone());
             let serve = move || {
                 let _slot = slot;
                 // A client that sends no proper request, or does not read, gets no answer.
-                let _ = serve(&answer, names, port, stream);
+                let _ = serve(&answer, names, &access, Client::new(stream));
             };
             // Without a thread the request is dropped, and its slot with it.
             let _ = std::thread::Builder::new().name("page client".to_owned()).spawn(serve);
@@ -130,13 +144,11 @@ impl PageAnswer {
 fn serve(
     answer: &impl Fn(&PageRequest<'_>) -> Option<PageAnswer>,
     names: &str,
-    port: u16,
-    mut stream: TcpStream,
+    access: &Access,
+    mut stream: impl Read + Write,
 ) -> io::Result<()> {
-    stream.set_read_timeout(Some(CLIENT_LIMIT))?;
-    stream.set_write_timeout(Some(CLIENT_LIMIT))?;
     let head = read_head(&mut stream)?;
-    let answer = match PageRequest::read(&head, port) {
+    let answer = match PageRequest::read(&head, access) {
         Ok(request) => common(request.path())
             .or_else(|| answer(&request))
             .unwrap_or_else(|| PageAnswer::text("404 Not Found", format_args!("available: {names}"))),
@@ -162,8 +174,49 @@ fn common(path: &str) -> Option<PageAnswer> {
     })
 }
 
+/// A client's connection, which fails once its time is up: a client that sends or reads byte by byte cannot hold its slot.
+struct Client {
+    stream: TcpStream,
+    deadline: Instant,
+}
+
+impl Client {
+    fn new(stream: TcpStream) -> Client {
+        Client { stream, deadline: now() + CLIENT_LIMIT }
+    }
+
+    /// Returns the time until the deadline.
+    fn rest(&self) -> io::Result<Option<Duration>> {
+        let rest = self.deadline.saturating_duration_since(now());
+        if rest.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(rest)) }
+    }
+}
+
+impl Read for Client {
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.rest()?)?;
+        self.stream.read(piece)
+    }
+}
+
+impl Write for Client {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.rest()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "limits the time of a client of the page")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// Reads the head of a request, up to the empty line or to the limit.
-fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+fn read_head(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut piece = [0; 1024];
     while head.len() < HEAD_MAX && !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -173,4 +226,25 @@ fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
         }
     }
     Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_sends_byte_by_byte_does_not_hold_its_slot() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let sender = std::thread::spawn(move || {
+            while slow.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let mut client = Client { stream, deadline: now() + Duration::from_millis(200) };
+        assert!(read_head(&mut client).is_err(), "the head never ends");
+        drop(client);
+        sender.join().unwrap();
+    }
 }

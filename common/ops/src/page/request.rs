@@ -1,8 +1,30 @@
-//! Parses the head of an HTTP request, and refuses requests that the page must not answer: other methods than GET, and any `Host`
-//! except this page's own (DNS rebinding). Begin with [`PageRequest::read`].
+//! Parses the head of an HTTP request, and refuses requests that the listener must not answer: other methods than GET, and those that
+//! its [`Access`] excludes. Begin with [`PageRequest::read`].
+
+use subtle::ConstantTimeEq;
 
 /// Limit on the bytes of a request's head.
 pub(super) const HEAD_MAX: usize = 8 * 1024;
+
+/// Requests that a listener answers.
+#[derive(Clone)]
+pub(super) enum Access {
+    /// Those whose `Host` is `localhost` or 127.0.0.1 with this port: no foreign page can reach this one under its own name (DNS
+    /// rebinding).
+    ThisHost(u16),
+    /// Those with this token in `Authorization` (RFC 6750 section 2.1). A browser sends one to no host that a foreign page names.
+    Bearer(Vec<u8>),
+}
+
+/// Omits the token.
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Access::ThisHost(port) => f.debug_tuple("ThisHost").field(port).finish(),
+            Access::Bearer(_) => f.debug_tuple("Bearer").finish_non_exhaustive(),
+        }
+    }
+}
 
 /// Reasons to refuse a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,6 +35,8 @@ pub(super) enum Refused {
     NotGet,
     /// It names another host, or none, or several.
     OtherHost,
+    /// It has another token, or none, or several.
+    OtherToken,
 }
 
 impl Refused {
@@ -21,6 +45,7 @@ impl Refused {
             Refused::NotHttp => "400 Bad Request",
             Refused::NotGet => "405 Method Not Allowed",
             Refused::OtherHost => "403 Forbidden",
+            Refused::OtherToken => "401 Unauthorized\r\nWWW-Authenticate: Bearer",
         }
     }
 }
@@ -31,6 +56,7 @@ impl std::fmt::Display for Refused {
             Refused::NotHttp => "not an HTTP/1 request of acceptable length",
             Refused::NotGet => "only GET is allowed",
             Refused::OtherHost => "the Host header must be localhost or 127.0.0.1, with the port",
+            Refused::OtherToken => "the Authorization header must be `Bearer` and this listener's token",
         })
     }
 }
@@ -43,9 +69,9 @@ pub struct PageRequest<'a> {
 }
 
 impl<'a> PageRequest<'a> {
-    /// Parses the head of a request, if the page on `port` may answer it.
-    pub(super) fn read(head: &'a [u8], port: u16) -> Result<PageRequest<'a>, Refused> {
-        let target = target(head, port)?;
+    /// Parses the head of a request, if a listener with this access may answer it.
+    pub(super) fn read(head: &'a [u8], access: &Access) -> Result<PageRequest<'a>, Refused> {
+        let target = target(head, access)?;
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         Ok(PageRequest { path, query })
     }
@@ -63,8 +89,8 @@ impl<'a> PageRequest<'a> {
     }
 }
 
-/// Returns the target of a request that the page on `port` may answer.
-fn target(head: &[u8], port: u16) -> Result<&str, Refused> {
+/// Returns the target of a request that a listener with this access may answer.
+fn target<'a>(head: &'a [u8], access: &Access) -> Result<&'a str, Refused> {
     let end = head.windows(4).position(|end| end == b"\r\n\r\n").ok_or(Refused::NotHttp)?;
     let text = std::str::from_utf8(&head[..end]).map_err(|_| Refused::NotHttp)?;
     let mut lines = text.split("\r\n");
@@ -80,12 +106,25 @@ fn target(head: &[u8], port: u16) -> Result<&str, Refused> {
     if method != "GET" {
         return Err(Refused::NotGet);
     }
+    let (wanted, refusal) = match access {
+        Access::ThisHost(_) => ("host", Refused::OtherHost),
+        Access::Bearer(_) => ("authorization", Refused::OtherToken),
+    };
     let named = lines.filter_map(|line| line.split_once(':'));
-    let mut hosts = named.filter(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, host)| host.trim());
-    match (hosts.next(), hosts.next()) {
-        (Some(host), None) if is_ours(host, port) => Ok(target),
-        _ => Err(Refused::OtherHost),
-    }
+    let mut values =
+        named.filter(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim());
+    let (Some(value), None) = (values.next(), values.next()) else { return Err(refusal) };
+    let is_admitted = match access {
+        Access::ThisHost(port) => is_ours(value, *port),
+        Access::Bearer(token) => has_token(value, token),
+    };
+    if is_admitted { Ok(target) } else { Err(refusal) }
+}
+
+/// Reports whether the value of an `Authorization` header has this token. The time that this takes does not depend on the characters.
+fn has_token(value: &str, token: &[u8]) -> bool {
+    let Some((scheme, shown)) = value.split_once(' ') else { return false };
+    scheme.eq_ignore_ascii_case("bearer") && bool::from(shown.trim_start().as_bytes().ct_eq(token))
 }
 
 fn is_ours(host: &str, port: u16) -> bool {
@@ -97,9 +136,40 @@ fn is_ours(host: &str, port: u16) -> bool {
 mod tests {
     use super::*;
 
+    const THIS_HOST: Access = Access::ThisHost(9897);
+
     fn asked(line: &str, host: &str) -> Result<String, Refused> {
         let head = format!("{line}\r\n{host}Accept: */*\r\n\r\n");
-        PageRequest::read(head.as_bytes(), 9897).map(|request| request.path().to_owned())
+        PageRequest::read(head.as_bytes(), &THIS_HOST).map(|request| request.path().to_owned())
+    }
+
+    #[test]
+    fn a_token_is_needed_where_one_is_set_and_the_host_is_not() {
+        let access = Access::Bearer(b"0123456789abcdef".to_vec());
+        let asked = |headers: &str| {
+            let head = format!("GET /metrics HTTP/1.1\r\nHost: 192.0.2.7:9897\r\n{headers}\r\n");
+            PageRequest::read(head.as_bytes(), &access).map(|request| request.path().to_owned())
+        };
+        for good in
+            ["Authorization: Bearer 0123456789abcdef\r\n", "authorization:bearer  0123456789abcdef \r\n"]
+        {
+            assert_eq!(asked(good), Ok("/metrics".into()), "{good}");
+        }
+        let good = "Authorization: Bearer 0123456789abcdef\r\n";
+        for bad in [
+            "",
+            "Authorization: Bearer\r\n",
+            "Authorization: Bearer \r\n",
+            "Authorization: 0123456789abcdef\r\n",
+            "Authorization: Basic 0123456789abcdef\r\n",
+            "Authorization: Bearer 0123456789abcdeF\r\n",
+            "Authorization: Bearer 0123456789abcde\r\n",
+            "Authorization: Bearer 0123456789abcdef0\r\n",
+            &good.repeat(2),
+        ] {
+            assert_eq!(asked(bad), Err(Refused::OtherToken), "{bad}");
+        }
+        assert!(!format!("{access:?}").contains("0123"), "{access:?}");
     }
 
     #[test]
@@ -127,17 +197,17 @@ mod tests {
     #[test]
     fn a_truncated_head_or_another_protocol_is_refused() {
         assert_eq!(
-            PageRequest::read(b"GET / HTTP/1.1\r\nHost: localhost:9897\r\n", 9897),
+            PageRequest::read(b"GET / HTTP/1.1\r\nHost: localhost:9897\r\n", &THIS_HOST),
             Err(Refused::NotHttp)
         );
         assert_eq!(asked("hello", "Host: localhost:9897\r\n"), Err(Refused::NotHttp));
-        assert_eq!(PageRequest::read(b"\xff\xfe\r\n\r\n", 9897), Err(Refused::NotHttp));
+        assert_eq!(PageRequest::read(b"\xff\xfe\r\n\r\n", &THIS_HOST), Err(Refused::NotHttp));
     }
 
     #[test]
     fn values_of_the_query_are_decoded_and_an_empty_one_is_none() {
         let head = b"GET /list.json?search=a%20%3Cb%3E%26+c&after=&count=7&count=8 HTTP/1.1\r\nHost: localhost:9897\r\n\r\n";
-        let request = PageRequest::read(head, 9897).unwrap();
+        let request = PageRequest::read(head, &THIS_HOST).unwrap();
         let values = ["search", "after", "count", "other"].map(|name| request.value(name));
         assert_eq!(request.path(), "/list.json");
         assert_eq!(values, [Some("a <b>& c".into()), None, Some("7".into()), None]);

@@ -35,6 +35,21 @@ fn a_store_is_nothing_or_a_url_of_redis() {
 }
 
 #[test]
+fn an_address_to_listen_on_has_a_port() {
+    let mut settings = Settings::default();
+    for good in ["192.0.2.7:9897", "[2001:db8::7]:1", "0.0.0.0:65535", ""] {
+        settings.set("metrics_listen", good).unwrap();
+        assert_eq!(settings.get("metrics_listen").unwrap(), good);
+    }
+    for bad in
+        ["9897", ":9897", "192.0.2.7", "192.0.2.7:0", "2001:db8::7:9897", "localhost:9897", "192.0.2.7:65536"]
+    {
+        let refusal = settings.set("metrics_listen", bad).unwrap_err().to_string();
+        assert!(refusal.contains("an IP address with a port"), "{bad}: {refusal}");
+    }
+}
+
+#[test]
 fn the_daemon_cannot_change_how_it_is_confined_nor_whom_it_lets_in() {
     let roots: Vec<&str> = SETTINGS.iter().filter(|s| s.is_roots()).map(|s| s.name).collect();
     for name in [
@@ -46,6 +61,8 @@ fn the_daemon_cannot_change_how_it_is_confined_nor_whom_it_lets_in() {
         "peer_key_required",
         "learned_store",
         "learned_store_roots",
+        "metrics_listen",
+        "metrics_token",
     ] {
         assert!(roots.contains(&name), "{name}");
     }

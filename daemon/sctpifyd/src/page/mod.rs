@@ -1,6 +1,7 @@
-//! The web page and the metrics: the daemon's activity, for people and for Prometheus, on 127.0.0.1 only.
+//! The web page and the metrics: the daemon's activity, for people and for Prometheus.
 //!
-//! [`ops::Page`] serves it and checks access. Begin with [`run`]; [`control::metrics`] writes the numbers.
+//! All are served on 127.0.0.1. With the setting `metrics_listen`, other hosts get the metrics, too. [`ops::Page`] serves them and
+//! checks access. Begin with [`run`] and [`run_metrics`]; [`control::metrics`] writes the numbers.
 
 use control::{Request, Response};
 
@@ -16,16 +17,25 @@ pub(crate) fn run(page: Page, desk: Desk) {
     page.run(NAMES, move |request| answer(&desk, request));
 }
 
+/// Serves the metrics alone until the process ends.
+pub(crate) fn run_metrics(listener: Page, desk: Desk) {
+    listener.run("/metrics", move |request| (request.path() == "/metrics").then(|| metrics(&desk)));
+}
+
+fn metrics(desk: &Desk) -> PageAnswer {
+    match desk.look(Request::Status) {
+        Response::Status(status) => PageAnswer::metrics(control::metrics(&status)),
+        _ => PageAnswer::text("503 Service Unavailable", "the daemon is stopping or overloaded"),
+    }
+}
+
 fn answer(desk: &Desk, request: &PageRequest<'_>) -> Option<PageAnswer> {
     Some(match request.path() {
         "/" => PageAnswer::html("sctpify", "daemon", include_str!("main.html")),
         "/page.js" => PageAnswer::script(include_str!("page.js")),
         "/status.json" => json(&desk.look(Request::Status)),
         "/rules.json" => json(&desk.look(Request::RulesList { chain: None, policy: None })),
-        "/metrics" => match desk.look(Request::Status) {
-            Response::Status(status) => PageAnswer::metrics(control::metrics(&status)),
-            _ => PageAnswer::text("503 Service Unavailable", "the daemon is stopping or overloaded"),
-        },
+        "/metrics" => metrics(desk),
         _ => return None,
     })
 }

@@ -35,6 +35,7 @@ mod named;
 mod options;
 mod pleasant;
 mod port;
+mod prometheus;
 mod promises;
 mod racing;
 mod require;

@@ -178,6 +178,11 @@ pub(crate) struct TwoUplinks {
 
 impl TwoUplinks {
     pub(crate) fn new() -> TwoUplinks {
+        TwoUplinks::with("")
+    }
+
+    /// Makes these hosts with this configuration of the client's daemon.
+    pub(crate) fn with(alphas_config: &str) -> TwoUplinks {
         let programs = Programs::find().unwrap();
         let lab = Lab::new().unwrap();
         let [alpha, router, beta] = ["alpha", "router", "beta"].map(|name| lab.host(name).unwrap());
@@ -189,7 +194,8 @@ impl TwoUplinks {
             let (via, name) = (uplink.right_v4().to_string(), uplink.name());
             alpha.ip(&["route", "add", "default", "via", &via, "dev", &name, "metric", metric]).unwrap();
         }
-        let [alphas, betas] = [&alpha, &beta].map(|host| Daemon::start(host, &programs, "").unwrap());
+        let [alphas, betas] = [(&alpha, alphas_config), (&beta, "")]
+            .map(|(host, config)| Daemon::start(host, &programs, config).unwrap());
         let port = PORT.to_string();
         alphas.shimrules(&["-A", "-c", "remote", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
         betas.shimrules(&["-A", "-c", "local", "-p", "enable", "-P", &port]).unwrap().good().unwrap();
