@@ -7,10 +7,12 @@ use clap::{Args, Parser, Subcommand};
 use control::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, HostKeyText, Transport};
 use ops::Docs;
 
+use crate::rule::RuleCommand;
+
 /// Carry TCP connections over SCTP
 ///
 /// Starts, stops and queries sctpifyd. The daemon carries this host's TCP connections over SCTP if a rule selects them and
-/// the peer supports SCTP. shimrules(8) changes the rules.
+/// the peer supports SCTP. `sctpify rule` changes the rules.
 ///
 /// Exit status: 0 success, 1 refused or failed, 2 usage error, 3 no daemon.
 #[derive(Parser, Debug)]
@@ -134,7 +136,7 @@ pub enum Command {
     /// Measure connection setup and throughput to a host, over SCTP and other transports
     ///
     /// The host's operator first starts `sctpify bench --serve` there, which listens on three consecutive ports for a limited
-    /// time. A rule on each host must enable the first port (`shimrules -A -c remote -p enable -P 9890` here, `-c local`
+    /// time. A rule on each host must enable the first port (`sctpify rule add 9890 to any` here, `sctpify rule add 9890 at any`
     /// there). The second is for plain TCP, the third for MPTCP. The report shows the transport that each connection used.
     Bench(BenchArgs),
     /// Capture the daemon's SCTP packets to a file for Wireshark; Ctrl-C stops
@@ -189,7 +191,7 @@ pub enum Command {
     },
     /// Delete a host's learned entries; its next connection tries SCTP again
     ///
-    /// `shimrules -L` lists learned entries. Live connections continue.
+    /// `sctpify rule list` lists learned entries. Live connections continue.
     Forget {
         /// Host
         #[arg(
@@ -197,6 +199,16 @@ pub enum Command {
             help = "Host, such as 10.1.2.3, 2001:db8::1 or host.example: all its addresses"
         )]
         host: String,
+    },
+    /// List and change the rules that select connections for SCTP
+    ///
+    /// The first matching rule decides, so add specific rules first. Changes apply to new connections at once, and persist across
+    /// restarts. shimrules(8) does the same with the commands of the papers.
+    #[command(disable_help_subcommand = true)]
+    Rule {
+        /// Command to run
+        #[command(subcommand)]
+        command: RuleCommand,
     },
     /// Show this host's public key, and six words that stand for it
     ///

@@ -13,7 +13,7 @@ use crate::bench;
 use crate::session::Session;
 use crate::{
     CliError, Command, PeersCommand, Sctpify, WatchArgs, capture, daemon, doctor, expose, live, man, pair,
-    ping, run, sctp, settings, show,
+    ping, rule, run, sctp, settings, show,
 };
 
 /// Runs one command.
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
         Command::Set { assignments, config } => settings::set(session, assignments, config),
         Command::Get { name, config } => settings::get(session, name.as_deref(), config),
         Command::Forget { host } => forget(session, host),
+        Command::Rule { command } => rule::run(session, command),
         Command::Key => ask_and_show(session, &Request::HostKey),
         Command::Pair { host, words, name } => pair::run(session, host, words.as_deref(), name.clone()),
         Command::Peers { command: None } => ask_and_show(session, &Request::Peers),

@@ -25,6 +25,7 @@ mod pair;
 mod ping;
 mod private;
 mod probe;
+mod rule;
 mod run;
 mod sctp;
 mod session;
@@ -42,6 +43,7 @@ pub use args::{
     UpArgs, WatchArgs,
 };
 pub use error::CliError;
+pub use rule::{Match, RuleCommand, Side, Treatment};
 pub use shimrules::Shimrules;
 
 /// Runs `sctpify` with this process's arguments.

@@ -293,7 +293,7 @@ impl fmt::Display for FallbackReason {
                 write!(f, "the peer refused SCTP with an ABORT ({cause})")?;
                 match cause.as_str() {
                     R::NO_CAUSE | R::NOT_SERVED => f.write_str(
-                        ": no program listens at that port, or no rule there allows it (`shimrules -A -c local` there)",
+                        ": no program listens at that port, or no rule there allows it (`sctpify rule add` there)",
                     ),
                     _ => Ok(()),
                 }

@@ -69,6 +69,11 @@ pub enum Request {
     },
     /// Removes all rules, and forgets what was learned; answered by [`crate::Response::Done`].
     RulesFlush,
+    /// Replaces all rules, now and in the rules file, if each line is right; answered by [`crate::Response::Done`].
+    RulesRestore {
+        /// The rules in the syntax of the rules file: one `-A -c CHAIN -p POLICY ...` in each line.
+        text: String,
+    },
     /// The default policy of a chain; answered by [`crate::Response::DefaultPolicy`].
     DefaultGet {
         /// The chain.
@@ -168,6 +173,7 @@ impl Request {
             Request::Set { .. } | Request::RulesAdd { .. } | Request::RulesDelete { .. } => false,
             Request::RuleAutoEn | Request::RuleAutoDis | Request::Forget { .. } => false,
             Request::PeersAdd { .. } | Request::PeersPair { .. } | Request::PeersForget { .. } => false,
+            Request::RulesRestore { .. } => false,
             Request::RulesFlush | Request::DefaultSet { .. } | Request::Reload | Request::Shutdown => false,
             Request::Drain | Request::Capture { .. } | Request::Expose { .. } => false,
         }

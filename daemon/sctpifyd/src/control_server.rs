@@ -284,6 +284,7 @@ impl Desk {
             Request::RulesDelete { chain, policy, which } => self.delete_rule(chain, policy, &which),
             Request::RulesList { chain, policy } => Response::Rules(self.list(chain, policy)),
             Request::RulesFlush => self.flush(),
+            Request::RulesRestore { text } => self.restore(&text),
             Request::DefaultGet { chain } => {
                 self.count();
                 Response::DefaultPolicy(DefaultPolicy::of(&self.rules.lock(), chain))
@@ -437,6 +438,23 @@ impl Desk {
             let forgotten = self.learned.lock().clear();
             let message = format!("{removed} rules and {forgotten} learned entries deleted");
             Done { removed: Some(removed), ..Done::new(message) }
+        }))
+    }
+
+    /// Replaces all rules. Rules that stay keep their hits.
+    fn restore(&self, text: &str) -> Response {
+        let restored = self.rules.change_table(&self.shard, |table| {
+            let new = rules::parse_table(text).map_err(|(line, error)| format!("line {line}: {error}"))?;
+            if new.is_empty() {
+                return Err("no rule to restore: `sctpify rule flush` deletes all rules".to_owned());
+            }
+            let old = std::mem::replace(table, new);
+            table.keep_hits_of(&old);
+            Ok::<_, String>((old.len(), table.len()))
+        });
+        done(restored.map(|(old, new)| {
+            let message = format!("{old} rules replaced by {new}");
+            Done { removed: Some(old), ..Done::new(message) }
         }))
     }
 

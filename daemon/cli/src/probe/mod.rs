@@ -112,9 +112,8 @@ fn served(peer: IpAddr, port: u16, is_accepted: bool) -> Check {
         return Check::ok(name, format!("{peer} accepts SCTP for port {port}"));
     }
     let found = format!("{peer} refuses SCTP for port {port}: connections to it are plain TCP");
-    let remedy = format!(
-        "start the server there, and enable the port: `shimrules -A -c local -p enable -P {port}` at the peer"
-    );
+    let remedy =
+        format!("start the server there, and enable the port: `sctpify rule add {port} at any` at the peer");
     Check::bad(name, Level::Warning, found, remedy)
 }
 

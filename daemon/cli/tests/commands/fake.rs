@@ -205,6 +205,13 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
         Request::RulesFlush => {
             Ok(Response::Done(Done { removed: Some(book.table.flush(None, None)), ..Done::new("flushed") }))
         }
+        Request::RulesRestore { text } => match rules::parse_table(&text) {
+            Ok(table) => {
+                book.table = table;
+                Ok(Response::Done(Done::new("restored")))
+            }
+            Err((line, error)) => Err(format!("line {line}: {error}")),
+        },
         // Nothing has happened when somebody begins to follow.
         Request::Events { after: u64::MAX } => {
             Ok(Response::Events(EventsReport { events: vec![], count: 0, started_unix_ms: 1 }))

@@ -81,6 +81,39 @@ nothing learned (-C)
 }
 
 #[test]
+fn rules_are_added_saved_and_restored_in_words() {
+    let daemon = FakeDaemon::start();
+    let added = daemon.run(SCTPIFY, "rule add 22,8000-8010 to 10.1.2.0/24 --name web --require");
+    assert_eq!(
+        (added.out.as_str(), added.code),
+        ("added to remote-enable\nadded to remote-enable\n", 0),
+        "{}",
+        added.err
+    );
+    assert_eq!(daemon.run(SCTPIFY, "rule add any at 10.1.2.3 --tcp").code, 0);
+    let saved = daemon.run(SCTPIFY, "rule save").out;
+    let expected = "\
+-A -c local -p disable -d 10.1.2.3
+-A -c remote -p enable -d 10.1.2.0/24 -P 22 --require --name web
+-A -c remote -p enable -d 10.1.2.0/24 -P 8000:8010 --require --name web
+";
+    assert_eq!(saved, expected);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rules");
+    std::fs::write(&file, &saved).unwrap();
+    assert_eq!(daemon.run(SCTPIFY, "rule delete --tcp any at 10.1.2.3").code, 0);
+    assert_eq!(daemon.run(SCTPIFY, "rule delete remote-enable 2").code, 0);
+    assert_eq!(daemon.run(SCTPIFY, "rule save").out.lines().count(), 1);
+    assert_eq!(daemon.run(SCTPIFY, &format!("rule restore {}", file.display())).code, 0);
+    assert_eq!(daemon.run(SCTPIFY, "rule save").out, expected);
+    std::fs::write(&file, saved + "-A -c nowhere\n").unwrap();
+    let refused = daemon.run(SCTPIFY, &format!("rule restore {}", file.display()));
+    assert!(refused.code == 1 && refused.err.contains("line 4"), "{}", refused.err);
+    let wrong = daemon.run(SCTPIFY, "rule delete remote-enabled x");
+    assert!(wrong.code == 2 && wrong.err.contains("did you mean `enable`?"), "{} {}", wrong.code, wrong.err);
+}
+
+#[test]
 fn shimrules_lists_what_was_learned_apart_with_reason_age_and_expiry() {
     let daemon = FakeDaemon::start();
     let listed = daemon.run(SHIMRULES, "-L -c remote").out;

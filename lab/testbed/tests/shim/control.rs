@@ -81,3 +81,30 @@ fn its_group_may_look_and_not_change() {
     }
     assert!(daemon.sctpify(0, 0, &["set", "enable=0"]).status.success());
 }
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn rules_are_restored_whole_or_not_at_all() {
+    let world = Controlled::start("root:x:0:\n");
+    let rule = |words: &str| {
+        let words: Vec<&str> = ["rule"].into_iter().chain(words.split(' ')).collect();
+        world.sctpify(0, 0, &words)
+    };
+    rule("add 22,80 at any --name web").good().unwrap();
+    rule("add any to 192.0.2.9 --tcp").good().unwrap();
+    let saved = rule("save").good().unwrap().stdout;
+    assert_eq!(saved.lines().count(), 3, "{saved}");
+    let file = world.alpha.dir().unwrap().join("saved");
+    let restore = |text: &str| {
+        fs::write(&file, text).unwrap();
+        rule(&format!("restore {}", file.display()))
+    };
+    for (text, reason) in [("", "no rule to restore"), ("-A -c local -p enable -P 1\n-A -c\n", "line 2")] {
+        let refused = restore(text);
+        assert!(!refused.status.success() && refused.stderr.contains(reason), "{refused:?}");
+        assert_eq!(rule("save").good().unwrap().stdout, saved);
+    }
+    rule("flush").good().unwrap();
+    restore(&saved).good().unwrap();
+    assert_eq!(rule("save").good().unwrap().stdout, saved);
+}
