@@ -1,4 +1,4 @@
-//! Two endpoints on one core, wired back to back in memory: how fast the engine alone is.
+//! Measures the throughput of the engine alone: two endpoints exchange packets in memory, on one core.
 //!
 //! `cargo run --release -p sctp-engine --example back_to_back -- [MESSAGE_BYTES] [SECONDS]`
 

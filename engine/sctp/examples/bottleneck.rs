@@ -2,15 +2,16 @@
 //!
 //! `cargo run --release -p sctp-engine --example bottleneck -- [SECONDS] [SEEDS]`
 //!
-//! A tail-drop queue of one bandwidth-delay product; means over the seeds, after a quarter of the
-//! time. Exits with an error if the two paths take more than a tenth above a fair share.
+//! The bottleneck has a tail-drop queue of one bandwidth-delay product. Each figure is a mean over the seeds. The first
+//! quarter of the time does not count. Exits with an error if the two-path association gets more than 1.1 times a fair
+//! share, which is half of the total.
 
 use std::time::Duration;
 
 use sctp::{AssociationConfig, Carrier, CongestionAlgorithm, EndpointConfig, Multipath, PathScheduler, Time};
 use sim::{Conversation, HostId, LinkConfig, World};
 
-/// Mbit/s and ms of the bottleneck.
+/// Rate in Mbit/s and round-trip time in ms of each bottleneck.
 const LINKS: [(u64, u64); 2] = [(20, 40), (50, 20)];
 const PAIRS: [[CongestionAlgorithm; 2]; 2] = {
     use CongestionAlgorithm::{Cubic, Rfc9260};
@@ -42,7 +43,7 @@ fn main() {
     std::process::exit(missed.min(1));
 }
 
-/// Mbit/s of the association with two paths, and of the one with one.
+/// Returns the goodput of the two-path association and of the one-path association, in Mbit/s.
 fn run((mbit, rtt_ms): (u64, u64), pair: [CongestionAlgorithm; 2], seconds: u64, seed: u64) -> [f64; 2] {
     let mut world = World::new(seed);
     world.checks = false;

@@ -1,4 +1,4 @@
-//! An echo server and a client over UDP: the smallest pair of programs with real sockets.
+//! Sends a message to an echo server over UDP: the smallest client and server with real sockets.
 //!
 //! ```text
 //! cargo run -p sctp-engine --example echo_udp                                    both, on loopback
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Sends each message back on its stream.
+/// Sends each message back on the stream that it arrived on.
 fn serve(mut driver: Driver) {
     loop {
         for (id, event) in driver.turn() {

@@ -1,12 +1,13 @@
-//! A file over one association: flow control, a clean end, and an end that is none.
+//! Transfers a file over one association. Shows flow control, an orderly shutdown, and an end that is an error.
 //!
 //! ```text
 //! cargo run --release -p sctp-engine --example file_transfer -- receive 127.0.0.1 COPY
 //! cargo run --release -p sctp-engine --example file_transfer -- send 127.0.0.2 127.0.0.1 FILE
 //! ```
 //!
-//! The sender keeps the send buffer full and waits for [`Event::Writable`]. The receiver stops reading when its disk is slow;
-//! the window then closes, and the sender waits, too. Only an orderly shutdown makes a file: anything else is an error.
+//! The sender keeps the send buffer full and waits for [`Event::Writable`]. If the receiver's disk is slow, the
+//! receiver reads less. The receive window then closes, and the sender waits too. Only an orderly shutdown completes
+//! the file. Any other end of the association is an error.
 
 mod udp;
 
@@ -22,7 +23,7 @@ use udp::Driver;
 
 const PORT: u16 = 5001;
 
-/// Bytes of a message.
+/// Maximum length of a message, in bytes.
 const MESSAGE: usize = 64 << 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -70,12 +71,12 @@ fn receive(mut driver: Driver, file: &mut File) -> Result<(), Box<dyn Error>> {
 /// A file that is being sent.
 struct Outgoing<'a> {
     file: &'a mut File,
-    /// A message that found no room.
+    /// Message that waits for room in the send buffer.
     waiting: Option<Bytes>,
 }
 
 impl Outgoing<'_> {
-    /// Sends until there is no more room, or no more file; then shuts down.
+    /// Sends messages until the send buffer is full. Shuts the association down at the end of the file.
     fn fill(&mut self, driver: &mut Driver, id: AssociationId) -> Result<(), Box<dyn Error>> {
         loop {
             let message = match self.waiting.take() {

@@ -1,9 +1,9 @@
-//! Goodput through simulated bottlenecks, in virtual time: what loss recovery and congestion control reach.
+//! Measures the goodput of each congestion controller through simulated bottlenecks, in virtual time.
 //!
 //! `cargo run --release -p sctp-engine --example goodput -- [SECONDS] [SEED]`
 //!
-//! One flow, a tail-drop queue of one bandwidth-delay product, 8 MB buffers; in brackets the second half. Exits with an
-//! error if a figure is below its goal.
+//! Each run has one flow, buffers of 8 MiB and a tail-drop queue of one bandwidth-delay product. The figure in brackets
+//! is the goodput of the second half. Exits with an error if a figure is below its goal.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ struct Row {
     mbit: u64,
     rtt_ms: u64,
     loss: f64,
-    /// Part of the packets that is 8 ms late.
+    /// Share of the large packets (over 1000 bytes) that are 8 ms late, 0 to 1.
     late: f64,
-    /// Mbit/s: by default, and with the loss-tolerant controller.
+    /// Minimum goodput in Mbit/s: with CUBIC, which is the default, and with the loss-tolerant controller.
     goals: [f64; 2],
 }
 
-/// Reno's formula (1.22 · MSS / (RTT · √p)) sets the default's goals in rows 3 to 5.
+/// The goals of rows 3 to 5 for CUBIC follow from Reno's formula, 1.22 · MSS / (RTT · √p), where p is the loss rate.
 const ROWS: [Row; 6] = [
     Row { name: "1: no loss", mbit: 100, rtt_ms: 20, loss: 0.0, late: 0.0, goals: [90.0, 80.0] },
     Row { name: "2: no loss", mbit: 100, rtt_ms: 100, loss: 0.0, late: 0.0, goals: [90.0, 80.0] },
@@ -34,7 +34,7 @@ const ROWS: [Row; 6] = [
 struct Figures {
     whole: f64,
     second_half: f64,
-    /// From the first data on.
+    /// Longest time between two receptions, counted from the first data.
     longest_silence: Duration,
     timeouts: u64,
 }
@@ -111,7 +111,7 @@ fn run(row: &Row, congestion: CongestionAlgorithm, seconds: u64, seed: u64) -> F
     }
 }
 
-/// Each `1 / part`-th packet, on average, is 8 ms late.
+/// Delays a share `part` of the large packets by 8 ms, at random.
 fn delay_some(world: &mut World, part: f64) {
     if part == 0.0 {
         return;

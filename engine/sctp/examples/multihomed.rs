@@ -1,11 +1,11 @@
-//! Two addresses at each end, and a path that fails: the conversation goes on by the other one.
+//! Two addresses at each end: after a path fails, the conversation continues on the other path.
 //!
 //! ```text
 //! cargo run -p sctp-engine --example multihomed
 //! ```
 //!
-//! Both ends run in this program, on loopback. After ten messages everything to and from the client's first address is lost.
-//! The example prints the events by which a program learns of it, and how long the answer took.
+//! Both ends run in this program, on loopback. After ten answers, all packets to and from the client's first address
+//! are lost. The example prints the events that report the failure, and the time that each answer took.
 
 mod udp;
 
@@ -22,7 +22,8 @@ const CUT_AFTER: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(50);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The defaults are RFC 9260's: the first timeout comes after a second. These settings notice silence by the round trip.
+    // With the defaults of RFC 9260, a timeout takes a second or longer. These settings detect a silent path within a
+    // few round trips.
     let timing = Timing { rto_min: Duration::from_millis(100), doubts_silence: true, ..Timing::default() };
     let config = AssociationConfig { timing, ..AssociationConfig::default() };
     let mut server = Driver::bind(&["127.0.1.1".parse()?, "127.0.1.2".parse()?], config.clone())?;
@@ -77,7 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Lets the server send each message back.
+/// Handles the events of the server, which sends each message back.
 fn answer(server: &mut Driver) {
     for (id, event) in server.turn() {
         let now = server.now();

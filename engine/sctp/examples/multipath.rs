@@ -1,8 +1,9 @@
-//! Goodput of one association over two paths, in virtual time: one path at a time, and both at once.
+//! Measures the goodput of one association over two paths, in virtual time: one path alone, and both at once.
 //!
 //! `cargo run --release -p sctp-engine --example multipath -- [SECONDS] [SEED]`
 //!
-//! Tail-drop queues of one bandwidth-delay product each. `best alone` is the better of the two paths without the other.
+//! Each path has a tail-drop queue of one bandwidth-delay product, but at least 30,000 bytes. The output gives the
+//! goodput of each path alone. The goodput of both at once follows, also as a multiple of the better path's figure.
 //! Exits with an error if a figure is below its goal.
 
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use sctp::{AssociationConfig, Carrier, EndpointConfig, Multipath, PathScheduler, Time};
 use sim::{Conversation, LinkConfig, Loss, World};
 
-/// One path.
+/// The link of one path.
 #[derive(Clone, Copy)]
 struct Path {
     mbit: u64,
@@ -21,9 +22,9 @@ struct Path {
 struct Row {
     name: &'static str,
     paths: [Path; 2],
-    /// Bytes of the send buffer, and of the receive buffer.
+    /// Size of the send buffer and of the receive buffer, in bytes each.
     buffer: usize,
-    /// Least rate of both paths at once, as a multiple of the better path's alone.
+    /// Minimum goodput of both paths at once, as a multiple of the goodput of the better path alone.
     goal: f64,
 }
 
@@ -47,7 +48,7 @@ const LOSSY: Path = Path { mbit: 50, rtt_ms: 100, loss: 0.01 };
 
 struct Figures {
     mbit: f64,
-    /// Chunks that the receiver got more than once.
+    /// Number of DATA chunks that the receiver got again.
     needless: u64,
     timeouts: u64,
     longest_silence: Duration,

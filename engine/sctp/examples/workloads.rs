@@ -1,7 +1,9 @@
-//! Loads whose instructions are counted by `./x bench instructions`; without a clock, so that each run does the same.
+//! Workloads for `./x bench instructions`, which counts their instructions. They read no clock, so each run is the
+//! same.
 //!
-//! `cargo run --release -p sctp-engine --example workloads -- ROW COUNT` does COUNT of what the row counts, after the same
-//! warming up whatever COUNT is: the difference of two runs is the cost of the difference of their counts.
+//! `cargo run --release -p sctp-engine --example workloads -- ROW COUNT` runs the workload ROW with COUNT units:
+//! packets, messages, associations or seconds. A warm-up of fixed length comes first. Two runs with different counts
+//! therefore differ only in the cost of the additional units.
 
 #[path = "pair/mod.rs"]
 mod pair;
@@ -11,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pair::Pair;
 
-/// Packets, messages or associations before those that are counted.
+/// Number of packets or messages in the warm-up. Round trips take a tenth of it, associations a hundredth.
 const WARM_UP: u64 = 4_000;
 
 fn message(len: usize) -> Bytes {
@@ -38,7 +40,7 @@ fn set_up(count: u64) {
     }
 }
 
-/// Associations that rest at once.
+/// Number of idle associations.
 const IDLE: u16 = 1000;
 
 fn idle(seconds: u64) {
@@ -54,7 +56,7 @@ fn main() {
     let count = words.get(1).and_then(|w| w.parse().ok());
     match (words.first().map(String::as_str), count) {
         (Some("bulk-1100"), Some(count)) => bulk(1100, 1)(count),
-        // 46 packets of 1,444 bytes each.
+        // Each message fills 46 packets of 1,444 bytes or less.
         (Some("bulk-65536"), Some(count)) => bulk(65_536, 46)(count),
         (Some("bulk-64"), Some(count)) => bulk(64, 1)(count),
         (Some("ping-pong-64"), Some(count)) => ping_pong(count),

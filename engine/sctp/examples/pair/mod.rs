@@ -1,7 +1,7 @@
-//! Two endpoints joined by a link in virtual time: what the counts of instructions, allocations and bytes are taken of.
+//! Two endpoints joined by a link in virtual time, to count instructions, allocations and bytes of memory.
 //!
-//! The link has a delay and no limit, and copies packets into buffers that it keeps: in steady state it allocates
-//! nothing itself. Everything is driven from one seed, so that each run does the same. Begin at [`Pair::connected`].
+//! The link has a delay and no capacity limit. It reuses its packet buffers, so in steady state the link allocates
+//! nothing. The random seeds of the endpoints are fixed, so each run is the same. Begin at [`Pair::connected`].
 
 #![allow(dead_code, reason = "each program that includes this uses a part of it")]
 
@@ -17,19 +17,19 @@ use sctp::{
 /// One-way delay of the link.
 const DELAY: Duration = Duration::from_micros(25);
 
-/// Time step between two polls of the hosts.
+/// Virtual time between two polls of the hosts.
 const STEP: Duration = Duration::from_micros(5);
 
-/// Bytes that may leave together.
+/// Size of a transmit buffer, in bytes.
 const TRAIN_LEN: usize = 65_536;
 
-/// Buffers that a link begins with: more than are ever on their way.
+/// Number of buffers that a link begins with. The number of trains in transit stays below it.
 const SPARE: usize = 64;
 
-/// Our port, and that of the accepting host.
+/// SCTP ports of the host that connects and of the host that accepts.
 const PORTS: (u16, u16) = (5000, 7);
 
-/// A train of packets on its way.
+/// A train of packets in transit.
 struct Train {
     at: Time,
     route: Route,
@@ -41,7 +41,7 @@ struct Train {
 /// One direction of the link.
 struct Link {
     trains: VecDeque<Train>,
-    /// Buffers to be used again.
+    /// Buffers free for the next trains.
     spare: Vec<Vec<u8>>,
 }
 
@@ -51,7 +51,7 @@ impl Link {
     }
 }
 
-/// Takes every association, under all of a host's addresses.
+/// Accepts every association, with all of the host's addresses.
 struct AcceptAll(Vec<IpAddr>);
 
 impl Listener for AcceptAll {
@@ -60,26 +60,26 @@ impl Listener for AcceptAll {
     }
 }
 
-/// An endpoint and what its program counts.
+/// An endpoint and the counters of its program.
 pub(crate) struct Host {
     pub(crate) endpoint: Endpoint,
     listener: AcceptAll,
     to_peer: Link,
-    /// The association that came up last.
+    /// Association that was established last.
     pub(crate) id: Option<AssociationId>,
-    /// Associations that came up.
+    /// Number of established associations.
     pub(crate) established: u64,
-    /// Associations that are over.
+    /// Number of ended associations.
     pub(crate) closed: u64,
-    /// Messages read.
+    /// Number of messages read.
     pub(crate) messages: u64,
-    /// User bytes read.
+    /// Number of user bytes read.
     pub(crate) bytes: u64,
 }
 
 impl Host {
     fn new(seed: u8, addresses: Vec<IpAddr>) -> Host {
-        // Budgets are not what is measured.
+        // The memory limits must not affect the measurement.
         let limits = Limits { memory: usize::MAX, memory_of_host: usize::MAX, ..Limits::default() };
         let config = EndpointConfig { association: settings(), limits, ..EndpointConfig::default() };
         Host {
@@ -120,7 +120,7 @@ impl Host {
         }
     }
 
-    /// Timers, then everything that the endpoint wants to send.
+    /// Handles expired timers, then sends all packets that the endpoint has.
     fn work(&mut self, now: Time) {
         if self.endpoint.next_timeout() <= now {
             self.endpoint.handle_timeout(now);
@@ -149,13 +149,13 @@ impl Host {
         }
     }
 
-    /// Fills the send buffer with this message.
+    /// Sends `message` again and again until the send buffer is full.
     pub(crate) fn fill(&mut self, now: Time, message: &Bytes) {
         let Some(id) = self.id else { return };
         while self.send(now, id, message.clone()) {}
     }
 
-    /// Hands over one message; returns whether it was taken.
+    /// Sends one message. Returns false if the send buffer is full.
     pub(crate) fn send(&mut self, now: Time, id: AssociationId, message: Bytes) -> bool {
         match self.endpoint.send(now, id, StreamId(0), Ppid(0), message, SendOptions::default()) {
             Ok(()) => true,
@@ -166,7 +166,7 @@ impl Host {
 }
 
 fn settings() -> AssociationConfig {
-    // Buffers of their full size from the start: their growth is not what is measured.
+    // The buffers have their full size from the start, because their growth is not measured.
     let full = AssociationConfig::default();
     AssociationConfig { buffer_start: full.send_buffer.max(full.receive_buffer), ..full }
 }
@@ -179,25 +179,25 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Two hosts of one address each, or two.
+    /// Creates two hosts that have `addresses` addresses each.
     pub(crate) fn new(addresses: u8) -> Pair {
         let of = |host: u8| (0..addresses).map(|n| [10, 0, n, host].into()).collect();
         Pair { now: Time::ZERO, a: Host::new(1, of(1)), b: Host::new(2, of(2)) }
     }
 
-    /// The same with one association.
+    /// Creates two hosts of one address each, with an association between them.
     pub(crate) fn connected() -> Pair {
         let mut pair = Pair::new(1);
         pair.connect();
         pair
     }
 
-    /// Sets up an association from `a` to `b` and waits until both ends know.
+    /// Sets up an association from `a` to `b` and waits until it is established at both ends.
     pub(crate) fn connect(&mut self) -> AssociationId {
         self.connect_from(PORTS.0)
     }
 
-    /// The same from another port of `a`.
+    /// Does the same from port `local_port` of `a`.
     pub(crate) fn connect_from(&mut self, local_port: u16) -> AssociationId {
         let (a, b) = (self.a.listener.0.clone(), self.b.listener.0[0]);
         let route = Route { local: a[0], remote: b, carrier: Carrier::Udp { peer_port: 9899 } };
@@ -214,14 +214,14 @@ impl Pair {
         id
     }
 
-    /// Ends an association of `a` and waits until both ends have forgotten it.
+    /// Shuts down an association of `a` and waits until both ends have released it.
     pub(crate) fn disconnect(&mut self, id: AssociationId) {
         let (a, b) = (self.a.closed, self.b.closed);
         self.a.endpoint.shutdown(self.now, id);
         self.run_until(|p| p.a.closed > a && p.b.closed > b);
     }
 
-    /// Both hosts work once, and time goes on.
+    /// Advances the time by one `STEP`, then lets both hosts receive and send.
     pub(crate) fn step(&mut self) {
         self.now += STEP;
         self.a.take_from(&mut self.b.to_peer, self.now);
@@ -230,7 +230,7 @@ impl Pair {
         self.b.work(self.now);
     }
 
-    /// Time jumps to just before the next packet that arrives or the next timer, but not beyond `until`.
+    /// Advances the time to one `STEP` before the next arrival, the next timer or `until`, whichever is first.
     fn skip(&mut self, until: Time) {
         let hosts = [&self.a, &self.b];
         let arrivals = hosts.iter().filter_map(|h| h.to_peer.trains.front()).map(|train| train.at);
@@ -239,7 +239,7 @@ impl Pair {
         self.now = self.now.max(Time::from_nanos(next));
     }
 
-    /// Lets both work, and nobody send anything new, until `done`.
+    /// Runs both hosts, without new messages, until `done` is true.
     pub(crate) fn run_until(&mut self, done: impl Fn(&Pair) -> bool) {
         let limit = self.now + Duration::from_secs(600);
         self.step();
@@ -250,7 +250,7 @@ impl Pair {
         }
     }
 
-    /// `a` sends until `b` has read so many more messages.
+    /// Sends from `a` until `b` has read `count` more messages.
     pub(crate) fn bulk(&mut self, message: &Bytes, count: u64) {
         let until = self.b.messages + count;
         while self.b.messages < until {
@@ -259,7 +259,7 @@ impl Pair {
         }
     }
 
-    /// Both send until each has read so many more messages.
+    /// Sends in both directions until each host has read `count` more messages.
     pub(crate) fn bulk_both_ways(&mut self, message: &Bytes, count: u64) {
         let until = (self.a.messages + count, self.b.messages + count);
         while self.a.messages < until.0 || self.b.messages < until.1 {
@@ -269,7 +269,7 @@ impl Pair {
         }
     }
 
-    /// A message there and one back, so many times.
+    /// Sends a message from `a` to `b`, then one back, `count` times.
     pub(crate) fn ping_pong(&mut self, message: &Bytes, count: u64) {
         let (Some(a), Some(b)) = (self.a.id, self.b.id) else { return };
         for _ in 0..count {
@@ -281,7 +281,7 @@ impl Pair {
         }
     }
 
-    /// Nobody sends; time jumps from timer to timer.
+    /// Runs both hosts for `while_`, without new messages. The time jumps from timer to timer.
     pub(crate) fn rest(&mut self, while_: Duration) {
         let until = self.now + while_;
         while self.now < until {

@@ -1,8 +1,9 @@
-//! A driver of the engine with UDP sockets (RFC 6951), for the other examples: one socket for each local address, the
-//! standard library only.
+//! A driver that runs the engine over UDP sockets (RFC 6951), for the other examples. It has one socket for each local
+//! address, and uses sockets and threads of the standard library.
 //!
-//! The engine asks for no socket and no thread. This driver has a thread for each socket, which only receives; one loop
-//! gives the engine packets and time, sends its packets, and takes its events. Begin with [`Driver::turn`].
+//! The engine itself needs no sockets and no threads. Each socket of this driver has a thread, which only receives. One
+//! loop passes packets and the time to the engine, sends the engine's packets, and returns its events. Begin with
+//! [`Driver::turn`].
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -17,19 +18,19 @@ use sctp::{
     InitDecision, Listener, Route, Time,
 };
 
-/// The UDP port of both ends: that of RFC 6951.
+/// UDP port of both ends (RFC 6951).
 pub(crate) const UDP_PORT: u16 = 9899;
 
-/// Longest wait for a packet, so that a program's other work gets its turn.
+/// Maximum wait for a packet. The caller can do other work after this time.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// A packet and its way to us.
+/// A received packet and its route.
 struct Arrival {
     route: Route,
     packet: Vec<u8>,
 }
 
-/// Accepts all associations, at all of the host's addresses.
+/// Accepts all associations, with all of the host's addresses.
 struct AcceptAll(Vec<IpAddr>);
 
 impl Listener for AcceptAll {
@@ -45,7 +46,7 @@ pub(crate) struct Driver {
     sockets: HashMap<IpAddr, Arc<UdpSocket>>,
     arrivals: Receiver<Arrival>,
     listener: AcceptAll,
-    /// Local addresses whose packets are lost in both directions, to show what happens then.
+    /// Local addresses whose packets are dropped in both directions, to simulate a failed path.
     pub(crate) cut: Vec<IpAddr>,
     began: Instant,
     buf: Vec<u8>,
@@ -63,7 +64,7 @@ impl Driver {
             let to_driver = to_driver.clone();
             thread::spawn(move || {
                 let mut buf = vec![0; 65_536];
-                // An ICMP error about an earlier packet is reported here; others follow.
+                // `recv_from` also reports ICMP errors about earlier packets. The loop continues after them.
                 loop {
                     let Ok((len, from)) = socket.recv_from(&mut buf) else { continue };
                     let carrier = Carrier::Udp { peer_port: from.port() };
@@ -90,12 +91,12 @@ impl Driver {
         })
     }
 
-    /// The time since the start, as the engine wants it.
+    /// Returns the time since the start of the driver, in the engine's type.
     pub(crate) fn now(&self) -> Time {
         Time::ZERO + self.began.elapsed()
     }
 
-    /// Begins an association with `remote`, at its SCTP port `port`.
+    /// Begins an association with SCTP port `port` of `remote`.
     pub(crate) fn connect(&mut self, remote: IpAddr, port: u16) -> Result<AssociationId, Box<dyn Error>> {
         let carrier = Carrier::Udp { peer_port: UDP_PORT };
         let of_family = |local: &&IpAddr| local.is_ipv4() == remote.is_ipv4();
@@ -110,7 +111,8 @@ impl Driver {
         Ok(self.endpoint.connect(self.now(), connect)?)
     }
 
-    /// Sends what is due, waits for a packet or a timer, and returns what has happened. Call it again and again.
+    /// Sends due packets, waits for a packet or a timer, and returns the events. The caller repeats this call in a
+    /// loop.
     pub(crate) fn turn(&mut self) -> Vec<(AssociationId, Event)> {
         self.send_all();
         let due = self.endpoint.next_timeout().since(self.now());
@@ -135,7 +137,7 @@ impl Driver {
                 continue;
             };
             for packet in self.buf[..train.len].chunks(train.segment_size) {
-                // A packet that cannot leave counts as lost: the engine sends it again.
+                // A packet that cannot be sent counts as lost. The engine retransmits its data.
                 let _ = socket.send_to(packet, SocketAddr::new(remote, peer_port));
             }
         }

@@ -1,8 +1,8 @@
 //! Address changes during the lifetime of an association (RFC 5061): ASCONF and ASCONF-ACK.
 //!
-//! A new address of either end creates new paths, which carry nothing until a heartbeat has confirmed them.
-//! Removing an address retires its paths, and the data in flight there is sent again elsewhere. Start at
-//! [`Association::change_address`] (ours) and [`Association::on_asconf`] (the peer's).
+//! A new address of either end creates new paths. These paths carry no data until a heartbeat confirms them. The
+//! removal of an address retires its paths, and the data in flight there is retransmitted on other paths. Start at
+//! [`Association::change_address`] for our addresses, and at [`Association::on_asconf`] for the peer's.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -24,8 +24,8 @@ use crate::info::PathState;
 use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
 
-/// Number of times that a request is repeated on a path where the peer is heard, before the path counts as failing: it may work in one
-/// direction only.
+/// Number of repetitions of a request on a path on which packets of the peer arrive. After these repetitions, the path
+/// counts as failing, because it may work in one direction only.
 const REPEATS_MAX: u8 = 3;
 
 impl Association {
@@ -79,7 +79,7 @@ impl Association {
         Ok(())
     }
 
-    /// Applies uses of our addresses to what is sent from here.
+    /// Applies the uses of our addresses to the data that this end sends.
     pub(crate) fn set_local_uses(&mut self, uses: &[(IpAddr, AddressUse)]) -> Result<(), AddressError> {
         if matches!(self.transfer.state, State::Closed) {
             return Err(AddressError::Closed);
@@ -90,7 +90,7 @@ impl Association {
         }
     }
 
-    /// Tells the peer the use of one of our addresses, unless it knows it.
+    /// Sends the use of one of our addresses to the peer, unless the peer already has it.
     pub(crate) fn tell_local_use(
         &mut self,
         address: IpAddr,
@@ -104,8 +104,8 @@ impl Association {
         self.change_address(AddressChange::SetUse(address, usage), ctx)
     }
 
-    /// Returns whether the peer may be asked to accept another address. A peer of the same kind accepts one
-    /// only if a shared key signs the request.
+    /// Reports whether this end may ask the peer to move to another address of ours. A peer with this engine and
+    /// [`AddressProof::ConfirmedPath`] accepts such a request only if it is signed with a shared key or sealed.
     fn may_move(&self) -> bool {
         let integrity = &self.transfer.integrity;
         let is_signed = integrity.auth().is_some_and(Auth::signs_with_shared_key);
@@ -129,8 +129,8 @@ impl Association {
         }
     }
 
-    /// Handles the loss of all our addresses but `address`. Requests not yet sent are dropped; an outstanding
-    /// request is sent again from the new address, since no other may overtake it.
+    /// Handles the loss of all our addresses except `address`. Drops requests that are not sent yet. Retransmits an
+    /// outstanding request from the new address, because no later request may overtake it.
     fn move_to(&mut self, address: IpAddr, ctx: &mut Context<'_>) -> Result<(), AddressError> {
         let peers = self.peer_addresses.as_slice().to_vec();
         if !peers.iter().any(|&peer| may_reach(address, peer)) {
@@ -186,8 +186,8 @@ impl Association {
         }
     }
 
-    /// Returns whether a request may use this path: a confirmed one, or any path while none is confirmed
-    /// after a move.
+    /// Reports whether a request may use this path. The path must be confirmed, unless no path is confirmed after a
+    /// move.
     fn may_ask_by(&self, index: PathIndex) -> bool {
         let any_is_confirmed = self.transfer.paths.iter().any(|(_, p)| p.is_confirmed());
         self.transfer.paths.iter().any(|(i, p)| i == index && (p.is_confirmed() || !any_is_confirmed))
@@ -206,13 +206,13 @@ impl Association {
         packet.push(&Chunk::Asconf(chunk)).is_ok()
     }
 
-    /// The expiry of T4-rto.
+    /// Returns the expiry time of T4-rto.
     pub(super) fn asconf_timeout(&self) -> Time {
         self.asconf.as_ref().and_then(|a| a.pending).map_or(Time::NEVER, |p| p.deadline)
     }
 
-    /// Handles expiry of T4-rto (RFC 5061 section 5.1, B1 to B5): doubles the timeout, counts the error,
-    /// tries another address.
+    /// Handles expiry of T4-rto (RFC 5061 section 5.1, B1 to B5). Doubles the timeout, counts the error and sends the
+    /// request on another path. If the peer was heard on the path meanwhile, the request first stays there.
     //= rfc5061#5.1-11
     pub(super) fn on_t4(&mut self, now: Time) {
         let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return };
@@ -240,8 +240,8 @@ impl Association {
         self.send_asconf(now);
     }
 
-    /// Returns whether the peer was heard on the path since the request went out there. Then the path is not at fault: a peer
-    /// takes no request before its program knows the keys.
+    /// Reports whether a packet of the peer arrived on the path after the request was sent there. The path is then not
+    /// at fault: a peer answers no request until its program has the keys.
     fn was_only_not_answered(&self, pending: &Pending) -> bool {
         let path = self.transfer.paths.get(pending.path);
         let may_be_only_late = pending.repeats < REPEATS_MAX && path.state() == PathState::Active;
@@ -309,7 +309,8 @@ impl Association {
         self.transfer.out.emit(Event::AddressChange { change, refusal });
     }
 
-    /// RFC 5061 section 5.3, F4: "ABORT Chunks arriving destined to the IP address being deleted MUST be ignored".
+    /// Reports whether the current packet came to an address that is being removed. RFC 5061 section 5.3, F4: "ABORT
+    /// Chunks arriving destined to the IP address being deleted MUST be ignored".
     //= rfc5061#5.3-10
     pub(super) fn came_to_leaving_address(&self) -> bool {
         let Some(asconf) = &self.asconf else { return false };
@@ -323,8 +324,8 @@ impl Association {
         }
     }
 
-    /// Completes our change after the peer's answer. RFC 5061 section 5.3: an added address may be a source
-    /// only from now on, and an address whose deletion was refused stays in use.
+    /// Completes our change after the peer's answer. An added address may be a source address from now on (RFC 5061
+    /// section 5.3). An address whose deletion was refused stays in use.
     fn finish_change(&mut self, change: AddressChange, refusal: Option<u16>, ctx: &mut Context<'_>) {
         let Some(asconf) = &mut self.asconf else { return };
         let address = match (change, refusal) {
@@ -348,8 +349,8 @@ impl Association {
         }
     }
 
-    /// Probes paths from an address that the peer has just learned; it did not answer earlier packets from
-    /// there.
+    /// Probes the paths from an address that the peer has just accepted. The peer did not answer earlier packets from
+    /// this address.
     fn probe_from(&mut self, address: IpAddr, now: Time) {
         for index in self.transfer.paths.indices() {
             let path = self.transfer.paths.get_mut(index);
@@ -362,7 +363,7 @@ impl Association {
     /// Applies the peer's address changes and sends the ASCONF-ACK to the source of the ASCONF.
     pub(super) fn on_asconf(&mut self, chunk: &AsconfChunk<'_>, ctx: &mut Context<'_>) {
         let Some(asconf) = &self.asconf else { return };
-        // RFC 5061 section 5.1.1, C4: the states in which ASCONF and ASCONF-ACK may be sent.
+        // RFC 5061 section 5.1.1, C4, lists the states in which ASCONF and ASCONF-ACK may be sent.
         //= rfc5061#5.1.1-5
         if !self.transfer.state.answers_requests() {
             return;
@@ -399,8 +400,8 @@ impl Association {
         ctx.replies.push_by(source, header, &Chunk::AsconfAck(ack), &mut self.transfer.integrity);
     }
 
-    /// Handles a repeated ASCONF that moves the peer to its source address but now comes from another one.
-    /// Either may be a copy that a third party has forwarded, so both are probed until one is confirmed.
+    /// Handles a repeated ASCONF that moves the peer to the packet's source address, but now has another source. A
+    /// third party may have forwarded either copy. Both addresses are therefore probed until one is confirmed.
     fn hear_move_again(&mut self, chunk: &AsconfChunk<'_>, source: IpAddr, ctx: &mut Context<'_>) {
         if self.peer_addresses.has(source) || self.transfer.paths.iter().any(|(_, path)| path.is_confirmed())
         {
@@ -409,13 +410,13 @@ impl Association {
         for (parameter, raw) in chunk.parameters.iter().zip(chunk.parameters.tlvs()) {
             let (Ok(Parameter::AddIp { address, .. }), Ok(raw)) = (parameter, raw) else { continue };
             if address.is_unspecified() {
-                // The answer has been given; an address that cannot be added is not probed.
+                // The answer is fixed already. If the address cannot be added, it is only not probed.
                 let _ = self.add_peer_address(source, &raw, ctx);
             }
         }
     }
 
-    /// Applies the changes of an ASCONF in order; `None` if one cannot be parsed.
+    /// Applies the changes of an ASCONF in order. Returns `None` if a parameter cannot be parsed.
     fn apply<'a>(
         &mut self,
         chunk: &AsconfChunk<'a>,
@@ -475,14 +476,15 @@ impl Association {
         Some(responses)
     }
 
-    /// Returns whether a packet with the association's tag came from the peer's addresses, or moves the peer to the one that it came from.
+    /// Reports whether a packet with the association's tag comes from an address of the peer, or may add its source
+    /// address to them.
     #[inline]
     pub(crate) fn is_from_peer(&self, route: &Route, packet: &Packet<'_>, is_sealed: bool) -> bool {
         self.knows_remote(route.remote) || self.is_moving(packet, is_sealed)
     }
 
-    /// Returns whether a packet from an unknown address is an ASCONF that the peer has signed: it may add its
-    /// own source address (RFC 5061 section 4.2.1).
+    /// Reports whether a packet is an ASCONF that the peer has signed or sealed. Such an ASCONF may come from an
+    /// unknown address, because it may add its own source address (RFC 5061 section 4.2.1).
     fn is_moving(&self, packet: &Packet<'_>, is_sealed: bool) -> bool {
         if is_sealed && self.asconf.is_some() {
             let first = packet.raw_chunks().next();
@@ -517,9 +519,9 @@ impl Association {
         }
         let Some(asconf) = &self.asconf else { return None };
         let local = asconf.local.clone();
-        // Behind a NAT a new source address comes with a UDP port of its own.
+        // Behind a NAT, a new source address also has a new UDP port.
         let carrier = (asconf.source.remote == address).then_some(asconf.source.carrier);
-        // RFC 5061 section 5.3, F9: without "the local resources to add this new address" it is refused.
+        // RFC 5061 section 5.3, F9: without "the local resources to add this new address" the request is refused.
         let is_full = self.peer_addresses.as_slice().len() >= ctx.limits.peer_addresses;
         if is_full || !self.transfer.add_paths(&local, &[address], carrier, ctx) {
             //= rfc5061#5.3-19
@@ -544,8 +546,8 @@ impl Association {
         if !self.peer_addresses.has(address) {
             return Some(Cause::UnresolvableAddress(raw.bytes));
         }
-        // RFC 5061 section 5.3, F7 and F8: deleting "the last remaining IP address" and "the source address of the IP packet
-        // that contained the ASCONF chunk" are refused, each with its own cause.
+        // RFC 5061 section 5.3, F7 and F8: a request to delete "the last remaining IP address" or "the source address
+        // of the IP packet that contained the ASCONF chunk" is refused. Each case has its own cause.
         if self.peer_addresses.as_slice().len() == 1 {
             //= rfc5061#5.3-15
             return Some(Cause::DeleteLastRemainingAddress(raw.bytes));
@@ -598,16 +600,16 @@ impl Association {
         None
     }
 
-    /// Takes paths out of use, and sends SACKs elsewhere.
+    /// Retires the paths for which `leaves` is true, and moves SACKs to other paths.
     fn leave_paths(&mut self, leaves: impl Fn(&Path) -> bool) {
         let retired = self.transfer.retire_paths(leaves);
         self.sack_route.leave_paths(&retired);
     }
 }
 
-/// Builds the parameters that request a change, in a packet from this address of ours. A host behind a NAT does not know the
-/// address that the peer sees, so it uses the wildcards of RFC 5061 sections 4.2.1 and 4.2.2, which mean the packet's source
-/// address.
+/// Builds the parameters of a request that leaves from our address `sent_from`. A host behind a NAT does not know the
+/// address that the peer sees. It therefore uses the wildcards of RFC 5061 sections 4.2.1 and 4.2.2, which denote the
+/// packet's source address.
 fn parameters_of(pending: &Pending, sent_from: IpAddr) -> SmallVec<[Parameter<'static>; 2]> {
     let correlation = pending.serial.0;
     match pending.change {
@@ -636,7 +638,8 @@ fn parameters_of(pending: &Pending, sent_from: IpAddr) -> SmallVec<[Parameter<'s
     }
 }
 
-/// Reads the use of an address as the peer tells it. Ranks that are not known come last.
+/// Converts the rank and the heartbeat interval in milliseconds, as the peer sent them, to a use. Unknown ranks count
+/// as backup. An interval of 0 is no interval.
 fn use_of(rank: u8, heartbeat_ms: u32) -> AddressUse {
     let preference = match rank {
         0 => Preference::Primary,
@@ -647,12 +650,12 @@ fn use_of(rank: u8, heartbeat_ms: u32) -> AddressUse {
     AddressUse { preference, heartbeat, link: 0 }
 }
 
-/// Returns the wildcard of an address's family.
+/// Returns the unspecified address of the address's family, which ASCONF uses as a wildcard.
 fn unspecified_like(address: IpAddr) -> IpAddr {
     if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
-/// Returns the cause code with which an ASCONF-ACK refuses the single requested change, if it does.
+/// Returns the cause code if the ASCONF-ACK refuses the requested change. The code is 0 if the cause cannot be parsed.
 fn refusal_in(ack: &AsconfAck<'_>) -> Option<u16> {
     ack.parameters.iter().map_while(Result::ok).find_map(|parameter| match parameter {
         Parameter::ErrorCause { causes, .. } => {
@@ -662,7 +665,8 @@ fn refusal_in(ack: &AsconfAck<'_>) -> Option<u16> {
     })
 }
 
-/// Returns whether an address can belong to an end: neither broadcast nor multicast (RFC 5061 section 4.2.1).
+/// Reports whether an address can belong to an endpoint: it is not broadcast, multicast or unspecified (RFC 5061
+/// section 4.2.1).
 //= rfc5061#4.2.1-2 4.2.2-2
 fn is_usable(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());

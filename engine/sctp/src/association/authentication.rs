@@ -1,4 +1,4 @@
-//! Screening of a packet's chunks (RFC 4895 section 6.3), and commands about keys.
+//! Authentication of a packet's chunks (RFC 4895 section 6.3), and access to its state for key commands.
 
 use wire::{Cause, ChunkType, RawChunk};
 
@@ -8,16 +8,16 @@ use crate::extension::auth::{Auth, HandshakeHash, Unverified};
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// The authentication state of a packet so far.
+/// The authentication state of a packet, as far as its chunks have been handled.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Screen {
     /// Set once a valid AUTH chunk covers the chunks that follow.
     pub(crate) is_authenticated: bool,
-    /// Set if the packet was sealed.
+    /// Set if the chunks were sealed in a DTLS chunk.
     pub(crate) is_sealed: bool,
 }
 
-/// The verdict on a chunk.
+/// The decision on a chunk.
 pub(super) enum Screened {
     /// Handle the chunk.
     Pass,
@@ -28,7 +28,7 @@ pub(super) enum Screened {
 }
 
 impl Association {
-    /// Handles an unsigned ABORT, allegedly from the peer.
+    /// Handles an unsigned ABORT, which the peer or a third party may have sent.
     fn hear_abort(&mut self, ctx: &mut Context<'_>) {
         if self.may_end_at_once() {
             let paths = &self.transfer.paths;
@@ -37,7 +37,7 @@ impl Association {
         }
     }
 
-    /// Verifies AUTH chunks and holds back chunks that require one and lack it.
+    /// Verifies AUTH chunks. Rejects chunks that need a valid AUTH chunk before them and have none.
     pub(super) fn screen(
         &mut self,
         path: PathIndex,
@@ -64,7 +64,7 @@ impl Association {
                 self.transfer.out.note(TraceEvent::Unauthenticated { chunk_type: raw.chunk_type.0 });
             }
             return match held_back {
-                // It may still be genuine: a host without the association cannot sign.
+                // The ABORT may be genuine: a host that has lost the association cannot sign.
                 true if is_abort => {
                     self.hear_abort(ctx);
                     Screened::Stop
@@ -76,7 +76,8 @@ impl Association {
                 false => Screened::Pass,
             };
         }
-        // One AUTH chunk covers all that follows; verifying a second would hash every byte behind it again.
+        // One AUTH chunk covers the rest of the packet. A second one is not verified, because that would hash the same
+        // bytes again.
         //= rfc4895#5.1-5
         let verdict = if screen.is_authenticated { Err(Unverified::Discard) } else { auth.verify(raw) };
         match verdict {
@@ -104,7 +105,7 @@ impl Association {
         self.transfer.integrity.handshake()
     }
 
-    /// Returns the authentication state for a key command.
+    /// Returns the authentication state for a key command, or an error if authentication was not negotiated.
     pub(crate) fn auth_mut(&mut self) -> Result<&mut Auth, AuthKeyError> {
         self.transfer.integrity.auth_mut().ok_or(AuthKeyError::NotNegotiated)
     }

@@ -1,6 +1,6 @@
-//! The action for each chunk in each state, as one complete table.
+//! Dispatch of received chunks: one table lists the action for each type of chunk.
 //!
-//! INIT and COOKIE ECHO are handled by the endpoint, which has the cookies and the other associations.
+//! The endpoint handles INIT and COOKIE ECHO, because it has the cookies and the other associations.
 
 use base::{Ecn, Time};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use crate::trace::TraceEvent;
 /// The endpoint's next step after a packet.
 #[derive(Debug, Default)]
 pub(crate) enum Verdict {
-    /// Nothing.
+    /// No further step.
     #[default]
     Done,
     /// Send INIT again: the cookie was stale.
@@ -32,7 +32,7 @@ enum Next {
 }
 
 impl Association {
-    /// Counts a packet of this association.
+    /// Records a received packet in the counters and timers of the association and of `path`.
     pub(crate) fn on_packet(&mut self, path: PathIndex, length: usize, ecn: Ecn, now: Time) {
         self.marks.begin_packet(ecn);
         self.inbound.ack.on_packet();
@@ -41,7 +41,7 @@ impl Association {
             bytes: length,
             ecn,
         });
-        // It does not concern the path that stands in for its own.
+        // The packet belongs to no path. `path` only takes its place, so the packet does not count there.
         if self.came_by == CameBy::Elsewhere {
             return;
         }
@@ -58,8 +58,8 @@ impl Association {
         }
     }
 
-    /// Handles the chunks of a packet whose tag, ports and addresses match; `screen` covers chunks handled
-    /// before.
+    /// Handles the chunks of a packet whose tag, ports and addresses match. `screen` is the authentication state after
+    /// the chunks that were handled before.
     pub(crate) fn on_chunks<'a>(
         &mut self,
         path: PathIndex,
@@ -110,7 +110,7 @@ impl Association {
         Verdict::Done
     }
 
-    /// Treats a malformed chunk as a protocol violation (RFC 9260 section 3.3.10.13).
+    /// Treats a malformed chunk as a protocol violation (RFC 9260 section 3.3.10.13). Ignores a malformed ABORT.
     //= rfc9260#6.10-7
     fn on_malformed(&mut self, error: &ChunkError, ctx: &mut Context<'_>) {
         //= rfc9260#3.3.7-3
@@ -120,13 +120,13 @@ impl Association {
         }
     }
 
-    /// Aborts because the peer violated the protocol.
+    /// Aborts the association because the peer violated the protocol, unless a third party may have sent the chunk.
     pub(super) fn violation(&mut self, reason: impl Into<Bytes>, ctx: &mut Context<'_>) {
         let cause = AbortCause { code: Cause::ProtocolViolation(&[]).code(), reason: reason.into() };
         self.end_for_fault(cause, ctx);
     }
 
-    /// Ends the association because of the current chunk, unless a third party may have sent it.
+    /// Aborts the association because of the current chunk, unless a third party may have sent that chunk.
     pub(super) fn end_for_fault(&mut self, cause: AbortCause, ctx: &mut Context<'_>) {
         if self.transfer.integrity.may_be_forged() {
             self.transfer.out.note(TraceEvent::FaultIgnored);
@@ -182,9 +182,9 @@ impl Association {
             Chunk::Asconf(asconf) if self.asconf.is_some() => self.on_asconf(asconf, ctx),
             Chunk::AsconfAck(ack) if self.asconf.is_some() => self.on_asconf_ack(ack, ctx),
             Chunk::ReConfig(chunk) if self.reconfig.is_some() => self.on_reconfig(path, chunk, ctx),
-            // RFC 9260 section 3: INIT and INIT ACK travel alone; bundled ones are dropped with the rest of
-            // the packet. INIT ACK is dropped in any state but COOKIE-WAIT (section 5.2.3), and so is a
-            // COOKIE ECHO that is not the first chunk.
+            // RFC 9260 section 3: INIT and INIT ACK must not be bundled. A bundled one is dropped with the rest of the
+            // packet. INIT ACK is dropped in every state except COOKIE-WAIT (section 5.2.3). A COOKIE ECHO that is not
+            // the first chunk is dropped too.
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => return Next::Stop(Verdict::Done),
             // RFC 4820 section 3: padding is ignored, and the chunks after it are processed.
             //= rfc4820#3-4
@@ -193,8 +193,8 @@ impl Association {
                 self.transfer.on_ecne(ecne.lowest_tsn, ctx.now)
             }
             Chunk::Cwr(cwr) if self.transfer.negotiated.has(Extension::Ecn) => self.marks.on_cwr(cwr.lowest_tsn),
-            // Not negotiated by us, so the peer must not send them.
             Chunk::Unknown(_) if self.transfer.advertising.is_advertisement(raw) => self.transfer.on_advertisement(raw),
+            // The peer must not send chunks of extensions that were not negotiated.
             Chunk::Asconf(_)
             | Chunk::AsconfAck(_)
             | Chunk::Ecne(_)
@@ -209,16 +209,17 @@ impl Association {
         Next::Go
     }
 
-    /// Returns whether I-FORWARD-TSN is accepted: it is if we have announced support. Linux sends it without
-    /// having listed it (RFC 8260 section 2.3.1 requires that of both ends); rejecting it would leave its
-    /// messages waiting forever.
+    /// Reports whether I-FORWARD-TSN is accepted. RFC 8260 section 2.3.1 requires both ends to list its support, but
+    /// here our support is enough. Linux sends I-FORWARD-TSN although it has not listed it. If this end rejected it,
+    /// messages that Linux has abandoned would wait here forever.
     //= rfc8260#2-2
     fn forwards_interleaved(&self) -> bool {
         self.transfer.negotiated.has(Extension::Interleaving)
             && self.transfer.config.extensions.has(Extension::PartialReliability)
     }
 
-    /// RFC 9260 section 3.2: the two highest bits of the type determine the action.
+    /// Handles a chunk of an unknown type. The two highest bits of the type determine the action (RFC 9260 section
+    /// 3.2).
     //= rfc5061#4.1.1-7
     fn on_unrecognized(&mut self, path: PathIndex, raw: &RawChunk<'_>, ctx: &mut Context<'_>) -> Next {
         let action = UnrecognizedAction::for_chunk(raw.chunk_type);
@@ -228,7 +229,7 @@ impl Association {
         if action.stops() { Next::Stop(Verdict::Done) } else { Next::Go }
     }
 
-    /// Queues an ERROR chunk.
+    /// Queues an ERROR chunk, unless [`MAX_WAITING_ERRORS`] are queued already.
     pub(super) fn report(&mut self, path: PathIndex, cause: &Cause<'_>, ctx: &Context<'_>) {
         let waiting = self.transfer.out.count(|c| matches!(c, Control::Error(_)));
         let mut buf = vec![0; ctx.limits.reported_bytes + 64];
@@ -247,11 +248,11 @@ impl Association {
         }
     }
 
-    /// RFC 9260 section 3.3.7: no state survives an ABORT with the right tag.
+    /// Closes the association on an ABORT with the right tag, in every state (RFC 9260 section 3.3.7).
     //= rfc9260#3.3.7-4 9.1-6 9.1-7
     fn on_abort(&mut self, abort: &Abort<'_>) {
-        // Everything was delivered, and the peer has no state left: a late packet met no association there,
-        // and the answer arrived before SHUTDOWN COMPLETE.
+        // All data has been delivered. The peer reflected the tag because it has no association any more: a late packet
+        // of ours reached it. The answer to that packet arrived before SHUTDOWN COMPLETE.
         if abort.tag_reflected && matches!(self.transfer.state, State::ShutdownAckSent { .. }) {
             return self.transfer.close(CloseReason::Graceful);
         }
@@ -260,7 +261,8 @@ impl Association {
             .close(CloseReason::PeerAborted(cause.map(|c| AbortCause::from_wire(&c)).unwrap_or_default()));
     }
 
-    /// RFC 9260 section 3.3.10: only a stale cookie and an unrecognized ASCONF need more than a note.
+    /// Handles the causes of an ERROR chunk (RFC 9260 section 3.3.10). Only a stale cookie and an unrecognized ASCONF
+    /// need an action.
     fn on_error_chunk(&mut self, error: &ErrorChunk<'_>, ctx: &mut Context<'_>) -> Next {
         for cause in error.causes.iter().map_while(Result::ok) {
             //= rfc9260#5.2.6-1 5.2.6-2

@@ -1,4 +1,4 @@
-//! DATA and SACK (RFC 9260 section 6).
+//! Handling of received DATA and SACK chunks (RFC 9260 section 6).
 
 use smallvec::SmallVec;
 use wire::{Cause, ChunkType, GapBlock, Sack};
@@ -34,16 +34,16 @@ impl Association {
         }
         let is_first = !self.inbound.ack.is_pending();
         let outcome = self.inbound.on_data(data, ctx.now, &self.transfer.config.timing);
-        // If a key is in force, a duplicate does not prove that the peer has left a path: anybody may have
-        // copied the packet, unless it was sealed.
+        // If a key is in force, a duplicate does not prove that the peer has moved to another path. A third party may
+        // have copied the packet, unless it was sealed.
         let is_peers = || !self.transfer.is_keyed() || self.transfer.integrity.is_sealed();
         if outcome == DataOutcome::Taken || is_peers() {
             self.transfer.follow_peer(path, self.sack_route.data_path(), ctx);
             let begins = is_first || !self.transfer.is_concurrent();
             self.sack_route.on_data(path, begins, &self.transfer.paths);
         }
-        // A sender numbers its chunks upwards: the first one has the lowest TSN. Anybody who has seen a
-        // packet may mark a copy of it, signed or not; retransmissions are never marked.
+        // A sender numbers its chunks in ascending order, so the first one has the packet's lowest TSN. The mark of a
+        // duplicate does not count: a third party can mark a copy of any packet, and retransmissions are never marked.
         if outcome != DataOutcome::Duplicate {
             self.on_marked(path, ecn, data.tsn);
         }
@@ -60,7 +60,7 @@ impl Association {
         self.note_readable(had_ready);
     }
 
-    /// Acknowledges, reports, and drops DATA of an invalid stream (RFC 9260 section 6.5).
+    /// Drops DATA of an invalid stream, but acknowledges its TSN and reports the error (RFC 9260 section 6.5).
     //= rfc9260#6.5-2
     fn on_data_of_no_stream(&mut self, path: PathIndex, data: &Piece<'_>, ctx: &mut Context<'_>) {
         if self.inbound.on_discarded(data.tsn) == DataOutcome::Taken {
@@ -87,7 +87,7 @@ impl Association {
         let Some(first) = self.transfer.sequence_after(sack.cumulative_tsn) else {
             return;
         };
-        // A SACK from before a reset of the association is late, not invalid.
+        // A SACK that was sent before a reset of the association is late, not invalid.
         let resets = self.transfer.negotiated.has(Extension::StreamReconfiguration);
         if resets && first.0.saturating_sub(self.transfer.tx.outstanding.next().0) > FAR_AHEAD {
             return;
@@ -111,7 +111,8 @@ impl Association {
         }
     }
 
-    /// Applies an acknowledgement.
+    /// Applies a SACK. `first` is the first sequence that it does not acknowledge; `gaps` are the ranges received
+    /// beyond.
     pub(super) fn acknowledge(
         &mut self,
         first: Seq,
@@ -136,7 +137,7 @@ impl Association {
         self.transfer.tx.stranded.on_acks(&acks, &self.transfer.tx.outstanding, ctx.now);
         let acknowledged: usize = acks.iter().map(|a| a.bytes).sum();
         self.transfer.out.count_acknowledged(acknowledged);
-        // A SACK overtaken by another, perhaps on another path, carries an older window.
+        // A SACK that another one has overtaken, perhaps on another path, carries an outdated window.
         if !is_stale {
             self.transfer.tx.window.on_sack(a_rwnd as usize, self.transfer.tx.outstanding.total_flight());
             self.transfer.on_window(acknowledged > 0, a_rwnd as usize);
@@ -156,8 +157,8 @@ impl Association {
     }
 }
 
-/// Gap blocks as disjoint, ordered ranges of sequences, ends included. Blocks that are reversed, or contain
-/// the chunk that the SACK reports missing, are left out.
+/// Returns the gap blocks as disjoint, ordered ranges of sequences, ends included. Leaves out reversed blocks, and
+/// blocks that contain the chunk after the cumulative TSN, which the SACK reports as missing.
 fn gap_ranges(first: Seq, sack: &Sack<'_>) -> SmallVec<[(Seq, Seq); 8]> {
     let mut ranges = SmallVec::<[(Seq, Seq); 8]>::new();
     let (mut least, mut in_order) = (2, true);

@@ -1,7 +1,9 @@
-//! Explicit congestion notification (ECN, RFC 3168; RFC 4960 appendix A, which RFC 9260 omits but keeps reserved).
+//! Explicit congestion notification (ECN, RFC 3168). RFC 4960 appendix A defines it for SCTP; RFC 9260 only reserves
+//! the chunk types.
 //!
-//! This is the receiver's part: for a packet marked CE it sends ECNE with the packet's lowest TSN alongside each SACK until CWR
-//! arrives. `transfer::ecn` is the sender's part. Start at [`Association::on_marked`].
+//! This module is the receiver's part. After a packet with the mark CE, each SACK is accompanied by an ECNE chunk with
+//! the packet's lowest TSN, until a CWR chunk arrives. `transfer::ecn` is the sender's part. Start at
+//! [`Association::on_marked`].
 
 use base::Ecn;
 use smallvec::SmallVec;
@@ -14,19 +16,19 @@ use crate::trace::TraceEvent;
 /// Maximum number of paths with a mark that awaits CWR.
 const MAX_ECHOES: usize = 8;
 
-/// Marks not yet answered with CWR: the path of arrival, and the lowest TSN of the newest marked packet.
+/// Marks without a CWR so far: the path of arrival, and the lowest TSN of the newest marked packet.
 type Echoes = SmallVec<[(PathIndex, Tsn); 1]>;
 
-/// Marks of the peer's packets that it has not reacted to.
+/// Marks on the peer's packets to which the peer has not reacted yet.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// The ECN mark of the current packet; taken by its first DATA.
+    /// The ECN field of the current packet, until the packet's first DATA chunk takes it.
     packet: Ecn,
     echoes: Echoes,
 }
 
 impl Marks {
-    /// Begins a packet of the peer that carries `ecn`.
+    /// Stores the ECN field of the packet that is handled next.
     #[inline]
     pub(super) fn begin_packet(&mut self, ecn: Ecn) {
         self.packet = ecn;
@@ -38,7 +40,8 @@ impl Marks {
         std::mem::take(&mut self.packet)
     }
 
-    /// Notes a marked packet with `lowest` as its lowest TSN; returns whether no other awaits CWR on its path.
+    /// Records a marked packet with the lowest TSN `lowest`. Returns true if no earlier mark on its path awaits CWR and
+    /// the list had room.
     fn on_marked(&mut self, path: PathIndex, lowest: Tsn) -> bool {
         if let Some((_, tsn)) = self.echoes.iter_mut().find(|(p, _)| *p == path) {
             *tsn = lowest;
@@ -51,7 +54,8 @@ impl Marks {
         has_room
     }
 
-    /// Writes ECNE before the SACK, while the sender still knows the TSN's path.
+    /// Writes the ECNE chunks. They stand before the SACK, because the sender forgets the TSN's path once it is
+    /// acknowledged.
     #[inline]
     pub(super) fn fill_echoes(&self, packet: &mut PacketWriter<'_>) {
         for &(_, lowest_tsn) in &self.echoes {
@@ -61,14 +65,14 @@ impl Marks {
         }
     }
 
-    /// Stops the echoes that the sender has answered.
+    /// Removes the marks that a CWR chunk for TSN `answered` covers.
     pub(super) fn on_cwr(&mut self, answered: Tsn) {
         self.echoes.retain(|(_, tsn)| tsn.is_after(answered));
     }
 }
 
 impl Association {
-    /// Handles the ECN mark of a packet with DATA that arrived on `path`; `lowest` is its lowest TSN.
+    /// Handles the ECN field of a packet with DATA that arrived on `path`. `lowest` is the packet's lowest TSN.
     #[inline]
     pub(super) fn on_marked(&mut self, path: PathIndex, ecn: Ecn, lowest: Tsn) {
         if ecn != Ecn::Ce || !self.transfer.has_ecn() {
@@ -76,7 +80,7 @@ impl Association {
         }
         self.transfer.out.note(TraceEvent::MarkedReceived { tsn: lowest.0 });
         if self.marks.on_marked(path, lowest) {
-            // The sooner the sender knows, the shorter the queue.
+            // An immediate SACK lets the sender slow down sooner, which keeps the queue short.
             self.inbound.ack.on_irregular();
         }
     }

@@ -22,17 +22,17 @@ use crate::extension::protection::tie_breaker;
 use crate::negotiation::{PeerInit, address_parameter};
 use crate::path::PathIndex;
 
-/// Longest packet with an INIT or INIT ACK, in bytes.
+/// Maximum length of a packet with an INIT or INIT ACK, in bytes.
 pub(crate) const INIT_PACKET_MAX: usize = 1400;
 
-/// Shortest packet with an INIT of ours, in bytes. Peers may limit the answer to a multiple of the INIT's
-/// length, as we do; this leaves room for many addresses and for keys.
+/// Minimum length of a packet with our INIT, in bytes. A peer may limit its INIT ACK to a multiple of the INIT's
+/// length, as this engine does. This minimum leaves room for many addresses and for keys in the INIT ACK.
 pub(crate) const INIT_PACKET_MIN: usize = 256;
 
-/// The longest message about keys that goes with the COOKIE ECHO, in bytes.
+/// Maximum length of the key-management message that is sent with the COOKIE ECHO, in bytes.
 const KEY_MESSAGE_FIRST_MAX: usize = 4096;
 
-/// Limit on the routes of one INIT beyond which no more are added.
+/// Number of routes of one INIT from which on no more are added.
 const INIT_ROUTES_MAX: usize = 32;
 
 /// Bytes of an INIT chunk before its parameters (RFC 9260 section 3.3.2).
@@ -41,7 +41,7 @@ const INIT_HEADER_LEN: usize = 20;
 /// Bytes of a parameter before its value.
 const PARAMETER_HEADER_LEN: usize = 4;
 
-/// An association that has sent INIT and knows nothing of its peer (COOKIE-WAIT).
+/// An association that has sent INIT and has no answer yet (COOKIE-WAIT).
 #[derive(Clone, Debug)]
 pub(crate) struct Opening {
     pub(crate) config: AssociationConfig,
@@ -52,25 +52,25 @@ pub(crate) struct Opening {
     pub(crate) local_addresses: Vec<IpAddr>,
     /// Our random number for authentication keys.
     pub(crate) nonce: Nonce,
-    /// The routes on which the INIT is sent at once, without those found unreachable.
+    /// Routes on which the INIT is sent at the same time. Unreachable ones are removed.
     pub(crate) init_routes: Vec<Route>,
     /// The first address of the peer that was tried.
     pub(crate) first: IpAddr,
-    /// T1-init.
+    /// Expiry time of T1-init.
     pub(crate) t1: Time,
     pub(crate) rto: Duration,
     pub(crate) retransmits: u8,
-    /// Cookie Preservative to ask for, in milliseconds; set after a stale cookie.
+    /// Value of the Cookie Preservative parameter in the next INIT, in milliseconds. Set after a stale cookie.
     pub(crate) cookie_preservative: Option<u32>,
     /// Index of the first route on which the INIT is still unsent.
     pub(crate) unsent: usize,
-    /// The message bundled with the COOKIE ECHO, on stream 0.
+    /// Message that is bundled with the COOKIE ECHO, on stream 0.
     pub(crate) first_message: Option<FirstMessage>,
-    /// The first message about keys, which goes with the COOKIE ECHO to a peer that agrees on protection.
+    /// First key-management message. It is sent with the COOKIE ECHO if the peer agrees on protection.
     pub(crate) key_message: Option<Bytes>,
 }
 
-/// A message passed to the connect command.
+/// A message that the caller gave with the connect command.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstMessage {
     pub(crate) ppid: Ppid,
@@ -78,7 +78,7 @@ pub(crate) struct FirstMessage {
 }
 
 impl Opening {
-    /// Keeps the first message about keys for the COOKIE ECHO.
+    /// Stores the first key-management message, which will be sent with the COOKIE ECHO.
     pub(crate) fn set_key_message(&mut self, message: Bytes) -> Result<(), KeyError> {
         let length = message.len();
         if self.config.protection.is_none() || self.key_message.is_some() {
@@ -91,7 +91,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Returns whether the association comes of this end's INIT where the peer's meets it, since keys come of one handshake only.
+    /// Reports whether this end's handshake continues when the INITs of both ends cross, and not the peer's. The keys
+    /// must come from one handshake.
     pub(crate) fn goes_on_before(&self, peer: &PeerInit<'_>) -> bool {
         let by_protection = self.config.protection.is_some()
             && peer.protection.is_some_and(|offer| tie_breaker(&self.nonce) < offer.tie_breaker);
@@ -104,7 +105,7 @@ impl Opening {
         }
     }
 
-    /// Schedules the INIT (again) on every route.
+    /// Schedules the INIT on every route, and restarts T1-init.
     pub(crate) fn begin_round(&mut self, now: Time) {
         self.unsent = 0;
         self.t1 = now + self.rto;
@@ -132,7 +133,7 @@ impl Opening {
         Some((route, packet.finish()))
     }
 
-    /// The same for a train that uses this route.
+    /// Writes the next INIT into another association's train, if it uses the train's route `route`.
     pub(crate) fn poll_joining(&mut self, route: &Route, buf: &mut [u8]) -> Joining {
         match self.init_routes.get(self.unsent) {
             None => Joining::Nothing,
@@ -143,12 +144,12 @@ impl Opening {
         }
     }
 
-    /// The extensions we offer.
+    /// Returns the extensions that this end offers.
     pub(crate) fn offer(&self) -> Offer {
         Offer::new(&self.config, self.nonce)
     }
 
-    /// Our half of the negotiation, for INIT and for the INIT ACK of a collision.
+    /// Returns this end's part of the negotiation, for an INIT or for the INIT ACK of a collision.
     pub(crate) fn init<'a>(&self, parameters: &'a [Parameter<'a>]) -> Init<'a> {
         Init {
             //= rfc9260#5.1-1 5.2.1-1
@@ -162,7 +163,7 @@ impl Opening {
         }
     }
 
-    /// Handles expiry of T1-init; returns the reason if the attempt must end.
+    /// Handles expiry of T1-init. Returns the reason if the attempt must end.
     pub(crate) fn on_timeout(&mut self, now: Time) -> Option<CloseReason> {
         if now < self.t1 {
             return None;
@@ -178,7 +179,7 @@ impl Opening {
         None
     }
 
-    /// Adds routes for the INIT, starting at once; those beyond [`INIT_ROUTES_MAX`] are ignored.
+    /// Adds routes on which the INIT is sent immediately. Ignores routes beyond [`INIT_ROUTES_MAX`].
     pub(crate) fn add_routes(&mut self, routes: &[Route]) {
         for route in routes {
             if self.init_routes.len() < INIT_ROUTES_MAX && !self.init_routes.contains(route) {
@@ -187,12 +188,13 @@ impl Opening {
         }
     }
 
-    /// Returns whether an INIT was sent to the source of a packet that came by `route`, UDP port included.
+    /// Reports whether one of the INIT's routes leads to the source of a packet that arrived by `route`. The UDP port
+    /// must match too.
     pub(crate) fn has_asked_at(&self, route: &Route) -> bool {
         self.init_routes.iter().any(|r| r.remote == route.remote && r.carrier == route.carrier)
     }
 
-    /// Stops sending the INIT to `remote`; returns false, with no effect, if that address was the first.
+    /// Stops sending the INIT to `remote`. Returns false, without an effect, if `remote` was the first address.
     pub(crate) fn leave(&mut self, remote: IpAddr) -> bool {
         if remote == self.first {
             return false;
@@ -203,7 +205,7 @@ impl Opening {
         true
     }
 
-    /// Removes a `route` that ICMP reported unreachable; returns a reason to give up if none is left.
+    /// Removes a `route` that ICMP reported as unreachable. Returns the reason to give up if no route is left.
     pub(crate) fn on_unreachable(&mut self, route: &Route, what: Unreachable) -> Option<CloseReason> {
         let index = self.init_routes.iter().position(|r| r == route)?;
         self.init_routes.remove(index);
@@ -214,8 +216,8 @@ impl Opening {
     }
 }
 
-/// Our parameters common to INIT and INIT ACK. A host with one address need not list it (RFC 9260 section
-/// 3.3.2.1).
+/// Returns the parameters of this end that INIT and INIT ACK have in common. A host with one address need not list it
+/// (RFC 9260 section 3.3.2.1).
 //= rfc9260#3.3.2-1 3.3.2.1.4-1 3.3.2.1.5-1
 //= rfc4820#4-2
 //= rfc9260#3.3.2-1 3.3.2.1.4-1 3.3.2.1.5-1
@@ -235,8 +237,7 @@ pub(crate) fn own_parameters<'a>(
     list
 }
 
-/// Returns the PAD parameter (RFC 4820 section 4) that brings an INIT with `parameters` to the minimum
-/// length.
+/// Returns the PAD parameter (RFC 4820 section 4) that extends an INIT with `parameters` to [`INIT_PACKET_MIN`].
 fn padding(parameters: &[Parameter<'_>]) -> Option<Parameter<'static>> {
     let mut room = [0; INIT_PACKET_MAX];
     let mut out = wire::Writer::new(&mut room);
@@ -261,7 +262,7 @@ impl Association {
         self.transfer.out.queue(PathIndex::new(0), Control::CookieEcho);
     }
 
-    /// Queues the message passed to the connect command, ahead of all others. Where protection is agreed, it waits for the keys.
+    /// Queues the message of the connect command before all others. With protection, the message waits for the keys.
     pub(crate) fn queue_first(&mut self, first: FirstMessage) {
         match self.transfer.integrity.protection_mut() {
             Some(protection) => protection.hold_first(first),
@@ -274,7 +275,7 @@ impl Association {
         self.transfer.tx.queue.push(StreamId(0), ppid, message, false, false);
     }
 
-    /// The message passed to the connect command, until the COOKIE ECHO is answered.
+    /// Returns the message of the connect command until the COOKIE ECHO is answered.
     pub(crate) fn first_message(&self) -> Option<FirstMessage> {
         match &self.transfer.state {
             State::CookieEchoed { opening, .. } => opening.first_message.clone(),
@@ -282,7 +283,7 @@ impl Association {
         }
     }
 
-    /// Returns unrecognized parameters of an INIT ACK in an ERROR behind the COOKIE ECHO (RFC 9260 section
+    /// Sends the unrecognized parameters of an INIT ACK back, in an ERROR chunk after the COOKIE ECHO (RFC 9260 section
     /// 5.1 C).
     //= rfc9260#3.2.2-2
     pub(crate) fn report_unrecognized(&mut self, parameters: &[&[u8]], ctx: &Context<'_>) {
@@ -338,7 +339,7 @@ impl Association {
         }
     }
 
-    /// Handles a COOKIE ECHO that repeats known parameters (RFC 9260 section 5.2.4, action D).
+    /// Handles a COOKIE ECHO whose tags are those of this association (RFC 9260 section 5.2.4, action D).
     //= rfc9260#5.2.4-10 5.2.4-11
     pub(crate) fn on_duplicate_cookie(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
         //= rfc9260#5.4-3
@@ -361,16 +362,16 @@ impl Association {
         }
     }
 
-    /// Returns the INIT to restart with after a stale cookie, asking for `staleness` more time (RFC 9260
-    /// section 5.2.6). `None` if this was tried already.
+    /// Returns the state for a new INIT after a stale cookie, which asks for a longer lifetime of the cookie (RFC 9260
+    /// section 5.2.6). Returns `None` if this was tried already.
     pub(super) fn after_stale_cookie(&mut self, staleness_us: u32, now: Time) -> Option<Opening> {
         let State::CookieEchoed { opening, t1, .. } = &self.transfer.state else { return None };
         if opening.cookie_preservative.is_some() {
             return None;
         }
         //= rfc9260#5.2.6-3
-        // One and a half times the staleness plus a second, but at most the round trip of COOKIE ECHO and
-        // ERROR plus a second; in milliseconds.
+        // The extension in milliseconds is one second plus the smaller of two times: 1.5 times the staleness, and the
+        // round trip of COOKIE ECHO and ERROR.
         let waited = opening.rto.saturating_sub(t1.at - now);
         let round_trip = u32::try_from(waited.as_millis()).unwrap_or(u32::MAX);
         let staleness = staleness_us / 1000 + staleness_us / 2000;
