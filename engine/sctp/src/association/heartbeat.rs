@@ -7,16 +7,17 @@ use super::{Association, CameBy, Context, Control, State};
 use crate::config::AddressProof;
 use crate::path::PathIndex;
 
-/// Maximum number of HEARTBEAT ACKs waiting at once.
+/// Maximum number of queued HEARTBEAT ACKs.
 const MAX_WAITING: usize = 64;
 
-/// Maximum number of bytes in them.
+/// Maximum number of bytes in queued HEARTBEAT ACKs.
 const MAX_WAITING_BYTES: usize = 128 * 1024;
 
-/// Bytes of a HEARTBEAT chunk before the information: headers of chunk and parameter (RFC 9260 section 3.3.5).
+/// Length of a HEARTBEAT chunk before the information, in bytes: headers of chunk and parameter (RFC 9260 section
+/// 3.3.5).
 pub(super) const HEARTBEAT_HEADER_LEN: usize = 8;
 
-/// Encodes the information in our heartbeats: the path, and a nonce that ties the answer to the question.
+/// Encodes the information in our heartbeats: the path, and a nonce that identifies the answer.
 //= rfc9260#3.3.5-2 3.3.5-3
 pub(super) fn info(path: PathIndex, nonce: u64) -> [u8; 12] {
     let mut info = [0; 12];
@@ -31,11 +32,12 @@ pub(super) fn read_info(info: &[u8]) -> Option<(PathIndex, u64)> {
     Some((path, u64::from_be_bytes(nonce.try_into().ok()?)))
 }
 
-/// The parameter Heartbeat Information with nothing in it.
+/// A Heartbeat Information parameter without content.
 const NO_INFORMATION: [u8; 4] = [0, 1, 0, 4];
 
 impl Association {
-    /// Answers on the path of arrival, echoing the whole chunk value (`value`); several answers may wait.
+    /// Answers a HEARTBEAT on the path of arrival. The answer repeats the whole chunk value, `value`. Several answers
+    /// may wait.
     //= rfc8899#3-4 3-16
     pub(super) fn on_heartbeat(
         &mut self,
@@ -56,7 +58,7 @@ impl Association {
         if !answers || value.len() > self.heartbeat_ack_room(path) {
             return;
         }
-        // A HEARTBEAT without information, which is no reason for an ACK without any.
+        // The HEARTBEAT has no parameter, but the HEARTBEAT ACK must have one.
         let value = if value.is_empty() { &NO_INFORMATION } else { value };
         if self.answer_new_port(path, heartbeat.info, ctx) {
             return;
@@ -76,7 +78,7 @@ impl Association {
         }
     }
 
-    /// Bytes of a HEARTBEAT ACK's value that fit into a packet on this path.
+    /// Returns the number of bytes of a HEARTBEAT ACK's value that fit into a packet on this path.
     fn heartbeat_ack_room(&self, path: PathIndex) -> usize {
         let auth = self.transfer.integrity.overhead(ChunkType::HEARTBEAT_ACK);
         let taken = wire::COMMON_HEADER_LEN + wire::CHUNK_HEADER_LEN + auth;
@@ -95,7 +97,7 @@ impl Association {
         let may_prove = self.may_prove(index);
         let path = self.transfer.paths.get_mut(index);
         if !may_prove {
-            // The peer may not have known yet that it may send from there.
+            // The peer may not have known yet that it may send from the path's remote address.
             if path.is_asked(nonce) {
                 self.transfer.repeat_question(index, ctx.now);
             }
@@ -120,8 +122,8 @@ impl Association {
         }
     }
 
-    /// Returns whether the current packet may confirm this path. Under [`AddressProof::ConfirmedPath`], an
-    /// unconfirmed path is confirmed only from the peer's own address and port on it.
+    /// Reports whether the current packet may confirm this path. Under [`AddressProof::ConfirmedPath`], a packet may
+    /// confirm an unconfirmed path only if it has the path's addresses. Its UDP port is the path's, or a new one.
     fn may_prove(&self, index: PathIndex) -> bool {
         let path = self.transfer.paths.get(index);
         let is_lenient = path.is_confirmed() || self.transfer.config.address_proof == AddressProof::Signature;

@@ -1,22 +1,22 @@
-//! Returns memory when an association that carried data has been quiet for a while: queues keep the capacity
-//! they grew to, and most associations are idle most of the time.
+//! Detects that an association has become idle after it carried data, so its queues release unused memory. Queues keep
+//! the capacity to which they have grown, and most associations are idle most of the time.
 //!
-//! Costs no timer while nothing has been carried since the last check. Start at [`Idle::is_quiet`].
+//! No timer runs while no data has been carried since the last check. Start at [`Idle::is_quiet`].
 
 use std::time::Duration;
 
 use base::Time;
 
-/// The time without DATA in either direction after which memory is returned.
+/// Time without DATA in either direction after which memory is released.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// The state of the idle check.
 #[derive(Debug)]
 pub(super) struct Idle {
     at: Time,
-    /// DATA chunks carried at the last check, modulo 2^32.
+    /// Number of DATA chunks carried until the last check, modulo 2^32.
     seen: u32,
-    /// Number of times that memory was returned, modulo 2^32.
+    /// Number of times that memory was released, modulo 2^32.
     times: u32,
 }
 
@@ -27,7 +27,7 @@ impl Default for Idle {
 }
 
 impl Idle {
-    /// Schedules a check if data was carried since the last one; `carried` counts the DATA chunks of both
+    /// Schedules a check if data was carried since the last one. `carried` is the number of DATA chunks in both
     /// directions, modulo 2^32.
     #[inline]
     pub(super) fn on_packet(&mut self, carried: u32, now: Time) {
@@ -40,13 +40,13 @@ impl Idle {
         (self.at, self.seen) = (now + QUIET, carried);
     }
 
-    /// Time of the next check.
+    /// Returns the time of the next check.
     pub(super) fn next_timeout(&self) -> Time {
         self.at
     }
 
-    /// Returns whether nothing was carried since the last check, and memory should be returned; schedules another check
-    /// otherwise.
+    /// Reports whether a check is due and no data was carried since the last one. Memory should then be released. If
+    /// data was carried, schedules another check.
     pub(super) fn is_quiet(&mut self, carried: u32, now: Time) -> bool {
         if self.at > now {
             return false;
@@ -60,7 +60,7 @@ impl Idle {
         true
     }
 
-    /// Number of times that memory was returned.
+    /// Returns the number of times that memory was released, modulo 2^32.
     #[inline]
     pub(super) fn times(&self) -> u32 {
         self.times

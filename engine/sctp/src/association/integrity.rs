@@ -1,6 +1,6 @@
-//! The integrity of packets: AUTH (RFC 4895), DTLS chunks, and the checksum or a zero in its place (RFC 9653).
+//! Integrity of packets: AUTH (RFC 4895), DTLS chunks, and the checksum, which may be zero (RFC 9653).
 //!
-//! Start at [`Integrity::begin`] for packets of ours; [`screen`](super::Association::screen) judges the peer's.
+//! Start at [`Integrity::begin`] for our packets. [`screen`](super::Association::screen) checks the peer's packets.
 
 use wire::{ChunkType, CommonHeader, PacketWriter};
 
@@ -39,7 +39,7 @@ impl Integrity {
         self.protection.as_deref_mut()
     }
 
-    /// Reports whether protection is agreed on and messages of the application must still wait.
+    /// Reports whether protection is agreed on, but application messages must still wait.
     #[inline]
     pub(super) fn is_pending(&self) -> bool {
         self.protection().is_some_and(|protection| !protection.is_open())
@@ -65,8 +65,8 @@ impl Integrity {
         self.zero_checksum
     }
 
-    /// Octets that a packet with a chunk of this type takes besides its chunks and common header: those of the AUTH chunk, or of the DTLS
-    /// chunk, which are reserved before the first keys come, too.
+    /// Returns the octets that a packet with a chunk of this type needs in addition to its common header and its
+    /// chunks. They are for the AUTH chunk, or for the DTLS chunk even before the first keys exist.
     #[inline]
     pub(super) fn overhead(&self, chunk_type: ChunkType) -> usize {
         match &self.protection {
@@ -75,7 +75,7 @@ impl Integrity {
         }
     }
 
-    /// Begins a packet that will sign or seal its chunks.
+    /// Begins a packet whose chunks will be signed or sealed, if the association does so.
     #[inline]
     pub(crate) fn begin<'b>(&self, buf: &'b mut [u8], header: CommonHeader) -> PacketWriter<'b> {
         if self.seals() {
@@ -88,7 +88,8 @@ impl Integrity {
         }
     }
 
-    /// Signs or seals a packet, writes its checksum and returns its length: zero if the keys may not seal any more.
+    /// Signs or seals a packet, writes its checksum and returns its length. Returns zero if the keys have reached their
+    /// limit.
     #[inline]
     pub(crate) fn finish(&mut self, mut packet: PacketWriter<'_>, needs_checksum: bool) -> usize {
         if let Some(protection) = &mut self.protection {
@@ -104,7 +105,8 @@ impl Integrity {
         packet.finish()
     }
 
-    /// Begins a packet of the peer, whose chunks are covered by AUTH if `is_signed`, or were sealed.
+    /// Begins the handling of a packet of the peer. `is_signed` is true if AUTH covers its chunks, `is_sealed` if it
+    /// was sealed.
     pub(super) fn begin_packet(&mut self, is_signed: bool, is_sealed: bool) {
         (self.is_signed, self.is_sealed) = (is_signed || is_sealed, is_sealed);
     }
@@ -119,12 +121,12 @@ impl Integrity {
         self.is_signed = true;
     }
 
-    /// Reports whether a key is in force, without which nobody can sign or seal for the peer.
+    /// Reports whether a key is in force, so only its holders can sign or seal in the peer's name.
     pub(super) fn is_keyed(&self) -> bool {
         self.protection.is_some() || self.auth().is_some_and(Auth::has_shared_keys_only)
     }
 
-    /// Reports whether all keys come from the settings, and none from a command.
+    /// Reports whether all keys come from the settings, and none from a key command.
     pub(super) fn has_keys_of_settings(&self) -> bool {
         self.auth().is_none_or(|auth| !auth.has_other_keys())
     }
@@ -139,7 +141,7 @@ impl Integrity {
         self.auth().and_then(Auth::handshake)
     }
 
-    /// Heap bytes of the keys.
+    /// Returns the heap bytes of the keys.
     pub(super) fn memory(&self) -> usize {
         self.auth().map_or(0, Auth::memory) + self.protection().map_or(0, Protection::memory)
     }

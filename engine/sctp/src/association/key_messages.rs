@@ -1,4 +1,4 @@
-//! Messages of the peer about keys, put together from the parts in which they were delivered.
+//! Key-management messages of the peer, reassembled from the parts in which they were delivered.
 
 use bytes::Bytes;
 
@@ -8,15 +8,15 @@ use crate::event::Message;
 use crate::extension::protection::{KEY_MESSAGE_MAX, KEY_PPID};
 use crate::rx::Inbound;
 
-/// Octets of a [`Boundary`].
+/// Length of an encoded [`Boundary`], in octets.
 const BOUNDARY_LEN: usize = 12;
 
-/// The end of the data in one direction that went in the clear.
+/// The end of data in the clear, which is not sealed, in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClearEnd {
-    /// The last TSN.
+    /// Last TSN of this data.
     pub(super) tsn: Tsn,
-    /// The number of messages, modulo 2^16.
+    /// Number of messages in this data, modulo 2^16.
     pub(super) messages: u16,
 }
 
@@ -31,24 +31,27 @@ impl ClearEnd {
     }
 }
 
-/// The place where data in the clear ends at one host. The client's goes behind its first sealed message about keys, and the server
-/// compares both, since the keys cover no DATA chunk in the clear: somebody on the way could split or join chunks and messages, so that sealed
-/// ones would later count as duplicates, or be waited for without end.
+/// The end of data in the clear in both directions, as one host sees it. The client appends its boundary to its first
+/// sealed key-management message, and the server compares it with its own.
+///
+/// The comparison is necessary because the keys cover no DATA chunk in the clear. An attacker on the path could split
+/// or join chunks and messages. Sealed chunks could then count as duplicates, or the receiver could wait for chunks
+/// that never arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Boundary {
-    /// The data that this host has taken.
+    /// Data that this host has accepted.
     pub(super) taken: ClearEnd,
-    /// The data that this host has sent.
+    /// Data that this host has sent.
     pub(super) sent: ClearEnd,
 }
 
 impl Boundary {
-    /// Puts it behind a message.
+    /// Appends the boundary to a message.
     fn behind(self, message: &[u8]) -> Bytes {
         [message, &self.taken.to_bytes(), &self.sent.to_bytes()].concat().into()
     }
 
-    /// Takes it off a message; `None` if the message is too short.
+    /// Removes the boundary from the end of a message. Returns `None` if the message is too short.
     fn off(message: &Bytes) -> Option<(Bytes, Boundary)> {
         let at = message.len().checked_sub(BOUNDARY_LEN)?;
         let (taken, sent) = message[at..].split_first_chunk()?;
@@ -56,29 +59,29 @@ impl Boundary {
         Some((message.slice(..at), Boundary { taken: ClearEnd::from_bytes(*taken), sent }))
     }
 
-    /// Reports whether the other host has taken what this one has sent, and the other way round.
+    /// Reports whether each host has accepted exactly the data that the other one has sent.
     fn fits(self, other: Boundary) -> bool {
         (self.taken, self.sent) == (other.sent, other.taken)
     }
 }
 
-/// Messages about keys of one association.
+/// Key-management messages of one association.
 #[derive(Debug, Default)]
 pub(super) struct KeyMessages {
-    /// The parts so far of a message that is delivered in parts (RFC 9260 section 6.9).
+    /// Parts received so far of a message that is delivered in parts (RFC 9260 section 6.9).
     begun: Option<Vec<u8>>,
     fault: Option<&'static str>,
-    /// Whole messages that came in the clear, and messages that were sent so.
+    /// Number of whole messages received in the clear, and of messages sent in the clear, modulo 2^16.
     taken: u16,
     sent: u16,
-    /// The boundary of this host, until it was sent or compared.
+    /// Boundary of this host, until it is sent or compared.
     boundary: Option<Boundary>,
-    /// Messages at the front of those that are ready to be read that are the application's.
+    /// Number of messages at the front of the ready ones that were examined and belong to the application.
     examined: usize,
 }
 
 impl KeyMessages {
-    /// Ends the data in the clear, whose last TSNs these are.
+    /// Records the end of data in the clear. `taken` and `sent` are the last TSNs of the two directions.
     pub(super) fn end_clear(&mut self, taken: Tsn, sent: Tsn) {
         self.boundary = Some(Boundary {
             taken: ClearEnd { tsn: taken, messages: self.taken },
@@ -86,29 +89,31 @@ impl KeyMessages {
         });
     }
 
-    /// Counts a message that the client or the server sends, and puts the boundary behind the client's first sealed one.
+    /// Counts a message that this host sends. Appends the boundary to the client's first sealed message.
     pub(super) fn on_send(&mut self, message: Bytes, is_client: bool) -> Bytes {
         match self.boundary.take_if(|_| is_client) {
             Some(boundary) => boundary.behind(&message),
             None => {
-                // The count matters until the data in the clear ends.
+                // The count is used only until the data in the clear ends.
                 self.sent = self.sent.wrapping_add(1);
                 message
             }
         }
     }
 
-    /// Takes the next message about keys, or a part of one, out of those that are ready to be read. Each message is looked at once.
+    /// Removes the next key-management message, or a part of one, from the messages that are ready to be read. Examines
+    /// each message once.
     pub(super) fn next_of(&mut self, inbound: &mut Inbound) -> Option<Message> {
         inbound.take_ready(KEY_PPID, &mut self.examined)
     }
 
-    /// Follows the reading of a message.
+    /// Records that the application has read a message.
     pub(super) fn on_read(&mut self) {
         self.examined = self.examined.saturating_sub(1);
     }
 
-    /// Takes the client's boundary off its first sealed message, and compares it with the server's own.
+    /// Removes the client's boundary from its first sealed message, and compares it with the server's own. Returns
+    /// `None` and records a fault if they differ.
     pub(super) fn check_boundary(&mut self, message: Bytes) -> Option<Bytes> {
         let Some(own) = self.boundary.take() else { return Some(message) };
         let found = Boundary::off(&message).filter(|(_, boundary)| boundary.fits(own));
@@ -118,7 +123,7 @@ impl KeyMessages {
         found.map(|(message, _)| message)
     }
 
-    /// Takes a message or a part of one; returns the message once it is whole.
+    /// Adds a message or a part of one. Returns the message once it is complete.
     pub(super) fn take(&mut self, part: Message, sealed: bool) -> Option<Bytes> {
         let whole = self.join(part)?;
         if !sealed {
@@ -145,12 +150,12 @@ impl KeyMessages {
         if end { self.begun.take().map(Bytes::from) } else { None }
     }
 
-    /// Reports whether a message has begun and not ended.
+    /// Reports whether the beginning of a message was received, but not its end.
     pub(super) fn has_begun(&self) -> bool {
         self.begun.is_some()
     }
 
-    /// Reports why the association must end, if so.
+    /// Returns the reason for which the association must end, if any.
     pub(super) fn fault(&self) -> Option<&'static str> {
         self.fault
     }
@@ -190,7 +195,7 @@ mod tests {
         assert_eq!(messages.taken, 1, "the second one was sealed");
     }
 
-    /// One end that has sent and taken so many messages in the clear.
+    /// Creates one end that has sent `sent` and accepted `taken` messages in the clear.
     fn end(sent: u16, taken: u16, last_sent: u32, last_taken: u32) -> KeyMessages {
         let mut messages = KeyMessages { taken, ..KeyMessages::default() };
         for _ in 0..sent {

@@ -1,4 +1,5 @@
-//! Messages about keys, new keys, and when messages of the application may pass (draft-ietf-tsvwg-sctp-dtls-chunk sections 5 and 7).
+//! Key-management messages, new keys, and the time from which application messages may pass
+//! (draft-ietf-tsvwg-sctp-dtls-chunk sections 5 and 7).
 //!
 //! Start at [`Association::install_keys`].
 
@@ -20,12 +21,12 @@ use crate::rx::Piece;
 use crate::trace::DropReason;
 
 impl Association {
-    /// The agreement on protection, if there is one.
+    /// Returns the agreement on protection, if both ends agreed on it.
     pub(crate) fn protection_terms(&self) -> Option<&ProtectionTerms> {
         self.transfer.integrity.protection().map(|protection| protection.terms())
     }
 
-    /// The epoch of the keys that packets are sealed with.
+    /// Returns the epoch of the keys that seal our packets.
     pub(crate) fn epoch(&self) -> Option<u64> {
         self.transfer.integrity.protection()?.epoch()
     }
@@ -35,18 +36,18 @@ impl Association {
         self.transfer.integrity.protection().is_some()
     }
 
-    /// Returns whether only sealed packets count.
+    /// Reports whether unsealed packets are ignored.
     #[inline]
     pub(crate) fn is_enforced(&self) -> bool {
         self.transfer.integrity.protection().is_some_and(|protection| protection.is_enforced())
     }
 
-    /// Returns the address of the peer that the association has begun with.
+    /// Returns the peer's address in the handshake.
     pub(crate) fn first_remote(&self) -> IpAddr {
         self.transfer.paths.get(PathIndex::new(0)).route.remote
     }
 
-    /// Returns whether messages of the application pass, and the peer has begun the association.
+    /// Reports whether the peer began the association and application messages may pass.
     pub(crate) fn is_open_to_client(&self) -> bool {
         let protection = self.transfer.integrity.protection();
         protection.is_some_and(|p| p.is_open() && p.terms().role == KeyRole::Server)
@@ -67,7 +68,7 @@ impl Association {
         Ok(())
     }
 
-    /// Lets messages of the application pass, once packets are sealed: the caller knows the peer.
+    /// Records that the caller knows the peer. Once packets are sealed, application messages may then pass.
     pub(crate) fn know_peer(&mut self, ctx: &mut Context<'_>) -> Result<(), KeyError> {
         let was_enforced = self.is_enforced();
         let protection = self.transfer.integrity.protection_mut().ok_or(KeyError::NotAgreed)?;
@@ -79,7 +80,7 @@ impl Association {
         Ok(())
     }
 
-    /// Queues a message about keys.
+    /// Queues a key-management message.
     pub(crate) fn send_key_message(&mut self, message: Bytes) -> Result<(), KeyError> {
         if !self.is_protected() || matches!(self.transfer.state, State::Closed) {
             return Err(KeyError::NotAgreed);
@@ -98,8 +99,9 @@ impl Association {
         self.queue_ordered(KEY_PPID, message);
     }
 
-    /// Reports whether DATA may come in the way that it came. Before packets are sealed, only messages about keys may: anything else is
-    /// somebody else's, and must not use up the TSN of what the peer will seal.
+    /// Reports whether DATA is accepted in the form in which it arrived. Unsealed DATA may only belong to
+    /// key-management messages. A third party may have sent any other unsealed DATA. Such DATA must not use up a TSN
+    /// that the peer will use in a sealed packet.
     pub(super) fn may_come_so(&self, data: &Piece<'_>) -> bool {
         let is_of_key_message =
             data.stream.0 == 0 && !data.unordered && (data.ppid == KEY_PPID || !data.begin);
@@ -122,16 +124,16 @@ impl Association {
         })
     }
 
-    /// Takes the chunk before the record of a packet of the peer. Nothing protects it, and only an advertisement is of use: it
-    /// influences nothing.
+    /// Handles the chunk that precedes the DTLS chunk in a packet of the peer. This chunk is not protected. Only an
+    /// advertisement is accepted there, because it has no effect on the association.
     pub(crate) fn on_front(&mut self, front: &RawChunk<'_>) {
         if self.transfer.advertising.is_advertisement(front) {
             self.transfer.on_advertisement(front);
         }
     }
 
-    /// Takes a record that was opened and came from the peer's addresses: it will not be opened again. Returns true if it is the first
-    /// by which the peer shows that it has the newest keys.
+    /// Accepts a record that was decrypted and came from an address of the peer. A copy of it will not be accepted.
+    /// Returns true if the record is the first proof that the peer has the newest keys.
     pub(crate) fn take_opened(&mut self, opened: &Opened, ctx: &mut Context<'_>) -> bool {
         let was_enforced = self.is_enforced();
         let protection = self.transfer.integrity.protection_mut();
@@ -142,11 +144,12 @@ impl Association {
         is_first
     }
 
-    /// Follows a step of the key management: `was_enforced` says whether unsealed packets had ended before.
+    /// Handles progress of the key management. `was_enforced` is true if unsealed packets were already ignored before.
     fn after_step(&mut self, was_enforced: bool, ctx: &mut Context<'_>) {
         if !was_enforced && self.is_enforced() {
-            // Data in the clear may be anybody's. Messages about keys have proven themselves. A TSN that other data has used up
-            // would make the peer's sealed chunk with that TSN a duplicate.
+            // Any third party may have sent data in the clear, except key-management messages, which the key exchange
+            // authenticates. If other data has used up a TSN, the peer's sealed chunk with that TSN would count as a
+            // duplicate.
             if !self.has_only_key_messages() {
                 let reason = "data in the clear where packets are to be sealed".into();
                 return self.abort(AbortCause { code: PROTOCOL_VIOLATION, reason }, ctx);
@@ -175,7 +178,7 @@ impl Association {
         }
     }
 
-    /// Notes where the data in the clear ends, both ways.
+    /// Records the end of data in the clear, in both directions.
     fn end_clear(&mut self) {
         let sent = self.transfer.tx.outstanding.next().tsn(self.transfer.negotiated.initial_tsn()).prev();
         let taken = self.inbound.cumulative_tsn();
@@ -184,13 +187,13 @@ impl Association {
         }
     }
 
-    /// Reports whether all DATA that came was whole messages about keys.
+    /// Reports whether all received DATA belonged to complete key-management messages.
     fn has_only_key_messages(&self) -> bool {
         let protection = self.transfer.integrity.protection();
         self.inbound.is_all_read() && protection.is_none_or(|p| !p.messages().has_begun())
     }
 
-    /// Takes messages about keys out of those that are ready for the application.
+    /// Removes key-management messages from the messages that are ready for the application.
     #[inline]
     pub(super) fn take_key_messages(&mut self) {
         if self.is_protected() {
@@ -198,7 +201,7 @@ impl Association {
         }
     }
 
-    /// Follows the reading of a message by the application.
+    /// Handles the reading of a message by the application: looks for further key-management messages.
     #[inline]
     pub(super) fn note_read(&mut self) {
         if let Some(protection) = self.transfer.integrity.protection_mut() {
@@ -210,11 +213,11 @@ impl Association {
     fn take_ready_key_messages(&mut self) {
         let Some(protection) = self.transfer.integrity.protection_mut() else { return };
         while let Some(part) = protection.messages_mut().next_of(&mut self.inbound) {
-            // Nothing that came in the clear is left when enforcement begins.
+            // Enforcement begins only after all data in the clear has been read, so later messages are sealed.
             let sealed = protection.is_enforced();
             let is_of_client = protection.terms().role == KeyRole::Server;
             let messages = protection.messages_mut();
-            // The association ends.
+            // The association will end, so the messages are discarded.
             if messages.fault().is_some() {
                 continue;
             }
@@ -229,8 +232,9 @@ impl Association {
         }
     }
 
-    /// Handles an unsealed packet of a protected association, with the right tag. Only one can be of use: the peer has forgotten the association
-    /// after its end, and so cannot seal. All that both ends have sent is acknowledged by then.
+    /// Handles an unsealed packet with the right tag on a protected association. Only one case matters: the peer has
+    /// removed the association after its end, so it cannot seal any more. All data of both ends is acknowledged by
+    /// then.
     pub(crate) fn on_unsealed(&mut self, first: &RawChunk<'_>) {
         let is_farewell = match first.parse() {
             Ok(Chunk::Abort(abort)) => abort.tag_reflected,
@@ -242,7 +246,7 @@ impl Association {
         }
     }
 
-    /// Ends the association after a fault in its protection, and asks for new keys in time.
+    /// Ends the association after a fault of its protection. Emits [`Event::KeysWorn`] when new keys are due.
     #[inline]
     pub(super) fn watch_keys(&mut self, ctx: &mut Context<'_>) {
         if self.is_protected() {
@@ -261,7 +265,7 @@ impl Association {
         }
     }
 
-    /// Wipes keys of the peer that have expired.
+    /// Wipes expired keys of the peer.
     pub(super) fn forget_expired_keys(&mut self, now: Time) {
         if let Some(protection) = self.transfer.integrity.protection_mut() {
             protection.forget_expired(now);

@@ -1,4 +1,4 @@
-//! Memory of an association, as the allocator gives it ([`crate::memory`]).
+//! Memory use of an association, in the block sizes of the allocator ([`crate::memory`]).
 //!
 //! Start at [`Association::memory`].
 
@@ -12,7 +12,7 @@ use crate::config::AssociationConfig;
 use crate::memory::{Pressure, heap, tree};
 
 impl Opening {
-    /// Bytes held before the peer is known.
+    /// Returns the bytes that an association in COOKIE-WAIT holds.
     pub(crate) fn memory(&self) -> usize {
         heap(size_of::<Opening>())
             + heap(self.local_addresses.capacity() * size_of::<IpAddr>())
@@ -22,13 +22,13 @@ impl Opening {
     }
 }
 
-/// Heap bytes of a configuration.
+/// Returns the heap bytes of a configuration.
 fn config_memory(config: &AssociationConfig) -> usize {
     tree(config.auth.keys.len(), size_of::<(u16, Bytes)>())
 }
 
 impl Association {
-    /// Bytes held: user data and its bookkeeping, in sizes the allocator hands out.
+    /// Returns the bytes held for user data and bookkeeping, in the block sizes of the allocator.
     pub(crate) fn memory(&self) -> usize {
         heap(size_of::<Association>())
             + self.transfer.paths.memory()
@@ -38,15 +38,15 @@ impl Association {
             + self.extensions_memory()
     }
 
-    /// Bytes of user data buffered in both directions, plus a small overhead per received piece.
+    /// Returns the bytes of user data buffered in both directions, plus a small overhead for each received piece.
     #[inline]
     pub(crate) fn buffered(&self) -> usize {
         self.transfer.tx.held() + self.inbound.held()
     }
 
-    /// A cheap measure of memory: the buffered bytes and those bookkeeping bytes that change independently.
-    /// If it has grown a little, memory has grown by at most [`COST_MOST`](crate::memory::COST_MOST) times
-    /// that plus [`COST_BASE`](crate::memory::COST_BASE). It jumps when memory has been given back.
+    /// Returns a cheap measure of memory: the buffered bytes, and the bytes of bookkeeping that change independently.
+    /// If the measure has grown by a small number, memory has grown by at most [`COST_MOST`](crate::memory::COST_MOST)
+    /// times that number plus [`COST_BASE`](crate::memory::COST_BASE). The measure jumps when memory has been released.
     #[inline]
     pub(crate) fn measure(&self) -> usize {
         const GIVEN_BACK: usize = 1 << 20;
@@ -56,7 +56,7 @@ impl Association {
             + if self.idle.times().is_multiple_of(2) { 0 } else { GIVEN_BACK }
     }
 
-    /// Heap bytes of everything queued except user data, and of the state.
+    /// Returns the heap bytes of all queued items except user data, and of the state.
     fn lists_memory(&self) -> usize {
         let opening = match &self.transfer.state {
             State::CookieEchoed { cookie, opening, .. } => heap(cookie.len()) + opening.memory(),
@@ -83,7 +83,7 @@ impl Association {
             + self.reconfig.as_ref().map_or(0, |r| r.memory())
     }
 
-    /// Sets the memory pressure, before each piece of work.
+    /// Sets the memory pressure. The endpoint calls this before each task of the association.
     #[inline]
     pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
         if self.transfer.tx.buffer.set_pressure(pressure) {

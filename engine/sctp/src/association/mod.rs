@@ -1,10 +1,10 @@
 //! One association: its state, its paths, and its data in both directions.
 //!
-//! It begins once both INITs are known: from an INIT ACK ([`Association::from_init_ack`]) or from a cookie
-//! ([`Association::from_cookie`]). [`transfer`] sends data over the paths and judges them. The rest is the protocol above:
-//! `chunk_dispatch` maps chunks and states to actions, `packet_builder` writes packets, `data` handles DATA and SACK,
-//! `addresses` and `reconfig` change addresses and streams, and `shutdown` and `timers` do what their names suggest. Each
-//! field belongs to one component, which alone writes it ([ADR
+//! An association begins once the INITs of both ends are known: from an INIT ACK ([`Association::from_init_ack`]) or
+//! from a cookie ([`Association::from_cookie`]). [`transfer`] sends data over the paths and judges them. The other
+//! modules are the protocol above it: `chunk_dispatch` maps chunks and states to actions, `packet_builder` writes
+//! packets, `data` handles DATA and SACK, `addresses` and `reconfig` change addresses and streams, and `shutdown` and
+//! `timers` do what their names suggest. Each field belongs to one component, and only this component writes it ([ADR
 //! 0026](../../../../docs/adr/0026-an-association-and-its-transfer.md)).
 
 mod addresses;
@@ -81,14 +81,14 @@ pub(crate) struct Context<'a> {
     pub(crate) replies: &'a mut Replies,
 }
 
-/// The arrival of a packet.
+/// The path on which a packet arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum CameBy {
     /// No path has this pair of addresses.
     Elsewhere,
-    /// Exactly the addresses and port of a path.
+    /// The addresses and the UDP port are those of a path.
     Path(PathIndex),
-    /// The addresses of a path, but another port.
+    /// The addresses are those of a path, but the UDP port is not.
     OtherPort(PathIndex),
 }
 
@@ -102,7 +102,7 @@ impl CameBy {
     }
 }
 
-/// An association beyond its INIT.
+/// An association after the exchange of INIT and INIT ACK.
 pub(crate) struct Association {
     transfer: Transfer,
     inbound: Inbound,
@@ -111,12 +111,12 @@ pub(crate) struct Association {
     asconf: Option<Box<Asconf>>,
     reconfig: Option<Box<Reconfig>>,
     peer_addresses: PeerAddresses,
-    /// The arrival of the current packet.
+    /// The path on which the current packet arrived.
     came_by: CameBy,
     idle: Idle,
 }
 
-/// The inputs common to both constructors.
+/// The inputs that both constructors have in common.
 struct Setup<'a> {
     config: AssociationConfig,
     ports: (u16, u16),
@@ -164,7 +164,7 @@ impl Association {
         association
     }
 
-    /// Creates the association from a valid cookie; the driver decides whether to accept it.
+    /// Creates the association from a valid cookie. The driver then decides whether to accept it.
     pub(crate) fn from_cookie(cookie: &Cookie, config: AssociationConfig, ctx: &mut Context<'_>) -> Self {
         let setup = Setup {
             config,
@@ -205,12 +205,12 @@ impl Association {
         }
     }
 
-    /// Commands and questions that concern only sending and the paths.
+    /// Returns the part that sends data over the paths.
     pub(crate) fn transfer(&self) -> &Transfer {
         &self.transfer
     }
 
-    /// The same to change.
+    /// Returns the part that sends data over the paths, to change it.
     pub(crate) fn transfer_mut(&mut self) -> &mut Transfer {
         &mut self.transfer
     }
@@ -235,12 +235,12 @@ impl Association {
         &self.transfer.config
     }
 
-    /// The remote address of each path.
+    /// Returns the remote address of each path.
     pub(crate) fn remote_addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.transfer.paths.iter().map(|(_, p)| p.route.remote)
     }
 
-    /// The local address of each path.
+    /// Returns the local address of each path.
     pub(crate) fn local_addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.transfer.paths.iter().map(|(_, p)| p.route.local)
     }
@@ -250,21 +250,21 @@ impl Association {
         self.peer_addresses.has(address)
     }
 
-    /// Returns whether the peer has listed `address` and paths lead there, but none of them is confirmed.
+    /// Reports whether the peer has only claimed `address`: paths lead there, but none of them is confirmed.
     pub(crate) fn only_claims(&self, address: IpAddr) -> bool {
         let mut there = self.transfer.paths.iter().filter(|(_, p)| p.route.remote == address).peekable();
         there.peek().is_some() && there.all(|(_, p)| !p.is_confirmed())
     }
 
-    /// Returns whether an INIT that came by `route` may restart the association: from a confirmed location of
-    /// the peer, carrier and UDP port included, or from anywhere while no path works.
+    /// Reports whether an INIT that arrived by `route` may restart the association. It may if it comes from a confirmed
+    /// address of the peer, with the same carrier and UDP port. While no path works, an INIT from any address may.
     pub(crate) fn may_begin_anew_from(&self, route: &Route) -> bool {
         self.transfer.paths.is_confirmed_end(route) || self.transfer.paths.have_failed()
     }
 
-    /// Returns whether the current packet may end the association with one chunk. If addresses need proof, a
-    /// packet from an unconfirmed address of the peer may not: the address may belong to another host, which
-    /// truly has no association.
+    /// Reports whether one chunk of the current packet, such as ABORT, may end the association. If addresses need
+    /// proof, a packet from an unconfirmed address of the peer may not do so. This address may belong to another host,
+    /// which really has no association.
     fn may_end_at_once(&self) -> bool {
         let is_proven = |index: PathIndex| self.transfer.paths.get(index).is_confirmed();
         let came_from_peer = self.came_by.path().is_some_and(is_proven);
@@ -273,7 +273,8 @@ impl Association {
             && !self.came_to_leaving_address()
     }
 
-    /// Asks the peer on all confirmed paths whether it is alive, at intervals: another host may have taken its place.
+    /// Sends HEARTBEATs on all confirmed paths, because another host may have taken the peer's address. Keeps a minimum
+    /// interval between these checks.
     pub(crate) fn ask_whether_alive(&mut self, ctx: &Context<'_>) {
         if !self.transfer.liveness.may_ask(ctx.now) {
             return;
@@ -285,30 +286,30 @@ impl Association {
         }
     }
 
-    /// Counts `length` bytes that the peer has sent from a confirmed address.
+    /// Adds `length` bytes, which the peer has sent from a confirmed address, to the credit for unconfirmed addresses.
     pub(crate) fn on_bytes_from_peer(&mut self, length: usize) {
         self.transfer.credit.earn(length);
     }
 
-    /// Returns `path`, or the path to answer on in its place. RFC 9260 section 5.4: an endpoint "MUST NOT
-    /// send any chunks to an UNCONFIRMED address", except HEARTBEAT, its answer, and chunks bundled with it.
+    /// Returns `path` if it is confirmed, otherwise the current path. RFC 9260 section 5.4: an endpoint "MUST NOT send
+    /// any chunks to an UNCONFIRMED address", except HEARTBEAT, its answer, and chunks bundled with it.
     fn proved(&self, path: PathIndex) -> PathIndex {
         if self.transfer.paths.get(path).is_confirmed() { path } else { self.transfer.paths.current() }
     }
 
-    /// Returns whether there are events, or changed addresses.
+    /// Reports whether events wait, or the peer's addresses have changed.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         self.transfer.out.has_events() || self.peer_addresses.is_changed()
     }
 
-    /// Returns, and clears, whether the peer's addresses have changed.
+    /// Reports whether the peer's addresses have changed since the last call.
     pub(crate) fn take_names_changed(&mut self) -> bool {
         self.peer_addresses.take_changed()
     }
 
-    /// Returns whether packets with a checksum of zero are accepted. RFC 9653 section 5.3 requires it of an
-    /// end that has announced it, regardless of the other end.
+    /// Reports whether packets with a checksum of zero are accepted. RFC 9653 section 5.3 requires this of an end that
+    /// has announced it, whatever the other end has announced.
     pub(crate) fn takes_zero_checksum(&self) -> bool {
         self.transfer.config.zero_checksum.is_some()
     }
@@ -318,13 +319,13 @@ impl Association {
         self.transfer.paths.knows_remote(address)
     }
 
-    /// Starts tracing; returns the state before that.
+    /// Starts tracing and returns the current state.
     pub(crate) fn begin_notes(&mut self) -> StateName {
         self.transfer.out.begin_trace();
         self.transfer.state.name()
     }
 
-    /// Stops tracing; returns the events recorded.
+    /// Stops tracing and returns the recorded events.
     pub(crate) fn end_notes(&mut self) -> Vec<TraceEvent> {
         self.transfer.out.end_trace()
     }
@@ -376,14 +377,14 @@ impl Association {
         Ok(())
     }
 
-    /// Changes a stream's priority under [`Scheduler::Priority`].
+    /// Changes a stream's priority under [`Scheduler::Priority`](crate::Scheduler::Priority).
     pub(crate) fn set_stream_priority(&mut self, stream: StreamId, priority: u16) -> Result<(), StreamError> {
         self.transfer.negotiated.check_outbound(stream)?;
         self.transfer.tx.queue.set_priority(stream, priority);
         Ok(())
     }
 
-    /// Changes a stream's weight under [`Scheduler::WeightedFair`].
+    /// Changes a stream's weight under [`Scheduler::WeightedFair`](crate::Scheduler::WeightedFair).
     pub(crate) fn set_stream_weight(
         &mut self,
         stream: StreamId,
@@ -394,7 +395,7 @@ impl Association {
         Ok(())
     }
 
-    /// Returns the next message. A window update is sent if reading it makes much room.
+    /// Returns the next message. Requests a window update if this frees enough of the receive buffer.
     #[inline]
     pub(crate) fn recv(&mut self, now: Time) -> Option<Message> {
         if self.transfer.integrity.is_pending() {
@@ -404,14 +405,14 @@ impl Association {
             self.transfer.out.counters().bytes_received > self.transfer.config.first_window() as u64 / 4;
         let path = self.transfer.paths.get_mut(self.sack_route.data_path());
         let rtt = path.srtt();
-        // A pure receiver has no round trip to measure, but needs one to tune the window.
+        // An end that only receives data measures no round trips, but needs one to tune the window.
         if rtt.is_none() && is_much {
             path.probe_now(now);
         }
         self.take_key_messages();
         let message = self.inbound.read(now, rtt);
         if message.is_some() {
-            // Reading may let the next one in.
+            // Another message may be ready now.
             self.note_read();
             if self.inbound.has_reopened() && self.transfer.state.receives_data() {
                 self.inbound.ack.on_irregular();
@@ -498,7 +499,7 @@ impl Association {
         self.transfer.state.name()
     }
 
-    /// Recounts all counters.
+    /// Recounts all counters and asserts that they are right.
     pub(crate) fn check_invariants(&self) {
         self.transfer.tx.check_invariants();
         self.inbound.check_invariants();
@@ -527,7 +528,7 @@ fn asconf_of(setup: &Setup<'_>) -> Option<Box<Asconf>> {
     Some(Box::new(Asconf::new(setup.initial_tsns, local, setup.route)))
 }
 
-/// Returns whether packets between these addresses make sense: one family, and loopback only with loopback.
+/// Reports whether packets can pass between these addresses: the family is the same, and both or neither are loopback.
 fn may_reach(local: IpAddr, remote: IpAddr) -> bool {
     local.is_ipv4() == remote.is_ipv4() && local.is_loopback() == remote.is_loopback()
 }

@@ -1,7 +1,7 @@
-//! The numbers that the handshake has settled: ports, tags, initial TSN, streams and extensions (RFC 9260 section 5.1).
+//! Parameters set by the handshake: ports, tags, initial TSN, streams and extensions (RFC 9260 section 5.1).
 //!
-//! Stream reconfiguration (RFC 6525) changes the numbers of streams and the TSNs; the rest stays as it is. Start at
-//! [`Negotiated`].
+//! Stream reconfiguration (RFC 6525) changes the numbers of streams and the TSNs. All other parameters stay the same.
+//! Start at [`Negotiated`].
 
 use wire::{ChunkType, CommonHeader, StreamId, Tsn, VerificationTag};
 
@@ -10,7 +10,7 @@ use crate::error::StreamError;
 use crate::extension::{Extension, Extensions};
 use crate::tx::Seq;
 
-/// Numbers common to both ends.
+/// The parameters of an association that both ends know.
 #[derive(Clone, Debug)]
 pub(super) struct Negotiated {
     local_port: u16,
@@ -18,7 +18,7 @@ pub(super) struct Negotiated {
     //= rfc9260#5.3.1-2
     local_tag: VerificationTag,
     peer_tag: VerificationTag,
-    /// The TSN of our first sequence.
+    /// TSN of our sequence 0.
     initial_tsn: Tsn,
     adaptation: Option<u32>,
     /// The extensions that both ends offered.
@@ -42,13 +42,13 @@ impl Negotiated {
         }
     }
 
-    /// Our port and the peer's.
+    /// Returns our port and the peer's port.
     //= rfc9260#1.3-2
     pub(super) fn ports(&self) -> (u16, u16) {
         (self.local_port, self.remote_port)
     }
 
-    /// Our verification tag and the peer's.
+    /// Returns our verification tag and the peer's.
     pub(super) fn tags(&self) -> (VerificationTag, VerificationTag) {
         (self.local_tag, self.peer_tag)
     }
@@ -59,7 +59,7 @@ impl Negotiated {
         CommonHeader { source_port: self.local_port, destination_port: self.remote_port, tag: self.peer_tag }
     }
 
-    /// The adaptation code point that the peer has announced.
+    /// Returns the adaptation code point that the peer has announced.
     pub(super) fn adaptation(&self) -> Option<u32> {
         self.adaptation
     }
@@ -69,7 +69,7 @@ impl Negotiated {
         self.initial_tsn
     }
 
-    /// Gives `next`, of which nothing may be in flight yet, the TSN `tsn`.
+    /// Assigns the TSN `tsn` to the sequence `next`. No data may be outstanding.
     #[expect(clippy::cast_possible_truncation, reason = "a TSN is the sequence modulo 2^32")]
     pub(super) fn renumber(&mut self, next: Seq, tsn: Tsn) {
         self.initial_tsn = Tsn(tsn.0.wrapping_sub(next.0 as u32));
@@ -101,20 +101,20 @@ impl Negotiated {
         self.inbound_streams = streams;
     }
 
-    /// Checks that we may send on a stream.
+    /// Checks that this end may send on a stream.
     pub(super) fn check_outbound(&self, stream: StreamId) -> Result<(), StreamError> {
         let streams = self.outbound_streams;
         if stream.0 < streams { Ok(()) } else { Err(StreamError::NoSuchStream { stream: stream.0, streams }) }
     }
 
-    /// The chunk type of user data: DATA, or I-DATA if negotiated.
+    /// Returns the chunk type of user data: DATA, or I-DATA if negotiated.
     //= rfc8260#2-1
     #[inline]
     pub(super) fn data_chunk_type(&self) -> ChunkType {
         if self.has(Extension::Interleaving) { ChunkType::I_DATA } else { ChunkType::DATA }
     }
 
-    /// Octets of a DATA or I-DATA chunk before its user data.
+    /// Returns the octets of a DATA or I-DATA chunk before its user data.
     #[inline]
     pub(super) fn data_header_len(&self) -> usize {
         if self.has(Extension::Interleaving) { wire::IDATA_HEADER_LEN } else { wire::DATA_HEADER_LEN }

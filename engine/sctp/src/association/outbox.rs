@@ -1,5 +1,4 @@
-//! Everything that an association hands to its surroundings: control chunks for the next packets, events for the driver,
-//! and its record of what happened (counters and trace).
+//! Output of an association: control chunks for the next packets, events for the driver, counters and the trace.
 //!
 //! Components write here instead of calling each other. Start at [`Outbox::queue`], [`Outbox::emit`] and
 //! [`Outbox::note`].
@@ -22,19 +21,19 @@ pub(super) enum Control {
     Heartbeat {
         nonce: u64,
     },
-    /// A HEARTBEAT about another path than the one that carries it.
+    /// A HEARTBEAT that asks about `path`, but is sent on another path.
     Voucher {
         path: PathIndex,
         nonce: u64,
     },
-    /// The value of the HEARTBEAT being answered.
+    /// A HEARTBEAT ACK with the value of the HEARTBEAT that it answers.
     HeartbeatAck(Bytes),
     /// A HEARTBEAT padded to an IP packet of `size` bytes.
     SizeProbe {
         nonce: u64,
         size: u16,
     },
-    /// Encoded error causes.
+    /// An ERROR chunk with these encoded causes.
     Error(Bytes),
     /// Our outstanding ASCONF request.
     Asconf,
@@ -47,7 +46,7 @@ pub(super) enum Control {
 }
 
 impl Control {
-    /// Heap bytes of this chunk.
+    /// Returns the heap bytes of this chunk.
     fn memory(&self) -> usize {
         match self {
             Control::HeartbeatAck(bytes) | Control::Error(bytes) | Control::ReconfigAnswer(bytes) => {
@@ -66,7 +65,7 @@ impl Control {
     }
 }
 
-/// The queue of control chunks, the events, and the record.
+/// The queue of control chunks, the queue of events, the counters and the trace.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     control: VecDeque<(PathIndex, Control)>,
@@ -86,7 +85,7 @@ impl Outbox {
         self.control.push_front((path, chunk));
     }
 
-    /// Queues a request, of which only one may wait: it takes the place of an earlier one.
+    /// Queues a request in place of an earlier one of the same kind, because only one may wait.
     pub(super) fn queue_once(&mut self, path: PathIndex, chunk: Control) {
         self.withdraw(|c| std::mem::discriminant(c) == std::mem::discriminant(&chunk));
         self.queue(path, chunk);
@@ -98,7 +97,7 @@ impl Outbox {
         self.control.front().map(|(path, chunk)| (*path, chunk))
     }
 
-    /// Removes the next chunk, which was written or never can be.
+    /// Removes the next chunk, which was written or can never be written.
     pub(super) fn drop_next_chunk(&mut self) {
         self.control.pop_front();
     }
@@ -119,7 +118,7 @@ impl Outbox {
         self.control.retain(|(_, chunk)| !is_meant(chunk));
     }
 
-    /// Removes the questions about retired paths, and moves their other chunks to the current one.
+    /// Removes the HEARTBEATs about retired paths, and moves their other chunks to the current path.
     pub(super) fn leave_paths(&mut self, retired: &Retired) {
         self.control.retain(|(by, chunk)| match chunk {
             Control::Heartbeat { .. } | Control::SizeProbe { .. } => !retired.has(*by),
@@ -141,7 +140,7 @@ impl Outbox {
         self.events.push_back(event);
     }
 
-    /// Returns the newest event that the driver has not taken yet, to be merged with the next.
+    /// Returns the newest event that the driver has not taken yet. The caller may merge the next event into it.
     pub(super) fn newest_event(&mut self) -> Option<&mut Event> {
         self.events.back_mut()
     }
@@ -175,7 +174,7 @@ impl Outbox {
         self.notes.begin();
     }
 
-    /// Stops tracing; returns the events recorded.
+    /// Stops tracing and returns the recorded events.
     pub(super) fn end_trace(&mut self) -> Vec<TraceEvent> {
         self.notes.end()
     }
@@ -185,7 +184,7 @@ impl Outbox {
         &self.counters
     }
 
-    /// Counts a DATA chunk with `length` user bytes that was taken.
+    /// Counts an accepted DATA chunk with `length` user bytes.
     pub(super) fn count_received(&mut self, length: usize) {
         self.counters.data_received += 1;
         self.counters.bytes_received += length as u64;
@@ -202,19 +201,19 @@ impl Outbox {
         self.counters.bytes_acknowledged += bytes as u64;
     }
 
-    /// DATA chunks of both directions, modulo 2^32.
+    /// Returns the number of DATA chunks in both directions, modulo 2^32.
     #[expect(clippy::cast_possible_truncation, reason = "only differences count")]
     pub(super) fn carried(&self) -> u32 {
         (self.counters.data_sent + self.counters.data_retransmitted + self.counters.data_received) as u32
     }
 
-    /// Heap bytes of the queues.
+    /// Returns the heap bytes of the queues.
     pub(super) fn memory(&self) -> usize {
         let chunks: usize = self.control.iter().map(|(_, chunk)| chunk.memory()).sum();
         list::<(PathIndex, Control)>(self.control.capacity()) + chunks + list::<Event>(self.events.capacity())
     }
 
-    /// Returns the queues' spare memory.
+    /// Releases the unused memory of the queues.
     pub(super) fn shrink(&mut self) {
         self.control.shrink_to_fit();
         self.events.shrink_to_fit();

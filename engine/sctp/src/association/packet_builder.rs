@@ -1,7 +1,7 @@
-//! Assembly of outgoing packets by small fillers, called in a fixed order.
+//! Assembles outgoing packets. Small functions add chunks to a packet in a fixed order.
 //!
-//! Start at [`Association::poll_transmit`]. All packets of a train have the length of the first, except that
-//! the last may be shorter, as segmentation by the kernel (GSO) requires.
+//! Start at [`Association::poll_transmit`]. All packets of a train have the length of the first one, as segmentation by
+//! the kernel (GSO) requires. Only the last packet may be shorter.
 
 use base::{Ecn, Route, Time};
 use smallvec::SmallVec;
@@ -29,7 +29,7 @@ pub(crate) struct Train {
     pub(crate) asks_for_queue: bool,
 }
 
-/// The contribution of an association to another's train.
+/// The contribution of an association to another association's train.
 #[derive(Debug)]
 pub(crate) enum Joining {
     /// A packet of this many bytes was written.
@@ -50,7 +50,7 @@ impl Association {
         )
     }
 
-    /// Writes the next packets, all for one path.
+    /// Writes the next train of packets. All of them take one path.
     pub(crate) fn poll_transmit(&mut self, buf: &mut [u8], ctx: &mut Context<'_>) -> Option<Train> {
         let Some(path) = self.path_to_serve(ctx) else {
             return self.transfer.write_advertisement(buf, ctx.now);
@@ -63,12 +63,12 @@ impl Association {
         }
         let had_detour = self.transfer.tx.probes.detour().is_some();
         let train = self.write_train(path, TRAIN_MAX, buf, ctx);
-        // The chunk to repeat was acknowledged or given up meanwhile: another path may have something to send.
+        // The chunk to repeat was acknowledged or given up meanwhile. Another path may have something to send.
         let was_needless = train.is_none() && had_detour && self.transfer.tx.probes.detour().is_none();
         if was_needless { self.poll_transmit(buf, ctx) } else { train }
     }
 
-    /// Writes the next packet if it has no data and uses this route.
+    /// Writes the next packet into another association's train, if the packet has no data and uses `route`.
     pub(crate) fn poll_joining(&mut self, route: &Route, buf: &mut [u8], ctx: &mut Context<'_>) -> Joining {
         let Some(path) = self.path_to_serve(ctx) else { return Joining::Nothing };
         let has_data = !self.transfer.tx.queue.is_empty()
@@ -83,7 +83,7 @@ impl Association {
         self.write_train(path, 1, buf, ctx).map_or(Joining::Nothing, |train| Joining::Packet(train.len))
     }
 
-    /// Performs due work before sending; returns the path of the next packet, if any.
+    /// Does the work that is due before sending. Returns the path of the next packet, if any.
     fn path_to_serve(&mut self, ctx: &mut Context<'_>) -> Option<PathIndex> {
         self.watch_keys(ctx);
         if matches!(self.transfer.state, State::Closed) {
@@ -160,8 +160,8 @@ impl Association {
         (packets > 0).then_some(Train { route, len, segment_size, may_fragment, ecn, asks_for_queue })
     }
 
-    /// The packet length needed for a COOKIE ECHO at the front of the queue: the peer may choose any cookie
-    /// length.
+    /// Returns the packet length that a COOKIE ECHO at the front of the queue needs, or 0 without one. The peer may
+    /// choose any length of its cookie.
     fn room_for_cookie(&self) -> usize {
         match (&self.transfer.state, self.transfer.out.next_chunk()) {
             //= rfc9260#3.3.3-18
@@ -173,7 +173,7 @@ impl Association {
         }
     }
 
-    /// Returns the path with something to send: control chunks first, then due SACKs, then data.
+    /// Returns the path of the next packet. Control chunks come first, then due SACKs, then data.
     fn next_path(&self) -> Option<PathIndex> {
         if let Some((path, _)) = self.transfer.out.next_chunk() {
             return Some(path);
@@ -199,8 +199,8 @@ impl Association {
         self.transfer.new_data_path()
     }
 
-    /// Writes one packet. Later packets of a train may get less room than the path allows; `is_full_size` is
-    /// set if this one does not.
+    /// Writes one packet and returns its length, or 0 if there is nothing to write. `is_full_size` is true if `buf` is
+    /// as long as the path allows. Later packets of a train may get less room.
     fn write_packet(&mut self, path: PathIndex, buf: &mut [u8], is_full_size: bool, now: Time) -> usize {
         self.transfer.advertising.reserve(self.transfer.room_for_advertisement(path, now));
         let written = self.write_packet_keeping(path, buf, is_full_size, now);
@@ -211,7 +211,7 @@ impl Association {
         written
     }
 
-    /// Like `write_packet`, with the room for an advertisement already set aside.
+    /// Does the same as `write_packet`, after room for an advertisement was reserved.
     fn write_packet_keeping(
         &mut self,
         path: PathIndex,
@@ -229,8 +229,8 @@ impl Association {
         self.fill_sack(path, &mut packet);
         let carrier = self.transfer.tx.outstanding.next();
         let has_answer = self.transfer.fill_answer(path, &mut packet);
-        // A HEARTBEAT travels without data; otherwise it would be lost with packets that are too long for the
-        // path.
+        // A packet with a HEARTBEAT carries no data. With data, the packet could be too long for the path, and the
+        // HEARTBEAT would be lost too.
         if self.transfer.state.sends_data() && !has_heartbeat {
             //= rfc3758#3.5-16
             self.fill_forward(path, &mut packet, now);
@@ -245,8 +245,8 @@ impl Association {
             let waiting = self.transfer.tx.queue.bytes();
             self.transfer.fill_new_data(path, &mut packet, now);
             self.transfer.paths.get_mut(path).sending.end_packet();
-            // No other packet may go before COOKIE ACK (RFC 9260 section 5.1): the rest of a message about keys goes with a
-            // COOKIE ECHO, too.
+            // Before COOKIE ACK, every packet must begin with COOKIE ECHO (RFC 9260 section 5.1). The rest of a
+            // key-management message therefore needs another COOKIE ECHO.
             let left = self.transfer.tx.queue.bytes();
             if self.transfer.integrity.is_pending() && left > 0 && left < waiting {
                 self.transfer.out.queue(path, Control::CookieEcho);
@@ -268,7 +268,7 @@ impl Association {
         self.transfer.finish_packet(packet, has_asconf)
     }
 
-    /// Writes as many control chunks as fit; returns whether a HEARTBEAT is among them.
+    /// Writes as many control chunks as fit. Returns whether a HEARTBEAT is among them.
     //= rfc9260#12.4-2
     fn fill_control(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, is_full_size: bool) -> bool {
         let mut has_heartbeat = false;
@@ -276,7 +276,7 @@ impl Association {
             let pushed = match control {
                 Control::CookieEcho => self.push_cookie_echo(packet),
                 Control::CookieAck => packet.push(&Chunk::CookieAck).is_ok(),
-                // It travels alone.
+                // A size probe has a separate packet.
                 Control::SizeProbe { .. } => break,
                 Control::Heartbeat { nonce } => {
                     has_heartbeat = true;
@@ -306,7 +306,7 @@ impl Association {
                 }
                 Control::ShutdownAck => packet.push(&Chunk::ShutdownAck).is_ok(),
             };
-            // A chunk that does not fit into an empty packet of full size never will.
+            // A chunk that does not fit into an empty packet of full size will never fit.
             if pushed || (is_full_size && packet.is_empty()) {
                 self.transfer.out.drop_next_chunk();
             }
@@ -351,8 +351,8 @@ impl Association {
 
     fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let before = packet.len();
-        // Request an immediate answer (RFC 7053 section 4.1) if other paths depend on it or SACKs clock the
-        // sending.
+        // The chunk requests an immediate SACK (RFC 7053 section 4.1) in two cases: stranded data waits for that SACK,
+        // or the path takes over and needs SACKs to clock its sending.
         let asks = self.transfer.tx.stranded.is_open() || self.transfer.paths.get(path).sending.takes_over();
         let mut is_allowed = self.transfer.window_allows(path);
         while is_allowed && self.transfer.retransmission_path() == Some(path) {
@@ -369,15 +369,15 @@ impl Association {
             self.transfer.count_retransmission(path, tsn, false);
             let is_earliest = seq == self.transfer.tx.outstanding.first();
             let to = self.transfer.paths.get_mut(path);
-            // RFC 9260 section 7.2.4: retransmitting the earliest chunk restarts the timer.
+            // RFC 9260 section 7.2.4: the retransmission of the earliest chunk restarts the timer.
             if is_earliest {
                 //= rfc9260#6.1-19
                 to.t3 = None;
             }
             to.on_data_sent(length, now);
-            // This very chunk may be abandoned with its message, which also stops the timer.
+            // The chunk just sent may be abandoned here with its message, which also stops the timer.
             self.give_up_lost(now);
-            // The pacer admits packets, not chunks.
+            // The pacer admits whole packets, so only the window limits further chunks.
             is_allowed = self.transfer.window_has_room(path);
         }
         if packet.len() > before {

@@ -6,11 +6,11 @@ use smallvec::SmallVec;
 
 use crate::memory::list;
 
-/// All addresses of the peer, each once; the handshake's own is the first.
+/// All addresses of the peer, each once. The address of the handshake comes first.
 #[derive(Clone, Debug)]
 pub(super) struct PeerAddresses {
     list: SmallVec<[IpAddr; 4]>,
-    /// Set if the list has changed and the endpoint must index the association anew.
+    /// Set if the list has changed and the endpoint must update its index.
     is_changed: bool,
 }
 
@@ -46,12 +46,12 @@ impl PeerAddresses {
         self.is_changed
     }
 
-    /// Returns, and clears, whether the list has changed.
+    /// Reports whether the list has changed since the last call.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
 
-    /// Heap bytes of the list.
+    /// Returns the heap bytes of the list.
     pub(super) fn memory(&self) -> usize {
         list::<IpAddr>(if self.list.spilled() { self.list.capacity() } else { 0 })
     }

@@ -1,5 +1,5 @@
-//! Partial reliability: abandoning messages, and FORWARD TSN and I-FORWARD-TSN in both directions (RFC 3758,
-//! RFC 7496, RFC 8260 section 2.3).
+//! Partial reliability (RFC 3758, RFC 7496, RFC 8260 section 2.3): abandons messages, and handles FORWARD TSN and
+//! I-FORWARD-TSN in both directions.
 //!
 //! Start at [`Association::give_up`] for the sending side, at [`Association::on_forward_tsn`] for the
 //! receiving side.
@@ -23,7 +23,7 @@ use crate::tx::{Fragment, Limit, MessageId};
 const FORWARD_HEADER_LEN: usize = 8;
 
 impl Association {
-    /// Abandons less important messages until `length` bytes fit into the send buffer.
+    /// Abandons expired messages, then less important ones, until `length` bytes fit into the send buffer.
     //= rfc7496#section-3.2
     //# When storing a user message in the send buffer while there is not enough available space, the SCTP stack at the sender
     //# side MAY abandon other user message(s) of the same SCTP association (with the same or a different stream) with a
@@ -48,7 +48,8 @@ impl Association {
         }
     }
 
-    /// Abandons the messages of lost chunks at the front that must not be retransmitted.
+    /// Abandons messages whose lost chunks must not be retransmitted, as long as such a chunk is the next to
+    /// retransmit.
     //= rfc3758#3.5-20 4.1-6
     pub(super) fn give_up_lost(&mut self, now: Time) {
         while let Some((seq, _, _)) = self.transfer.tx.next_lost() {
@@ -57,7 +58,7 @@ impl Association {
         }
     }
 
-    /// Abandons a message: its chunks in flight and those queued.
+    /// Abandons a message: its chunks in flight and its queued rest.
     fn give_up(&mut self, id: MessageId, now: Time) {
         let Some(message) = self.transfer.tx.pr_messages.take(id) else { return };
         //= rfc3758#section-3.5
@@ -67,7 +68,8 @@ impl Association {
         message.chunks.iter().for_each(|seq| self.transfer.tx.outstanding.abandon(*seq));
         let rest = if message.queued { self.transfer.tx.queue.remove(message.stream, id) } else { None };
         if let Some(next) = rest.and_then(|rest| rest.next) {
-            // The peer may have acknowledged everything sent: a TSN that was never sent makes it move on.
+            // The peer may have acknowledged every chunk that was sent. A further TSN, which is never sent, lets the
+            // peer skip the rest of the message.
             let end = Fragment { end: true, ..next };
             let seq = self.transfer.tx.outstanding.push(end, self.transfer.paths.current(), now);
             self.transfer.tx.outstanding.abandon(seq);
@@ -94,20 +96,20 @@ impl Association {
         }
     }
 
-    /// Advances the Advanced.Peer.Ack.Point and decides whether to inform the peer.
+    /// Advances the Advanced.Peer.Ack.Point, and decides whether a FORWARD TSN is due.
     pub(super) fn follow_forward(&mut self, now: Time) {
         let path = self.transfer.paths.get(self.transfer.paths.current());
         let round_trip = path.srtt().unwrap_or_else(|| path.rto());
-        // If the peer has reset streams and its answer is under way, it would take old numbers for new ones.
-        // Until then, or until all earlier data is acknowledged, nothing beyond the data sent before the
-        // request is forwarded.
+        // The peer may have performed our request to reset streams, while its answer is in transit. It would then take
+        // old sequence numbers for new ones. Until the answer arrives, or all data before the request is acknowledged,
+        // FORWARD TSN covers only data that was sent before the request.
         let reset = self.reconfig.as_deref().and_then(Reconfig::outgoing_reset_end);
         let end = reset.and_then(|last_tsn| self.transfer.sequence_after(last_tsn));
         let end = end.filter(|end| *end > self.transfer.tx.outstanding.first());
         self.transfer.tx.forward.follow(&self.transfer.tx.outstanding, end, now, round_trip);
     }
 
-    /// Handles a SACK that has passed abandoned chunks: the peer is alive.
+    /// Handles a SACK that moves past abandoned chunks, which proves that the peer is alive.
     pub(super) fn on_forward_answered(&mut self, now: Time) {
         self.transfer.liveness.on_answer();
         let current = self.transfer.paths.current();
@@ -126,7 +128,7 @@ impl Association {
         self.transfer.count_error();
     }
 
-    /// Writes the FORWARD TSN or I-FORWARD-TSN that is due.
+    /// Writes a FORWARD TSN or I-FORWARD-TSN if it is due on `path`.
     pub(super) fn fill_forward(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         //= rfc3758#3.5-8
         if !self.transfer.tx.forward.is_due() || path != self.transfer.paths.current() {
@@ -196,7 +198,7 @@ impl Association {
     }
 }
 
-/// Returns the limit on sending a message, if any.
+/// Returns the limit after which a message is abandoned, if any.
 pub(super) fn limit_of(reliability: Reliability, extensions: Extensions, now: Time) -> Option<Limit> {
     //= rfc3758#3.3.2-4
     if !extensions.has(Extension::PartialReliability) {
@@ -211,7 +213,7 @@ pub(super) fn limit_of(reliability: Reliability, extensions: Extensions, now: Ti
     }
 }
 
-/// The SSN of an ordered message.
+/// Returns the SSN of an ordered message.
 #[expect(clippy::cast_possible_truncation, reason = "the SSN is the number modulo 2^16")]
 fn ssn(mid: Mid) -> Ssn {
     Ssn(mid.0 as u16)
