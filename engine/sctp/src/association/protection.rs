@@ -1,9 +1,13 @@
-//! Sealing and opening of an association's packets: epochs, record numbers and the replay window
-//! ([`crate::extension::protection`] has the terms).
+//! Sealing and opening of an association's packets: epochs, record numbers and the replay window. The agreement on
+//! protection is in [`crate::extension::protection`].
 //!
-//! Invariants: no number is sealed twice by one key, whatever the path; nothing that is not sealed counts once protection is
-//! enforced; and no message of the application passes before the peer is known. Begin at [`Protection::seal`] and
-//! [`Protection::open`].
+//! Invariants:
+//!
+//! - One key seals each record number only once, over all paths.
+//! - Once protection is enforced, unsealed packets are ignored.
+//! - No application message passes before the caller knows the peer.
+//!
+//! Begin at [`Protection::seal`] and [`Protection::open`].
 
 use std::time::Duration;
 
@@ -18,36 +22,37 @@ use crate::error::KeyError;
 use crate::event::AbortCause;
 use crate::extension::protection::{FIRST_EPOCH, ProtectionTerms, RecordCipher, RecordKeys, SealFrom};
 
-/// Time that the keys of the epoch before are kept for packets that are under way.
+/// Time for which the keys of the previous epoch are kept, for packets in transit.
 const OLD_KEYS: Duration = Duration::from_secs(30);
 
 /// The cause code of a protocol violation (RFC 9260 section 3.3.10.13).
 pub(super) const PROTOCOL_VIOLATION: u16 = 13;
 
-/// Share of the records of a key that may be sealed until new ones are asked for.
+/// Divisor of a key's record limit. New keys are due after that part of the records, which is a quarter.
 const WORN_PART: u64 = 4;
 
-/// Time after which new keys are asked for, and the part of it that differs by association: a host may have set up many at once.
+/// Age of the keys at which new keys are due, and the maximum number of seconds added to it. The addition differs
+/// between associations, because a host may have set up many at the same time.
 const KEYS_LIFETIME: Duration = Duration::from_secs(3600);
 const KEYS_SPREAD_S: u32 = 1800;
 
 /// A record that was decrypted.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// Octets of the chunks in it.
+    /// Length of the chunks in the record, in octets.
     pub(crate) length: usize,
     epoch: u64,
     number: u64,
 }
 
-/// Why a packet was not opened.
+/// Reason for which a packet was not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unopened {
-    /// No keys of its epoch are there.
+    /// This end has no keys of the packet's epoch.
     NoKeys,
-    /// It was not sealed by the peer's keys, or was changed.
+    /// The packet was not sealed with the peer's keys, or was changed.
     Forged,
-    /// It was there before, or is too old to tell.
+    /// The record arrived before, or is too old for the replay window.
     Stale(Stale),
 }
 
@@ -56,25 +61,26 @@ pub(super) enum Unopened {
 pub(super) struct Protection {
     terms: ProtectionTerms,
     send: Option<Sending>,
-    /// Keys for sending that the peer is not known to have yet.
+    /// New keys for sending, which the peer may not have yet.
     next: Option<Sending>,
-    /// By epoch, the newest last.
+    /// Keys for receiving, in the order of their epochs.
     receive: SmallVec<[Receiving; 2]>,
-    /// The first sealed packet of the peer was opened: what is not sealed does not count any more.
+    /// Set if unsealed packets are ignored. The server sets it at the first sealed packet of the peer, the client when
+    /// it installs the first keys.
     is_enforced: bool,
-    /// A sealed packet of the peer was opened: it has the keys.
+    /// Set if a sealed packet of the peer was opened, which proves that the peer has the keys.
     has_opened: bool,
     is_peer_known: bool,
-    /// The epoch that the caller was told of.
+    /// The epoch that was last reported to the caller.
     told: Option<u64>,
-    /// New keys were asked for since the last ones came.
+    /// Set if new keys were requested since the present ones came into use.
     has_asked: bool,
-    /// The application's message that was to go with the COOKIE ECHO.
+    /// The message of the connect command, until application messages may pass.
     first: Option<FirstMessage>,
-    /// The application has sent a message.
+    /// Set if the application has sent a message.
     has_data: bool,
     messages: KeyMessages,
-    /// Time at which the association ends unless messages may pass by then.
+    /// Time at which the association ends unless application messages may pass by then.
     limit: Time,
 }
 
@@ -82,9 +88,9 @@ pub(super) struct Protection {
 struct Sending {
     epoch: u64,
     cipher: Box<dyn RecordCipher>,
-    /// The number of the next record.
+    /// Number of the next record.
     number: u64,
-    /// Time at which the keys came.
+    /// Time at which the keys were installed.
     since: Time,
 }
 
@@ -93,9 +99,9 @@ struct Receiving {
     epoch: u64,
     cipher: Box<dyn RecordCipher>,
     window: ReplayWindow,
-    /// Records that these keys did not open.
+    /// Number of records that these keys failed to open.
     forged: u64,
-    /// Time at which it ends, once there are newer keys.
+    /// Time at which these keys are deleted. `NEVER` until newer keys are in use.
     until: Time,
 }
 
@@ -118,12 +124,12 @@ impl Protection {
         }
     }
 
-    /// Returns the time at which the association ends for want of keys.
+    /// Returns the time at which the association ends unless application messages may pass by then.
     pub(super) fn limit(&self) -> Time {
         if self.is_open() && self.has_opened { Time::NEVER } else { self.limit }
     }
 
-    /// Keeps the application's first message until messages may pass.
+    /// Stores the message of the connect command until application messages may pass.
     pub(super) fn hold_first(&mut self, first: FirstMessage) {
         self.first = Some(first);
     }
@@ -137,7 +143,7 @@ impl Protection {
         self.has_data = true;
     }
 
-    /// Reports whether the application has sent a message. Others are about keys.
+    /// Reports whether the application has sent a message. Key-management messages do not count.
     pub(super) fn has_data(&self) -> bool {
         self.has_data
     }
@@ -146,12 +152,12 @@ impl Protection {
         &self.terms
     }
 
-    /// The epoch of the keys that packets are sealed with.
+    /// Returns the epoch of the keys that seal our packets.
     pub(super) fn epoch(&self) -> Option<u64> {
         self.send.as_ref().map(|sending| sending.epoch)
     }
 
-    /// Returns the epoch, once for each that messages of the application pass under.
+    /// Returns the current epoch, but only once for each epoch.
     pub(super) fn take_new_epoch(&mut self) -> Option<u64> {
         let epoch = self.epoch();
         if std::mem::replace(&mut self.told, epoch) == epoch { None } else { epoch }
@@ -161,7 +167,7 @@ impl Protection {
         self.is_enforced
     }
 
-    /// Reports whether messages of the application may pass, both ways.
+    /// Reports whether application messages may pass in both directions.
     pub(super) fn is_open(&self) -> bool {
         self.send.is_some() && self.is_enforced && self.is_peer_known
     }
@@ -171,7 +177,7 @@ impl Protection {
         self.is_peer_known = true;
     }
 
-    /// Adds the keys of an epoch.
+    /// Installs the keys of an epoch, which must be the next one. The keys of the epoch before must be in use.
     pub(super) fn install(
         &mut self,
         epoch: u64,
@@ -199,7 +205,8 @@ impl Protection {
         let sending = Sending { epoch, cipher: keys.send, number: 0, since: now };
         match from {
             SealFrom::Now => {
-                // The client seals as soon as the server has answered, and the server's answer is the last that it takes in the clear.
+                // This end is the client. The server's answer was the last message that it accepts in the clear, and it
+                // seals from now on.
                 self.is_enforced = true;
                 self.begin_sending(sending, now);
             }
@@ -208,7 +215,7 @@ impl Protection {
         Ok(())
     }
 
-    /// Seals with new keys from now on, and lets the older ones of the peer expire.
+    /// Begins to seal with new keys. The older keys for receiving expire after [`OLD_KEYS`].
     fn begin_sending(&mut self, sending: Sending, now: Time) {
         for older in self.receive.iter_mut().filter(|receiving| receiving.epoch < sending.epoch) {
             older.until = older.until.min(now + OLD_KEYS);
@@ -217,7 +224,7 @@ impl Protection {
         self.has_asked = false;
     }
 
-    /// Wipes the peer's keys that have expired.
+    /// Wipes expired keys for receiving.
     pub(super) fn forget_expired(&mut self, now: Time) {
         self.receive.retain(|receiving| now <= receiving.until);
     }
@@ -228,7 +235,7 @@ impl Protection {
         self.send.is_some()
     }
 
-    /// Seals a packet; returns false if the keys may not seal any more.
+    /// Seals a packet if there are keys. Returns false if the keys have reached their record limit.
     #[inline]
     pub(super) fn seal(&mut self, packet: &mut PacketWriter<'_>) -> bool {
         let Some(sending) = &mut self.send else { return true };
@@ -246,7 +253,8 @@ impl Protection {
         true
     }
 
-    /// Reports, once for each epoch, that new keys are due: the keys have sealed much, or are old. `own` is a number of this end of the association.
+    /// Reports, once for each epoch, that new keys are due: the present ones have sealed many records, or are old.
+    /// `own` is the verification tag of this end, which determines the addition to the age.
     #[inline]
     pub(super) fn take_worn(&mut self, own: VerificationTag, now: Time) -> bool {
         let is_due = |s: &Sending| {
@@ -258,10 +266,10 @@ impl Protection {
         is_worn
     }
 
-    /// Reports why the association must end, if so.
+    /// Returns the reason for which the association must end, if any.
     pub(super) fn fault(&self) -> Option<AbortCause> {
         let (is_spent, is_forged) = (
-            // The last one is for the ABORT.
+            // The last record is reserved for the ABORT.
             self.send.as_ref().is_some_and(|s| s.number + 1 >= s.cipher.record_limit()),
             self.receive.iter().any(|r| r.forged >= r.cipher.forgery_limit()),
         );
@@ -274,8 +282,9 @@ impl Protection {
         keys.map(|reason| AbortCause::new(0, reason)).or(violation)
     }
 
-    /// Decrypts a record into `room`. Its number stays free until [`take_opened`](Self::take_opened): somebody may send a copy from elsewhere
-    /// before the record itself arrives.
+    /// Decrypts a record into `room`. The record number counts as received only after
+    /// [`take_opened`](Self::take_opened), because an attacker's copy from another address may arrive before the
+    /// record.
     pub(super) fn open(
         &mut self,
         record: &Record<'_>,
@@ -299,7 +308,8 @@ impl Protection {
         Ok(Opened { length, epoch: receiving.epoch, number })
     }
 
-    /// Takes the number of a record; returns true if it is the first by which the peer shows that it has the newest keys.
+    /// Marks the number of a record as received. Returns true if the record is the first proof that the peer has the
+    /// newest keys.
     pub(super) fn take_opened(&mut self, opened: &Opened, now: Time) -> bool {
         self.has_opened = true;
         if let Some(receiving) = self.receive.iter_mut().find(|r| r.epoch == opened.epoch) {
@@ -311,12 +321,12 @@ impl Protection {
         true
     }
 
-    /// Octets by which packets grow.
+    /// Returns the octets that protection adds to a packet.
     pub(super) fn overhead(&self) -> usize {
         RECORD_OVERHEAD
     }
 
-    /// Messages of the peer about keys.
+    /// Returns the state of the key-management messages.
     pub(super) fn messages(&self) -> &KeyMessages {
         &self.messages
     }
@@ -325,16 +335,17 @@ impl Protection {
         &mut self.messages
     }
 
-    /// Reports whether a chunk may come in a packet that was sealed, or was not.
+    /// Reports whether a chunk of this type is accepted from a packet that was sealed, or was not.
     pub(super) fn takes(&self, chunk_type: ChunkType, is_sealed: bool) -> bool {
-        // The peer repeats a request that comes before the caller knows it.
+        // These requests are not accepted before the caller knows the peer. The peer repeats them.
         let waits = matches!(chunk_type, ChunkType::ASCONF | ChunkType::RE_CONFIG | ChunkType::SHUTDOWN);
         if is_sealed { self.is_open() || !waits } else { self.takes_in_the_clear(chunk_type) }
     }
 
-    /// Reports whether a chunk may come in the clear before protection is enforced: the handshake's, and what carries messages about
-    /// keys. Anybody can end the association at that time, as anybody could keep it from beginning. Nobody can make its end look like one
-    /// that the peer wants.
+    /// Reports whether a chunk is accepted in the clear before protection is enforced. These are chunks of the
+    /// handshake, and chunks that carry or acknowledge key-management messages. At that time, an attacker can end the
+    /// association, but could as easily prevent it. SHUTDOWN is not accepted, so an attacker cannot feign a graceful
+    /// end.
     fn takes_in_the_clear(&self, chunk_type: ChunkType) -> bool {
         !self.is_enforced
             && matches!(

@@ -1,8 +1,8 @@
-//! Changed UDP ports of the peer (RFC 6951): a HEARTBEAT and the silence of the known port must confirm a new
-//! port before the path uses it.
+//! Changed UDP ports of the peer (RFC 6951). A path uses a new port only after the port has answered a HEARTBEAT and
+//! the known port has stayed silent.
 //!
-//! Until then the path keeps its port. HEARTBEATs are answered at their source, and SACKs go to both ports:
-//! they are short, and a peer behind a NAT must not miss them. Start at [`Association::path_of`].
+//! Until then the path keeps its port. Each HEARTBEAT is answered at its source. SACKs go to both ports, because they
+//! are short and a peer behind a NAT needs them. Start at [`Association::path_of`].
 
 use base::{Carrier, Route, Time};
 use wire::{Chunk, ChunkType, Heartbeat};
@@ -16,15 +16,15 @@ use crate::event::Event;
 use crate::path::{Answer, Asks, Pace, Path, PathIndex};
 use crate::trace::TraceEvent;
 
-/// The same route to another UDP port.
+/// Returns the same route with another UDP port.
 //= rfc6951#5.1-1
 fn with_port(route: Route, peer_port: u16) -> Route {
     Route { carrier: Carrier::Udp { peer_port }, ..route }
 }
 
 impl Association {
-    /// Returns the path of a packet of this association, or the current path if no path has the pair of
-    /// addresses.
+    /// Finds the path of a packet that arrived by `route`, and handles a new UDP port. Returns the current path if no
+    /// path has these addresses.
     pub(crate) fn path_of(&mut self, route: &Route, ctx: &mut Context<'_>) -> PathIndex {
         if let Some(asconf) = &mut self.asconf {
             (asconf.source, asconf.is_keyed) = (*route, false);
@@ -45,7 +45,7 @@ impl Association {
             let pace = pace_of(path, &self.transfer.config.timing);
             let asks = path.rebinding.on_packet(port, known, pace, ctx.now, ctx.random);
             self.ask_ports(index, asks, ctx);
-            // In states without heartbeats no timer serves it.
+            // In states without heartbeats, no timer calls this function.
             if self.transfer.paths.get(index).rebinding.next_timeout() <= ctx.now {
                 self.on_rebinding_timeout(index, ctx);
             }
@@ -53,7 +53,7 @@ impl Association {
         index
     }
 
-    /// Sends HEARTBEATs to a new port and to the known one.
+    /// Sends the due HEARTBEATs to a new port and to the known one.
     fn ask_ports(&mut self, index: PathIndex, asks: Asks, ctx: &mut Context<'_>) {
         if matches!(self.transfer.state, State::Closed) {
             return;
@@ -70,7 +70,7 @@ impl Association {
         }
     }
 
-    /// Repeats a HEARTBEAT to a new port, or ends the wait for the known port.
+    /// Handles the timer of a port change: repeats a HEARTBEAT to a new port, or ends the wait for the known port.
     pub(super) fn on_rebinding_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.transfer.paths.get_mut(index);
         let Carrier::Udp { peer_port: known } = path.route.carrier else { return };
@@ -83,13 +83,14 @@ impl Association {
         }
     }
 
-    /// Returns whether the current packet matches this path except for its port, which is not confirmed.
+    /// Reports whether the current packet has the addresses of this path, but an unconfirmed port.
     pub(super) fn came_from_new_port(&self, index: PathIndex) -> bool {
         self.came_by == CameBy::OtherPort(index)
     }
 
-    /// Answers the first HEARTBEAT of a packet from an unconfirmed port; returns whether it came from there.
-    /// Answering each of many short ones would amplify traffic to a host at that port.
+    /// Answers the first HEARTBEAT of a packet from an unconfirmed port. Returns whether the packet came from such a
+    /// port. Further HEARTBEATs in the packet get no answer. Answers to many short ones would amplify traffic to a host
+    /// at that port.
     pub(super) fn answer_new_port(&mut self, index: PathIndex, info: &[u8], ctx: &mut Context<'_>) -> bool {
         let length = self.transfer.heartbeat_packet_len() + info.len();
         let path = self.transfer.paths.get_mut(index);
@@ -103,14 +104,14 @@ impl Association {
         true
     }
 
-    /// Returns whether a packet of this length may go to an unconfirmed port. An unconfirmed address may
-    /// belong to a bystander, so it only gets a multiple of what the peer sent.
+    /// Reports whether a packet of this length may go to an unconfirmed port of the path. An unconfirmed address may
+    /// belong to another host, so it only gets a multiple of the bytes that the peer has sent.
     fn may_send_to_new_port(&mut self, index: PathIndex, length: usize) -> bool {
         self.transfer.paths.get(index).is_confirmed() || self.transfer.credit.spend(length)
     }
 
-    /// Repeats a SACK just sent on `path` to an unconfirmed port if the last packet came from there. Nobody
-    /// may listen at the old port any more, and the sender would stop once its window is full. The SACK
+    /// Repeats a SACK, which was just sent on the path, to an unconfirmed port if the last packet came from there. The
+    /// peer may not receive at the old port any more. It would then stop sending once its window is full. The SACK
     /// contains nothing secret.
     pub(super) fn acknowledge_to_new_port(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.transfer.paths.get(index);
@@ -123,8 +124,8 @@ impl Association {
         });
     }
 
-    /// Handles a HEARTBEAT ACK that may confirm a new port; returns whether it has confirmed the path, at
-    /// either port.
+    /// Handles a HEARTBEAT ACK that may confirm a new port. Returns whether it confirms the path, at the new port or
+    /// the known one.
     pub(super) fn on_port_answer(&mut self, index: PathIndex, nonce: u64, now: Time) -> bool {
         let path = self.transfer.paths.get_mut(index);
         let Carrier::Udp { peer_port: known } = path.route.carrier else { return false };
@@ -138,7 +139,7 @@ impl Association {
         }
     }
 
-    /// Moves the path to another port. Its data in flight went to the old one and is sent again.
+    /// Moves the path to another port. Data in flight went to the old port and is retransmitted.
     fn move_to_port(&mut self, index: PathIndex, port: u16, now: Time) {
         let path = self.transfer.paths.get_mut(index);
         let from = path.route;
@@ -148,7 +149,7 @@ impl Association {
         let to = path.route;
         self.transfer.out.note(TraceEvent::PortProven { from, to });
         self.transfer.mark_lost_on(index);
-        // SACKs were lost as well.
+        // SACKs to the old port were lost too.
         if self.sack_route.data_path() == index
             && self.transfer.state.acknowledges()
             && self.transfer.out.counters().data_received > 0
@@ -159,14 +160,14 @@ impl Association {
     }
 }
 
-/// The waiting times for the peer at a new port and at the known one.
+/// Returns the waiting times for the peer at a new port and at the known one.
 fn pace_of(path: &Path, timing: &Timing) -> Pace {
     let patience = match path.srtt() {
         Some(srtt) => srtt * 5 / 4 + LEAST_PATIENCE,
         None => path.rto(),
     };
-    // Timeouts at the known port do not concern the new one: the back-off would keep a third port waiting for
-    // an hour.
+    // The back-off from timeouts at the known port does not apply to a new port. It could delay a further port change
+    // by an hour.
     let pause = path.srtt().unwrap_or(timing.rto_initial.max(timing.rto_min));
     Pace { pause, patience: path.is_confirmed().then_some(patience) }
 }

@@ -1,27 +1,28 @@
-//! Which records of an epoch have been received (RFC 9147 section 4.5.1).
+//! Replay window: the record numbers of an epoch that have been received (RFC 9147 section 4.5.1).
 //!
-//! A window of [`WIDTH`] numbers ends at the highest one. Older numbers count as seen. The window is that wide because the packets of
-//! one association take several paths, whose delays differ. Begin at [`ReplayWindow::expand`], then [`ReplayWindow::take`].
+//! The window covers [`WIDTH`] numbers, up to the highest one received. Older numbers are refused. The window is wide
+//! because the packets of one association take several paths with different delays. Begin at [`ReplayWindow::expand`],
+//! then [`ReplayWindow::take`].
 
-/// Numbers that the window covers: half of what 16 bits tell apart.
+/// Size of the window: half the range of the 16 bits that a record carries of its number.
 const WIDTH: u64 = 1 << 15;
 const BITS: u64 = u64::BITS as u64;
 const WORDS: usize = (WIDTH / BITS) as usize;
 
-/// Why a record is refused.
+/// Reason for which a record is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stale {
-    /// It was there before.
+    /// The record was received before.
     Seen,
     /// It is older than the window.
     TooOld,
 }
 
-/// The received numbers, one bit each.
+/// The received numbers, with one bit each.
 #[derive(Debug)]
 pub(super) struct ReplayWindow {
     bits: Box<[u64; WORDS]>,
-    /// The number behind the highest one received.
+    /// The highest number received, plus one.
     next: u64,
 }
 
@@ -30,7 +31,7 @@ impl ReplayWindow {
         ReplayWindow { bits: Box::new([0; WORDS]), next: 0 }
     }
 
-    /// Returns the number with these lowest 16 bits that is nearest to the one expected next.
+    /// Returns the record number with the lowest 16 bits `low` that is nearest to the next expected number.
     pub(super) fn expand(&self, low: u16) -> u64 {
         const SPAN: u64 = 1 << 16;
         let near = (self.next & !(SPAN - 1)) | u64::from(low);
@@ -41,7 +42,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Reports why a record with this number is refused, before it is decrypted.
+    /// Checks the number of a record before its decryption. Returns the reason if the record is refused.
     pub(super) fn check(&self, number: u64) -> Result<(), Stale> {
         if number + WIDTH < self.next {
             return Err(Stale::TooOld);
@@ -51,9 +52,9 @@ impl ReplayWindow {
         if is_seen { Err(Stale::Seen) } else { Ok(()) }
     }
 
-    /// Records a number; to be called once the record is known to be genuine.
+    /// Marks a number as received. The caller calls this after it has authenticated the record.
     pub(super) fn take(&mut self, number: u64) {
-        // Numbers that leave the window make room for those that enter it.
+        // The bits of numbers that leave the window are reused for numbers that enter it.
         let entering = (number + 1).saturating_sub(self.next);
         if entering >= WIDTH {
             self.bits.fill(0);
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A window that has received these.
+    /// Returns a window that has received `numbers`.
     fn window(numbers: &[u64]) -> ReplayWindow {
         let mut window = ReplayWindow::new();
         numbers.iter().for_each(|number| window.take(*number));

@@ -1,8 +1,8 @@
 //! The path of SACKs (RFC 9260 section 6.4).
 //!
-//! A SACK goes where the data came from. With data on several paths, it takes the fastest of those that
-//! delivered some since the last SACK: they have just proved to work, and the sender's windows wait for the
-//! answer. Duplicates suggest that SACKs are lost. Start at [`SackRoute::choose`].
+//! A SACK takes the path on which data arrived. If data arrived on several paths since the last SACK, the next SACK
+//! takes the fastest of them. These paths work, and the sender's windows wait for the SACK. Duplicates suggest that
+//! SACKs are lost, so some SACKs then take another path. Start at [`SackRoute::choose`].
 
 use crate::info::PathState;
 use crate::path::{PathIndex, Paths, Retired};
@@ -10,7 +10,7 @@ use crate::path::{PathIndex, Paths, Retired};
 /// The paths on which data arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SackRoute {
-    /// The path on which DATA last arrived, to which SACKs go.
+    /// The path of SACKs: the one on which DATA last arrived, or the fastest of several.
     data: PathIndex,
     /// The path on which the last duplicate arrived.
     duplicate: PathIndex,
@@ -23,13 +23,14 @@ impl SackRoute {
         SackRoute { data: first, duplicate: first, deviates: false }
     }
 
-    /// The path on which data last arrived.
+    /// Returns the path on which data last arrived, or the fastest of several.
     #[inline]
     pub(super) fn data_path(&self) -> PathIndex {
         self.data
     }
 
-    /// Handles DATA on `path`. `begins` is set if no SACK was due before, or if data uses one path at a time.
+    /// Handles DATA on `path`. `begins` is true if it is the first since the last SACK, or if data uses one path at a
+    /// time.
     #[inline]
     pub(super) fn on_data(&mut self, path: PathIndex, begins: bool, paths: &Paths) {
         if begins || paths.slowness(path) < paths.slowness(self.data) {
@@ -42,10 +43,14 @@ impl SackRoute {
         self.duplicate = path;
     }
 
-    /// Returns the path of the next SACK. If there are duplicates to report, the first goes to their source
-    /// (unless data uses all paths: `is_concurrent`), and every second one takes another path; not all, since
-    /// that one may be dead. A failed path that was just heard again has recovered for both ends: the pending
-    /// HEARTBEAT judges it, not its past.
+    /// Returns the path of the next SACK. A SACK without duplicates takes the path of the data.
+    ///
+    /// SACKs that report duplicates alternate between two paths. The first one takes the path of the duplicates, or
+    /// that of the data if data uses all paths (`is_concurrent`). The next one takes another path. Not all of them do,
+    /// because the other path may have failed.
+    ///
+    /// A failed path on which packets arrive again may carry SACKs. A HEARTBEAT on it is pending and will show whether
+    /// it works.
     //= rfc9260#6.4-3 6.7-2
     #[inline]
     pub(super) fn choose(&self, has_duplicates: bool, is_concurrent: bool, paths: &Paths) -> PathIndex {
@@ -64,7 +69,7 @@ impl SackRoute {
         self.deviates = had_duplicates && !self.deviates;
     }
 
-    /// Replaces retired paths by the current one.
+    /// Replaces retired paths with the current one.
     pub(super) fn leave_paths(&mut self, retired: &Retired) {
         for path in [&mut self.data, &mut self.duplicate] {
             if retired.has(*path) {

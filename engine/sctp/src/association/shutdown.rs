@@ -8,14 +8,14 @@ use crate::event::{CloseReason, Event};
 use crate::path::PathIndex;
 
 impl Association {
-    /// Shuts the association down once everything is delivered.
+    /// Shuts the association down once all data is delivered.
     pub(crate) fn shutdown(&mut self, ctx: &mut Context<'_>) {
         match self.transfer.state {
             State::Established => {
                 self.transfer.enter(State::ShutdownPending);
                 self.after_data_moved(ctx.now);
             }
-            // Not established yet: nothing to deliver.
+            // The association is not established yet, so no data waits for delivery.
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting => {
                 self.abort(crate::event::AbortCause::default(), ctx);
             }
@@ -36,11 +36,12 @@ impl Association {
         if self.transfer.tx.queue.bytes() > 0 || !self.transfer.tx.outstanding.is_empty() {
             return;
         }
-        // Messages of the application wait for the keys.
+        // Application messages may still wait for the keys.
         if self.transfer.integrity.is_pending() {
             return;
         }
-        // Data received since our request is held back until it is known by which numbers to read it.
+        // While our request to reset the association is unanswered, received data is held back, because its numbering
+        // is unknown.
         if self.reconfig.as_ref().is_some_and(|r| r.asks_for_association_reset()) {
             return;
         }
@@ -83,7 +84,7 @@ impl Association {
         self.queue_shutdown_by(self.transfer.paths.current(), control);
     }
 
-    /// Queues the chunk for this path; T2 counts against the path that carried the chunk last.
+    /// Queues a shutdown chunk for `path`. The next expiry of T2 counts against this path.
     pub(super) fn queue_shutdown_by(&mut self, path: PathIndex, control: Control) {
         if let State::ShutdownSent { by, .. } | State::ShutdownAckSent { by, .. } = &mut self.transfer.state {
             *by = path;
@@ -103,17 +104,19 @@ impl Association {
             }
             //= rfc9260#9.2-25
             State::ShutdownSent { .. } => self.send_shutdown_ack(ctx.now),
-            // The previous answer was lost. This one takes the path of the SHUTDOWN, confirmed or not, like a
-            // HEARTBEAT ACK: that path works at least one way, perhaps as the only one. T2 tries the others.
+            // The previous SHUTDOWN ACK was lost. Like a HEARTBEAT ACK, the next one takes the path of the request,
+            // even if this path is unconfirmed. The path works in one direction at least, and may be the only one. T2
+            // tries the others.
             State::ShutdownAckSent { .. } => return self.queue_shutdown_by(path, Control::ShutdownAck),
             //= rfc9260#9.2-7
             State::ShutdownReceived { .. } => {}
-            // RFC 9260 section 9.2: ignored before the association is up.
+            // RFC 9260 section 9.2: SHUTDOWN is ignored before the association is established.
             //= rfc9260#9.2-24
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,
         }
-        // Some peers put their own last TSN here. An impossible one is ignored: SACKs report what arrived. One that acknowledges nothing new
-        // says nothing: taken as an answer to a probe of a closed window, it would let the probe leave again at once.
+        // Some peers put their own last TSN into SHUTDOWN. An impossible TSN is ignored, because SACKs report what has
+        // arrived. A TSN that acknowledges nothing new is ignored too. As an answer to a probe of a closed window, it
+        // would allow the next probe immediately.
         let (known, next) = (self.transfer.tx.outstanding.first(), self.transfer.tx.outstanding.next());
         let is_new = |first: &_| (known..=next).contains(first) && *first != known;
         if let Some(first) = self.transfer.sequence_after(cumulative).filter(is_new) {
@@ -125,14 +128,15 @@ impl Association {
         }
     }
 
-    /// Handles a packet after our SHUTDOWN: the peer is alive, and DATA is acknowledged by repeating SHUTDOWN
-    /// (RFC 9260 section 9.2). No other packet delays T2, or the peer's heartbeats would do so forever.
+    /// Completes the handling of a packet. After our SHUTDOWN, any packet proves that the peer is alive. DATA is
+    /// acknowledged by another SHUTDOWN, which restarts T2 (RFC 9260 section 9.2). No other packet delays T2, because
+    /// the peer's heartbeats could do so forever.
     pub(super) fn after_packet(&mut self, now: base::Time) {
         let at = now + self.transfer.paths.get(self.transfer.paths.current()).rto();
         if let State::ShutdownSent { t2, .. } = &mut self.transfer.state {
             self.transfer.liveness.on_answer();
             if self.inbound.ack.is_pending() {
-                // Repeated DATA means that our answers get lost; then T2 must expire to try another path.
+                // Repeated DATA means that our SHUTDOWNs are lost. T2 must then expire, so another path is tried.
                 if !self.inbound.has_duplicates() {
                     t2.at = at;
                 }
@@ -146,7 +150,7 @@ impl Association {
         self.idle.on_packet(self.transfer.out.carried(), now);
     }
 
-    /// Sends SHUTDOWN COMPLETE and closes.
+    /// Sends SHUTDOWN COMPLETE and closes the association.
     pub(super) fn complete_shutdown(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
         let route = self.transfer.paths.get(self.proved(path)).route;
         //= rfc9260#8.5.1-8 9.2-17 9.2-26
@@ -163,8 +167,8 @@ impl Association {
         }
     }
 
-    /// Repeats SHUTDOWN ACK if it was sent, as the answer to a new INIT or COOKIE ECHO (section 9.2); returns
-    /// whether it was.
+    /// Answers a new INIT or COOKIE ECHO with another SHUTDOWN ACK if one was sent before (section 9.2). Returns
+    /// whether this is so.
     pub(crate) fn resend_shutdown_ack(&mut self) -> bool {
         let is_waiting = matches!(self.transfer.state, State::ShutdownAckSent { .. });
         if is_waiting {

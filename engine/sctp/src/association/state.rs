@@ -14,27 +14,27 @@ pub(crate) struct Retry {
     pub(crate) count: u8,
 }
 
-/// State of an association beyond its INIT.
+/// State of an association after the exchange of INIT and INIT ACK.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// The INIT ACK has arrived; nothing was sent yet. Lasts for one function call.
+    /// The INIT ACK has arrived, but COOKIE ECHO is not queued yet. Lasts for one function call.
     CookieWaitOver,
-    /// COOKIE ECHO sent; `opening` serves to restart if the cookie is stale. `says_first` is set until the
-    /// COOKIE ECHO has been sent once with the message passed to the connect command.
+    /// COOKIE ECHO was sent. `opening` is used for a new INIT if the cookie is stale. `says_first` is true if a message
+    /// accompanies the COOKIE ECHO, until the first one is written.
     CookieEchoed { cookie: Bytes, t1: Retry, opening: Box<Opening>, says_first: bool },
-    /// A valid cookie has arrived; the driver has not decided.
+    /// A valid cookie has arrived. The driver has not decided about the association yet.
     Accepting,
-    /// Up.
+    /// The association is established, and neither end has begun a shutdown.
     Established,
     /// The driver has requested shutdown; data is outstanding.
     ShutdownPending,
-    /// SHUTDOWN sent, the last time on the path `by`; `guard` is T5.
+    /// SHUTDOWN was sent, most recently on the path `by`. `guard` is the expiry of T5.
     ShutdownSent { t2: Retry, by: PathIndex, guard: Time },
-    /// SHUTDOWN received; data is outstanding. `takes_messages` is set until the driver has handed over its last message.
+    /// SHUTDOWN was received, and data is outstanding. `takes_messages` is true until the driver requests shutdown.
     ShutdownReceived { takes_messages: bool },
-    /// SHUTDOWN ACK sent, the last time on the path `by`.
+    /// SHUTDOWN ACK was sent, most recently on the path `by`. `guard` is the expiry of T5.
     ShutdownAckSent { t2: Retry, by: PathIndex, guard: Time },
-    /// Ended.
+    /// The association has ended.
     Closed,
 }
 
@@ -53,13 +53,14 @@ impl State {
         }
     }
 
-    /// Returns whether the driver may submit messages.
+    /// Reports whether the driver may submit new messages.
     //= rfc9260#9.2-21
     pub(crate) fn takes_data_to_send(&self) -> bool {
         matches!(self, State::Accepting | State::Established)
     }
 
-    /// Returns the same, but also for the messages that the driver had when the peer shut down.
+    /// Reports whether messages are accepted. After the peer's SHUTDOWN, these are the messages that the driver already
+    /// had.
     pub(crate) fn takes_messages(&self) -> bool {
         self.takes_data_to_send() || matches!(self, State::ShutdownReceived { takes_messages: true })
     }
@@ -70,15 +71,14 @@ impl State {
         matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived { .. })
     }
 
-    /// Returns whether the current packet may contain new DATA, which includes the one with the first COOKIE
-    /// ECHO.
+    /// Reports whether the current packet may contain new DATA. The packet with the first COOKIE ECHO may.
     //= rfc9260#section-5.1
     //# the COOKIE ECHO chunk MAY be bundled with any pending outbound DATA chunks, but it MUST be the first chunk in the packet
     pub(crate) fn sends_new_data(&self) -> bool {
         self.sends_data() || self.says_first()
     }
 
-    /// Returns whether the next COOKIE ECHO is the first and carries the driver's message.
+    /// Reports whether the next COOKIE ECHO is the first one, and a message accompanies it.
     pub(crate) fn says_first(&self) -> bool {
         matches!(self, State::CookieEchoed { says_first: true, .. })
     }

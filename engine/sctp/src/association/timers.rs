@@ -11,7 +11,7 @@ use crate::info::PathState;
 use crate::path::PathIndex;
 
 impl Association {
-    /// Time of the next timer expiry.
+    /// Returns the time of the next timer expiry.
     pub(crate) fn next_timeout(&self) -> Time {
         match self.transfer.integrity.protection() {
             Some(protection) if !matches!(self.transfer.state, State::Closed) => {
@@ -76,7 +76,7 @@ impl Association {
         }
     }
 
-    /// T1-cookie (RFC 9260 section 5.1, and 4.2.2 for the count).
+    /// Handles expiry of T1-cookie (RFC 9260 section 5.1, and 4.2.2 for the count).
     fn on_t1(&mut self, now: Time) {
         let max = self.transfer.config.max_init_retransmits;
         let State::CookieEchoed { t1, opening, .. } = &mut self.transfer.state else { return };
@@ -93,8 +93,8 @@ impl Association {
         }
     }
 
-    /// T2-shutdown (RFC 9260 section 9.2): repeats the chunk that `used` carried, on another path if there is one. The error
-    /// counts against `used`: the current path may have become another meanwhile, which nothing was sent on.
+    /// Handles expiry of T2-shutdown (RFC 9260 section 9.2). Sends the chunk that `used` carried again, on another path
+    /// if possible. The error counts against `used`, because the current path may be a different one by now.
     //= rfc9260#9.2-14
     fn on_t2(&mut self, used: PathIndex, control: Control, ctx: &mut Context<'_>) {
         if !self.transfer.count_error() {
@@ -115,9 +115,9 @@ impl Association {
         self.transfer.prove_while_closing(ctx);
     }
 
-    /// Returns the path for the nth shutdown chunk after a wait of `waited`. If no path is active, every
-    /// second one takes the path on which the peer was last heard meanwhile, confirmed or not, like an answer
-    /// would: no HEARTBEAT of ours reveals recovered paths any more.
+    /// Returns the path for the nth shutdown chunk after a wait of `waited`. If the current path is not active, every
+    /// second chunk takes the path on which the peer was last heard during the wait. This path may be unconfirmed, as
+    /// for an answer. In these states, no HEARTBEAT of ours reveals that a path has recovered.
     fn closing_path(&self, nth: u8, waited: Duration, now: Time) -> PathIndex {
         let current = self.transfer.paths.current();
         if nth.is_multiple_of(2) || self.transfer.paths.get(current).state() == PathState::Active {

@@ -1,7 +1,7 @@
 //! Stream reconfiguration requests of the peer (RFC 6525 section 5.2), performed if the policy permits.
 //!
-//! Each request is performed once: a repetition gets the same answer, or its final one. Start at
-//! [`Association::on_reconfig`].
+//! Each request is performed once. A repeated request gets the same answer, or the final answer if the first one was
+//! preliminary. Start at [`Association::on_reconfig`].
 
 use smallvec::SmallVec;
 use wire::{Cause, Parameter, ReConfig, ReconfigResult, RequestSn, Tsn};
@@ -11,11 +11,10 @@ use crate::extension::reconfig::{Answer, Arrival, ReconfigOutcome, StreamDirecti
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// Number of timeouts without new data while the peer is expected to repeat a request to reset the
-/// association.
+/// Number of timeouts without new data, while the peer is expected to repeat a request to reset the association.
 const QUIET_TIMEOUTS: u32 = 3;
 
-/// At most two parameters.
+/// The parameters of a RE-CONFIG chunk: one or two.
 type Requests<'a> = SmallVec<[Parameter<'a>; 2]>;
 
 impl Association {
@@ -74,7 +73,7 @@ impl Association {
         self.queue_answers(self.sack_route.data_path(), &[response(request, answer)]);
     }
 
-    /// Returns the answer to a request, and stores it.
+    /// Performs a request, unless this was done before. Stores and returns the answer.
     fn answer(&mut self, request: RequestSn, parameter: &Parameter<'_>, ctx: &mut Context<'_>) -> Answer {
         let Some(reconfig) = &self.reconfig else { return bad() };
         let answer = match reconfig.judge(request) {
@@ -105,7 +104,7 @@ impl Association {
         answer
     }
 
-    /// Encodes an answer as a parameter; `None` if a request of ours serves as the answer.
+    /// Encodes an answer as a parameter. Returns `None` if a request of ours serves as the answer.
     fn say(&mut self, request: RequestSn, answer: Answer) -> Option<Parameter<'static>> {
         if answer != Answer::Request {
             return Some(response(request, answer));
@@ -115,13 +114,13 @@ impl Association {
                 self.queue_request();
                 None
             }
-            // It waits for the request in progress.
+            // Our request waits for another one that is in progress.
             Some(false) => Some(response(request, Answer::Open)),
             None => Some(response(request, Answer::Result(ReconfigResult::Performed, None))),
         }
     }
 
-    /// RFC 6525 section 5.2.2.
+    /// Handles an Outgoing SSN Reset request (RFC 6525 section 5.2.2).
     fn on_outgoing_reset(
         &mut self,
         request: RequestSn,
@@ -168,7 +167,7 @@ impl Association {
         result(ReconfigResult::InProgress)
     }
 
-    /// RFC 6525 section 5.2.3.
+    /// Handles an Incoming SSN Reset request (RFC 6525 section 5.2.3).
     fn on_incoming_reset(&mut self, request: RequestSn, streams: Streams) -> Answer {
         let too_long = streams.len() > self.listed_max();
         let Some(reconfig) = &mut self.reconfig else { return bad() };
@@ -200,7 +199,8 @@ impl Association {
         Answer::Request
     }
 
-    /// RFC 6525 section 5.2.4. Unlike step G3, this waits for the data in flight rather than dropping it.
+    /// Handles an SSN/TSN Reset request (RFC 6525 section 5.2.4). Step G3 drops the data in flight, but this function
+    /// waits until it is acknowledged.
     fn on_association_reset(&mut self, ctx: &mut Context<'_>) -> Answer {
         let quiet_until =
             ctx.now + self.transfer.paths.get(self.transfer.paths.current()).rto() * QUIET_TIMEOUTS;
@@ -210,7 +210,7 @@ impl Association {
         {
             return result(ReconfigResult::Denied);
         }
-        // A partly sent message could not end if the peer accepts nothing before the answer.
+        // The peer may accept no data before the answer, so a partly sent message could not be completed.
         if reconfig.crosses() || self.inbound.is_resetting() || self.transfer.tx.queue.has_begun() {
             return result(ReconfigResult::RequestInProgress);
         }
@@ -219,7 +219,7 @@ impl Association {
             return if is_out { Answer::Open } else { result(ReconfigResult::RequestInProgress) };
         }
         if !self.transfer.tx.outstanding.is_empty() {
-            // The requesting peer holds back what arrives, and may have no room for the data in flight.
+            // The peer holds back data that arrives after its request, and may have no room for the data in flight.
             if !reconfig.waits_for_data(self.transfer.tx.outstanding.first()) {
                 reconfig.quiet_until = None;
                 self.transfer.tx.queue.release(&[], false);
@@ -320,7 +320,7 @@ fn response(request: RequestSn, answer: Answer) -> Parameter<'static> {
     Parameter::ReconfigResponse { response: request, result, next_tsns }
 }
 
-/// Returns the sequence number of a request.
+/// Returns the sequence number of a request, or `None` if the parameter is not a request.
 fn number(parameter: &Parameter<'_>) -> Option<RequestSn> {
     match parameter {
         Parameter::OutgoingSsnReset { request, .. }
@@ -332,7 +332,7 @@ fn number(parameter: &Parameter<'_>) -> Option<RequestSn> {
     }
 }
 
-/// Returns the parameters of a chunk, if the combination is permitted (RFC 6525 section 3.1).
+/// Returns the parameters of a chunk if their combination is permitted (RFC 6525 section 3.1).
 fn read<'a>(chunk: &ReConfig<'a>) -> Option<Requests<'a>> {
     let mut parameters = Requests::new();
     for parameter in chunk.parameters.iter() {

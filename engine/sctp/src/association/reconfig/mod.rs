@@ -1,9 +1,9 @@
-//! Our requests to reset and add streams and to reset the association (RFC 6525 sections 5.1 and 5.2.7);
+//! Requests of this end to reset streams, add streams and reset the association (RFC 6525 sections 5.1 and 5.2.7).
 //! `answering` handles the peer's requests.
 //!
-//! A request ("wish") goes through three steps: the affected data is drained, the request is sent, it is
-//! answered. Messages submitted before the wish keep the old numbers; later ones wait. Wishes beyond the
-//! limits of the protocol are refused. Start at [`Association::drive_reconfig`].
+//! A request ("wish") has three steps. The affected data is drained, the request is sent, and the request is answered.
+//! Messages submitted before the wish keep the old numbers. Later messages wait. Wishes beyond the limits of the
+//! protocol are refused. Start at [`Association::drive_reconfig`].
 
 mod answering;
 
@@ -31,7 +31,7 @@ const MAX_LISTED: usize = 1000;
 const BETWEEN_ASSOCIATION_RESETS: Duration = Duration::from_secs(30);
 
 impl Association {
-    /// Requests a reset of streams; an empty list means all.
+    /// Requests a reset of `streams` in one direction. An empty list means all streams.
     pub(crate) fn reset_streams(
         &mut self,
         direction: StreamDirection,
@@ -63,7 +63,7 @@ impl Association {
         Ok(())
     }
 
-    /// Requests a reset of all streams of both directions and of the TSNs.
+    /// Requests a reset of the TSNs, and of all streams in both directions.
     pub(crate) fn reset_association(&mut self, now: Time) -> Result<(), ReconfigError> {
         self.check_wishes(1)?;
         let reconfig = self.reconfig.as_deref_mut().ok_or(ReconfigError::NotNegotiated)?;
@@ -75,7 +75,7 @@ impl Association {
         Ok(())
     }
 
-    /// Requests more streams.
+    /// Requests `outgoing` more outbound streams and `incoming` more inbound streams.
     pub(crate) fn add_streams(
         &mut self,
         outgoing: u16,
@@ -115,7 +115,7 @@ impl Association {
         }
     }
 
-    /// Maximum number of streams that fit into one request.
+    /// Returns the maximum number of streams that fit into one request.
     pub(super) fn listed_max(&self) -> usize {
         let room = self.transfer.paths.get(self.transfer.paths.current()).packet_size();
         let auth = self.transfer.integrity.overhead(wire::ChunkType::RE_CONFIG);
@@ -129,7 +129,7 @@ impl Association {
         self.drive_reconfig(now);
     }
 
-    /// Starts the next wish, and builds its request once the data it affects is drained.
+    /// Starts the next wish, and sends its request once the affected data is drained.
     pub(super) fn drive_reconfig(&mut self, now: Time) {
         let Some(reconfig) = &mut self.reconfig else { return };
         if !self.transfer.state.sends_data() || self.transfer.integrity.is_pending() {
@@ -155,7 +155,7 @@ impl Association {
                 if !drained || self.inbound.is_resetting() {
                     return;
                 }
-                // DATA may arrive before the answer, numbered either way.
+                // DATA that arrives before the answer may have old or new numbers.
                 self.inbound.hold_back_all();
             }
             Some(_) => {}
@@ -199,15 +199,16 @@ impl Association {
         packet.push(&Chunk::ReConfig(ReConfig { parameters: Parameters::from(&parameters[..]) })).is_ok()
     }
 
-    /// Next expiry of a timer of stream reconfiguration.
+    /// Returns the next expiry of a timer of stream reconfiguration.
     pub(super) fn reconfig_timeout(&self) -> Time {
         let Some(reconfig) = &self.reconfig else { return Time::NEVER };
         let request = reconfig.pending().map_or(Time::NEVER, |p| p.deadline);
         request.min(reconfig.quiet_until.unwrap_or(Time::NEVER))
     }
 
-    /// Handles expiry of the Re-configuration Timer (RFC 6525 section 5.1.1): doubles the timeout, counts the
-    /// error, tries another address.
+    /// Handles expiry of the Re-configuration Timer (RFC 6525 section 5.1.1). Doubles the timeout, counts the error and
+    /// sends the request on another path. Also releases new data if the peer has not repeated its request to reset the
+    /// association.
     pub(super) fn on_reconfig_timeout(&mut self, now: Time) {
         let Some(reconfig) = &mut self.reconfig else { return };
         if reconfig.quiet_until.is_some_and(|at| at <= now) {
@@ -260,7 +261,7 @@ impl Association {
         self.drive_reconfig(ctx.now);
     }
 
-    /// Clears errors: the peer is alive, and so is the path.
+    /// Clears the error counts, because the answer proves that the peer and the path work.
     fn on_request_heard(&mut self, path: PathIndex, now: Time) {
         self.transfer.liveness.on_answer();
         if self.transfer.paths.get(path).is_confirmed() {
@@ -289,7 +290,7 @@ impl Association {
                 self.follow_forward(ctx.now);
                 self.report_reset(StreamDirection::Outgoing, &streams, outcome);
             }
-            // The peer's own request follows or has arrived already, and is reported.
+            // The peer's own request makes the change and is reported. It has arrived already, or follows.
             Wish::ResetIncoming { .. } | Wish::AddIncoming { .. } if outcome == ReconfigOutcome::Done => {}
             Wish::ResetIncoming { streams } => {
                 self.report_reset(StreamDirection::Incoming, &streams, outcome);
@@ -337,7 +338,7 @@ impl Association {
         self.report_association_reset(outcome);
     }
 
-    /// Gives the next chunk the TSN `next`; nothing may be outstanding.
+    /// Assigns the TSN `next` to the next chunk. No data may be outstanding.
     fn renumber_from(&mut self, next: Tsn) {
         debug_assert!(self.transfer.tx.outstanding.is_empty());
         self.transfer.negotiated.renumber(self.transfer.tx.outstanding.next(), next);
@@ -376,7 +377,7 @@ impl Association {
                 bytes.extend_from_slice(out.written());
             }
         }
-        // Ahead of our own request: the peer may need the answer to grant it.
+        // The answer precedes our own request, because the peer may need it to grant that request.
         self.transfer.out.queue_first(path, Control::ReconfigAnswer(Bytes::from(bytes)));
     }
 }
@@ -384,7 +385,7 @@ impl Association {
 /// Maximum number of queued chunks with answers.
 const MAX_WAITING_ANSWERS: usize = 4;
 
-/// Encodes a wish; `last_of_peer` is the number of the peer's last request.
+/// Encodes a wish as a parameter. `last_of_peer` is the number of the peer's last request.
 fn request_parameter<'a>(wish: &'a Wish, pending: &Pending, last_of_peer: RequestSn) -> Parameter<'a> {
     let request = pending.request;
     match wish {

@@ -7,13 +7,13 @@ use crate::path::{PathIndex, Seen};
 use crate::tx::PathAcks;
 
 impl Transfer {
-    /// Resizes the send buffer after a change of the congestion windows or the pressure.
+    /// Resizes the send buffer after a change of the congestion windows or of the memory pressure.
     pub(crate) fn tune_send_buffer(&mut self) {
         let confirmed = self.paths.iter().filter(|(_, path)| path.is_confirmed());
         self.tx.buffer.tune(confirmed.map(|(_, path)| path.sending.cwnd()).sum());
     }
 
-    /// Notifies a waiting driver of room in the send buffer, and of its emptiness.
+    /// Notifies a waiting driver that the send buffer has room, or is empty.
     pub(crate) fn wake_writer(&mut self) {
         self.tell_if_dry();
         if self.tx.take_room() && self.state.takes_messages() {
@@ -21,8 +21,9 @@ impl Transfer {
         }
     }
 
-    /// Updates the window probe after a SACK. If the window has opened, the probe was dropped or is about to
-    /// be acknowledged: it is retransmitted at once rather than after a backed-off T3.
+    /// Updates the probe of the peer's window after a SACK. If the window has opened and the SACK acknowledges nothing,
+    /// the peer has dropped the probe, or is about to acknowledge it. The probe is then retransmitted immediately, not
+    /// after a backed-off T3.
     pub(crate) fn on_window(&mut self, acknowledged: bool, a_rwnd: usize) {
         let Some((seq, length, path)) = self.tx.outstanding.first_in_flight().filter(|_| !acknowledged)
         else {
@@ -51,8 +52,8 @@ impl Transfer {
         if let Some((seq, rtt)) = acks.newest {
             path.on_round_trip(seq, rtt, next, &self.config.timing);
         }
-        // A path's own earliest chunk replaces the cumulative TSN, which other paths may hold back ("pseudo
-        // cumack").
+        // With data on several paths, other paths may hold back the cumulative TSN. The path's own earliest chunk then
+        // takes its place ("pseudo cumack").
         let earliest = acks.earliest || (self.is_concurrent() && acks.front_moved);
         let cumulative_advanced = cumulative_advanced || earliest;
         let seen = Seen { cumulative_advanced, ..self.seen(index, flight_before, ctx.now) };
@@ -77,8 +78,8 @@ impl Transfer {
             self.arm_probe(index, false, ctx.now);
         }
         let path = self.paths.get_mut(index);
-        // A doubted path must be heard itself: its witness also reports chunks that passed before it fell
-        // silent.
+        // A doubted path must be heard itself. A SACK on its witness may also report chunks that the doubted path
+        // carried before it fell silent.
         let has_proof = acks.proves_path && path.pmtu.size_that_proves().is_none();
         if has_proof && (path.doubt.is_none() || path.heard() == ctx.now) {
             let transition = path.on_success(ctx.now, &self.config.timing);

@@ -1,8 +1,8 @@
-//! Send-buffer advertisement: the chunk goes first into packets with DATA, or on a timer into packets of its
-//! own. The peer's advertisements are reported as events.
+//! Send-buffer advertisement: the chunk comes first in packets with DATA, or a timer sends it in a packet without DATA.
+//! The peer's advertisements are reported as events.
 //!
-//! Packets that carry only the chunk need no answer, count against no window, and change no timer of a path,
-//! so they keep nothing alive. Start at [`Transfer::room_for_advertisement`].
+//! Packets with only this chunk need no answer, count against no window, and change no timer of a path. They are
+//! therefore no sign of life of the peer. Start at [`Transfer::room_for_advertisement`].
 
 use base::Time;
 use wire::{PacketWriter, Pad, RawChunk, SendBuffer};
@@ -31,7 +31,7 @@ impl Advertising {
         Advertising { own: config.map(|config| Advertiser::new(config, now)), peer: None, reserved: 0 }
     }
 
-    /// The last advertisement of the peer.
+    /// Returns the last advertisement of the peer.
     pub(crate) fn peer(&self) -> Option<PeerSendBuffer> {
         self.peer
     }
@@ -48,25 +48,25 @@ impl Advertising {
         self.reserved = u16::try_from(octets).unwrap_or(u16::MAX);
     }
 
-    /// Ends the packet; returns the octets that were reserved in it.
+    /// Ends the packet and returns the octets that were reserved in it.
     #[inline]
     pub(crate) fn take_reserved(&mut self) -> usize {
         std::mem::take(&mut self.reserved).into()
     }
 
-    /// Octets reserved in the current packet.
+    /// Returns the octets reserved in the current packet.
     #[inline]
     pub(crate) fn reserved(&self) -> usize {
         self.reserved.into()
     }
 
-    /// The time of the next packet that carries only the chunk.
+    /// Returns the time of the next packet that carries only the chunk.
     pub(crate) fn next_timeout(&self) -> Time {
         self.own.as_ref().map_or(Time::NEVER, Advertiser::next_timeout)
     }
 
-    /// Reports whether the peer accepts the chunk only behind AUTH. Then it is not sent: unsigned it would be
-    /// dropped, and signed it could not come first.
+    /// Reports whether the peer requires AUTH before the chunk. The chunk is then not sent: without AUTH, the peer
+    /// would drop it, and after AUTH it would not be the first chunk.
     fn is_unwelcome(&self, auth: Option<&Auth>) -> bool {
         match (&self.own, auth) {
             (Some(own), Some(auth)) => auth.plan().chunks.contains(own.config.chunk_type),
@@ -74,7 +74,7 @@ impl Advertising {
         }
     }
 
-    /// Octets that the chunk takes from full packets, if it may be in them.
+    /// Returns the octets that the chunk takes from full packets, or 0 if it is not sent.
     #[inline]
     pub(crate) fn len(&self, auth: Option<&Auth>) -> usize {
         match &self.own {
@@ -90,14 +90,14 @@ impl Advertising {
 }
 
 impl Transfer {
-    /// Changes the advertised configuration.
+    /// Changes the settings of the advertisement, or stops it.
     pub(crate) fn set_advertisement(&mut self, advertisement: Option<SendBufferConfig>, now: Time) {
         self.config.advertisement = advertisement;
         self.advertising.own = advertisement.map(|config| Advertiser::new(config, now));
     }
 
-    /// Lets a packet of the chunk alone become due, unless the path is not known to work: nobody would see it
-    /// there.
+    /// Makes a packet with only the chunk due. On a path that is not known to work, no router would see the packet, so
+    /// it does not become due.
     pub(crate) fn on_advertisement_timeout(&mut self, now: Time) {
         let by = self.paths.get(self.paths.current());
         let may = by.is_confirmed()
@@ -113,7 +113,7 @@ impl Transfer {
         }
     }
 
-    /// Writes a packet of the chunk alone, if one is due. Called when nothing else can leave.
+    /// Writes a packet with only the chunk, if one is due. The caller has nothing else to send.
     pub(crate) fn write_advertisement(&mut self, buf: &mut [u8], now: Time) -> Option<Train> {
         let is_due = self.advertising.own.as_ref().is_some_and(Advertiser::is_alone_due);
         if !is_due || !self.state.sends_data() {
@@ -125,7 +125,7 @@ impl Transfer {
         let packet = self.integrity.begin(buf, self.negotiated.header());
         let mut packet = packet.with_room_in_front(self.advertising.len(None));
         if self.integrity.seals() {
-            // The chunk stays in the clear, and the peer takes only packets that seal something.
+            // The chunk is not sealed, and the peer accepts only packets with a sealed part.
             packet.push(&Pad { len: 0 }).ok()?;
         }
         packet.push_front(&chunk).ok()?;
@@ -136,8 +136,8 @@ impl Transfer {
         Some(train)
     }
 
-    /// Octets reserved for the chunk in the packet about to be filled, or 0. COOKIE ECHO and COOKIE ACK must
-    /// come first (RFC 9260 sections 5.1 and 6.10), so the chunk never shares a packet with them.
+    /// Returns the octets to reserve for the chunk in the packet that is filled next, or 0. COOKIE ECHO and COOKIE ACK
+    /// must come first in a packet (RFC 9260 sections 5.1 and 6.10), so the chunk never shares a packet with them.
     pub(crate) fn room_for_advertisement(&self, path: PathIndex, now: Time) -> usize {
         let Some(advertiser) = &self.advertising.own else { return 0 };
         let has_cookie =
@@ -169,7 +169,7 @@ impl Transfer {
         }
     }
 
-    /// Counts and reports the peer's advertisement; it influences nothing.
+    /// Counts and reports the peer's advertisement, which has no other effect.
     pub(crate) fn on_advertisement(&mut self, raw: &RawChunk<'_>) {
         let Some(SendBuffer { occupancy, backlog, .. }) = SendBuffer::parse(raw) else { return };
         self.out.note(TraceEvent::PeerAdvertised);

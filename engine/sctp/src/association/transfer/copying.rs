@@ -1,8 +1,8 @@
 //! Redundant scheduling: every chunk is sent on all active paths, and the first copy to arrive counts.
 //!
-//! A chunk still belongs to one path; the others carry copies ([`Copies`](crate::tx::Copies)), which take
-//! part only in congestion control. An acknowledgement of such a chunk confirms no path (RFC 7829 section
-//! 3.2), so heartbeats determine whether a path works. Start at [`Transfer::copy_to_others`].
+//! A chunk still belongs to one path. The other paths carry copies ([`Copies`](crate::tx::Copies)), which take part
+//! only in congestion control. The acknowledgement of a copied chunk confirms no path (RFC 7829 section 3.2), so
+//! heartbeats determine whether a path works. Start at [`Transfer::copy_to_others`].
 
 use base::Time;
 use wire::PacketWriter;
@@ -21,7 +21,7 @@ impl Transfer {
         self.config.multipath == Multipath::Concurrent { scheduler: PathScheduler::Redundant }
     }
 
-    /// Queues copies on the other active paths of a chunk just sent on `path`.
+    /// Queues copies of a chunk that was just sent on `path`, for the other active paths.
     pub(crate) fn copy_to_others(&mut self, seq: Seq, path: PathIndex) {
         if !self.is_redundant() {
             return;
@@ -35,8 +35,8 @@ impl Transfer {
         }
     }
 
-    /// Drops copies at the front of the queues that are no longer needed or cannot be sent: acknowledged
-    /// chunks, paths that are not active, chunks cut for a larger MTU.
+    /// Drops copies at the front of the queues that are not needed or cannot be sent. Their chunk is acknowledged or
+    /// too long for the path's MTU, or their path is not active.
     pub(crate) fn drop_needless_copies(&mut self) {
         for path in self.tx.copies.wanted() {
             let is_active = self.paths.get(path).state() == PathState::Active;
@@ -53,7 +53,7 @@ impl Transfer {
         }
     }
 
-    /// Returns the path of the next copy that may leave now. Needless copies must have been dropped.
+    /// Returns the path of the next copy that may leave now. The caller has dropped needless copies.
     pub(crate) fn copy_path(&self) -> Option<PathIndex> {
         if !self.is_redundant() {
             return None;
@@ -66,7 +66,7 @@ impl Transfer {
         self.paths.get(path).sending.allows(self.tx.flight_with_copies(path))
     }
 
-    /// Writes copies while there is room.
+    /// Writes copies as long as the packet and the congestion window have room.
     pub(crate) fn fill_copies(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         while let Some(seq) = self.tx.copies.next(path) {
             let Some(fragment) = self.tx.outstanding.unfinished(seq) else { return };
@@ -84,7 +84,7 @@ impl Transfer {
         }
     }
 
-    /// Handles a SACK for copies: opens or reduces their windows.
+    /// Applies a SACK to copies: increases or reduces the congestion windows of their paths.
     pub(crate) fn settle_copies(&mut self, duplicates: &[Seq], ctx: &mut Context<'_>) {
         for path in self.paths.indices() {
             let flight_before = self.tx.flight_with_copies(path);
@@ -113,7 +113,7 @@ impl Transfer {
             };
             let outcome = sending.on_acks(&acks, &seen);
             self.count_recovery(path, outcome);
-            // The path may be dead, and nothing else would reveal it.
+            // The path may have failed, and only a heartbeat can reveal this.
             if settled.lost > 0 {
                 self.paths.get_mut(path).probe_now(ctx.now);
             }
@@ -123,8 +123,8 @@ impl Transfer {
         }
     }
 
-    /// Probes the active paths, one of which may be dead: one heartbeat per path and RTO (RFC 9260 section
-    /// 8.3).
+    /// Probes all active paths, because one of them may have failed. Each path gets one heartbeat per RTO (RFC 9260
+    /// section 8.3).
     fn probe_active(&mut self, now: Time) {
         for path in self.paths.indices() {
             if self.paths.get(path).state() == PathState::Active {
@@ -133,7 +133,7 @@ impl Transfer {
         }
     }
 
-    /// Notes which paths have copies blocked by the window or the pacer.
+    /// Records the paths whose copies wait for the congestion window or the pacer.
     pub(crate) fn note_waiting_copies(&mut self, now: Time) {
         for path in self.tx.copies.wanted() {
             let flight = self.tx.flight_with_copies(path);

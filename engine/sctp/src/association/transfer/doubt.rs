@@ -1,12 +1,11 @@
-//! Early doubt about a path that is silent with data in flight, long before its T3 expires, if another path
-//! is active ([`Timing::doubts_silence`](crate::Timing::doubts_silence)).
+//! Early detection of a failed path. A path becomes doubted if it is silent with data in flight while another path is
+//! active, long before its T3 expires ([`Timing::doubts_silence`](crate::Timing::doubts_silence)).
 //!
-//! The question is whether the path or the peer has failed. The earliest chunk in flight is repeated on the
-//! other path, and a HEARTBEAT goes on the doubted one. If the peer acknowledges the chunk but does not
-//! answer the HEARTBEAT, the path becomes potentially failed at once (RFC 7829), and its data moves
-//! elsewhere. If there is no answer at all, nothing is known, and T3 decides as usual. An answer on the
-//! doubted path ends the doubt. This replaces the tail-loss probe (RFC 8985 section 7), which uses the same
-//! path. Start at [`Transfer::on_silence`].
+//! Either the path or the peer may have failed. To find out, the earliest chunk in flight is repeated on the other
+//! path, and a HEARTBEAT is sent on the doubted one. If the peer acknowledges the chunk but does not answer the
+//! HEARTBEAT, the path becomes potentially failed immediately (RFC 7829), and its data moves to another path. If
+//! neither is answered, T3 decides as usual. An answer on the doubted path ends the doubt. This check replaces the
+//! tail-loss probe (RFC 8985 section 7), which would use the silent path. Start at [`Transfer::on_silence`].
 
 use std::time::Duration;
 
@@ -22,19 +21,19 @@ use crate::path::{Doubt, PathIndex};
 use crate::trace::TraceEvent;
 use crate::tx::Seq;
 
-/// Permitted lag of the answer on the doubted path behind the acknowledgement on the other; below this,
-/// scheduling on both hosts looks like loss.
+/// Minimum time that an answer on the doubted path may lag behind the acknowledgement on the other one. With less,
+/// delays by the schedulers of both hosts would look like loss.
 pub(crate) const LEAST_PATIENCE: Duration = Duration::from_millis(5);
 
 impl Transfer {
-    /// Returns another active path that can show whether silence on `index` is its own fault.
+    /// Returns the witness of `index`: another active path that can show whether this path or the peer has failed.
     pub(crate) fn witness(&self, index: PathIndex) -> Option<PathIndex> {
         let asks = self.config.timing.doubts_silence && !self.is_redundant();
         let witness = if asks { self.paths.witness(index) } else { None };
         witness.filter(|_| self.paths.get(index).state() == PathState::Active)
     }
 
-    /// Handles silence on a path for about two round trips when another path can show the reason.
+    /// Begins to doubt a path that was silent for about two round trips. `witness` is the other path.
     pub(crate) fn on_silence(&mut self, index: PathIndex, witness: PathIndex, now: Time) {
         let Some(seq) = self.tx.outstanding.earliest_in_flight(index) else { return };
         let witness = self.doubt_least_mtu(index, seq, now).unwrap_or(witness);
@@ -48,8 +47,8 @@ impl Transfer {
         self.tx.probes.set_detour(Some(Detour { from: index, to: witness }));
     }
 
-    /// Asks about a silent path by one that has just become active: there was no other, or those that could answer
-    /// share its link.
+    /// Doubts a silent path when another one has just become active. Until now, the silent path had no witness, or only
+    /// witnesses that share its link.
     pub(crate) fn on_new_witness(&mut self, witness: PathIndex, now: Time) {
         let is_open = |index: &PathIndex| {
             let path = self.paths.get(*index);
@@ -59,14 +58,15 @@ impl Transfer {
         let silent =
             self.paths.indices().filter(is_open).max_by_key(|index| self.tx.outstanding.flight(*index));
         if let Some(silent) = silent {
-            // A HEARTBEAT that was lost in an outage must not decide.
+            // The last HEARTBEAT may have been lost in an outage. Its missing answer must not decide.
             self.paths.get_mut(silent).probe_again(now);
             self.on_silence(silent, witness, now);
         }
     }
 
-    /// Doubts that the path carries packets of the least size, if `seq` needs one and was lost before. Short heartbeats would
-    /// be answered, and the chunk would alternate between paths that drop it. Returns the new witness if there is a doubt.
+    /// Doubts that the path carries packets of the least MTU, if `seq` needs such a packet and was retransmitted
+    /// before. Without this doubt, short heartbeats would be answered, and the chunk would alternate between paths that
+    /// drop it. Returns the new witness if the MTU is doubted.
     fn doubt_least_mtu(&mut self, index: PathIndex, seq: Seq, now: Time) -> Option<PathIndex> {
         let length = self.tx.outstanding.unfinished(seq)?.payload.len();
         if self.tx.outstanding.was_sent_once(seq) || !self.is_about_least(index, length) {
@@ -76,12 +76,12 @@ impl Transfer {
         self.witness(index)
     }
 
-    /// The path on which a chunk is repeated.
+    /// Returns the path on which a chunk must be repeated.
     pub(crate) fn detour_path(&self) -> Option<PathIndex> {
         self.tx.probes.detour().map(|detour| detour.to)
     }
 
-    /// The chunk to be repeated on `path`.
+    /// Returns the chunk that must be repeated on `path`.
     pub(crate) fn detouring(&self, path: PathIndex) -> Option<Seq> {
         let detour = self.tx.probes.detour_by(path)?;
         self.tx.outstanding.earliest_in_flight(detour.from)
@@ -100,7 +100,7 @@ impl Transfer {
         let (length, tsn) = (fragment.payload.len(), seq.tsn(self.negotiated.initial_tsn()));
         // The answer must not be delayed (RFC 7053 section 4.1).
         if self.push_fragment(packet, fragment, tsn, true).is_err() {
-            // This packet is to be no longer than the one before it in the train. The next one has room.
+            // This packet may not be longer than the first one of the train. The next train has room.
             return;
         }
         self.tx.probes.set_detour(None);
@@ -114,7 +114,8 @@ impl Transfer {
         }
     }
 
-    /// Evaluates a SACK for doubted paths.
+    /// Updates doubted paths after a SACK. If the SACK reports the repeated chunk, sets the time to judge the doubted
+    /// path.
     pub(crate) fn hear_witnesses(&mut self, now: Time) {
         for index in self.paths.indices() {
             let Some(doubt) = self.paths.get(index).doubt.filter(|doubt| !doubt.is_received) else {
@@ -130,9 +131,9 @@ impl Transfer {
         }
     }
 
-    /// Follows the peer after DATA moved from `data_path` to `path`, if the former is the one that our own data uses. If nothing has
-    /// arrived there for a whole RTO, the peer has noticed a failure that we would notice only with data of
-    /// our own; we reply on the new path.
+    /// Follows the peer, whose DATA has moved from `data_path` to `path`, if our own data uses `data_path`. If no
+    /// packet has arrived on `data_path` for an RTO, the peer has noticed a failure. This end would notice the failure
+    /// only after it has sent data. It therefore moves its data to the new path.
     //= rfc7829#3.2-2
     pub(crate) fn follow_peer(&mut self, path: PathIndex, data_path: PathIndex, ctx: &mut Context<'_>) {
         let left = self.paths.current();
@@ -152,8 +153,8 @@ impl Transfer {
         self.mark_lost_on(left);
     }
 
-    /// Judges a doubted path when the time for an answer has ended: the peer is alive, so the path has
-    /// failed.
+    /// Judges a doubted path when the time for its answer has ended. The peer has answered on another path, so the
+    /// doubted path has failed.
     //= rfc7829#3.2-2
     pub(crate) fn judge_doubt(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         if self.paths.get(index).doubted_until() > ctx.now {

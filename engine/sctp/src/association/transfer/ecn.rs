@@ -1,10 +1,10 @@
 //! The sender's reaction to echoes of congestion marks; [`ecn`](crate::association::ecn) is the receiver's part.
 //!
-//! New data leaves as ECT(0). Retransmissions and probes of a closed window never do (RFC 3168 sections 6.1.5 and 6.1.6), and
-//! a path that drops all ECT packets is used without ECN.
+//! New data leaves as ECT(0). Retransmissions and probes of a closed window do not (RFC 3168 sections 6.1.5 and 6.1.6).
+//! A path that drops all ECT packets is used without ECN.
 //!
 //! A sender reduces its window once per round trip and path, as for a loss. CWR needs no separate packet: it precedes
-//! the next new DATA (RFC 3168 section 6.1.2: "the first new data packet sent after the window reduction"), and is
+//! the next new DATA (RFC 3168 section 6.1.2: "the first new data packet sent after the window reduction"). CWR is
 //! repeated if the echo continues after that DATA was acknowledged. Start at [`Transfer::on_ecne`].
 
 use base::{Ecn, Time};
@@ -19,18 +19,18 @@ use crate::tx::Seq;
 /// Octets of a CWR chunk.
 const CWR_LEN: usize = 8;
 
-/// Our answers to the peer's echoes.
+/// State of the CWR chunks that answer the peer's echoes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Answer {
-    /// The TSN that the next CWR answers.
+    /// The marked TSN that the next CWR answers.
     waiting: Option<Seq>,
-    /// The TSN that the last CWR answered, and the new DATA sent with it.
+    /// The marked TSN that the last CWR answered, and the first new DATA sent with it.
     last: Option<(Seq, Seq)>,
 }
 
 impl Answer {
-    /// Handles an echo of `marked` when DATA below `first` is acknowledged; repeats the CWR unless one is
-    /// under way.
+    /// Handles an echo of the marked TSN `marked`, when all DATA before `first` is acknowledged. Schedules a CWR,
+    /// unless one for this mark is in transit.
     fn on_echo(&mut self, marked: Seq, first: Seq) {
         let is_under_way =
             self.last.is_some_and(|(answered, first_new)| marked <= answered && first <= first_new);
@@ -39,13 +39,13 @@ impl Answer {
         }
     }
 
-    /// Returns the octets by which the answer reduces the current packet's room for user data.
+    /// Returns the octets that a CWR takes from the current packet's room for user data.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         if self.waiting.is_some() { CWR_LEN } else { 0 }
     }
 
-    /// Records the CWR of a finished packet; `first_new` is the first new DATA that is sent with it.
+    /// Records that a packet with a CWR was written. `first_new` is the first new DATA that is sent with it.
     pub(crate) fn on_sent(&mut self, first_new: Seq) {
         self.last = self.waiting.take().map(|marked| (marked, first_new));
     }
@@ -56,8 +56,8 @@ impl Transfer {
         self.negotiated.has(Extension::Ecn)
     }
 
-    /// Handles an echo for a packet of ours. RFC 3168 section 6.1.2: the reaction is the one to a loss, "at
-    /// most once every window of data".
+    /// Handles an ECNE chunk about one of our packets. The sender reacts as to a loss, but "at most once every window
+    /// of data" (RFC 3168 section 6.1.2).
     pub(crate) fn on_ecne(&mut self, lowest: Tsn, now: Time) {
         let first = self.tx.outstanding.first();
         let Some(seq) =
@@ -79,7 +79,7 @@ impl Transfer {
         self.tx.answer.on_echo(seq, first);
     }
 
-    /// Writes CWR into a packet that already has chunks, or that will get new DATA; returns true if it did.
+    /// Writes CWR into a packet that already has chunks, or that will get new DATA. Returns whether it did.
     #[inline]
     pub(crate) fn fill_answer(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) -> bool {
         let Some(marked) = self.tx.answer.waiting else { return false };

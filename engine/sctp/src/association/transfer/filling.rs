@@ -12,11 +12,12 @@ use crate::extension::Extension;
 use crate::path::PathIndex;
 use crate::tx::{Fragment, Taken};
 
-/// The least room for a part of a message about keys behind a COOKIE ECHO. With less, the message waits for the COOKIE ACK.
+/// Minimum room for a part of a key-management message after a COOKIE ECHO, in bytes. With less room, the message waits
+/// for the COOKIE ACK.
 const FIRST_PART_LEAST: usize = 128;
 
 impl Transfer {
-    /// Returns the user bytes that fit into one DATA chunk of a full packet on every confirmed path.
+    /// Returns the number of user bytes that fit into one DATA chunk of a full packet on every confirmed path.
     //= rfc9260#6-9 6.9-7
     //= rfc8899#3-20 5-2
     pub(crate) fn fragment_size(&self) -> usize {
@@ -26,15 +27,16 @@ impl Transfer {
         packet.saturating_sub(self.data_headers_len() + self.advertising.len(self.integrity.auth())).max(4)
     }
 
-    /// Returns the length of a packet that every path carries.
+    /// Returns the length of a packet that fits every path at its least MTU.
     #[cold]
     fn least_packet_size(&self) -> usize {
         let paths = self.paths.iter().map(|(_, path)| path.packet_in(path.pmtu.least()));
         paths.min().unwrap_or(0)
     }
 
-    /// Returns the length of a packet that fits into one IP packet of the path. Until there are keys no path is probed: packets are as short
-    /// as each path must carry then, since one that drops larger ones without a word would keep the keys away for ever.
+    /// Returns the length of a packet that fits into one IP packet of the path. Before the first keys exist, no path is
+    /// probed, so packets have the length that every path must carry. Otherwise a path that silently drops longer
+    /// packets would block the key exchange forever.
     pub(crate) fn packet_size(&self, index: PathIndex) -> usize {
         let path = self.paths.get(index);
         if self.integrity.is_pending() { path.packet_in(path.pmtu.least()) } else { path.packet_size() }
@@ -45,20 +47,21 @@ impl Transfer {
         wire::COMMON_HEADER_LEN + self.negotiated.data_header_len() + self.auth_overhead()
     }
 
-    /// Returns the user bytes that fit into one DATA chunk of the current packet: more than [`fragment_size`](Self::fragment_size) if the
-    /// packet has no advertisement, fewer if it has a CWR.
+    /// Returns the number of user bytes that fit into one DATA chunk of the current packet. This is more than
+    /// [`fragment_size`](Self::fragment_size) if the packet has no advertisement, and less if it has a CWR.
     pub(crate) fn fragment_size_now(&self) -> usize {
         let without = self.fragment_size()
             + self.advertising.len(self.integrity.auth()).saturating_sub(self.advertising.reserved());
         without.saturating_sub(self.tx.answer.len()).max(4)
     }
 
-    /// Returns the octets of AUTH before user data.
+    /// Returns the octets that AUTH or a DTLS chunk adds to a packet with user data.
     pub(crate) fn auth_overhead(&self) -> usize {
         self.integrity.overhead(self.negotiated.data_chunk_type())
     }
 
-    /// Counts a packet of `len` bytes, not ECN-capable, that leaves on a path as a separate train.
+    /// Counts a packet of `len` bytes that leaves on a path as a separate train, and returns this train. It is not
+    /// ECN-capable.
     pub(crate) fn count_alone(&mut self, index: PathIndex, len: usize) -> Train {
         let path = self.paths.get_mut(index);
         path.counters.packets_sent += 1;
@@ -73,8 +76,8 @@ impl Transfer {
         }
     }
 
-    /// Returns the packet length needed for the next chunk to retransmit on `path`; 0 if there is none. The chunk may have been fragmented
-    /// for a larger PMTU, and cannot be fragmented again.
+    /// Returns the packet length that the next chunk to retransmit on `path` needs, or 0 if there is none. The chunk
+    /// may have been fragmented for a larger PMTU, and cannot be fragmented again.
     //= rfc9260#section-6.9
     //# Once a user message is fragmented, it cannot be re-fragmented.  Instead, if the PMTU has been reduced, then IP
     //# fragmentation MUST be used.
@@ -97,8 +100,8 @@ impl Transfer {
         }
     }
 
-    /// Signs a packet, writes its checksum and returns its length. A packet with an ASCONF always has a real
-    /// checksum.
+    /// Signs or seals a packet, writes its checksum and returns its length. A packet with ASCONF or COOKIE ECHO always
+    /// has a real checksum.
     pub(crate) fn finish_packet(&mut self, packet: PacketWriter<'_>, has_asconf: bool) -> usize {
         // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must also have a correct
         // checksum.
@@ -130,12 +133,12 @@ impl Transfer {
         if self.window_has_room(path) && !self.is_detour(path) { self.tx.next_length(max) } else { None }
     }
 
-    /// Returns the length of the next new chunk that fits the peer's window, if `path` carries new data.
+    /// Returns the length of the next new chunk that fits the peer's window, if `path` carries new data now.
     pub(crate) fn waiting_length(&self, path: PathIndex) -> Option<usize> {
         if self.has_waiting(path) { self.tx.next_length(self.fragment_size_now()) } else { None }
     }
 
-    /// Reports whether new data waits that `path` carries.
+    /// Reports whether new data waits that may use `path`.
     #[inline]
     fn has_waiting(&self, path: PathIndex) -> bool {
         //= rfc9260#6.1-13
@@ -146,7 +149,7 @@ impl Transfer {
             && !self.is_detour(path)
     }
 
-    /// Adds new data to a packet, as far as windows and pacing allow it on `path`.
+    /// Adds as much new data to a packet as the windows and the pacing of `path` allow.
     pub(crate) fn fill_new_data(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let flight = self.tx.outstanding.flight(path);
         self.paths.get_mut(path).before_data(now, flight);
@@ -160,7 +163,7 @@ impl Transfer {
         let (mut max, header, kind) =
             (self.fragment_size_now(), self.negotiated.data_header_len(), self.negotiated.data_chunk_type());
         let mut next = self.tx.next_length(max);
-        // A message about keys is cut to what the COOKIE ECHO leaves.
+        // A key-management message is fragmented to fit the room after the COOKIE ECHO.
         if self.state.says_first() && self.integrity.is_pending() {
             max = max.min(packet.remaining_for(kind).saturating_sub(header) / 4 * 4);
             next = next.map(|length| length.min(max)).filter(|_| max >= FIRST_PART_LEAST);
@@ -183,10 +186,10 @@ impl Transfer {
             self.note_new_data(path, length);
             self.copy_to_others(seq, path);
             self.out.count_sent();
-            // The pacer admits packets, not chunks.
+            // The pacer admits whole packets, so only the window limits further chunks.
             next = self.length_in_window(path, max);
-            // Request an immediate SACK (RFC 7053) in two cases: the sender must wait for it, or the path takes over and needs SACKs to
-            // clock its sending.
+            // The chunk requests an immediate SACK (RFC 7053) in two cases: this end can send nothing more before the
+            // SACK, or the path takes over and needs SACKs to clock its sending.
             let is_stopped =
                 next.is_none() && (!self.tx.queue.is_empty() || matches!(self.state, State::ShutdownPending));
             let immediate = is_stopped || self.paths.get(path).sending.takes_over();
