@@ -1,13 +1,14 @@
-//! Unauthenticated claims about an association that a shared key protects. Anybody who knows the tags can
-//! claim that the peer has no such association (an unsigned ABORT), or that a path is unreachable (ICMP).
+//! Unauthenticated claims about an association that a shared key protects. An attacker who knows the tags can claim
+//! that the peer has no such association (an unsigned ABORT), or that a path is unreachable (ICMP).
 //!
-//! A claim may be true: a host that has lost its state has also lost the key's random numbers, and routers
-//! have no key. So it raises a question. The peer gets HEARTBEATs with their own nonce, one RTO apart, and
-//! the claim holds only if neither an answer nor an acknowledgement of new data comes. An ABORT must also be
-//! heard again, since a host without the association answers each HEARTBEAT with one. The same question is
-//! not asked again before its time for answers has ended, which limits the traffic that an attacker can
-//! cause. Signed packets prove nothing here, since anybody who has seen them can replay them. Start at
-//! [`Association::hear_abort`] and [`Transfer::hear_unreachable`].
+//! A claim may be true: a host that has lost its state has also lost the random numbers of its key, and routers have no
+//! key. Each claim therefore starts a check, called a question here. The peer gets HEARTBEATs with a separate nonce,
+//! one RTO apart. The claim holds only if neither an answer nor an acknowledgement of new data arrives. An ABORT must
+//! also be heard again, because a host without the association answers each HEARTBEAT with an ABORT.
+//!
+//! The same question is not asked again before its time for answers has ended. This limits the traffic that an attacker
+//! can cause. Other signed packets prove nothing here, because an attacker can replay them. Start at
+//! [`Transfer::hear_forgotten`] and [`Transfer::hear_unreachable`].
 
 use std::time::Duration;
 
@@ -20,19 +21,19 @@ use crate::extension::auth::AuthConfig;
 use crate::memory::list;
 use crate::path::PathIndex;
 
-/// HEARTBEATs on each path before the peer is considered gone: with 10% loss each way, all are lost once in
-/// half a million times.
+/// Number of HEARTBEATs on each path before the peer counts as gone. With a loss of 10% in each direction, all of them
+/// stay unanswered about once in half a million cases.
 const PEER_QUESTIONS: u8 = 8;
 
-/// HEARTBEATs before a path is considered dead.
+/// Number of HEARTBEATs before a path counts as failed.
 const PATH_QUESTIONS: u8 = 2;
 
 /// An unauthenticated claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Claim {
-    /// The peer does not know this association; the claim came on this path.
+    /// The peer has no such association. The claim arrived on this path.
     Forgotten(PathIndex),
-    /// Nobody is at the far end of any path.
+    /// The peer cannot be reached on any path.
     Deserted,
     /// This path is unreachable.
     Dead(PathIndex, Unreachable),
@@ -52,15 +53,15 @@ impl Claim {
 #[derive(Clone, Copy, Debug)]
 struct Question {
     claim: Claim,
-    /// The nonce that answers echo.
+    /// The nonce of the HEARTBEATs, which the answers repeat.
     nonce: u64,
-    /// HEARTBEATs sent on each path.
+    /// Number of HEARTBEATs sent on each path.
     asked: u8,
     pause: Duration,
     began: Time,
-    /// Time of the next HEARTBEAT, or of the verdict.
+    /// Time of the next HEARTBEAT, or of the decision.
     next_at: Time,
-    /// Time of the verdict.
+    /// Time of the decision.
     until: Time,
     /// Set if the claim was heard again after the first answer was due.
     is_repeated: bool,
@@ -68,13 +69,13 @@ struct Question {
 }
 
 impl Question {
-    /// Returns whether the claim was repeated, or is of a kind that the peer's host does not repeat for each
-    /// question.
+    /// Reports whether the claim holds if no answer has arrived. An ABORT must have been heard again. Other claims need
+    /// no repetition, because they are no answers to our HEARTBEATs.
     fn holds(&self) -> bool {
         self.is_repeated || !matches!(self.claim, Claim::Forgotten(_))
     }
 
-    /// Marks the claim as false. The question remains until its time has ended.
+    /// Marks the claim as false. The question stays in the list until its time has ended.
     fn answer(&mut self) {
         self.is_answered = true;
         self.next_at = self.until;
@@ -101,7 +102,7 @@ impl Hearsay {
         self.0.iter().map(|question| question.next_at).min().unwrap_or(Time::NEVER)
     }
 
-    /// Returns whether the same question is open already; if so, records that the claim was heard again.
+    /// Reports whether the same question is open already. If so, records that the claim was heard again.
     fn is_asked(&mut self, claim: Claim, now: Time) -> bool {
         let is_same = |question: &&mut Question| {
             let same_kind = std::mem::discriminant(&question.claim) == std::mem::discriminant(&claim);
@@ -112,13 +113,13 @@ impl Hearsay {
         true
     }
 
-    /// Handles a HEARTBEAT ACK; returns whether it answers a question.
+    /// Handles a HEARTBEAT ACK. Returns whether it answers a question.
     pub(crate) fn on_answer(&mut self, nonce: u64) -> bool {
         let asked = self.0.iter_mut().find(|question| question.nonce == nonce);
         asked.map(Question::answer).is_some()
     }
 
-    /// Answers the questions that a working path refutes.
+    /// Marks the questions that a working path refutes as answered.
     #[inline]
     pub(crate) fn on_path_lives(&mut self, index: PathIndex) {
         for question in &mut self.0 {
@@ -128,28 +129,28 @@ impl Hearsay {
         }
     }
 
-    /// Drops all questions once the association is up.
+    /// Drops all questions once the association is established.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
 }
 
 impl Transfer {
-    /// Returns whether a shared key is in force, without which nobody can sign for the peer.
+    /// Reports whether a key is in force, so only its holders can sign or seal in the peer's name.
     pub(crate) fn is_keyed(&self) -> bool {
         self.integrity.is_keyed()
     }
 
-    /// Returns whether a shared key is in force that these settings also contain.
+    /// Reports whether a shared key is in force that the settings `auth` also contain.
     pub(crate) fn is_keyed_by(&self, auth: &AuthConfig) -> bool {
         self.is_keyed() && self.integrity.has_keys_of_settings() && self.config.auth.shares_key_with(auth)
     }
 
-    /// Returns whether the settings for new associations permit a restart of this one. An association
-    /// protected by a key restarts only with the same key, and not at all if its keys came by command, since
-    /// these are not kept.
+    /// Reports whether `fresh`, the settings for new associations, permits a restart of this association. With a key in
+    /// force, only an association with the same key may replace this one. If a command set the keys, no restart is
+    /// possible, because such keys are not kept.
     pub(crate) fn may_begin_anew_by(&self, fresh: &AuthConfig) -> bool {
-        // Before it has keys, the peer's own handshake may take the place of ours.
+        // Before the keys exist, the peer's handshake may replace ours. Later, a protected association cannot restart.
         if self.integrity.protection().is_some() {
             return matches!(self.state, State::CookieEchoed { .. });
         }
@@ -157,12 +158,12 @@ impl Transfer {
         !self.is_keyed() || (self.integrity.has_keys_of_settings() && !has_another)
     }
 
-    /// Handles an ICMP error that reports a path unreachable. An unconfirmed path carries nothing and is
-    /// probed anyway.
+    /// Handles an ICMP error that reports a path as unreachable. Ignores an unconfirmed path, which carries no data and
+    /// is probed anyway.
     pub(crate) fn hear_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
         let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port);
         match self.state {
-            // No HEARTBEAT is answered yet.
+            // In this state, no HEARTBEAT is answered.
             State::CookieEchoed { .. } if is_final => self.hear_of_desertion(ctx),
             State::CookieEchoed { .. } => {}
             _ if self.paths.get(index).is_confirmed() => self.ask_about(Claim::Dead(index, what), ctx),
@@ -170,12 +171,12 @@ impl Transfer {
         }
     }
 
-    /// Handles an unsigned claim, heard on a path, that the peer does not know this association.
+    /// Handles an unsigned claim that the peer does not know this association. `index` is the path of the claim.
     pub(crate) fn hear_forgotten(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         self.ask_about(Claim::Forgotten(index), ctx);
     }
 
-    /// Handles the failure of all paths according to ICMP.
+    /// Handles the unreachability of the peer on all paths, which ICMP has reported.
     pub(crate) fn hear_of_desertion(&mut self, ctx: &mut Context<'_>) {
         self.ask_about(Claim::Deserted, ctx);
     }
@@ -207,18 +208,18 @@ impl Transfer {
         self.on_hearsay_timeout(ctx);
     }
 
-    /// The time to wait for an answer on a path. The back-off of earlier timeouts does not count.
+    /// Returns the time to wait for an answer on a path. The back-off of earlier timeouts does not count.
     fn patience_with(&self, index: PathIndex) -> Duration {
         self.paths.get(index).rto_without_back_off(&self.config.timing)
     }
 
-    /// Time of the next HEARTBEAT or verdict.
+    /// Returns the time of the next HEARTBEAT or decision.
     #[inline]
     pub(crate) fn hearsay_timeout(&self) -> Time {
         self.hearsay.next_timeout()
     }
 
-    /// Asks again, and judges claims that were not refuted in time.
+    /// Sends the next HEARTBEAT of each question that is due, and decides on claims whose time has ended.
     pub(crate) fn on_hearsay_timeout(&mut self, ctx: &mut Context<'_>) {
         while let Some(place) = self.hearsay.0.iter().position(|question| question.next_at <= ctx.now) {
             let question = &mut self.hearsay.0[place];
@@ -239,10 +240,11 @@ impl Transfer {
         }
     }
 
-    /// Asks once. The first HEARTBEAT takes the path of the claim, which costs little if it is false; the
-    /// others take all paths.
+    /// Queues one HEARTBEAT per path for a question. A claim about one path concerns this path only. For an ABORT, the
+    /// first HEARTBEAT takes the path of the claim, which costs little if the claim is false. Later ones take all
+    /// paths.
     fn ask(&mut self, question: &Question) {
-        // The COOKIE ECHO is retransmitted and serves as the question.
+        // The COOKIE ECHO serves as the question, because it is retransmitted.
         if matches!(self.state, State::CookieEchoed { .. }) {
             return;
         }
@@ -258,14 +260,14 @@ impl Transfer {
         }
     }
 
-    /// Acts on a claim that nobody has refuted.
+    /// Acts on a claim that was not refuted.
     fn believe(&mut self, claim: Claim, ctx: &mut Context<'_>) {
         match claim {
             Claim::Dead(index, what) if self.paths.get(index).is_confirmed() => {
                 self.on_unreachable(index, what, ctx);
             }
             Claim::Dead(..) => {}
-            // Everything was delivered, and the peer's SHUTDOWN COMPLETE was lost.
+            // All data was delivered, and the peer's SHUTDOWN COMPLETE was lost.
             Claim::Forgotten(_) if matches!(self.state, State::ShutdownAckSent { .. }) => {
                 self.close(CloseReason::Graceful);
             }

@@ -1,4 +1,4 @@
-//! HEARTBEATs of ours: the questions that are due, and the effect of an answer (RFC 9260 sections 5.4 and 8.3).
+//! Our HEARTBEATs: when they are due, and the effect of an answer (RFC 9260 sections 5.4 and 8.3).
 
 use base::Time;
 use wire::ChunkType;
@@ -11,7 +11,7 @@ use crate::info::PathState;
 use crate::path::{PathIndex, SizeProbe};
 
 impl Transfer {
-    /// Repeats the open heartbeat of an unconfirmed path, within the budget.
+    /// Repeats the outstanding heartbeat of an unconfirmed path, if the credit for such paths permits.
     pub(crate) fn repeat_question(&mut self, index: PathIndex, now: Time) {
         let length = self.heartbeat_packet_len();
         if !self.credit.covers(length) {
@@ -37,8 +37,8 @@ impl Transfer {
             self.on_new_witness(index, ctx.now);
         }
         if let Some(transition) = transition {
-            // Data sent while no path worked was a gamble: its timer has backed off, and nothing else
-            // retransmits it.
+            // Data that was sent while no path worked is probably lost. Its timer has backed off, so only this code
+            // retransmits the data soon.
             if transition.from == PathState::Inactive {
                 self.mark_lost_on(index);
             }
@@ -51,13 +51,13 @@ impl Transfer {
         if self.paths.get(index).t3.is_some() {
             self.arm_probe(index, true, ctx.now);
         }
-        // Another path may be needed at any moment, so its MTU should be known by then.
+        // Data may move to this path at any moment. Its MTU should be known by then.
         if is_new {
             self.paths.get_mut(index).pmtu.suspect(false, ctx.now, ctx.random);
         }
     }
 
-    /// Prefers a path on which the peer was heard to one that is only assumed to work, or that ranks after it.
+    /// Moves data to a path on which the peer was heard, if the current path is only assumed to work or ranks after it.
     pub(crate) fn on_heard(&mut self, index: PathIndex) {
         if let Some(old) = self.paths.on_heard(index) {
             self.mark_lost_on(old);
@@ -94,8 +94,8 @@ impl Transfer {
         self.queue_verification(ctx);
     }
 
-    /// Tries unconfirmed paths during shutdown. Heartbeats end with SHUTDOWN (RFC 9260 section 8.3), but if
-    /// no confirmed path works any more, a graceful end needs another: each T2 tries the next.
+    /// Probes unconfirmed paths during shutdown. Heartbeats end with SHUTDOWN (RFC 9260 section 8.3). If no confirmed
+    /// path works any more, a graceful end needs another path, and each expiry of T2 tries the next one.
     pub(crate) fn prove_while_closing(&mut self, ctx: &mut Context<'_>) {
         if self.paths.iter().any(|(_, p)| p.state() == PathState::Active) {
             return;
@@ -125,13 +125,13 @@ impl Transfer {
         }
     }
 
-    /// Sends heartbeats to addresses that the peer claims. They may belong to others (RFC 5062 sections 5 and
-    /// 6), so few are sent before the first answer, and their total is limited to a multiple of the bytes
-    /// that the peer has sent.
+    /// Sends heartbeats to addresses that the peer claims. These addresses may belong to other hosts (RFC 5062 sections
+    /// 5 and 6). Only a few heartbeats may therefore be unanswered at a time. Their total size is limited to a multiple
+    /// of the bytes that the peer has sent.
     fn queue_verification(&mut self, ctx: &mut Context<'_>) {
         //= rfc9260#5.4-1
         //# The number of packets containing HEARTBEAT chunks sent at each RTO SHOULD be limited by the 'HB.Max.Burst' parameter.
-        // An answered heartbeat is no burden: the next follows at once.
+        // An answered heartbeat does not count, so the next one follows immediately.
         while self.paths.awaiting_proof() < ctx.limits.unproven_heartbeats.max(1) {
             let Some(index) = self.paths.next_to_prove(ctx.now) else { return };
             let length = self.heartbeat_packet_len();
@@ -144,7 +144,7 @@ impl Transfer {
         self.paths.put_off_proofs(Time::NEVER);
     }
 
-    /// Length of a packet with one of our heartbeats.
+    /// Returns the length of a packet with one of our heartbeats.
     pub(crate) fn heartbeat_packet_len(&self) -> usize {
         let auth = self.integrity.overhead(ChunkType::HEARTBEAT);
         wire::COMMON_HEADER_LEN + HEARTBEAT_HEADER_LEN + info(PathIndex::new(0), 0).len() + auth

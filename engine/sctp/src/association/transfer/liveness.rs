@@ -1,22 +1,22 @@
-//! Evidence that the peer is there: timeouts over all paths (RFC 9260 section 8.1), and the pace of questions after a
-//! packet of somebody who may have taken its place.
+//! Evidence that the peer is alive: the count of timeouts over all paths (RFC 9260 section 8.1), and the minimum
+//! interval between questions to a peer that another host may have replaced.
 
 use std::time::Duration;
 
 use base::Time;
 
-/// Minimum interval between questions after an INIT from elsewhere. INITs are retransmitted after 100 ms at the
-/// earliest.
+/// Minimum interval between such questions after INITs from other addresses. An INIT is retransmitted after 100 ms at
+/// the earliest.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The association's error count (RFC 9260 section 8.1), and the time of the next question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Liveness {
-    /// Consecutive timeouts over all paths.
+    /// Number of consecutive timeouts over all paths.
     errors: u8,
     /// Earliest time of the next question.
     next_question: Time,
-    /// Silence means nothing until this time, because the driver was late.
+    /// Time until which silence proves nothing, because the driver was late.
     put_off_until: Time,
 }
 
@@ -31,14 +31,14 @@ impl Liveness {
         self.errors = 0;
     }
 
-    /// Counts a timeout; returns whether there were `max` of them at most.
+    /// Counts a timeout. Returns whether the count is `max` or less.
     //= rfc9260#8.1-1 8.1-3 8.1-4 9.2-4
     pub(crate) fn on_timeout(&mut self, max: u8) -> bool {
         self.errors = self.errors.saturating_add(1);
         self.errors <= max
     }
 
-    /// Records that silence means nothing until `until`.
+    /// Records that silence proves nothing until `until`.
     pub(crate) fn put_off(&mut self, until: Time) {
         self.put_off_until = until;
     }
@@ -48,7 +48,7 @@ impl Liveness {
         now < self.put_off_until
     }
 
-    /// Returns whether the peer may be asked now; if so, the interval begins.
+    /// Reports whether the peer may be asked now. If so, the next interval begins.
     pub(crate) fn may_ask(&mut self, now: Time) -> bool {
         let may = now >= self.next_question;
         if may {

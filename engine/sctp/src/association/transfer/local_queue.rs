@@ -1,14 +1,16 @@
-//! Reduction of a congestion window that only lengthens a queue inside this host.
+//! Reduces a congestion window that only lengthens a queue inside this host.
 //!
-//! If this host itself is the bottleneck (a traffic shaper, the queue before a modem), its interface queues a
-//! thousand packets and more, each perhaps a train of 64 KiB. Nothing is lost or marked there, so a window
-//! would grow until the round trip takes many seconds. Heartbeats, SACKs and other connections wait behind
-//! the data, and so does the kernel's neighbour discovery, whose failure it reports as an unreachable host;
-//! working paths are then abandoned. TCP has its small queues against that. The engine has no socket, so it
-//! asks the driver ([`Transmit::asks_for_queue`](crate::Transmit::asks_for_queue)) when round trips have
-//! grown, and treats the answer ([`PathError::LocalQueue`](crate::PathError::LocalQueue)) like a congestion
-//! mark (RFC 3168): once per window. It does not ask about paths whose round trips stay short, whatever else
-//! fills the same socket. Start at [`Transfer::on_local_queue`].
+//! This host itself may be the bottleneck, for example with a traffic shaper, or with a modem. Its interface then
+//! queues a thousand packets or more, and each may be a train of 64 KiB. Nothing is lost or marked in this queue, so a
+//! window would grow until the round trip takes many seconds. Heartbeats, SACKs and other connections wait behind the
+//! data. The kernel's neighbour discovery waits too, and after its failure the kernel reports the host as unreachable.
+//! Working paths are then abandoned.
+//!
+//! TCP avoids this with TCP small queues. The engine has no socket, so it asks the driver when round trips have grown
+//! ([`Transmit::asks_for_queue`](crate::Transmit::asks_for_queue)). It treats the answer
+//! ([`PathError::LocalQueue`](crate::PathError::LocalQueue)) like a congestion mark (RFC 3168), once per window. It
+//! does not ask about paths with short round trips, even if other data fills the same socket. Start at
+//! [`Transfer::on_local_queue`].
 
 use std::time::Duration;
 
@@ -18,14 +20,13 @@ use super::Transfer;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// The excess over the shortest round trip that indicates a local queue.
+/// Increase over the minimum RTT that suggests a local queue.
 const LONGER: Duration = Duration::from_millis(50);
 
-/// Permitted local queueing time at the path's rate: enough to keep a link busy while a reduced window grows
-/// again.
+/// Permitted local queueing time at the path's rate. It keeps a link busy while a reduced window grows again.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// Permitted local queue on however slow a link: one train of maximum length.
+/// Permitted local queue on a link of any rate, in bytes: one train of maximum length.
 const BYTES_MIN: usize = 64 << 10;
 
 impl Transfer {
@@ -35,8 +36,8 @@ impl Transfer {
         round_trips.is_some_and(|(srtt, least)| srtt > least + LONGER)
     }
 
-    /// Handles a report of `bytes` queued in this host where packets of a path leave, possibly including
-    /// other traffic.
+    /// Handles a report that `bytes` bytes wait in this host's queue for packets of a path. The bytes may include other
+    /// traffic.
     pub(crate) fn on_local_queue(&mut self, index: PathIndex, bytes: usize, now: Time) {
         let path = self.paths.get(index);
         let may_wait =

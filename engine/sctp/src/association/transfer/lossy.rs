@@ -1,11 +1,10 @@
-//! Detection of a path that loses much of its data without ever being silent: later packets reveal the
-//! losses, and no timer expires. The congestion window shrinks to almost nothing there, since it treats every
-//! loss as congestion, and the data waits.
+//! Detection of a path that loses much of its data but is never silent. Later packets reveal the losses, so no timer
+//! expires. The congestion window becomes very small, because it treats every loss as congestion, and the data waits.
 //!
-//! If there is another path that is not known to lose as much and does not share the link that may be to blame, the lossy one counts as potentially failed
-//! (RFC 7829): data, including that in flight, moves elsewhere, and the path is watched before it is used
-//! again. MPTCP likewise abandons a subflow that makes no progress while data waits. Start at
-//! [`Transfer::count_losses`].
+//! Another path is better if it is not known to lose as much, and does not share the link that may be to blame. If such
+//! a path exists, the lossy path becomes potentially failed (RFC 7829). All data moves to the better path, including
+//! data in flight. The lossy path is watched before it is used again. MPTCP likewise abandons a subflow that makes no
+//! progress while data waits. Start at [`Transfer::count_losses`].
 
 use base::Time;
 
@@ -16,7 +15,7 @@ use crate::trace::TraceEvent;
 use crate::tx::PathAcks;
 
 impl Transfer {
-    /// Counts a path's losses from a SACK; leaves the current path if it loses too much.
+    /// Counts a path's losses that a SACK reveals. Leaves the current path if it loses too much.
     pub(crate) fn count_losses(&mut self, index: PathIndex, acks: &PathAcks, now: Time) {
         let Some(allowed) = self.config.timing.loss_max else { return };
         let losses = &mut self.paths.get_mut(index).losses;
@@ -37,8 +36,8 @@ impl Transfer {
         self.leave_poor(index, TraceEvent::PathLossy { route, percent }, PathReason::Loss { percent }, now);
     }
 
-    /// Leaves a working path for a better one: it becomes potentially failed, is probed at once, and its data
-    /// in flight goes elsewhere.
+    /// Leaves a working path for a better one. The path becomes potentially failed and is probed immediately. Its data
+    /// in flight moves to the better path.
     pub(crate) fn leave_poor(&mut self, index: PathIndex, why: TraceEvent, reason: PathReason, now: Time) {
         let path = self.paths.get_mut(index);
         let transition = path.on_poor();

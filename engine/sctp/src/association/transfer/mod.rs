@@ -1,5 +1,5 @@
-//! Data transfer over the paths of an association: what leaves, on which path, what its acknowledgement means, and when
-//! a path counts as failed.
+//! Data transfer over the paths of an association: transmission, choice of paths, acknowledgements, and failure of
+//! paths.
 //!
 //! No code here depends on the handshake, address changes, stream reconfiguration or received data. The association calls
 //! this module, which reports everything else through [`Outbox`]. The parts call each other, because each affects the
@@ -65,7 +65,7 @@ pub(crate) struct Transfer {
     pub(super) integrity: Integrity,
     pub(super) advertising: Advertising,
     pub(super) paths: Paths,
-    /// Unsigned claims that the peer is being asked about.
+    /// Unauthenticated claims that the peer is being asked about.
     pub(super) hearsay: Hearsay,
     pub(super) tx: Sender,
     pub(super) out: Outbox,
@@ -74,7 +74,7 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// Creates the paths of an association, of which only that of the handshake is confirmed, and an empty send queue.
+    /// Creates the paths of an association and an empty send queue. Only the path of the handshake is confirmed.
     pub(super) fn new(setup: Setup<'_>, ctx: &mut Context<'_>) -> Self {
         let mut first = Path::new(setup.route, &setup.config, ctx.now);
         first.confirm(ctx.now, &setup.config.timing, ctx.random);
@@ -110,7 +110,7 @@ impl Transfer {
         }
     }
 
-    /// Takes the time of the input that is handled next.
+    /// Sets the time of the input that is handled next.
     pub(crate) fn begin_input(&mut self, now: Time) {
         self.paths.set_now(now);
     }
@@ -120,13 +120,13 @@ impl Transfer {
         self.state = state;
     }
 
-    /// Changes which requests of the peer about streams are granted.
+    /// Changes the policy on the peer's requests about streams.
     pub(crate) fn set_reconfig_policy(&mut self, policy: ReconfigPolicy) {
         self.config.reconfig = policy;
     }
 
-    /// Adds the paths between these addresses and has them confirmed; returns false, and adds none, if there
-    /// is no room. They use the carrier of the current path unless `carrier` is given.
+    /// Adds the paths between these addresses and begins to confirm them. Returns false and adds none if there is no
+    /// room. The paths use the carrier of the current path unless `carrier` is given.
     pub(crate) fn add_paths(
         &mut self,
         locals: &[IpAddr],
@@ -155,7 +155,7 @@ impl Transfer {
         true
     }
 
-    /// Takes paths out of use and moves their data in flight and their queued chunks to other paths.
+    /// Retires paths, and moves their data in flight and their queued chunks to other paths.
     pub(crate) fn retire_paths(&mut self, leaves: impl Fn(&Path) -> bool) -> Retired {
         let paths: SmallVec<[PathIndex; 8]> =
             self.paths.iter().filter(|(_, p)| leaves(p)).map(|(i, _)| i).collect();
@@ -175,17 +175,17 @@ impl Transfer {
         retired
     }
 
-    /// Bytes queued or in flight.
+    /// Returns the number of bytes queued or in flight.
     pub(crate) fn unacknowledged(&self) -> usize {
         self.tx.unacknowledged()
     }
 
-    /// Bytes that `send` would accept now.
+    /// Returns the number of bytes that `send` would accept now.
     pub(crate) fn send_capacity(&self) -> usize {
         self.tx.capacity()
     }
 
-    /// Returns the sequence after `cumulative`, if it can belong to this association.
+    /// Returns the sequence after the TSN `cumulative`, if that TSN can belong to this association.
     pub(crate) fn sequence_after(&self, cumulative: Tsn) -> Option<Seq> {
         self.tx.outstanding.first().nearest(self.negotiated.initial_tsn(), cumulative.next())
     }
@@ -229,7 +229,7 @@ impl Transfer {
         self.out.emit(Event::Closed(reason));
     }
 
-    /// Selects the path of new data again and reports a change; returns the previous path if it changed.
+    /// Chooses the path of new data again and reports a change. Returns the previous path if it changed.
     pub(crate) fn choose_path(&mut self, reason: PathReason) -> Option<PathIndex> {
         let old = self.paths.choose()?;
         let is_by_rank = self.paths.rank(self.paths.current()) < self.paths.rank(old);
@@ -267,10 +267,10 @@ impl Transfer {
             self.out.note(TraceEvent::PathState { route, from, to });
             //= rfc7829#3.2-19
             self.out.emit(Event::PathChanged { route, from, to, reason });
-            // Data that returns follows the path that works again, whatever was wrong with the other one.
+            // If the primary path works again, this is the reported reason, whatever the fault of the other path is.
             let returns = to == PathState::Active && index == self.paths.primary();
             let left = self.choose_path(if returns { PathReason::PrimaryReturned } else { reason });
-            // Data sent while no path worked was a gamble.
+            // Data that was sent while no path worked is probably lost.
             if let Some(left) = left.filter(|_| to == PathState::Active)
                 && self.paths.get(left).state() != PathState::Active
             {
@@ -281,7 +281,7 @@ impl Transfer {
     }
 }
 
-/// Returns all pairs of our and the peer's addresses that can be paths, except the handshake's own.
+/// Returns the routes that can be paths: all pairs of our and the peer's addresses, except the handshake's own.
 //= rfc9260#5.1.2-5 5.1.2-8 5.1.2-9
 fn routes(setup: &Setup<'_>) -> Vec<Route> {
     let mut routes = Vec::new();

@@ -1,9 +1,9 @@
 //! Integration of path MTU discovery (RFC 8899): the reasons to doubt the MTU, probe packets, and the effect
 //! of a change on data.
 //!
-//! [`path::Pmtu`](crate::path::Pmtu) decides; this module writes its probes, reads the answers, and applies
-//! changes. Data cut for a larger MTU cannot be fragmented again: it is retransmitted as it was, alone in its
-//! packet, which IP may fragment (RFC 9260 section 6.9). Start at [`Transfer::doubt_mtu`] and
+//! [`path::Pmtu`](crate::path::Pmtu) makes the decisions. This module writes its probes, reads the answers, and applies
+//! changes. Data that was fragmented for a larger MTU cannot be fragmented again. It is retransmitted unchanged, in a
+//! separate packet that IP may fragment (RFC 9260 section 6.9). Start at [`Transfer::doubt_mtu`] and
 //! [`Transfer::follow_mtu`].
 
 use base::Time;
@@ -17,8 +17,8 @@ use crate::event::Event;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// Offset of the HEARTBEAT information if that chunk is the first of a packet: after the common header, chunk
-/// header and parameter header.
+/// Offset of the HEARTBEAT information in a packet that begins with this chunk: after the common header, the chunk
+/// header and the parameter header.
 const INFO_AT: usize = wire::COMMON_HEADER_LEN + 8;
 
 /// Octets of a chunk's header.
@@ -27,14 +27,14 @@ const CHUNK_HEADER: usize = 4;
 /// Maximum number of octets that pad a chunk to a multiple of four.
 const CHUNK_PADDING: usize = 3;
 
-/// Packets in flight from which a path counts as busy, so that its MTU gets confirmed.
+/// Number of full packets in flight above which a path is busy, so its MTU is confirmed.
 const BUSY_PACKETS: usize = 3;
 
-/// Number of packets unacknowledged at once that puts even a freshly confirmed MTU in doubt.
+/// Number of unacknowledged full packets that puts even a recently confirmed MTU in doubt.
 const MANY_PACKETS: usize = 8;
 
 impl Transfer {
-    /// Handles silence about `flight` bytes, which may have been too long for the path.
+    /// Handles silence about `flight` bytes of data, whose packets may have been too long for the path.
     pub(crate) fn doubt_mtu(&mut self, index: PathIndex, flight: usize, ctx: &mut Context<'_>) {
         if self.is_long(index, flight) {
             let path = self.paths.get_mut(index);
@@ -43,7 +43,7 @@ impl Transfer {
         }
     }
 
-    /// The same after T3 has expired.
+    /// Does the same after T3 has expired.
     pub(crate) fn doubt_mtu_after_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let flight = self.tx.outstanding.flight(index);
         if self.is_about_least(index, flight) {
@@ -56,20 +56,21 @@ impl Transfer {
         }
     }
 
-    /// Returns whether `bytes` of data need a packet at least nearly as long as the longest that surely
-    /// works.
+    /// Reports whether `bytes` bytes of data need a packet longer than 7/8 of the least MTU, which every path must
+    /// carry.
     pub(crate) fn is_about_least(&self, index: PathIndex, bytes: usize) -> bool {
         let path = self.paths.get(index);
         bytes + self.data_headers_len() > path.packet_in(path.pmtu.least()) / 8 * 7
     }
 
-    /// Returns whether `bytes` of data may have needed a packet longer than works everywhere.
+    /// Reports whether `bytes` bytes of data may have been in a packet longer than the base MTU, which should work
+    /// everywhere.
     fn is_long(&self, index: PathIndex, bytes: usize) -> bool {
         let path = self.paths.get(index);
         bytes + self.data_headers_len() > path.packet_in(path.pmtu.base())
     }
 
-    /// Learns about the MTU from acknowledged chunks, the longest of `longest` bytes.
+    /// Updates the MTU state after chunks were acknowledged. The longest one has `longest` user bytes.
     pub(crate) fn learn_mtu(&mut self, index: PathIndex, longest: usize, now: Time) {
         if self.is_about_least(index, longest) {
             self.paths.get_mut(index).pmtu.on_least_proven();
@@ -79,13 +80,13 @@ impl Transfer {
         }
         let in_packet = longest + self.data_headers_len() + self.advertising.len(self.integrity.auth());
         let path = self.paths.get_mut(index);
-        // A longer chunk was cut for another size and retransmitted in IP fragments (RFC 9260 section 6.9).
+        // A longer chunk was made for a larger MTU and retransmitted in IP fragments (RFC 9260 section 6.9).
         let full = path.packet_size().saturating_sub(CHUNK_PADDING)..=path.packet_size();
         let (is_full, srtt) = (full.contains(&in_packet), path.srtt());
         path.pmtu.on_data_acknowledged(is_full, srtt, now);
     }
 
-    /// Confirms the MTU alongside the first data that fills several packets, so a black hole is found before
+    /// Begins to confirm the MTU when data fills several packets for the first time. A black hole is then found before
     /// any timer expires.
     pub(crate) fn prove_mtu_if_busy(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.paths.get_mut(index);
@@ -94,7 +95,7 @@ impl Transfer {
         }
     }
 
-    /// Treats a HEARTBEAT ACK as a possible answer to an MTU probe; returns whether it is one.
+    /// Handles a HEARTBEAT ACK that may answer an MTU probe. Returns whether it does.
     pub(crate) fn on_size_answer(&mut self, index: PathIndex, nonce: u64, now: Time) -> bool {
         let path = self.paths.get_mut(index);
         let (before, srtt) = (path.pmtu.current(), path.srtt());
@@ -115,8 +116,8 @@ impl Transfer {
         self.follow_mtu(index, before);
     }
 
-    /// Handles a report by ICMP or our own host that a packet exceeded `mtu` bytes; `quoted` is its
-    /// beginning.
+    /// Handles a report by ICMP or this host that a packet was longer than `mtu` bytes. `quoted` is the beginning of
+    /// that packet.
     pub(crate) fn on_too_big(&mut self, index: PathIndex, mtu: u16, quoted: &[u8], now: Time) {
         let path = self.paths.get_mut(index);
         let before = path.pmtu.current();
@@ -124,7 +125,7 @@ impl Transfer {
         self.follow_mtu(index, before);
     }
 
-    /// Applies an MTU change. Data in flight at a decrease counts as lost, though not from congestion.
+    /// Applies an MTU change. After a decrease, data in flight counts as lost, but not because of congestion.
     fn follow_mtu(&mut self, index: PathIndex, before: u16) {
         let path = self.paths.get_mut(index);
         let (route, now) = (path.route, path.pmtu.current());

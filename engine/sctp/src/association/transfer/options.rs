@@ -1,6 +1,7 @@
 //! Commands about single paths, and about undelivered messages (RFC 6458 sections 6.1.9, 8.1.9 and 8.1.12).
 //!
-//! They change settings and answer queries; nothing is sent here. Start at [`Transfer::set_path_options`].
+//! The commands change settings and answer queries, but send nothing themselves. Start at
+//! [`Transfer::set_path_options`].
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -13,7 +14,7 @@ use crate::event::{Event, Message, PathReason};
 use crate::path::PathIndex;
 
 impl Transfer {
-    /// Returns the paths to `remote` of an association that is not closed.
+    /// Returns the paths to `remote`, or an error if there are none or the association is closed.
     fn paths_to(&self, remote: IpAddr) -> Result<Vec<PathIndex>, PathOptionError> {
         if matches!(self.state, State::Closed) {
             return Err(PathOptionError::Closed);
@@ -23,7 +24,7 @@ impl Transfer {
         if paths.is_empty() { Err(PathOptionError::Unknown(remote)) } else { Ok(paths) }
     }
 
-    /// Sets options for all paths to `remote`.
+    /// Sets options of all paths to `remote`.
     pub(crate) fn set_path_options(
         &mut self,
         remote: IpAddr,
@@ -42,7 +43,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Changes the weight, for new data, of the paths between two addresses.
+    /// Changes the weight of the paths between two addresses, which determines their share of new data.
     pub(crate) fn set_path_weight(
         &mut self,
         local: IpAddr,
@@ -58,7 +59,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Probes all paths to `remote` now.
+    /// Requests an immediate HEARTBEAT on all paths to `remote`.
     pub(crate) fn request_heartbeat(
         &mut self,
         remote: IpAddr,
@@ -70,7 +71,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Prefers `remote` for new data.
+    /// Makes `remote` the preferred address for new data.
     pub(crate) fn prefer(&mut self, remote: IpAddr) -> Result<(), PathOptionError> {
         self.paths_to(remote)?;
         self.paths.make_primary(remote);
@@ -78,10 +79,11 @@ impl Transfer {
         Ok(())
     }
 
-    /// Sets uses of one end's addresses, and moves new data if another path is preferred now. Returns whether any use is new.
+    /// Sets the uses of addresses of one end: ours if `is_ours` is true, otherwise the peer's. Moves new data if
+    /// another path is preferred now. Returns whether any use is new.
     ///
     /// # Errors
-    /// The last address that no path has; the uses of the others are set.
+    /// Returns the last address that no path has. The uses of the other addresses are set nevertheless.
     pub(crate) fn set_uses(&mut self, is_ours: bool, uses: &[(IpAddr, AddressUse)]) -> Result<bool, IpAddr> {
         let (mut is_new, mut unknown) = (false, None);
         for &(address, usage) in uses {
@@ -108,12 +110,12 @@ impl Transfer {
         }
     }
 
-    /// Returns the next message of which nothing was ever sent, after the association has ended.
+    /// Returns the next message of which no part was ever sent. Returns `None` until the association has ended.
     pub(crate) fn take_unsent(&mut self) -> Option<Message> {
         if !matches!(self.state, State::Closed) {
             return None;
         }
-        // Of a message that was partly sent only the rest is left.
+        // If a message was partly sent, the queue only has its rest, which is skipped.
         let whole =
             std::iter::from_fn(|| self.tx.queue.next_fragment(usize::MAX)).find(|t| t.fragment.begin)?;
         let fragment = whole.fragment;

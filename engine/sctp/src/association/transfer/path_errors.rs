@@ -1,9 +1,8 @@
 //! Errors that ICMP and this host's kernel report about our packets.
 //!
-//! The kernel's own reports count at once. ICMP comes from the network, and anybody who knows the tags can
-//! forge it. If a shared key is in force, the peer is asked first ([`hearsay`](super::hearsay)), even if
-//! packets in its name arrive meanwhile, since those can be forged too. Start at
-//! [`Transfer::on_path_error`].
+//! Reports by the kernel itself count immediately. ICMP comes from the network, and an attacker who knows the tags can
+//! forge it. If a shared key is in force, the peer is therefore asked first ([`hearsay`](super::hearsay)). This applies
+//! even if packets in its name arrive meanwhile, because these can be forged too. Start at [`Transfer::on_path_error`].
 
 use base::{Route, Time};
 
@@ -14,8 +13,8 @@ use crate::info::PathState;
 use crate::path::{Path, PathIndex};
 
 impl Transfer {
-    /// Handles an error from ICMP or this host's kernel about a packet of ours whose tag was verified.
-    /// `quoted` is the packet's beginning.
+    /// Handles an error from ICMP or this host's kernel about one of our packets. The packet's tag was verified, and
+    /// `quoted` is its beginning.
     pub(crate) fn on_path_error(
         &mut self,
         route: &Route,
@@ -33,14 +32,14 @@ impl Transfer {
                     self.hear_unreachable(index, what, ctx);
                 }
             }
-            // A NAT has forgotten the old port; the new one is being confirmed.
+            // A NAT has lost the mapping of the old port, while the new port is being confirmed.
             PathError::Unreachable(_) if self.paths.get(index).rebinding.is_under_way() => {
                 self.on_port_gone(index, route, ctx.now);
             }
             //= rfc9260#10-7
             PathError::Unreachable(Unreachable::Protocol | Unreachable::Port)
                 if self.was_just_heard(index, ctx.now) => {}
-            // It concerns a port that the peer has left, or one not yet confirmed.
+            // The error concerns a port that the peer has left, or one that is not confirmed yet.
             PathError::Unreachable(_) | PathError::NoRoute
                 if self.paths.get(index).route.carrier != route.carrier => {}
             PathError::NoRoute => self.on_unsent(index, quoted, ctx),
@@ -49,8 +48,8 @@ impl Transfer {
         }
     }
 
-    /// Handles a report that nobody is at the end of `route`. If the path goes there while another port is
-    /// being confirmed, the wait is cut short.
+    /// Handles a report that the far end of `route` is unreachable. If the path still uses that port while a new one is
+    /// being confirmed, the wait for the old port is shortened.
     fn on_port_gone(&mut self, index: PathIndex, route: &Route, now: Time) {
         let path = self.paths.get_mut(index);
         if path.rebinding.is_under_way() && path.route.carrier == route.carrier {
@@ -58,13 +57,14 @@ impl Transfer {
         }
     }
 
-    /// Marks a path as unreachable for now. If no other replaces it, T3 keeps pacing the attempts.
+    /// Marks a path as unreachable for now. If no other path replaces it, T3 still paces retransmissions. Ends the
+    /// association if the error is final and no confirmed path is left.
     pub(crate) fn on_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
         self.on_dead_path(index, PathReason::Unreachable(what));
-        // An unreachable host is "only a hint" (RFC 1122 section 3.2.3.1), since a route may come back. An
-        // error from the peer's own host is final. But a NAT without a mapping sends the same error in the
-        // peer's name: on paths that never led through it, and on others once they were silent for longer
-        // than it keeps mappings.
+        // An unreachable host is "only a hint" (RFC 1122 section 3.2.3.1), because a route may return. An unreachable
+        // protocol or port is final, because the peer's own host reports it. But a NAT without a mapping sends the same
+        // error in the peer's name. This can happen on unconfirmed paths, and on paths that were silent for longer than
+        // a mapping lasts.
         let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port)
             && self.paths.get(index).is_known_to_nats(ctx.now, &self.config.timing);
         let is_out = |p: &Path| !p.is_confirmed() || p.state() == PathState::Inactive;
@@ -84,7 +84,7 @@ impl Transfer {
         self.close(CloseReason::LostContact);
     }
 
-    /// Marks a path on which certainly nothing gets through.
+    /// Marks a path as failed because certainly no packet can pass.
     pub(crate) fn on_dead_path(&mut self, index: PathIndex, reason: PathReason) {
         let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);
         self.report_transition(index, transition, reason);
@@ -93,11 +93,13 @@ impl Transfer {
         }
     }
 
-    /// Returns whether the peer was heard on the path within the last RTO. A host whose SCTP uses raw sockets
-    /// sends "protocol unreachable" when such a socket's receive buffer is full, and a router that has lost a
-    /// NAT mapping sends "port unreachable" until the peer is heard from its new port. Neither counts against
-    /// a peer whose packets arrive (RFC 9260 section 10, ICMP6, leaves the choice). Back-off does not count:
-    /// with it, each retransmission's own timeout would extend the permitted time beyond the time passed.
+    /// Reports whether the peer was heard on the path within the last RTO. "Protocol unreachable" may then mean that
+    /// the receive buffer of the peer's raw SCTP socket is full. "Port unreachable" may come from a router that has
+    /// lost a NAT mapping, until the peer is heard from its new port.
+    ///
+    /// Neither error counts against a peer whose packets arrive (RFC 9260 section 10, ICMP6, leaves the choice). The
+    /// RTO is without back-off. With back-off, each retransmission's own timeout would extend the permitted time beyond
+    /// the time that has passed.
     pub(crate) fn was_just_heard(&self, index: PathIndex, now: Time) -> bool {
         let path = self.paths.get(index);
         now - path.heard() < path.rto_without_back_off(&self.config.timing)

@@ -1,21 +1,21 @@
-//! Retransmissions that ask a question: the tail-loss probe (RFC 8985 section 7), and the probe by an alternate path, which
-//! repeats a chunk of a silent one.
+//! Retransmissions that serve as probes: the tail-loss probe (RFC 8985 section 7), and the repetition of a silent
+//! path's chunk on another path.
 
 use crate::path::{PathIndex, Retired};
 
-/// A chunk in flight to be repeated on another path.
+/// The repetition of a chunk in flight on another path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Detour {
     /// The silent path.
     pub(crate) from: PathIndex,
-    /// The path that repeats its earliest chunk.
+    /// The path on which the earliest chunk of `from` is repeated.
     pub(crate) to: PathIndex,
 }
 
 /// The probes that wait to be sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Probes {
-    /// The path whose last chunk is repeated on it.
+    /// The path on which its last chunk is sent again.
     tail: Option<PathIndex>,
     detour: Option<Detour>,
 }
@@ -26,7 +26,7 @@ impl Probes {
         self.tail.is_none() && self.detour.is_none()
     }
 
-    /// The path on which a tail-loss probe is due.
+    /// Returns the path on which a tail-loss probe is due.
     #[inline]
     pub(crate) fn tail(&self) -> Option<PathIndex> {
         self.tail
@@ -41,7 +41,7 @@ impl Probes {
         self.detour
     }
 
-    /// The repetition that goes by `path`.
+    /// Returns the repetition that is due on `path`.
     #[inline]
     pub(crate) fn detour_by(&self, path: PathIndex) -> Option<Detour> {
         self.detour.filter(|detour| detour.to == path)
@@ -51,7 +51,7 @@ impl Probes {
         self.detour = detour;
     }
 
-    /// Drops the probes of retired paths.
+    /// Drops the probes that involve retired paths.
     pub(crate) fn leave_paths(&mut self, retired: &Retired) {
         self.tail = self.tail.filter(|path| !retired.has(*path));
         self.detour = self.detour.filter(|detour| !retired.has(detour.from) && !retired.has(detour.to));

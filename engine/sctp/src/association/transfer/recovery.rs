@@ -1,6 +1,6 @@
 //! Loss recovery (RFC 9260 section 7.2.4, RFC 8985, RFC 7765): the effect of timers and SACKs on sent data.
 //!
-//! `tx` finds losses and `path` holds windows; this module connects them.
+//! `tx` finds losses, `path` has the windows, and this module connects the two.
 
 use std::time::Duration;
 
@@ -15,11 +15,12 @@ use crate::path::{Outcome, PathIndex, Seen, Sending};
 use crate::trace::TraceEvent;
 use crate::tx::{Losses, PathAcks};
 
-/// Packets in flight below which T3 counts from the sending of the earliest (rrthresh, RFC 7765 section 4).
+/// Number of packets in flight below which T3 counts from the transmission of the earliest one (rrthresh, RFC 7765
+/// section 4).
 const FEW_PACKETS: usize = 4;
 
 impl Transfer {
-    /// The state around a SACK or a loss.
+    /// Returns the state of a path that congestion control needs to handle a SACK or a loss.
     pub(crate) fn seen(&self, index: PathIndex, flight_before: usize, now: Time) -> Seen {
         Seen {
             now,
@@ -74,7 +75,7 @@ impl Transfer {
         }
     }
 
-    /// Marks chunks as lost that others overtook too long ago (RFC 8985 section 6.3).
+    /// Marks chunks as lost that later ones overtook too long ago (RFC 8985 section 6.3).
     fn on_reordering_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let now = ctx.now;
         let flight_before = self.tx.outstanding.flight(index);
@@ -96,24 +97,23 @@ impl Transfer {
         self.doubt_mtu_after(index, &lost, ctx);
     }
 
-    /// Doubts the MTU if retransmissions were lost again, perhaps because of their length.
+    /// Doubts the MTU if retransmissions were lost again, which may be due to their length.
     pub(crate) fn doubt_mtu_after(&mut self, index: PathIndex, lost: &Losses, ctx: &mut Context<'_>) {
         if lost.again > 0 {
             self.doubt_mtu(index, lost.bytes, ctx);
         }
     }
 
-    /// Sends a packet that asks for an answer when a path has been silent for two round trips (RFC 8985 section 7.3): lost
+    /// Sends a tail-loss probe on a path that was silent for two round trips (RFC 8985 section 7.3). The probe is lost
     /// or new data if there is any, otherwise the last chunk again.
     ///
-    /// T3 keeps running: restarting it, as in RFC 8985, would delay failover to another path by two round
-    /// trips. But the probe must have time to be answered.
+    /// T3 keeps running. A restart, as in RFC 8985, would delay failover to another path by two round trips. However,
+    /// T3 leaves time for an answer to the probe.
     fn on_probe_timeout(&mut self, index: PathIndex, now: Time) {
         let path = self.paths.get_mut(index);
         path.sending.on_probe_timeout();
         let answer = path.srtt().unwrap_or_else(|| path.rto());
-        // After a stall, everything may have been found lost in this very turn: then nothing is in flight,
-        // and T3 is off.
+        // After a stall, all chunks may have been marked as lost just before. Then nothing is in flight, and T3 is off.
         path.t3 = path.t3.map(|at| at.max(now + answer * 5 / 4));
         if self.config.timing.doubts_silence {
             path.probe_now(now);
@@ -127,7 +127,7 @@ impl Transfer {
         }
     }
 
-    /// The path on which a tail-loss probe is due.
+    /// Returns the path on which a tail-loss probe is due.
     pub(crate) fn probed_path(&self) -> Option<PathIndex> {
         self.tx.probes.tail().filter(|&index| self.tx.outstanding.flight(index) > 0)
     }
@@ -157,7 +157,7 @@ impl Transfer {
         }
     }
 
-    /// Arms the probe after data was sent (`was_sent`) or acknowledged on a path. Probes of the peer's window
+    /// Arms the probe timer after data was sent (`was_sent`) or acknowledged on a path. Probes of the peer's window
     /// have their own schedule.
     pub(crate) fn arm_probe(&mut self, index: PathIndex, was_sent: bool, now: Time) {
         let flight = if self.tx.window.is_probed() { 0 } else { self.tx.outstanding.flight(index) };
@@ -183,9 +183,9 @@ impl Transfer {
         self.paths.get_mut(index).t3 = Some(at);
     }
 
-    /// Ends the back-off of T3 after a path has recovered: on this path, and on all paths that are not active. Their data in
-    /// flight now waits no longer than a timeout without back-off. Data that has already waited longer was sent during the
-    /// outage: it counts as lost, and the recovered path can carry it.
+    /// Ends the back-off of T3 after a path has recovered: on this path, and on all paths that are not active. Their
+    /// data in flight now waits no longer than a timeout without back-off. Data that has already waited longer was sent
+    /// during the outage and counts as lost. The recovered path can carry it.
     pub(crate) fn end_back_off(&mut self, recovered: PathIndex, now: Time) {
         for index in self.paths.indices() {
             let path = self.paths.get_mut(index);
@@ -211,8 +211,9 @@ impl Transfer {
         path.t3 = path.t3.map(|at| at.min(due));
     }
 
-    /// Returns the time `after` from now. If little is in flight and nothing is queued, no fast retransmission will follow (RFC
-    /// 7765 section 4). Then the time counts from the sending of the earliest chunk, unless the result is in the past.
+    /// Returns the time `after` from now. If little is in flight and nothing is queued, no fast retransmission will
+    /// follow (RFC 7765 section 4). In this case, the time counts from the transmission of the earliest chunk, unless
+    /// that would be in the past.
     fn due(&self, index: PathIndex, after: Duration, now: Time) -> Time {
         let is_little = self.tx.outstanding.flight(index) < FEW_PACKETS * self.paths.get(index).packet_size();
         let from = if is_little && self.tx.queue.is_empty() {
@@ -231,8 +232,7 @@ impl Transfer {
         self.out.note(TraceEvent::Retransmitted { route, tsn: tsn.0, is_probe });
     }
 
-    /// Marks everything in flight on a path as lost, for retransmission on another; returns the number of
-    /// chunks.
+    /// Marks everything in flight on a path as lost, so another path retransmits it. Returns the number of chunks.
     pub(crate) fn mark_lost_on(&mut self, index: PathIndex) -> usize {
         let flight = self.tx.outstanding.flight(index);
         let given_up = self.tx.outstanding.give_up(index);
@@ -254,7 +254,7 @@ impl Transfer {
         }
     }
 
-    /// Notes the reason when nothing more may be sent now.
+    /// Records why nothing more may be sent now: a full congestion window, pacing, or no data.
     pub(crate) fn note_waiting(&mut self, now: Time) {
         if !self.state.sends_data() {
             return;
@@ -271,12 +271,12 @@ impl Transfer {
                 continue;
             }
             if self.waiting_length(index).is_some() {
-                // If there is too little room for a train, the window counts as full.
+                // If the window has no room for a train, it counts as full.
                 let flight =
                     if self.may_begin(index) { self.tx.flight_beside_copies(index) } else { usize::MAX };
                 self.paths.get_mut(index).sending.on_waiting(flight, now);
             } else if self.tx.queue.is_empty() || self.is_detour(index) {
-                // There is nothing to send, or nothing that this path should take.
+                // There is no data, or none that this path should carry.
                 self.tx.outstanding.on_app_limited(index);
             }
         }
