@@ -1,4 +1,4 @@
-//! Transfers a file over one association. Shows flow control, an orderly shutdown, and an end that is an error.
+//! Transfers a file over one association. Shows flow control, and that only an orderly shutdown is a success.
 //!
 //! ```text
 //! cargo run --release -p sctp-engine --example file_transfer -- receive 127.0.0.1 COPY
@@ -91,7 +91,7 @@ impl Outgoing<'_> {
             let options = SendOptions::default();
             match driver.endpoint.send(now, id, StreamId(0), Ppid(0), message.clone(), options) {
                 Ok(()) => {}
-                // Event::Writable follows.
+                // Event::Writable follows when the buffer has room again.
                 Err(SendError::WouldBlock) => {
                     self.waiting = Some(message);
                     return Ok(());

@@ -3,8 +3,8 @@
 //! `cargo run --release -p sctp-engine --example multipath -- [SECONDS] [SEED]`
 //!
 //! Each path has a tail-drop queue of one bandwidth-delay product, but at least 30,000 bytes. The output gives the
-//! goodput of each path alone. The goodput of both at once follows, also as a multiple of the better path's figure.
-//! Exits with an error if a figure is below its goal.
+//! goodput of each path alone. Then comes the goodput of both at once, in Mbit/s and as a multiple of the better
+//! path's. Exits with an error if a figure is below its goal.
 
 use std::time::Duration;
 

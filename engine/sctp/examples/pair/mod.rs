@@ -197,7 +197,7 @@ impl Pair {
         self.connect_from(PORTS.0)
     }
 
-    /// Does the same from port `local_port` of `a`.
+    /// Does the same as [`Pair::connect`], but from port `local_port` of `a`.
     pub(crate) fn connect_from(&mut self, local_port: u16) -> AssociationId {
         let (a, b) = (self.a.listener.0.clone(), self.b.listener.0[0]);
         let route = Route { local: a[0], remote: b, carrier: Carrier::Udp { peer_port: 9899 } };

@@ -91,7 +91,7 @@ impl Driver {
         })
     }
 
-    /// Returns the time since the start of the driver, in the engine's type.
+    /// Returns the time since the start of the driver, as the engine's [`Time`].
     pub(crate) fn now(&self) -> Time {
         Time::ZERO + self.began.elapsed()
     }

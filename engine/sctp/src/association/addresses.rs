@@ -24,8 +24,8 @@ use crate::info::PathState;
 use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
 
-/// Number of repetitions of a request on a path on which packets of the peer arrive. After these repetitions, the path
-/// counts as failing, because it may work in one direction only.
+/// Maximum number of times that a request is repeated on a path where packets of the peer arrive. The path then counts
+/// as failing, because it may work in one direction only.
 const REPEATS_MAX: u8 = 3;
 
 impl Association {
@@ -186,8 +186,8 @@ impl Association {
         }
     }
 
-    /// Reports whether a request may use this path. The path must be confirmed, unless no path is confirmed after a
-    /// move.
+    /// Reports whether a request may use this path. The path must be confirmed. After a move, any path may be used
+    /// until one is confirmed.
     fn may_ask_by(&self, index: PathIndex) -> bool {
         let any_is_confirmed = self.transfer.paths.iter().any(|(_, p)| p.is_confirmed());
         self.transfer.paths.iter().any(|(i, p)| i == index && (p.is_confirmed() || !any_is_confirmed))
@@ -212,7 +212,8 @@ impl Association {
     }
 
     /// Handles expiry of T4-rto (RFC 5061 section 5.1, B1 to B5). Doubles the timeout, counts the error and sends the
-    /// request on another path. If the peer was heard on the path meanwhile, the request first stays there.
+    /// request on another path. If the peer was heard on the path meanwhile, the request stays there, up to
+    /// [`REPEATS_MAX`] times.
     //= rfc5061#5.1-11
     pub(super) fn on_t4(&mut self, now: Time) {
         let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return };
@@ -288,8 +289,9 @@ impl Association {
         self.ask_next(ctx.now);
     }
 
-    /// RFC 5061 section 5.1, A9: "If the peer responds to an ASCONF with an ERROR Chunk reporting that it did not recognize
-    /// the ASCONF Chunk Type, the sender of the ASCONF MUST NOT send any further ASCONF Chunks and MUST stop its T-4 timer."
+    /// Gives up all address changes, because the peer does not know ASCONF. RFC 5061 section 5.1, A9: "If the peer
+    /// responds to an ASCONF with an ERROR Chunk reporting that it did not recognize the ASCONF Chunk Type, the sender
+    /// of the ASCONF MUST NOT send any further ASCONF Chunks and MUST stop its T-4 timer."
     //= rfc5061#5.1-9
     pub(super) fn on_asconf_not_recognized(&mut self, ctx: &mut Context<'_>) {
         let Some(asconf) = &mut self.asconf else { return };
@@ -400,8 +402,9 @@ impl Association {
         ctx.replies.push_by(source, header, &Chunk::AsconfAck(ack), &mut self.transfer.integrity);
     }
 
-    /// Handles a repeated ASCONF that moves the peer to the packet's source address, but now has another source. A
-    /// third party may have forwarded either copy. Both addresses are therefore probed until one is confirmed.
+    /// Handles a repeated ASCONF that moves the peer to the source address of the packet, but arrives from a different
+    /// source address this time. A third party may have forwarded either copy. Both addresses are therefore probed
+    /// until one is confirmed.
     fn hear_move_again(&mut self, chunk: &AsconfChunk<'_>, source: IpAddr, ctx: &mut Context<'_>) {
         if self.peer_addresses.has(source) || self.transfer.paths.iter().any(|(_, path)| path.is_confirmed())
         {
@@ -410,7 +413,7 @@ impl Association {
         for (parameter, raw) in chunk.parameters.iter().zip(chunk.parameters.tlvs()) {
             let (Ok(Parameter::AddIp { address, .. }), Ok(raw)) = (parameter, raw) else { continue };
             if address.is_unspecified() {
-                // The answer is fixed already. If the address cannot be added, it is only not probed.
+                // The answer is fixed already. An address that cannot be added is not probed.
                 let _ = self.add_peer_address(source, &raw, ctx);
             }
         }
@@ -476,8 +479,8 @@ impl Association {
         Some(responses)
     }
 
-    /// Reports whether a packet with the association's tag comes from an address of the peer, or may add its source
-    /// address to them.
+    /// Reports whether a packet with the association's tag comes from an address of the peer, or is an ASCONF that may
+    /// add its source address.
     #[inline]
     pub(crate) fn is_from_peer(&self, route: &Route, packet: &Packet<'_>, is_sealed: bool) -> bool {
         self.knows_remote(route.remote) || self.is_moving(packet, is_sealed)
@@ -566,8 +569,8 @@ impl Association {
         None
     }
 
-    /// RFC 5061 section 4.2.2: "If the address 0.0.0.0 or ::0 is provided, all addresses of the peer except the source
-    /// address of the packet MUST be deleted."
+    /// Removes all addresses of the peer except `source`. RFC 5061 section 4.2.2: "If the address 0.0.0.0 or ::0 is
+    /// provided, all addresses of the peer except the source address of the packet MUST be deleted."
     fn remove_all_peer_addresses_but<'a>(&mut self, source: IpAddr, raw: &Tlv<'a>) -> Option<Cause<'a>> {
         if !self.peer_addresses.has(source) {
             return Some(Cause::RefusedNoAuthorization(raw.bytes));
@@ -639,7 +642,7 @@ fn parameters_of(pending: &Pending, sent_from: IpAddr) -> SmallVec<[Parameter<'s
 }
 
 /// Converts the rank and the heartbeat interval in milliseconds, as the peer sent them, to a use. Unknown ranks count
-/// as backup. An interval of 0 is no interval.
+/// as backup. An interval of 0 means that the peer gave none.
 fn use_of(rank: u8, heartbeat_ms: u32) -> AddressUse {
     let preference = match rank {
         0 => Preference::Primary,
@@ -650,7 +653,7 @@ fn use_of(rank: u8, heartbeat_ms: u32) -> AddressUse {
     AddressUse { preference, heartbeat, link: 0 }
 }
 
-/// Returns the unspecified address of the address's family, which ASCONF uses as a wildcard.
+/// Returns the unspecified address of the same family. ASCONF uses it as a wildcard.
 fn unspecified_like(address: IpAddr) -> IpAddr {
     if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }

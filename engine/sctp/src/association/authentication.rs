@@ -1,4 +1,4 @@
-//! Authentication of a packet's chunks (RFC 4895 section 6.3), and access to its state for key commands.
+//! Authentication of a packet's chunks (RFC 4895 section 6.3), and the state that key commands change.
 
 use wire::{Cause, ChunkType, RawChunk};
 
@@ -8,7 +8,7 @@ use crate::extension::auth::{Auth, HandshakeHash, Unverified};
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// The authentication state of a packet, as far as its chunks have been handled.
+/// The authentication state of a packet after the chunks handled so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Screen {
     /// Set once a valid AUTH chunk covers the chunks that follow.
@@ -37,7 +37,8 @@ impl Association {
         }
     }
 
-    /// Verifies AUTH chunks. Rejects chunks that need a valid AUTH chunk before them and have none.
+    /// Verifies AUTH chunks. Rejects chunks that need a valid AUTH chunk before them but have none. With protection,
+    /// the decision depends on the type of the chunk and on whether the packet was sealed.
     pub(super) fn screen(
         &mut self,
         path: PathIndex,

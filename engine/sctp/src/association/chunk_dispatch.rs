@@ -41,7 +41,7 @@ impl Association {
             bytes: length,
             ecn,
         });
-        // The packet belongs to no path. `path` only takes its place, so the packet does not count there.
+        // The packet belongs to no known path. `path` is only a substitute, so the packet does not count for it.
         if self.came_by == CameBy::Elsewhere {
             return;
         }
@@ -209,9 +209,9 @@ impl Association {
         Next::Go
     }
 
-    /// Reports whether I-FORWARD-TSN is accepted. RFC 8260 section 2.3.1 requires both ends to list its support, but
-    /// here our support is enough. Linux sends I-FORWARD-TSN although it has not listed it. If this end rejected it,
-    /// messages that Linux has abandoned would wait here forever.
+    /// Reports whether I-FORWARD-TSN is accepted. RFC 8260 section 2.3.1 requires both ends to list their support, but
+    /// here our support is enough. Linux sends I-FORWARD-TSN without listing its support. If this end rejected the
+    /// chunk, messages that Linux has abandoned would wait here forever.
     //= rfc8260#2-2
     fn forwards_interleaved(&self) -> bool {
         self.transfer.negotiated.has(Extension::Interleaving)
@@ -251,8 +251,8 @@ impl Association {
     /// Closes the association on an ABORT with the right tag, in every state (RFC 9260 section 3.3.7).
     //= rfc9260#3.3.7-4 9.1-6 9.1-7
     fn on_abort(&mut self, abort: &Abort<'_>) {
-        // All data has been delivered. The peer reflected the tag because it has no association any more: a late packet
-        // of ours reached it. The answer to that packet arrived before SHUTDOWN COMPLETE.
+        // All data has been delivered. The peer reflected the tag, so it has removed the association. This ABORT
+        // answers a late packet of ours and arrived before SHUTDOWN COMPLETE.
         if abort.tag_reflected && matches!(self.transfer.state, State::ShutdownAckSent { .. }) {
             return self.transfer.close(CloseReason::Graceful);
         }

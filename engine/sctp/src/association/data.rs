@@ -111,8 +111,7 @@ impl Association {
         }
     }
 
-    /// Applies a SACK. `first` is the first sequence that it does not acknowledge; `gaps` are the ranges received
-    /// beyond.
+    /// Applies a SACK that acknowledges all sequences before `first`, and the ranges in `gaps`.
     pub(super) fn acknowledge(
         &mut self,
         first: Seq,
@@ -157,8 +156,8 @@ impl Association {
     }
 }
 
-/// Returns the gap blocks as disjoint, ordered ranges of sequences, ends included. Leaves out reversed blocks, and
-/// blocks that contain the chunk after the cumulative TSN, which the SACK reports as missing.
+/// Returns the gap blocks as disjoint, ordered ranges of sequences, both ends included. Leaves out reversed blocks.
+/// Leaves out blocks that contain the chunk after the cumulative TSN, because the SACK reports this chunk as missing.
 fn gap_ranges(first: Seq, sack: &Sack<'_>) -> SmallVec<[(Seq, Seq); 8]> {
     let mut ranges = SmallVec::<[(Seq, Seq); 8]>::new();
     let (mut least, mut in_order) = (2, true);

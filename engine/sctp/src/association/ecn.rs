@@ -1,8 +1,8 @@
 //! Explicit congestion notification (ECN, RFC 3168). RFC 4960 appendix A defines it for SCTP; RFC 9260 only reserves
 //! the chunk types.
 //!
-//! This module is the receiver's part. After a packet with the mark CE, each SACK is accompanied by an ECNE chunk with
-//! the packet's lowest TSN, until a CWR chunk arrives. `transfer::ecn` is the sender's part. Start at
+//! This module is the receiver's part. After a packet with the mark CE, it sends an ECNE chunk with the packet's lowest
+//! TSN alongside each SACK, until a CWR chunk arrives. `transfer::ecn` is the sender's part. Start at
 //! [`Association::on_marked`].
 
 use base::Ecn;
@@ -54,7 +54,7 @@ impl Marks {
         has_room
     }
 
-    /// Writes the ECNE chunks. They stand before the SACK, because the sender forgets the TSN's path once it is
+    /// Writes the ECNE chunks. They precede the SACK, because the sender forgets the path of a TSN once the TSN is
     /// acknowledged.
     #[inline]
     pub(super) fn fill_echoes(&self, packet: &mut PacketWriter<'_>) {

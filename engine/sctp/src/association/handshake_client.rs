@@ -32,7 +32,7 @@ pub(crate) const INIT_PACKET_MIN: usize = 256;
 /// Maximum length of the key-management message that is sent with the COOKIE ECHO, in bytes.
 const KEY_MESSAGE_FIRST_MAX: usize = 4096;
 
-/// Number of routes of one INIT from which on no more are added.
+/// Limit for [`Opening::add_routes`]: the maximum number of routes of one INIT.
 const INIT_ROUTES_MAX: usize = 32;
 
 /// Bytes of an INIT chunk before its parameters (RFC 9260 section 3.3.2).
@@ -91,8 +91,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Reports whether this end's handshake continues when the INITs of both ends cross, and not the peer's. The keys
-    /// must come from one handshake.
+    /// Reports whether this end ignores an INIT of the peer that crosses its own INIT, so its own handshake continues.
+    /// The keys must come from a single handshake.
     pub(crate) fn goes_on_before(&self, peer: &PeerInit<'_>) -> bool {
         let by_protection = self.config.protection.is_some()
             && peer.protection.is_some_and(|offer| tie_breaker(&self.nonce) < offer.tie_breaker);
@@ -194,7 +194,7 @@ impl Opening {
         self.init_routes.iter().any(|r| r.remote == route.remote && r.carrier == route.carrier)
     }
 
-    /// Stops sending the INIT to `remote`. Returns false, without an effect, if `remote` was the first address.
+    /// Stops sending the INIT to `remote`. Returns false and changes nothing if `remote` was the first address.
     pub(crate) fn leave(&mut self, remote: IpAddr) -> bool {
         if remote == self.first {
             return false;
@@ -362,8 +362,8 @@ impl Association {
         }
     }
 
-    /// Returns the state for a new INIT after a stale cookie, which asks for a longer lifetime of the cookie (RFC 9260
-    /// section 5.2.6). Returns `None` if this was tried already.
+    /// Returns the state for a new INIT after a stale cookie. The INIT asks for a longer lifetime of the cookie (RFC
+    /// 9260 section 5.2.6). Returns `None` if this was tried already.
     pub(super) fn after_stale_cookie(&mut self, staleness_us: u32, now: Time) -> Option<Opening> {
         let State::CookieEchoed { opening, t1, .. } = &self.transfer.state else { return None };
         if opening.cookie_preservative.is_some() {

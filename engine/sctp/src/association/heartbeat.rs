@@ -97,7 +97,8 @@ impl Association {
         let may_prove = self.may_prove(index);
         let path = self.transfer.paths.get_mut(index);
         if !may_prove {
-            // The peer may not have known yet that it may send from the path's remote address.
+            // The HEARTBEAT is repeated: the peer may not have known yet that it may send from the path's remote
+            // address.
             if path.is_asked(nonce) {
                 self.transfer.repeat_question(index, ctx.now);
             }

@@ -75,7 +75,7 @@ impl Integrity {
         }
     }
 
-    /// Begins a packet whose chunks will be signed or sealed, if the association does so.
+    /// Begins a packet. Its chunks will be signed or sealed if the association does so.
     #[inline]
     pub(crate) fn begin<'b>(&self, buf: &'b mut [u8], header: CommonHeader) -> PacketWriter<'b> {
         if self.seals() {

@@ -11,7 +11,7 @@ use crate::rx::Inbound;
 /// Length of an encoded [`Boundary`], in octets.
 const BOUNDARY_LEN: usize = 12;
 
-/// The end of data in the clear, which is not sealed, in one direction.
+/// The end of the data that one direction carried in the clear, which means unsealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClearEnd {
     /// Last TSN of this data.
@@ -76,7 +76,7 @@ pub(super) struct KeyMessages {
     sent: u16,
     /// Boundary of this host, until it is sent or compared.
     boundary: Option<Boundary>,
-    /// Number of messages at the front of the ready ones that were examined and belong to the application.
+    /// Number of messages at the front of the ready queue that were examined and belong to the application.
     examined: usize,
 }
 

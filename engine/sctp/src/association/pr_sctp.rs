@@ -48,8 +48,8 @@ impl Association {
         }
     }
 
-    /// Abandons messages whose lost chunks must not be retransmitted, as long as such a chunk is the next to
-    /// retransmit.
+    /// Abandons the message of the next lost chunk if this chunk must not be retransmitted, and repeats this for the
+    /// chunks after it.
     //= rfc3758#3.5-20 4.1-6
     pub(super) fn give_up_lost(&mut self, now: Time) {
         while let Some((seq, _, _)) = self.transfer.tx.next_lost() {
@@ -100,9 +100,9 @@ impl Association {
     pub(super) fn follow_forward(&mut self, now: Time) {
         let path = self.transfer.paths.get(self.transfer.paths.current());
         let round_trip = path.srtt().unwrap_or_else(|| path.rto());
-        // The peer may have performed our request to reset streams, while its answer is in transit. It would then take
-        // old sequence numbers for new ones. Until the answer arrives, or all data before the request is acknowledged,
-        // FORWARD TSN covers only data that was sent before the request.
+        // The peer may have performed our request to reset streams, although its answer has not arrived. The peer would
+        // then take old sequence numbers for new ones. Until the answer arrives, or all data before the request is
+        // acknowledged, FORWARD TSN covers only data that was sent before the request.
         let reset = self.reconfig.as_deref().and_then(Reconfig::outgoing_reset_end);
         let end = reset.and_then(|last_tsn| self.transfer.sequence_after(last_tsn));
         let end = end.filter(|end| *end > self.transfer.tx.outstanding.first());

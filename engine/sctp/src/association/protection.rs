@@ -28,7 +28,7 @@ const OLD_KEYS: Duration = Duration::from_secs(30);
 /// The cause code of a protocol violation (RFC 9260 section 3.3.10.13).
 pub(super) const PROTOCOL_VIOLATION: u16 = 13;
 
-/// Divisor of a key's record limit. New keys are due after that part of the records, which is a quarter.
+/// Divisor of a key's record limit: new keys are due after a quarter of the records.
 const WORN_PART: u64 = 4;
 
 /// Age of the keys at which new keys are due, and the maximum number of seconds added to it. The addition differs
@@ -205,7 +205,7 @@ impl Protection {
         let sending = Sending { epoch, cipher: keys.send, number: 0, since: now };
         match from {
             SealFrom::Now => {
-                // This end is the client. The server's answer was the last message that it accepts in the clear, and it
+                // This end is the client. The server's answer was the last message accepted in the clear, and this end
                 // seals from now on.
                 self.is_enforced = true;
                 self.begin_sending(sending, now);
@@ -344,8 +344,8 @@ impl Protection {
 
     /// Reports whether a chunk is accepted in the clear before protection is enforced. These are chunks of the
     /// handshake, and chunks that carry or acknowledge key-management messages. At that time, an attacker can end the
-    /// association, but could as easily prevent it. SHUTDOWN is not accepted, so an attacker cannot feign a graceful
-    /// end.
+    /// association, but could as easily have prevented its setup. SHUTDOWN is not accepted, so an attacker cannot feign
+    /// a graceful end.
     fn takes_in_the_clear(&self, chunk_type: ChunkType) -> bool {
         !self.is_enforced
             && matches!(

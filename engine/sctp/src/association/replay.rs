@@ -14,7 +14,7 @@ const WORDS: usize = (WIDTH / BITS) as usize;
 pub(super) enum Stale {
     /// The record was received before.
     Seen,
-    /// It is older than the window.
+    /// The record is older than the window.
     TooOld,
 }
 

@@ -168,7 +168,7 @@ impl Association {
     }
 
     /// Answers a new INIT or COOKIE ECHO with another SHUTDOWN ACK if one was sent before (section 9.2). Returns
-    /// whether this is so.
+    /// whether one was sent before.
     pub(crate) fn resend_shutdown_ack(&mut self) -> bool {
         let is_waiting = matches!(self.transfer.state, State::ShutdownAckSent { .. });
         if is_waiting {

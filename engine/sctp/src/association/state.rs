@@ -19,10 +19,10 @@ pub(crate) struct Retry {
 pub(crate) enum State {
     /// The INIT ACK has arrived, but COOKIE ECHO is not queued yet. Lasts for one function call.
     CookieWaitOver,
-    /// COOKIE ECHO was sent. `opening` is used for a new INIT if the cookie is stale. `says_first` is true if a message
-    /// accompanies the COOKIE ECHO, until the first one is written.
+    /// COOKIE ECHO was sent. `opening` is used for a new INIT if the cookie is stale. If a message accompanies the
+    /// COOKIE ECHO, `says_first` is true until the first one is written.
     CookieEchoed { cookie: Bytes, t1: Retry, opening: Box<Opening>, says_first: bool },
-    /// A valid cookie has arrived. The driver has not decided about the association yet.
+    /// A valid cookie has arrived. The driver has not decided yet whether to accept the association.
     Accepting,
     /// The association is established, and neither end has begun a shutdown.
     Established,

@@ -116,8 +116,8 @@ impl Association {
     }
 
     /// Returns the path for the nth shutdown chunk after a wait of `waited`. If the current path is not active, every
-    /// second chunk takes the path on which the peer was last heard during the wait. This path may be unconfirmed, as
-    /// for an answer. In these states, no HEARTBEAT of ours reveals that a path has recovered.
+    /// second chunk takes the path on which the peer was last heard during the wait. Like the path of an answer, this
+    /// path may be unconfirmed. In these states, no HEARTBEAT of ours reveals that a path has recovered.
     fn closing_path(&self, nth: u8, waited: Duration, now: Time) -> PathIndex {
         let current = self.transfer.paths.current();
         if nth.is_multiple_of(2) || self.transfer.paths.get(current).state() == PathState::Active {

@@ -11,7 +11,8 @@ use crate::extension::reconfig::{Answer, Arrival, ReconfigOutcome, StreamDirecti
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// Number of timeouts without new data, while the peer is expected to repeat a request to reset the association.
+/// Length of a pause without new data, in retransmission timeouts. Meanwhile the peer should repeat its request to
+/// reset the association.
 const QUIET_TIMEOUTS: u32 = 3;
 
 /// The parameters of a RE-CONFIG chunk: one or two.

@@ -36,7 +36,7 @@ impl Advertising {
         self.peer
     }
 
-    /// Reports whether we advertise.
+    /// Reports whether this end advertises.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.own.is_some()
@@ -96,8 +96,8 @@ impl Transfer {
         self.advertising.own = advertisement.map(|config| Advertiser::new(config, now));
     }
 
-    /// Makes a packet with only the chunk due. On a path that is not known to work, no router would see the packet, so
-    /// it does not become due.
+    /// Handles the timer: a packet with only the chunk becomes due. It does not if the current path is not known to
+    /// work, because no router would see the packet.
     pub(crate) fn on_advertisement_timeout(&mut self, now: Time) {
         let by = self.paths.get(self.paths.current());
         let may = by.is_confirmed()

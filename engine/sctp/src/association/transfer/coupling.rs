@@ -19,10 +19,13 @@ struct Together {
 impl Transfer {
     /// Sets the growth rate of the window of `index`, on which data was acknowledged.
     ///
-    /// RFC 6356 section 3: when bytes are acknowledged, a window grows by at most `alpha * bytes_acked * MSS /
-    /// cwnd_total`, with `alpha = cwnd_total * MAX(cwnd_i / rtt_i^2) / (SUM(cwnd_i / rtt_i))^2`. `growth` is the
-    /// quotient of this limit and Reno's growth, `bytes_acked * MSS / cwnd_i`. For equal paths, each with the share s
-    /// of the total rate, it is s^2.
+    /// RFC 6356 section 3 limits the growth of a window for acknowledged bytes:
+    ///
+    /// - The limit is `alpha * bytes_acked * MSS / cwnd_total`.
+    /// - `alpha` is `cwnd_total * MAX(cwnd_i / rtt_i^2) / (SUM(cwnd_i / rtt_i))^2`.
+    ///
+    /// `growth` is the quotient of this limit and Reno's growth, `bytes_acked * MSS / cwnd_i`. For equal paths, each
+    /// with the share s of the total rate, `growth` is s^2.
     ///
     /// For CUBIC, a path with the share s must have s times the window of a single path. Its losses are rarer by the
     /// same factor, so its window function is W'(t) = s W(s t). This is a cubic function with its coefficient

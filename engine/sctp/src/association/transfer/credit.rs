@@ -1,5 +1,5 @@
-//! Limit on the bytes that are sent to addresses which the peer has only claimed. They may belong to other hosts (RFC
-//! 5062 sections 5 and 6).
+//! Limit on the bytes that are sent to addresses which the peer has only claimed. They may belong to other hosts
+//! (RFC 5062 sections 5 and 6).
 
 /// Bytes that may go to unconfirmed addresses, as a multiple of the bytes that the peer has sent.
 const FACTOR: usize = 3;

@@ -127,7 +127,8 @@ impl Transfer {
         if self.window_allows(path) { self.waiting_length(path) } else { None }
     }
 
-    /// Returns the length of a further new chunk in the same packet, up to `max`, regardless of pacing (RFC 9260 section 6.1 A and B).
+    /// Returns the length of a further new chunk in the same packet, up to `max`, regardless of pacing (RFC 9260
+    /// section 6.1 A and B).
     fn length_in_window(&self, path: PathIndex, max: usize) -> Option<usize> {
         //= rfc9260#6.1-3 6.1-17
         if self.window_has_room(path) && !self.is_detour(path) { self.tx.next_length(max) } else { None }

@@ -87,7 +87,7 @@ impl Question {
 pub(crate) struct Hearsay(Vec<Question>);
 
 impl Hearsay {
-    /// Heap bytes of the list.
+    /// Returns the heap bytes of the list.
     pub(crate) fn memory(&self) -> usize {
         list::<Question>(self.0.capacity())
     }
@@ -176,7 +176,7 @@ impl Transfer {
         self.ask_about(Claim::Forgotten(index), ctx);
     }
 
-    /// Handles the unreachability of the peer on all paths, which ICMP has reported.
+    /// Handles ICMP reports that the peer is unreachable on all paths.
     pub(crate) fn hear_of_desertion(&mut self, ctx: &mut Context<'_>) {
         self.ask_about(Claim::Deserted, ctx);
     }

@@ -25,7 +25,7 @@ impl Liveness {
         Liveness { errors: 0, next_question: now, put_off_until: Time::ZERO }
     }
 
-    /// Records that the peer has answered something.
+    /// Records an answer of the peer.
     #[inline]
     pub(crate) fn on_answer(&mut self) {
         self.errors = 0;
@@ -43,7 +43,7 @@ impl Liveness {
         self.put_off_until = until;
     }
 
-    /// Returns whether the driver was late just now, so that silence proves nothing.
+    /// Reports whether the driver was late just now. Silence then proves nothing.
     pub(crate) fn was_late(&self, now: Time) -> bool {
         now < self.put_off_until
     }

@@ -1,9 +1,9 @@
 //! Reduces a congestion window that only lengthens a queue inside this host.
 //!
-//! This host itself may be the bottleneck, for example with a traffic shaper, or with a modem. Its interface then
+//! This host itself may be the bottleneck, for example because of a traffic shaper or a modem. Its interface then
 //! queues a thousand packets or more, and each may be a train of 64 KiB. Nothing is lost or marked in this queue, so a
 //! window would grow until the round trip takes many seconds. Heartbeats, SACKs and other connections wait behind the
-//! data. The kernel's neighbour discovery waits too, and after its failure the kernel reports the host as unreachable.
+//! data. The kernel's neighbour discovery waits too, and after its failure the kernel reports the peer as unreachable.
 //! Working paths are then abandoned.
 //!
 //! TCP avoids this with TCP small queues. The engine has no socket, so it asks the driver when round trips have grown

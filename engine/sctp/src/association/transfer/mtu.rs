@@ -56,8 +56,8 @@ impl Transfer {
         }
     }
 
-    /// Reports whether `bytes` bytes of data need a packet longer than 7/8 of the least MTU, which every path must
-    /// carry.
+    /// Reports whether `bytes` bytes of data need a packet longer than 7/8 of a full packet at the least MTU, which
+    /// every path must carry.
     pub(crate) fn is_about_least(&self, index: PathIndex, bytes: usize) -> bool {
         let path = self.paths.get(index);
         bytes + self.data_headers_len() > path.packet_in(path.pmtu.least()) / 8 * 7

@@ -48,8 +48,8 @@ impl Transfer {
         }
     }
 
-    /// Handles a report that the far end of `route` is unreachable. If the path still uses that port while a new one is
-    /// being confirmed, the wait for the old port is shortened.
+    /// Handles a report that the far end of `route` is unreachable. If the path still uses the port of `route` while a
+    /// new port is being confirmed, the wait for the old port is shortened.
     fn on_port_gone(&mut self, index: PathIndex, route: &Route, now: Time) {
         let path = self.paths.get_mut(index);
         if path.rebinding.is_under_way() && path.route.carrier == route.carrier {

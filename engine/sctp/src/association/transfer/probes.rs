@@ -15,7 +15,7 @@ pub(crate) struct Detour {
 /// The probes that wait to be sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Probes {
-    /// The path on which its last chunk is sent again.
+    /// The path on which a tail-loss probe is due, which sends the path's last chunk again.
     tail: Option<PathIndex>,
     detour: Option<Detour>,
 }

@@ -15,7 +15,7 @@ use crate::path::{Outcome, PathIndex, Seen, Sending};
 use crate::trace::TraceEvent;
 use crate::tx::{Losses, PathAcks};
 
-/// Number of packets in flight below which T3 counts from the transmission of the earliest one (rrthresh, RFC 7765
+/// Number of packets in flight below which T3 counts from the transmission of the earliest chunk (rrthresh, RFC 7765
 /// section 4).
 const FEW_PACKETS: usize = 4;
 
@@ -201,8 +201,8 @@ impl Transfer {
         }
     }
 
-    /// Removes the back-off from T3 of a path that was silent and has just answered a HEARTBEAT. T3 still leaves time for the
-    /// answer to a probe that was sent after that HEARTBEAT.
+    /// Removes the back-off from T3 of a path that was silent and has just answered a HEARTBEAT. T3 still leaves time
+    /// for the answer to a probe that was sent after that HEARTBEAT.
     pub(crate) fn hasten_t3(&mut self, index: PathIndex, now: Time) {
         let Some(sent_at) = self.tx.outstanding.earliest_sent_at(index) else { return };
         let path = self.paths.get_mut(index);

@@ -4,8 +4,9 @@
 //! path carries new data, and the scheduler chooses among the paths with room.
 //!
 //! A path with room may still be skipped. A chunk on a slow path makes the receiver hold all later data. Once this data
-//! fills the smaller buffer of both ends, the fast paths stall ("buffer blocking"). A slow path is therefore used only
-//! if the buffers have room for the data that the faster paths send meanwhile. Start at [`Transfer::new_data_path`].
+//! fills the smaller one of the two ends' buffers, the fast paths stall ("buffer blocking"). A slow path is therefore
+//! used only if the buffers have room for the data that the faster paths send meanwhile. Start at
+//! [`Transfer::new_data_path`].
 
 use std::time::Duration;
 
