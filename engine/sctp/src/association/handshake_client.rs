@@ -339,7 +339,7 @@ impl Association {
         }
     }
 
-    /// Handles a COOKIE ECHO whose tags are those of this association (RFC 9260 section 5.2.4, action D).
+    /// Handles a COOKIE ECHO with the tags of this association (RFC 9260 section 5.2.4, action D).
     //= rfc9260#5.2.4-10 5.2.4-11
     pub(crate) fn on_duplicate_cookie(&mut self, path: PathIndex, ctx: &mut Context<'_>) {
         //= rfc9260#5.4-3
@@ -362,8 +362,8 @@ impl Association {
         }
     }
 
-    /// Returns the state for a new INIT after a stale cookie. The INIT asks for a longer lifetime of the cookie (RFC
-    /// 9260 section 5.2.6). Returns `None` if this was tried already.
+    /// Returns the state for a new INIT after a stale cookie. This INIT asks for a longer lifetime of the cookie
+    /// (RFC 9260 section 5.2.6). Returns `None` if this was tried already.
     pub(super) fn after_stale_cookie(&mut self, staleness_us: u32, now: Time) -> Option<Opening> {
         let State::CookieEchoed { opening, t1, .. } = &self.transfer.state else { return None };
         if opening.cookie_preservative.is_some() {

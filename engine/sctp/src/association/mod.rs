@@ -1,10 +1,16 @@
 //! One association: its state, its paths, and its data in both directions.
 //!
 //! An association begins once the INITs of both ends are known: from an INIT ACK ([`Association::from_init_ack`]) or
-//! from a cookie ([`Association::from_cookie`]). [`transfer`] sends data over the paths and judges them. The other
-//! modules are the protocol above it: `chunk_dispatch` maps chunks and states to actions, `packet_builder` writes
-//! packets, `data` handles DATA and SACK, `addresses` and `reconfig` change addresses and streams, and `shutdown` and
-//! `timers` do what their names suggest. Each field belongs to one component, and only this component writes it ([ADR
+//! from a cookie ([`Association::from_cookie`]). [`transfer`] sends data over the paths and monitors them. The other
+//! modules are the protocol above it:
+//!
+//! - `chunk_dispatch` maps chunks and states to actions.
+//! - `packet_builder` writes packets.
+//! - `data` handles DATA and SACK.
+//! - `addresses` and `reconfig` change addresses and streams.
+//! - `shutdown` and `timers` do what their names suggest.
+//!
+//! Each field belongs to one component, and only this component writes it ([ADR
 //! 0026](../../../../docs/adr/0026-an-association-and-its-transfer.md)).
 
 mod addresses;
@@ -86,9 +92,9 @@ pub(crate) struct Context<'a> {
 enum CameBy {
     /// No path has this pair of addresses.
     Elsewhere,
-    /// The addresses and the UDP port are those of a path.
+    /// The addresses and the UDP port match a path.
     Path(PathIndex),
-    /// The addresses are those of a path, but the UDP port is not.
+    /// The addresses match a path, but the UDP port does not.
     OtherPort(PathIndex),
 }
 

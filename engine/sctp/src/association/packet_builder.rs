@@ -351,8 +351,8 @@ impl Association {
 
     fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let before = packet.len();
-        // The chunk requests an immediate SACK (RFC 7053 section 4.1) in two cases: stranded data waits for that SACK,
-        // or the path takes over and needs SACKs to clock its sending.
+        // The chunk requests an immediate SACK (RFC 7053 section 4.1) if stranded data waits for that SACK. It also
+        // does if the path takes over and needs SACKs to clock its sending.
         let asks = self.transfer.tx.stranded.is_open() || self.transfer.paths.get(path).sending.takes_over();
         let mut is_allowed = self.transfer.window_allows(path);
         while is_allowed && self.transfer.retransmission_path() == Some(path) {

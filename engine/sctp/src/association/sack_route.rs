@@ -29,7 +29,7 @@ impl SackRoute {
         self.data
     }
 
-    /// Handles DATA on `path`. `begins` is true if it is the first since the last SACK, or if data uses one path at a
+    /// Handles DATA on `path`. `begins` is true for the first DATA since the last SACK, or if data uses one path at a
     /// time.
     #[inline]
     pub(super) fn on_data(&mut self, path: PathIndex, begins: bool, paths: &Paths) {
@@ -45,8 +45,8 @@ impl SackRoute {
 
     /// Returns the path of the next SACK. A SACK without duplicates takes the path of the data.
     ///
-    /// SACKs that report duplicates alternate between two paths. The first one takes the path of the duplicates, or
-    /// that of the data if data uses all paths (`is_concurrent`). The next one takes another path. Not all of them do,
+    /// SACKs that report duplicates alternate between two paths. The first one takes the path of the duplicates, or the
+    /// path of the data if data uses all paths (`is_concurrent`). The next one takes another path. Not all of them do,
     /// because the other path may have failed.
     ///
     /// A failed path on which packets arrive again may carry SACKs. A HEARTBEAT on it is pending and will show whether

@@ -2,10 +2,10 @@
 //! active, long before its T3 expires ([`Timing::doubts_silence`](crate::Timing::doubts_silence)).
 //!
 //! Either the path or the peer may have failed. To find out, the earliest chunk in flight is repeated on the other
-//! path, and a HEARTBEAT is sent on the doubted one. If the peer acknowledges the chunk but does not answer the
-//! HEARTBEAT, the path becomes potentially failed immediately (RFC 7829), and its data moves to another path. If
-//! neither is answered, T3 decides as usual. An answer on the doubted path ends the doubt. This check replaces the
-//! tail-loss probe (RFC 8985 section 7), which would use the silent path. Start at [`Transfer::on_silence`].
+//! path, and a HEARTBEAT is sent on the doubted one. The path has failed if the peer acknowledges the chunk but does
+//! not answer the HEARTBEAT. It then becomes potentially failed immediately (RFC 7829), and its data moves to another
+//! path. If neither is answered, T3 decides as usual. An answer on the doubted path ends the doubt. This check replaces
+//! the tail-loss probe (RFC 8985 section 7), which would use the silent path. Start at [`Transfer::on_silence`].
 
 use std::time::Duration;
 
@@ -114,8 +114,8 @@ impl Transfer {
         }
     }
 
-    /// Updates doubted paths after a SACK. If the SACK reports the repeated chunk, sets the time to judge the doubted
-    /// path.
+    /// Updates doubted paths after a SACK. If the SACK reports the repeated chunk, sets the time of the decision about
+    /// the doubted path.
     pub(crate) fn hear_witnesses(&mut self, now: Time) {
         for index in self.paths.indices() {
             let Some(doubt) = self.paths.get(index).doubt.filter(|doubt| !doubt.is_received) else {
@@ -153,8 +153,8 @@ impl Transfer {
         self.mark_lost_on(left);
     }
 
-    /// Judges a doubted path when the time for its answer has ended. The peer has answered on another path, so the
-    /// doubted path has failed.
+    /// Decides about a doubted path when the time for its answer has ended. The peer has answered on another path, so
+    /// the doubted path has failed.
     //= rfc7829#3.2-2
     pub(crate) fn judge_doubt(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         if self.paths.get(index).doubted_until() > ctx.now {

@@ -189,8 +189,8 @@ impl Transfer {
             self.out.count_sent();
             // The pacer admits whole packets, so only the window limits further chunks.
             next = self.length_in_window(path, max);
-            // The chunk requests an immediate SACK (RFC 7053) in two cases: this end can send nothing more before the
-            // SACK, or the path takes over and needs SACKs to clock its sending.
+            // The chunk requests an immediate SACK (RFC 7053) if this end can send nothing more before the SACK. It
+            // also does if the path takes over and needs SACKs to clock its sending.
             let is_stopped =
                 next.is_none() && (!self.tx.queue.is_empty() || matches!(self.state, State::ShutdownPending));
             let immediate = is_stopped || self.paths.get(path).sending.takes_over();

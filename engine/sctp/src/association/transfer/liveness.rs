@@ -1,5 +1,5 @@
-//! Evidence that the peer is alive: the count of timeouts over all paths (RFC 9260 section 8.1), and the minimum
-//! interval between questions to a peer that another host may have replaced.
+//! Evidence that the peer is alive. Counts timeouts over all paths (RFC 9260 section 8.1), and limits the rate of
+//! questions to a peer that another host may have replaced.
 
 use std::time::Duration;
 

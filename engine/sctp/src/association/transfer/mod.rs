@@ -1,11 +1,12 @@
 //! Data transfer over the paths of an association: transmission, choice of paths, acknowledgements, and failure of
 //! paths.
 //!
-//! No code here depends on the handshake, address changes, stream reconfiguration or received data. The association calls
-//! this module, which reports everything else through [`Outbox`]. The parts call each other, because each affects the
-//! others: a SACK judges paths, a failed path moves data, and moved data changes what may be sent ([ADR
-//! 0026](../../../../../docs/adr/0026-an-association-and-its-transfer.md)). Sending starts at [`Transfer::fill_new_data`],
-//! acknowledgements at [`Transfer::on_path_acks`], failures at [`Transfer::report_transition`].
+//! No code here depends on the handshake, address changes, stream reconfiguration or received data. The association
+//! calls this module, which reports everything else through [`Outbox`]. The parts call each other, because each affects
+//! the others ([ADR 0026](../../../../../docs/adr/0026-an-association-and-its-transfer.md)). A SACK shows which paths
+//! work, a failed path moves data, and moved data changes what may be sent. Sending starts at
+//! [`Transfer::fill_new_data`], acknowledgements at [`Transfer::on_path_acks`], failures at
+//! [`Transfer::report_transition`].
 
 mod acks;
 pub(crate) mod advertising;

@@ -43,7 +43,7 @@ impl Transfer {
         }
     }
 
-    /// Does the same after T3 has expired.
+    /// Handles expiry of T3, which may mean that packets in flight were too long for the path.
     pub(crate) fn doubt_mtu_after_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let flight = self.tx.outstanding.flight(index);
         if self.is_about_least(index, flight) {

@@ -98,8 +98,8 @@ impl Transfer {
     }
 
     /// Reports whether new data may begin to leave on `path`. A slower path waits until its window has room for a
-    /// train. Each train on a slower path is a gap that SACKs must report until it arrives, and a SACK can report only
-    /// a few gaps (Linux: 16).
+    /// train. Each train on a slower path is a gap that SACKs must report until it arrives. A SACK can report only a
+    /// few gaps (Linux: 16).
     pub(crate) fn may_begin(&self, path: PathIndex) -> bool {
         let flight = self.tx.outstanding.flight(path);
         !self.is_concurrent()
@@ -118,7 +118,7 @@ impl Transfer {
     /// Until the chunk is acknowledged, the faster paths send as much as their windows permit. All this data waits for
     /// the chunk at the receiver, together with the data in flight on `path`. This is the estimate of the
     /// blocking-estimation scheduler (BLEST), generalized to any number of paths. If the program has no more data to
-    /// send, the estimate is that of earliest completion first (ECF).
+    /// send, the rule of earliest completion first (ECF) applies too.
     pub(crate) fn is_detour(&self, path: PathIndex) -> bool {
         if !self.is_concurrent() {
             return false;
